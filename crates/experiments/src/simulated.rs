@@ -20,6 +20,7 @@ pub(crate) use store::Store;
 use crate::error::Error;
 use crate::telling::tell;
 use report::experiment::{Case, CaseVerdict};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use terminal::{Interrupt, Output};
 use tornet::network::Network;
@@ -67,6 +68,11 @@ pub(crate) fn runs<'a>(
     load: u32,
 ) -> impl Iterator<Item = &'a Played> + Clone {
     all.iter().filter(move |it| it.point.variant == variant && it.point.load_percent == load)
+}
+
+/// The sizes of downloads that there are, the smallest first.
+pub(crate) fn sizes(all: &[Played]) -> BTreeSet<u32> {
+    all.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).collect()
 }
 
 /// The mean over seeds of something that each run has, with its interval.

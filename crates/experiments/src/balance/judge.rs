@@ -236,7 +236,6 @@ fn errors(name: &str, title: &str, label: &str, groups: &[(String, Vec<f64>)]) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated::Point;
     use tornet::results::{Transfers, Unfinished};
 
     fn played(variant: &str, seed: u64, last_s: f64, failed: usize) -> Played {
@@ -247,19 +246,7 @@ mod tests {
             unfinished: vec![Unfinished::FAILED; failed],
             failed_of_client: vec![0.0],
         };
-        Played {
-            conditions: String::new(),
-            point: Point { variant: variant.to_owned(), load_percent: 100, seed },
-            network_weight_error: 0.0,
-            sizes: vec![size],
-            sent_mbit_per_s: vec![1.0],
-            goodput_mbit_per_s: 1.0,
-            utilisation: 0.5,
-            queue_ms: 1.0,
-            kernel_queue_ms: Some(1.0),
-            wall_s: 1.0,
-            fingerprint: String::new(),
-        }
+        Played { sizes: vec![size], sent_mbit_per_s: vec![1.0], ..Played::blank(variant, seed) }
     }
 
     fn results(nwe: [f64; 2], last_s: [f64; 2], failed: [usize; 2]) -> Results {

@@ -1,7 +1,8 @@
 //! What runs come to.
 
 use crate::simulated::{
-    Change, Interval, MEDIANS, Played, in_words, over_seeds, per_second, run_case, runs, times,
+    Change, Interval, MEDIANS, Played, in_words, over_seeds, per_second, run_case, runs, sizes,
+    times,
 };
 use crate::telling::{self, pair};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
@@ -70,11 +71,8 @@ pub(super) fn is_comparison(case: &Case) -> bool {
 }
 
 fn quantities(all: &[Played]) -> Vec<Quantity> {
-    let mut sizes: Vec<u32> = all.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
     let mut quantities = Vec::new();
-    for bytes in sizes {
+    for bytes in sizes(all) {
         let kib = bytes / 1024;
         let size = in_words(bytes);
         let first = move |it: &Played| it.size(bytes)?.first_byte().median();
@@ -163,7 +161,6 @@ fn answer(names: &[&str], all: &[Played], loads: &[u32]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated::Point;
     use tornet::results::{Transfers, Unfinished};
 
     fn played(variant: &str, seed: u64, last_s: f64) -> Played {
@@ -176,16 +173,9 @@ mod tests {
         };
         Played {
             conditions: "these".to_owned(),
-            point: Point { variant: variant.to_owned(), load_percent: 100, seed },
-            network_weight_error: 0.0,
             sizes: vec![size],
             sent_mbit_per_s: vec![100.0],
-            goodput_mbit_per_s: 1.0,
-            utilisation: 0.5,
-            queue_ms: 1.0,
-            kernel_queue_ms: Some(1.0),
-            wall_s: 1.0,
-            fingerprint: String::new(),
+            ..Played::blank(variant, seed)
         }
     }
 

@@ -3,7 +3,9 @@
 use super::{Options, Scheduler};
 use crate::common::Common;
 use crate::error::Error;
-use crate::simulated::{self, Batch, Change, Played, in_words, over_seeds, play_all, run_case};
+use crate::simulated::{
+    self, Batch, Change, Played, in_words, over_seeds, play_all, run_case, sizes,
+};
 use crate::telling;
 use onion::Duration;
 use onion::router::schedule::SchedulerConfig;
@@ -100,9 +102,7 @@ type Claim<'a> = (Figure<'a>, &'a str, fn(f64) -> bool);
 
 /// What KIST does against Vanilla and KISTLite against Vanilla.
 fn load_cases(runs: &[Played], load: u32) -> Vec<Case> {
-    let mut sizes: Vec<u32> = runs.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
+    let sizes = sizes(runs);
     let small = sizes.iter().copied().find(|it| *it == SMALL_BYTES).or(sizes.first().copied());
     let first_byte = |it: &Played| it.size(small?)?.first_byte().median().map(|s| s * 1e3);
     let sent = |it: &Played| Some(it.sent_median_mbit_per_s());
@@ -185,4 +185,29 @@ fn compared(
         .column("change_percent", change.percent.mean)
         .column("change_half_width", change.percent.half_width.unwrap_or(f64::NAN));
     (case, change)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn case_of_congestion([vanilla, kist]: [Option<f64>; 2]) -> Case {
+        let runs = [("vanilla", vanilla), ("kist", kist)]
+            .map(|(name, kernel_queue_ms)| Played { kernel_queue_ms, ..Played::blank(name, 1) });
+        let is_it = |case: &Case| case.name.starts_with("kist, load 100 %, a cell's time");
+        load_cases(&runs, 100).into_iter().find(is_it).expect("judged")
+    }
+
+    #[test]
+    fn runs_of_before_decide_nothing_of_what_they_do_not_tell() {
+        let whole = case_of_congestion([Some(9.0), Some(4.0)]);
+        assert_eq!(whole.verdict, CaseVerdict::Held, "{whole:?}");
+        assert!(whole.detail.starts_with("-50.0 %, one seed: it may be chance"), "{whole:?}");
+        assert_eq!(case_of_congestion([Some(4.0), Some(9.0)]).verdict, CaseVerdict::Missed);
+        for lacks in [[None, Some(4.0)], [Some(9.0), None], [None, None]] {
+            let case = case_of_congestion(lacks);
+            assert_eq!(case.verdict, CaseVerdict::Inconclusive, "{case:?}");
+            assert_eq!(case.detail, "with none of 1 seeds have both one");
+        }
+    }
 }

@@ -70,22 +70,12 @@ impl fmt::Display for Change {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::simulated::Point;
 
     /// Runs with the seeds 1, 2, …, whose figure is what they have sent.
     fn played(variant: &str, figures: &[f64]) -> Vec<Played> {
         let run = |(seed, figure): (u64, &f64)| Played {
-            conditions: String::new(),
-            point: Point { variant: variant.to_owned(), load_percent: 100, seed },
-            network_weight_error: 0.0,
-            sizes: Vec::new(),
-            sent_mbit_per_s: Vec::new(),
             goodput_mbit_per_s: *figure,
-            utilisation: 0.5,
-            queue_ms: 1.0,
-            kernel_queue_ms: None,
-            wall_s: 1.0,
-            fingerprint: String::new(),
+            ..Played::blank(variant, seed)
         };
         (1..).zip(figures).map(run).collect()
     }

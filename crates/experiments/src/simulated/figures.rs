@@ -1,6 +1,6 @@
 //! What figures of simulated networks have in common.
 
-use super::{Played, in_words, runs};
+use super::{Played, in_words, runs, sizes};
 use report::experiment::ExperimentFigure;
 use tornet::results::Waits;
 
@@ -45,11 +45,8 @@ pub(crate) fn times(
     variants: &[&str],
     loads: &[u32],
 ) -> Vec<ExperimentFigure> {
-    let mut sizes: Vec<u32> = all.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
     let mut figures = Vec::new();
-    for bytes in sizes {
+    for bytes in sizes(all) {
         let size = in_words(bytes);
         for what in ["first", "last"] {
             let of = |it: &Played| -> Option<Waits> {

@@ -47,6 +47,24 @@ pub(crate) struct Played {
 }
 
 impl Played {
+    /// A run at a load of 100 % of which nothing is known, for tests.
+    #[cfg(test)]
+    pub(crate) fn blank(variant: &str, seed: u64) -> Self {
+        Self {
+            conditions: String::new(),
+            point: Point { variant: variant.to_owned(), load_percent: 100, seed },
+            network_weight_error: 0.0,
+            sizes: Vec::new(),
+            sent_mbit_per_s: Vec::new(),
+            goodput_mbit_per_s: 1.0,
+            utilisation: 0.5,
+            queue_ms: 1.0,
+            kernel_queue_ms: None,
+            wall_s: 1.0,
+            fingerprint: String::new(),
+        }
+    }
+
     pub(crate) fn size(&self, bytes: u32) -> Option<&Transfers> {
         self.sizes.iter().find(|it| it.bytes == bytes)
     }

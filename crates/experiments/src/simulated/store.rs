@@ -89,23 +89,16 @@ fn failed<'a>(what: &'static str, path: &'a Path) -> impl Fn(io::Error) -> Error
 
 #[cfg(test)]
 mod tests {
-    use super::super::Point;
     use super::*;
     use tornet::results::Transfers;
 
     fn played(conditions: &str) -> Played {
         Played {
             conditions: conditions.to_owned(),
-            point: Point { variant: "ideal".to_owned(), load_percent: 100, seed: 1 },
-            network_weight_error: 0.125,
-            sizes: Vec::new(),
             sent_mbit_per_s: vec![1.5],
-            goodput_mbit_per_s: 1.0,
-            utilisation: 0.5,
             queue_ms: 0.1,
             kernel_queue_ms: Some(0.1),
-            wall_s: 1.0,
-            fingerprint: "0f".to_owned(),
+            ..Played::blank("ideal", 1)
         }
     }
 

@@ -85,7 +85,7 @@ pub(super) struct Sender {
     is_repair_due: bool,
     /// The window has held something back since the last acknowledgement.
     is_limited: bool,
-    /// The last answer to losses was one to silence: what is sent again lets the window grow.
+    /// The last answer to losses was one to silence: what is sent again lets the window grow (in slow start, with Shadow).
     is_after_silence: bool,
 
     /// What is to be sent again.
