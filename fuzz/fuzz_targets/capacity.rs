@@ -1,4 +1,4 @@
-//! `cargo fuzz run capacity`, or without the fuzzer: `cargo run -p fuzz --bin capacity FILE...`
+//! `cargo fuzz run --features targets capacity`, or without the fuzzer: `cargo run -p fuzz --features targets --bin capacity FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::capacity);

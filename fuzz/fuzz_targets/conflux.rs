@@ -1,4 +1,4 @@
-//! `cargo fuzz run conflux`, or without the fuzzer: `cargo run -p fuzz --bin conflux FILE...`
+//! `cargo fuzz run --features targets conflux`, or without the fuzzer: `cargo run -p fuzz --features targets --bin conflux FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::conflux);

@@ -1,4 +1,4 @@
-//! `cargo fuzz run consensus`, or without the fuzzer: `cargo run -p fuzz --bin consensus FILE...`
+//! `cargo fuzz run --features targets consensus`, or without the fuzzer: `cargo run -p fuzz --features targets --bin consensus FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::consensus);

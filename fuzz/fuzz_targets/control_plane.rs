@@ -1,4 +1,4 @@
-//! `cargo fuzz run control_plane`, or without the fuzzer: `cargo run -p fuzz --bin control_plane FILE...`
+//! `cargo fuzz run --features targets control_plane`, or without the fuzzer: `cargo run -p fuzz --features targets --bin control_plane FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::control_plane);

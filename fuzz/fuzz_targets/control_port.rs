@@ -1,4 +1,4 @@
-//! `cargo fuzz run control_port`, or without the fuzzer: `cargo run -p fuzz --bin control_port FILE...`
+//! `cargo fuzz run --features targets control_port`, or without the fuzzer: `cargo run -p fuzz --features targets --bin control_port FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::control_port);

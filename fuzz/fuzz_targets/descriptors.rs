@@ -1,4 +1,4 @@
-//! `cargo fuzz run descriptors`, or without the fuzzer: `cargo run -p fuzz --bin descriptors FILE...`
+//! `cargo fuzz run --features targets descriptors`, or without the fuzzer: `cargo run -p fuzz --features targets --bin descriptors FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::descriptors);

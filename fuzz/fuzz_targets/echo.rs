@@ -1,4 +1,4 @@
-//! `cargo fuzz run echo`, or without the fuzzer: `cargo run -p fuzz --bin echo FILE...`
+//! `cargo fuzz run --features targets echo`, or without the fuzzer: `cargo run -p fuzz --features targets --bin echo FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::echo);

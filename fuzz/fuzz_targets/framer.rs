@@ -1,4 +1,4 @@
-//! `cargo fuzz run framer`, or without the fuzzer: `cargo run -p fuzz --bin framer FILE...`
+//! `cargo fuzz run --features targets framer`, or without the fuzzer: `cargo run -p fuzz --features targets --bin framer FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::framer);

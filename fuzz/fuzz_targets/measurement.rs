@@ -1,4 +1,4 @@
-//! `cargo fuzz run measurement`, or without the fuzzer: `cargo run -p fuzz --bin measurement FILE...`
+//! `cargo fuzz run --features targets measurement`, or without the fuzzer: `cargo run -p fuzz --features targets --bin measurement FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::measurement);

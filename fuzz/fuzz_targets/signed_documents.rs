@@ -1,4 +1,4 @@
-//! `cargo fuzz run signed_documents`, or without the fuzzer: `cargo run -p fuzz --bin signed_documents FILE...`
+//! `cargo fuzz run --features targets signed_documents`, or without the fuzzer: `cargo run -p fuzz --features targets --bin signed_documents FILE...`
 #![cfg_attr(fuzzing, no_main)]
 
 fuzz::target!(fuzz::signed_documents);
