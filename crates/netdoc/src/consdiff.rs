@@ -78,19 +78,21 @@ pub fn is_diff(text: &[u8]) -> bool {
     text.starts_with(b"network-status-diff-version")
 }
 
-/// The text up to its first signature, and all its lines.
-fn parts<'a>(
-    which: &'static str,
-    consensus: &'a [u8],
-) -> Result<(&'a [u8], Vec<&'a [u8]>), DiffError> {
+/// The text up to its first signature. An error unless the whole text consists of complete lines.
+fn unsigned_part<'a>(which: &'static str, consensus: &'a [u8]) -> Result<&'a [u8], DiffError> {
     let wrong = |problem| DiffError::Consensus { which, problem };
     let (signed, _) = consensus_signatures(consensus).ok_or(wrong("no signature"))?;
     if !consensus.starts_with(signed) {
         return Err(wrong("lines before its first"));
     }
-    let content = consensus.strip_suffix(b"\n").ok_or(wrong("no end"))?;
-    let lines = content.split(|byte| *byte == b'\n').collect();
-    Ok((&signed[..signed.len() - SIGNATURE.len()], lines))
+    if !consensus.ends_with(b"\n") {
+        return Err(wrong("no end"));
+    }
+    Ok(&signed[..signed.len() - SIGNATURE.len()])
+}
+
+fn count_lines(text: &[u8]) -> usize {
+    text.iter().filter(|byte| **byte == b'\n').count()
 }
 
 /// The difference that turns one consensus into another.
@@ -101,11 +103,12 @@ fn parts<'a>(
 /// # Errors
 /// Where one of them is no consensus, or the difference would be of no use.
 pub fn make(from: &[u8], to: &[u8]) -> Result<Vec<u8>, DiffError> {
-    let (kept, from_lines) = parts("old", from)?;
-    let (_, to_lines) = parts("new", to)?;
-    let kept_lines = kept.iter().filter(|byte| **byte == b'\n').count();
+    let kept = unsigned_part("old", from)?;
+    unsigned_part("new", to)?;
+    let to_lines: Vec<&[u8]> = to.split(|byte| *byte == b'\n').collect();
+    let kept_lines = count_lines(kept);
     // C tor takes a range for one only if it has several lines.
-    if kept_lines + 1 >= from_lines.len() {
+    if kept_lines + 1 >= count_lines(from) {
         return Err(DiffError::Consensus { which: "old", problem: "too short a signature" });
     }
     let from_digest = digest_as_signed(from).unwrap_or_default();
@@ -150,86 +153,95 @@ pub fn make(from: &[u8], to: &[u8]) -> Result<Vec<u8>, DiffError> {
 
 /// What a difference makes of a consensus, of `most_bytes` at most.
 ///
+/// Allocates the result and nothing else, however many commands and lines the difference has: it comes from a directory
+/// that nobody has verified. Takes time in proportion to the lengths of both texts.
+///
 /// # Errors
 /// Where it is to another consensus, makes no sense, or does not make what it promises.
 pub fn apply(from: &[u8], diff: &[u8], most_bytes: usize) -> Result<Vec<u8>, DiffError> {
-    let (_, lines) = parts("old", from)?;
+    unsigned_part("old", from)?;
     let mut script = Script::new(diff)?;
     let (from_digest, to_digest) = script.header()?;
     if digest_as_signed(from) != Some(from_digest) {
         return Err(DiffError::OtherBase);
     }
-    // Lines of the result, the last one first; and how many of the old ones are not yet looked at.
-    let (mut made, mut bytes, mut left) = (Vec::with_capacity(lines.len()), 0, lines.len());
-    while let Some(command) = script.next_command(lines.len())? {
-        if command.last > left {
-            return Err(script.malformed("is out of order"));
-        }
-        take(&mut made, &mut bytes, lines[command.last..left].iter().copied(), most_bytes)?;
-        left = command.first_kept;
-        take(&mut made, &mut bytes, command.added.iter().copied(), most_bytes)?;
-    }
-    take(&mut made, &mut bytes, lines[..left].iter().copied(), most_bytes)?;
-    let mut out = Vec::with_capacity(bytes);
-    for line in made.iter().rev() {
-        out.extend_from_slice(line);
-        out.push(b'\n');
-    }
+    // The parts come last one first. The first pass finds the length, the second one writes from the end.
+    let mut len = 0_usize;
+    script.clone().run(from, |part| {
+        len = len.saturating_add(part.len());
+        if len > most_bytes { Err(DiffError::TooLong { most_bytes }) } else { Ok(()) }
+    })?;
+    let mut out = vec![0; len];
+    let mut left = len;
+    script.run(from, |part| {
+        let end = left;
+        left -= part.len();
+        out[left..end].copy_from_slice(part);
+        Ok(())
+    })?;
     if digest_of_all(&out) == to_digest { Ok(out) } else { Err(DiffError::WrongResult) }
 }
 
-/// Puts lines before those that were made.
-fn take<'a>(
-    made: &mut Vec<&'a [u8]>,
-    bytes: &mut usize,
-    lines: impl DoubleEndedIterator<Item = &'a [u8]>,
-    most_bytes: usize,
-) -> Result<(), DiffError> {
-    for line in lines.rev() {
-        *bytes += line.len() + 1;
-        if *bytes > most_bytes {
-            return Err(DiffError::TooLong { most_bytes });
+/// The lines of the old consensus that no command has reached yet.
+struct OldLines<'a> {
+    text: &'a [u8],
+    count: usize,
+}
+
+impl<'a> OldLines<'a> {
+    /// Removes and returns all lines after the first `count`.
+    fn split_off(&mut self, count: usize) -> &'a [u8] {
+        let mut end = self.text.len();
+        while self.count > count {
+            let before = &self.text[..end - 1];
+            end = before.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
+            self.count -= 1;
         }
-        made.push(line);
+        let (rest, tail) = self.text.split_at(end);
+        self.text = rest;
+        tail
     }
-    Ok(())
 }
 
 /// One command of a script.
 struct Command<'a> {
-    /// Old lines before this many stay for later commands.
+    /// The number of old lines that are left for later commands.
     first_kept: usize,
-    /// Old lines after this many stay as they are.
+    /// The last old line that the command is about; those after it stay as they are.
     last: usize,
-    /// What comes in the place of those between.
-    added: Vec<&'a [u8]>,
+    /// The lines that replace those between, each with its end.
+    added: &'a [u8],
 }
 
-/// The lines of a difference.
+/// The lines of a difference that have not been read yet.
+#[derive(Clone)]
 struct Script<'a> {
-    lines: std::slice::Split<'a, u8, fn(&u8) -> bool>,
-    /// Those that were taken.
+    rest: &'a [u8],
+    /// The number of lines that have been read.
     number: usize,
 }
 
 impl<'a> Script<'a> {
-    fn new(diff: &'a [u8]) -> Result<Self, DiffError> {
-        let is_end: fn(&u8) -> bool = |byte| *byte == b'\n';
-        let cut = DiffError::Malformed { line: 1, problem: "or a later one is cut off" };
-        let content = diff.strip_suffix(b"\n").ok_or(cut)?;
-        Ok(Self { lines: content.split(is_end), number: 0 })
+    const fn new(diff: &'a [u8]) -> Result<Self, DiffError> {
+        if !matches!(diff.last(), Some(b'\n')) {
+            return Err(DiffError::Malformed { line: 1, problem: "or a later one is cut off" });
+        }
+        Ok(Self { rest: diff, number: 0 })
     }
 
     fn next(&mut self) -> Option<&'a [u8]> {
         self.number += 1;
-        self.lines.next()
+        let end = self.rest.iter().position(|byte| *byte == b'\n')?;
+        let (line, rest) = self.rest.split_at(end);
+        self.rest = &rest[1..];
+        Some(line)
     }
 
     const fn malformed(&self, problem: &'static str) -> DiffError {
         DiffError::Malformed { line: self.number, problem }
     }
 
-    /// From what, and to what.
+    /// The digests of the old consensus and of the new one.
     fn header(&mut self) -> Result<(ConsensusDigest, ConsensusDigest), DiffError> {
         if self.next() != Some(VERSION) {
             return Err(self.malformed("is not of a version that we know"));
@@ -245,7 +257,26 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// The next command on a text of so many lines; `None` after the last one. As strict as C tor.
+    /// Executes the commands on the old consensus `from`, and passes the parts of the result to `put`, the last one first.
+    fn run(
+        mut self,
+        from: &'a [u8],
+        mut put: impl FnMut(&'a [u8]) -> Result<(), DiffError>,
+    ) -> Result<(), DiffError> {
+        let all = count_lines(from);
+        let mut old = OldLines { text: from, count: all };
+        while let Some(command) = self.next_command(all)? {
+            if command.last > old.count {
+                return Err(self.malformed("is out of order"));
+            }
+            put(old.split_off(command.last))?;
+            old.split_off(command.first_kept);
+            put(command.added)?;
+        }
+        put(old.text)
+    }
+
+    /// The next command on a text of `all` lines; `None` after the last one. As strict as C tor.
     fn next_command(&mut self, all: usize) -> Result<Option<Command<'a>>, DiffError> {
         let Some(line) = self.next() else { return Ok(None) };
         let Some((action, range)) = line.split_last() else {
@@ -273,20 +304,22 @@ impl<'a> Script<'a> {
             b'c' | b'd' if first > 0 => first - 1,
             _ => return Err(self.malformed("is no command")),
         };
-        let mut added = Vec::new();
-        if *action != b'd' {
-            loop {
-                match self.next() {
-                    Some(END) if added.is_empty() => {
-                        return Err(self.malformed("ends what adds nothing"));
-                    }
-                    Some(END) => break,
-                    Some(line) => added.push(line),
-                    None => return Err(self.malformed("is missing: what is added has no end")),
-                }
+        let added = if *action == b'd' { &[] } else { self.added()? };
+        Ok(Some(Command { first_kept, last, added }))
+    }
+
+    /// The lines up to the next one that is a dot alone.
+    fn added(&mut self) -> Result<&'a [u8], DiffError> {
+        let text = self.rest;
+        let mut len = 0;
+        loop {
+            match self.next() {
+                Some(END) if len == 0 => return Err(self.malformed("ends what adds nothing")),
+                Some(END) => return Ok(&text[..len]),
+                Some(line) => len += line.len() + 1,
+                None => return Err(self.malformed("is missing: what is added has no end")),
             }
         }
-        Ok(Some(Command { first_kept, last, added }))
     }
 }
 
