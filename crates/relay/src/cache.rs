@@ -5,6 +5,7 @@
 //! one, which is cheap, since documents themselves are shared. What was verified is said where they
 //! are fetched, in [`following`](crate::following).
 
+mod all;
 pub(crate) mod diffs;
 pub(crate) mod disk;
 #[cfg(test)]
@@ -12,6 +13,7 @@ pub(crate) mod tests;
 pub(crate) mod times;
 pub(crate) mod verify;
 
+pub(crate) use all::AllDescriptors;
 use bytes::Bytes;
 use diffs::{DiffCounts, Earlier};
 use flate2::Compression;
@@ -36,7 +38,7 @@ const CERTIFICATES_MAX: usize = 200;
 const CERTIFICATES_OF_ONE_MAX: usize = 4;
 /// The longest microdescriptor or server descriptor: authorities take none that is longer.
 const DOCUMENT_MAX: usize = 20_000;
-/// Fast: what is compressed for each request is small.
+/// The best compression in proportion to its time, since some of it is done for single requests.
 const LEVEL: Compression = Compression::new(5);
 
 /// SHA-256 of a microdescriptor.
@@ -46,9 +48,16 @@ pub(crate) type DescriptorDigest = [u8; 20];
 
 /// Compresses as `Content-Encoding: deflate` means it, which is zlib's format (RFC 1950).
 pub(crate) fn deflate(text: &[u8]) -> Bytes {
-    let mut encoder = ZlibEncoder::new(Vec::with_capacity(text.len() / 2), LEVEL);
-    // Writing into memory does not fail.
-    let _ = encoder.write_all(text);
+    deflate_all([text])
+}
+
+/// Compresses several texts as one.
+pub(crate) fn deflate_all<'a>(texts: impl IntoIterator<Item = &'a [u8]>) -> Bytes {
+    let mut encoder = ZlibEncoder::new(Vec::new(), LEVEL);
+    for text in texts {
+        // Writing into memory does not fail.
+        let _ = encoder.write_all(text);
+    }
     encoder.finish().unwrap_or_default().into()
 }
 
@@ -112,6 +121,8 @@ pub(crate) struct Documents {
     pub(crate) descriptors: BTreeMap<DescriptorDigest, Kept>,
     /// The latest descriptor of each relay.
     pub(crate) by_relay: BTreeMap<Fingerprint, DescriptorDigest>,
+    /// Those of all relays, in the order of their fingerprints; [`Cache::set`] makes it.
+    pub(crate) all: Arc<AllDescriptors>,
     /// By identity and signing key.
     pub(crate) certificates: BTreeMap<(Fingerprint, Fingerprint), Certificate>,
     pub(crate) own: Own,
@@ -134,6 +145,14 @@ impl Documents {
             Flavour::Ns => self.ns.as_ref(),
             Flavour::Microdesc => self.microdesc.as_ref(),
         }
+    }
+
+    /// The latest descriptor of a relay.
+    pub(crate) fn latest(&self, relay: &Fingerprint) -> Option<&Bytes> {
+        if self.own.fingerprint == Some(*relay) {
+            return Some(&self.own.descriptor).filter(|text| !text.is_empty());
+        }
+        Some(&self.descriptors.get(self.by_relay.get(relay)?)?.text)
     }
 
     /// The consensuses before the present one.
@@ -313,8 +332,11 @@ impl Cache {
         &self.1
     }
 
-    /// Replaces everything.
-    pub(crate) fn set(&self, documents: Documents) {
+    /// Replaces everything. What was compressed of the descriptors of all relays is kept as long as they are the same.
+    pub(crate) fn set(&self, mut documents: Documents) {
+        let all = AllDescriptors::of(&documents);
+        let before = Arc::clone(&self.get().all);
+        documents.all = if before.has_same_texts(&all) { before } else { Arc::new(all) };
         *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(documents);
     }
 }

@@ -1,15 +1,17 @@
 //! The directory server: HTTP on a loopback port, where the engine connects the streams of clients
 //! that ask for a directory (BEGIN_DIR).
 //!
-//! It has one thread. What strangers can make it do is bounded: connections, their age, the length of
-//! a request. Who comes while it is busy is told to come again (503).
+//! It has one thread, and two more that compress. What strangers can make it do is bounded: connections, their age and the rate at
+//! which they take their answers, the length of a request, memory, and what is compressed for them. A client that comes while the
+//! directory is busy is told to come again (503).
 
 mod answer;
+mod body;
+mod work;
 
 use crate::cache::Cache;
 use answer::{Answer, Request, answer};
-use bytes::Bytes;
-use http_body_util::Full;
+use body::{Pace, Progress, Sending};
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, EXPIRES, HeaderMap, HeaderName,
@@ -25,25 +27,25 @@ use std::convert::Infallible;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{Semaphore, oneshot};
+use work::{Held, Work};
 
 /// Connections at once. Beyond [`BUSY`] they are told that we are busy, beyond this they wait.
 const CONNECTIONS_MAX: usize = 1_200;
 /// Connections that are served at once.
 const BUSY: usize = 1_000;
-/// Bytes of answers that are being sent, at most, but for consensuses, of which all share one: who asks for more and does not
-/// read is told that we are busy.
-const ANSWERS_MAX: usize = 64 << 20;
 /// How long a request may take to come.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may last: slow clients take minutes for a consensus.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1_200);
 /// The longest request: the paths that tor makes have less than 4 KiB.
 const REQUEST_MAX: usize = 32 << 10;
+/// What the kernel may hold of one connection's answer, in bytes. So it is seen soon whether the client takes it, and clients that do not
+/// cost little.
+const SEND_BUFFER: usize = 64 << 10;
 /// The pause after a connection could not be accepted, for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 /// Which consensuses somebody has.
@@ -61,15 +63,24 @@ pub(crate) struct Server {
 impl Server {
     /// Listens on a loopback port that is free, and serves what the cache has.
     pub(crate) fn start(cache: Cache) -> io::Result<Self> {
+        Self::with_pace(cache, Pace::REAL)
+    }
+
+    fn with_pace(cache: Cache, pace: Pace) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
+        // Connections that are accepted have it, too.
+        rustix::net::sockopt::set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
         let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .max_blocking_threads(work::THREADS)
+            .build()?;
         let (stop, stopped) = oneshot::channel();
         thread::Builder::new().name("dirserver".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    () = serve(listener, cache) => {}
+                    () = serve(listener, cache, pace) => {}
                     _ = stopped => {}
                 }
             });
@@ -83,11 +94,11 @@ impl Server {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, cache: Cache) {
+async fn serve(listener: std::net::TcpListener, cache: Cache, pace: Pace) {
     // It is non-blocking, so there is nothing that could fail.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-    let held = Arc::new(AtomicUsize::new(0));
+    let work = Arc::new(Work::new(tokio::time::Instant::now()));
     loop {
         // It is never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
@@ -97,44 +108,27 @@ async fn serve(listener: std::net::TcpListener, cache: Cache) {
         };
         let is_busy = places.available_permits() < CONNECTIONS_MAX - BUSY;
         let cache = cache.clone();
-        let held = Held { of_all: Arc::clone(&held), own: AtomicUsize::new(0) };
+        let (held, progress) = (Held::new(Arc::clone(&work)), Progress::default());
         tokio::spawn(async move {
             let _place = place;
-            let talk = talk(stream, &cache, &held, is_busy);
-            // A client that goes away, or is too slow, is nothing to tell of.
-            let _ = tokio::time::timeout(CONNECTION_TIMEOUT, talk).await;
+            let talk = talk(stream, &cache, &held, &progress, is_busy);
+            // A client that goes away, or is too slow, is nothing to log.
+            tokio::select! {
+                _ = talk => {}
+                () = progress.too_slow(pace) => {}
+                () = tokio::time::sleep(CONNECTION_TIMEOUT) => {}
+            }
         });
     }
 }
 
-/// What the answer on a connection takes, given back with the connection.
-struct Held {
-    of_all: Arc<AtomicUsize>,
-    own: AtomicUsize,
-}
-
-impl Held {
-    /// The answer, if there is room for it.
-    fn take(&self, answer: Answer) -> Answer {
-        if answer.is_consensus {
-            return answer;
-        }
-        let len = answer.body.len();
-        self.own.fetch_add(len, Ordering::Relaxed);
-        if self.of_all.fetch_add(len, Ordering::Relaxed) + len > ANSWERS_MAX {
-            return Answer::BUSY;
-        }
-        answer
-    }
-}
-
-impl Drop for Held {
-    fn drop(&mut self) {
-        self.of_all.fetch_sub(self.own.load(Ordering::Relaxed), Ordering::Relaxed);
-    }
-}
-
-async fn talk(stream: TcpStream, cache: &Cache, held: &Held, is_busy: bool) -> hyper::Result<()> {
+async fn talk(
+    stream: TcpStream,
+    cache: &Cache,
+    held: &Held,
+    progress: &Progress,
+    is_busy: bool,
+) -> hyper::Result<()> {
     let service = service_fn(async |request: hyper::Request<Incoming>| {
         let now = unix_time_s();
         let answer = if is_busy {
@@ -150,11 +144,11 @@ async fn talk(stream: TcpStream, cache: &Cache, held: &Held, is_busy: bool) -> h
             if answer.is_diff {
                 cache.diffs().count_served();
             }
-            held.take(answer)
+            held.finish(answer).await
         } else {
             Answer::short(400, "Bad request")
         };
-        Ok::<_, Infallible>(response(answer, now))
+        Ok::<_, Infallible>(response(answer, now, progress))
     });
     http1::Builder::new()
         // Tor knows them in this spelling only.
@@ -185,9 +179,9 @@ fn http_date(unix_time_s: u64) -> Option<HeaderValue> {
     HeaderValue::from_str(&time.strftime(HTTP_DATE).to_string()).ok()
 }
 
-fn response(answer: Answer, now: u64) -> Response<Full<Bytes>> {
-    let Answer { status, reason, body, is_deflated, lifetime_s, is_consensus, is_diff: _ } = answer;
-    let mut response = Response::new(Full::new(body));
+fn response(answer: Answer, now: u64, progress: &Progress) -> Response<Sending> {
+    let Answer { status, reason, body, is_deflated, lifetime_s, is_consensus, .. } = answer;
+    let mut response = Response::new(Sending::new(body, progress.clone()));
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
     response.extensions_mut().insert(hyper::ext::ReasonPhrase::from_static(reason.as_bytes()));
     let headers = response.headers_mut();

@@ -1,7 +1,7 @@
 //! What a directory answers to a GET request (dir-spec.txt, sections 4 and 5). Pure: no sockets, no
 //! clock.
 
-use crate::cache::{Documents, Kept, deflate, times};
+use crate::cache::{AllDescriptors, Documents, Kept, times};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
@@ -9,6 +9,7 @@ use netdoc::Fingerprint;
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::consensus::Flavour;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Documents in one request, at most; tor asks for less than a hundred.
 const NAMES_MAX: usize = 500;
@@ -18,6 +19,8 @@ const CONSENSUSES_MAX: usize = 32;
 const CERTIFICATES_S: u64 = 3600;
 /// The same for microdescriptors and descriptors by digest, which never change.
 const BY_DIGEST_S: u64 = 48 * 3600;
+/// The same for the descriptors of all relays: tor's `FULL_DIR_CACHE_LIFETIME`.
+const ALL_S: u64 = 3600;
 
 /// What of a request matters.
 #[derive(Clone, Copy, Debug)]
@@ -32,15 +35,46 @@ pub(crate) struct Request<'a> {
     pub(crate) diff_from: &'a str,
 }
 
+/// The content of an answer: texts that the cache has, one after another. Nothing is copied.
+#[derive(Clone, Debug)]
+pub(crate) enum Body {
+    Texts(Vec<Bytes>),
+    All(Arc<AllDescriptors>),
+}
+
+impl Body {
+    pub(crate) fn texts(&self) -> &[Bytes] {
+        match self {
+            Self::Texts(texts) => texts,
+            Self::All(all) => all.texts(),
+        }
+    }
+
+    /// Bytes of all texts.
+    pub(crate) fn len(&self) -> usize {
+        self.texts().iter().map(Bytes::len).sum()
+    }
+
+    /// Bytes of memory that this answer takes besides the cache.
+    pub(crate) const fn own_bytes(&self) -> usize {
+        match self {
+            Self::Texts(texts) => texts.len() * size_of::<Bytes>(),
+            Self::All(_) => 0,
+        }
+    }
+}
+
 /// An answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
     /// What is wrong, where something is.
     pub(crate) reason: &'static str,
-    pub(crate) body: Bytes,
+    pub(crate) body: Body,
     /// Whether the body is compressed.
     pub(crate) is_deflated: bool,
+    /// Whether the client would rather have it compressed.
+    pub(crate) wants_deflated: bool,
     /// For how many seconds it may be kept.
     pub(crate) lifetime_s: u64,
     /// It depends on `X-Or-Diff-From-Consensus`: tor says so of consensuses.
@@ -54,8 +88,9 @@ impl Answer {
         Self {
             status,
             reason,
-            body: Bytes::new(),
+            body: Body::Texts(Vec::new()),
             is_deflated: false,
+            wants_deflated: false,
             lifetime_s: 0,
             is_consensus: false,
             is_diff: false,
@@ -67,18 +102,14 @@ impl Answer {
     const NOT_FOUND: Self = Self::short(404, "Not found");
     const NOT_MODIFIED: Self = Self::short(304, "Not modified");
 
-    fn found(body: Bytes, is_deflated: bool, lifetime_s: u64) -> Self {
+    fn found(body: Body, lifetime_s: u64) -> Self {
         let answer = Self::short(200, "OK");
-        Self { body, is_deflated, lifetime_s, ..answer }
+        Self { body, lifetime_s, ..answer }
     }
 
-    /// Documents, one after another.
-    fn of(texts: &[&[u8]], is_deflated: bool, lifetime_s: u64) -> Self {
-        if texts.is_empty() {
-            return Self::NOT_FOUND;
-        }
-        let all = texts.concat();
-        Self::found(if is_deflated { deflate(&all) } else { all.into() }, is_deflated, lifetime_s)
+    /// The same, compressed.
+    pub(crate) fn deflated(self, body: Bytes) -> Self {
+        Self { body: Body::Texts(vec![body]), is_deflated: true, ..self }
     }
 }
 
@@ -92,9 +123,9 @@ pub(crate) fn answer(documents: &Documents, request: Request<'_>, now: u64) -> A
         let mut all = request.accept_encoding.split(',').map(|one| one.split(';').next());
         all.any(|one| one.is_some_and(|one| one.trim() == name))
     };
-    let is_deflated = has_z || accepts("deflate");
+    let wants_deflated = has_z || accepts("deflate");
     let Request { if_modified_since: since, diff_from, .. } = request;
-    let directory = Directory { documents, now, is_deflated, since, diff_from };
+    let directory = Directory { documents, now, wants_deflated, since, diff_from };
     if let Some(rest) = path.strip_prefix("/tor/status-vote/current/consensus") {
         return directory.consensus(rest);
     }
@@ -111,11 +142,8 @@ pub(crate) fn answer(documents: &Documents, request: Request<'_>, now: u64) -> A
         return directory.extra(rest);
     }
     if path == "/tor/robots.txt" {
-        return Answer::found(
-            Bytes::from_static(b"User-agent: *\r\nDisallow: /\r\n"),
-            false,
-            86_400,
-        );
+        let text = Bytes::from_static(b"User-agent: *\r\nDisallow: /\r\n");
+        return Answer::found(Body::Texts(vec![text]), 86_400);
     }
     Answer::NOT_FOUND
 }
@@ -123,7 +151,7 @@ pub(crate) fn answer(documents: &Documents, request: Request<'_>, now: u64) -> A
 struct Directory<'a> {
     documents: &'a Documents,
     now: u64,
-    is_deflated: bool,
+    wants_deflated: bool,
     since: Option<u64>,
     diff_from: &'a str,
 }
@@ -182,10 +210,23 @@ impl Directory<'_> {
             None if diff_only.is_some() => return Answer::short(404, "No such diff available"),
             None => (&listing.text, &listing.deflated),
         };
-        let body = if self.is_deflated { deflated } else { text };
         let lifetime_s = listing.content.fresh_until.saturating_sub(self.now);
-        let found = Answer::found(body.clone(), self.is_deflated, lifetime_s);
-        Answer { is_consensus: true, is_diff: difference.is_some(), ..found }
+        let found = Answer::found(Body::Texts(vec![text.clone()]), lifetime_s);
+        let found = Answer { is_consensus: true, is_diff: difference.is_some(), ..found };
+        if self.wants_deflated { found.deflated(deflated.clone()) } else { found }
+    }
+
+    /// Documents, one after another.
+    fn texts(&self, texts: Vec<Bytes>, lifetime_s: u64) -> Answer {
+        self.body(Body::Texts(texts), lifetime_s)
+    }
+
+    fn body(&self, body: Body, lifetime_s: u64) -> Answer {
+        if body.texts().is_empty() {
+            return Answer::NOT_FOUND;
+        }
+        let found = Answer::found(body, lifetime_s);
+        Answer { wants_deflated: self.wants_deflated, ..found }
     }
 
     fn micro(&self, names: &str) -> Answer {
@@ -203,10 +244,9 @@ impl Directory<'_> {
         let names: BTreeSet<K> = names.take(NAMES_MAX).flatten().collect();
         let find = |name: &K| {
             let own = own.iter().find(|(digest, text)| digest == name && !text.is_empty());
-            own.map(|(_, text)| &text[..]).or_else(|| kept.get(name).map(|kept| &kept.text[..]))
+            own.map(|(_, text)| *text).or_else(|| kept.get(name).map(|kept| &kept.text)).cloned()
         };
-        let texts: Vec<_> = names.iter().filter_map(find).collect();
-        Answer::of(&texts, self.is_deflated, BY_DIGEST_S)
+        self.texts(names.iter().filter_map(find).collect(), BY_DIGEST_S)
     }
 
     fn keys(&self, rest: &str) -> Answer {
@@ -235,16 +275,16 @@ impl Directory<'_> {
         let texts: Vec<_> = chosen
             .iter()
             .filter(|cert| is_new(cert.published))
-            .map(|cert| &cert.text[..])
+            .map(|cert| cert.text.clone())
             .collect();
         if texts.is_empty() && !chosen.is_empty() {
             return Answer::NOT_MODIFIED;
         }
-        Answer::of(&texts, self.is_deflated, CERTIFICATES_S)
+        self.texts(texts, CERTIFICATES_S)
     }
 
     fn server(&self, rest: &str) -> Answer {
-        let Documents { descriptors, by_relay, own, .. } = self.documents;
+        let Documents { descriptors, own, .. } = self.documents;
         if rest == "authority" {
             return self.own(&own.descriptor);
         }
@@ -252,21 +292,12 @@ impl Directory<'_> {
             let own = [(own.descriptor_digest, &own.descriptor)];
             return self.by_digest(descriptors, digests(names), &own);
         }
-        let text = |relay: &Fingerprint| {
-            if own.fingerprint == Some(*relay) {
-                return Some(&own.descriptor[..]);
-            }
-            Some(&descriptors.get(by_relay.get(relay)?)?.text[..])
-        };
-        let texts: Vec<_> = if rest == "all" {
-            let relays: BTreeSet<_> = by_relay.keys().chain(&own.fingerprint).collect();
-            relays.into_iter().filter_map(text).collect()
-        } else if let Some(names) = rest.strip_prefix("fp/") {
-            fingerprints(names).iter().filter_map(text).collect()
-        } else {
-            return Answer::NOT_FOUND;
-        };
-        Answer::of(&texts, self.is_deflated, 0)
+        if rest == "all" {
+            return self.body(Body::All(Arc::clone(&self.documents.all)), ALL_S);
+        }
+        let Some(names) = rest.strip_prefix("fp/") else { return Answer::NOT_FOUND };
+        let latest = |relay: &Fingerprint| self.documents.latest(relay).cloned();
+        self.texts(fingerprints(names).iter().filter_map(latest).collect(), 0)
     }
 
     /// Nobody's extra-info documents but our own are here.
@@ -286,9 +317,7 @@ impl Directory<'_> {
     }
 
     fn own(&self, text: &Bytes) -> Answer {
-        let texts = [&text[..]];
-        let texts = if text.is_empty() { &[] } else { &texts[..] };
-        Answer::of(texts, self.is_deflated, 0)
+        self.texts(Some(text.clone()).into_iter().filter(|text| !text.is_empty()).collect(), 0)
     }
 }
 

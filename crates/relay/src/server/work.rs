@@ -1,0 +1,154 @@
+//! The work that answers take, and its bounds. All of it is compression; it is done on threads of its own.
+//!
+//! Consensuses, the differences to them and the descriptors of all relays are compressed once and kept with the cache. Any
+//! choice of single documents is compressed when it is asked for, within a rate for all clients together: whoever asks for more gets
+//! documents as they are, which a client must take (dir-spec.txt, section 6.1), and which costs no work.
+
+use super::answer::{Answer, Body};
+use crate::cache::deflate_all;
+use bytes::Bytes;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+use tokio::task::spawn_blocking;
+use tokio::time::Instant;
+
+/// Answers that are compressed at once.
+pub(super) const THREADS: usize = 2;
+/// Bytes of memory of answers, besides what the cache has. An answer beyond it is that the directory is busy.
+const ANSWERS_MAX: usize = 64 << 20;
+/// The longest text that is compressed for a single request: tor asks for less than a hundred documents, some 300 KB.
+const TEXT_MAX: usize = 1 << 20;
+/// Bytes of text compressed for single requests, for all clients together: a tenth of a processor.
+const RATE_BYTES_S: usize = 4 << 20;
+/// The same at once, after a pause.
+const BURST_BYTES: usize = 32 << 20;
+
+/// What all connections share.
+#[derive(Debug)]
+pub(super) struct Work {
+    held_bytes: AtomicUsize,
+    /// Of text, so far.
+    compressed_bytes: AtomicUsize,
+    budget: Mutex<Budget>,
+}
+
+impl Work {
+    pub(super) fn new(now: Instant) -> Self {
+        let budget = Mutex::new(Budget { left_bytes: BURST_BYTES, at: now });
+        Self { held_bytes: AtomicUsize::new(0), compressed_bytes: AtomicUsize::new(0), budget }
+    }
+
+    /// The bytes of text that were compressed so far.
+    #[cfg(test)]
+    pub(super) fn compressed_bytes(&self) -> usize {
+        self.compressed_bytes.load(Ordering::Relaxed)
+    }
+
+    fn compress(&self, texts: &[Bytes]) -> Bytes {
+        let bytes = texts.iter().map(Bytes::len).sum();
+        self.compressed_bytes.fetch_add(bytes, Ordering::Relaxed);
+        deflate_all(texts.iter().map(|text| &text[..]))
+    }
+
+    fn may_compress(&self, bytes: usize) -> bool {
+        // Nobody panics while holding it.
+        let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
+        bytes <= TEXT_MAX && budget.take(Instant::now(), bytes)
+    }
+}
+
+/// A rate with a burst.
+#[derive(Debug)]
+struct Budget {
+    left_bytes: usize,
+    at: Instant,
+}
+
+impl Budget {
+    fn take(&mut self, now: Instant, bytes: usize) -> bool {
+        let since = now.saturating_duration_since(self.at).min(Duration::from_secs(60));
+        let gained = usize::try_from(since.as_millis()).unwrap_or(0) * RATE_BYTES_S / 1000;
+        self.left_bytes = (self.left_bytes + gained).min(BURST_BYTES);
+        self.at = now;
+        let has_enough = bytes <= self.left_bytes;
+        if has_enough {
+            self.left_bytes -= bytes;
+        }
+        has_enough
+    }
+}
+
+/// The memory of the answer of one connection, which is given back with the connection.
+#[derive(Debug)]
+pub(super) struct Held {
+    work: Arc<Work>,
+    bytes: AtomicUsize,
+}
+
+impl Held {
+    pub(super) const fn new(work: Arc<Work>) -> Self {
+        Self { work, bytes: AtomicUsize::new(0) }
+    }
+
+    /// Takes memory, if there is so much left.
+    fn take(&self, bytes: usize) -> bool {
+        self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        self.work.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= ANSWERS_MAX
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.bytes.fetch_sub(bytes, Ordering::Relaxed);
+        self.work.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// The answer as it is sent: compressed if the client wants that and the budgets allow it. Memory is taken before the work.
+    pub(super) async fn finish(&self, answer: Answer) -> Answer {
+        if !self.take(answer.body.own_bytes()) {
+            return Answer::BUSY;
+        }
+        if !answer.wants_deflated {
+            return answer;
+        }
+        match &answer.body {
+            Body::All(all) => {
+                if let Some(deflated) = all.ready().cloned() {
+                    return answer.deflated(deflated);
+                }
+                let (all, work) = (Arc::clone(all), Arc::clone(&self.work));
+                // It is done even if the client goes away: the next one needs it.
+                let done = spawn_blocking(move || all.deflated(|texts| work.compress(texts)));
+                match done.await {
+                    Ok(deflated) => answer.deflated(deflated),
+                    Err(_) => answer,
+                }
+            }
+            Body::Texts(texts) => {
+                let bytes = answer.body.len();
+                if !self.work.may_compress(bytes) {
+                    return answer;
+                }
+                if !self.take(bytes) {
+                    return Answer::BUSY;
+                }
+                let (texts, work) = (texts.clone(), Arc::clone(&self.work));
+                match spawn_blocking(move || work.compress(&texts)).await {
+                    Ok(deflated) => {
+                        self.give_back(bytes.saturating_sub(deflated.len()));
+                        answer.deflated(deflated)
+                    }
+                    Err(_) => answer,
+                }
+            }
+        }
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.give_back(self.bytes.load(Ordering::Relaxed));
+    }
+}
+
+#[cfg(test)]
+mod tests;
