@@ -3,14 +3,17 @@
 use crate::error::StoreError;
 use crate::schema::{self, APPLICATION};
 use rusqlite::{Connection, OpenFlags};
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, File, OpenOptions, Permissions, TryLockError};
 use std::ops::Deref;
-use std::os::unix::fs::OpenOptionsExt as _;
+use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// How long one who finds the file locked for a moment waits.
 const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The set-group-ID bit of a folder: the kernel gives new files in it the folder's group.
+const SET_GROUP_ID: u32 = 0o2000;
 
 /// The one who writes.
 pub struct Store {
@@ -39,10 +42,12 @@ impl Store {
             fs::create_dir_all(folder).map_err(failed("make the folder of"))?;
         }
         let lock = lock(path)?;
-        // Who is being measured now is for nobody else to know. The files beside it take its mode.
+        // SQLite gives the files next to it (-wal, -shm) the same mode.
         let made =
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path);
-        made.map_err(failed("make"))?;
+        let mode = mode_in(path.parent());
+        made.and_then(|it| it.set_permissions(Permissions::from_mode(mode)))
+            .map_err(failed("make"))?;
         let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE;
         let mut reader = Reader::connect(path, flags)?;
         let of = |source| StoreError::of(path, source);
@@ -56,6 +61,18 @@ impl Store {
         schema::migrate(db).map_err(of)?;
         reader.check_pages()?;
         Ok(Self { reader, _lock: lock })
+    }
+}
+
+/// Leaves the store in one file. While a store has a write-ahead log, SQLite's readers need the log's index next to it, and make it if it is
+/// missing. A reader that may not write to the folder, such as the dashboard's user, could not open a store that was closed with the log
+/// still declared. If readers have it open now, the log and its index stay, and serve them and later readers.
+impl Drop for Store {
+    fn drop(&mut self) {
+        let db = &self.reader.db;
+        // Nobody waits for the readers: what is committed is safe either way.
+        let _ = db.busy_timeout(Duration::ZERO);
+        let _ = db.pragma_update(None, "journal_mode", "delete");
     }
 }
 
@@ -149,13 +166,26 @@ impl Reader {
     }
 }
 
-/// A lock in a file of its own: SQLite's are taken and released with each transaction.
+/// The mode of a store in this folder: it names the relays that are being measured, so only its owner reads it. In a folder with the
+/// set-group-ID bit the folder's group does, too: whoever set that bit chose this group for the files in it.
+fn mode_in(folder: Option<&Path>) -> u32 {
+    let folder = folder.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let is_shared =
+        fs::metadata(folder).is_ok_and(|it| it.permissions().mode() & SET_GROUP_ID != 0);
+    if is_shared { 0o640 } else { 0o600 }
+}
+
+/// A lock in a file of its own: SQLite's are taken and released with each transaction. A process that can open the file can hold the lock and
+/// so keep the coordinator from starting: only its owner can.
 fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let name = PathBuf::from(name);
     let failed = |source| StoreError::File { action: "lock", path: name.clone(), source };
-    let file = File::create(&name).map_err(failed)?;
+    let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name);
+    let file = file.map_err(failed)?;
+    // Of a version that let everybody open it.
+    file.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),
         Err(TryLockError::WouldBlock) => Err(StoreError::Locked { path: path.to_owned() }),

@@ -27,16 +27,56 @@ fn a_store_has_one_writer_and_readers_meanwhile() {
     Store::open(&scratch.store).expect("free again");
 }
 
+/// The modes of the files of a store that is open.
+fn modes(scratch: &Scratch) -> [u32; 4] {
+    ["store.db", "store.db-wal", "store.db-shm", "store.db.lock"]
+        .map(|name| fs::metadata(scratch.path(name)).expect(name).permissions().mode() & 0o777)
+}
+
 #[test]
 fn a_store_is_its_owners_alone() {
-    use std::os::unix::fs::PermissionsExt as _;
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     fill(&mut store);
-    for name in ["store.db", "store.db-wal"] {
-        let mode = fs::metadata(scratch.path(name)).expect("there").permissions().mode();
-        assert_eq!(mode & 0o077, 0, "{name}: {mode:o}");
-    }
+    assert_eq!(modes(&scratch), [0o600; 4]);
+}
+
+#[test]
+fn the_group_of_a_set_group_id_folder_reads_the_store_and_cannot_hold_its_lock() {
+    let scratch = Scratch::new();
+    let set = |path: &Path, mode| {
+        fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
+    };
+    set(scratch.folder.path(), 0o2755);
+    // Files of an earlier version.
+    drop(Store::open(&scratch.store).expect("new"));
+    set(&scratch.store, 0o600);
+    set(&scratch.path("store.db.lock"), 0o644);
+    let mut store = Store::open(&scratch.store).expect("there");
+    fill(&mut store);
+    assert_eq!(modes(&scratch), [0o640, 0o640, 0o640, 0o600]);
+}
+
+#[test]
+fn a_store_that_is_closed_is_one_file_unless_somebody_reads_it() {
+    let scratch = Scratch::new();
+    let beside = || ["store.db-wal", "store.db-shm"].map(|name| scratch.path(name).exists());
+    // Bytes 18 and 19 of the file say whether it needs a write-ahead log: 2, or 1 if not (SQLite's file format, §1.3.3).
+    let log = || fs::read(&scratch.store).expect("there")[18..20].to_vec();
+    let mut store = Store::open(&scratch.store).expect("new");
+    fill(&mut store);
+    assert_eq!((beside(), log()), ([true; 2], vec![2, 2]));
+    drop(store);
+    assert_eq!((beside(), log()), ([false; 2], vec![1, 1]));
+    let reader = Reader::open(&scratch.store).expect("there");
+    let mut store = Store::open(&scratch.store).expect("free");
+    fill(&mut store);
+    // Now it has the log open.
+    let query = RelayQuery { most: 1, ..RelayQuery::default() };
+    assert_eq!(reader.relays(&query).expect("read").found, 200);
+    drop(store);
+    assert_eq!((beside(), log()), ([true; 2], vec![2, 2]));
+    assert_eq!(reader.relays(&query).expect("read").found, 200);
 }
 
 #[test]
