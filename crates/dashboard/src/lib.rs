@@ -20,6 +20,7 @@
 
 mod answer;
 mod api;
+mod connections;
 mod figures;
 mod line;
 mod metrics;

@@ -1,6 +1,7 @@
 //! Listening, and who is answered what.
 
 use crate::answer::{self, Refused};
+use crate::connections::{Limits, serve};
 use crate::read::Readers;
 use crate::{api, figures, metrics, pages};
 use axum::Router;
@@ -60,8 +61,8 @@ pub enum DashboardError {
     /// The system gives no threads.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
-    /// Nobody can be listened to any more.
-    #[error("cannot go on listening: {0}")]
+    /// No connection can be accepted any more.
+    #[error("cannot accept connections any more: {0}")]
     Listening(io::Error),
 }
 
@@ -71,6 +72,7 @@ pub struct Server {
     listener: TcpListener,
     address: SocketAddr,
     options: Options,
+    pub(crate) limits: Limits,
 }
 
 /// What all answers are made of.
@@ -99,7 +101,7 @@ impl Server {
         let failed = |source| DashboardError::Listen { address, source };
         let listener = runtime.block_on(TcpListener::bind(address)).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        Ok(Self { runtime, listener, address, options })
+        Ok(Self { runtime, listener, address, options, limits: Limits::USUAL })
     }
 
     /// Where it listens.
@@ -108,12 +110,12 @@ impl Server {
         self.address
     }
 
-    /// Answers until that is over.
+    /// Answers requests until `is_over` returns true.
     ///
     /// # Errors
-    /// If nobody can be listened to any more.
+    /// If no connection can be accepted any more.
     pub fn run(self, is_over: impl Fn() -> bool) -> Result<(), DashboardError> {
-        let Self { runtime, listener, options, .. } = self;
+        let Self { runtime, listener, options, limits, .. } = self;
         let (tell, changes) = watch::channel(0);
         let shared = Arc::new(Shared {
             readers: Readers::new(options.store.clone()),
@@ -130,7 +132,7 @@ impl Server {
                 }
             };
             let end = tokio::select! {
-                end = async { axum::serve(listener, router(shared)).await } => end,
+                end = serve(listener, router(shared), limits) => end,
                 () = over => Ok(()),
             };
             watching.abort();
@@ -186,6 +188,9 @@ fn router(shared: Arc<Shared>) -> Router {
         .with_state(shared)
 }
 
+/// The Fetch standard, §3.7. Not among the names that the library has.
+const SAME_ORIGIN: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
+
 /// What holds for all answers.
 async fn guard(State(shared): App, request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
@@ -205,8 +210,10 @@ async fn guard(State(shared): App, request: Request, next: Next) -> Response {
     let headers = response.headers_mut();
     let policy = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self'; connect-src 'self'; \
                   form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
-    let fixed: [(HeaderName, &'static str); 4] = [
+    let fixed: [(HeaderName, &'static str); 5] = [
         (CONTENT_SECURITY_POLICY, policy),
+        // No page of another origin embeds anything of this one.
+        (SAME_ORIGIN, "same-origin"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
         (CACHE_CONTROL, "no-cache"),

@@ -1,13 +1,17 @@
 //! The whole server over real sockets, on stores that a coordinator's code has written.
 
+use crate::connections::Limits;
 use crate::{Options, Server};
 use coordinator::{Counts, PastEstimate};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 use store::{Begun, Entry, MeasurerHealth, MeasurerState, Period, Progress, Seen, Sighting, Store};
 use tempfile::TempDir;
 
@@ -31,13 +35,18 @@ impl Running {
     }
 
     fn of(folder: TempDir, store: PathBuf) -> Self {
+        Self::with(Limits::USUAL, folder, store)
+    }
+
+    fn with(limits: Limits, folder: TempDir, store: PathBuf) -> Self {
         let options = Options {
             store,
             file: folder.path().join("latest.v3bw"),
             hosts: Vec::new(),
             now: || NOW,
         };
-        let server = Server::bind(([127, 0, 0, 1], 0).into(), options).expect("a port");
+        let mut server = Server::bind(([127, 0, 0, 1], 0).into(), options).expect("a port");
+        server.limits = limits;
         let address = server.address().to_string();
         let over = Arc::new(AtomicBool::new(false));
         let mark = Arc::clone(&over);
@@ -217,6 +226,65 @@ fn what_is_not_there_is_said_and_nothing_can_be_changed() {
     assert_eq!(running.ask("/", "localhost").0, 200);
 }
 
+/// With limits so short that a test need not wait for long.
+fn impatient() -> Running {
+    let short = Duration::from_millis(200);
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store.db");
+    fill(&mut Store::open(&path).expect("new"));
+    Running::with(Limits { headers: short, stall: short, ..Limits::USUAL }, folder, path)
+}
+
+fn connect(running: &Running) -> TcpStream {
+    let stream = TcpStream::connect(&running.address).expect("connected");
+    // Only where it should have been closed, and is not.
+    stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
+    stream.set_write_timeout(Some(Duration::from_secs(60))).expect("set");
+    stream
+}
+
+#[test]
+fn a_client_that_does_not_finish_its_request_is_disconnected() {
+    let running = impatient();
+    for begun in ["", "GET / HTTP/1.1\r\nHost: localhost\r\nX-Slow:"] {
+        let mut stream = connect(&running);
+        stream.write_all(begun.as_bytes()).expect("sent");
+        let mut answer = Vec::new();
+        let end = stream.read_to_end(&mut answer);
+        let is_closed =
+            end.as_ref().map_or_else(|it| it.kind() == ErrorKind::ConnectionReset, |_| true);
+        assert!(is_closed, "{begun:?}: {end:?}");
+    }
+    assert_eq!(running.get("/").0, 200, "others are answered");
+}
+
+#[test]
+fn a_client_that_reads_nothing_is_disconnected() {
+    let running = impatient();
+    let mut stream = connect(&running);
+    let request = b"GET /style.css HTTP/1.1\r\nHost: localhost\r\n\r\n".repeat(1000);
+    let end = loop {
+        if let Err(error) = stream.write_all(&request) {
+            break error.kind();
+        }
+    };
+    assert!(matches!(end, ErrorKind::ConnectionReset | ErrorKind::BrokenPipe), "{end:?}");
+    assert_eq!(running.get("/").0, 200, "others are answered");
+}
+
+#[test]
+fn pages_of_other_origins_can_embed_nothing() {
+    let running = Running::new(fill);
+    for path in ["/", "/style.css", "/api/relays", "/metrics", "/none"] {
+        let agent: ureq::Agent =
+            ureq::Agent::config_builder().http_status_as_error(false).build().into();
+        let answer = agent.get(format!("http://{}{path}", running.address)).call();
+        let answer = answer.expect("an answer");
+        let policy = answer.headers().get("cross-origin-resource-policy");
+        assert_eq!(policy.map(|it| it.as_bytes()), Some(&b"same-origin"[..]), "{path}");
+    }
+}
+
 #[test]
 fn programs_get_the_same() {
     let running = Running::new(fill);
@@ -297,6 +365,6 @@ fn keep_writing(path: &Path, over: &AtomicBool) {
         let counts = Counts::default();
         let progress = Progress { at_unix_s, period_unix_s: NOW - 3600, counts };
         store.write([&Entry::Progress(progress)]).expect("room");
-        thread::park_timeout(std::time::Duration::from_millis(20));
+        thread::park_timeout(Duration::from_millis(20));
     }
 }

@@ -8,22 +8,23 @@ use link::unix_time_s;
 use netdoc::bwfile::LATEST;
 use serde_json::json;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use store::{Reader, StoreError};
 use terminal::{Exit, Interrupt, Output};
 
-/// Show what a coordinator does and has found out: pages for a browser, JSON, metrics for Prometheus.
+/// Show a coordinator's progress and results: pages for a browser, JSON, metrics for Prometheus.
 ///
-/// It reads the coordinator's store and changes nothing; the coordinator need not run. Coming slots are not in the store, so
-/// nobody learns them here. There is no password: leave it on loopback, or put a server before it that asks for one.
+/// It reads the coordinator's store and never changes it. The coordinator need not run. Future slots are not in the store, so the
+/// dashboard cannot show them. There is no password: keep it on loopback, or put a reverse proxy in front that asks for one.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow dashboard --store bandwidth/store.db
   flashflow dashboard --store bandwidth/store.db --listen 127.0.0.1:8080 --host-name bw.example.org
 
-From elsewhere: ssh -L 7300:127.0.0.1:7300 HOST, then open http://127.0.0.1:7300/. /metrics is for Prometheus; /health says 200 if
-the coordinator has told something within two hours.
+From another host: ssh -L 7300:127.0.0.1:7300 HOST, then open http://127.0.0.1:7300/. /metrics is for Prometheus. /health answers
+200 if the coordinator has written to the store in the last two hours, else 503.
 
-Exit status: 0 interrupted; 1 the address cannot be had; 2 wrong arguments.")]
+Exit status: 0 interrupted; 1 the address is in use, or the store cannot be read; 2 wrong arguments.")]
 pub(crate) struct DashboardOptions {
     /// The store: `store.db` in the coordinator's folder of bandwidth files.
     #[arg(long, value_name = "FILE")]
@@ -31,13 +32,16 @@ pub(crate) struct DashboardOptions {
     /// The bandwidth file; without it, `latest.v3bw` beside the store.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Where to listen.
+    /// The address to listen on: of loopback, unless --allow-others is given.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7300")]
     listen: SocketAddr,
-    /// A name under which browsers may ask for it, if a server before it passes that on; may be given several times.
+    /// Listen on an address that other hosts reach. They can read everything: there is no password.
+    #[arg(long)]
+    allow_others: bool,
+    /// A host name under which browsers may request it, such as that of a reverse proxy; may be given several times.
     #[arg(long, value_name = "NAME")]
     host_name: Vec<String>,
-    /// Say where it listens as JSON.
+    /// Print the address as JSON.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -48,6 +52,14 @@ pub(crate) fn run(
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
     log_to_stderr();
+    if !options.listen.ip().is_loopback() && !options.allow_others {
+        return Err(Error::Usage(format!(
+            "--listen {}: other hosts could read the dashboard, and there is no password. Use an address of loopback, or add \
+             --allow-others",
+            options.listen
+        )));
+    }
+    look_at(&options.store)?;
     let file = options.file.clone().unwrap_or_else(|| options.store.with_file_name(LATEST));
     let server = Server::bind(
         options.listen,
@@ -69,4 +81,20 @@ pub(crate) fn run(
     }
     server.run(|| interrupt.is_requested())?;
     Ok(Exit::Done)
+}
+
+/// Refuses what is no store, before anybody looks at a page. A store that is not there yet may come: coordinators make theirs.
+fn look_at(store: &Path) -> Result<(), Error> {
+    let folder = store.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    match Reader::open(store) {
+        Ok(_) => Ok(()),
+        Err(StoreError::Missing { .. }) if folder.is_dir() => {
+            let store = store.display();
+            tracing::warn!(
+                "there is no store {store} yet: pages answer 503 until a coordinator has made it"
+            );
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
 }
