@@ -23,7 +23,7 @@ use weighed::Weighed;
 /// and FlashFlow measure its relays inside the simulation, beside its users, once for each seed; with the
 /// weights that come out the same network is run anew. Figures 8 and 9 of the paper, drawn. All runs that are
 /// over are kept in the folder DIR/balance-runs: the same command goes on where it was interrupted. See
-/// docs/simulation.md.
+/// simulation.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment balance --network crates/tornet/examples/small.toml --quick --out results
@@ -170,7 +170,7 @@ impl Stage<'_> {
                 Ok(Some(weighing))
             } else {
                 let problem = format!("{name} is of another batch: take another --out");
-                Err(Error::Usage(problem))
+                Err(Error::Failed(problem))
             };
         }
         let who = balancer.name();

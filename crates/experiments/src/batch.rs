@@ -147,7 +147,7 @@ pub fn report(options: &ReportOptions, output: &Output) -> Result<Exit, Error> {
                 .values()
                 .find(|it| it.point.variant == point.variant && it.conditions != played.conditions);
             if let Some(other) = other {
-                return Err(Error::Usage(format!(
+                return Err(Error::Failed(format!(
                     "{}: runs of {} are of another batch than elsewhere ({}; {})",
                     folder.display(),
                     point.variant,
@@ -160,7 +160,7 @@ pub fn report(options: &ReportOptions, output: &Output) -> Result<Exit, Error> {
             let fingerprint = played.fingerprint.clone();
             let same = all.insert(key, played);
             if same.is_some_and(|it| it.fingerprint != fingerprint) {
-                return Err(Error::Usage(format!(
+                return Err(Error::Failed(format!(
                     "{}: {name} came out another way elsewhere: not the same program?",
                     folder.display(),
                 )));

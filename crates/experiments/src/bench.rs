@@ -98,7 +98,7 @@ fn measurer(
                 None => "no load was reported".to_owned(),
             };
             network.stop()?;
-            return Err(Error::Usage(format!("the measurement failed: {why}")));
+            return Err(Error::Failed(format!("the measurement failed: {why}")));
         };
         let sample = sample(&load, &tls)?;
         output.result(

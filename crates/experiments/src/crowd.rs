@@ -152,7 +152,7 @@ mod tests {
             while !member.is_over() {
                 thread::yield_now();
             }
-            sender.send(()).map_err(|_| Error::Usage("nobody".to_owned()))
+            sender.send(()).map_err(|_| Error::Failed("nobody".to_owned()))
         };
         crowd.join(life).expect("a thread");
         drop(crowd);

@@ -84,7 +84,24 @@ pub enum Error {
     /// The clients of a relay cannot be played.
     #[error("cannot play a relay's clients: {0}")]
     Clients(String),
-    /// The arguments describe nothing that can be played, or it did not come to a result.
+    /// The experiment did not come to a result.
+    #[error("{0}")]
+    Failed(String),
+    /// The command line is wrong.
     #[error("{0}")]
     Usage(String),
+}
+
+impl Error {
+    /// Whether the command line is at fault, so that the exit status is 2.
+    #[must_use]
+    pub const fn is_usage(&self) -> bool {
+        match self {
+            Self::Usage(_) => true,
+            Self::Terminal(error) => error.is_usage(),
+            Self::Lab(error) => matches!(error, lab::LabError::Spec(_)),
+            Self::Wan(error) => matches!(error, lab::wan::WanError::Spec(_)),
+            _ => false,
+        }
+    }
 }

@@ -40,7 +40,7 @@ use ways::Way;
 /// download all the time on paths that they choose uniformly, so that slow relays have more than they can carry. Beside them circuits that are
 /// chosen uniformly teach a model of relays and links; then each strategy gets as many circuits, in turn: the time to set up, round trip and
 /// throughput of each, by our prober. At last headers of pages are fetched with stock tor, with our client, and without either. Entropies and shares of compromised paths are computed beside. With --network all clients of a simulated network choose so instead,
-/// as far as weights of relays say it: see docs/simulation.md for such networks.
+/// as far as weights of relays say it: see simulation.md (in the documentation) for such networks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment selection --quick --json --out results
@@ -206,7 +206,7 @@ pub(super) fn run(
         for way in &ways {
             let need = Some(Need::Port { port: scene.server().port(), is_ipv6: false });
             let path = draw_path(view, &*way.strategy, RULES, need, 3, &mut rng);
-            let path = path.map_err(|it| Error::Usage(format!("{}: {it}", way.name)))?;
+            let path = path.map_err(|it| Error::Failed(format!("{}: {it}", way.name)))?;
             subjects.push(Subject::new(&path));
         }
     }
@@ -253,7 +253,7 @@ fn uniform(view: &View, hops: usize, count: u32, rng: &mut StdRng) -> Result<Vec
     let draw = |_| {
         let need = Some(Need::Lookup);
         let path = draw_path(view, &client::strategy::Uniform, RULES, need, hops, rng);
-        let path = path.map_err(|it| Error::Usage(format!("uniform: {it}")))?;
+        let path = path.map_err(|it| Error::Failed(format!("uniform: {it}")))?;
         Ok(Subject::new(&path))
     };
     (0..count).map(draw).collect()

@@ -109,7 +109,7 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
             pairs: usize::try_from(options.pairs).unwrap_or(usize::MAX),
         };
         let found = study.run(&adversaries, &mut StdRng::seed_from_u64(options.seed));
-        let found = found.map_err(|it| Error::Usage(format!("{}: {it}", name.word())))?;
+        let found = found.map_err(|it| Error::Failed(format!("{}: {it}", name.word())))?;
         let shares = means(&parties, &found);
         output.quiet();
         output.result(told(name.word(), &found, &shares), || value(name.word(), &found, &shares));

@@ -122,7 +122,7 @@ impl Choosing {
         let paths: Vec<PathBuf> =
             if self.countries.is_empty() { usual() } else { self.countries.clone() };
         if paths.is_empty() {
-            return Err(Error::Usage(format!(
+            return Err(Error::Failed(format!(
                 "no table of countries: {} is not there (Debian's package tor-geoipdb); give one with --countries",
                 USUAL_TABLES[0]
             )));
@@ -138,7 +138,7 @@ impl Choosing {
         let (descriptors, _bad) = descriptor::parse_all(&text);
         if descriptors.is_empty() {
             let problem = "--strategy ranking: there is no server descriptor to rank by; give some with --descriptors";
-            return Err(Error::Usage(problem.to_owned()));
+            return Err(Error::Failed(problem.to_owned()));
         }
         Ok(Ranking::new(&Ranking::claims(&descriptors), self.influence))
     }

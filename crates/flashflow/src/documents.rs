@@ -140,7 +140,7 @@ pub(crate) fn identities(line: &RelayLine) -> RelayIds {
 
 /// The nickname in our records, which take it from a consensus.
 pub(crate) fn nickname(text: &str) -> Result<Nickname, Error> {
-    text.parse().map_err(|_| Error::Usage(format!("{text} is no nickname")))
+    text.parse().map_err(|_| Error::Failed(format!("{text} is no nickname")))
 }
 
 fn names(ids: &RelayIds) -> (Fingerprint, Option<Ed25519Identity>) {

@@ -68,5 +68,22 @@ pub(crate) enum Error {
     #[error("the operating system gives no random bytes: {0}")]
     Random(String),
     #[error("{0}")]
+    Failed(String),
+    /// The command line is wrong: what clap cannot see, such as a number out of a range that depends on another option.
+    #[error("{0}")]
     Usage(String),
+}
+
+impl Error {
+    /// Whether the command line is at fault, so that the exit status is 2.
+    pub(crate) const fn is_usage(&self) -> bool {
+        match self {
+            Self::Usage(_) => true,
+            Self::Terminal(error) => error.is_usage(),
+            Self::Experiments(error) => error.is_usage(),
+            Self::Lab(error) => matches!(error, lab::LabError::Spec(_)),
+            Self::Wan(error) => matches!(error, lab::wan::WanError::Spec(_)),
+            _ => false,
+        }
+    }
 }

@@ -46,7 +46,7 @@ fn main() -> ExitCode {
         Ok(exit) => exit.into(),
         Err(error) => {
             output.error(&error);
-            Exit::Failed.into()
+            if error.is_usage() { Exit::Misused } else { Exit::Failed }.into()
         }
     }
 }

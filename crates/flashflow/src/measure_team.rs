@@ -130,8 +130,9 @@ fn remote(
     cancel: &AtomicBool,
 ) -> Result<Vec<CapacityReport>, Error> {
     if config.measurers.len() < 2 {
-        let message = "a capacity test needs two measurers or more; the team has one";
-        return Err(Error::Usage(message.to_owned()));
+        let message = "a capacity test needs two measurers or more, and this team has one. Write what its link carries into \
+                       the configuration by hand: `capacity_mbit_per_s = 1000` in its `[[measurers]]`";
+        return Err(Error::Failed(message.to_owned()));
     }
     let remotes = Remotes::start(config.secret.clone())?;
     let mut team = Vec::new();

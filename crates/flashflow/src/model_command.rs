@@ -243,7 +243,7 @@ fn observe(
         }
     }
     if accounts.is_empty() {
-        return Err(Error::Usage("no relay's account of its links is believed".to_owned()));
+        return Err(Error::Failed("no relay's account of its links is believed".to_owned()));
     }
     let capacity = |relay: &Fingerprint| match &capacities {
         Some(known) => known.get(relay).copied(),

@@ -135,7 +135,7 @@ pub(crate) fn run(
     let view = view.only(|relay| has_consented(&consent, relay));
     if view.relays().is_empty() {
         let relay = "none of them is on a loopback or private address, or on the list --opt-in";
-        return Err(Error::Usage(format!("{whole} relays, and {relay}: nothing is probed")));
+        return Err(Error::Failed(format!("{whole} relays, and {relay}: nothing is probed")));
     }
     let subjects = options.subjects(&view, &authorities)?;
     let plan = ProbePlan {
@@ -199,7 +199,7 @@ impl ProbeOptions {
             for _ in 0..self.circuits {
                 let path = draw_path(view, &*strategy, rules, need, hops, &mut rng);
                 let path = path.map_err(|it| {
-                    Error::Usage(format!("no path of {hops} hops can be chosen: {it}"))
+                    Error::Failed(format!("no path of {hops} hops can be chosen: {it}"))
                 })?;
                 subjects.push(Subject::new(&path));
             }

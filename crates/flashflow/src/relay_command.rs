@@ -20,20 +20,20 @@ const STEP: Duration = Duration::from_millis(100);
 
 /// Run a Tor relay that takes part in measurements by the echo protocol.
 ///
-/// It serves clients as guard, middle and, if its configuration says so, exit, publishes its descriptor,
-/// and lets the coordinators measure it that its operator has named. Settings come from a file
-/// (docs/relay.toml is a commented example), from flags, or both; flags win.
+/// It serves clients as guard, middle and, if configured, exit. It publishes its descriptor, and lets the coordinators that its
+/// operator has named measure it. Settings come from a file, from flags, or both; flags win.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow relay --config relay.toml
   flashflow relay --nickname mine --address 127.0.0.1 --keys keys --rate 100 \\
     --authority 127.0.0.1:7001 --coordinator d75a…511a
 
-Once it listens, it says so on stdout: `listening on ADDRESS fingerprint FP ed25519 HEX`. What follows
-goes to stderr; with --json, to stdout as well. It runs until it is interrupted or terminated. Then it
-takes no new links and circuits, and ends once no circuit is left, or after --shutdown-wait-s. A second
-signal ends it at once. At SIGHUP it reads its configuration again, and says what only a restart changes. To
-systemd it tells that it is ready (Type=notify).
+The sample relay.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
+
+Once the relay listens, it prints `listening on ADDRESS fingerprint FP ed25519 HEX` to stdout. It logs to stderr; with --json, to
+stdout as well. On SIGTERM or Ctrl-C it accepts no new links and circuits, and ends once no circuit is left, or after
+--shutdown-wait-s. A second signal ends it at once. On SIGHUP it reads its configuration again, and logs which changes need a
+restart. It supports sd_notify(3) (Type=notify).
 
 Exit status: 0 ended as asked; 1 failed; 2 wrong arguments.")]
 pub(crate) struct RelayOptions {
@@ -140,7 +140,12 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let settings = options.configuration()?.check()?;
+    // Without a file, all that is missing or makes no sense is of the command line.
+    let checked = options.configuration()?.check();
+    let settings = checked.map_err(|error| match options.config {
+        None => Error::Usage(error.to_string()),
+        Some(_) => error.into(),
+    })?;
     let (sender, events) = mpsc::channel();
     let hangup = Hangup::install()?;
     let mut relay = Relay::start(&settings, sender)?;

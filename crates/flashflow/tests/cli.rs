@@ -17,8 +17,15 @@ mod measure_team;
 use common::Scratch;
 use std::process::Stdio;
 
+/// A relay's fingerprint.
+const FP: &str = "8EE1049573B16673000000000000000000001267";
+
+/// A relay that could start.
+const RELAY: [&str; 7] =
+    ["relay", "--nickname", "mine", "--address", "127.0.0.1", "--keys", "keys"];
+
 #[test]
-fn nonsense_is_refused_with_a_clear_message_before_a_network_starts() {
+fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anything_starts() {
     let cases: &[(&[&str], &[&str])] = &[
         (&["demo", "--limits", "nonsense"], &["--limits", "nonsense"]),
         (&["demo", "--limits", "-5"], &["-5"]),
@@ -27,15 +34,15 @@ fn nonsense_is_refused_with_a_clear_message_before_a_network_starts() {
         (&["demo", "--limits", "10,,50"], &["--limits"]),
         (&["demo", "--limits", "NaN"], &["--limits", "NaN"]),
         (&["demo", "--limits", "inf"], &["--limits", "inf"]),
-        (&["demo", "--limits", "0.1"], &["0.61 Mbit/s"]),
+        (&["demo", "--limits", "0.1"], &["0.6144 Mbit/s"]),
         (&["demo", "--echo-limits", "-5"], &["-5"]),
         (&["demo", "--echo-limits", "nonsense"], &["nonsense", "rate"]),
         (&["demo", "--relays", "0"], &["--relays", "0"]),
         (&["demo", "--relays", "1000"], &["--relays", "1000"]),
         (&["demo", "--seconds", "0"], &["--seconds", "0"]),
-        (&["demo", "--check-share", "0"], &["check", "0"]),
-        (&["demo", "--check-share", "2"], &["check", "2"]),
-        (&["demo", "--check-share", "NaN"], &["check", "NaN"]),
+        (&["demo", "--check-share", "0"], &["--check-share", "0"]),
+        (&["demo", "--check-share", "2"], &["--check-share", "2"]),
+        (&["demo", "--check-share", "NaN"], &["--check-share", "NaN"]),
         (&["demo", "--guess", "0"], &["--guess", "0"]),
         (&["demo", "--guess", "inf"], &["--guess", "inf"]),
         (&["demo", "--capacity", "0"], &["--capacity", "0"]),
@@ -49,6 +56,30 @@ fn nonsense_is_refused_with_a_clear_message_before_a_network_starts() {
         (&["measure", "relay1"], &["--authority", "--consensus", "--address"]),
         (&["measure", "relay1", "--authority", "nowhere"], &["--authority", "nowhere"]),
         (&["measure", "relay1", "--address", "127.0.0.1:9"], &["fingerprint"]),
+        (&["measure", FP, "--address", "127.0.0.1:9", "--guess", "0"], &["--guess", "0"]),
+        (&["measure", FP, "--address", "127.0.0.1:9", "--check-share", "5"], &["--check-share 5"]),
+        (&["measure", FP, "--address", "127.0.0.1:9", "--ed25519", "x"], &["--ed25519"]),
+        (&["measure-team"], &["--local", "--team"]),
+        (&["measure-team", "--local", "2", "--rate=-1"], &["--rate"]),
+        (&["measure-team", "--local", "2", "--rate", "0"], &["--rate", "0"]),
+        (&["relay"], &["--nickname"]),
+        (&["relay", "--nickname", "mine"], &["--address"]),
+        (&["relay", "--nickname", "mine", "--address", "127.0.0.1"], &["--keys"]),
+        (&[&RELAY[..], &["--rate", "0.61"]].concat(), &["0.6144 Mbit/s"]),
+        (&[&RELAY[..], &["--burst", "5"]].concat(), &["burst"]),
+        (&["keys"], &["--out", "--show"]),
+        (&["client", "--authority", "127.0.0.1:1", "--socks", "192.0.2.1:9"], &["--allow-others"]),
+        (&["dashboard", "--store", "s", "--listen", "0.0.0.0:0"], &["--listen", "--allow-others"]),
+        (&["export", "--store", "s", "--what", "records", "--format", "csv"], &["jsonl"]),
+        (&["export", "--store", "s", "--format", "parquet"], &["parquet"]),
+        (&["sim", "truth", "--scene", "none"], &["--scene", "none"]),
+        (&["sim", "sample", "--consensus", "c", "--scale", "0", "--out", "o"], &["--scale"]),
+        (&["sim", "batch", "--network", "n", "--out", "o", "--scale", "0"], &["--scale"]),
+        (&["experiment", "balance", "--quick", "--out", "o"], &["--network"]),
+        (&["experiment", "kist", "--quick", "--out", "o", "--rate", "0"], &["--rate", "0"]),
+        (&["lab", "path", "--rtt-ms=-1"], &["milliseconds"]),
+        (&["lab", "path", "--loss-percent", "101"], &["1.01"]),
+        (&["bwfile", "check"], &["FILE"]),
         (&["frobnicate"], &["frobnicate"]),
         (&[], &["Usage"]),
     ];
@@ -57,6 +88,7 @@ fn nonsense_is_refused_with_a_clear_message_before_a_network_starts() {
         let ended = scratch.run(arguments);
         assert_eq!(ended.out, Vec::<String>::new(), "{arguments:?}");
         ended.assert_refused(parts);
+        assert_eq!(ended.code, Some(2), "{arguments:?}: {}", ended.error);
         scratch.assert_clean();
         assert!(!scratch.path("net").exists(), "{arguments:?}");
     }
@@ -71,6 +103,17 @@ fn a_missing_tor_is_reported_with_the_way_to_install_it() {
     ended.assert_refused(&["/nonexistent", "apt-get install tor"]);
     // Programs hear of it, too.
     assert_eq!(ended.summary()["type"], "error");
+    scratch.assert_clean();
+}
+
+#[test]
+fn a_program_that_is_no_tor_is_named() {
+    let scratch = Scratch::new();
+    let mut command = scratch.command(&["demo", "--limits", "10"]);
+    command.env("FLASHFLOW_TOR", "/bin/true");
+    let ended = common::Running::new(command).end();
+    ended.assert_refused(&["/bin/true", "really", "fingerprint"]);
+    assert_eq!(ended.code, Some(1));
     scratch.assert_clean();
 }
 

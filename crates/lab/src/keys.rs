@@ -57,7 +57,7 @@ fn make_one(
         .arg(keys.join("authority_signing_key"))
         .arg("-c")
         .arg(&certificate);
-    run(gencert, &dir, "tor-gencert")?;
+    run(gencert, &dir, "tor-gencert", &certificate)?;
     let text = read(&certificate)?;
     let v3_identity = text
         .lines()
@@ -78,8 +78,8 @@ fn make_one(
         .arg("--DataDirectory")
         .arg(&dir)
         .args(["--Nickname", nickname, "--ORPort", "1", "--SocksPort", "0", "--list-fingerprint"]);
-    run(list, &dir, "tor --list-fingerprint")?;
     let path = dir.join("fingerprint");
+    run(list, &dir, "tor --list-fingerprint", &path)?;
     let text = read(&path)?;
     let fingerprint = text
         .split_ascii_whitespace()
@@ -98,8 +98,8 @@ fn read(path: &Path) -> Result<String, LabError> {
     fs::read_to_string(path).map_err(LabError::io("read", path))
 }
 
-/// Runs a program to its end, in the network's folder and with a pass phrase for whoever asks.
-fn run(mut command: Command, dir: &Path, name: &str) -> Result<(), LabError> {
+/// Runs a program to its end, in the network's folder and with a pass phrase if it asks for one. It must make the file `made`.
+fn run(mut command: Command, dir: &Path, name: &str, made: &Path) -> Result<(), LabError> {
     let program = Path::new(command.get_program()).to_owned();
     let path = dir.join("keys-output");
     let output = File::create(&path).map_err(LabError::io("create", &path))?;
@@ -118,13 +118,20 @@ fn run(mut command: Command, dir: &Path, name: &str) -> Result<(), LabError> {
         let _unread = stdin.write_all(b"private network\n");
     }
     let status = process::wait_for_end(&mut child, PATIENCE);
-    if status.is_some_and(|status| status.success()) {
+    let is_done = status.is_some_and(|status| status.success());
+    if is_done && made.is_file() {
         return Ok(());
     }
-    let status = status.map_or_else(
-        || format!("still running after {} s", PATIENCE.as_secs()),
-        |status| status.to_string(),
-    );
+    let status = match status {
+        None => format!("still running after {} s", PATIENCE.as_secs()),
+        Some(_) if is_done => {
+            let (program, made) = (program.display(), made.display());
+            format!(
+                "it ended without an error and did not write {made}: is `{program}` really the program of that name?"
+            )
+        }
+        Some(status) => status.to_string(),
+    };
     let _gone_already = child.kill();
     let _reaped_already = child.wait();
     let output = fs::read(&path).unwrap_or_default();

@@ -146,7 +146,9 @@ impl NetworkSpec {
             let least = relay.limit.unwrap_or(LEAST_LIMIT);
             if least < LEAST_LIMIT {
                 return refuse(format!(
-                    "relay `{name}` is limited to {least}; tor accepts no less than {LEAST_LIMIT}"
+                    "relay `{name}` is limited to {} Mbit/s; tor accepts no less than {} Mbit/s",
+                    least.as_mbit_per_s(),
+                    LEAST_LIMIT.as_mbit_per_s(),
                 ));
             }
             match relay.burst {
@@ -221,7 +223,7 @@ mod tests {
         assert!(refusal(&relays(vec![RelaySpec::new("a b")])).contains("letters"));
         assert!(refusal(&relays(vec![RelaySpec::new("Auth1")])).contains("twice"));
         let slow = RelaySpec::new("slow").limited_to(Rate::from_mbit_per_s(0.1));
-        assert!(refusal(&relays(vec![slow])).contains("no less than 0.61 Mbit/s"));
+        assert!(refusal(&relays(vec![slow])).contains("no less than 0.6144 Mbit/s"));
         let burst = RelaySpec { burst: Some(Rate::MAX), ..RelaySpec::new("b") };
         assert!(refusal(&relays(vec![burst])).contains("no limit"));
         let fast_votes = NetworkSpec { voting_interval_s: 9, ..NetworkSpec::default() };

@@ -244,7 +244,8 @@ impl RelayConfig {
             Some(mbit) => Some(amount("rate_mbit_per_s", mbit)?),
         };
         if rate.is_some_and(|rate| rate < LEAST_RATE) {
-            let reason = format!("tor accepts no relay that is slower than {LEAST_RATE}");
+            let least = LEAST_RATE.as_mbit_per_s();
+            let reason = format!("tor accepts no relay that is slower than {least} Mbit/s");
             return Err(invalid("rate_mbit_per_s", reason));
         }
         let burst = match (self.burst_mbit, rate) {

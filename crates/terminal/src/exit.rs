@@ -9,6 +9,8 @@ pub enum Exit {
     Done,
     /// Something failed; the message says what.
     Failed,
+    /// The command line is wrong. clap ends with the same status.
+    Misused,
     /// There is a result, but only as a lower bound.
     Inconclusive,
     /// The user ended it.
@@ -20,7 +22,7 @@ impl From<Exit> for ExitCode {
         Self::from(match exit {
             Exit::Done => 0,
             Exit::Failed => 1,
-            // 2 is for wrong arguments, by clap.
+            Exit::Misused => 2,
             Exit::Inconclusive => 3,
             Exit::Interrupted => 130,
         })

@@ -35,7 +35,11 @@ pub fn check(arguments: &TeamArguments) -> Result<(), Error> {
             return Err(Error::Usage(format!("--{name} {mbit}: not a rate above zero")));
         }
     }
-    params(arguments).validate().map_err(|error| Error::Usage(error.to_string()))
+    // The fields that arguments set have their names.
+    params(arguments).validate().map_err(|error| {
+        let (name, value) = (error.name.replace('_', "-"), error.value);
+        Error::Usage(format!("--{name} {value}: must lie in {}", error.allowed))
+    })
 }
 
 /// A team as the arguments describe it.

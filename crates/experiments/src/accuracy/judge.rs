@@ -169,7 +169,7 @@ mod tests {
         let setting = Setting { mode: Mode::Transit, limit: None, measurers: 1, run: 1 };
         let found = Found { limit: None, truth: None, sent: None, estimate: Some(1.0) };
         assert_eq!(found.judged(&setting).verdict, CaseVerdict::Failed);
-        let broken = Error::Usage("no team".to_owned());
+        let broken = Error::Failed("no team".to_owned());
         let (case, why) = case(&setting, Rate::ZERO, Err(&broken));
         assert_eq!((case.verdict, case.detail.as_str()), (CaseVerdict::Failed, "no team"));
         assert_eq!(why, None);

@@ -192,7 +192,7 @@ impl Subject {
         match self.say_when_free(order)? {
             (caller, Some(Message::Accepted { .. })) => Ok(caller),
             (_, answer) => {
-                Err(Error::Usage(format!("an honest relay does not accept an order: {answer:?}")))
+                Err(Error::Failed(format!("an honest relay does not accept an order: {answer:?}")))
             }
         }
     }

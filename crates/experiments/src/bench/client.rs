@@ -181,7 +181,7 @@ fn sample(
     done.into_iter().collect::<Result<Vec<_>, Error>>()?;
     if cpu.is_zero() {
         let problem = "too little was downloaded to see its processor time; take more --mb";
-        return Err(Error::Usage(problem.to_owned()));
+        return Err(Error::Failed(problem.to_owned()));
     }
     let bytes = len * u64::from(options.streams);
     Ok(Sample { name: subject.name, bytes, took, cpu, first_byte })

@@ -43,7 +43,7 @@ struct Reading {
 impl Reading {
     fn take(pid: u32) -> Result<Self, Error> {
         let cannot =
-            || Error::Usage("the relay's memory or processor time cannot be read".to_owned());
+            || Error::Failed("the relay's memory or processor time cannot be read".to_owned());
         let resident_bytes = lab::resident_bytes(pid).ok_or_else(cannot)?;
         Ok(Self { resident_bytes, cpu: lab::cpu_time(pid).ok_or_else(cannot)? })
     }
@@ -54,7 +54,7 @@ pub(super) fn run(plan: &Plan, output: &Output, interrupt: &Interrupt) -> Result
     let limit = link::raise_descriptor_limit();
     // A relay of ours keeps some for streams.
     if limit < needed {
-        return Err(Error::Usage(format!(
+        return Err(Error::Failed(format!(
             "{} connections need {needed} open files in each of two processes, and the limit is \
              {limit}: raise it with `ulimit -n {needed}`, or ask for fewer --connections",
             plan.connections

@@ -243,7 +243,7 @@ impl Stage {
             }
         };
         let outcome = self.team.measure(&request, &mut progress, interrupt.requested())?.outcome;
-        let failed = |why: String| Error::Usage(format!("{what}: the measurement failed: {why}"));
+        let failed = |why: String| Error::Failed(format!("{what}: the measurement failed: {why}"));
         let estimate = outcome.estimate().ok_or_else(|| failed(outcome.to_string()))?.capacity;
         let looked_at = readings.get(1..readings.len().saturating_sub(1)).unwrap_or_default();
         let before = readings.first().and_then(|(_, cpu, _)| *cpu);

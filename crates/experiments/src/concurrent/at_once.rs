@@ -115,7 +115,7 @@ impl Set {
             // The team is made so large that this cannot be.
             let problem =
                 format!("{} of the relays do not fit beside the others", campaign.queued());
-            return Err(Error::Usage(problem));
+            return Err(Error::Failed(problem));
         }
         let clock = stage.clock();
         let mut ready = Vec::new();

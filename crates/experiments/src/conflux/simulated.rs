@@ -240,7 +240,7 @@ impl World {
 }
 
 fn broken(error: sim::wire::WireError) -> Error {
-    Error::Usage(format!("the simulated network cannot be made: {error}"))
+    Error::Failed(format!("the simulated network cannot be made: {error}"))
 }
 
 #[cfg(test)]

@@ -167,7 +167,7 @@ impl Scene {
         let wan = &self.wan;
         let set = |way| whose.iter().try_for_each(|host| set_ways(wan, host, way));
         match midway(self.stage.clock(), has_come, acts, set, body)? {
-            (Some(tried), None) => Err(Error::Usage(format!(
+            (Some(tried), None) => Err(Error::Failed(format!(
                 "the measurement was over before the path broke: {}",
                 tried.outcome
             ))),

@@ -50,7 +50,7 @@ impl Kept {
         let name = what.file_name(&path);
         let Some(run) = self.store.read::<Run>(&name)? else { return Ok(None) };
         if run.conditions != self.conditions {
-            return Err(Error::Usage(format!(
+            return Err(Error::Failed(format!(
                 "{} is of other runs ({}; these are {}): take another --out, or remove the folder",
                 self.store.path(&name).display(),
                 run.conditions,

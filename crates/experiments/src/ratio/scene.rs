@@ -72,7 +72,7 @@ impl Scene {
         let found = self.relays.iter().find(|(its, _)| *its == percent);
         found
             .map(|(_, relay)| relay)
-            .ok_or_else(|| Error::Usage(format!("no relay for {percent} %")))
+            .ok_or_else(|| Error::Failed(format!("no relay for {percent} %")))
     }
 
     /// Has the stock client enter the network by one relay from now on.

@@ -140,7 +140,7 @@ fn strategy(way: &Way, probed: &[Probed], scene: &Scene, rng: &mut StdRng) -> Re
     let study = Study { view, strategy: &*way.strategy, rules: RULES, need, pairs: 10_000 };
     let adversary = [Adversary::with_weight(view, 0.55, Weights::Largest, rng)];
     let cost = study.run(&adversary, rng);
-    let cost = cost.map_err(|it| Error::Usage(format!("{}: {it}", way.name)))?;
+    let cost = cost.map_err(|it| Error::Failed(format!("{}: {it}", way.name)))?;
     let (setup, rtt) = (of(probed, setup_ms), of(probed, rtt_ms));
     let rates = of(probed, rate);
     let failed = probed.iter().filter(|it| it.failure.is_some()).count();

@@ -29,7 +29,7 @@ pub(super) fn covering(view: &View, count: u32, rng: &mut StdRng) -> Result<Vec<
         let drawn = uniform(view, 3, DRAWN, rng)?;
         let fresh = |it: &Subject| pairs(it).filter(|pair| !met.contains(pair)).count();
         let best = drawn.into_iter().max_by_key(fresh);
-        let best = best.ok_or_else(|| Error::Usage("uniform: no path".to_owned()))?;
+        let best = best.ok_or_else(|| Error::Failed("uniform: no path".to_owned()))?;
         met.extend(pairs(&best));
         all.push(best);
     }

@@ -63,7 +63,7 @@ impl Way {
 fn ranking(scene: &Scene) -> Result<Ranking, Error> {
     let authorities = scene.authorities();
     let first = authorities.first().copied();
-    let first = first.ok_or_else(|| Error::Usage("a network without authorities".to_owned()))?;
+    let first = first.ok_or_else(|| Error::Failed("a network without authorities".to_owned()))?;
     let text = Fetcher::default().get(first, &Resource::AllDescriptors)?;
     let (descriptors, _bad) = descriptor::parse_all(&text);
     Ok(Ranking::new(&Ranking::claims(&descriptors), INFLUENCE))

@@ -258,7 +258,7 @@ impl Scene {
 
     /// A relay as attackers see it.
     pub(super) fn prey(&mut self, place: usize) -> Result<Prey, Error> {
-        let none = || Error::Usage("no such relay".to_owned());
+        let none = || Error::Failed("no such relay".to_owned());
         let subject = self.subjects.get(place).ok_or_else(none)?;
         // Honest circuits to an exit come by others.
         let by = if subject.kind.is_on_exit() { self.authority(2) } else { self.entry(subject) }?;

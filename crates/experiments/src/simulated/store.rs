@@ -56,7 +56,7 @@ impl Store {
                 "{}: {error}; it is not what this program wrote: remove it, and the run is played again",
                 path.display()
             );
-            Error::Usage(problem)
+            Error::Failed(problem)
         };
         serde_json::from_str(&text).map(Some).map_err(malformed)
     }
@@ -65,7 +65,7 @@ impl Store {
     pub(crate) fn read_run(&self, name: &str, conditions: &str) -> Result<Option<Played>, Error> {
         let Some(played) = self.read::<Played>(name)? else { return Ok(None) };
         if played.conditions != conditions {
-            return Err(Error::Usage(format!(
+            return Err(Error::Failed(format!(
                 "{} is of another batch ({}; this one is {conditions}): take another --out",
                 self.path(name).display(),
                 played.conditions,

@@ -98,5 +98,5 @@ fn middle_ms(seconds: &[f64]) -> Result<f64, Error> {
 }
 
 fn missing(why: Option<&str>) -> Error {
-    Error::Usage(format!("the scene came to no figure: {}", why.unwrap_or("nobody says why")))
+    Error::Failed(format!("the scene came to no figure: {}", why.unwrap_or("nobody says why")))
 }

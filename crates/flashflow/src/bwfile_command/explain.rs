@@ -76,7 +76,7 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
 fn find(reader: &Reader, name: &str) -> Result<RelayRow, Error> {
     if let Ok(fingerprint) = name.parse::<Fingerprint>() {
         let found = reader.relay(RsaId(*fingerprint.as_bytes()))?;
-        let unknown = || Error::Usage(format!("the store does not know a relay {fingerprint}"));
+        let unknown = || Error::Failed(format!("the store does not know a relay {fingerprint}"));
         return found.ok_or_else(unknown);
     }
     // A part of the name finds more than the name.
@@ -85,11 +85,11 @@ fn find(reader: &Reader, name: &str) -> Result<RelayRow, Error> {
     found.retain(|relay| relay.nickname == name);
     match (found.pop(), found.len()) {
         (Some(relay), 0) => Ok(relay),
-        (None, _) => Err(Error::Usage(format!("the store does not know a relay {name}"))),
+        (None, _) => Err(Error::Failed(format!("the store does not know a relay {name}"))),
         (Some(_), others) => {
             let problem =
                 format!("{} relays call themselves {name}: give a fingerprint", others + 1);
-            Err(Error::Usage(problem))
+            Err(Error::Failed(problem))
         }
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn group(config: &Config, authorities: &Authorities) -> Result<Group,
         round_s: authorities.round_s,
     };
     Group::new(keys.map(|key| AuthorityKey(key.0)), times)
-        .map_err(|error| Error::Usage(error.to_string()))
+        .map_err(|error| Error::Failed(error.to_string()))
 }
 
 impl<'env> Party<'env> {

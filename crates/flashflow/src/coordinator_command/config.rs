@@ -281,8 +281,8 @@ fn read_consent(list: Option<&Path>) -> Result<Consent, Error> {
     })
 }
 
-/// Long enough for a round with all that goes before and after it.
-fn slot_s(params: &Params) -> u64 {
+/// The length of a slot if the configuration does not say: long enough for a round with all that goes before and after it.
+pub(crate) fn slot_s(params: &Params) -> u64 {
     /// The longest lead of the load before the seconds that count.
     const LEAD_S: u64 = 6;
     let around = params.setup_timeout + params.report_grace;
@@ -295,10 +295,10 @@ impl Mate {
     pub(crate) fn bound(&self) -> Result<Rate, Error> {
         let Self { address, key, .. } = self;
         self.capacity.ok_or_else(|| {
-            Error::Usage(format!(
-                "measurer {key} at {address} has no `capacity_mbit_per_s` in the configuration. To find it \
-                 out, run `flashflow measure-team --team FILE` with this file, and put the lines that it \
-                 prints there"
+            Error::Failed(format!(
+                "measurer {key} at {address} has no `capacity_mbit_per_s` in the configuration. With two measurers or \
+                 more, `flashflow measure-team --team FILE` with this file finds it out: put the lines that it prints \
+                 there. With one measurer, write what its link carries by hand: `capacity_mbit_per_s = 1000`"
             ))
         })
     }
@@ -387,6 +387,8 @@ mod tests {
             error.contains("measure-team --team") && error.contains("127.0.0.1:7100"),
             "{error}"
         );
+        // `measure-team` cannot help who has one.
+        assert!(error.contains("by hand: `capacity_mbit_per_s = 1000`"), "{error}");
         assert!(super::super::RemoteTeam::new(&config).is_err());
     }
 

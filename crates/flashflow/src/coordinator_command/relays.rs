@@ -130,7 +130,7 @@ pub(super) fn relays(
         consensus.routers().iter().filter(|router| wanted.left_out(router).is_none()).collect();
     if routers.is_empty() {
         let problem = "no relay may be measured: none is on a private address or has opted in";
-        return Err(Error::Usage(format!("{what}: {problem}")));
+        return Err(Error::Failed(format!("{what}: {problem}")));
     }
     let team: Vec<Rate> =
         config.measurers.iter().map(|mate| mate.capacity.unwrap_or(Rate::ZERO)).collect();

@@ -131,7 +131,7 @@ impl RemoteTeam {
             capacities.push(answer.unwrap_or_default());
         }
         if capacities.iter().all(|capacity| *capacity == Rate::ZERO) {
-            return Err(Error::Usage("no measurer of the team can be used".to_owned()));
+            return Err(Error::Failed("no measurer of the team can be used".to_owned()));
         }
         Ok(capacities)
     }

@@ -22,7 +22,7 @@ pub(super) fn documents(network: &Network, consensus: &str) -> Result<Documents,
 
 fn authority(network: &Network) -> Result<SocketAddr, Error> {
     let found = network.authorities().iter().find_map(lab::Node::dir_addr);
-    found.ok_or_else(|| Error::Usage("the network has no authority that answers".to_owned()))
+    found.ok_or_else(|| Error::Failed("the network has no authority that answers".to_owned()))
 }
 
 /// A relay of the network, as it is measured in transit.
@@ -59,7 +59,7 @@ fn listed(
 ) -> Result<Subject, Error> {
     let fingerprint = Fingerprint::from_bytes(ids.rsa.0);
     let Some(router) = consensus.by_fingerprint(&fingerprint) else {
-        return Err(Error::Usage(format!("{nickname} is not in the consensus")));
+        return Err(Error::Failed(format!("{nickname} is not in the consensus")));
     };
     let target = Target { address: SocketAddr::new(router.address.into(), router.or_port), ids };
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));

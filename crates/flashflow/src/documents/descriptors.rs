@@ -93,7 +93,7 @@ pub(super) fn named<'t>(
 pub(super) fn check(what: &str, consensus: &Consensus, found: usize) -> Result<(), Error> {
     let wanted = wanted(consensus).len();
     if wanted == 0 && !consensus.routers().is_empty() {
-        return Err(Error::Usage(format!(
+        return Err(Error::Failed(format!(
             "{what} names no descriptors, so that none of them can be believed: it is of the flavour for clients, as tor's \
              cached-microdesc-consensus. Name tor's cached-consensus, which it keeps with `UseMicrodescriptors 0`, or leave out \
              `descriptors`"

@@ -107,7 +107,7 @@ pub(super) fn relays(path: &Path) -> Result<(u64, Vec<Relay>), Error> {
     let relays: Vec<Relay> =
         consensus.routers().iter().filter(|it| it.is_measurable()).map(relay).collect();
     if relays.is_empty() {
-        return Err(Error::Usage(format!("{} has no relay that is up", what())));
+        return Err(Error::Failed(format!("{} has no relay that is up", what())));
     }
     Ok((consensus.valid_after, relays))
 }

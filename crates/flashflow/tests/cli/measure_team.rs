@@ -38,6 +38,21 @@ fn wrong_arguments_of_measure_team_are_refused() {
 }
 
 #[test]
+fn who_has_one_measurer_hears_from_both_commands_that_its_capacity_is_written_by_hand() {
+    let scratch = Scratch::new();
+    scratch.run(&["keys", "--out", "own.key"]).assert_code(0);
+    let team = "key = \"own.key\"\nout = \"out\"\nauthority = \"127.0.0.1:1\"\n[[measurers]]\naddress = \"127.0.0.1:1\"\n\
+                key = \"19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1\"\n";
+    fs::write(scratch.path("team.toml"), team).expect("space");
+    for command in [&["coordinator", "--once", "--config"][..], &["measure-team", "--team"]] {
+        let ended = scratch.run(&[command, &["team.toml"]].concat());
+        ended.assert_code(1);
+        assert!(ended.error.contains("`capacity_mbit_per_s = 1000`"), "{}", ended.error);
+        assert!(ended.error.contains("by hand"), "{}", ended.error);
+    }
+}
+
+#[test]
 fn measurers_elsewhere_are_measured_and_one_that_is_gone_is_named() {
     let scratch = Scratch::new();
     let key = |name: &str| {

@@ -26,7 +26,7 @@ impl Prey {
     pub(in crate::siege) fn new(relay: NextHop, by: NextHop) -> Result<Self, Error> {
         for address in [relay.address, by.address] {
             if !address.ip().is_loopback() {
-                return Err(Error::Usage(format!(
+                return Err(Error::Failed(format!(
                     "{address} is not on loopback: attacks are played there only"
                 )));
             }
