@@ -50,4 +50,4 @@ pub use remote::{
     Abilities, CapacityPlan, CapacityResult, CapacityTestError, ConnectError, RemoteError,
     RemoteMeasurer, RemoteMember, Remotes,
 };
-pub use server::{MakeMember, MeasurerServer, ServerError, ServerOptions};
+pub use server::{MakeMember, MeasurerServer, ROUNDS_MAX, ServerError, ServerOptions};

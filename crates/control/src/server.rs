@@ -14,6 +14,7 @@ use crate::rpc::measurer_server;
 use crate::tls;
 use accept::Peer;
 use book::Book;
+pub use book::ROUNDS_MAX;
 use measurer::member::MemberError;
 use measurer::{Consent, Member};
 use onion::Rate;

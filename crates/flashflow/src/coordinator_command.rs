@@ -14,7 +14,7 @@ mod team;
 mod together;
 
 use config::Schedule;
-pub(crate) use config::{Config, Mate};
+pub(crate) use config::{Config, Mate, slot_s};
 pub(crate) use team::RemoteTeam;
 
 use crate::config::log_to_stderr;
@@ -35,18 +35,17 @@ use std::path::PathBuf;
 use store::{Entry, Issue, Seen, Sighting};
 use terminal::{Exit, Hangup, Interrupt, Output};
 
-/// Be a coordinator: measure relays with a team of measurers, and write bandwidth files.
+/// Run a coordinator, which measures relays with a team of measurers and writes bandwidth files.
 ///
-/// The measurers are `flashflow measurer` processes, on this machine or others. Several relays are
-/// measured at once, as far as the team's capacity allows. Relays that take part are measured as an echo,
-/// all others in transit.
+/// The measurers are `flashflow measurer` processes on this host or others. Several relays are measured at the same time, as far
+/// as the team's capacity allows. Relays that take part are measured as an echo, all others in transit.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow coordinator --config coordinator.toml --once
   flashflow coordinator --config coordinator.toml
 
-See docs/coordinator.toml for what the configuration may hold. Without --once, all relays are measured
-again each period. What happens is logged on stderr; RUST_LOG=debug says more.
+The sample coordinator.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
+Without --once, all relays are measured once in each period. The coordinator logs to stderr; RUST_LOG=debug logs more.
 
 Exit status: 0 each relay has an estimate; 1 something failed; 2 wrong arguments; 130 interrupted.")]
 pub(crate) struct CoordinatorOptions {

@@ -157,7 +157,8 @@ fn wait_until_listed(
     // A later one may lack a relay again for a while, where a vote came late.
     let consensus = network.wait_until_running(&all, LISTING_PATIENCE)?;
     if !echoes.is_empty() {
-        output.step(format!("network: {} relays of our own are listed", echoes.len()));
+        let ours = report::plural(echoes.len() as u64, "relay");
+        output.step(format!("network: the authorities list {ours} of our own"));
     }
     Ok(consensus)
 }

@@ -22,17 +22,17 @@ const DESCRIPTORS_PER_SOCKET: u32 = 5;
 /// File descriptors for everything else: sessions, logs, and what each of the rounds' threads waits with.
 const DESCRIPTORS_BESIDE: u32 = 512;
 
-/// Be a measurer: do what coordinators order.
+/// Run a measurer, which loads relays for its coordinators.
 ///
-/// Listens for the coordinators whose keys the configuration names, and loads the relays that they
-/// order to be measured: only those on this measurer's own opt-in list, those on private addresses if its
-/// configuration says `private_network = true`, and for a coordinator on this machine those on loopback. Prints `listening on ADDRESS:PORT` once it is ready.
+/// It accepts sessions of the coordinators whose keys the configuration lists. It loads only relays on its own opt-in list, relays
+/// on private addresses if its configuration has `private_network = true`, and, for a coordinator on this host, relays on
+/// loopback. Prints `listening on ADDRESS:PORT` once it is ready.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow measurer --config measurer.toml
 
-See docs/measurer.toml for what the configuration may hold. SIGTERM or Ctrl-C ends it, and what it
-does. What happens is logged on stderr; RUST_LOG=debug says more.
+The sample measurer.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
+SIGTERM or Ctrl-C ends the measurer and its measurements. It logs to stderr; RUST_LOG=debug logs more.
 
 Exit status: 0 ended by a signal; 1 failed; 2 wrong arguments.")]
 pub(crate) struct MeasurerOptions {
@@ -113,7 +113,8 @@ fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> 
         None => own_capacity(pumps)?,
     };
     let sockets_max = sockets_max(link::raise_descriptor_limit());
-    tracing::info!("measurer {}: {capacity}, {pumps} pumps, {sockets_max} sockets", key.public());
+    let (public, pumps_text) = (key.public(), report::plural(u64::from(pumps), "pump"));
+    tracing::info!("measurer {public}: {capacity}, {pumps_text}, {sockets_max} sockets");
     let site = Site::new().map_err(measurer::TeamError::from)?;
     let local = LocalOptions {
         name: "pump".to_owned(),

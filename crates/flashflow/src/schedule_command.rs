@@ -4,38 +4,41 @@ mod network;
 mod newcomers;
 mod picture;
 
+use crate::coordinator_command;
 use crate::error::Error;
 use clap::Args;
 use coordinator::Params;
-use coordinator::plan::{Plan, Seed, TeamRoom};
+use coordinator::plan::{Machine, Plan, Seed, TeamRoom};
 use link::Clock;
+use measurer::TeamOptions;
 use network::Network;
 use newcomers::Newcomers;
 use onion::Rate;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use serde_json::{Value, json};
-use std::fs;
 use std::path::PathBuf;
 use std::str::FromStr;
+use std::{fmt, fs};
 use terminal::{Exit, Output};
 
-/// Plan when each relay of a consensus is measured, and by whom.
+/// Plan when each relay of a consensus is measured, and by which team.
 ///
-/// Each relay gets a slot for each team, drawn uniformly among those with room, the biggest relays first (FlashFlow,
-/// section 4.3). Who knows the seed knows the plan; a coordinator keeps its own secret. With --greedy, the
-/// plan is the fastest one instead (section 7). Nothing is measured.
+/// For each team, every relay gets a slot at random among those with room, the fastest relays first (FlashFlow, section 4.3). The
+/// defaults are those of the coordinator, so the plan shows whether a team is large enough. The seed determines the plan; a
+/// coordinator keeps its own seed secret. With --greedy, the plan is the shortest one instead (section 7). Nothing is measured.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  flashflow schedule --consensus cached-consensus --team 1000,1000,1000
   flashflow schedule --consensus cached-consensus --team 1000,1000,1000 --greedy
-  flashflow schedule --consensus cached-consensus --team 1000,1000,1000 --team 2500 \\
-      --seed 000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f --svg filled.svg
-  flashflow schedule --consensus 10-00-consensus --next 11-00-consensus --team 1000,1000,1000 --json
+  flashflow schedule --consensus cached-consensus --team 1000,1000 --team 2500 --svg filled.svg
+  flashflow schedule --consensus 10-00-consensus --next 11-00-consensus --team 3000 --json
 
-Capacities are the weights of the consensus, or where --descriptors has them, what the paper takes (section 7): the
-largest throughput that the relay has observed, at most its own rate limit.
+Capacities are the weights of the consensus. For relays in --descriptors they are the largest observed throughput, at most the
+relay's own rate limit, as in the paper (section 7).
 
-Exit status: 0 each relay has a slot; 1 some have none, or a file cannot be used; 2 wrong arguments.")]
+Exit status: 0 each relay has a slot, and the teams are large enough; 1 some have no slot, or a file cannot be used; 2 wrong
+arguments; 3 each relay has a slot, but some need more than a team has: their results would be lower bounds.")]
 pub(crate) struct ScheduleOptions {
     /// A consensus; authorities and relays that are down are left out.
     #[arg(long, value_name = "FILE")]
@@ -46,10 +49,10 @@ pub(crate) struct ScheduleOptions {
     /// Capacities of a team's measurers, in Mbit/s. Once for each team.
     #[arg(long, value_name = "MBIT,MBIT,...", required = true)]
     team: Vec<TeamArgument>,
-    /// The seed of the period, 64 hexadecimal digits; a new one is drawn, and told, without it.
+    /// The seed of the period, 64 hexadecimal digits. By default a new one is drawn and printed.
     #[arg(long, value_name = "HEX", conflicts_with = "greedy")]
     seed: Option<SeedArgument>,
-    /// The fastest plan, which anybody can foretell.
+    /// Make the shortest plan. Anybody can predict it.
     #[arg(long)]
     greedy: bool,
     /// Scale all capacities so that their sum is this.
@@ -61,31 +64,38 @@ pub(crate) struct ScheduleOptions {
     /// f: capacity of measurers for each capacity expected. Of the default parameters, 2.95.
     #[arg(long, value_name = "FACTOR")]
     excess: Option<f64>,
-    /// Length of a slot, with all that goes before the seconds that count.
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    /// Length of a slot, including the set-up before the seconds that count. The default is the coordinator's; the paper's plans
+    /// have slots of 30 s.
+    #[arg(long, value_name = "SECONDS", default_value_t = usual_slot_s(), value_parser = clap::value_parser!(u32).range(1..=86_400))]
     slot_s: u32,
     /// Length of the period.
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u32).range(1..=31 * 86_400))]
     period_s: u32,
-    /// Relays that a team measures at once, at most.
-    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
-    at_once: Option<u32>,
-    /// Measure relays that name each other as family in their descriptors, or have certificates by the key of one family, at the
-    /// same instant, as those at one address always are.
+    /// Relays that a team measures at once, at most. The default is what a measurer allows.
+    #[arg(long, value_name = "COUNT", default_value_t = control::ROUNDS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
+    at_once: u32,
+    /// Measure relays of one family at the same time, like relays at one address: those that name each other in their
+    /// descriptors, or have certificates by the key of one family.
     #[arg(long, requires = "descriptors")]
     families: bool,
-    /// Measure each relay for itself, also those at one address, as the paper does in section 7.
+    /// Measure each relay separately, even if several share an address, as in section 7 of the paper.
     #[arg(long, conflicts_with = "families")]
     apart: bool,
-    /// A later consensus: relays that are new in it get the first slots with room. Says how long they wait.
+    /// A later consensus. Relays that are new in it get the first slots with room; prints how long they wait.
     #[arg(long, value_name = "FILE")]
     next: Option<PathBuf>,
-    /// Draw how the slots are filled into this file.
+    /// Write a picture of how full the slots are to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Print the plan as JSON: a measurement a line, then a summary.
+    /// Print the plan as JSON: one measurement per line, then a summary.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+/// The length of a coordinator's slots.
+fn usual_slot_s() -> u32 {
+    let slot_s = coordinator_command::slot_s(&TeamOptions::default().params);
+    u32::try_from(slot_s).unwrap_or(u32::MAX)
 }
 
 /// A team as on the command line.
@@ -132,9 +142,8 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     }
     let network = Network::read(options)?;
     let excess = options.excess.unwrap_or_else(|| Params::default().excess_factor());
-    let at_once_max = options.at_once.unwrap_or(u32::MAX);
-    let teams: Vec<TeamRoom> =
-        options.team.iter().map(|team| TeamRoom { capacity: team.0, at_once_max }).collect();
+    let room = |team: &TeamArgument| TeamRoom { capacity: team.0, at_once_max: options.at_once };
+    let teams: Vec<TeamRoom> = options.team.iter().map(room).collect();
     let (seed, drawn) = match &options.seed {
         Some(seed) => (seed.0.clone(), false),
         None => (draw()?, !options.greedy),
@@ -143,8 +152,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let machines = network.machines();
     let machine_count = machines.len();
     let shared = machines.iter().filter(|it| it.count() > 1).count();
-    let least = teams.iter().map(|team| team.capacity).min().unwrap_or_default();
-    let short = machines.iter().filter(|it| it.guess().scaled(excess) > least).count();
+    let short = Short::find(&machines, &teams, excess);
 
     let clock = Clock::start();
     let began = clock.now();
@@ -193,20 +201,23 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let capacity: Rate = network.relays.iter().map(|it| it.guess).sum();
     let gbit = capacity.as_mbit_per_s() / 1000.0;
     let in_words = format!(
-        "{kind}: {} relays on {machine_count} machines, {gbit:.1} Gbit/s; {} teams; {without_slot} measurements without a slot\n\
-         {slots} slots of {} s ({hours:.2} h) of {period_slots} in the period; what relays need is {bound_slots:.1} slots of the \
-         smallest team\n\
-         {short} machines need more than that team has, and get all of it\n\
+        "{kind}: {} on {}, {gbit:.1} Gbit/s; {}; {} without a slot\n\
+         {slots} of {period_slots} slots of {} s used ({hours:.2} h); the relays need {bound_slots:.1} slots of the smallest team\n\
+         {short}\n\
          planned in {:.1} ms; fingerprint {fingerprint}{}",
-        network.relays.len(),
-        teams.len(),
+        report::plural(network.relays.len() as u64, "relay"),
+        report::plural(machine_count as u64, "machine"),
+        report::plural(teams.len() as u64, "team"),
+        report::plural(without_slot as u64, "measurement"),
         options.slot_s,
         wall.as_secs_f64() * 1e3,
         if drawn { format!("\nseed {}", hex::encode(seed.as_bytes())) } else { String::new() },
     );
     let mut summary = json!({
         "type": "summary", "plan": kind, "relays": network.relays.len(), "machines": machine_count,
-        "shared_machines": shared, "short_machines": short, "capacity_gbit_per_s": gbit, "teams": teams.len(), "excess": excess,
+        "shared_machines": shared, "short_machines": short.machines, "lower_bound_relays": short.relays,
+        "largest_need_mbit_per_s": short.largest.as_mbit_per_s(), "smallest_team_mbit_per_s": short.team.as_mbit_per_s(),
+        "at_once": options.at_once, "capacity_gbit_per_s": gbit, "teams": teams.len(), "excess": excess,
         "slots": slots, "bound_slots": bound_slots, "slot_s": options.slot_s, "hours": hours,
         "period_slots": period_slots, "without_slot": without_slot,
         "wall_ms": wall.as_secs_f64() * 1e3, "fingerprint": fingerprint,
@@ -216,7 +227,53 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     }
     output.result(in_words, || summary);
     let has_room = without_slot == 0 && (!options.greedy || slots <= period_slots);
-    Ok(if has_room { Exit::Done } else { Exit::Failed })
+    Ok(match (has_room, short.relays) {
+        (false, _) => Exit::Failed,
+        (true, 0) => Exit::Done,
+        (true, _) => Exit::Inconclusive,
+    })
+}
+
+/// Relays that the smallest team cannot load enough: whatever their slot, their results are lower bounds.
+struct Short {
+    relays: usize,
+    machines: usize,
+    /// What the machine with the largest capacity needs.
+    largest: Rate,
+    /// What the smallest team has.
+    team: Rate,
+}
+
+impl Short {
+    fn find(machines: &[Machine], teams: &[TeamRoom], excess: f64) -> Self {
+        let team = teams.iter().map(|team| team.capacity).min().unwrap_or_default();
+        let needs = |machine: &Machine| machine.guess().scaled(excess);
+        let short = machines.iter().filter(|it| needs(it) > team);
+        Self {
+            relays: short.clone().map(|it| it.count() as usize).sum(),
+            machines: short.count(),
+            largest: machines.iter().map(needs).max().unwrap_or_default(),
+            team,
+        }
+    }
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [team, largest] = [self.team, self.largest].map(|it| it.as_mbit_per_s());
+        if self.relays == 0 {
+            return write!(
+                f,
+                "the smallest team, {team:.0} Mbit/s, has what the largest machine needs, {largest:.0} Mbit/s"
+            );
+        }
+        let relays = report::plural(self.relays as u64, "relay");
+        write!(
+            f,
+            "warning: {relays} will only get lower bounds: the smallest team has {team:.0} Mbit/s, the largest machine needs \
+             {largest:.0} Mbit/s"
+        )
+    }
 }
 
 /// Σ *f·c* over what the smallest team has: where no machine needs more than it has, no plan takes fewer slots.

@@ -25,4 +25,5 @@ pub use account::RoundAccount;
 pub use line::line;
 pub use model::{Mode, RelayReport, Report, SecondPoint, Spread, Verdict};
 pub use table::table;
+pub use text::plural;
 pub use write::{ReportError, replace_file};

@@ -88,7 +88,8 @@ pub(crate) fn count(number: u64) -> String {
 }
 
 /// A number of things, as in “1 round” and “3 rounds”.
-pub(crate) fn plural(number: u64, thing: &str) -> String {
+#[must_use]
+pub fn plural(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
 }
 

@@ -10,8 +10,8 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Rounds at once: each has threads of its own.
-pub(super) const ROUNDS_MAX: u32 = 64;
+/// Rounds that a measurer does at once: each has threads of its own. It bounds how many relays a team measures at once.
+pub const ROUNDS_MAX: u32 = 64;
 
 /// Ending a round means to close sockets and join threads.
 const LONGEST_END: Duration = Duration::from_secs(10);
