@@ -85,7 +85,7 @@ enum World {
 /// of nodes, as in the paper: the source's window over time with the narrow place one, two and three hops away, beside a model of
 /// the optimum, and after that place has become twice as wide; and 50 circuits at once over 30 relays made by lot. The windows are the engine's; the star is a model, without TCP. The same
 /// traces are then played over real paths: relays and a client of ours at hosts of their own (namespaces, so this needs root), and set beside the model of the same path. With
-/// --network, all relays and clients of a simulated network have such windows, or Tor's own from end to end, or both: see docs/researchers.md.
+/// --network, all relays and clients of a simulated network have such windows, or Tor's own from end to end, or both: see researchers.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment circuitstart --out results

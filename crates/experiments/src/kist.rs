@@ -29,7 +29,7 @@ use terminal::{Interrupt, Output};
 /// A relay of ours carries bulk circuits and a quiet one over each of some links, through a narrow place
 /// that they share. Runs with the schedulers Vanilla, KISTLite and KIST alternate. All happens in
 /// networks of its own (namespaces), which needs root. With --network, all relays of a simulated network have
-/// each scheduler in turn instead: see docs/simulation.md.
+/// each scheduler in turn instead: see simulation.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow experiment kist --quick --out results

@@ -3,10 +3,12 @@
 use crate::anonymity_command::AnonymityOptions;
 use crate::bwfile_command::BwfileOptions;
 use crate::client_command::ClientOptions;
+use crate::completions_command::CompletionsOptions;
 use crate::coordinator_command::CoordinatorOptions;
 use crate::dashboard_command::DashboardOptions;
 use crate::demo::DemoOptions;
 use crate::export_command::ExportOptions;
+use crate::help;
 use crate::keys::KeysOptions;
 use crate::lab_command::LabOptions;
 use crate::manual_command::ManualOptions;
@@ -19,16 +21,19 @@ use crate::relay_command::RelayOptions;
 use crate::schedule_command::ScheduleOptions;
 use crate::sim_command::SimOptions;
 use crate::store_command::StoreOptions;
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 use experiments::ExperimentOptions;
 use experiments::bench::BenchOptions;
 
-/// Measures what Tor relays can carry.
+/// The version, the commit, and the target.
+const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("FLASHFLOW_BUILT_FROM"), ")");
+
+/// Measures how much traffic Tor relays can carry.
 ///
-/// A team of measurers floods a relay with real Tor cells for some seconds, checks that the relay did
-/// the work, and takes the median second.
+/// A team of measurers sends real Tor cells through a relay for some seconds, verifies that the relay decrypted them, and takes
+/// the median of the seconds.
 #[derive(Debug, Parser)]
-#[command(version, max_term_width = 100)]
+#[command(name = "flashflow", version = VERSION, max_term_width = 100)]
 #[command(after_help = "Example:\n  flashflow demo --limits 10,50,0 --seconds 10")]
 pub(crate) struct Cli {
     #[command(subcommand)]
@@ -60,9 +65,15 @@ pub(crate) enum Command {
     Store(StoreOptions),
     Schedule(ScheduleOptions),
     Sim(SimOptions),
+    Completions(CompletionsOptions),
     /// For those who make packages.
     #[command(hide = true)]
     Manual(ManualOptions),
+}
+
+/// The command line with its help prepared for people.
+pub(crate) fn command() -> clap::Command {
+    help::prepared(Cli::command())
 }
 
 impl Command {
@@ -84,7 +95,7 @@ impl Command {
             Self::Anonymity(options) => options.json,
             Self::Bwfile(options) => options.wants_json(),
             Self::Dashboard(options) => options.json,
-            Self::Export(_) => false,
+            Self::Completions(_) | Self::Export(_) => false,
             Self::Store(options) => options.wants_json(),
             Self::Manual(options) => options.json,
             Self::Schedule(options) => options.json,

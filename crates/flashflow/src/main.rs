@@ -6,6 +6,7 @@ mod bwfile_command;
 mod choosing;
 mod cli;
 mod client_command;
+mod completions_command;
 mod config;
 mod coordinator_command;
 mod dashboard_command;
@@ -13,6 +14,7 @@ mod demo;
 mod documents;
 mod error;
 mod export_command;
+mod help;
 mod keys;
 mod lab_command;
 mod manual_command;
@@ -27,14 +29,15 @@ mod service;
 mod sim_command;
 mod store_command;
 
-use clap::Parser;
+use clap::FromArgMatches as _;
 use cli::{Cli, Command};
 use error::Error;
 use std::process::ExitCode;
 use terminal::{Exit, Interrupt, Output};
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let matches = cli::command().get_matches();
+    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let output = Output::new(cli.command.wants_json());
     let result = Interrupt::install().map_err(Error::from).and_then(|interrupt| {
         if cli.tied {
@@ -71,6 +74,7 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Dashboard(options) => dashboard_command::run(options, output, interrupt),
         Command::Export(options) => export_command::run(options, output),
         Command::Store(options) => store_command::run(options, output),
+        Command::Completions(options) => Ok(completions_command::run(options)),
         Command::Manual(options) => manual_command::run(options, output),
         Command::Schedule(options) => schedule_command::run(options, output),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),

@@ -1,9 +1,9 @@
 //! `flashflow manual`: pages for man, and completions for shells. Packages are made with it.
 
-use crate::cli::Cli;
+use crate::cli;
 use crate::error::Error;
 use clap::builder::Resettable;
-use clap::{Args, Command, CommandFactory as _};
+use clap::{Args, Command};
 use clap_complete::Shell;
 use clap_mangen::Man;
 use serde_json::json;
@@ -39,11 +39,11 @@ pub(crate) fn run(options: &ManualOptions, output: &Output) -> Result<Exit, Erro
     for folder in [&pages, &completions] {
         fs::create_dir_all(folder).map_err(failed(folder))?;
     }
-    let mut program = Cli::command().disable_help_subcommand(true);
+    let mut program = cli::command().disable_help_subcommand(true);
     program.build();
     write_pages(&program, &pages).map_err(failed(&pages))?;
     for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
-        let mut command = Cli::command();
+        let mut command = cli::command();
         let written = clap_complete::generate_to(shell, &mut command, "flashflow", &completions);
         written.map_err(failed(&completions))?;
     }
@@ -58,26 +58,49 @@ fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
         write_pages(below, folder)?;
     }
     // In paragraphs, as the library has them, examples would be one long line.
-    let notes = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+    let more = command.get_after_help().map(ToString::to_string).unwrap_or_default();
     let man = Man::new(command.clone().after_help(Resettable::Reset));
     let mut page = Vec::new();
     man.render(&mut page)?;
-    if !notes.is_empty() {
-        page.extend(as_it_stands("NOTES", &notes).into_bytes());
-    }
+    page.extend(sections(&more).into_bytes());
     fs::write(folder.join(man.get_filename()), page)
 }
 
-/// A section of a page whose lines stay lines.
-fn as_it_stands(heading: &str, text: &str) -> String {
-    let mut section = format!(".SH {heading}\n.nf\n");
+/// What follows the options in help, as the sections that man-pages(7) names, in its order.
+fn sections(text: &str) -> String {
+    let [mut status, mut notes, mut examples] = [const { String::new() }; 3];
+    for paragraph in text.split("\n\n").map(|it| it.trim_end_matches('\n')) {
+        if let Some(text) = paragraph.strip_prefix("Exit status: ") {
+            status += &filled(text);
+        } else if paragraph.starts_with("Example") {
+            let text = paragraph.split_once('\n').map_or("", |(_, text)| text);
+            examples +=
+                &format!(".\\\" Examples, whose lines stay lines.\n.nf\n{}.fi\n", escaped(text));
+        } else if paragraph.lines().any(|line| line.starts_with(' ')) {
+            notes += &format!(".PP\n.nf\n{}.fi\n", escaped(paragraph));
+        } else if !paragraph.is_empty() {
+            notes += &filled(paragraph);
+        }
+    }
+    let all = [("EXIT STATUS", status), ("NOTES", notes), ("EXAMPLES", examples)];
+    let all = all.into_iter().filter(|(_, text)| !text.is_empty());
+    all.map(|(heading, text)| format!(".SH \"{heading}\"\n{text}")).collect()
+}
+
+/// A paragraph that man fills.
+fn filled(text: &str) -> String {
+    format!(".PP\n{}", escaped(text))
+}
+
+/// Lines in which nothing is a macro, an escape or a hyphen (man-pages(7)).
+fn escaped(text: &str) -> String {
+    let mut all = String::new();
     for line in text.lines() {
-        // `man-pages(7)`: what would be a macro, an escape or a hyphen.
         let line = line.replace('\\', "\\e").replace('-', "\\-");
         let guard = if line.starts_with(['.', '\'']) { "\\&" } else { "" };
-        section += &format!("{guard}{line}\n");
+        all += &format!("{guard}{line}\n");
     }
-    section + ".fi\n"
+    all
 }
 
 #[cfg(test)]
@@ -85,11 +108,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn lines_stay_lines_and_nothing_in_them_is_a_macro() {
-        let text = "Examples:\n  run --once \\\n.SH no\n'quoted'";
-        let page = as_it_stands("NOTES", text);
-        let expected =
-            ".SH NOTES\n.nf\nExamples:\n  run \\-\\-once \\e\n\\&.SH no\n\\&'quoted'\n.fi\n";
-        assert_eq!(page, expected);
+    fn help_becomes_sections_and_nothing_in_it_is_a_macro() {
+        let text =
+            "Examples:\n  run --once \\\n.SH no\n'quoted'\n\nIt runs.\n\nExit status: 0 done.";
+        let expected = ".SH \"EXIT STATUS\"\n.PP\n0 done.\n.SH \"NOTES\"\n.PP\nIt runs.\n\
+                        .SH \"EXAMPLES\"\n.\\\" Examples, whose lines stay lines.\n.nf\n  run \\-\\-once \\e\n\\&.SH no\n\\&'quoted'\n.fi\n";
+        assert_eq!(sections(text), expected);
     }
 }

@@ -20,7 +20,7 @@ use truth::TruthOptions;
 
 /// Simulate whole Tor networks, in virtual time.
 ///
-/// Relays and clients are the engine itself, with cells that weigh 514 bytes and hold a few. See docs/simulation.md.
+/// Relays and clients are the engine itself, with cells that weigh 514 bytes and hold a few. See simulation.md (in the documentation).
 #[derive(Debug, Args)]
 pub(crate) struct SimOptions {
     #[command(subcommand)]

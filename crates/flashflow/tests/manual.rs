@@ -1,6 +1,7 @@
 //! `flashflow manual`, as those who make packages call it.
 
 use std::fs;
+use std::path::Path;
 use std::process::{Command, Output};
 
 fn flashflow(arguments: &[&str]) -> Output {
@@ -46,8 +47,88 @@ fn each_command_has_a_page_with_its_examples_and_shells_complete_it() {
         assert!(of_it.map(|(_, text)| text).any(|text| text.contains("Example")), "{name}");
         assert!(shells.iter().all(|text| text.contains(name.as_str())), "{name}");
     }
-    assert!(page("flashflow-coordinator.1").contains("Without \\-\\-once"));
+    let coordinator = page("flashflow-coordinator.1");
+    assert!(coordinator.contains("Without \\-\\-once"));
+    for section in [".SH \"EXIT STATUS\"", ".SH \"EXAMPLES\"", ".SH \"NOTES\""] {
+        assert!(coordinator.contains(section), "{section}");
+    }
     let refused = flashflow(&["manual", "--out", "/dev/null/manual"]);
     assert_eq!(refused.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&refused.stderr).contains("/dev/null/manual"));
+}
+
+/// What the build script tells the compiler, run for a workspace in this folder.
+fn built_from(script: &Path, workspace: &Path, commit: Option<&str>) -> String {
+    let folder = workspace.join("crates/flashflow");
+    fs::create_dir_all(&folder).expect("room");
+    let mut command = Command::new(script);
+    command.current_dir(folder).env("TARGET", "riscv64gc-unknown-linux-gnu");
+    command.env_remove("FLASHFLOW_COMMIT").env_remove("SOURCE_VERSION");
+    if let Some(commit) = commit {
+        command.env("SOURCE_VERSION", commit);
+    }
+    let output = command.output().expect("it starts");
+    assert!(output.status.success(), "{output:?}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let told =
+        text.lines().find_map(|it| it.strip_prefix("cargo::rustc-env=FLASHFLOW_BUILT_FROM="));
+    told.expect("what it is built from").to_owned()
+}
+
+#[test]
+fn the_version_names_commit_and_target_and_a_tarball_builds_without_git() {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let told = flashflow(&["--version"]);
+    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let start = concat!("flashflow ", env!("CARGO_PKG_VERSION"), " (");
+    assert!(told.starts_with(start) && told.ends_with(")\n"), "{told}");
+
+    let folder = tempfile::tempdir().expect("a folder");
+    let script = folder.path().join("script");
+    let rustc = std::env::var("RUSTC").unwrap_or_else(|_| "rustc".to_owned());
+    let mut build = Command::new(rustc);
+    build.args(["--edition", "2024", "-o"]).arg(&script).arg(here.join("build.rs"));
+    let built = build.output().expect("rustc");
+    assert!(built.status.success(), "{built:?}");
+    const TARGET: &str = ", riscv64gc-unknown-linux-gnu";
+    const HEAD: &str = "c1904491aa52d3d0a9f1b7d3f2a9f07ad1a4d6e1";
+
+    let tarball = folder.path().join("tarball");
+    assert_eq!(built_from(&script, &tarball, None), format!("unknown commit{TARGET}"));
+    assert_eq!(built_from(&script, &tarball, Some(HEAD)), format!("c1904491aa52{TARGET}"));
+    assert_eq!(built_from(&script, &tarball, Some("debian/1")), format!("debian/1{TARGET}"));
+    // A commit that is checked out without a branch; a branch; one whose reference is packed; a linked work tree.
+    let git = folder.path().join("clone/.git");
+    fs::create_dir_all(git.join("refs/heads")).expect("room");
+    let clone = folder.path().join("clone");
+    let write = |name: &str, text: &str| fs::write(git.join(name), text).expect("room");
+    write("HEAD", &format!("{HEAD}\n"));
+    assert_eq!(built_from(&script, &clone, None), format!("c1904491aa52{TARGET}"));
+    write("HEAD", "ref: refs/heads/main\n");
+    assert_eq!(built_from(&script, &clone, None), format!("unknown commit{TARGET}"));
+    write("packed-refs", &format!("# pack-refs with: peeled\n{HEAD} refs/heads/main\n"));
+    assert_eq!(built_from(&script, &clone, None), format!("c1904491aa52{TARGET}"));
+    write("refs/heads/main", &"ab".repeat(20));
+    assert_eq!(built_from(&script, &clone, None), format!("abababababab{TARGET}"));
+    fs::create_dir_all(git.join("worktrees/other")).expect("room");
+    write("worktrees/other/HEAD", "ref: refs/heads/main\n");
+    write("worktrees/other/commondir", "../..\n");
+    let other = folder.path().join("other");
+    fs::create_dir_all(&other).expect("room");
+    let link = format!("gitdir: {}\n", git.join("worktrees/other").display());
+    fs::write(other.join(".git"), link).expect("room");
+    assert_eq!(built_from(&script, &other, None), format!("abababababab{TARGET}"));
+}
+
+#[test]
+fn each_shell_gets_its_completions_on_stdout() {
+    for (shell, part) in
+        [("bash", "_flashflow()"), ("zsh", "#compdef flashflow"), ("fish", "complete -c flashflow")]
+    {
+        let written = flashflow(&["completions", shell]);
+        assert_eq!(written.status.code(), Some(0), "{written:?}");
+        let text = String::from_utf8_lossy(&written.stdout);
+        assert!(text.contains(part) && text.contains("measure-team"), "{shell}");
+    }
+    assert_eq!(flashflow(&["completions", "cmd"]).status.code(), Some(2));
 }

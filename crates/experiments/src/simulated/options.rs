@@ -10,7 +10,7 @@ use tornet::network::Network;
 #[derive(Debug, Args)]
 pub(crate) struct SimulatedOptions {
     /// A scenario (TOML), or a folder with a sample that tornettools made for Shadow. See
-    /// docs/simulation.md.
+    /// simulation.md (in the documentation).
     #[arg(long, value_name = "PATH")]
     pub(crate) network: Option<PathBuf>,
     #[command(flatten)]

@@ -22,7 +22,7 @@ use tornet::shadow::read_models;
 /// Draw a network of any size from a consensus and descriptors.
 ///
 /// Relays are drawn in layers of their weights, those that are guards and exits, exits, guards, and neither apart. Clients, servers and where they are follow Shadow's
-/// published 5 % sample. What comes out is a scenario for `sim run` and `sim batch`, to be changed by hand as you like. See docs/simulation.md.
+/// published 5 % sample. What comes out is a scenario for `sim run` and `sim batch`, to be changed by hand as you like. See simulation.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow sim sample --consensus 2020-02-29-10-00-00-consensus --descriptors server-descriptors \\
