@@ -19,15 +19,15 @@ use terminal::{Exit, Interrupt, Output, TeamArguments};
 
 /// Measure one relay: how fast is it?
 ///
-/// The relay is named by fingerprint or nickname and looked up in a consensus (--authority or
-/// --consensus), or given by address and identity (--address with a fingerprint).
+/// The relay is looked up in a consensus (--authority or --consensus) by fingerprint or nickname, or given by address and
+/// fingerprint (--address).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow measure relay1 --authority 127.0.0.1:7001
-  flashflow measure 3F2B…A0 --consensus cached-consensus
-  flashflow measure 3F2B…A0 --address 10.0.0.7:9001
+  flashflow measure MyRelay --consensus cached-consensus --opt-in mine.txt
+  flashflow measure 8EE1049573B166736DA32BD3F9BB1C1DAB4ECB53 --address 10.0.0.7:9001
 
-A relay on a public address must have opted in: see --opt-in.
+A measurement floods the relay. A relay on a public address must have opted in: --opt-in names a file with its fingerprint.
 
 Exit status: 0 conclusive; 1 failed; 2 wrong arguments; 3 a lower bound only; 130 interrupted.")]
 pub(crate) struct MeasureOptions {
@@ -53,7 +53,7 @@ pub(crate) struct MeasureOptions {
     /// Measure with the measurers of a coordinator's configuration, instead of threads of this process.
     #[arg(long = "team", value_name = "FILE")]
     pub(crate) coordinator: Option<PathBuf>,
-    /// Print results as JSON, one value a line: each second, then a summary.
+    /// Print results as JSON, one value per line: each second, then a summary.
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -84,6 +84,8 @@ pub(crate) fn run(
         }
     };
     interrupt.wind_up_in_order();
+    // A line for each second, also in a log.
+    output.log_progress();
     let (_, record) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
     output.quiet();
     if interrupt.is_requested() {

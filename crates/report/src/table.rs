@@ -3,9 +3,7 @@
 use crate::text::{NOTHING, count, mbit, plain, quotient, range};
 use crate::{Mode, RelayReport};
 use comfy_table::presets::{NOTHING as NO_LINES, UTF8_HORIZONTAL_ONLY};
-use comfy_table::{
-    Cell, CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent,
-};
+use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent};
 
 /// Columns of a terminal that a table keeps within.
 const WIDTH: u16 = 100;
@@ -24,23 +22,32 @@ const HEADER: [&str; 9] = [
     "Verdict",
 ];
 
+/// Columns for what only the owner of a relay knows: its limit, what it says of itself, and the estimate relative to these.
+const OPTIONAL: [usize; 3] = [1, 3, 4];
+
 /// The relays as a table of at most 100 columns of plain text. Below it, why some are inconclusive
 /// or failed and where the sockets to them waited in the last round, and how to read it.
 ///
 /// The ratio is the estimate over the configured limit; where no limit is known, over what the
-/// relay said, which an asterisk marks.
+/// relay said, which an asterisk marks. Limit, own figure and ratio are left out if no relay has any.
 #[must_use]
 pub fn table(relays: &[RelayReport]) -> String {
     if relays.is_empty() {
         return "No relay was measured.".into();
     }
+    let all: Vec<[String; 9]> = relays.iter().map(row).collect();
+    let is_used = |column: &usize| {
+        !OPTIONAL.contains(column) || all.iter().any(|row| row[*column] != NOTHING)
+    };
+    let columns: Vec<usize> = (0..HEADER.len()).filter(is_used).collect();
+    let rows = all.iter().map(|row| columns.iter().map(|column| &row[*column]));
     let mut table = new_table(UTF8_HORIZONTAL_ONLY);
     table
+        .set_header(columns.iter().map(|column| HEADER[*column]))
         .remove_style(TableComponent::HorizontalLines)
         .remove_style(TableComponent::MiddleIntersections)
-        .set_header(HEADER)
-        .add_rows(relays.iter().map(row));
-    let last = HEADER.len() - 1;
+        .add_rows(rows);
+    let last = columns.len() - 1;
     for (index, column) in table.column_iter_mut().enumerate() {
         if index > 0 && index < last {
             column.set_cell_alignment(CellAlignment::Right);
@@ -59,7 +66,7 @@ fn new_table(preset: &str) -> Table {
     table
 }
 
-fn row(relay: &RelayReport) -> Vec<Cell> {
+fn row(relay: &RelayReport) -> [String; 9] {
     let ratio = match (relay.ratio_to_limit(), relay.ratio_to_relay_said()) {
         (Some(ratio), _) => quotient(Some(ratio)),
         (None, Some(ratio)) => format!("{}*", quotient(Some(ratio))),
@@ -80,9 +87,6 @@ fn row(relay: &RelayReport) -> Vec<Cell> {
         count(relay.cells_checked),
         relay.verdict().word().into(),
     ]
-    .into_iter()
-    .map(Cell::new)
-    .collect()
 }
 
 /// Why relays have no estimate, or none that is conclusive: too long for a column.
@@ -137,7 +141,7 @@ fn legend(relays: &[RelayReport]) -> String {
         lines.push("Ratio: estimate ÷ limit.".to_owned());
     }
     if any(|relay| relay.mode == Mode::Transit && relay.estimate().is_some()) {
-        let meaning = "Transit estimates do not count client traffic: they are lower bounds.";
+        let meaning = "In transit, the traffic of the relay’s clients is not counted: it comes on top of the estimate.";
         lines.push(meaning.to_owned());
     }
     lines.join("\n")
@@ -176,11 +180,37 @@ mod tests {
     }
 
     #[test]
+    fn columns_of_what_is_known_of_no_relay_are_left_out() {
+        let relay = RelayReport {
+            mode: Mode::Transit,
+            limit_mbit_per_s: None,
+            relay_said_mbit_per_s: None,
+            ..conclusive()
+        };
+        let alone = table(std::slice::from_ref(&relay));
+        let header: Vec<&str> =
+            alone.lines().nth(1).unwrap_or_default().split_whitespace().collect();
+        assert_eq!(
+            header,
+            ["Relay", "Estimate", "Quartiles", "Rounds", "Checked", "Verdict"],
+            "{alone}"
+        );
+        let row = line_of(&alone, "steady");
+        assert!(row.split_whitespace().all(|cell| cell != NOTHING), "{alone}");
+        assert!(!alone.contains("lower bound"), "{alone}");
+        let both = table(&[relay, conclusive()]);
+        assert!(
+            both.contains("Limit") && both.contains("Its own") && both.contains("Ratio"),
+            "{both}"
+        );
+    }
+
+    #[test]
     fn an_inconclusive_relay_says_why_and_is_compared_with_its_own_figure() {
         let table = table(&[inconclusive()]);
         assert!(table.contains("unbounded inconclusive: the team is too small"), "{table}");
         assert!(line_of(&table, "unbounded").contains("0.994*"), "{table}");
-        assert!(table.contains("lower bounds"), "{table}");
+        assert!(table.contains("the traffic of the relay’s clients is not counted"), "{table}");
     }
 
     #[test]
@@ -190,7 +220,7 @@ mod tests {
         assert!(line.contains("100.0") && line.ends_with("failed"), "{table}");
         assert!(line.contains(NOTHING), "{table}");
         assert!(table.contains("broken failed: the relay forged a cell"), "{table}");
-        assert!(!table.contains("lower bounds"), "{table}");
+        assert!(!table.contains("clients"), "{table}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde_json::Value;
 use std::error::Error as StdError;
 use std::fmt::Display;
 use std::io::{self, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Where results and progress go: results to stdout, as text or one JSON value a line; progress and
@@ -12,6 +13,8 @@ use std::time::Duration;
 pub struct Output {
     is_json: bool,
     bar: ProgressBar,
+    /// Whether progress is printed line by line where there is no terminal to show it on.
+    is_logged: AtomicBool,
 }
 
 impl Output {
@@ -23,7 +26,7 @@ impl Output {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}") {
             bar.set_style(style);
         }
-        Self { is_json, bar }
+        Self { is_json, bar, is_logged: AtomicBool::new(false) }
     }
 
     /// A result: `text` for people, `value` for programs.
@@ -54,10 +57,18 @@ impl Output {
         }
     }
 
+    /// From now on, progress is printed to stderr line by line if that is no terminal.
+    pub fn log_progress(&self) {
+        self.is_logged.store(true, Ordering::Relaxed);
+    }
+
     /// What is being done now: replaces what was said last, where stderr is a terminal.
     pub fn doing(&self, message: impl Into<String>) {
         let message = message.into();
         if self.bar.is_hidden() {
+            if self.is_logged.load(Ordering::Relaxed) {
+                self.step(message);
+            }
             return;
         }
         self.bar.enable_steady_tick(Duration::from_millis(120));
