@@ -309,6 +309,9 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
             })
         }
         RelayEvent::Router(RouterEvent::Shed { bytes }) => json!({"type": "shed", "bytes": bytes}),
+        RelayEvent::Router(RouterEvent::Evicted { circuits, links }) => {
+            json!({"type": "evicted", "circuits": circuits, "links": links})
+        }
         RelayEvent::Router(RouterEvent::FeedbackRefused { peer, problem }) => {
             let peer = peer.map(|peer| peer.to_string());
             json!({"type": "feedback_refused", "relay": peer, "problem": problem})

@@ -28,7 +28,7 @@
 //! | data among them that destinations have sent | 256 cells | destinations are not read until 10 are left |
 //! | bytes for one destination | 500 cells; with congestion control 16 MiB | the circuit is destroyed; the stream ends |
 //! | all that waits, and circuits, streams, links | [`RouterConfig::held_bytes_max`] | what has waited longest goes, until a tenth is free |
-//! | circuits, streams and links without it | half of that | circuits are refused, reason 5 |
+//! | circuits, streams and links without it | half of that | the longest idle circuits and links of the neighbours that have most are ended, reason 5, until a tenth is free |
 //! | links that are dialled at once | 512; 256 to places unknown to the consensus | the oldest goes of the neighbour that asked for most |
 //! | handshakes that wait to be answered by another thread | 4,096 | the newest goes of the address that has most, reason 5 |
 //! | time that a handshake waits | 1.75 s | refused, reason 5 |
@@ -59,6 +59,7 @@
 //! | `measurement` | the target's part |
 //! | `conduct` | what an honest relay does not do |
 //! | `memory` | what is held in all, and what goes when it is too much |
+//! | `eviction` | which circuits end so that others can begin |
 
 mod cells;
 mod circuits;
@@ -71,6 +72,7 @@ mod core;
 mod costs;
 mod defences;
 mod event;
+mod eviction;
 mod face;
 mod feedback;
 mod links;

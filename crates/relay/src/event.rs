@@ -163,6 +163,10 @@ impl fmt::Display for RelayEvent {
                 f,
                 "too much memory in use: dropped {bytes} B of what had waited longest for peers to read it"
             ),
+            Self::Router(RouterEvent::Evicted { circuits, links }) => write!(
+                f,
+                "too many circuits and links for the memory of this relay: ended {circuits} circuits and {links} idle links of the neighbours that have most, the longest idle first"
+            ),
             Self::Router(RouterEvent::FeedbackRefused { peer, problem }) => {
                 match peer {
                     Some(peer) => write!(f, "link to relay {peer} closed: ")?,

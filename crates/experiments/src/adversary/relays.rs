@@ -201,6 +201,7 @@ fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
             }
             RouterEvent::Refused(_)
             | RouterEvent::Shed { .. }
+            | RouterEvent::Evicted { .. }
             | RouterEvent::FeedbackRefused { .. }
             | RouterEvent::CircuitStalled { .. }
             | RouterEvent::MeasurementOver(_) => {}

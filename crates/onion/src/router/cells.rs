@@ -181,7 +181,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         body: &S::Body,
         otherwise: DestroyReason,
     ) {
+        let now = self.outputs.now();
         let Some(circuit) = self.circuits.get_mut(index) else { return };
+        // The first cell of any circuit comes here: it does not go on yet.
+        (circuit.used_at, circuit.is_used) = (now, true);
         self.padder.handle_use(&mut self.conns, circuit, command);
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let mut plain = body.clone();

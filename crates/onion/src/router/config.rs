@@ -64,7 +64,8 @@ pub struct RouterConfig<I = Arc<OwnIdentity>> {
     pub streams_max: u32,
     /// Bytes of memory that peers may have it hold: cells, control cells, handshakes, buffers of streams, and
     /// circuits, streams and links themselves. Beyond it whatever has waited longest is dropped, with its circuit,
-    /// until a tenth is free (C tor: `MaxMemInQueues`). Circuits that would take more than half of it are refused.
+    /// until a tenth is free (C tor: `MaxMemInQueues`). Where circuits, streams and links take half of it, a new circuit ends
+    /// idle ones of the neighbours that have most.
     pub held_bytes_max: usize,
     /// Handshakes of CREATE2 that are handed out at a time, for other threads to answer
     /// ([`Core::poll_handshake`](super::Core::poll_handshake)). With none they are answered at once, where they come in.

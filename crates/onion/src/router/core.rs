@@ -74,6 +74,10 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     pub(super) waiting: usize,
     /// Memory is not looked through for something to drop before this.
     pub(super) sheds_at: Instant,
+    /// Nobody's circuits are looked through for some to end before this.
+    pub(super) evicts_at: Instant,
+    /// Circuits of measurements, among all circuits.
+    pub(super) measurement_circuits: usize,
     events: VecDeque<RouterEvent>,
     pub(super) totals: RouterTotals,
     /// What new circuits may agree on.
@@ -111,6 +115,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             to_dial: VecDeque::new(),
             waiting: 0,
             sheds_at: now,
+            evicts_at: now,
+            measurement_circuits: 0,
             events: VecDeque::new(),
             totals: RouterTotals::default(),
             congestion: Arc::default(),

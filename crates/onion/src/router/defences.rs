@@ -57,18 +57,32 @@ pub struct Defences {
     pub streams: Option<StreamDefence>,
 }
 
-/// An address as attackers have them: one of IPv4, or a network of 64 bits of IPv6.
+/// An address as attackers have them: one of IPv4, or a network of 64 bits of IPv6. In order, the places of one network are
+/// next to each other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place(u64, bool);
+pub struct Place {
+    is_v6: bool,
+    bits: u64,
+}
 
 impl Place {
     /// Where this address is.
     #[must_use]
     pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
-            IpAddr::V4(v4) => Self(v4.to_bits().into(), false),
-            IpAddr::V6(v6) => Self(network(v6), true),
+            IpAddr::V4(v4) => Self { is_v6: false, bits: v4.to_bits().into() },
+            IpAddr::V6(v6) => Self { is_v6: true, bits: network(v6) },
         }
+    }
+
+    /// The network around it that one customer has: a /24 of IPv4, a /48 of IPv6.
+    pub(super) const fn network(self) -> (bool, u64) {
+        (self.is_v6, self.bits >> if self.is_v6 { 16 } else { 8 })
+    }
+
+    /// The network around it that one provider has: a /16 of IPv4, a /32 of IPv6.
+    pub(super) const fn provider(self) -> (bool, u64) {
+        (self.is_v6, self.bits >> if self.is_v6 { 32 } else { 16 })
     }
 }
 

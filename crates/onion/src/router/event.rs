@@ -25,6 +25,15 @@ pub enum RouterEvent {
         /// How many.
         bytes: u64,
     },
+    /// Circuits, links and streams filled the memory that they may take: circuits and idle links of the neighbours that
+    /// have most were ended, the longest idle first. Not each time is told, where there are many: [`RouterTotals::evicted_circuits`] counts
+    /// them.
+    Evicted {
+        /// Circuits that were destroyed.
+        circuits: u64,
+        /// Links without circuits that were closed.
+        links: u64,
+    },
     /// A link was closed, since the other end breaks the rules of windows from hop to hop. Not each is told, where there are many:
     /// [`RouterTotals::feedback_refused`] counts them.
     FeedbackRefused {
@@ -86,4 +95,8 @@ pub struct RouterTotals {
     pub sheds: u64,
     /// Bytes of memory that were dropped then.
     pub shed_bytes: u64,
+    /// Circuits that were ended so that others could begin.
+    pub evicted_circuits: u64,
+    /// Links without circuits that were closed for that.
+    pub evicted_links: u64,
 }

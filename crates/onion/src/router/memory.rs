@@ -1,6 +1,6 @@
 //! What a relay holds in memory for others, and what goes when it is too much.
 
-use super::circuits::CircuitIndex;
+use super::circuits::{CircuitIndex, Hop};
 use super::links::Output;
 use super::streams::State;
 use super::{Conduct, Core, RouterEvent};
@@ -27,7 +27,7 @@ const _: () = assert!(2 * HOP_BYTES_MAX <= HOP_WINDOWS_CELLS * CELL_LEN, "more t
 const STREAM_CELLS: usize = 1;
 
 /// A link at rest with its TLS session, but for what the kernel holds of it: 5 KB (`flashflow bench idle`).
-const LINK_CELLS: usize = 10;
+pub(super) const LINK_CELLS: usize = 10;
 
 /// The body of a CREATE2 that waits for a link.
 const WAITING_CELLS: usize = 1;
@@ -64,17 +64,19 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     /// Bytes of circuits, streams and links on which nothing waits.
     pub(super) const fn standing_bytes(&self) -> usize {
-        let windows_cells = if self.has_hop_windows { HOP_WINDOWS_CELLS } else { 0 };
-        let cells = self.circuits.len() * (CIRCUIT_CELLS + windows_cells)
-            + self.conns.stream_count() * STREAM_CELLS
-            + self.conns.link_count() * LINK_CELLS;
-        cells * size_of::<S::Cell>()
+        self.standing_cells() * size_of::<S::Cell>()
     }
 
-    /// Whether another circuit may begin. Circuits, streams and links may take half of all memory: so there
-    /// is always something that waits when there is too much.
-    pub(super) const fn has_room_for_circuits(&self) -> bool {
-        self.standing_bytes() < self.config.held_bytes_max / 2
+    /// The same in cells.
+    pub(super) const fn standing_cells(&self) -> usize {
+        self.circuits.len() * self.circuit_cells()
+            + self.conns.stream_count() * STREAM_CELLS
+            + self.conns.link_count() * LINK_CELLS
+    }
+
+    /// What a circuit on which nothing waits counts.
+    pub(super) const fn circuit_cells(&self) -> usize {
+        CIRCUIT_CELLS + if self.has_hop_windows { HOP_WINDOWS_CELLS } else { 0 }
     }
 
     /// Keeps what peers have us hold under its bound.
@@ -159,19 +161,22 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 self.conns.outside.forget(id);
                 self.outputs.close(&mut self.conns, id);
             }
-            Holder::Circuit(index) => {
-                let conns: Vec<ConnId> =
-                    self.tunnel_of(index).map(|it| it.iter().collect()).unwrap_or_default();
-                for conn in conns {
-                    // Before the circuit goes: its streams would drain first.
-                    if self.conns.stream(conn).is_some_and(|stream| stream.state.is_dialled()) {
-                        self.streams.close(&mut self.conns, conn);
-                        self.conns.outside.forget(conn);
-                    }
-                }
-                self.destroy_all_legs(index, DestroyReason::RESOURCE_LIMIT);
+            Holder::Circuit(index) => self.drop_circuit(index),
+        }
+    }
+
+    /// Destroys a circuit for lack of memory, with everything that it holds.
+    pub(super) fn drop_circuit(&mut self, index: CircuitIndex) {
+        let conns: Vec<ConnId> =
+            self.tunnel_of(index).map(|it| it.iter().collect()).unwrap_or_default();
+        for conn in conns {
+            // Before the circuit goes: its streams would drain first.
+            if self.conns.stream(conn).is_some_and(|stream| stream.state.is_dialled()) {
+                self.streams.close(&mut self.conns, conn);
+                self.conns.outside.forget(conn);
             }
         }
+        self.destroy_all_legs(index, DestroyReason::RESOURCE_LIMIT);
     }
 
     /// Compares the accounts that are kept on the way with what really is there.
@@ -204,6 +209,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
         }
         assert_eq!(queued_cells, self.outputs.queued_cells(), "cells in all queues");
+        let echoes = self.circuits.iter().filter(|(_, it)| matches!(it.hop, Hop::Echo(_)));
+        assert_eq!(echoes.count(), self.measurement_circuits, "circuits of measurements");
         self.sets.check_accounts();
         self.conns.outside.check();
         for (id, link) in self.conns.links() {

@@ -41,6 +41,11 @@ impl Oldest {
         self.left = self.left.min(number(remaining));
     }
 
+    /// When something came or left last, as far as is known: while things wait, not later than the oldest of them.
+    pub(super) const fn moved_at(&self) -> Instant {
+        self.since
+    }
+
     /// Since when the oldest has waited, as far as is known; `None` if nothing waits.
     pub(super) fn since(&self) -> Option<Instant> {
         (self.left > 0).then_some(self.since)

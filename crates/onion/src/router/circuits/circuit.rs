@@ -132,6 +132,10 @@ pub(in crate::router) struct Circuit<S: Suite> {
     pub(in crate::router) hop: Hop<S>,
     /// What was agreed on how many DATA cells may be under way between the one who built it and us.
     pub(in crate::router) agreed: Agreed,
+    /// When it began, or when the last cell came for this relay.
+    pub(in crate::router) used_at: Instant,
+    /// A relay cell has come on it.
+    pub(in crate::router) is_used: bool,
     /// The link towards the one who built it knows all that it can do for its padding.
     pub(in crate::router) has_told_use: bool,
     /// RELAY_EARLY cells that have come.
@@ -145,12 +149,14 @@ pub(in crate::router) struct Circuit<S: Suite> {
 }
 
 impl<S: Suite> Circuit<S> {
-    pub(in crate::router) fn new(back: OnLink, hop: Hop<S>, agreed: Agreed) -> Self {
+    pub(in crate::router) fn new(now: Instant, back: OnLink, hop: Hop<S>, agreed: Agreed) -> Self {
         Self {
             back,
             onward: Onward::Nowhere,
             hop,
             agreed,
+            used_at: now,
+            is_used: false,
             has_told_use: false,
             early_cells: 0,
             back_queue: CellQueue::default(),
@@ -204,6 +210,13 @@ impl<S: Suite> Circuit<S> {
     pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
         let queues = [&self.back_queue, &self.forth_queue];
         queues.into_iter().filter_map(CellQueue::oldest_since).min()
+    }
+
+    /// When a cell passed last, either way; when it began if there was none.
+    ///
+    /// Cells that go on leave their time in the queues, so that it costs nothing for each of them.
+    pub(in crate::router) fn moved_at(&self) -> Instant {
+        self.used_at.max(self.back_queue.moved_at()).max(self.forth_queue.moved_at())
     }
 
     /// Cells in both queues.

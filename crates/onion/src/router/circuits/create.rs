@@ -16,8 +16,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// Circuits on one link of a stranger at a time; more are refused. Behind a relay are many clients, and whoever comes by it
-/// could shut it out from here: its circuits are bounded by memory alone.
+/// Circuits on one link of a stranger at a time; more are refused. Behind a relay are many clients, and any of them could
+/// shut it out from here: its circuits are bounded by memory alone.
 const CIRCUITS_PER_LINK_MAX: usize = 10_000;
 
 /// Measurement circuits on one link.
@@ -35,10 +35,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if role == Role::Measurer && count >= MEASUREMENT_CIRCUITS_PER_LINK_MAX {
             return Err("too many measurement circuits on one link");
         }
+        // An order bounds a measurement's circuits, whatever others hold.
         let is_measurers = role == Role::Measurer;
         if is_full
-            || !self.has_room_for_circuits()
             || !(is_measurers || self.admits_circuit(at.conn))
+            || !(self.make_room_for_circuit(at.conn) || is_measurers)
         {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return Ok(());
@@ -51,7 +52,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             Role::Ordinary | Role::Coordinator => Hop::Relay(S::Layer::new(&keys.into())),
         };
         self.control(at, Command::CREATED_FAST, &answer);
-        let index = self.begin(Circuit::new(at, hop, Agreed::default()));
+        let now = self.outputs.now();
+        let index = self.begin(Circuit::new(now, at, hop, Agreed::default()));
         if let Some(reason) = self.conduct.ends_at_once(at) {
             self.destroy(index, reason, None);
         }
@@ -61,7 +63,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Answers CREATE2.
     pub(in crate::router) fn create2(&mut self, at: OnLink, body: &S::Body) {
         let Some(link) = self.conns.link(at.conn) else { return };
-        if is_full(link) || !self.has_room_for_circuits() || !self.admits_circuit(at.conn) {
+        if is_full(link) || !self.admits_circuit(at.conn) || !self.make_room_for_circuit(at.conn) {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return;
         }
@@ -105,8 +107,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.outputs.set_now(now);
         let Some((at, answer)) = self.handshakes.take(done) else { return };
         let Some(link) = self.conns.link(at.conn) else { return };
-        // Others of the link may have been answered meanwhile.
-        if is_full(link) || !self.has_room_for_circuits() {
+        // Others may have been answered meanwhile.
+        if is_full(link) || !self.make_room_for_circuit(at.conn) {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return;
         }
@@ -126,7 +128,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 let mut created = Vec::new();
                 encode_created2_into(&data, &mut created);
                 self.control(at, Command::CREATED2, &created);
-                self.begin(Circuit::new(at, Hop::Relay(S::Layer::new(&keys)), agreed));
+                let (now, hop) = (self.outputs.now(), Hop::Relay(S::Layer::new(&keys)));
+                self.begin(Circuit::new(now, at, hop, agreed));
             }
             None => self.refuse(at, DestroyReason::PROTOCOL),
         }
@@ -181,6 +184,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         self.totals.circuits += 1;
         self.totals.cgo_circuits += u64::from(is_cgo);
+        self.measurement_circuits += usize::from(is_measured);
         if is_measured {
             self.answer_ahead(index);
         }

@@ -1,6 +1,6 @@
 //! How circuits end.
 
-use super::{CircuitIndex, OnLink, Onward, Way};
+use super::{CircuitIndex, Hop, OnLink, Onward, Way};
 use crate::cell::Command;
 use crate::cell::msg::DestroyReason;
 use crate::cell::relay::RelayCommand;
@@ -25,6 +25,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     ) {
         self.forget_waiting(index);
         let Some(circuit) = self.circuits.remove(index) else { return };
+        self.measurement_circuits -= usize::from(matches!(circuit.hop, Hop::Echo(_)));
         let others = match &circuit.end {
             Some(end) if end.is_linked => self.unlink(index, end),
             Some(end) => {

@@ -5,6 +5,7 @@ use crate::suite::Cell;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::num::NonZeroU32;
 
 /// Cells that a new queue has room for.
 const ROOM_MIN: usize = 8;
@@ -25,9 +26,9 @@ pub(in crate::router) struct CellQueue<T> {
     peak: usize,
     oldest: Oldest,
     /// Times that it has run empty since then.
-    emptied: u32,
-    /// Somebody waits for it to be as short as this.
-    watched: Option<u32>,
+    emptied: u16,
+    /// Somebody waits for it to be shorter than this.
+    watched: Option<NonZeroU32>,
     /// Its part in windows from hop to hop; there is no bound for what may be under way if there is none.
     ///
     /// In a box: it is rare, and the room for it is in every circuit.
@@ -67,7 +68,7 @@ pub(in crate::router) enum Joined {
 }
 
 /// Times that a queue runs empty before its room is looked at.
-const EMPTIED_MAX: u32 = 1000;
+const EMPTIED_MAX: u16 = 1000;
 
 impl<T: Cell> CellQueue<T> {
     #[inline]
@@ -78,6 +79,11 @@ impl<T: Cell> CellQueue<T> {
     /// Since when its first cell has waited, as far as is known.
     pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
         self.oldest.since()
+    }
+
+    /// When a cell came or left last, as far as is known; the driver's origin if there was none.
+    pub(in crate::router) const fn moved_at(&self) -> Instant {
+        self.oldest.moved_at()
     }
 
     /// What the link has to know of the next cell.
@@ -233,13 +239,13 @@ impl<T: Cell> CellQueue<T> {
 
     /// Somebody waits until no more than so many cells wait.
     pub(in crate::router) fn watch(&mut self, cells: usize) {
-        self.watched = u32::try_from(cells).ok();
+        self.watched = u32::try_from(cells + 1).ok().and_then(NonZeroU32::new);
     }
 
     /// Whether it has become as short as somebody waits for: true once.
     #[inline]
     pub(in crate::router) fn has_become_short(&mut self) -> bool {
-        let is_short = self.watched.is_some_and(|cells| self.len <= cells as usize);
+        let is_short = self.watched.is_some_and(|cells| self.len < cells.get() as usize);
         if is_short {
             self.watched = None;
         }

@@ -220,6 +220,12 @@ impl CircuitIds {
         self.entries.len()
     }
 
+    /// Those that the other end has begun.
+    pub(in crate::router) fn begun_there(&self) -> impl Iterator<Item = CircuitIndex> {
+        let theirs = self.entries.values().filter(|(_, way)| *way == Way::Forth);
+        theirs.map(|(index, _)| *index)
+    }
+
     pub(in crate::router) fn indices(&self) -> Vec<CircuitIndex> {
         self.entries.values().map(|(index, _)| *index).collect()
     }

@@ -72,7 +72,7 @@ impl Stage {
         let circ_id = CircId::new(u32::try_from(self.circuits.len()).expect("few") + 1);
         let back = OnLink { conn: ConnId(link), circ_id };
         let hop = Hop::Echo(Box::new(Keystream::new(&[0; 16])));
-        self.circuits.add(Circuit::new(back, hop, Agreed::default()))
+        self.circuits.add(Circuit::new(Instant::ORIGIN, back, hop, Agreed::default()))
     }
 
     fn queue(&mut self, circuit: CircuitIndex, cells: usize) {

@@ -1,0 +1,246 @@
+//! What ends so that a new circuit can begin: circuits and links on which nothing happens.
+//!
+//! Circuits, streams and links take half of the relay's memory at most. Circuits that nobody uses cost their owner nothing, so
+//! a relay that refused new ones could be shut by a few links for as long as they stay open. Instead, a new circuit always
+//! begins, and somebody else's ends:
+//!
+//! 1. Each neighbour keeps a fair share ([`shares`]). A neighbour that holds less than its share loses nothing. Circuits that are
+//!    active count separately, and of those it keeps [`ACTIVE_LEVELS`] times as many.
+//! 2. Of those beyond the shares, idle ones end before active ones. Among the idle ones, circuits that have never carried a
+//!    cell end first, and then those that have been idle longest.
+//!
+//! Circuits of a measurement never end for others: its order bounds them. Each look at everything frees a tenth of what may be
+//! taken, so that a new circuit costs a constant on average.
+
+mod shares;
+
+use super::circuits::CircuitIndex;
+use super::links::{Link, Role};
+use super::memory::LINK_CELLS;
+use super::{Conduct, Core, RouterEvent};
+use crate::identity::RsaId;
+use crate::node::ConnId;
+use crate::suite::Suite;
+use crate::time::{Duration, Instant};
+use alloc::vec::Vec;
+use rand_core::Rng;
+use shares::{Holding, Neighbour, kept, largest_level, quotas};
+
+/// A circuit is idle when no cell has passed for so long. A client that reads a page, or waits for one, is active.
+const IDLE_AFTER: Duration = Duration::from_secs(30);
+
+/// The same for a circuit that has carried no cell, or a link that has no circuit: an honest client goes on after one round
+/// trip.
+const UNUSED_AFTER: Duration = Duration::from_secs(5);
+
+/// A neighbour keeps so many times as many active circuits as idle ones. Its circuits stay active for one cell in
+/// [`IDLE_AFTER`], so active ones have a bound as well.
+const ACTIVE_LEVELS: u64 = 8;
+
+/// Whatever links, streams and measurements take, other circuits may have this part of what all of them may have.
+const CIRCUITS_PART: usize = 4;
+
+/// When nothing could be ended, nobody's circuits are looked through again for so long.
+const PAUSE: Duration = Duration::from_secs(1);
+
+/// What can be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Resting {
+    Circuit(CircuitIndex),
+    Link(ConnId),
+}
+
+/// The order in which things end: the least comes first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Rank {
+    is_active: bool,
+    is_used: bool,
+    since: Instant,
+}
+
+impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+    /// Makes room for one more circuit on this link, which stays. False if there is none, and nothing can be ended.
+    pub(super) fn make_room_for_circuit(&mut self, on: ConnId) -> bool {
+        if self.has_room_for_circuit() {
+            return true;
+        }
+        if self.outputs.now() < self.evicts_at {
+            return false;
+        }
+        self.evict(on);
+        let has_room = self.has_room_for_circuit();
+        if !has_room {
+            self.evicts_at = self.outputs.now() + PAUSE;
+        }
+        has_room
+    }
+
+    /// What circuits, streams and links may take together: half of all memory, so that there is always something that waits
+    /// when there is too much.
+    const fn standing_cells_max(&self) -> usize {
+        self.config.held_bytes_max / 2 / size_of::<S::Cell>()
+    }
+
+    const fn has_room_for_circuit(&self) -> bool {
+        let most = self.standing_cells_max();
+        let circuits = self.circuits.len() - self.measurement_circuits;
+        self.standing_cells() < most || circuits * self.circuit_cells() < most / CIRCUITS_PART
+    }
+
+    /// Ends what is beyond the shares of the neighbours that have most, but not this link.
+    #[cold]
+    fn evict(&mut self, but: ConnId) {
+        let (mut idle, mut active) = self.holdings();
+        idle.sort_unstable();
+        active.sort_unstable();
+        let held = idle.iter().chain(&active).map(|it| it.amount).sum::<u64>();
+        let most = self.standing_cells_max();
+        let fixed = (self.standing_cells() as u64).saturating_sub(held);
+        let room = (most as u64 / 10 * 9)
+            .saturating_sub(fixed)
+            .max((most / CIRCUITS_PART) as u64 / 10 * 9);
+        let level = largest_level(held, |level| {
+            kept(&idle, level) + kept(&active, level.saturating_mul(ACTIVE_LEVELS)) <= room
+        });
+        let mut beyond = self.beyond(&idle, &quotas(&idle, level), false);
+        let active_quotas = quotas(&active, level.saturating_mul(ACTIVE_LEVELS));
+        beyond.extend(self.beyond(&active, &active_quotas, true));
+        beyond.sort_unstable();
+        let (mut circuits, mut links) = (0, 0);
+        let enough = fixed + room;
+        for (_, resting) in beyond {
+            if self.standing_cells() as u64 <= enough {
+                break;
+            }
+            match resting {
+                Resting::Circuit(index) => {
+                    let Some(circuit) = self.circuits.get(index) else { continue };
+                    let conn = circuit.back.conn;
+                    self.drop_circuit(index);
+                    circuits += 1;
+                    links += u64::from(conn != but && self.close_unused(conn));
+                }
+                Resting::Link(conn) => links += u64::from(conn != but && self.close_unused(conn)),
+            }
+        }
+        self.totals.evicted_circuits += circuits;
+        self.totals.evicted_links += links;
+        if circuits + links > 0 {
+            self.tell_of_some(RouterEvent::Evicted { circuits, links });
+        }
+    }
+
+    /// What each link has of idle and of active things, in cells.
+    fn holdings(&self) -> (Vec<Holding>, Vec<Holding>) {
+        let (mut idle, mut active) = (Vec::new(), Vec::new());
+        for (conn, link) in self.conns.links().filter(|(_, link)| link.role == Role::Ordinary) {
+            let neighbour = self.neighbour(conn, link);
+            let (mut of_idle, mut of_active) = (0, 0);
+            for (rank, _) in self.resting(conn, link) {
+                if rank.is_active {
+                    of_active += 1;
+                } else {
+                    of_idle += 1;
+                }
+            }
+            let is_circuits = link.circuits.len() > 0;
+            let each = if is_circuits { self.circuit_cells() as u64 } else { LINK_CELLS as u64 };
+            // A link that has circuits goes with the last of them.
+            let own = if is_circuits && self.is_closable(link) { LINK_CELLS as u64 } else { 0 };
+            let holding =
+                |count: u64, own| Holding { neighbour, link: conn, amount: count * each + own };
+            if of_idle > 0 {
+                idle.push(holding(of_idle, if of_active == 0 { own } else { 0 }));
+            }
+            if of_active > 0 {
+                active.push(holding(of_active, own));
+            }
+        }
+        (idle, active)
+    }
+
+    /// What each link has beyond its quota, of one kind.
+    fn beyond(
+        &self,
+        holdings: &[Holding],
+        quotas: &[u64],
+        is_active: bool,
+    ) -> Vec<(Rank, Resting)> {
+        let mut all = Vec::new();
+        for (holding, quota) in
+            holdings.iter().zip(quotas).filter(|(it, quota)| it.amount > **quota)
+        {
+            let Some(link) = self.conns.link(holding.link) else { continue };
+            let of_kind =
+                self.resting(holding.link, link).filter(|(rank, _)| rank.is_active == is_active);
+            let mut of_kind: Vec<_> = of_kind.collect();
+            let count = (holding.amount - quota).div_ceil(self.circuit_cells() as u64);
+            let count = of_kind.len().min(usize::try_from(count).unwrap_or(usize::MAX));
+            if count < of_kind.len() {
+                of_kind.select_nth_unstable(count);
+                of_kind.truncate(count);
+            }
+            all.append(&mut of_kind);
+        }
+        all
+    }
+
+    /// What can be ended of a link: the circuits that its other end has begun, or the link itself if it has none.
+    fn resting(&self, conn: ConnId, link: &Link) -> impl Iterator<Item = (Rank, Resting)> {
+        let now = self.outputs.now();
+        let circuits = link.circuits.begun_there().filter_map(move |index| {
+            let circuit = self.circuits.get(index)?;
+            let since = circuit.moved_at();
+            let idle_after = if circuit.is_used { IDLE_AFTER } else { UNUSED_AFTER };
+            let end = circuit.end.as_ref().and_then(|end| self.tunnels.get(end.tunnel));
+            let has_streams = end.is_some_and(|tunnel| !tunnel.streams.is_empty());
+            let is_active = has_streams || now - since < idle_after;
+            // A new circuit has had no time for a cell.
+            let is_used = circuit.is_used || is_active;
+            Some((Rank { is_active, is_used, since }, Resting::Circuit(index)))
+        });
+        // A new one may be a measurer's that has yet to prove itself.
+        let is_unused = link.circuits.len() == 0 && now - link.used_at >= UNUSED_AFTER;
+        let itself = (is_unused && self.is_closable(link)).then(|| {
+            let rank = Rank { is_active: false, is_used: false, since: link.used_at };
+            (rank, Resting::Link(conn))
+        });
+        circuits.chain(itself)
+    }
+
+    /// Whose share a link's circuits come out of.
+    fn neighbour(&self, conn: ConnId, link: &Link) -> Neighbour {
+        match (self.listed(link), link.ip()) {
+            (Some(rsa), _) => Neighbour::Relay(rsa),
+            (None, Some(ip)) => Neighbour::Place(super::Place::of(ip)),
+            (None, None) => Neighbour::Unknown(conn),
+        }
+    }
+
+    /// The relay at the other end, if the consensus lists it.
+    fn listed(&self, link: &Link) -> Option<RsaId> {
+        link.peer().map(|ids| ids.rsa).filter(|rsa| self.config.relays.list(rsa))
+    }
+
+    /// Whether a link may be closed for lack of memory. Anybody can make up a key pair, so only those of listed relays, and
+    /// those that we have dialled, may not.
+    fn is_closable(&self, link: &Link) -> bool {
+        let is_ordinary = link.role == Role::Ordinary && link.is_open;
+        is_ordinary && link.expected.is_none() && self.listed(link).is_none()
+    }
+
+    /// Closes a link that carries nothing any more: it takes as much memory as three circuits.
+    fn close_unused(&mut self, conn: ConnId) -> bool {
+        let is_unused = self
+            .conns
+            .link(conn)
+            .is_some_and(|link| link.circuits.len() == 0 && self.is_closable(link));
+        if is_unused {
+            self.close(conn);
+        }
+        is_unused
+    }
+}
+
+#[cfg(test)]
+mod tests;
