@@ -4,12 +4,13 @@
 //! [`BandwidthFile::generate`] makes one from measurements and applies the rules that are the
 //! generator's duty, because tor checks none of them: the cap by the descriptor, the least of 1 KB/s,
 //! the 60 % gate. [`BandwidthFile::write_atomically`] puts it where tor reads it,
-//! [`BandwidthFile::parse`] reads any version, [`check_as_tor`] tells what tor would do with it, and
-//! [`advise`] what is wrong although tor is silent.
+//! [`BandwidthFile::parse`] reads any version, [`check_as_tor`] predicts what tor does with it, and
+//! [`advise`] reports what is wrong although tor is silent.
 
 mod advice;
 mod as_tor;
 mod compare;
+mod first_line;
 mod generate;
 mod read;
 mod render;
@@ -18,8 +19,9 @@ mod store;
 mod tests;
 
 pub use self::advice::{Advice, Beside, advise};
-pub use self::as_tor::{FileVerdict, LineVerdict, Report, VoteHeaders, check_as_tor};
+pub use self::as_tor::{FileVerdict, LineVerdict, Report, VoteHeaders, Warning, check_as_tor};
 pub use self::compare::Difference;
+pub use self::first_line::first_line;
 pub use self::generate::{Eligibility, Estimate, GenerateError, Outcome, Settings};
 pub use self::read::{Parsed, ReadError, Skipped};
 pub use self::render::RenderError;

@@ -23,9 +23,33 @@ pub enum ConsensusError {
     /// The first line (after `@` annotations) isn't `network-status-version 3`.
     #[error(
         "line {line}: expected `network-status-version 3`, found {found:?}: this isn't a \
-         consensus; check the file or address it came from, and fetch it again"
+         consensus{}; check the file or address it came from, and fetch it again",
+        what.map(|what| format!(" (it is {what})")).unwrap_or_default()
     )]
     NotAConsensus {
+        /// The line's number, from 1.
+        line: usize,
+        /// The line's beginning.
+        found: String,
+        /// What the document is instead, if that is known.
+        what: Option<&'static str>,
+    },
+    /// The flavour is none that this crate reads.
+    #[error(
+        "line {line}: a consensus of the flavour {flavour:?}, which is not known; fetch one of the flavour ns or microdesc"
+    )]
+    UnknownFlavour {
+        /// The line's number, from 1.
+        line: usize,
+        /// The word in the place of the flavour.
+        flavour: String,
+    },
+    /// The document is a vote: what one authority claims, before the others are asked.
+    #[error(
+        "line {line}: this is a vote of one authority (`{found}`), not a consensus: its weights are the relays' own claims; \
+         fetch a consensus"
+    )]
+    Vote {
         /// The line's number, from 1.
         line: usize,
         /// The line's beginning.
@@ -207,13 +231,11 @@ impl<S: Into<String>> FromIterator<(S, i32)> for Params {
     }
 }
 
-/// A consensus or a vote. It owns all it holds, so the bytes it was read from can go.
+/// A consensus, or a vote in the form of one. It owns all it holds, so the bytes it was read from can go.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Consensus {
     /// The flavour.
     pub flavour: Flavour,
-    /// Whether this is one authority's vote (`vote-status vote`).
-    pub is_vote: bool,
     /// When it starts to hold, in Unix seconds.
     pub valid_after: u64,
     /// When there should be a newer one, in Unix seconds.
@@ -236,14 +258,22 @@ pub struct Consensus {
 }
 
 impl Consensus {
-    /// Reads a consensus or a vote, with or without `@` annotations before it.
+    /// Reads a consensus, with or without `@` annotations before it.
     ///
     /// # Errors
     /// [`ConsensusError`] names the first line that breaks the format, or where the text was cut:
     /// the footer and at least one whole signature must be there, and relays must come in strictly
-    /// ascending order, as tor itself demands.
+    /// ascending order, as tor itself demands. [`ConsensusError::Vote`] for a vote.
     pub fn parse(bytes: &[u8]) -> Result<Self, ConsensusError> {
-        parse::parse(bytes)
+        parse::parse(bytes, parse::Kind::Consensus)
+    }
+
+    /// Reads a vote of one authority, with or without `@` annotations before it.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse), and [`ConsensusError::Malformed`] for a consensus.
+    pub fn parse_vote(bytes: &[u8]) -> Result<Self, ConsensusError> {
+        parse::parse(bytes, parse::Kind::Vote)
     }
 
     /// The relays, in ascending order of fingerprint.

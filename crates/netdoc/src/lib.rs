@@ -29,6 +29,7 @@ pub mod consensus;
 pub mod descriptor;
 pub mod fetch;
 mod id;
+pub mod input;
 pub mod microdesc;
 pub mod pieces;
 pub mod policy;

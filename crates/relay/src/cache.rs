@@ -79,7 +79,7 @@ impl Listing {
     /// Reads a consensus of this flavour. What is wrong with it otherwise, for people.
     pub(crate) fn read(text: Vec<u8>, flavour: Flavour) -> Result<Self, String> {
         let content = Consensus::parse(&text).map_err(|error| error.to_string())?;
-        if content.is_vote || content.flavour != flavour {
+        if content.flavour != flavour {
             return Err(format!("not a consensus of the flavour {flavour:?}"));
         }
         let (_, signatures) = signed::consensus_signatures(&text).unwrap_or_default();

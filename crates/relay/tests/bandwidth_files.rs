@@ -230,7 +230,7 @@ impl Vote {
         let address = authority.dir_addr().expect("an authority");
         let bytes = Fetcher::default().get(address, &Resource::CurrentVote).ok()?;
         let text = String::from_utf8_lossy(&bytes).into_owned();
-        let parsed = netdoc::consensus::Consensus::parse(&bytes).expect("a vote");
+        let parsed = netdoc::consensus::Consensus::parse_vote(&bytes).expect("a vote");
         let value = |key: &str| {
             let found = text.lines().find_map(|line| line.strip_prefix(key));
             found.map(str::to_owned)

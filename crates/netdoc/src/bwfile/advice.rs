@@ -7,7 +7,7 @@ use super::as_tor::{FileVerdict, LineVerdict, Report};
 use super::{BandwidthFile, KNOWN_HEADERS};
 use crate::consensus::Consensus;
 use crate::id::Fingerprint;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 /// The least share of the network's relays that authorities should vote on: `MIN_REPORT` of TorFlow and sbws.
@@ -62,7 +62,14 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
     if report.verdict != FileVerdict::Read {
         return advice;
     }
-    for skipped in &parsed.skipped {
+    // Of a line that tor leaves out, the report says why.
+    let left_out: BTreeSet<usize> = report
+        .lines
+        .iter()
+        .filter(|(_, verdict)| verdict.is_fault())
+        .map(|(number, _)| *number)
+        .collect();
+    for skipped in parsed.skipped.iter().filter(|it| !left_out.contains(&it.line)) {
         say(Some(skipped.line), format!("not as the specification has it: {}", skipped.reason));
     }
     let file = &parsed.file;
@@ -102,7 +109,15 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
             say(Some(*number), format!("relay {node_id} has bw=0; the least is 1"));
         }
     }
-    let voted = &report.relays;
+    same_ed25519(file, &mut say);
+    // Consensuses do not count what is measured of authorities.
+    let mut voted = report.relays.clone();
+    if let Some(consensus) = beside.consensus {
+        for authority in report.authorities(consensus) {
+            voted.remove(&authority);
+        }
+    }
+    let voted = &voted;
     let total: u64 = voted.values().map(|bw| u64::from(*bw)).sum();
     if voted.len() >= NODE_CAP_RELAYS {
         for (relay, bw) in
@@ -134,6 +149,27 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
         compare(file, voted, consensus, &mut say);
     }
     advice
+}
+
+/// Relays with one Ed25519 identity: a relay has one RSA identity and one Ed25519 identity, and authorities list no two relays with the
+/// same (dir-spec.txt, section 3.4.1, `id`). Tor reads `node_id` only.
+fn same_ed25519(file: &BandwidthFile, say: &mut impl FnMut(Option<usize>, String)) {
+    let mut known: BTreeMap<_, Vec<Fingerprint>> = BTreeMap::new();
+    for line in &file.relays {
+        if let Some(id) = line.master_key_ed25519 {
+            known.entry(*id.as_bytes()).or_default().push(line.node_id);
+        }
+    }
+    for relays in known.values().filter(|relays| relays.len() > 1) {
+        let names: Vec<String> = relays.iter().take(3).map(ToString::to_string).collect();
+        let more = relays.len() - names.len();
+        let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+        let names = names.join(", ");
+        say(
+            None,
+            format!("{} relays have the same master_key_ed25519: {names}{more}", relays.len()),
+        );
+    }
 }
 
 /// The 60 % rule: nothing in tor looks at it.

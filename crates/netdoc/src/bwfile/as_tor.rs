@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::consensus::{Consensus, Flag};
 use crate::id::Fingerprint;
 use crate::text::{self, Lines, words};
 
@@ -25,7 +26,8 @@ pub enum FileVerdict {
     Read,
     /// It warns that the file is empty.
     Empty,
-    /// It warns that the first line isn't a whole number and a newline, and reads no further.
+    /// It warns that the first line isn't a whole number and a newline, and reads no further. [`first_line`](super::first_line) says
+    /// what the line looks like.
     BadTimestamp,
     /// It warns that the file is more than three days old, and reads no further.
     Stale {
@@ -61,6 +63,26 @@ pub enum LineVerdict {
     },
 }
 
+impl LineVerdict {
+    /// Whether the line is left out although it does not ask for that: `vote=0` does.
+    #[must_use]
+    pub fn is_fault(&self) -> bool {
+        matches!(self, Self::Skipped { reason, .. } if *reason != NO_VOTE)
+    }
+}
+
+/// Why a line with `vote=0` is left out.
+const NO_VOTE: &str = "vote=0";
+
+/// A warning in tor's log.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Warning {
+    /// The line of the file that it is about, from 1.
+    pub line: usize,
+    /// The text of the message, as tor 0.4.9.11 logs it. Tor cuts messages of more than about 10,000 bytes.
+    pub text: String,
+}
+
 /// The header as it gets into the vote.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct VoteHeaders {
@@ -79,6 +101,8 @@ pub struct Report {
     pub verdict: FileVerdict,
     /// Every line that tor looks at, with its number from 1.
     pub lines: Vec<(usize, LineVerdict)>,
+    /// What tor logs at the level "warn" while it reads the file, in order.
+    pub warnings: Vec<Warning>,
     /// The header in the vote.
     pub headers: VoteHeaders,
     /// The bandwidths in the vote, in KB/s.
@@ -89,12 +113,27 @@ pub struct Report {
 }
 
 impl Report {
+    fn warn(&mut self, line: usize, text: String) {
+        self.warnings.push(Warning { line, text });
+    }
+
     /// The lines that were left out, with their numbers and reasons.
     pub fn skipped(&self) -> impl Iterator<Item = (usize, &'static str)> {
         self.lines.iter().filter_map(|(number, verdict)| match verdict {
             LineVerdict::Skipped { reason, .. } => Some((*number, *reason)),
             _ => None,
         })
+    }
+
+    /// Relays of the file that the consensus has as directory authorities. Tor writes their bandwidth into its vote as
+    /// `MeasuredButAuthority=`, which no consensus counts.
+    #[must_use]
+    pub fn authorities(&self, consensus: &Consensus) -> Vec<Fingerprint> {
+        let is_authority = |relay: &&Fingerprint| {
+            let router = consensus.by_fingerprint(relay);
+            router.is_some_and(|router| router.flags.contains(Flag::Authority))
+        };
+        self.relays.keys().filter(is_authority).copied().collect()
     }
 
     /// Relays whose bandwidth has a sign once tor has written it into its vote, from 2^31 KB/s on. If an authority knows
@@ -108,16 +147,13 @@ impl Report {
     /// Whether tor's log would have no warning about the file and its vote would lack no header.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        let warns = |(_, verdict): &(usize, LineVerdict)| {
-            matches!(
-                verdict,
-                LineVerdict::Skipped { warns: true, .. }
-                    | LineVerdict::Relay { replaces_earlier: true, .. }
-            )
+        let replaces = |(_, verdict): &(usize, LineVerdict)| {
+            matches!(verdict, LineVerdict::Relay { replaces_earlier: true, .. })
         };
         self.verdict == FileVerdict::Read
             && !self.headers.too_long
-            && !self.lines.iter().any(warns)
+            && self.warnings.is_empty()
+            && !self.lines.iter().any(replaces)
             && self.breaks_vote().next().is_none()
     }
 }
@@ -128,6 +164,7 @@ pub fn check_as_tor(bytes: &[u8], now: u64) -> Report {
     let mut report = Report {
         verdict: FileVerdict::Read,
         lines: Vec::new(),
+        warnings: Vec::new(),
         headers: VoteHeaders::default(),
         relays: BTreeMap::new(),
         has_terminator: false,
@@ -135,10 +172,16 @@ pub fn check_as_tor(bytes: &[u8], now: u64) -> Report {
     let mut lines = Lines::new(bytes).map(|line| (line.number, CLine::new(line)));
     let Some((_, first)) = lines.next() else {
         report.verdict = FileVerdict::Empty;
+        report.warn(1, "Empty bandwidth file".to_owned());
         return report;
     };
     let Some(time) = timestamp(first) else {
         report.verdict = FileVerdict::BadTimestamp;
+        let what = if first.has_newline { "Non-integer" } else { "Long or truncated" };
+        report.warn(
+            1,
+            format!("{what} time in bandwidth file: {}", escaped(first.text.iter().copied())),
+        );
         return report;
     };
     // Tor's time is signed: a number beyond its range reads as one long before 1970, and the
@@ -146,6 +189,9 @@ pub fn check_as_tor(bytes: &[u8], now: u64) -> Report {
     let age = now.cast_signed().wrapping_sub(time.cast_signed());
     if age > MAX_AGE_S {
         report.verdict = FileVerdict::Stale { age_s: age.unsigned_abs() };
+        #[expect(clippy::cast_possible_truncation, reason = "tor prints an unsigned of 32 bits")]
+        let printed = age.unsigned_abs() as u32;
+        report.warn(1, format!("Bandwidth measurement file stale. Age: {printed}"));
         return report;
     }
     report.lines.push((1, LineVerdict::Timestamp));
@@ -153,7 +199,7 @@ pub fn check_as_tor(bytes: &[u8], now: u64) -> Report {
 
     let mut in_header = true;
     for (number, line) in lines {
-        let verdict = report.line(line, in_header);
+        let verdict = report.line(number, line, in_header);
         if matches!(verdict, LineVerdict::Relay { .. } | LineVerdict::Terminator) {
             in_header = false;
         }
@@ -180,10 +226,32 @@ impl<'a> CLine<'a> {
             None => Self { text: line.bytes, has_newline: line.complete },
         }
     }
+
+    /// The text with its newline.
+    fn whole(self) -> impl Iterator<Item = u8> + 'a {
+        self.text.iter().copied().chain(self.has_newline.then_some(b'\n'))
+    }
+}
+
+/// A text as tor quotes it in its log.
+fn escaped(text: impl IntoIterator<Item = u8>) -> String {
+    let mut quoted = String::from('"');
+    for byte in text {
+        match byte {
+            b'\n' => quoted.push_str("\\n"),
+            b'\r' => quoted.push_str("\\r"),
+            b'\t' => quoted.push_str("\\t"),
+            b'"' | b'\'' | b'\\' => quoted.extend(['\\', char::from(byte)]),
+            b' '..=b'~' => quoted.push(char::from(byte)),
+            _ => quoted.push_str(&format!("\\{byte:03o}")),
+        }
+    }
+    quoted.push('"');
+    quoted
 }
 
 impl Report {
-    fn line(&mut self, line: CLine<'_>, in_header: bool) -> LineVerdict {
+    fn line(&mut self, number: usize, line: CLine<'_>, in_header: bool) -> LineVerdict {
         let refusal = match relay(line) {
             Ok((node_id, bw)) => {
                 #[expect(clippy::cast_possible_truncation, reason = "tor cuts it off likewise")]
@@ -210,15 +278,22 @@ impl Report {
             Refusal::NotARelay if !is_pair => "as a header line, it isn't key=value",
             Refusal::NotARelay if full => "the vote has its 50 header lines already",
             Refusal::NotARelay => "as a header line, it has a space",
-            Refusal::NoVote => "vote=0",
-            Refusal::Broken(reason) => reason,
+            Refusal::NoVote => NO_VOTE,
+            Refusal::Broken { reason, .. } => reason,
         };
-        let warns = match refusal {
-            Refusal::NotARelay => !in_header,
-            Refusal::NoVote => false,
-            Refusal::Broken(_) => true,
+        let warning = match refusal {
+            Refusal::NotARelay if in_header => None,
+            Refusal::NotARelay => Some("Incomplete line in bandwidth file"),
+            Refusal::NoVote => None,
+            Refusal::Broken { warning, .. } => Some(warning),
         };
-        LineVerdict::Skipped { reason, warns }
+        if let Some(warning) = warning {
+            // A line that begins with NUL has no text that tor could quote.
+            let is_quoted = line.has_newline || !line.text.is_empty();
+            let quoted = is_quoted.then(|| format!(": {}", escaped(line.whole())));
+            self.warn(number, format!("{warning}{}", quoted.unwrap_or_default()));
+        }
+        LineVerdict::Skipped { reason, warns: warning.is_some() }
     }
 }
 
@@ -227,15 +302,30 @@ impl Report {
 enum Refusal {
     NoVote,
     NotARelay,
-    Broken(&'static str),
+    /// A reason in our words, and how tor's warning begins.
+    Broken {
+        reason: &'static str,
+        warning: &'static str,
+    },
+}
+
+const fn broken(reason: &'static str, warning: &'static str) -> Refusal {
+    Refusal::Broken { reason, warning }
 }
 
 fn relay(line: CLine<'_>) -> Result<(Fingerprint, u64), Refusal> {
     if words(line.text).next().is_none() {
-        return Err(Refusal::Broken("it is empty"));
+        let is_nothing = line.text.is_empty() && !line.has_newline;
+        let warning = if is_nothing {
+            "Empty line in bandwidth file"
+        } else {
+            "Invalid line in bandwidth file"
+        };
+        return Err(broken("it is empty", warning));
     }
     if !line.has_newline {
-        return Err(Refusal::Broken("it doesn't end with a newline"));
+        let warning = "Incomplete line in bandwidth file";
+        return Err(broken("it doesn't end with a newline", warning));
     }
     let (mut bw, mut node_id) = (None, None);
     for word in words(line.text) {
@@ -243,15 +333,21 @@ fn relay(line: CLine<'_>) -> Result<(Fingerprint, u64), Refusal> {
             return Err(Refusal::NoVote);
         } else if let Some(value) = word.strip_prefix(b"bw=") {
             if bw.is_some() {
-                return Err(Refusal::Broken("it has bw= twice"));
+                return Err(broken("it has bw= twice", "Double bw= in bandwidth file line"));
             }
-            bw = Some(bandwidth(value).ok_or(Refusal::Broken("its bw= isn't a number"))?);
+            let refusal =
+                broken("its bw= isn't a number", "Invalid bandwidth in bandwidth file line");
+            bw = Some(bandwidth(value).ok_or(refusal)?);
         } else if let Some(value) = word.strip_prefix(b"node_id=") {
             if node_id.is_some() {
-                return Err(Refusal::Broken("it has node_id= twice"));
+                let warning = "Double node_id= in bandwidth file line";
+                return Err(broken("it has node_id= twice", warning));
             }
-            let id = Fingerprint::parse(value);
-            node_id = Some(id.map_err(|_| Refusal::Broken("its node_id= isn't 40 hex digits"))?);
+            let refusal = |_| {
+                let warning = "Invalid node_id in bandwidth file line";
+                broken("its node_id= isn't 40 hex digits", warning)
+            };
+            node_id = Some(Fingerprint::parse(value).map_err(refusal)?);
         }
     }
     node_id.zip(bw).ok_or(Refusal::NotARelay)

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{BandwidthFile, Header, RelayLine};
+use super::{BandwidthFile, Header, RelayLine, first_line};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+use crate::input::without_annotations;
 use crate::text::{self, Line, Lines, date_time, decimal, key_value, words};
 
 /// Why a file has nothing to read.
@@ -14,12 +15,16 @@ pub enum ReadError {
     Empty,
     /// The first line isn't Unix seconds.
     #[error(
-        "line 1: expected Unix seconds and a newline, found {found:?}: this isn't a bandwidth file, \
-         or it was cut; generate it again"
+        "line {line}: expected Unix seconds and a newline, found {found:?}: {}; generate it again",
+        what.as_deref().unwrap_or("this isn't a bandwidth file, or it was cut")
     )]
     BadTimestamp {
+        /// The line's number, from 1: the first after annotations.
+        line: usize,
         /// The line's beginning.
         found: String,
+        /// What the file is instead, if that is known.
+        what: Option<String>,
     },
 }
 
@@ -42,7 +47,9 @@ pub struct Parsed {
 }
 
 impl BandwidthFile {
-    /// Reads a bandwidth file of any version, with a terminator of 5 or 4 characters or none.
+    /// Reads a bandwidth file of any version, with a terminator of 5 or 4 characters or none, and with or without `@` annotations
+    /// before it, as CollecTor's archives have them. Tor reads no annotated file:
+    /// [`check_as_tor`](super::check_as_tor) says so.
     ///
     /// Lines that break the format are left out and reported, not fatal. A relay's second line is
     /// left out, and so is a line without `node_id` even if it has `master_key_ed25519`: tor ignores
@@ -52,15 +59,23 @@ impl BandwidthFile {
     /// [`ReadError`] if there is no timestamp in the first line.
     pub fn parse(bytes: &[u8]) -> Result<Parsed, ReadError> {
         let mut lines = Lines::new(bytes);
+        while lines.peek().is_some_and(|line| line.bytes.starts_with(b"@")) {
+            lines.next();
+        }
+        let annotations = lines.taken();
         let first = lines.next().ok_or(ReadError::Empty)?;
         let timestamp = Some(first.bytes).filter(|_| first.complete).and_then(decimal);
-        let timestamp = timestamp
-            .ok_or_else(|| ReadError::BadTimestamp { found: text::excerpt(first.bytes) })?;
+        let timestamp = timestamp.ok_or_else(|| ReadError::BadTimestamp {
+            line: first.number,
+            found: text::excerpt(first.bytes),
+            what: first_line(without_annotations(bytes)),
+        })?;
 
         let mut reader = Reader {
             file: Self { timestamp, header: Header::default(), relays: Vec::new() },
             skipped: Vec::new(),
             in_header: true,
+            annotations,
             seen: BTreeSet::new(),
         };
         for line in lines {
@@ -76,6 +91,8 @@ struct Reader {
     file: BandwidthFile,
     skipped: Vec<Skipped>,
     in_header: bool,
+    /// Lines before that of the time.
+    annotations: usize,
     seen: BTreeSet<Fingerprint>,
 }
 
@@ -110,7 +127,9 @@ impl Reader {
         let time = || date_time(value.as_bytes()).ok_or("expected YYYY-MM-DDTHH:MM:SS");
         let number = || decimal::<u64>(value.as_bytes()).ok_or("expected a number");
         match key {
-            "version" if line.number != 2 => Err("`version` must be in line 2"),
+            "version" if line.number != self.annotations + 2 => {
+                Err("`version` must be in the line after the time")
+            }
             "version" => set(&mut header.version, Ok(string)),
             "software" => set(&mut header.software, Ok(string)),
             "software_version" => set(&mut header.software_version, Ok(string)),

@@ -5,19 +5,27 @@ use std::sync::Arc;
 
 use super::{Authority, Consensus, ConsensusError, Flag, Flavour, Params, Router, SharedRandom};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
+use crate::input::describe;
 use crate::text::{self, Line, Lines, base64_array, date_time, decimal, words};
 
 /// A typical relay's entry takes about 350 bytes; guessing right saves copying while growing.
 const BYTES_PER_ROUTER: usize = 350;
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Consensus, ConsensusError> {
+/// Which document is expected.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Consensus,
+    Vote,
+}
+
+pub(super) fn parse(bytes: &[u8], kind: Kind) -> Result<Consensus, ConsensusError> {
     let mut lines = Lines::new(bytes);
-    let flavour = first_line(&mut lines)?;
+    let flavour = first_line(bytes, &mut lines)?;
     // Also where we would pass over a line: what is no text has not come as it was signed.
     if let Err(error) = std::str::from_utf8(bytes) {
         return Err(not_text(bytes, error.valid_up_to()));
     }
-    let mut reader = Reader::new(flavour, bytes.len());
+    let mut reader = Reader::new(kind, flavour, bytes.len());
     while let Some(line) = lines.next() {
         if !line.complete {
             return Err(truncated(line.number - 1, "a line is cut"));
@@ -31,7 +39,7 @@ pub(super) fn parse(bytes: &[u8]) -> Result<Consensus, ConsensusError> {
     reader.finish(lines.taken())
 }
 
-fn first_line(lines: &mut Lines<'_>) -> Result<Flavour, ConsensusError> {
+fn first_line(bytes: &[u8], lines: &mut Lines<'_>) -> Result<Flavour, ConsensusError> {
     while lines.peek().is_some_and(|line| line.bytes.starts_with(b"@")) {
         lines.next();
     }
@@ -43,9 +51,14 @@ fn first_line(lines: &mut Lines<'_>) -> Result<Flavour, ConsensusError> {
     match head {
         (Some(b"network-status-version"), Some(b"3"), None | Some(b"ns")) => Ok(Flavour::Ns),
         (Some(b"network-status-version"), Some(b"3"), Some(b"microdesc")) => Ok(Flavour::Microdesc),
+        (Some(b"network-status-version"), Some(b"3"), Some(flavour)) => {
+            let flavour = text::excerpt(flavour);
+            Err(ConsensusError::UnknownFlavour { line: line.number, flavour })
+        }
         _ => Err(ConsensusError::NotAConsensus {
             line: line.number,
             found: text::excerpt(line.bytes),
+            what: describe(bytes).filter(|_| head.0 != Some(b"network-status-version")),
         }),
     }
 }
@@ -80,9 +93,10 @@ enum Part {
 }
 
 struct Reader {
+    kind: Kind,
     part: Part,
     flavour: Flavour,
-    is_vote: bool,
+    has_status: bool,
     valid_after: Option<u64>,
     fresh_until: Option<u64>,
     valid_until: Option<u64>,
@@ -101,11 +115,12 @@ struct Reader {
 }
 
 impl Reader {
-    fn new(flavour: Flavour, size: usize) -> Self {
+    fn new(kind: Kind, flavour: Flavour, size: usize) -> Self {
         Self {
+            kind,
             part: Part::Head,
             flavour,
-            is_vote: false,
+            has_status: false,
             valid_after: None,
             fresh_until: None,
             valid_until: None,
@@ -136,7 +151,7 @@ impl Reader {
             b"valid-after" => time(&mut self.valid_after)?,
             b"fresh-until" => time(&mut self.fresh_until)?,
             b"valid-until" => time(&mut self.valid_until)?,
-            b"vote-status" => self.is_vote = rest == b"vote",
+            b"vote-status" => self.status(line, rest)?,
             b"voting-delay" => {
                 let mut seconds = words(rest).map(decimal);
                 let (Some(Some(votes)), Some(Some(signatures))) = (seconds.next(), seconds.next())
@@ -159,6 +174,22 @@ impl Reader {
             _ => {}
         }
         Ok(())
+    }
+
+    /// Tor knows `opinion`, too: the consensus that one authority computed alone.
+    fn status(&mut self, line: Line<'_>, rest: &[u8]) -> Result<(), ConsensusError> {
+        if self.has_status {
+            return Err(bad(line, "`vote-status` is given twice"));
+        }
+        self.has_status = true;
+        match (self.kind, rest.trim_ascii_end()) {
+            (Kind::Consensus, b"consensus") | (Kind::Vote, b"vote") => Ok(()),
+            (Kind::Consensus, b"vote" | b"opinion") => {
+                Err(ConsensusError::Vote { line: line.number, found: text::excerpt(line.bytes) })
+            }
+            (Kind::Consensus, _) => Err(bad(line, "expected `vote-status consensus`")),
+            (Kind::Vote, _) => Err(bad(line, "expected `vote-status vote`")),
+        }
     }
 
     fn router(&mut self, line: Line<'_>) -> Result<(), ConsensusError> {
@@ -248,9 +279,11 @@ impl Reader {
             return Err(truncated(lines, "`directory-signature` is missing"));
         }
         let missing = |what| ConsensusError::Malformed { line: lines, what, found: String::new() };
+        if !self.has_status {
+            return Err(missing("expected `vote-status` somewhere before the end"));
+        }
         Ok(Consensus {
             flavour: self.flavour,
-            is_vote: self.is_vote,
             valid_after: self
                 .valid_after
                 .ok_or_else(|| missing("expected `valid-after` somewhere before the end"))?,

@@ -13,7 +13,7 @@ fn parse(text: &str) -> Result<Consensus, ConsensusError> {
 #[test]
 fn an_ns_consensus_is_read_whole() {
     let c = parse(NS).unwrap();
-    assert_eq!((c.flavour, c.is_vote), (Flavour::Ns, false));
+    assert_eq!(c.flavour, Flavour::Ns);
     assert_eq!(c.valid_after, 1_582_970_400);
     assert_eq!(c.fresh_until - c.valid_after, 3600);
     assert_eq!(c.valid_until - c.valid_after, 3 * 3600);
@@ -51,13 +51,48 @@ fn a_microdesc_consensus_is_read_and_unknown_flags_do_no_harm() {
 
 #[test]
 fn a_vote_has_measured_bandwidths_and_ed25519_identities() {
-    let c = parse(VOTE).unwrap();
-    assert!(c.is_vote);
+    let c = Consensus::parse_vote(VOTE.as_bytes()).unwrap();
     let (first, second) = (c.find("first").unwrap(), c.find("second").unwrap());
     assert_eq!((first.bandwidth_kb_s, first.measured_kb_s), (Some(9000), Some(12000)));
     assert_eq!(first.ed25519.unwrap().as_bytes(), &[0xaa; 32]);
     assert_eq!(first.microdesc_digest.unwrap()[31], 32);
     assert_eq!((second.ed25519, second.microdesc_digest), (None, None));
+}
+
+#[test]
+fn a_vote_is_not_taken_for_a_consensus_nor_a_consensus_for_a_vote() {
+    let status = "vote-status vote";
+    for vote in [
+        VOTE.to_owned(),
+        format!("@type network-status-vote-3 1.0\n{VOTE}"),
+        VOTE.replace(status, "vote-status vote "),
+        VOTE.replace(status, "vote-status opinion"),
+        NS.replace("vote-status consensus", status),
+        MICRODESC.replace("vote-status consensus", status),
+    ] {
+        let error = parse(&vote).unwrap_err();
+        assert!(matches!(error, ConsensusError::Vote { .. }), "{error}");
+    }
+    for broken in [
+        "",
+        "vote-status\n",
+        "vote-status maybe\n",
+        "vote-status consensus\nvote-status consensus\n",
+    ] {
+        let error = parse(&NS.replace("vote-status consensus\n", broken)).unwrap_err().to_string();
+        assert!(error.contains("`vote-status"), "{broken:?}: {error}");
+    }
+    assert!(Consensus::parse_vote(NS.as_bytes()).is_err());
+}
+
+#[test]
+fn a_flavour_that_is_not_known_is_named() {
+    for line in ["network-status-version 3 unknown", "network-status-version 3 microdesc2"] {
+        let flavour = line.rsplit(' ').next().unwrap();
+        let error = parse(&NS.replacen("network-status-version 3", line, 1)).unwrap_err();
+        let expected = ConsensusError::UnknownFlavour { line: 2, flavour: flavour.to_owned() };
+        assert_eq!(error, expected);
+    }
 }
 
 #[test]
@@ -94,6 +129,8 @@ fn other_documents_are_not_taken_for_a_consensus() {
         let error = parse(other).unwrap_err();
         assert!(matches!(error, ConsensusError::NotAConsensus { line: 1, .. }), "{error}");
     }
+    let page = parse("<html>503 busy</html>\n").unwrap_err().to_string();
+    assert!(page.contains("it is an HTML"), "{page}");
     let next = NS.replace("network-status-version 3", "network-status-version 4");
     assert!(matches!(parse(&next), Err(ConsensusError::NotAConsensus { line: 2, .. })));
 }
@@ -206,7 +243,7 @@ proptest! {
         let mut bytes = [NS, MICRODESC, VOTE][which].as_bytes().to_vec();
         let at = at % bytes.len();
         bytes[at] = byte;
-        let _ = Consensus::parse(&bytes);
+        let _ = (Consensus::parse(&bytes), Consensus::parse_vote(&bytes));
         bytes.remove(at);
         let _ = Consensus::parse(&bytes);
     }

@@ -101,3 +101,63 @@ fn who_is_missing_and_who_has_too_much_is_named() {
     let both = file(&[id(1), id(2)]);
     assert_only(&advice(&both, NOW, beside), "has 5 KB/s, but its operator allows 4999");
 }
+
+#[test]
+fn a_line_that_tor_leaves_out_has_one_verdict() {
+    for (rest, is_warned) in [
+        ("bw=1000.5", true),
+        ("bw=1e3", true),
+        ("bw=-1", true),
+        ("bw=5 bw=5", true),
+        ("", true),
+        ("bw=5 vote=0 nick=not-one", false),
+    ] {
+        let text = format!("{NOW}\n{HEADER}{}{}", line(1, "bw=5"), line(2, rest));
+        let report = check_as_tor(text.as_bytes(), NOW);
+        let of_line = report.warnings.iter().filter(|it| it.line == 7).count();
+        let advice = alone(&text);
+        assert_eq!((of_line, advice.len()), if is_warned { (1, 0) } else { (0, 1) }, "{rest}");
+    }
+    // Tor reads it, and the specification has no sign.
+    let text = format!("{NOW}\n{HEADER}{}", line(1, "bw=+5"));
+    assert!(alone(&text)[0].contains("line 6: not as the specification has it"));
+    // In a header tor leaves lines out without a warning.
+    let text = format!("{NOW}\nversion=1.9.0\nodd line=1\n{}{}", &HEADER[14..], line(1, "bw=5"));
+    let report = check_as_tor(text.as_bytes(), NOW);
+    assert_eq!(alone(&text), Vec::<String>::new());
+    assert_eq!(report.lines.iter().filter(|(_, verdict)| verdict.is_fault()).count(), 1);
+}
+
+#[test]
+fn relays_with_one_ed25519_identity_are_named() {
+    let key = |number: u8| crate::text::base64(&[number; 32]);
+    let of = |relay: u8, key: &str, rest: &str| {
+        line(relay, &format!("bw=5 master_key_ed25519={key}{rest}"))
+    };
+    let file = |lines: &[String]| alone(&format!("{NOW}\n{HEADER}{}", lines.concat()));
+    assert_eq!(
+        file(&[of(1, &key(1), ""), of(2, &key(2), ""), line(3, "bw=5")]),
+        Vec::<String>::new()
+    );
+    let twice = file(&[of(1, &key(1), ""), of(2, &key(2), ""), of(3, &key(1), " vote=0")]);
+    assert_only(
+        &twice,
+        &format!("2 relays have the same master_key_ed25519: {}, {}", id(1), id(3)),
+    );
+    let many: Vec<String> = (1..6).map(|relay| of(relay, &key(1), "")).collect();
+    assert_only(&file(&many), "5 relays have the same master_key_ed25519");
+}
+
+#[test]
+fn what_is_measured_of_authorities_has_no_part_in_the_vote() {
+    let consensus = Consensus::parse(include_bytes!("../../../tests/data/consensus-ns")).unwrap();
+    let is_authority =
+        |it: &&crate::consensus::Router| it.flags.contains(crate::consensus::Flag::Authority);
+    let authority = consensus.routers().iter().find(is_authority).unwrap().fingerprint;
+    let text = format!("{NOW}\n{HEADER}node_id={authority} bw=5\n");
+    let report = check_as_tor(text.as_bytes(), NOW);
+    assert_eq!(report.authorities(&consensus), [authority]);
+    let beside = Beside { consensus: Some(&consensus), ..Beside::default() };
+    let found = advice(&text, NOW, beside);
+    assert!(found.iter().any(|it| it.contains("votes on no relay")), "{found:?}");
+}

@@ -80,6 +80,40 @@ fn tor_skips_broken_relay_lines_and_warns() {
 }
 
 #[test]
+fn a_warning_is_quoted_as_tor_logs_it() {
+    let warnings = |bytes: &[u8]| {
+        let report = check_as_tor(bytes, NOW);
+        report.warnings.into_iter().map(|it| (it.line, it.text)).collect::<Vec<_>>()
+    };
+    let file = |line: &[u8]| [format!("{NOW}\nversion=1.4.0\n=====\n").as_bytes(), line].concat();
+    let relay = |rest: &[u8]| file(&[RELAY.as_bytes(), rest].concat());
+    // What tor 0.4.9.11 logs; `as_tor_logs` in the crate `relay` asks the real one.
+    for (bytes, line, expected) in [
+        (Vec::new(), 1, "Empty bandwidth file".to_owned()),
+        (b"100".to_vec(), 1, r#"Long or truncated time in bandwidth file: "100""#.to_owned()),
+        (b"1\r\n".to_vec(), 1, r#"Non-integer time in bandwidth file: "1\r""#.to_owned()),
+        (
+            format!("{}\n", NOW - 300_000).into_bytes(),
+            1,
+            "Bandwidth measurement file stale. Age: 300000".to_owned(),
+        ),
+        (
+            relay(b" bw=1e3 x='\"\\\t\x01\xe9\r\n"),
+            4,
+            format!(
+                r#"Invalid bandwidth in bandwidth file line: "{RELAY} bw=1e3 x=\'\"\\\t\001\351\r\n""#
+            ),
+        ),
+        (relay(b" bw=1"), 4, format!(r#"Incomplete line in bandwidth file: "{RELAY} bw=1""#)),
+        (file(b"\n"), 4, r#"Invalid line in bandwidth file: "\n""#.to_owned()),
+        (file(b"\0x\n"), 4, "Empty line in bandwidth file".to_owned()),
+    ] {
+        assert_eq!(warnings(&bytes), [(line, expected)]);
+    }
+    assert_eq!(warnings(&relay(b" bw=1\n")), []);
+}
+
+#[test]
 fn tor_skips_lines_without_a_vote_in_silence() {
     for text in ["bw=1 vote=0", "vote=0 bw=1 bw=1", "vote=01", "bw=1 unmeasured=1 vote=0"] {
         assert_eq!(reason(&format!("{RELAY} {text}\n")), ("vote=0", false), "{text:?}");
