@@ -17,6 +17,14 @@ pub enum ConsentError {
         /// Its address.
         address: IpAddr,
     },
+    /// No address that a relay can have.
+    #[error(
+        "{address} is no address of a relay: it stands for \"any address of this machine\". Give the relay's own address"
+    )]
+    Unspecified {
+        /// The address.
+        address: IpAddr,
+    },
     /// Nothing that anybody else may have us connect to.
     #[error(
         "{address} is for this machine and its neighbours only: no coordinator elsewhere has it measured, \
@@ -128,8 +136,11 @@ impl Consent {
     /// Whether `relay` at `address` may be measured.
     ///
     /// # Errors
-    /// [`ConsentError::NotGiven`], which says how to opt in; [`ConsentError::OtherAddress`].
+    /// [`ConsentError::NotGiven`], which says how to opt in; [`ConsentError::OtherAddress`]; [`ConsentError::Unspecified`].
     pub fn check(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
+        if is_unspecified(address) {
+            return Err(ConsentError::Unspecified { address });
+        }
         if is_local(address) { Ok(()) } else { self.check_listed(relay, address) }
     }
 
@@ -201,14 +212,25 @@ pub(crate) fn is_local(address: IpAddr) -> bool {
     }
 }
 
+/// Whether `address` is that of no host: 0.0.0.0/8 (RFC 1122, section 3.2.1.3) and `::`.
+fn is_unspecified(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => v4.octets()[0] == 0,
+        IpAddr::V6(v6) => v6.is_unspecified(),
+    }
+}
+
 /// What nobody elsewhere has any business with: this machine, its link, and the addresses at which clouds tell a machine
 /// its secrets.
 fn is_ours_alone(address: IpAddr) -> bool {
     const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
     match address.to_canonical() {
-        IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || v4.octets()[0] == 0,
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_link_local() || is_unspecified(address),
         IpAddr::V6(v6) => {
-            v6.is_loopback() || v6.is_unicast_link_local() || v6.is_unspecified() || v6 == METADATA
+            v6.is_loopback()
+                || v6.is_unicast_link_local()
+                || is_unspecified(address)
+                || v6 == METADATA
         }
     }
 }
@@ -236,12 +258,23 @@ mod tests {
         for local in ["127.0.0.9", "10.1.2.3", "192.168.0.1", "172.16.9.9", "::1", "fd00::1"] {
             consent.check(RELAY, local.parse().expect("an address")).expect("local");
         }
-        for public in
-            ["198.51.100.7", "172.32.0.1", "2001:db8::1", "::ffff:198.51.100.7", "0.0.0.0"]
-        {
+        for public in ["198.51.100.7", "172.32.0.1", "2001:db8::1", "::ffff:198.51.100.7"] {
             let error = consent.check(RELAY, public.parse().expect("an address"));
             let text = error.expect_err(public).to_string();
             assert!(text.contains("--opt-in"), "{text}");
+        }
+    }
+
+    #[test]
+    fn an_address_that_is_no_hosts_is_not_called_public_and_no_list_allows_it() {
+        let listed = list(&"AB".repeat(20)).expect("well-formed");
+        for consent in [Consent::local_only(), listed] {
+            for nowhere in ["0.0.0.0", "0.1.2.3", "::", "::ffff:0.0.0.0"] {
+                let error = consent.check(RELAY, nowhere.parse().expect("an address"));
+                let text = error.expect_err(nowhere).to_string();
+                assert!(text.contains("no address of a relay"), "{text}");
+                assert!(!text.contains("public") && !text.contains("--opt-in"), "{text}");
+            }
         }
     }
 
