@@ -134,6 +134,7 @@ impl<'a> Study<'a> {
     /// # Errors
     /// [`NoPath`] if there is no path at all.
     pub fn run(&self, adversaries: &[Adversary], rng: &mut impl Rng) -> Result<Anonymity, NoPath> {
+        self.strategy.check(self.view)?;
         let exits = self.exits();
         if exits.is_empty() {
             return Err(NoPath::Exit);

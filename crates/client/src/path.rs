@@ -71,6 +71,11 @@ pub enum NoPath {
     /// No other relay may be used with guard and exit.
     #[error("no relay is left for the middle of a path")]
     Middle,
+    /// The strategy goes by measurements, and has none of the network's relays.
+    #[error(
+        "no relay of the consensus has a measurement in the bandwidth file: the file is of another network or another time"
+    )]
+    Unmeasured,
 }
 
 /// Draws a relay for a position among those that `may_be`. Those with the flags `Fast` and, if asked for, `Stable` come
@@ -134,6 +139,7 @@ pub fn choose<'v>(
     rng: &mut impl Rng,
     guard: impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<Fingerprint>,
 ) -> Result<[&'v RelayInfo; 3], NoPath> {
+    strategy.check(view)?;
     let lasts = need.is_long_lived();
     let mut problem = NoPath::Exit;
     for _ in 0..EXITS_TRIED {
@@ -173,6 +179,7 @@ pub fn choose_legs<'v>(
     rng: &mut impl Rng,
     guard: impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<Fingerprint>,
 ) -> Result<Vec<[&'v RelayInfo; 3]>, NoPath> {
+    strategy.check(view)?;
     let lasts = need.is_long_lived();
     let mut problem = NoPath::Exit;
     let exits_tried = if taken.is_empty() { EXITS_TRIED } else { 1 };
@@ -235,6 +242,7 @@ pub fn draw_path<'v>(
     hops: usize,
     rng: &mut impl Rng,
 ) -> Result<Vec<&'v RelayInfo>, NoPath> {
+    strategy.check(view)?;
     let mut problem = NoPath::Exit;
     for _ in 0..EXITS_TRIED {
         let serves = |relay: &RelayInfo| need.is_none_or(|need| need.is_served_by(relay));

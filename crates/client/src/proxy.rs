@@ -11,7 +11,7 @@ mod socks;
 mod streams;
 
 use crate::event::Event;
-use crate::path::{Need, Rules};
+use crate::path::{Need, NoPath, Rules};
 use crate::pool::Pool;
 use crate::state::State;
 use crate::strategy::Strategy;
@@ -135,6 +135,12 @@ impl Proxy {
             no_paths: BTreeMap::new(),
             events: VecDeque::new(),
         }
+    }
+
+    /// Why the client cannot begin in this network, if it cannot: its strategy knows none of its relays.
+    pub(crate) fn lacks(&self, view: &View) -> Option<NoPath> {
+        let lacks = || self.choices.strategy.check(view).err();
+        if self.has_bootstrapped { None } else { lacks() }
     }
 
     /// The network is this one from now on.

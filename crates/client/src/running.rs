@@ -263,6 +263,10 @@ impl Engine {
             for news in self.news.try_iter() {
                 match news {
                     News::View(view) => {
+                        if let Some(problem) = driver.node().lacks(&view) {
+                            self.tell(Event::Ended(problem.to_string()));
+                            return Ok(());
+                        }
                         driver.node_mut().set_view(now, view);
                         self.guards.set_guards(driver.node().state().guards.ready(now));
                     }

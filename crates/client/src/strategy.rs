@@ -20,6 +20,7 @@ pub use uniform::Uniform;
 pub use weighted::Weighted;
 pub(crate) use weighted::position_share;
 
+use crate::path::NoPath;
 use crate::view::{RelayInfo, View};
 use netdoc::Fingerprint;
 use std::fmt;
@@ -62,6 +63,15 @@ pub trait Strategy: fmt::Debug + Send {
         _chosen: &[&RelayInfo],
     ) -> bool {
         true
+    }
+
+    /// Whether the strategy can choose in this network at all. [`candidates`](crate::path::candidates) are all alike where all weigh
+    /// nothing, as in tor; a strategy that knows none of the network's relays must not become a uniform choice unnoticed.
+    ///
+    /// # Errors
+    /// [`NoPath`] says what the strategy lacks.
+    fn check(&self, _view: &View) -> Result<(), NoPath> {
+        Ok(())
     }
 
     /// A circuit through these relays has come to stand, or has not.

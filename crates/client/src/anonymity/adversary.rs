@@ -43,17 +43,21 @@ impl Adversary {
         Self::of(format!("{:.3} of the relays", share), all.into_iter().take(count))
     }
 
-    /// Who has relays with this share of the consensus' weight, 0 to 1: by lot, or the largest ones, as many as do not exceed it.
+    /// Who has relays with this share of the consensus' weight, 0 to 1: by lot, or the largest ones, as many as do not exceed it. If all
+    /// weigh 0, all count alike, as tor chooses them.
     pub fn with_weight(view: &View, share: f64, which: Weights, rng: &mut impl Rng) -> Self {
         let mut all: Vec<&RelayInfo> = view.relays().iter().collect();
         match which {
             Weights::ByLot => all.shuffle(rng),
             Weights::Largest => all.sort_by_key(|relay| Reverse(relay.weight_kb_s)),
         }
-        let sum: f64 = all.iter().map(|relay| f64::from(relay.weight_kb_s)).sum();
+        let is_weighted = all.iter().any(|relay| relay.weight_kb_s > 0);
+        let weight =
+            |relay: &RelayInfo| if is_weighted { f64::from(relay.weight_kb_s) } else { 1.0 };
+        let sum: f64 = all.iter().map(|relay| weight(relay)).sum();
         let (mut has, mut relays) = (0.0, Vec::new());
         for relay in all {
-            let weight = f64::from(relay.weight_kb_s);
+            let weight = weight(relay);
             if has + weight <= sum * share {
                 has += weight;
                 relays.push(relay.fingerprint);

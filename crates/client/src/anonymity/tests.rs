@@ -131,3 +131,31 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn where_all_relays_weigh_nothing_they_are_chosen_alike_and_an_adversary_has_his_share_of_them() {
+    let network = with_weights(&[0; 20]);
+    let mut rng = StdRng::seed_from_u64(1);
+    let adversaries = [Weights::Largest, Weights::ByLot]
+        .map(|which| Adversary::with_weight(&network, 0.1, which, &mut rng));
+    assert!(adversaries.iter().all(|it| it.len() == 2), "{adversaries:?}");
+    let weighted = run(study(&network, &Weighted, 1000), &adversaries);
+    let alike = run(study(&network, &Uniform, 1000), &adversaries);
+    assert_eq!(weighted, alike);
+    assert!(near(weighted.compromised[0], 2.0 / (20.0 * 19.0)), "{weighted:?}");
+}
+
+#[test]
+fn a_strategy_that_knows_no_relay_of_the_network_has_no_path() {
+    let network = with_weights(&[1000; 5]);
+    let text = format!("1600000000\nnode_id={} bw=5\n", Fingerprint::from_bytes([77; 20]));
+    let file = netdoc::BandwidthFile::parse(text.as_bytes()).expect("a file").file;
+    let measured = crate::strategy::Measured::new(&file);
+    let rng = &mut StdRng::seed_from_u64(1);
+    assert_eq!(study(&network, &measured, 10).run(&[], rng), Err(NoPath::Unmeasured));
+    let rules = Rules { distinct_subnets: false };
+    assert_eq!(draw_path(&network, &measured, rules, None, 3, rng).err(), Some(NoPath::Unmeasured));
+    let first = Some(Fingerprint::from_bytes([1; 20]));
+    let chosen = crate::path::choose(&network, &measured, rules, WEB, rng, |_| first);
+    assert_eq!(chosen.err(), Some(NoPath::Unmeasured));
+}

@@ -1,5 +1,6 @@
 use super::{Position, Strategy};
 use crate::countries::{Continent, Countries, Country};
+use crate::path::NoPath;
 use crate::view::{RelayInfo, View};
 use netdoc::Fingerprint;
 use std::collections::BTreeSet;
@@ -151,6 +152,10 @@ impl Strategy for Geography {
         chosen: &[&RelayInfo],
     ) -> f64 {
         self.base.weight(view, relay, position, chosen)
+    }
+
+    fn check(&self, view: &View) -> Result<(), NoPath> {
+        self.base.check(view)
     }
 
     fn admits(

@@ -1,4 +1,5 @@
 use super::{Position, Strategy, position_share};
+use crate::path::NoPath;
 use crate::view::{RelayInfo, View};
 use netdoc::Fingerprint;
 use netdoc::bwfile::BandwidthFile;
@@ -41,6 +42,13 @@ impl Strategy for Measured {
         let weight = self.weights_kb_s.get(&relay.fingerprint).copied().unwrap_or(0);
         weight as f64 * position_share(view, relay.flags, position)
     }
+
+    fn check(&self, view: &View) -> Result<(), NoPath> {
+        let weighs = |relay: &RelayInfo| {
+            self.weights_kb_s.get(&relay.fingerprint).is_some_and(|weight| *weight > 0)
+        };
+        if view.relays().iter().any(weighs) { Ok(()) } else { Err(NoPath::Unmeasured) }
+    }
 }
 
 #[cfg(test)]
@@ -63,5 +71,9 @@ mod tests {
         let weights =
             [1, 2, 3].map(|number| measured.weight(&network, &relay(number), Position::Guard, &[]));
         assert_eq!(weights, [350.0, 0.0, 0.0]);
+        assert_eq!(measured.check(&network), Ok(()));
+        // Of the second the file has no measurement, and of the third no line.
+        let others = weighted(view([2, 3].map(relay)), &[]);
+        assert_eq!(measured.check(&others), Err(NoPath::Unmeasured));
     }
 }
