@@ -3,24 +3,24 @@
 //!
 //! Each listens and dials, and each call carries words both ways: two hear each other if either of them can reach the other.
 
-use crate::convert::plain;
+use crate::check::plain;
+use crate::frames::{Connection, Limits};
 use crate::keys::{PublicKey, SecretKey};
 use crate::remote::connect::{ConnectError, Route};
-use crate::rpc::authority_client::AuthorityClient;
-use crate::rpc::authority_server;
-use crate::server::accept::{self, Peer};
-use crate::server::{KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, ServerError};
+use crate::server::ServerError;
+use crate::server::accept::{self, Accepted};
 use crate::tls;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::net::{SocketAddr, TcpListener};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
-use tonic::{Request, Response, Status};
 
-/// All that one says of a period: of at most 16 authorities two commitments and two reveals each, with 16 signatures.
-const MESSAGE_MAX_BYTES: usize = 256 << 10;
+/// All statements of a period: of at most 16 authorities two commitments and two reveals each, with 16 signatures, in
+/// hexadecimal digits.
+const LIMITS: Limits = Limits { message_max_bytes: 512 << 10, queued_max: 1 };
 
 /// What has been said is said again after this, in case that it was not heard; news are told at once.
 const REPEAT: Duration = Duration::from_millis(500);
@@ -31,19 +31,24 @@ const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 /// Who calls us has its answer after this, so that nobody keeps us busy.
 const UNHURRIED: Duration = Duration::from_millis(20);
 
-/// Requests at once on one connection.
-const STREAMS_MAX: u32 = 2;
+/// The message in both directions: all statements of the sender. The listening side answers each message with one of its own.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Words {
+    statements: Vec<Statement>,
+}
 
-/// What one says, all of it.
-///
-/// ```proto
-/// service Authority { rpc Exchange(Words) returns (Words); }
-/// ```
-#[derive(Clone, PartialEq, prost::Message)]
-pub(crate) struct Words {
-    /// Each as [`coordinator::agreement`] writes it.
-    #[prost(bytes = "vec", repeated, tag = "1")]
-    pub statements: Vec<Vec<u8>>,
+/// A statement as [`coordinator::agreement`] encodes it; in a message, hexadecimal digits.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+struct Statement(#[serde(with = "hex")] Vec<u8>);
+
+impl Words {
+    fn of(statements: &[Vec<u8>]) -> Self {
+        Self { statements: statements.iter().cloned().map(Statement).collect() }
+    }
+
+    fn heard(self) -> Heard {
+        Heard::Words(self.statements.into_iter().map(|Statement(it)| it).collect())
+    }
 }
 
 /// What has come of an authority.
@@ -179,38 +184,37 @@ async fn serve(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     service: Service,
-) -> Result<(), Box<dyn std::error::Error>> {
+) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let incoming = accept::incoming(listener, tls, "`[[authorities]]`");
-    let service = authority_server::AuthorityServer::new(service)
-        .max_decoding_message_size(MESSAGE_MAX_BYTES)
-        .max_encoding_message_size(MESSAGE_MAX_BYTES);
-    tonic::transport::Server::builder()
-        .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .serve_with_incoming(service, incoming)
-        .await?;
+    let mut incoming = accept::incoming(listener, tls, "`[[authorities]]`");
+    while let Some(accepted) = incoming.recv().await {
+        tokio::spawn(service.clone().answer_all(accepted));
+    }
     Ok(())
 }
 
+#[derive(Clone)]
 struct Service {
     inbox: Arc<Inbox>,
     said: watch::Receiver<Arc<[Vec<u8>]>>,
 }
 
-#[tonic::async_trait]
-impl authority_server::Authority for Service {
-    async fn exchange(&self, request: Request<Words>) -> Result<Response<Words>, Status> {
-        let peer = request.extensions().get::<Peer>().copied();
-        let peer = peer.ok_or_else(|| Status::unauthenticated("no key was shown"))?;
-        tokio::time::sleep(UNHURRIED).await;
-        let statements = self.said.borrow().to_vec();
-        // Who has nothing to say does not listen either: there is no agreement on.
-        if !statements.is_empty() {
-            self.inbox.put(peer.key, Heard::Words(request.into_inner().statements));
+impl Service {
+    /// Answers one authority until it closes the connection.
+    async fn answer_all(self, Accepted { stream, peer, permit }: Accepted) {
+        let mut connection = Connection::<Words, Words>::over(stream, LIMITS);
+        while let Ok(Some(words)) = connection.incoming.next().await {
+            tokio::time::sleep(UNHURRIED).await;
+            let statements = Words::of(&self.said.borrow());
+            // Without statements of our own no agreement is on, and those of others do not count.
+            if !statements.statements.is_empty() {
+                self.inbox.put(peer.key, words.heard());
+            }
+            if connection.outgoing.send(statements).await.is_err() {
+                break;
+            }
         }
-        Ok(Response::new(Words { statements }))
+        drop(permit);
     }
 }
 
@@ -232,21 +236,20 @@ async fn converse(
     inbox: &Inbox,
 ) -> Result<(), String> {
     let late = "it does not answer";
-    let connected = tokio::time::timeout(ANSWER_TIMEOUT, route.channel()).await;
-    let (channel, _) = connected.map_err(|_| late.to_owned())?.map_err(in_words)?;
-    let mut client = AuthorityClient::new(channel)
-        .max_decoding_message_size(MESSAGE_MAX_BYTES)
-        .max_encoding_message_size(MESSAGE_MAX_BYTES);
+    let connected = tokio::time::timeout(ANSWER_TIMEOUT, route.stream()).await;
+    let (stream, _) = connected.map_err(|_| late.to_owned())?.map_err(in_words)?;
+    let mut connection = Connection::<Words, Words>::over(stream, LIMITS);
     loop {
-        let statements = said.borrow_and_update().to_vec();
-        if statements.is_empty() {
+        let words = Words::of(&said.borrow_and_update());
+        if words.statements.is_empty() {
             return Ok(());
         }
-        let call = client.exchange(Words { statements });
-        let answer = tokio::time::timeout(ANSWER_TIMEOUT, call).await;
-        let answer = answer.map_err(|_| late.to_owned())?;
-        let words = answer.map_err(|status| plain(status.message()))?.into_inner();
-        inbox.put(route.pinned, Heard::Words(words.statements));
+        // An answer shows whether it arrived.
+        let _ = connection.outgoing.send(words).await;
+        let answer = tokio::time::timeout(ANSWER_TIMEOUT, connection.incoming.next()).await;
+        let answer = answer.map_err(|_| late.to_owned())?.map_err(|lost| plain(&lost.0))?;
+        let words = answer.ok_or_else(|| "it closed the connection".to_owned())?;
+        inbox.put(route.pinned, words.heard());
         // Earlier, if there is news; an end of all is noticed above.
         let _ = tokio::time::timeout(REPEAT, said.changed()).await;
         if said.has_changed().is_err() {

@@ -1,25 +1,28 @@
-//! What comes in over a session, for the fuzz targets.
+//! What arrives over a session, for the fuzz targets.
 
-use crate::convert::told;
-use crate::messages::{
-    Account, Echo, Failed, FromCoordinator, FromMeasurer, Instruction, Prepare, Refused, Second,
-    Start, Transit, WayBack, Word,
-};
-use measurer::Load;
-use measurer::member::RoundOrder;
-use onion::Duration;
-use prost::Message as _;
+use crate::check;
+use crate::frames::decode;
+use crate::messages::{FromCoordinator, FromMeasurer};
+use crate::refusal::RefusalCode;
+use coordinator::Account;
+use measurer::member::{FailureKind, MemberReport, Nonce, RoundOrder, RoundWayBack, Target};
+use measurer::{Defences, Load};
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::Second;
+use onion::{Duration, Rate};
+use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 
-/// Whatever a coordinator sends is an order that can be obeyed, or none. Says whether it is one.
+/// Whatever a coordinator sends is an order that can be carried out, or none. Returns whether it is one.
 ///
 /// # Panics
-/// If an order that was accepted is not what the message said, or cannot be planned for.
+/// If an order that passed the checks cannot be planned for.
 #[must_use]
 pub fn from_coordinator(bytes: &[u8]) -> bool {
-    let Ok(message) = FromCoordinator::decode(bytes) else { return false };
-    let Some(Instruction::Prepare(prepare)) = message.order else { return false };
-    let Ok(order) = RoundOrder::try_from(prepare) else { return false };
-    assert_eq!(RoundOrder::try_from(Prepare::from(&order)), Ok(order), "it says what it said");
+    let Ok(FromCoordinator::Prepare { order, .. }) = decode(bytes) else { return false };
+    if check::order(&order).is_err() {
+        return false;
+    }
     let rtt = order.rtt.unwrap_or(Duration::ZERO);
     let load = Load::plan(&order, rtt);
     assert!((1..=order.sockets).contains(&load.sockets), "{} sockets", load.sockets);
@@ -28,72 +31,76 @@ pub fn from_coordinator(bytes: &[u8]) -> bool {
     true
 }
 
-/// Whatever a measurer sends is a word that is understood, or none. Says whether it is one.
+/// Whatever a measurer sends is a valid report, or none. Returns whether it is one.
 #[must_use]
 pub fn from_measurer(bytes: &[u8]) -> bool {
-    FromMeasurer::decode(bytes).is_ok_and(|message| told(message).is_ok())
+    let Ok(message) = decode::<FromMeasurer>(bytes) else { return false };
+    check::report_in(message).is_ok_and(|report| report.is_some())
 }
 
 /// A message with its name.
 pub type Sample = (&'static str, Vec<u8>);
 
-/// Good messages of a coordinator and of a measurer: what a fuzzer begins with.
+/// Valid messages of a coordinator and of a measurer, with which a fuzzer begins.
+///
+/// # Panics
+/// Never: they can be encoded.
 #[must_use]
 pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
-    let order = |order| FromCoordinator { measurement: 3, order: Some(order) }.encode_to_vec();
-    let transit = Prepare {
-        address: vec![127, 0, 0, 1],
-        port: 9001,
-        rsa_id: vec![7; 20],
-        ed25519_id: Some(vec![8; 32]),
-        way_back: Some(WayBack::Transit(Transit { always_authenticate: true })),
-        defences: Some(measurer::Defences::default().into()),
+    let ids = RelayIds { rsa: RsaId([7; 20]), ed25519: Some(Ed25519Id([8; 32])) };
+    let transit = RoundOrder {
+        target: Target { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9001)), ids },
+        way_back: RoundWayBack::Transit { always_authenticate: true },
+        defences: Defences::default(),
         sockets: 160,
-        rate_bit_per_s: 1_000_000_000,
+        rate: Rate::from_mbit_per_s(1000.0),
         seconds: 30,
-        check_one_in: 125,
-        rtt_ns: Some(20_000_000),
-        sharing: 2,
-        setup_timeout_ns: 22_500_000_000,
-        stall_timeout_ns: 5_000_000_000,
         held_back_s: Some(15),
+        check_one_in: NonZeroU32::MIN,
+        rtt: Some(Duration::from_millis(20)),
+        sharing: 2,
+        setup_timeout: Duration::from_millis(22_500),
+        stall_timeout: Duration::from_secs(5),
     };
-    let way_back = Some(WayBack::Echo(Echo { nonce: vec![9; 32] }));
-    let echo = Prepare {
-        address: vec![0xfd; 16],
-        way_back,
-        rtt_ns: None,
-        held_back_s: None,
-        ..transit.clone()
-    };
-    let from_coordinator = vec![
-        ("transit", order(Instruction::Prepare(transit))),
-        ("echo", order(Instruction::Prepare(echo))),
-        ("start", order(Instruction::Start(Start { delay_ns: 50_000_000 }))),
-    ];
-    let word = |word| FromMeasurer { measurement: 3, word: Some(word) }.encode_to_vec();
+    let way_back = RoundWayBack::Echo { nonce: Nonce([9; 32]) };
+    let echo = RoundOrder { way_back, rtt: None, held_back_s: None, ..transit };
+    let (round, delay) = (3, Duration::from_millis(50));
     let account = Account {
-        elapsed_ns: 1_000_000_000,
-        pump_time_ns: 1_000_000_000,
-        socket_time_ns: 8_000_000_000,
+        elapsed: Duration::from_secs(1),
+        pump_time: Duration::from_secs(1),
+        socket_time: Duration::from_secs(8),
         sockets: 8,
-        busy_ns: 7_900_000_000,
-        peer_window_ns: 5_000_000_000,
+        busy: Duration::from_millis(7900),
+        peer_window: Duration::from_secs(5),
         sent_bytes: 530_000,
-        least_rtt_ns: Some(20_000_000),
-        mean_rtt_ns: Some(24_000_000),
+        least_rtt: Some(Duration::from_millis(20)),
+        mean_rtt: Some(Duration::from_millis(24)),
         received_segments: 370,
-        silent_ns: 2_000_000_000,
-        answered_after_ns: Some(520_000_000),
+        silent: Duration::from_secs(2),
+        answered_after: Some(Duration::from_millis(520)),
         ..Account::default()
     };
-    let second = Second { index: 1, bytes: 514_000, checked_cells: 8, account: Some(account) };
-    let failed = Failed { kind: 4, detail: "wrong content".to_owned() };
-    let refused = Refused { code: 2, reason: "busy".to_owned() };
-    let from_measurer = vec![
-        ("second", word(Word::Second(second))),
-        ("failed", word(Word::Failed(failed))),
-        ("refused", word(Word::Refused(refused))),
+    let second = Second { index: 1, bytes: 514_000, checked_cells: 8 };
+    let second = MemberReport::Second(second, Some(Box::new(account)));
+    let detail = "wrong content".to_owned();
+    let failed = MemberReport::Failed { kind: FailureKind::WrongContent, detail };
+    let (code, reason) = (RefusalCode::Busy, "busy".to_owned());
+    let ordered = [
+        ("transit", FromCoordinator::Prepare { round, order: transit }),
+        ("echo", FromCoordinator::Prepare { round, order: echo }),
+        ("start", FromCoordinator::Start { round, delay }),
     ];
-    (from_coordinator, from_measurer)
+    let reported = [
+        ("second", FromMeasurer::Report { round, report: second }),
+        ("failed", FromMeasurer::Report { round, report: failed }),
+        ("refused", FromMeasurer::Refused { round, code, reason }),
+    ];
+    (
+        ordered.map(|(name, message)| (name, json(&message))).into(),
+        reported.map(|(name, message)| (name, json(&message))).into(),
+    )
+}
+
+fn json(message: &impl serde::Serialize) -> Vec<u8> {
+    serde_json::to_vec(message).expect("plain data")
 }

@@ -5,17 +5,17 @@
 //!   its capacity and its own consent rule;
 //! - [`Remotes`] and [`RemoteMeasurer`]: the coordinator's side, where a measurer elsewhere is a
 //!   [`measurer::Member`] like any other;
-//! - [`messages`]: what they tell each other;
+//! - [`messages`]: what they send each other;
 //! - [`Authorities`]: coordinators of several authorities among themselves.
 //!
-//! A session is one bidirectional stream of gRPC over TLS 1.3, in which both sides show a raw public
-//! key (RFC 7250) that the other one knows. It may carry several rounds at once, each with a number.
-//! If it is lost, whatever the cause, its rounds stop at the measurer, and are reported as broken at
-//! the coordinator. All times are relative: clocks need not agree.
+//! A session is a connection over TLS 1.3, in which both sides show a raw public key (RFC 7250) that the other one knows.
+//! It carries [`messages`] for several rounds at once, each with a number. If it is lost, whatever the cause, its rounds stop
+//! at the measurer, and the coordinator reports them as broken. All times are relative: clocks need not agree.
 
 mod authorities;
 mod capacity;
-mod convert;
+mod check;
+mod frames;
 pub mod fuzzing;
 pub mod keys;
 pub mod messages;
@@ -29,22 +29,9 @@ mod testing;
 mod tests;
 mod tls;
 
-/// What `build.rs` generates.
-#[allow(
-    missing_docs,
-    unreachable_pub,
-    unused_qualifications,
-    clippy::all,
-    clippy::allow_attributes_without_reason,
-    reason = "generated code"
-)]
-mod rpc {
-    include!(concat!(env!("OUT_DIR"), "/flashflow.control.v1.Measurer.rs"));
-    include!(concat!(env!("OUT_DIR"), "/flashflow.control.v1.Authority.rs"));
-}
-
 pub use authorities::{Authorities, Heard};
-pub use convert::{MessageError, Told, told};
+pub use capacity::{CapacityAnswer, CapacityOrder};
+pub use check::MessageError;
 pub use refusal::RefusalCode;
 pub use remote::{
     Abilities, CapacityPlan, CapacityResult, CapacityTestError, ConnectError, RemoteError,

@@ -1,11 +1,13 @@
 //! Why a measurer does not obey an order.
 
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// The number of a refusal, which never changes its meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RefusalCode {
-    /// 1: the order has a field that cannot be, or is of a kind that this version does not know.
+    /// 1: the order has a field that is out of range.
     Malformed,
     /// 2: its capacity is in use by other rounds.
     Busy,
@@ -32,16 +34,10 @@ impl RefusalCode {
         Self::Unable,
     ];
 
-    /// As in messages.
+    /// As in logs and messages.
     #[must_use]
     pub fn number(self) -> u32 {
         (1..).zip(Self::ALL).find(|(_, code)| *code == self).map_or(0, |(number, _)| number)
-    }
-
-    /// What the number means, if this version knows.
-    #[must_use]
-    pub fn of(number: u32) -> Option<Self> {
-        (1..).zip(Self::ALL).find(|(known, _)| *known == number).map(|(_, code)| code)
     }
 }
 
@@ -65,9 +61,8 @@ mod tests {
     #[test]
     fn each_code_has_the_number_in_its_documentation() {
         for (number, code) in (1..).zip(RefusalCode::ALL) {
-            assert_eq!((code.number(), RefusalCode::of(number)), (number, Some(code)));
+            assert_eq!(code.number(), number);
         }
         assert_eq!(RefusalCode::Unable.number(), 7);
-        assert_eq!((RefusalCode::of(0), RefusalCode::of(8)), (None, None));
     }
 }

@@ -97,10 +97,10 @@ pub struct RemoteMeasurer {
 pub struct Abilities {
     /// What it can send and receive.
     pub capacity: Rate,
-    /// Rounds at once; `None` if it does not say.
-    pub rounds_max: Option<u32>,
-    /// Sockets to relays at once; `None` if it does not say.
-    pub sockets_max: Option<u32>,
+    /// Maximum number of simultaneous rounds.
+    pub rounds_max: u32,
+    /// Maximum number of sockets to relays.
+    pub sockets_max: u32,
 }
 
 impl Abilities {
@@ -108,9 +108,7 @@ impl Abilities {
     /// Never none: one is tried.
     #[must_use]
     pub fn at_once_max(&self, sockets_each: u32) -> u32 {
-        let by_sockets = self.sockets_max.map(|sockets| sockets / sockets_each.max(1));
-        let least = [self.rounds_max, by_sockets].into_iter().flatten().min();
-        least.unwrap_or(u32::MAX).max(1)
+        self.rounds_max.min(self.sockets_max / sockets_each.max(1)).max(1)
     }
 }
 
@@ -138,7 +136,7 @@ impl RemoteMeasurer {
         let _ = self.commands.send(Command::Greet { answer });
         let hello: Hello = answered.recv().map_err(|_| ConnectError::Ended)??;
         Ok(Abilities {
-            capacity: Rate::from_bit_per_s(hello.capacity_bit_per_s),
+            capacity: hello.capacity,
             rounds_max: hello.rounds_max,
             sockets_max: hello.sockets_max,
         })
@@ -161,11 +159,10 @@ mod tests {
             let capacity = Rate::from_mbit_per_s(1.0);
             Abilities { capacity, rounds_max, sockets_max }.at_once_max(sockets_each)
         };
-        assert_eq!(most(Some(64), Some(13_000), 160), 64);
-        assert_eq!(most(Some(64), Some(799), 160), 4);
-        assert_eq!(most(Some(3), Some(799), 160), 3);
-        assert_eq!(most(None, Some(320), 160), 2);
-        assert_eq!((most(Some(0), None, 160), most(Some(64), Some(12), 160)), (1, 1));
-        assert_eq!((most(None, None, 160), most(None, Some(7), 0)), (u32::MAX, 7));
+        assert_eq!(most(64, 13_000, 160), 64);
+        assert_eq!(most(64, 799, 160), 4);
+        assert_eq!(most(3, 799, 160), 3);
+        assert_eq!((most(0, 320, 160), most(64, 12, 160)), (1, 1));
+        assert_eq!(most(64, 7, 0), 7);
     }
 }

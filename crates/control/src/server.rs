@@ -7,12 +7,11 @@ mod handshakes;
 mod round;
 mod session;
 
-use crate::capacity::{ANSWER_MAX_BYTES, CapacityAnswer, CapacityOrder};
+use crate::frames::{Connection, Limits};
 use crate::keys::{PublicKey, SecretKey};
-use crate::messages::{FromCoordinator, FromMeasurer, MESSAGE_MAX_BYTES};
-use crate::rpc::measurer_server;
+use crate::messages::{End, FromCoordinator, FromMeasurer, MESSAGE_MAX_BYTES};
 use crate::tls;
-use accept::Peer;
+use accept::Accepted;
 use book::Book;
 pub use book::ROUNDS_MAX;
 use measurer::member::MemberError;
@@ -25,24 +24,16 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use tokio::sync::{mpsc, watch};
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::{Request, Response, Status, Streaming};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
 
-/// A peer that is silent for so long is asked whether it is still there.
-pub(crate) const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(2);
-
-/// A peer that does not answer for so long is lost. A measurer floods its own way out, and a machine that stands still for some
-/// seconds finds its own time up before it reads the answers: so it must not be too short.
-pub(crate) const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-
-/// Messages that wait for a coordinator that does not read. One more ends the session.
+/// Maximum number of messages that wait for a coordinator that does not read. One more ends the session.
 const UNREAD_MAX: usize = 1024;
 
-/// Requests at once on one connection: one is enough.
-const STREAMS_MAX: u32 = 4;
+/// Time that a new connection has for its first message.
+const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// From the end that was asked for until connections are cut and rounds are left to themselves.
+/// Time between the request to end and the end of all connections and rounds.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Makes a member for each round that runs at the same time; members are used again.
@@ -125,17 +116,11 @@ impl MeasurerServer {
         let runtime = runtime.map_err(ServerError::Thread)?;
         let (stop, stopped) = watch::channel(false);
         let book = Arc::new(Book::new(capacity, sockets_max, members));
-        let service = Service {
-            book,
-            consent: Arc::new(consent),
-            stopped: stopped.clone(),
-            address,
-            peers: Arc::new(peers),
-        };
+        let service =
+            Arc::new(Service { book, consent: Arc::new(consent), stopped, address, peers });
         let thread = thread::Builder::new().name("measurer".to_owned()).spawn(move || {
             let book = Arc::clone(&service.book);
-            let served = runtime.block_on(serve(listener, tls, service, stopped));
-            if let Err(error) = served {
+            if let Err(error) = runtime.block_on(serve(listener, tls, &service)) {
                 tracing::error!("the measurer broke down: {error}");
             }
             // Ends what is left of sessions, and with them their rounds.
@@ -173,34 +158,33 @@ impl Drop for MeasurerServer {
 async fn serve(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
-    service: Service,
-    mut stopped: watch::Receiver<bool>,
-) -> Result<(), Box<dyn std::error::Error>> {
+    service: &Arc<Service>,
+) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let incoming = accept::incoming(listener, tls, "`coordinators`");
-    let mut signal = stopped.clone();
-    let service = measurer_server::MeasurerServer::new(service)
-        .max_decoding_message_size(MESSAGE_MAX_BYTES)
-        .max_encoding_message_size(ANSWER_MAX_BYTES);
-    let served = tonic::transport::Server::builder()
-        .max_concurrent_streams(STREAMS_MAX)
-        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-        .serve_with_incoming_shutdown(service, incoming, async move {
+    let mut incoming = accept::incoming(listener, tls, "`coordinators`");
+    let mut stopped = service.stopped.clone();
+    let mut connections = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = incoming.recv() => match accepted {
+                Some(accepted) => {
+                    connections.spawn(Arc::clone(service).handle(accepted));
+                }
+                None => break,
+            },
+            Some(_) = connections.join_next() => {}
             // An error says that nobody is left who could ask for the end.
-            let _ = signal.wait_for(|stop| *stop).await;
-        });
-    let cut = async {
-        let _ = stopped.wait_for(|stop| *stop).await;
-        tokio::time::sleep(END_TIMEOUT).await;
-    };
-    tokio::select! {
-        served = served => Ok(served?),
-        () = cut => Ok(()),
+            _ = stopped.wait_for(|stop| *stop) => break,
+        }
     }
+    drop(incoming);
+    let ended = async { while connections.join_next().await.is_some() {} };
+    // What is left is cut.
+    let _ = tokio::time::timeout(END_TIMEOUT, ended).await;
+    Ok(())
 }
 
-/// The one service.
+/// What all connections share.
 struct Service {
     book: Arc<Book>,
     consent: Arc<Consent>,
@@ -208,41 +192,52 @@ struct Service {
     /// Where it listens: capacity tests use UDP at the same address and port.
     address: SocketAddr,
     /// Public addresses that capacity tests may flood.
-    peers: Arc<BTreeSet<IpAddr>>,
+    peers: BTreeSet<IpAddr>,
 }
 
-#[tonic::async_trait]
-impl measurer_server::Measurer for Service {
-    type SessionStream = ReceiverStream<Result<FromMeasurer, Status>>;
-
-    async fn session(
-        &self,
-        request: Request<Streaming<FromCoordinator>>,
-    ) -> Result<Response<Self::SessionStream>, Status> {
-        let peer = request.extensions().get::<Peer>().copied();
-        let peer = peer.ok_or_else(|| Status::unauthenticated("no key was shown"))?;
-        let Some(ticket) = self.book.enter(peer.key) else {
-            tracing::warn!("{peer} wants a second session; the first one goes on");
-            return Err(Status::already_exists(
-                "there is a session with this coordinator's key already; one coordinator at a time",
-            ));
+impl Service {
+    /// Serves a connection to its end.
+    async fn handle(self: Arc<Self>, Accepted { stream, peer, permit }: Accepted) {
+        let limits = Limits { message_max_bytes: MESSAGE_MAX_BYTES, queued_max: UNREAD_MAX };
+        let mut connection = Connection::<FromCoordinator, FromMeasurer>::over(stream, limits);
+        let first = tokio::time::timeout(FIRST_MESSAGE_TIMEOUT, connection.incoming.next()).await;
+        let done = match first {
+            Ok(Ok(Some(FromCoordinator::Session))) => match self.book.enter(peer.key) {
+                Some(ticket) => {
+                    let (book, consent) = (Arc::clone(&self.book), Arc::clone(&self.consent));
+                    let outgoing = connection.outgoing.clone();
+                    let session = Session::new(peer, ticket, book, consent, outgoing);
+                    session.run(&mut connection.incoming, self.stopped.clone()).await
+                }
+                None => {
+                    tracing::warn!("{peer} wants a second session; the first one goes on");
+                    let reason = "there is a session with this coordinator's key already; one coordinator at a time";
+                    Err(End { reason: reason.to_owned(), is_transient: true })
+                }
+            },
+            Ok(Ok(Some(FromCoordinator::Capacity(order)))) => {
+                let answer = tokio::select! {
+                    answer = capacity::serve(peer, &order, &self) => answer,
+                    // The coordinator is gone, or says what it has no reason to say. Either ends the test.
+                    _ = connection.incoming.next() => Err(End::lasting("the capacity test was cancelled")),
+                };
+                answer.map(|answer| {
+                    // It has room, since nothing was sent before.
+                    let _ = connection.outgoing.try_send(FromMeasurer::Capacity(answer));
+                })
+            }
+            Ok(Ok(Some(_))) => {
+                Err(End::lasting("the first message opens a session or orders a capacity test"))
+            }
+            Ok(Ok(None)) => Ok(()),
+            Ok(Err(lost)) => Err(End::lasting(lost.0)),
+            Err(_) => Err(End::lasting("no message came")),
         };
-        let (sender, receiver) = mpsc::channel(UNREAD_MAX);
-        let session =
-            Session::new(peer, ticket, Arc::clone(&self.book), Arc::clone(&self.consent), sender);
-        tokio::spawn(session.run(request.into_inner(), self.stopped.clone()));
-        Ok(Response::new(ReceiverStream::new(receiver)))
-    }
-    async fn capacity(
-        &self,
-        request: Request<CapacityOrder>,
-    ) -> Result<Response<CapacityAnswer>, Status> {
-        let peer = request.extensions().get::<Peer>().copied();
-        let peer = peer.ok_or_else(|| Status::unauthenticated("no key was shown"))?;
-        let stopped = self.stopped.clone();
-        let order = request.into_inner();
-        capacity::serve(peer, &order, self.address, &self.book, &self.peers, stopped)
-            .await
-            .map(Response::new)
+        if let Err(end) = done {
+            // If the coordinator is still there, it learns the reason.
+            let _ = connection.outgoing.try_send(FromMeasurer::End(end));
+        }
+        connection.close().await;
+        drop(permit);
     }
 }

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use verifier::{Pinned, Verifier};
 
 /// The one protocol inside, so that nothing else that speaks TLS is taken for it.
-const ALPN: &[u8] = b"h2";
+const ALPN: &[u8] = b"flashflow-control/1";
 
 /// A key that is not pinned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

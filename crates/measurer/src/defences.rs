@@ -1,4 +1,5 @@
 use onion::measure::pump::Pace;
+use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 
 /// Connections and circuits left to others who share our address.
@@ -7,7 +8,7 @@ pub(crate) const RESERVE: u32 = 4;
 /// What a stock relay lets one address do, by the consensus that it follows.
 ///
 /// A relay's own configuration may override it; then set-up fails, with the relay's reason.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Defences {
     /// Cells in a circuit's queue at which the relay kills the circuit.
     pub queue_limit_cells: u32,

@@ -1,8 +1,9 @@
 use link::Traffic;
 use onion::Duration;
+use serde::{Deserialize, Serialize};
 
 /// How much of its processors a measurer needed while it was sending.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerLoad {
     /// Its threads' processor time.
     pub cpu: Duration,

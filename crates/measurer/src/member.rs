@@ -4,6 +4,7 @@ use crate::defences::Defences;
 use coordinator::{Account, Failure};
 use onion::measure::Second;
 use onion::{Duration, Rate};
+use serde::{Deserialize, Serialize};
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -55,8 +56,8 @@ pub trait Member: Send {
     fn stop(&mut self);
 }
 
-/// What one measurer has to do in a round. Plain data: it travels to measurers elsewhere.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// What one measurer has to do in a round. Plain data: the control protocol carries it to measurers on other hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundOrder {
     /// The relay to be loaded.
     pub target: Target,
@@ -85,7 +86,8 @@ pub struct RoundOrder {
 }
 
 /// How cells come back from the target.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum RoundWayBack {
     /// Through it, to second hops at the measurer; the relay knows nothing of it.
     Transit {
@@ -115,8 +117,9 @@ impl RoundWayBack {
 /// command the member that calls it.
 pub type Reports = Arc<dyn Fn(MemberReport) + Send + Sync>;
 
-/// What a measurer tells of a round. Plain data: it travels from measurers elsewhere.
-#[derive(Clone, Debug, PartialEq)]
+/// What a measurer reports of a round. Plain data: the control protocol carries it from measurers on other hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum MemberReport {
     /// Sockets and circuits stand: it can start.
     Ready {
@@ -137,7 +140,8 @@ pub enum MemberReport {
 }
 
 /// What kind of failure ended a measurer's round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum FailureKind {
     /// Too few sockets or circuits could be opened.
     Unreachable,

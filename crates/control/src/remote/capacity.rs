@@ -2,10 +2,10 @@
 
 use super::connect::{ConnectError, Route};
 use super::{RemoteError, RemoteMeasurer, Remotes};
-use crate::capacity::{ANSWER_MAX_BYTES, CapacityAnswer, CapacityOrder};
-use crate::convert::plain;
-use crate::messages::MESSAGE_MAX_BYTES;
-use crate::rpc::measurer_client::MeasurerClient;
+use crate::capacity::{ANSWER_MAX_BYTES, CapacityOrder};
+use crate::check::plain;
+use crate::frames::{Connection, Limits};
+use crate::messages::{FromCoordinator, FromMeasurer};
 use crate::tls;
 use measurer::capacity::{CapacityPeer, CapacityReport, Token};
 use onion::{Duration, Rate};
@@ -14,8 +14,9 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tonic::transport::Channel;
+use tokio_rustls::client::TlsStream;
 
 /// How long it takes at most to notice that the test is cancelled.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
@@ -124,7 +125,7 @@ impl Remotes {
 
 struct Line {
     at: SocketAddr,
-    connected: Result<(Channel, Duration), ConnectError>,
+    connected: Result<(TlsStream<TcpStream>, Duration), ConnectError>,
     /// What the measurer sends at most.
     rate: Option<Rate>,
 }
@@ -135,7 +136,7 @@ async fn connect_all(routes: Vec<(Route, Option<Rate>)>) -> BTreeMap<u16, Line> 
     for (index, (route, rate)) in (0..).zip(routes) {
         connecting.spawn(async move {
             let at = route.at;
-            let connected = tokio::time::timeout(CONNECT_TIMEOUT, route.channel()).await;
+            let connected = tokio::time::timeout(CONNECT_TIMEOUT, route.stream()).await;
             let connected = connected.unwrap_or(Err(ConnectError::TimedOut { at }));
             (index, Line { at, connected, rate })
         });
@@ -151,22 +152,26 @@ async fn call(
     plan: CapacityPlan,
 ) -> CapacityResult {
     let (at, rate) = (line.at, line.rate);
-    let (channel, way) = line.connected?;
-    let mut client = MeasurerClient::new(channel)
-        .max_encoding_message_size(MESSAGE_MAX_BYTES)
-        .max_decoding_message_size(ANSWER_MAX_BYTES);
+    let (stream, way) = line.connected?;
+    let limits = Limits { message_max_bytes: ANSWER_MAX_BYTES, queued_max: 1 };
+    let mut connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
     // It counts from the arrival of the order.
     let delay = plan.start_delay.saturating_sub(way);
     let order = CapacityOrder::new(token, index, team, plan.seconds, delay, rate);
     let length = Duration::from_secs(u64::from(plan.seconds));
     let longest = plan.start_delay + length + REPORT_TIMEOUT;
-    let answer = tokio::time::timeout(longest, client.capacity(order)).await;
-    let no_report = |reason: String| CapacityTestError::NoReport { at, reason };
-    let answer: CapacityAnswer = match answer {
-        Ok(Ok(answer)) => answer.into_inner(),
-        Ok(Err(status)) => return Err(no_report(plain(status.message()))),
-        Err(_) => return Err(no_report("it takes too long".to_owned())),
+    // It has room, and the answer tells whether it arrived.
+    let _ = connection.outgoing.try_send(FromCoordinator::Capacity(order));
+    let answer = tokio::time::timeout(longest, connection.incoming.next()).await;
+    let reason = match answer {
+        Ok(Ok(Some(FromMeasurer::Capacity(answer)))) => Ok(answer),
+        Ok(Ok(Some(FromMeasurer::End(end)))) => Err(plain(&end.reason)),
+        Ok(Ok(Some(_))) => Err("its answer is something else".to_owned()),
+        Ok(Ok(None)) => Err("it closed the connection".to_owned()),
+        Ok(Err(lost)) => Err(plain(&lost.0)),
+        Err(_) => Err("it takes too long".to_owned()),
     };
+    let answer = reason.map_err(|reason| CapacityTestError::NoReport { at, reason })?;
     let peers: Vec<_> = team.iter().filter(|it| it.index != index).copied().collect();
     answer
         .report(index, plan.seconds, &peers)

@@ -1,12 +1,10 @@
 //! From nothing to a session.
 
-use crate::convert::{MessageError, Told, plain, told};
+use crate::check::plain;
+use crate::frames::{Connection, Incoming, Limits};
 use crate::keys::PublicKey;
-use crate::messages::{FromCoordinator, FromMeasurer, Hello, MESSAGE_MAX_BYTES};
-use crate::rpc::measurer_client::MeasurerClient;
-use crate::server::{KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT};
+use crate::messages::{End, FromCoordinator, FromMeasurer, Hello, MESSAGE_MAX_BYTES};
 use crate::tls;
-use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use std::io;
 use std::net::SocketAddr;
@@ -17,9 +15,6 @@ use tokio::net::TcpStream;
 use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::{Channel, Endpoint, Uri};
-use tonic::{Code, Status, Streaming};
 
 /// Time from the first packet to the measurer's first word.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
@@ -89,14 +84,6 @@ pub enum ConnectError {
         /// Why.
         reason: String,
     },
-    /// Its first word is none.
-    #[error("the measurer at {at} begins with nonsense: {source}")]
-    Nonsense {
-        /// Where.
-        at: SocketAddr,
-        /// What is wrong with it.
-        source: MessageError,
-    },
     /// It takes too long.
     #[error("the measurer at {at} did not answer within {CONNECT_TIMEOUT:?}")]
     TimedOut {
@@ -108,13 +95,13 @@ pub enum ConnectError {
     Ended,
 }
 
-/// A session that stands.
+/// An open session.
 pub(crate) struct Line {
     pub(crate) hello: Hello,
-    /// How long a message is under way, about: half of what opening the connection took.
+    /// Approximate one-way delay of a message: half of the time that the TCP handshake took.
     pub(crate) way: Duration,
     pub(crate) to_measurer: mpsc::Sender<FromCoordinator>,
-    pub(crate) from_measurer: Streaming<FromMeasurer>,
+    pub(crate) from_measurer: Incoming<FromMeasurer>,
 }
 
 /// Whom to reach, and as whom.
@@ -145,58 +132,32 @@ impl Route {
         }
     }
 
-    /// Tries once; an error comes with whether it may pass.
+    /// Tries once. With an error comes whether another attempt may succeed.
     async fn attempt(&self) -> Result<Line, (ConnectError, bool)> {
-        let lasting = |error| (error, false);
         let at = self.at;
-        let (channel, way) = self.channel().await.map_err(lasting)?;
-        let mut client = MeasurerClient::new(channel)
-            .max_decoding_message_size(MESSAGE_MAX_BYTES)
-            .max_encoding_message_size(MESSAGE_MAX_BYTES);
-        let (to_measurer, orders) = mpsc::channel(UNREAD_MAX);
-        let answer = client.session(ReceiverStream::new(orders)).await;
-        let mut from_measurer = answer.map_err(|status| self.refused(&status))?.into_inner();
-        let first = from_measurer.message().await.map_err(|status| self.refused(&status))?;
-        let nothing =
-            || ConnectError::Broke { at, problem: "it ended before its first word".to_owned() };
-        let first = first.ok_or_else(|| lasting(nothing()))?;
-        match told(first) {
-            Ok(Told::Hello(hello)) => Ok(Line { hello, way, to_measurer, from_measurer }),
-            Ok(Told::Report(_)) => {
-                let problem = "its first word is about a round".to_owned();
-                Err(lasting(ConnectError::Broke { at, problem }))
+        let (stream, way) = self.stream().await.map_err(|error| (error, false))?;
+        let limits = Limits { message_max_bytes: MESSAGE_MAX_BYTES, queued_max: UNREAD_MAX };
+        let connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
+        let (to_measurer, mut from_measurer) = connection.split();
+        // It has room, and the first answer tells whether it arrived.
+        let _ = to_measurer.try_send(FromCoordinator::Session);
+        let problem = match from_measurer.next().await {
+            Ok(Some(FromMeasurer::Hello(hello))) => {
+                let hello = Hello { version: plain(&hello.version), ..hello };
+                return Ok(Line { hello, way, to_measurer, from_measurer });
             }
-            Err(source) => Err(lasting(ConnectError::Nonsense { at, source })),
-        }
+            Ok(Some(FromMeasurer::End(End { reason, is_transient }))) => {
+                return Err((ConnectError::Refused { at, reason: plain(&reason) }, is_transient));
+            }
+            Ok(Some(_)) => "its first message is not a greeting".to_owned(),
+            Ok(None) => "it closed before its first message".to_owned(),
+            Err(lost) => plain(&lost.0),
+        };
+        Err((ConnectError::Broke { at, problem }, false))
     }
 
-    /// A connection whose keys have been checked, and how long its way is.
-    pub(crate) async fn channel(&self) -> Result<(Channel, Duration), ConnectError> {
-        let (stream, way) = self.shake_hands().await?;
-        // The one connection there is. Lost, it is not replaced behind our back.
-        let mut stream = Some(TokioIo::new(stream));
-        let connector = tower::service_fn(move |_: Uri| {
-            let stream = stream.take().ok_or_else(|| io::Error::other("the connection is lost"));
-            std::future::ready(stream)
-        });
-        Endpoint::from_static("http://measurer")
-            .http2_keep_alive_interval(KEEPALIVE_INTERVAL)
-            .keep_alive_timeout(KEEPALIVE_TIMEOUT)
-            .keep_alive_while_idle(true)
-            .connect_with_connector(connector)
-            .await
-            .map(|channel| (channel, way))
-            .map_err(|error| ConnectError::Broke { at: self.at, problem: chain(&error) })
-    }
-
-    fn refused(&self, status: &Status) -> (ConnectError, bool) {
-        let reason = plain(status.message());
-        let may_pass = status.code() == Code::AlreadyExists;
-        (ConnectError::Refused { at: self.at, reason }, may_pass)
-    }
-
-    /// Connects, and waits until the measurer has accepted our key.
-    async fn shake_hands(&self) -> Result<(TlsStream<TcpStream>, Duration), ConnectError> {
+    /// Connects, and waits until the measurer has accepted our key. Also returns the approximate one-way delay.
+    pub(crate) async fn stream(&self) -> Result<(TlsStream<TcpStream>, Duration), ConnectError> {
         let at = self.at;
         let unreachable = |source| ConnectError::Unreachable { at, source: Arc::new(source) };
         let before = tokio::time::Instant::now();
@@ -208,8 +169,8 @@ impl Route {
         let connector = TlsConnector::from(Arc::clone(&self.tls));
         let handshake = connector.connect(name, socket).await;
         let mut stream = handshake.map_err(|error| self.tls_failed(error))?;
-        // In TLS 1.3 the client is through before the server has seen its key: the server's first
-        // bytes, which it sends unasked, or its alert, say whether the key was accepted.
+        // In TLS 1.3 the client's handshake ends before the server has seen its key. The server's first bytes, a keep-alive
+        // that it sends unasked, or its alert, show whether it accepted the key.
         match stream.fill_buf().await {
             Ok([]) => Err(ConnectError::Broke { at, problem: "it was closed".to_owned() }),
             Ok(_) => Ok((stream, way)),
@@ -230,15 +191,4 @@ impl Route {
         }
         ConnectError::Broke { at, problem: plain(&error.to_string()) }
     }
-}
-
-/// An error with all that lies behind it.
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut behind = error.source();
-    while let Some(cause) = behind {
-        text = format!("{text}: {cause}");
-        behind = cause.source();
-    }
-    plain(&text)
 }

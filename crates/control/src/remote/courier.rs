@@ -2,9 +2,10 @@
 //! again after the session was lost.
 
 use super::connect::{ConnectError, Line, Route};
-use crate::convert::{self, Told, plain, told};
+use crate::check::{DELAY_MAX, plain, report_in};
+use crate::frames::Lost;
 use crate::keys::PublicKey;
-use crate::messages::{FromCoordinator, FromMeasurer, Hello, Instruction, Prepare, Stop};
+use crate::messages::{End, FromCoordinator, FromMeasurer, Hello};
 use measurer::member::{FailureKind, MemberReport, Reports, RoundOrder};
 use onion::Duration;
 use std::collections::BTreeMap;
@@ -79,7 +80,7 @@ pub(super) struct Courier {
 
 enum News {
     Command(Option<Command>),
-    Message(Result<Option<FromMeasurer>, tonic::Status>),
+    Message(Result<Option<FromMeasurer>, Lost>),
 }
 
 impl Courier {
@@ -99,7 +100,7 @@ impl Courier {
             let news = match &mut self.line {
                 Some(line) => tokio::select! {
                     command = commands.recv() => News::Command(command),
-                    message = line.from_measurer.message() => News::Message(message),
+                    message = line.from_measurer.next() => News::Message(message),
                 },
                 None => News::Command(commands.recv().await),
             };
@@ -108,7 +109,7 @@ impl Courier {
                 News::Command(None) => return,
                 News::Message(Ok(Some(message))) => self.take_in(message),
                 News::Message(Ok(None)) => self.lose("it ended the session"),
-                News::Message(Err(status)) => self.lose(&plain(status.message())),
+                News::Message(Err(lost)) => self.lose(&plain(&lost.0)),
             }
         }
     }
@@ -125,20 +126,22 @@ impl Courier {
                     return desk.broken(error.to_string());
                 }
                 self.newest += 1;
-                self.rounds.insert(self.newest, Round { key, desk });
-                self.send(self.newest, Instruction::Prepare(Prepare::from(&*order)));
+                let round = self.newest;
+                self.rounds.insert(round, Round { key, desk });
+                self.send(FromCoordinator::Prepare { round, order: *order });
             }
             Command::Start { key, delay } => {
-                if let Some(number) = self.number(&key) {
-                    // All members begin together: the message's way is part of the delay.
+                if let Some(round) = self.number(&key) {
+                    // All members begin together: the time that the message takes is part of the delay.
                     let way = self.line.as_ref().map_or(Duration::ZERO, |line| line.way);
-                    self.send(number, convert::start(delay.saturating_sub(way)));
+                    let delay = delay.saturating_sub(way).min(DELAY_MAX);
+                    self.send(FromCoordinator::Start { round, delay });
                 }
             }
             Command::Stop { key } => {
-                if let Some(number) = self.number(&key) {
-                    self.rounds.remove(&number);
-                    self.send(number, Instruction::Stop(Stop {}));
+                if let Some(round) = self.number(&key) {
+                    self.rounds.remove(&round);
+                    self.send(FromCoordinator::Stop { round });
                 }
             }
         }
@@ -160,8 +163,7 @@ impl Courier {
         found.map(|(number, _)| *number)
     }
 
-    fn send(&mut self, measurement: u64, order: Instruction) {
-        let message = FromCoordinator { measurement, order: Some(order) };
+    fn send(&mut self, message: FromCoordinator) {
         let Some(line) = &self.line else { return };
         if line.to_measurer.try_send(message).is_err() {
             self.lose("it does not read, or is gone");
@@ -169,16 +171,20 @@ impl Courier {
     }
 
     fn take_in(&mut self, message: FromMeasurer) {
-        let number = message.measurement;
-        match told(message) {
+        match message {
+            FromMeasurer::End(End { reason, .. }) => return self.lose(&plain(&reason)),
+            FromMeasurer::Hello(_) => return self.lose("it greets twice"),
+            _ => {}
+        }
+        match report_in(message) {
             // Of rounds that are over, too.
-            Ok(Told::Report(report)) => {
+            Ok(Some((number, report))) => {
                 if let Some(round) = self.rounds.get(&number) {
                     round.desk.deliver(report);
                 }
             }
-            Ok(Told::Hello(_)) => self.lose("it greets twice"),
-            Err(error) => self.lose(&format!("its message makes no sense: {error}")),
+            Ok(None) => self.lose("its message belongs to no round"),
+            Err(error) => self.lose(&format!("its message is invalid: {error}")),
         }
     }
 

@@ -5,21 +5,15 @@ use crate::keys::PublicKey;
 use crate::say_once::SayOnce;
 use crate::tls;
 use std::collections::BTreeMap;
-use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::task::{Context, Poll};
 use std::time::Duration;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::transport::server::Connected;
 
 /// Connections at once of one coordinator, which has shown its key; more are refused. Each key has places of its own: one
 /// that takes all of its places keeps no other out. The configuration says how many keys there are.
@@ -59,29 +53,30 @@ impl Places {
 }
 
 /// A connection from a peer.
-pub(crate) struct PeerStream {
-    stream: TlsStream<TcpStream>,
-    peer: Peer,
-    _permit: OwnedSemaphorePermit,
+pub(crate) struct Accepted {
+    pub(crate) stream: TlsStream<TcpStream>,
+    pub(crate) peer: Peer,
+    /// Its place among the connections of its key.
+    pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// Accepts connections and shakes hands with several at once, so that none keeps others waiting. `list` is where the configuration has
-/// the keys.
+/// Accepts connections. Several TLS handshakes run at the same time, so that none delays others. `list` is where the
+/// configuration has the keys.
 pub(crate) fn incoming(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
     list: &'static str,
-) -> ReceiverStream<Result<PeerStream, Infallible>> {
+) -> mpsc::Receiver<Accepted> {
     let (sender, receiver) = mpsc::channel(1);
     tokio::spawn(accept(listener, TlsAcceptor::from(tls), list, sender));
-    ReceiverStream::new(receiver)
+    receiver
 }
 
 async fn accept(
     listener: TcpListener,
     tls: TlsAcceptor,
     list: &'static str,
-    accepted: mpsc::Sender<Result<PeerStream, Infallible>>,
+    accepted: mpsc::Sender<Accepted>,
 ) {
     let places = Arc::new(Places::default());
     let once = Arc::new(SayOnce::default());
@@ -120,7 +115,7 @@ fn admit(
     stream: TlsStream<TcpStream>,
     peer: Peer,
     places: &Places,
-    accepted: mpsc::Sender<Result<PeerStream, Infallible>>,
+    accepted: mpsc::Sender<Accepted>,
 ) {
     let Some(permit) = places.take(peer.key) else {
         tracing::warn!("refused {peer}: it has {CONNECTIONS_MAX} connections already");
@@ -129,7 +124,7 @@ fn admit(
     // On a task of its own, since the handshake's may be ended to make room for others.
     tokio::spawn(async move {
         // Nobody takes it if the measurer is ending.
-        let _ = accepted.send(Ok(PeerStream { stream, peer, _permit: permit })).await;
+        let _ = accepted.send(Accepted { stream, peer, permit }).await;
     });
 }
 
@@ -157,42 +152,6 @@ fn log(once: &SayOnce, from: SocketAddr, list: &str, error: &io::Error) {
         tracing::warn!("refused {from}: {what}");
     } else {
         tracing::debug!("refused {from} again: {what}");
-    }
-}
-
-impl Connected for PeerStream {
-    type ConnectInfo = Peer;
-
-    fn connect_info(&self) -> Peer {
-        self.peer
-    }
-}
-
-impl AsyncRead for PeerStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for PeerStream {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(cx, buf)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
     }
 }
 

@@ -1,17 +1,13 @@
 //! The measurer's part of a capacity test that a coordinator orders.
 
+use super::Service;
 use super::accept::Peer;
-use super::book::Book;
 use crate::capacity::{CapacityAnswer, CapacityOrder};
-use measurer::capacity::CapacityError;
-use std::collections::BTreeSet;
-use std::net::{IpAddr, SocketAddr};
+use crate::messages::End;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use tokio::sync::watch;
-use tonic::Status;
 
-/// Cancels the test when the call is dropped: the coordinator is gone.
+/// Cancels the test when it is dropped: the coordinator is gone.
 struct CancelOnDrop(Arc<AtomicBool>);
 
 impl Drop for CancelOnDrop {
@@ -20,51 +16,33 @@ impl Drop for CancelOnDrop {
     }
 }
 
-/// Takes part, unless our capacity is in use, and reports. While it lasts, its share of the capacity is
-/// no measurement's.
+/// Takes part, unless the capacity is in use, and reports. Meanwhile no measurement gets the capacity that it uses.
 pub(super) async fn serve(
     peer: Peer,
     order: &CapacityOrder,
-    listen: SocketAddr,
-    book: &Arc<Book>,
-    allowed: &BTreeSet<IpAddr>,
-    mut stopped: watch::Receiver<bool>,
-) -> Result<CapacityAnswer, Status> {
-    let test = order.test(listen, book.capacity(), allowed).map_err(Status::invalid_argument)?;
-    // It opens none to relays.
+    service: &Service,
+) -> Result<CapacityAnswer, End> {
+    let book = &service.book;
+    let test =
+        order.test(service.address, book.capacity(), &service.peers).map_err(End::lasting)?;
+    // It opens no socket to a relay.
     let reserved = book.reserve(peer.key, test.rate, 0);
-    let (reservation, claim) =
-        reserved.map_err(|refusal| Status::resource_exhausted(refusal.reason))?;
+    let (reservation, claim) = reserved.map_err(|refusal| End::lasting(refusal.reason))?;
     let (peers, seconds, rate) = (test.peers.len(), test.seconds, test.rate);
     tracing::info!("capacity test of {peer}: {peers} peers, {seconds} s, {rate}");
     let guard = CancelOnDrop(Arc::default());
     let cancel = Arc::clone(&guard.0);
     let work = tokio::task::spawn_blocking(move || {
-        // Both are given back when the test is over, even if nobody waits for it any more.
+        // Both are given back when the test is over, even if nobody waits for it.
         let _claim = claim;
-        if let Err(error) = reservation.wait_for_room() {
-            return Err(Status::resource_exhausted(error.to_string()));
-        }
-        test.run(&cancel).map_err(|error| status(&error))
+        reservation.wait_for_room().map_err(|error| error.to_string())?;
+        test.run(&cancel).map_err(|error| error.to_string())
     });
+    let mut stopped = service.stopped.clone();
     let report = tokio::select! {
-        report = work => report.map_err(|_| Status::internal("the capacity test broke down"))??,
-        _ = stopped.wait_for(|stop| *stop) => {
-            return Err(Status::unavailable("the measurer is ending"));
-        }
+        report = work => report,
+        _ = stopped.wait_for(|stop| *stop) => return Err(End::lasting("the measurer is ending")),
     };
-    Ok(CapacityAnswer::from(&report))
-}
-
-fn status(error: &CapacityError) -> Status {
-    let text = error.to_string();
-    match error {
-        CapacityError::Config(_) => Status::invalid_argument(text),
-        CapacityError::NotAllowed(_) => Status::permission_denied(text),
-        CapacityError::Cancelled => Status::cancelled(text),
-        CapacityError::Bind { .. }
-        | CapacityError::Socket(_)
-        | CapacityError::Random(_)
-        | CapacityError::Thread(_) => Status::internal(text),
-    }
+    let report = report.map_err(|_| End::lasting("the capacity test broke down"))?;
+    Ok(CapacityAnswer::from(&report.map_err(End::lasting)?))
 }

@@ -3,15 +3,16 @@
 use super::accept::Peer;
 use super::book::{Book, ROUNDS_MAX, Ticket};
 use super::round::Round;
-use crate::convert::{delay_of, refused_message, report_message};
-use crate::messages::{FromCoordinator, FromMeasurer, Hello, Instruction, Prepare, Start, Word};
+use crate::check::{self, plain};
+use crate::frames::Incoming;
+use crate::messages::{End, FromCoordinator, FromMeasurer, Hello};
 use crate::refusal::{Refusal, RefusalCode};
 use measurer::Consent;
 use measurer::member::{MemberReport, Reports, RoundOrder};
+use onion::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
-use tonic::{Status, Streaming};
 
 /// Reports that wait for the session's task, over all its rounds; then the reporting thread waits.
 const REPORTS_MAX: usize = 256;
@@ -25,7 +26,7 @@ pub(super) struct Session {
     _ticket: Ticket,
     book: Arc<Book>,
     consent: Arc<Consent>,
-    to_coordinator: mpsc::Sender<Result<FromMeasurer, Status>>,
+    to_coordinator: mpsc::Sender<FromMeasurer>,
     reports: mpsc::Receiver<(u64, MemberReport)>,
     reporter: mpsc::Sender<(u64, MemberReport)>,
     /// Dropping one stops it.
@@ -54,7 +55,7 @@ impl Session {
         ticket: Ticket,
         book: Arc<Book>,
         consent: Arc<Consent>,
-        to_coordinator: mpsc::Sender<Result<FromMeasurer, Status>>,
+        to_coordinator: mpsc::Sender<FromMeasurer>,
     ) -> Self {
         let (reporter, reports) = mpsc::channel(REPORTS_MAX);
         Self {
@@ -71,99 +72,92 @@ impl Session {
         }
     }
 
-    /// Obeys until the session ends, and with it all its rounds.
+    /// Carries out orders until the session ends, and with it all its rounds. An error is what the coordinator has to learn.
     pub(super) async fn run(
         mut self,
-        mut orders: Streaming<FromCoordinator>,
+        orders: &mut Incoming<FromCoordinator>,
         mut stopped: watch::Receiver<bool>,
-    ) {
+    ) -> Result<(), End> {
         tracing::info!("session with {} begins", self.peer);
         let end = match self.greet() {
-            Ok(()) => self.obey_all(&mut orders, &mut stopped).await,
-            Err(status) => Err(status),
+            Ok(()) => self.carry_out_all(orders, &mut stopped).await,
+            Err(end) => Err(end),
         };
-        let left = self.rounds.len();
-        match end {
-            Ok(()) => tracing::info!("session with {} ends; {left} rounds stop", self.peer),
-            Err(status) => {
-                let reason = status.message();
-                if left == 0 {
-                    tracing::info!("session with {} is over: {reason}", self.peer);
-                } else {
-                    tracing::warn!(
-                        "session with {} is lost: {reason}; {left} rounds stop",
-                        self.peer
-                    );
-                }
-                // If the coordinator is still there, it gets to know why.
-                let _ = self.to_coordinator.try_send(Err(status));
+        let (left, peer) = (self.rounds.len(), self.peer);
+        match &end {
+            Ok(()) => tracing::info!("session with {peer} ends; {left} rounds stop"),
+            Err(End { reason, .. }) if left == 0 => {
+                tracing::info!("session with {peer} is over: {reason}");
+            }
+            Err(End { reason, .. }) => {
+                tracing::warn!("session with {peer} is lost: {reason}; {left} rounds stop");
             }
         }
+        end
     }
 
-    fn greet(&self) -> Result<(), Status> {
-        let hello = Hello {
-            capacity_bit_per_s: self.book.capacity().as_bit_per_s(),
+    fn greet(&self) -> Result<(), End> {
+        self.send(FromMeasurer::Hello(Hello {
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            rounds_max: Some(ROUNDS_MAX),
-            sockets_max: Some(self.book.sockets_max()),
-        };
-        self.send(FromMeasurer { measurement: 0, word: Some(Word::Hello(hello)) })
+            capacity: self.book.capacity(),
+            rounds_max: ROUNDS_MAX,
+            sockets_max: self.book.sockets_max(),
+        }))
     }
 
-    async fn obey_all(
+    async fn carry_out_all(
         &mut self,
-        orders: &mut Streaming<FromCoordinator>,
+        orders: &mut Incoming<FromCoordinator>,
         stopped: &mut watch::Receiver<bool>,
-    ) -> Result<(), Status> {
+    ) -> Result<(), End> {
         let gone = self.to_coordinator.clone();
         loop {
             tokio::select! {
-                order = orders.message() => match order? {
-                    Some(order) => self.obey(order)?,
-                    None => return Ok(()),
+                order = orders.next() => match order {
+                    Ok(Some(order)) => self.carry_out(order)?,
+                    Ok(None) => return Ok(()),
+                    Err(lost) => return Err(End::lasting(lost.0)),
                 },
                 report = self.reports.recv() => {
                     // There is always a sender: our own.
-                    if let Some((measurement, report)) = report {
-                        self.pass_on(measurement, report)?;
+                    if let Some((round, report)) = report {
+                        self.pass_on(round, report)?;
                     }
                 }
-                () = gone.closed() => return Err(Status::cancelled("the connection is lost")),
+                () = gone.closed() => return Err(End::lasting("the connection is lost")),
                 _ = stopped.wait_for(|stop| *stop) => {
-                    return Err(Status::unavailable("the measurer is ending"));
+                    return Err(End::lasting("the measurer is ending"));
                 }
             }
         }
     }
 
-    fn obey(&mut self, message: FromCoordinator) -> Result<(), Status> {
-        let measurement = message.measurement;
-        let obeyed = match message.order {
-            Some(Instruction::Prepare(prepare)) => self.prepare(measurement, prepare),
-            Some(Instruction::Start(start)) => self.start(measurement, start),
-            Some(Instruction::Stop(_)) => self.stop(measurement),
-            None => Err(Refusal::new(RefusalCode::Malformed, "an order that we do not know")),
+    fn carry_out(&mut self, message: FromCoordinator) -> Result<(), End> {
+        let (round, done) = match message {
+            FromCoordinator::Prepare { round, order } => (round, self.prepare(round, order)),
+            FromCoordinator::Start { round, delay } => (round, self.start(round, delay)),
+            FromCoordinator::Stop { round } => (round, self.stop(round)),
+            FromCoordinator::Session | FromCoordinator::Capacity(_) => {
+                return Err(End::lasting("a session is open on this connection already"));
+            }
         };
-        let Err(refusal) = obeyed else { return Ok(()) };
-        let Refusal { code, reason } = &refusal;
-        let (peer, code) = (&self.peer, code.number());
-        tracing::warn!("order for round {measurement} of {peer} refused (code {code}): {reason}");
+        let Err(Refusal { code, reason }) = done else { return Ok(()) };
+        let (peer, number) = (&self.peer, code.number());
+        tracing::warn!("order for round {round} of {peer} refused (code {number}): {reason}");
         self.refusals += 1;
         if self.refusals > REFUSALS_MAX {
-            return Err(Status::resource_exhausted("too many orders had to be refused"));
+            return Err(End::lasting("too many orders had to be refused"));
         }
-        self.send(refused_message(measurement, &refusal))
+        self.send(FromMeasurer::Refused { round, code, reason: plain(&reason) })
     }
 
-    fn prepare(&mut self, measurement: u64, prepare: Prepare) -> Result<(), Refusal> {
-        if measurement <= self.newest {
-            let reason = format!("round {measurement} is not new: {} has been", self.newest);
+    fn prepare(&mut self, number: u64, order: RoundOrder) -> Result<(), Refusal> {
+        if number <= self.newest {
+            let reason = format!("round {number} is not new: {} has been", self.newest);
             return Err(Refusal::new(RefusalCode::Duplicate, reason));
         }
-        self.newest = measurement;
-        let malformed = |error| Refusal::new(RefusalCode::Malformed, error);
-        let order = RoundOrder::try_from(prepare).map_err(malformed)?;
+        self.newest = number;
+        check::order(&order).map_err(|error| Refusal::new(RefusalCode::Malformed, error))?;
         let target = order.target;
         self.consent
             .check_for(self.peer.address.ip(), target.ids.rsa, target.address.ip())
@@ -171,25 +165,25 @@ impl Session {
         let reservation = self.book.reserve(self.peer.key, order.rate, order.sockets)?;
         let reporter = self.reporter.clone();
         let reports: Reports = Arc::new(move |report| {
-            // Nobody listens any more once the session is over.
-            let _ = reporter.blocking_send((measurement, report));
+            // Nobody listens after the end of the session.
+            let _ = reporter.blocking_send((number, report));
         });
         let round = Round::begin(reservation, order, reports)
             .map_err(|error| Refusal::new(RefusalCode::Unable, error))?;
         let state = State { round, phase: Phase::Preparing, seconds: order.seconds };
-        self.rounds.insert(measurement, state);
+        self.rounds.insert(number, state);
         let (id, address, rate) = (target.ids.rsa, target.address, order.rate);
-        tracing::info!("round {measurement} of {}: {id} at {address}, {rate}", self.peer);
+        tracing::info!("round {number} of {}: {id} at {address}, {rate}", self.peer);
         Ok(())
     }
 
-    fn start(&mut self, measurement: u64, start: Start) -> Result<(), Refusal> {
-        let delay = delay_of(start).map_err(|error| Refusal::new(RefusalCode::Malformed, error))?;
-        let state = self.rounds.get_mut(&measurement).ok_or_else(|| unknown(measurement))?;
+    fn start(&mut self, number: u64, delay: Duration) -> Result<(), Refusal> {
+        check::delay(delay).map_err(|error| Refusal::new(RefusalCode::Malformed, error))?;
+        let state = self.rounds.get_mut(&number).ok_or_else(|| unknown(number))?;
         if state.phase != Phase::Ready {
             let reason = match state.phase {
-                Phase::Preparing => format!("round {measurement} is not ready to start"),
-                Phase::Ready | Phase::Started => format!("round {measurement} has been started"),
+                Phase::Preparing => format!("round {number} is not ready to start"),
+                Phase::Ready | Phase::Started => format!("round {number} has been started"),
             };
             return Err(Refusal::new(RefusalCode::OutOfOrder, reason));
         }
@@ -198,18 +192,18 @@ impl Session {
         Ok(())
     }
 
-    /// A round that has ended by itself can be stopped, too: the two may cross on the way.
-    fn stop(&mut self, measurement: u64) -> Result<(), Refusal> {
-        if measurement == 0 || measurement > self.newest {
-            return Err(unknown(measurement));
+    /// A round that has ended may be stopped, too: its last report and this message may cross.
+    fn stop(&mut self, number: u64) -> Result<(), Refusal> {
+        if number == 0 || number > self.newest {
+            return Err(unknown(number));
         }
-        self.rounds.remove(&measurement);
+        self.rounds.remove(&number);
         Ok(())
     }
 
-    fn pass_on(&mut self, measurement: u64, report: MemberReport) -> Result<(), Status> {
+    fn pass_on(&mut self, round: u64, report: MemberReport) -> Result<(), End> {
         // It may have been stopped meanwhile.
-        let Some(state) = self.rounds.get_mut(&measurement) else { return Ok(()) };
+        let Some(state) = self.rounds.get_mut(&round) else { return Ok(()) };
         let is_over = match &report {
             MemberReport::Ready { .. } => {
                 state.phase = Phase::Ready;
@@ -218,23 +212,23 @@ impl Session {
             MemberReport::Second(second, _) => second.index.saturating_add(1) >= state.seconds,
             MemberReport::Load(_) => false,
             MemberReport::Failed { detail, .. } => {
-                tracing::info!("round {measurement} of {} has failed: {detail}", self.peer);
+                tracing::info!("round {round} of {} has failed: {detail}", self.peer);
                 true
             }
         };
         if is_over {
-            self.rounds.remove(&measurement);
+            self.rounds.remove(&round);
         }
-        self.send(report_message(measurement, report))
+        self.send(FromMeasurer::Report { round, report })
     }
 
-    fn send(&self, message: FromMeasurer) -> Result<(), Status> {
+    fn send(&self, message: FromMeasurer) -> Result<(), End> {
         self.to_coordinator
-            .try_send(Ok(message))
-            .map_err(|_| Status::aborted("the coordinator does not read, or is gone"))
+            .try_send(message)
+            .map_err(|_| End::lasting("the coordinator does not read, or is gone"))
     }
 }
 
-fn unknown(measurement: u64) -> Refusal {
-    Refusal::new(RefusalCode::UnknownRound, format!("there is no round {measurement}"))
+fn unknown(number: u64) -> Refusal {
+    Refusal::new(RefusalCode::UnknownRound, format!("there is no round {number}"))
 }

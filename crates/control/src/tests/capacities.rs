@@ -78,13 +78,19 @@ fn what_a_measurer_cannot_or_may_not_do_is_refused_in_words() {
 /// What the daemon says to an order to flood a public address.
 async fn refuse_public(at: SocketAddr, public: SocketAddr) -> String {
     use crate::capacity::CapacityOrder;
+    use crate::frames::{Connection, Limits};
+    use crate::messages::{End, FromCoordinator, FromMeasurer};
     use measurer::capacity::{CapacityPeer, Token};
     let route: Route = route(COORDINATOR, at);
-    let (channel, _) = route.channel().await.expect("a connection");
-    let mut client = crate::rpc::measurer_client::MeasurerClient::new(channel);
+    let (stream, _) = route.stream().await.expect("a connection");
+    let limits = Limits { message_max_bytes: 1000, queued_max: 1 };
+    let mut connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
     let team = [(0, at), (1, public)].map(|(index, address)| CapacityPeer { index, address });
     let token = Token::from_bytes([1; 32]);
     let order = CapacityOrder::new(token, 0, &team, 1, Duration::from_secs(1), Some(RATE));
-    let status = client.capacity(order).await.expect_err("refused");
-    status.message().to_owned()
+    connection.outgoing.send(FromCoordinator::Capacity(order)).await.expect("a connection");
+    match connection.incoming.next().await {
+        Ok(Some(FromMeasurer::End(End { reason, .. }))) => reason,
+        other => panic!("{other:?} instead of a refusal"),
+    }
 }

@@ -1,7 +1,7 @@
 //! Sessions that are cut, and parties that die.
 
 use super::world::*;
-use crate::messages::{FromCoordinator, Instruction, Prepare};
+use crate::messages::FromCoordinator;
 use crate::testing::order;
 use measurer::Member as _;
 use measurer::member::{FailureKind, MemberReport, RoundOrder};
@@ -18,8 +18,7 @@ fn a_session_that_is_cut_stops_its_round_and_frees_its_share() {
     run(async {
         let line = route(COORDINATOR, daemon.address()).connect().await.expect("a session");
         let all = RoundOrder { rate: Rate::from_mbit_per_s(1000.0), ..order() };
-        let prepare = Some(Instruction::Prepare(Prepare::from(&all)));
-        let message = FromCoordinator { measurement: 1, order: prepare };
+        let message = FromCoordinator::Prepare { round: 1, order: all };
         line.to_measurer.send(message).await.expect("a session");
         let _ = daemon.prepared();
     });

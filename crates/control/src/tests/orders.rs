@@ -2,139 +2,143 @@
 
 use super::world::*;
 use crate::RefusalCode;
-use crate::messages::{
-    Echo, FromCoordinator, FromMeasurer, Hello, Instruction, Prepare, Start, Stop, WayBack, Word,
-};
-use crate::rpc::measurer_client::MeasurerClient;
+use crate::frames::{Connection, Incoming, Limits, Lost};
+use crate::messages::{End, FromCoordinator, FromMeasurer, MESSAGE_MAX_BYTES};
 use crate::testing::order;
-use measurer::member::MemberReport;
+use measurer::member::{MemberReport, RoundOrder};
+use onion::{Duration, Rate};
+use serde::Serialize;
+use std::net::SocketAddr;
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::ReceiverStream;
-use tonic::codegen::http::uri::PathAndQuery;
-use tonic::{Code, Request, Status, Streaming};
-use tonic_prost::ProstCodec;
 
-/// A coordinator that says what it likes.
-struct Rude {
-    orders: mpsc::Sender<FromCoordinator>,
-    answers: Streaming<FromMeasurer>,
+const LIMITS: Limits = Limits { message_max_bytes: MESSAGE_MAX_BYTES, queued_max: 64 };
+
+/// A coordinator that sends what it likes, as messages of any type.
+struct Rude<Out = FromCoordinator> {
+    orders: mpsc::Sender<Out>,
+    answers: Incoming<FromMeasurer>,
 }
 
-impl Rude {
-    async fn connect(own: u8, daemon: &Daemon) -> Self {
-        let (channel, _) = route(own, daemon.address()).channel().await.expect("a known key");
-        let (orders, receiver) = mpsc::channel(64);
-        let mut client = MeasurerClient::new(channel);
-        let answer = client.session(ReceiverStream::new(receiver)).await.expect("a session");
-        let mut this = Self { orders, answers: answer.into_inner() };
-        assert!(matches!(this.next().await.word, Some(Word::Hello(Hello { .. }))));
+impl<Out: Serialize + Send + 'static> Rude<Out> {
+    async fn connect(own: u8, daemon: &Daemon, session: Out) -> Self {
+        let (stream, _) = route(own, daemon.address()).stream().await.expect("a known key");
+        let (orders, answers) = Connection::over(stream, LIMITS).split();
+        let mut this = Self { orders, answers };
+        this.say(session).await;
+        assert!(matches!(this.next().await, FromMeasurer::Hello(_)));
         this
     }
 
-    async fn say(&self, measurement: u64, order: Option<Instruction>) {
-        self.orders.send(FromCoordinator { measurement, order }).await.expect("a session");
-    }
-
-    async fn prepare(&self, measurement: u64, spoil: impl FnOnce(&mut Prepare)) {
-        let mut prepare = Prepare::from(&order());
-        spoil(&mut prepare);
-        self.say(measurement, Some(Instruction::Prepare(prepare))).await;
+    async fn say(&self, message: Out) {
+        self.orders.send(message).await.expect("a session");
     }
 
     async fn next(&mut self) -> FromMeasurer {
-        self.answers.message().await.expect("a session").expect("a message")
-    }
-
-    async fn assert_refused(&mut self, measurement: u64, code: RefusalCode) {
-        let answer = self.next().await;
-        assert_eq!(answer.measurement, measurement);
-        match answer.word {
-            Some(Word::Refused(refused)) => {
-                assert_eq!(refused.code, code.number(), "{}", refused.reason);
-            }
-            other => panic!("{other:?} instead of {code:?}"),
-        }
+        self.answers.next().await.expect("a session").expect("a message")
     }
 
     /// How the session ends.
-    async fn end(&mut self) -> Status {
+    async fn end(&mut self) -> String {
         loop {
-            match self.answers.message().await {
+            match self.answers.next().await {
+                Ok(Some(FromMeasurer::End(End { reason, .. }))) => return reason,
                 Ok(Some(_)) => {}
-                Ok(None) => return Status::ok(""),
-                Err(status) => return status,
+                Ok(None) => return "without a reason".to_owned(),
+                Err(Lost(reason)) => return format!("lost: {reason}"),
             }
         }
     }
 }
 
-const START: Option<Instruction> = Some(Instruction::Start(Start { delay_ns: 0 }));
-const STOP: Option<Instruction> = Some(Instruction::Stop(Stop {}));
+impl Rude {
+    async fn prepare(&self, round: u64, spoil: impl FnOnce(&mut RoundOrder)) {
+        let mut order = order();
+        spoil(&mut order);
+        self.say(FromCoordinator::Prepare { round, order }).await;
+    }
+
+    async fn start(&self, round: u64) {
+        self.say(FromCoordinator::Start { round, delay: Duration::ZERO }).await;
+    }
+
+    async fn stop(&self, round: u64) {
+        self.say(FromCoordinator::Stop { round }).await;
+    }
+
+    async fn assert_refused(&mut self, refused: u64, by: RefusalCode) {
+        match self.next().await {
+            FromMeasurer::Refused { round, code, reason } => {
+                assert_eq!((round, code), (refused, by), "{reason}");
+            }
+            other => panic!("{other:?} instead of {by:?}"),
+        }
+    }
+}
 
 #[test]
 fn orders_out_of_order_are_refused_by_number_and_the_round_goes_on() {
     let daemon = Daemon::start();
     run(async {
-        let mut rude = Rude::connect(COORDINATOR, &daemon).await;
-        rude.say(1, START).await;
+        let mut rude = Rude::connect(COORDINATOR, &daemon, FromCoordinator::Session).await;
+        rude.start(1).await;
         rude.assert_refused(1, RefusalCode::UnknownRound).await;
-        rude.say(1, STOP).await;
+        rude.stop(1).await;
         rude.assert_refused(1, RefusalCode::UnknownRound).await;
         rude.prepare(5, |_| {}).await;
         let (_, tell) = daemon.prepared();
-        rude.say(5, START).await;
+        rude.start(5).await;
         rude.assert_refused(5, RefusalCode::OutOfOrder).await;
         rude.prepare(5, |_| {}).await;
         rude.assert_refused(5, RefusalCode::Duplicate).await;
         rude.prepare(4, |_| {}).await;
         rude.assert_refused(4, RefusalCode::Duplicate).await;
-        rude.say(5, None).await;
-        rude.assert_refused(5, RefusalCode::Malformed).await;
-        rude.prepare(6, |prepare| prepare.seconds = 0).await;
+        rude.prepare(6, |order| order.seconds = 0).await;
         rude.assert_refused(6, RefusalCode::Malformed).await;
-        rude.prepare(7, |prepare| prepare.rate_bit_per_s = u64::MAX).await;
+        rude.prepare(7, |order| order.rate = Rate::from_bit_per_s(u64::MAX)).await;
         rude.assert_refused(7, RefusalCode::Busy).await;
-        rude.prepare(8, |prepare| prepare.address = vec![8, 8, 8, 8]).await;
+        let public = SocketAddr::from(([8, 8, 8, 8], 9001));
+        rude.prepare(8, |order| order.target.address = public).await;
         rude.assert_refused(8, RefusalCode::NoConsent).await;
-        rude.say(99, STOP).await;
+        rude.stop(99).await;
         rude.assert_refused(99, RefusalCode::UnknownRound).await;
         assert!(daemon.is_quiet());
 
         tokio::task::spawn_blocking(move || tell(MemberReport::Ready { sockets: 3 }))
             .await
             .expect("no panic");
-        assert!(matches!(rude.next().await.word, Some(Word::Ready(_))));
-        rude.say(5, Some(Instruction::Start(Start { delay_ns: u64::MAX }))).await;
+        let ready = FromMeasurer::Report { round: 5, report: MemberReport::Ready { sockets: 3 } };
+        assert_eq!(rude.next().await, ready);
+        rude.say(FromCoordinator::Start { round: 5, delay: Duration::MAX }).await;
         rude.assert_refused(5, RefusalCode::Malformed).await;
-        rude.say(5, START).await;
+        rude.start(5).await;
         daemon.started();
-        rude.say(5, START).await;
+        rude.start(5).await;
         rude.assert_refused(5, RefusalCode::OutOfOrder).await;
-        rude.say(5, STOP).await;
+        rude.stop(5).await;
         daemon.stopped();
-        // Twice does no harm: it may have ended by itself meanwhile.
-        rude.say(5, STOP).await;
-        rude.say(5, START).await;
+        // Twice does no harm: it may have ended meanwhile.
+        rude.stop(5).await;
+        rude.start(5).await;
         rude.assert_refused(5, RefusalCode::UnknownRound).await;
     });
 }
 
 #[test]
-fn who_errs_without_end_loses_the_session_and_only_that() {
+fn a_coordinator_that_errs_without_end_loses_its_session_and_only_that() {
     let daemon = Daemon::start();
     run(async {
-        let mut rude = Rude::connect(COORDINATOR, &daemon).await;
+        let mut rude = Rude::connect(COORDINATOR, &daemon, FromCoordinator::Session).await;
         let orders = rude.orders.clone();
         let floods = async move {
-            for number in 0..5000u64 {
-                let message = FromCoordinator { measurement: number, order: START };
+            for round in 0..5000u64 {
+                let message = FromCoordinator::Start { round, delay: Duration::ZERO };
                 if orders.send(message).await.is_err() {
                     break;
                 }
             }
         };
-        let (status, ()) = tokio::join!(rude.end(), floods);
-        assert_eq!(status.code(), Code::ResourceExhausted, "{status}");
+        let (reason, ()) = tokio::join!(rude.end(), floods);
+        assert_eq!(reason, "too many orders had to be refused");
     });
     let remotes = remotes(OTHER_COORDINATOR);
     let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
@@ -148,52 +152,31 @@ fn an_oversized_message_ends_the_session_and_stops_its_rounds_only() {
     let measurer = others.measurer(daemon.address(), public(MEASURER)).expect("a good key");
     measurer.abilities().expect("a session");
     run(async {
-        let mut rude = Rude::connect(COORDINATOR, &daemon).await;
-        rude.prepare(1, |_| {}).await;
+        let json = |message: FromCoordinator| serde_json::to_value(message).expect("plain data");
+        let mut rude = Rude::connect(COORDINATOR, &daemon, json(FromCoordinator::Session)).await;
+        rude.say(json(FromCoordinator::Prepare { round: 1, order: order() })).await;
         let _ = daemon.prepared();
-        let nonce = vec![0; 1 << 20];
-        rude.prepare(2, |prepare| prepare.way_back = Some(WayBack::Echo(Echo { nonce }))).await;
-        let status = rude.end().await;
-        assert_eq!(status.code(), Code::OutOfRange, "{status}");
+        rude.say(" ".repeat(1 << 20).into()).await;
+        let reason = rude.end().await;
+        assert!(reason.contains("the maximum is 8192"), "{reason}");
         daemon.stopped();
     });
     assert_measures(&daemon, &mut measurer.member());
 }
 
-/// Another message under the same tags.
-#[derive(Clone, PartialEq, prost::Message)]
-struct Alien {
-    #[prost(string, tag = "1")]
-    measurement: String,
-    #[prost(double, tag = "2")]
-    order: f64,
-}
-
 #[test]
-fn what_cannot_be_decoded_ends_the_session_with_a_reason() {
+fn a_message_that_cannot_be_decoded_ends_the_session_with_a_reason() {
     let daemon = Daemon::start();
     run(async {
-        let (channel, _) =
-            route(COORDINATOR, daemon.address()).channel().await.expect("a known key");
-        let mut client = tonic::client::Grpc::new(channel);
-        client.ready().await.expect("a connection");
-        let alien = Alien { measurement: "one".to_owned(), order: 0.5 };
-        let path = PathAndQuery::from_static("/flashflow.control.v1.Measurer/Session");
-        let codec = ProstCodec::<Alien, FromMeasurer>::default();
-        // It stays open, so that only the measurer can end it.
-        let (sender, receiver) = mpsc::channel(4);
-        sender.send(alien).await.expect("room");
-        let request = Request::new(ReceiverStream::new(receiver));
-        let mut answers =
-            client.streaming(request, path, codec).await.expect("a session").into_inner();
-        let status = loop {
-            match answers.message().await {
-                Ok(Some(_)) => {}
-                Ok(None) => panic!("no reason"),
-                Err(status) => break status,
-            }
-        };
-        assert!(status.message().contains("decode"), "{status}");
+        let session = serde_json::Value::from("session");
+        for alien in [serde_json::json!({"start": {"round": "one"}}), 0.5.into()] {
+            let mut rude = Rude::connect(COORDINATOR, &daemon, session.clone()).await;
+            rude.say(alien).await;
+            let reason = rude.end().await;
+            assert!(reason.contains("cannot decode"), "{reason}");
+            // The next session begins when this one is gone.
+            assert_eq!(rude.answers.next().await, Ok(None));
+        }
     });
     let remotes = remotes(COORDINATOR);
     let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");

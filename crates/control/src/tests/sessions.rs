@@ -14,7 +14,7 @@ fn a_round_goes_from_its_order_to_its_last_second_and_so_does_the_next() {
     let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
     let abilities = measurer.abilities().expect("a session");
     assert_eq!(abilities.capacity, Rate::from_mbit_per_s(1000.0));
-    assert_eq!((abilities.rounds_max, abilities.sockets_max), (Some(64), Some(5000)));
+    assert_eq!((abilities.rounds_max, abilities.sockets_max), (64, 5000));
     let mut member = measurer.member();
     assert_eq!(member.key().0, public(MEASURER).0);
     assert_measures(&daemon, &mut member);

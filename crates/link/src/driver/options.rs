@@ -54,7 +54,7 @@ impl Default for DriverOptions {
 
 /// Plaintext that went through a driver, and the pieces that carried it: TLS records, and what was
 /// read or written at once of connections without TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Traffic {
     /// Bytes sent.
     pub sent_bytes: u64,

@@ -12,7 +12,7 @@ const HELLO_LABEL: &[u8] = b"flashflow capacity test 1: hello";
 const FRAME_LABEL: &[u8] = b"flashflow capacity test 1: frame";
 
 /// What the members of one capacity test share: its coordinator draws it anew for each test.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Token([u8; 32]);
 
 impl Token {

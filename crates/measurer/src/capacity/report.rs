@@ -1,9 +1,10 @@
 use coordinator::{MemberTraffic, PairSecond, PairTraffic};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::net::SocketAddr;
 
 /// Another measurer of the test.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CapacityPeer {
     /// Its index in the team.
     pub index: u16,
@@ -12,7 +13,8 @@ pub struct CapacityPeer {
 }
 
 /// Why the exchange with a peer ended before the test did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Lost {
     /// It did not prove in time that it is there and knows the token: it was never flooded.
     NeverProved,

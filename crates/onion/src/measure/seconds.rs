@@ -2,6 +2,7 @@ use crate::time::{Duration, Instant};
 
 /// What arrived in one second of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Second {
     /// Its number, from zero.
     pub index: u32,

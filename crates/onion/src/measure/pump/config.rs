@@ -11,6 +11,7 @@ use core::num::NonZeroU32;
 
 /// The relay to be measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Target {
     /// Where it accepts links.
     pub address: SocketAddr,
@@ -32,6 +33,7 @@ pub struct Landing {
 
 /// How fast connections may be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Pace {
     /// Connections at once, after a pause.
     pub burst: u32,

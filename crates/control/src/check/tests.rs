@@ -1,9 +1,18 @@
 use super::*;
-use crate::messages::FromCoordinator;
-use crate::testing::order;
+use crate::frames::{decode, encode};
+use crate::messages::{FromCoordinator, MESSAGE_MAX_BYTES};
+use crate::testing;
+use link::Traffic;
+use measurer::Defences;
+use measurer::member::{Nonce, RoundWayBack, Target, WorkerLoad};
+use onion::Rate;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::Second;
+use onion::measure::pump::Pace;
 use proptest::option;
 use proptest::prelude::*;
-use prost::Message as _;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroU32;
 
 fn round_order() -> impl Strategy<Value = RoundOrder> {
     let address = (any::<IpAddr>(), 1..=u16::MAX).prop_map(SocketAddr::from);
@@ -50,19 +59,19 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
     )
 }
 
-/// One that may be told.
-fn account() -> impl Strategy<Value = Account> {
-    let hour_ns = 3_600_000_000_000_u64;
-    let single = 0..=hour_ns;
+/// A valid one. Its times are whole microseconds, as the kernel reports them.
+fn account_that_is_valid() -> impl Strategy<Value = Account> {
+    let hour_us = 3_600_000_000_u64;
+    let single = 0..=hour_us;
     let rtts = (option::of(single.clone()), option::of(single.clone()));
-    let summed = prop::array::uniform7(0..=100_000 * hour_ns);
+    let summed = prop::array::uniform7(0..=100_000 * hour_us);
     let silence = (single.clone(), option::of(single.clone()));
     let rest = (rtts, silence, any::<[u64; 7]>());
     (1..=100_000_u32, single.clone(), single, summed, rest).prop_map(
         |(sockets, elapsed, busiest, summed, (rtts, silence, counts))| {
-            let [elapsed, busiest] = [elapsed, busiest].map(Duration::from_nanos);
+            let [elapsed, busiest] = [elapsed, busiest].map(Duration::from_micros);
             let [pump_time, socket_time, busy, peer_window, send_buffer, app_limited, throttled] =
-                summed.map(Duration::from_nanos);
+                summed.map(Duration::from_micros);
             Account {
                 elapsed,
                 pump_time,
@@ -77,12 +86,12 @@ fn account() -> impl Strategy<Value = Account> {
                 unsent_bytes: counts[2],
                 unacked_bytes: counts[3],
                 outstanding_bytes: counts[4],
-                least_rtt: rtts.0.map(Duration::from_nanos),
-                mean_rtt: rtts.1.map(Duration::from_nanos),
+                least_rtt: rtts.0.map(Duration::from_micros),
+                mean_rtt: rtts.1.map(Duration::from_micros),
                 received_segments: counts[5],
                 out_of_order_packets: counts[6],
-                silent: Duration::from_nanos(silence.0),
-                answered_after: silence.1.map(Duration::from_nanos),
+                silent: Duration::from_micros(silence.0),
+                answered_after: silence.1.map(Duration::from_micros),
                 throttled,
                 busiest,
             }
@@ -90,8 +99,8 @@ fn account() -> impl Strategy<Value = Account> {
     )
 }
 
-fn report() -> impl Strategy<Value = MemberReport> {
-    let second = (any::<u32>(), any::<u64>(), any::<u64>(), option::of(account()));
+fn any_report() -> impl Strategy<Value = MemberReport> {
+    let second = (any::<u32>(), any::<u64>(), any::<u64>(), option::of(account_that_is_valid()));
     let second = second.prop_map(|(index, bytes, checked_cells, account)| {
         MemberReport::Second(Second { index, bytes, checked_cells }, account.map(Box::new))
     });
@@ -101,31 +110,44 @@ fn report() -> impl Strategy<Value = MemberReport> {
         let traffic = Traffic { sent_bytes, sent_records, received_bytes, received_records };
         MemberReport::Load(WorkerLoad { cpu, waited, busiest, wall, traffic })
     });
-    let failed = (0..KINDS.len(), "[ -~]{0,300}")
-        .prop_map(|(place, detail)| MemberReport::Failed { kind: KINDS[place], detail });
+    let failed = (prop::sample::select(KINDS), "[ -~]{0,300}")
+        .prop_map(|(kind, detail)| MemberReport::Failed { kind, detail });
     let ready = any::<u32>().prop_map(|sockets| MemberReport::Ready { sockets });
     prop_oneof![ready, second, load, failed]
 }
 
+const KINDS: &[FailureKind] = &[
+    FailureKind::Unreachable,
+    FailureKind::Closed,
+    FailureKind::Silent,
+    FailureKind::WrongContent,
+    FailureKind::Refused,
+    FailureKind::Broken,
+    FailureKind::Stalled,
+    FailureKind::NothingCame,
+];
+
+/// The content of a message's frame, whose length is within the bound.
+fn content(message: &impl serde::Serialize) -> Vec<u8> {
+    let content = encode(message).expect("can be encoded").split_off(4);
+    assert!(content.len() < MESSAGE_MAX_BYTES, "{} bytes", content.len());
+    content
+}
+
 proptest! {
     #[test]
-    fn an_order_survives_the_way(order in round_order(), measurement: u64) {
-        let prepare = Some(Instruction::Prepare(Prepare::from(&order)));
-        let bytes = FromCoordinator { measurement, order: prepare }.encode_to_vec();
-        prop_assert!(bytes.len() < messages::MESSAGE_MAX_BYTES);
-        let read = FromCoordinator::decode(&bytes[..]).unwrap();
-        prop_assert_eq!(read.measurement, measurement);
-        let Some(Instruction::Prepare(prepare)) = read.order else { panic!("another order") };
-        prop_assert_eq!(RoundOrder::try_from(prepare), Ok(order));
+    fn an_order_is_received_as_it_was_sent(sent in round_order(), round: u64) {
+        let bytes = content(&FromCoordinator::Prepare { round, order: sent });
+        let received = decode::<FromCoordinator>(&bytes);
+        prop_assert_eq!(received, Ok(FromCoordinator::Prepare { round, order: sent }));
+        prop_assert_eq!(order(&sent), Ok(()));
     }
 
     #[test]
-    fn a_report_survives_the_way(report in report(), measurement: u64) {
-        let bytes = report_message(measurement, report.clone()).encode_to_vec();
-        prop_assert!(bytes.len() < messages::MESSAGE_MAX_BYTES);
-        let read = FromMeasurer::decode(&bytes[..]).unwrap();
-        prop_assert_eq!(read.measurement, measurement);
-        prop_assert_eq!(told(read), Ok(Told::Report(report)));
+    fn a_report_is_received_as_it_was_sent(sent in any_report(), round: u64) {
+        let message = FromMeasurer::Report { round, report: sent.clone() };
+        let received = decode::<FromMeasurer>(&content(&message)).expect("can be decoded");
+        prop_assert_eq!(report_in(received), Ok(Some((round, sent))));
     }
 
     #[test]
@@ -135,11 +157,10 @@ proptest! {
     }
 
     #[test]
-    fn an_order_with_a_byte_changed_is_one_that_can_be_obeyed_or_none(
+    fn an_order_with_a_byte_changed_can_be_carried_out_or_is_refused(
         order in round_order(), at: prop::sample::Index, to: u8,
     ) {
-        let prepare = Some(Instruction::Prepare(Prepare::from(&order)));
-        let mut bytes = FromCoordinator { measurement: 1, order: prepare }.encode_to_vec();
+        let mut bytes = content(&FromCoordinator::Prepare { round: 1, order });
         let at = at.index(bytes.len());
         bytes[at] = to;
         let _ = crate::fuzzing::from_coordinator(&bytes);
@@ -147,69 +168,53 @@ proptest! {
 }
 
 #[test]
-fn a_bad_field_is_named_with_what_it_may_be() {
-    type Spoil = fn(&mut Prepare);
-    let cases: [(Spoil, &str); 12] = [
-        (|it| it.address = vec![1, 2, 3], "address has 3 bytes instead of 16"),
-        (|it| it.port = 0, "port is 0, but must lie in 1 to 65535"),
-        (|it| it.port = 65_536, "port is 65536, but must lie in 1 to 65535"),
-        (|it| it.rsa_id.clear(), "RSA identity has 0 bytes instead of 20"),
-        (|it| it.ed25519_id = Some(vec![0; 33]), "Ed25519 identity has 33 bytes instead of 32"),
-        (|it| it.way_back = None, "way_back is absent"),
-        (
-            |it| it.way_back = Some(WayBack::Echo(Echo { nonce: vec![0] })),
-            "nonce has 1 bytes instead of 32",
-        ),
+fn a_field_that_is_out_of_range_is_named_with_its_range() {
+    type Spoil = fn(&mut RoundOrder);
+    let cases: [(Spoil, &str); 10] = [
+        (|it| it.target.address.set_port(0), "port is 0, but must lie in 1 to 65535"),
+        (|it| it.defences.queue_limit_cells = 49, "queue limit is 49, but must lie in 50 to"),
         (|it| it.sockets = 10_001, "sockets is 10001, but must lie in 1 to 10000"),
-        (|it| it.rate_bit_per_s = 0, "rate is 0"),
+        (|it| it.rate = Rate::ZERO, "rate is 0"),
         (|it| it.seconds = 601, "seconds is 601"),
-        (|it| it.check_one_in = 0, "is zero"),
-        (|it| it.setup_timeout_ns = u64::MAX, "but must lie in 1ns to 3600s"),
+        (|it| it.held_back_s = Some(601), "held back is 601"),
+        (|it| it.rtt = Some(Duration::from_secs(61)), "round trip is 61s"),
+        (|it| it.sharing = 0, "sharing is 0"),
+        (|it| it.setup_timeout = Duration::MAX, "but must lie in 1ns to 3600s"),
+        (|it| it.stall_timeout = Duration::ZERO, "stall timeout is 0ns"),
     ];
     for (spoil, reason) in cases {
-        let mut message = Prepare::from(&order());
-        spoil(&mut message);
-        let error = RoundOrder::try_from(message).expect_err(reason).to_string();
+        let mut spoiled = testing::order();
+        spoil(&mut spoiled);
+        let error = order(&spoiled).expect_err(reason).to_string();
         assert!(error.contains(reason), "{error} instead of {reason}");
     }
 }
 
 #[test]
-fn a_measurer_cannot_tell_of_times_that_cannot_be() {
-    type Spoil = fn(&mut messages::Account);
+fn times_that_cannot_be_are_refused_from_a_measurer() {
+    type Spoil = fn(&mut Account);
     let cases: [(Spoil, &str); 4] = [
         (|it| it.sockets = u32::MAX, "sockets is 4294967295, but must lie in 0 to 100000"),
-        (|it| it.elapsed_ns = u64::MAX, "elapsed time is"),
-        (|it| it.busy_ns = u64::MAX, "busy time is"),
-        (|it| it.mean_rtt_ns = Some(u64::MAX), "mean round trip is"),
+        (|it| it.elapsed = Duration::MAX, "elapsed time is"),
+        (|it| it.busy = Duration::MAX, "busy time is"),
+        (|it| it.mean_rtt = Some(Duration::MAX), "mean round trip is"),
     ];
-    let good = messages::Account::from(&Account { sockets: 1, ..Account::default() });
-    let told_with = |account| {
-        let second = messages::Second { index: 0, bytes: 1, checked_cells: 0, account };
-        told(FromMeasurer { measurement: 1, word: Some(Word::Second(second)) })
+    let reported = |account| {
+        let second = Second { index: 0, bytes: 1, checked_cells: 0 };
+        report(MemberReport::Second(second, account))
     };
-    assert!(
-        told_with(Some(good)).is_ok() && told_with(None).is_ok(),
-        "the second is of a measurer of before"
-    );
+    let good = Account { sockets: 1, ..Account::default() };
+    assert!(reported(Some(Box::new(good))).is_ok() && reported(None).is_ok());
     for (spoil, reason) in cases {
-        let mut message = good;
-        spoil(&mut message);
-        let error = told_with(Some(message)).expect_err(reason).to_string();
+        let mut spoiled = good;
+        spoil(&mut spoiled);
+        let error = reported(Some(Box::new(spoiled))).expect_err(reason).to_string();
         assert!(error.contains(reason), "{error} instead of {reason}");
     }
 }
 
 #[test]
-fn the_number_of_a_failure_means_what_it_has_always_meant() {
-    // A measurer of before says so of each silence: it is no evidence against the relay.
-    assert_eq!(kind_of(3), FailureKind::Silent);
-    assert_eq!((kind_number(FailureKind::Stalled), kind_of(7)), (7, FailureKind::Stalled));
-    assert_eq!((kind_of(0), kind_of(9)), (FailureKind::Broken, FailureKind::Broken));
-}
-
-#[test]
-fn text_from_elsewhere_cannot_break_a_log() {
+fn text_from_the_other_side_cannot_break_a_log() {
     assert_eq!(plain("a\nb\u{1b}[31m"), "a b [31m");
     assert_eq!(plain(&"é".repeat(5000)).chars().count(), TEXT_MAX_CHARS);
 }
