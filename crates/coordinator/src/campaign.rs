@@ -52,6 +52,8 @@ pub enum Next {
     Enlarged(Turn),
     /// A measurer failed it: the same once more, as often as its rounds allow.
     Repeated,
+    /// The relay declined it: the same at another time, once in a period, if the caller has times ([`Campaign::leaving_what_follows`]).
+    Declined,
 }
 
 impl Next {
@@ -68,6 +70,7 @@ impl Next {
             Outcome::Measured(_) => Self::Nothing,
             Outcome::Failed { reason, .. } => match reason.blame() {
                 Blame::Measurer => Self::Repeated,
+                Blame::Configuration | Blame::Us if reason.is_decline() => Self::Declined,
                 Blame::Relay | Blame::Configuration | Blame::Us => Self::Nothing,
             },
         }
@@ -131,8 +134,13 @@ pub struct Campaign {
     paths: BTreeMap<(RelayId, MeasurerId), PathSeen>,
     /// Those of them that a turn of this campaign has shown.
     shown: BTreeSet<(RelayId, MeasurerId)>,
-    /// Who could not reach which relay that another one reached: it is not asked for that any more.
-    unreached: BTreeSet<(RelayId, MeasurerId)>,
+    /// Measurers that are not asked for a relay any more: they could not reach it and others could, or failed in another way that the relay can
+    /// bring about.
+    left_out: BTreeSet<(RelayId, MeasurerId)>,
+    /// The machines whose relays had a measurer left out by what they say or send back, each by the first of its relays.
+    accusers: BTreeMap<MeasurerId, BTreeSet<RelayId>>,
+    /// The first relay of each relay's machine, of those that were added together.
+    machine_of: BTreeMap<RelayId, RelayId>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -189,7 +197,9 @@ impl Campaign {
             hosts: Vec::new(),
             paths: BTreeMap::new(),
             shown: BTreeSet::new(),
-            unreached: BTreeSet::new(),
+            left_out: BTreeSet::new(),
+            accusers: BTreeMap::new(),
+            machine_of: BTreeMap::new(),
         }
     }
 
@@ -230,6 +240,11 @@ impl Campaign {
     pub fn add_machine(&mut self, turns: &[(RelayId, Standing, Turn)]) {
         self.machines_added += 1;
         let machine = (turns.len() > 1).then_some(MachineId(self.machines_added));
+        if let Some(first) =
+            turns.iter().map(|(relay, ..)| *relay).min().filter(|_| machine.is_some())
+        {
+            self.machine_of.extend(turns.iter().map(|(relay, ..)| (*relay, first)));
+        }
         for (relay, standing, turn) in turns.iter().copied() {
             let is_known = self.waiting().any(|it| it.relay == relay);
             if !is_known && !self.running.contains_key(&relay) {
@@ -253,7 +268,8 @@ impl Campaign {
     }
 
     /// A measurement has ended so: its share is free again, what has to follow is queued, and a measurer
-    /// that failed it gets no work. The outcome numbers the measurers by their places in the launch's
+    /// that failed it gets no work. A relay can bring about some of these failures ([`Failure::may_be_relays_doing`]): then the measurer is left out for this
+    /// relay only. It is lost to all if relays of two machines say that it miscounts. The outcome numbers the measurers by their places in the launch's
     /// allocation, as [`Measurement::of_turn`](crate::Measurement::of_turn) does.
     pub fn handle_outcome(&mut self, relay: RelayId, outcome: &Outcome) -> Ended {
         let failed = match outcome {
@@ -265,11 +281,8 @@ impl Campaign {
         let launch = self.running.get(&relay).map(|it| &it.launch);
         let member = |place| launch.and_then(|it| it.allocation.member(place));
         let failed = failed.and_then(member);
-        let is_path = matches!(outcome, Outcome::Failed { reason: Failure::OutOfReach { .. }, .. });
-        // It can do its part for others: or a relay that shuts somebody out would have him out of all others' measurements.
-        self.unreached.extend(failed.filter(|_| is_path).map(|it| (relay, it)));
-        let lost = failed.filter(|_| !is_path);
         let hindered = hindered(outcome).and_then(|it| Some((member(it.measurer)?, it.got)));
+        let lost = failed.filter(|it| self.is_lost(relay, *it, outcome));
         if let Some(measurer) = lost {
             self.set_capacity(measurer, Rate::ZERO);
         }
@@ -284,6 +297,25 @@ impl Campaign {
             lost,
             follows: follows.filter(|_| self.leaves_what_follows),
         }
+    }
+
+    /// Whether a measurer that failed a relay is of no use for others either.
+    fn is_lost(&mut self, relay: RelayId, measurer: MeasurerId, outcome: &Outcome) -> bool {
+        let Outcome::Failed { reason, .. } = outcome else { return false };
+        if !reason.may_be_relays_doing() {
+            return true;
+        }
+        self.left_out.insert((relay, measurer));
+        if matches!(reason, Failure::OutOfReach { .. }) {
+            return false;
+        }
+        let accusers = self.accusers.entry(measurer).or_default();
+        accusers.insert(self.machine_of.get(&relay).copied().unwrap_or(relay));
+        let is_lost = accusers.len() > 1;
+        if is_lost {
+            self.accusers.remove(&measurer);
+        }
+        is_lost
     }
 
     /// As [`handle_outcome`](Self::handle_outcome), where the caller judges for itself. Says whether that
@@ -311,7 +343,8 @@ impl Campaign {
                 Some(turn)
             }
             Next::Repeated => waiting.turn.repeated(),
-            Next::Nothing | Next::Enlarged(_) => None,
+            Next::Declined if self.leaves_what_follows => waiting.turn.after_decline(),
+            Next::Nothing | Next::Enlarged(_) | Next::Declined => None,
         };
         // What a relay did in a round in which others of its machine did less says nothing of what it can do beside them.
         let is_shared = waiting.machine.is_some();
@@ -372,7 +405,7 @@ impl Campaign {
 
     /// Nothing for those that can't reach a relay, unless that leaves nobody with anything.
     fn of_those_who_reach(&self, relay: RelayId, mut rates: Vec<Rate>) -> Vec<Rate> {
-        let reaches = |place: usize| !self.unreached.contains(&(relay, MeasurerId(place)));
+        let reaches = |place: usize| !self.left_out.contains(&(relay, MeasurerId(place)));
         let has_any = |(place, capacity): (usize, &Rate)| *capacity > Rate::ZERO && reaches(place);
         if self.capacities.iter().enumerate().any(has_any) {
             let others = rates.iter_mut().enumerate().filter(|(place, _)| !reaches(*place));

@@ -213,6 +213,40 @@ impl Failure {
         }
     }
 
+    /// Whether it is put down to a measurer, and yet the relay can bring it about: by what it says, or by serving the measurer
+    /// in another way than others. It takes the measurer out for this relay, and not for others.
+    #[must_use]
+    pub const fn may_be_relays_doing(&self) -> bool {
+        matches!(
+            self,
+            Self::WordsDiffer { .. }
+                | Self::GotNothing
+                | Self::OutOfReach { .. }
+                | Self::LoadStopped { .. }
+                | Self::NothingCame { .. }
+        )
+    }
+
+    /// Whether the relay can bring it about at no other cost than to have no new estimate: it says that it is busy, or that we have used up our
+    /// measurements, drops the packets of whoever measures it, or makes a measurer look wrong. An honest relay has that happen to it now and
+    /// then. See [`HistoryPolicy::declines_apart`](crate::HistoryPolicy::declines_apart) for what several in a row cost.
+    #[must_use]
+    pub const fn is_decline(&self) -> bool {
+        self.is_not_now() || self.may_be_relays_doing() || matches!(self, Self::CutOff { .. })
+    }
+
+    /// Whether it is a decline that a broken path can bring about, too.
+    #[must_use]
+    pub const fn may_be_path(&self) -> bool {
+        matches!(
+            self,
+            Self::CutOff { .. }
+                | Self::LoadStopped { .. }
+                | Self::OutOfReach { .. }
+                | Self::NothingCame { .. }
+        )
+    }
+
     /// Who is to be looked at.
     #[must_use]
     pub const fn blame(&self) -> Blame {

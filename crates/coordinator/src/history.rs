@@ -6,8 +6,9 @@ use crate::failure::Failure;
 use crate::mode::Mode;
 use crate::record::{End, Record, RoundRecord};
 use crate::stats::Percentile;
+use crate::turn::ROUNDS_ALLOWED;
 use crate::vantage::PathSeen;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use onion::identity::RsaId;
 use onion::{Duration, Rate};
@@ -29,6 +30,13 @@ pub struct HistoryPolicy {
     /// and at the end of the next, so this is more than two; but a relay cannot live on an old estimate by saying "not now".
     /// Tor, too, has forgotten it after three days. Not in the paper.
     pub kept_for: Duration,
+    /// Declines of a relay ([`Failure::is_decline`]) that are less than this apart are one: a path that is broken for an hour may cost several
+    /// measurements. The first in a row since the last estimate costs nothing, the second halves the estimate that is kept, and
+    /// from the third on none is kept. Not in the paper.
+    pub declines_apart: Duration,
+    /// Measurements that a relay which takes part allows us in any 24 hours. Where it has accepted as many, that it is not to be measured now is no
+    /// decline.
+    pub rounds_allowed: u32,
 }
 
 impl Default for HistoryPolicy {
@@ -39,16 +47,19 @@ impl Default for HistoryPolicy {
             default: Rate::from_bit_per_s(50_000_000),
             least: Rate::from_bit_per_s(1_000_000),
             kept_for: Self::kept_over(Duration::from_secs(24 * 3600)),
+            declines_apart: Duration::from_secs(6 * 3600),
+            rounds_allowed: ROUNDS_ALLOWED,
         }
     }
 }
 
 impl HistoryPolicy {
     /// The usual one where each relay is measured once in a period of this length: [`kept_for`](Self::kept_for) is two of them and
-    /// six hours, at most three days.
+    /// six hours, at most three days; [`declines_apart`](Self::declines_apart) is a quarter of one.
     #[must_use]
     pub fn over(period: Duration) -> Self {
-        Self { kept_for: Self::kept_over(period), ..Self::default() }
+        let (kept_for, declines_apart) = (Self::kept_over(period), period / 4);
+        Self { kept_for, declines_apart, ..Self::default() }
     }
 
     /// See [`over`](Self::over).
@@ -149,9 +160,53 @@ pub struct History {
     last: BTreeMap<RsaId, PastEstimate>,
     /// When each relay failed last in a way that says something of it, in Unix seconds.
     refuted: BTreeMap<RsaId, u64>,
+    /// What each relay declined, in order.
+    declines: BTreeMap<RsaId, BTreeSet<Decline>>,
+    /// When each relay accepted orders of ours, in Unix seconds.
+    orders: BTreeMap<RsaId, BTreeSet<u64>>,
     /// With when that was, in Unix seconds.
     paths: BTreeMap<RsaId, BTreeMap<MeasurerId, (PathSeen, u64)>>,
 }
+
+/// A measurement that a relay declined, or may have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Decline {
+    /// When, in Unix seconds.
+    pub at_unix_s: u64,
+    /// What it is: by its words, or by what may be a broken path.
+    pub kind: DeclineKind,
+}
+
+/// How a relay declined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeclineKind {
+    /// It said "not now": it is busy, or we have used up our measurements.
+    NotNow,
+    /// What may be a broken path ([`Failure::may_be_path`]).
+    Path,
+    /// It made a measurer look wrong.
+    Accusation,
+}
+
+impl Decline {
+    /// What a failure is; `None` if it is no decline.
+    #[must_use]
+    pub const fn of(failure: &Failure, at_unix_s: u64) -> Option<Self> {
+        let kind = match failure {
+            _ if failure.is_not_now() => DeclineKind::NotNow,
+            _ if failure.may_be_path() => DeclineKind::Path,
+            _ if failure.is_decline() => DeclineKind::Accusation,
+            _ => return None,
+        };
+        Some(Self { at_unix_s, kind })
+    }
+}
+
+/// Estimates and refusals of relays are compared over so long: what a relay allows is counted in any 24 hours.
+const QUOTA_WINDOW_S: u64 = 24 * 3600;
+
+/// A path that breaks for more relays than were measured at the time, and for so many at least, is not theirs.
+const WIDESPREAD_MIN: usize = 5;
 
 impl History {
     /// Adds an estimate. Of several of a relay the newest counts, in whatever order they come; of equally
@@ -168,6 +223,16 @@ impl History {
     pub fn refute(&mut self, relay: RsaId, at_unix_s: u64) {
         let last = self.refuted.entry(relay).or_insert(at_unix_s);
         *last = at_unix_s.max(*last);
+    }
+
+    /// Adds that a relay declined a measurement. It counts until there is a newer estimate.
+    pub fn decline(&mut self, relay: RsaId, decline: Decline) {
+        self.declines.entry(relay).or_default().insert(decline);
+    }
+
+    /// Adds that a relay accepted an order of ours then. It counts one more of what it allows, whatever came of it.
+    pub fn order(&mut self, relay: RsaId, at_unix_s: u64) {
+        self.orders.entry(relay).or_default().insert(at_unix_s);
     }
 
     /// Adds what a measurer of the team has seen of its path to a relay, and when; the newest counts. Not each period shows it:
@@ -207,7 +272,8 @@ impl History {
     /// did not come. `None` if the record has an estimate of its own.
     ///
     /// It must be young, and what happened since must say nothing of the relay. A relay that refuses to be
-    /// measured, or breaks down under the load, has no estimate until it has a new one. A bound that another turn is to replace, since the relay took
+    /// measured, or breaks down under the load, has no estimate until it has a new one. A relay that declined twice in a row keeps half of it, and
+    /// after the third time nothing ([`HistoryPolicy::declines_apart`]). A bound that another turn is to replace, since the relay took
     /// all that it was given, is no reason for a lower weight than before.
     #[must_use]
     pub fn kept(
@@ -216,33 +282,82 @@ impl History {
         relay: RsaId,
         record: Option<&Record>,
         now_unix_s: u64,
-    ) -> Option<&PastEstimate> {
-        match record.map(|record| &record.end) {
-            Some(End::Measured { capacity, .. })
+    ) -> Option<PastEstimate> {
+        match record.map(|record| (&record.end, record.ended_unix_s)) {
+            Some((End::Measured { capacity, .. }, _))
                 if record.is_some_and(Record::wants_another_turn) =>
             {
                 self.kept_for(policy, relay, None, now_unix_s).filter(|it| it.capacity > *capacity)
             }
-            Some(End::Measured { .. }) => None,
-            Some(End::Failed { reason, .. }) => {
-                self.kept_for(policy, relay, Some(reason), now_unix_s)
+            Some((End::Measured { .. }, _)) => None,
+            Some((End::Failed { reason, .. }, at_unix_s)) => {
+                self.kept_for(policy, relay, Some((reason, at_unix_s)), now_unix_s)
             }
             None => self.kept_for(policy, relay, None, now_unix_s),
         }
     }
 
+    /// `failure` is how its last measurement ended, and when.
     fn kept_for(
         &self,
         policy: &HistoryPolicy,
         relay: RsaId,
-        failure: Option<&Failure>,
+        failure: Option<(&Failure, u64)>,
         now_unix_s: u64,
-    ) -> Option<&PastEstimate> {
-        let holds = !failure.is_some_and(Failure::is_about_relay);
+    ) -> Option<PastEstimate> {
+        let holds = !failure.is_some_and(|(failure, _)| failure.is_about_relay());
         let is_young = |it: &&PastEstimate| it.age(now_unix_s) < policy.kept_for;
         let refuted = self.refuted.get(&relay).copied().filter(|at| *at <= now_unix_s);
         let is_refuted = |it: &&PastEstimate| refuted.is_some_and(|at| it.measured_unix_s < at);
-        self.last(relay).filter(is_young).filter(|it| holds && !is_refuted(it))
+        let last = self.last(relay).filter(is_young).filter(|it| holds && !is_refuted(it))?;
+        let latest = failure.and_then(|(failure, at_unix_s)| Decline::of(failure, at_unix_s));
+        match self.declined(policy, relay, last.measured_unix_s, latest, now_unix_s) {
+            0 | 1 => Some(*last),
+            2 => Some(PastEstimate { capacity: last.capacity.scaled(0.5), ..*last }),
+            _ => None,
+        }
+    }
+
+    /// How often a relay has declined since then, until now, with the latest time.
+    fn declined(
+        &self,
+        policy: &HistoryPolicy,
+        relay: RsaId,
+        since_unix_s: u64,
+        latest: Option<Decline>,
+        now_unix_s: u64,
+    ) -> u32 {
+        let known = self.declines.get(&relay).into_iter().flatten().copied();
+        let mut all: Vec<Decline> = known.chain(latest).collect();
+        all.sort_unstable();
+        let orders = self.orders.get(&relay);
+        let accepted = |at: u64| {
+            let window = at.saturating_sub(QUOTA_WINDOW_S)..at;
+            orders.map_or(0, |orders| orders.range(window).count())
+        };
+        let (mut count, mut counted) = (0, None::<u64>);
+        for Decline { at_unix_s: at, kind } in all {
+            let is_new =
+                counted.is_none_or(|before| at - before >= policy.declines_apart.as_secs());
+            let is_excused = match kind {
+                DeclineKind::NotNow => accepted(at) >= policy.rounds_allowed as usize,
+                DeclineKind::Path => self.is_widespread(policy, at),
+                DeclineKind::Accusation => false,
+            };
+            if at > since_unix_s && at <= now_unix_s && is_new && !is_excused {
+                (count, counted) = (count + 1, Some(at));
+            }
+        }
+        count
+    }
+
+    /// Whether paths to more relays broke at this time than were measured: then it was the team's own network.
+    fn is_widespread(&self, policy: &HistoryPolicy, at_unix_s: u64) -> bool {
+        let is_near = |it: u64| it.abs_diff(at_unix_s) < policy.declines_apart.as_secs();
+        let is_path = |it: &Decline| it.kind == DeclineKind::Path && is_near(it.at_unix_s);
+        let broken = self.declines.values().filter(|all| all.iter().any(is_path)).count();
+        broken >= WIDESPREAD_MIN
+            && broken > self.last.values().filter(|it| is_near(it.measured_unix_s)).count()
     }
 }
 

@@ -53,7 +53,9 @@ pub use campaign::{Campaign, Ended, Launch, Next, RelayId, Standing};
 pub use failure::{Blame, Failure, Violation};
 pub use halves::{FAR, Halves, Schedule};
 pub use hindrance::{Hindered, Hindrance};
-pub use history::{Expectations, Guess, GuessSource, History, HistoryPolicy, PastEstimate};
+pub use history::{
+    Decline, DeclineKind, Expectations, Guess, GuessSource, History, HistoryPolicy, PastEstimate,
+};
 pub use likeness::{Likeness, Suspicion};
 pub use measurement::{Action, Measurement, SetupError};
 pub use mode::Mode;

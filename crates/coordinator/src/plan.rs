@@ -1,10 +1,12 @@
 //! When each relay is measured: the plan of a measurement period (paper §4.3, §5, §7).
 //!
-//! A period is divided into slots, each as long as a measurement with its set-up. A [`Plan`] gives every
-//! relay one slot for each team, within what the teams can load at once.
+//! A period is divided into slots, each as long as a measurement with its set-up. A [`Plan`] gives relays slots for each team, within what the
+//! teams can load at once.
 //!
-//! - [`Plan::randomised`] is for a network that is watched: slots follow from a secret [`Seed`], so that a
-//!   relay can neither be fast at its own minute only, nor be attacked at it.
+//! - [`Plan::memoryless`] is for a network that is watched: slots follow from a secret [`Seed`], and at any time a
+//!   relay is as likely to be measured in the next hour as at any other. So a relay can neither be fast until it has been measured, or at its own
+//!   minute only, nor be attacked at that minute.
+//! - [`Plan::randomised`] gives each relay one slot in the period: then a relay that has been measured is safe until the period ends.
 //! - [`Plan::greedy`] measures all as early as it can. It can be foretold from the consensus by anybody.
 //!
 //! Relays that share a [`Machine`] have one slot together: measured one after the other, each of them could
@@ -27,6 +29,7 @@ use crate::campaign::Standing;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::ops::Range;
 use onion::Rate;
 use onion::identity::RsaId;
 use random::Draws;
@@ -67,7 +70,7 @@ pub struct Place {
 /// What became of relays that were not in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Each team has a slot for them: the latest of these.
+    /// Each team has a slot for them: the latest of the first ones.
     Placed(u32),
     /// They share a machine with relays that are planned, and are measured with them.
     Joined,
@@ -90,7 +93,12 @@ pub struct Plan {
     entry_of: BTreeMap<RsaId, RsaId>,
     /// The one team that has to have room for whoever comes later; all of them, if there is none.
     judge: Option<usize>,
+    /// How many slots each machine has is drawn, too.
+    is_memoryless: bool,
 }
+
+/// New relays are measured within so many parts of a period: at a time that they cannot foretell, and yet soon.
+const NEWCOMERS_WITHIN: u32 = 24;
 
 #[derive(Clone, Debug)]
 struct Entry {
@@ -98,10 +106,12 @@ struct Entry {
     key: RsaId,
     machine: Machine,
     standing: Standing,
-    /// By team.
-    held: Vec<Option<Held>>,
+    /// By team, each in order: the slots that are not over.
+    held: Vec<Vec<Held>>,
     /// Draws so far, so that no two are the same.
     drawn: u32,
+    /// By team: it is not to be measured in this period, by the draw.
+    rests: Vec<bool>,
 }
 
 /// What a machine has of a team: given back as it was taken, whatever is expected of the machine since.
@@ -121,6 +131,7 @@ impl Plan {
             entries: BTreeMap::new(),
             entry_of: BTreeMap::new(),
             judge: None,
+            is_memoryless: false,
         }
     }
 
@@ -157,12 +168,64 @@ impl Plan {
         for machine in biggest_first(machines) {
             let mut entry = Entry::new(machine, Standing::Old, teams.len());
             for team in 0..teams.len() {
-                let slot = plan.draw(&mut entry, team, 0);
+                let slot = plan.draw(&mut entry, team, 0..slots);
                 plan.take(&mut entry, team, slot);
             }
             plan.insert(entry);
         }
         plan
+    }
+
+    /// The memoryless plan of a period: for each machine with an estimate, the biggest first, and for each team as many slots as a Poisson
+    /// process with a mean of 0.92 has events, each drawn uniformly among those that have room. So 40 % of the machines have none, and 23 % have two or more:
+    /// that it has just been measured tells a relay nothing of when it will be the next time.
+    ///
+    /// With each machine comes the slot by which it has to be measured, if that is in this period: if it has none up to that slot, it gets one that is
+    /// drawn among them. If that is so of each machine that was not measured in the period before, machines are measured 1.10 times a period on
+    /// average.
+    ///
+    /// Whoever comes later is admitted by [`admit_due`](Self::admit_due).
+    #[must_use]
+    pub fn memoryless(
+        seed: &Seed,
+        slots: u32,
+        teams: &[TeamRoom],
+        excess_factor: f64,
+        machines: Vec<(Machine, Option<u32>)>,
+    ) -> Self {
+        let mut plan = Self::empty(Some(seed), slots, teams, excess_factor);
+        plan.is_memoryless = true;
+        let due: BTreeMap<RsaId, Option<u32>> =
+            machines.iter().map(|(machine, due_by)| (machine.key(), *due_by)).collect();
+        for machine in biggest_first(machines.into_iter().map(|it| it.0).collect()) {
+            let due_by = due.get(&machine.key()).copied().flatten();
+            let mut entry = Entry::new(machine, Standing::Old, teams.len());
+            (0..teams.len()).for_each(|team| plan.draw_all(&mut entry, team, 0, due_by));
+            plan.insert(entry);
+        }
+        plan
+    }
+
+    /// All slots from `from` on that a machine has by the draw.
+    fn draw_all(&mut self, entry: &mut Entry, team: usize, from: u32, due_by: Option<u32>) {
+        let slots = self.rooms.get(team).map_or(0, Room::slots);
+        let count = self.draws.as_ref().map_or(1, |draws| draws.count(entry.key, team));
+        for _ in 0..count {
+            // Also those that are over are drawn: so the process is the same whenever it is looked at.
+            let slot = self.draw(entry, team, 0..slots).filter(|slot| *slot >= from);
+            self.take(entry, team, slot);
+        }
+        let is_late = |by: &u32| entry.slot(team).is_none_or(|slot| slot > *by);
+        let Some(due_by) = due_by.filter(is_late) else {
+            if let Some(rests) = entry.rests.get_mut(team) {
+                *rests = entry.held.get(team).is_none_or(Vec::is_empty);
+            }
+            return;
+        };
+        let until = due_by.max(from).saturating_add(1).min(slots);
+        let slot = self.draw(entry, team, from..until);
+        let slot = slot.or_else(|| self.draw(entry, team, from..slots));
+        self.take(entry, team, slot);
     }
 
     /// Adds a machine that the plan did not begin with. What has a slot keeps it; relays that are in the
@@ -171,6 +234,19 @@ impl Plan {
     /// New relays get the first slots with room from `from` on: first come, first served. Old ones that come late
     /// draw among those slots: else they could choose their minute by staying away until then.
     pub fn admit(&mut self, machine: &Machine, standing: Standing, from: u32) -> Admission {
+        self.admit_due(machine, standing, from, Some(u32::MAX))
+    }
+
+    /// The same with the slot by which the machine has to be measured, if that is in this period. In a [`memoryless`](Self::memoryless) plan new relays
+    /// draw among the slots of an hour of a day: soon, and at a minute that nobody can foretell. Old relays have what is left of a whole
+    /// period's draw, which may be nothing: that counts as placed, too.
+    pub fn admit_due(
+        &mut self,
+        machine: &Machine,
+        standing: Standing,
+        from: u32,
+        due_by: Option<u32>,
+    ) -> Admission {
         let known = machine.relays().find_map(|relay| self.entry_of.get(&relay).copied());
         let newcomers = machine.without(|relay| self.entry_of.contains_key(&relay));
         let Some(newcomers) = newcomers else { return Admission::Joined };
@@ -180,13 +256,20 @@ impl Plan {
         let mut entry = Entry::new(newcomers, standing, self.rooms.len());
         let mut last = from;
         for team in 0..self.rooms.len() {
-            let slot = self.next_slot(&mut entry, team, from);
-            self.take(&mut entry, team, slot);
-            if !self.judges(team) {
+            if self.is_memoryless && standing == Standing::Old {
+                self.draw_all(&mut entry, team, from, due_by);
+            } else {
+                let slot = self.next_slot(&mut entry, team, from);
+                self.take(&mut entry, team, slot);
+                if let Some(slot) = slot.filter(|_| self.is_memoryless) {
+                    self.draw_all(&mut entry, team, slot + 1, None);
+                }
+            }
+            if !self.judges(team) || entry.rests(team) {
                 continue;
             }
-            let Some(slot) = slot else {
-                (0..team).for_each(|team| self.release(&mut entry, team));
+            let Some(slot) = entry.slot(team) else {
+                (0..team).for_each(|team| drop(self.release(&mut entry, team)));
                 return Admission::NextPeriod;
             };
             last = last.max(slot);
@@ -197,19 +280,20 @@ impl Plan {
 
     fn join(&mut self, key: RsaId, newcomers: &Machine, from: u32) -> Admission {
         let Some(mut entry) = self.entries.remove(&key) else { return Admission::NextPeriod };
-        let slots: Vec<Option<u32>> = (0..self.rooms.len()).map(|team| entry.slot(team)).collect();
+        let slots: Vec<Vec<u32>> =
+            (0..self.rooms.len()).map(|team| self.release(&mut entry, team)).collect();
         let mut larger = entry.clone();
         larger.machine.add(newcomers);
-        (0..slots.len()).for_each(|team| self.release(&mut entry, team));
-        larger.held = entry.held.clone();
-        let fits = |(team, slot): (usize, &Option<u32>)| {
-            slot.is_some_and(|slot| slot >= from && self.fits(&larger, team, slot))
+        let fits = |(team, slots): (usize, &Vec<u32>)| {
+            slots.iter().any(|slot| *slot >= from && self.fits(&larger, team, *slot))
         };
         let is_joined = slots.iter().enumerate().filter(|(team, _)| self.judges(*team)).all(fits);
         let mut entry = if is_joined { larger } else { entry };
-        for (team, slot) in slots.into_iter().enumerate() {
-            let slot = slot.filter(|slot| !is_joined || self.fits(&entry, team, *slot));
-            self.take(&mut entry, team, slot);
+        for (team, slots) in slots.into_iter().enumerate() {
+            for slot in slots {
+                let slot = Some(slot).filter(|slot| !is_joined || self.fits(&entry, team, *slot));
+                self.take(&mut entry, team, slot);
+            }
         }
         self.insert(entry);
         if is_joined { Admission::Joined } else { Admission::NextPeriod }
@@ -225,19 +309,40 @@ impl Plan {
     pub fn again(&mut self, relay: RsaId, team: usize, from: u32, guess: Rate) -> Option<u32> {
         let key = *self.entry_of.get(&relay)?;
         let mut entry = self.entries.remove(&key)?;
-        let ahead = entry.slot(team).filter(|slot| *slot >= from);
-        if ahead.is_some() {
-            self.release(&mut entry, team);
-        } else if let Some(held) = entry.held.get_mut(team) {
-            // What is over stays spent.
-            *held = None;
-        }
+        entry.pass(team, from);
+        let ahead = self.release(&mut entry, team);
         entry.machine.expect(relay, guess);
-        let stays = ahead.filter(|slot| self.fits(&entry, team, *slot));
-        let slot = stays.or_else(|| self.next_slot(&mut entry, team, from));
-        self.take(&mut entry, team, slot);
+        for slot in ahead {
+            let slot = Some(slot).filter(|slot| self.fits(&entry, team, *slot));
+            self.take(&mut entry, team, slot);
+        }
+        if entry.slot(team).is_none() {
+            let slot = self.next_slot(&mut entry, team, from);
+            self.take(&mut entry, team, slot);
+        }
+        let slot = entry.slot(team);
         self.insert(entry);
         slot
+    }
+
+    /// The slots before this one are over: what was taken of them stays spent.
+    pub fn pass(&mut self, from: u32) {
+        for entry in self.entries.values_mut() {
+            (0..entry.held.len()).for_each(|team| entry.pass(team, from));
+        }
+    }
+
+    /// Whether a relay is not to be measured by this team in this period, by the draw of a [`memoryless`](Self::memoryless) plan.
+    #[must_use]
+    pub fn rests(&self, relay: RsaId, team: usize) -> bool {
+        let entry = self.entry_of.get(&relay).and_then(|key| self.entries.get(key));
+        entry.is_some_and(|entry| entry.rests(team))
+    }
+
+    /// Whether how many slots each machine has is drawn, too.
+    #[must_use]
+    pub const fn is_memoryless(&self) -> bool {
+        self.is_memoryless
     }
 
     /// Gives the period at least so many slots: room after the last one that a greedy plan needs.
@@ -255,16 +360,17 @@ impl Plan {
         let mut places = Vec::new();
         for (machine, entry) in &self.entries {
             for (team, held) in entry.held.iter().enumerate() {
-                let Some(Held { slot, .. }) = *held else { continue };
-                let place = |relay| Place { slot, team, machine: *machine, relay };
-                places.extend(entry.machine.relays().map(place));
+                for Held { slot, .. } in held.iter().copied() {
+                    let place = |relay| Place { slot, team, machine: *machine, relay };
+                    places.extend(entry.machine.relays().map(place));
+                }
             }
         }
         places.sort_unstable();
         places
     }
 
-    /// The slot in which a team measures a relay.
+    /// The next slot in which a team measures a relay, of those that are not [over](Self::pass).
     #[must_use]
     pub fn slot(&self, relay: RsaId, team: usize) -> Option<u32> {
         self.entries.get(self.entry_of.get(&relay)?)?.slot(team)
@@ -285,7 +391,7 @@ impl Plan {
     /// Relays for which a team has no slot: the period is too short for it.
     #[must_use]
     pub fn without_slot(&self, team: usize) -> Vec<RsaId> {
-        let lacks = |entry: &&Entry| entry.slot(team).is_none();
+        let lacks = |entry: &&Entry| entry.slot(team).is_none() && !entry.rests(team);
         self.entries.values().filter(lacks).flat_map(|entry| entry.machine.relays()).collect()
     }
 
@@ -328,9 +434,15 @@ impl Plan {
     }
 
     fn next_slot(&self, entry: &mut Entry, team: usize, from: u32) -> Option<u32> {
+        let slots = self.rooms.get(team)?.slots();
         match entry.standing {
-            Standing::Old => self.draw(entry, team, from),
-            Standing::New => self.first_slot(entry, team, from),
+            Standing::Old => self.draw(entry, team, from..slots),
+            Standing::New => {
+                let soon = from.saturating_add(slots / NEWCOMERS_WITHIN).min(slots);
+                let drawn =
+                    if self.is_memoryless { self.draw(entry, team, from..soon) } else { None };
+                drawn.or_else(|| self.first_slot(entry, team, from))
+            }
         }
     }
 
@@ -339,15 +451,15 @@ impl Plan {
         (from..slots).find(|slot| self.fits(entry, team, *slot))
     }
 
-    /// Draws a slot among those from `from` on that have room; without a seed, the first.
-    fn draw(&self, entry: &mut Entry, team: usize, from: u32) -> Option<u32> {
-        let Some(draws) = &self.draws else { return self.first_slot(entry, team, from) };
+    /// Draws a slot among these that have room; without a seed, the first.
+    fn draw(&self, entry: &mut Entry, team: usize, among: Range<u32>) -> Option<u32> {
+        let Some(draws) = &self.draws else { return self.first_slot(entry, team, among.start) };
         let room = self.rooms.get(team)?;
         let mut rng = draws.of(entry.key, team, entry.drawn);
         entry.drawn += 1;
         let share = room.share(&entry.machine, self.excess_factor);
         let is_free = |slot: u32| !entry.is_in(slot) && room.fits(slot, share);
-        random::one_of(from..room.slots(), is_free, &mut rng)
+        random::one_of(among, is_free, &mut rng)
     }
 
     fn take(&mut self, entry: &mut Entry, team: usize, slot: Option<u32>) {
@@ -355,29 +467,42 @@ impl Plan {
         let share = room.share(&entry.machine, self.excess_factor);
         if let (Some(held), Some(slot)) = (entry.held.get_mut(team), slot) {
             room.take(slot, share);
-            *held = Some(Held { slot, share });
+            held.push(Held { slot, share });
+            held.sort_unstable_by_key(|it| it.slot);
         }
     }
 
-    fn release(&mut self, entry: &mut Entry, team: usize) {
-        let Some(room) = self.rooms.get_mut(team) else { return };
-        if let Some(Held { slot, share }) = entry.held.get_mut(team).and_then(Option::take) {
-            room.release(slot, share);
-        }
+    /// Gives back all slots of a machine; says which.
+    fn release(&mut self, entry: &mut Entry, team: usize) -> Vec<u32> {
+        let Some(room) = self.rooms.get_mut(team) else { return Vec::new() };
+        let held = entry.held.get_mut(team).map(core::mem::take).unwrap_or_default();
+        held.iter().for_each(|Held { slot, share }| room.release(*slot, *share));
+        held.iter().map(|it| it.slot).collect()
     }
 }
 
 impl Entry {
     fn new(machine: Machine, standing: Standing, teams: usize) -> Self {
-        Self { key: machine.key(), machine, standing, held: vec![None; teams], drawn: 0 }
+        let (held, rests) = (vec![Vec::new(); teams], vec![false; teams]);
+        Self { key: machine.key(), machine, standing, held, drawn: 0, rests }
     }
 
     fn slot(&self, team: usize) -> Option<u32> {
-        self.held.get(team).copied().flatten().map(|held| held.slot)
+        self.held.get(team)?.first().map(|held| held.slot)
     }
 
     fn is_in(&self, slot: u32) -> bool {
         self.held.iter().flatten().any(|held| held.slot == slot)
+    }
+
+    fn rests(&self, team: usize) -> bool {
+        self.rests.get(team).copied().unwrap_or(false)
+    }
+
+    fn pass(&mut self, team: usize, from: u32) {
+        if let Some(held) = self.held.get_mut(team) {
+            held.retain(|it| it.slot >= from);
+        }
     }
 }
 

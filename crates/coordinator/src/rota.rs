@@ -21,6 +21,9 @@ pub struct Arrival {
     pub turn: Turn,
     /// It was measured in this period already, before the coordinator was started anew.
     pub is_done: bool,
+    /// By which slot it has to be measured, if that is in this period: later, its estimate would hold no more. Only a plan
+    /// that is [memoryless](Rota::memoryless) asks for it.
+    pub due_by: Option<u32>,
 }
 
 /// A measurement to be started in this slot.
@@ -43,7 +46,7 @@ pub struct Counts {
     pub waiting: usize,
     /// Relays that are being measured.
     pub running: usize,
-    /// Relays that are measured.
+    /// Relays that are done with for this period: measured, or not to be measured in it, since an estimate holds.
     pub done: usize,
     /// Relays that have no slot left in this period: of those that wait, and new ones.
     pub without_slot: usize,
@@ -106,25 +109,79 @@ impl Rota {
         arrivals: &[Arrival],
         now: u32,
     ) -> Self {
-        let old: BTreeSet<RsaId> =
-            arrivals.iter().filter(|it| it.standing == Standing::Old).map(|it| it.relay).collect();
+        Self::begin(arrivals, own, now, |machines| {
+            let machines = machines.into_iter().map(|it| it.0).collect();
+            Plan::randomised(seed, slots, teams, excess_factor, machines)
+        })
+    }
+
+    /// The same by a [memoryless](Plan::memoryless) plan: how often a relay is measured in the period is drawn, too, and those that have just been
+    /// measured are as likely to be measured again as any other.
+    #[must_use]
+    pub fn memoryless(
+        seed: &Seed,
+        slots: u32,
+        (teams, own): (&[TeamRoom], usize),
+        excess_factor: f64,
+        arrivals: &[Arrival],
+        now: u32,
+    ) -> Self {
+        Self::begin(arrivals, own, now, |machines| {
+            Plan::memoryless(seed, slots, teams, excess_factor, machines)
+        })
+    }
+
+    fn begin(
+        arrivals: &[Arrival],
+        own: usize,
+        now: u32,
+        plan: impl FnOnce(Vec<(Machine, Option<u32>)>) -> Plan,
+    ) -> Self {
+        let by_id: BTreeMap<RsaId, &Arrival> = arrivals.iter().map(|it| (it.relay, it)).collect();
         // New ones come afterwards; those that share a machine with old ones are measured with them.
-        let has_old = |machine: &Machine| machine.relays().any(|relay| old.contains(&relay));
+        let is_old = |relay| by_id.get(&relay).is_some_and(|it| it.standing == Standing::Old);
+        let has_old = |machine: &Machine| machine.relays().any(is_old);
         let planned: Vec<Machine> = together(arrivals).into_iter().filter(has_old).collect();
+        let with_due = |it: &Machine| (it.clone(), due_by(it.relays(), &by_id));
         let mut rota = Self {
             relays: BTreeMap::new(),
-            plan: Plan::randomised(seed, slots, teams, excess_factor, planned.clone())
-                .for_team(own),
+            plan: plan(planned.iter().map(with_due).collect()).for_team(own),
             team: own,
             present: BTreeSet::new(),
             put_off: BTreeSet::new(),
             polled: None,
         };
         let members: BTreeSet<RsaId> = planned.iter().flat_map(Machine::relays).collect();
+        let before: Vec<RsaId> = members
+            .iter()
+            .copied()
+            .filter(|relay| rota.plan.slot(*relay, own).is_some_and(|slot| slot < now))
+            .collect();
         let known = arrivals.iter().filter(|it| members.contains(&it.relay));
-        rota.relays.extend(known.map(|it| (it.relay, Member::of(it))));
+        let known: Vec<(RsaId, Member)> = known.map(|it| (it.relay, rota.member(it))).collect();
+        rota.relays.extend(known);
+        rota.plan.pass(now);
+        // Of those that were measured by this plan before the coordinator was started anew, some have another slot ahead.
+        before.into_iter().for_each(|relay| rota.wait_for_another(relay));
         rota.handle_consensus(arrivals, now);
         rota
+    }
+
+    fn member(&self, arrival: &Arrival) -> Member {
+        let is_done = arrival.is_done || self.plan.rests(arrival.relay, self.team);
+        let state = if is_done { State::Done } else { State::Waiting };
+        Member { standing: arrival.standing, turn: arrival.turn, state }
+    }
+
+    /// A relay that is done waits on, if a memoryless plan has another slot for it and it may be measured once more.
+    fn wait_for_another(&mut self, relay: RsaId) {
+        let is_planned = self.plan.is_memoryless() && self.plan.slot(relay, self.team).is_some();
+        let member = self.relays.get_mut(&relay).filter(|it| is_planned && it.state == State::Done);
+        if let Some(member) = member
+            && let Some(turn) = member.turn.afresh()
+        {
+            (member.turn, member.state) = (turn, State::Waiting);
+        }
     }
 
     /// There is a newer consensus in slot `now`: new relays are admitted, and those that are back get another slot
@@ -143,10 +200,12 @@ impl Rota {
                 |relay: &RsaId| by_id.get(relay).is_some_and(|it| it.standing == Standing::Old);
             let has_old = newcomers.iter().any(is_old);
             let standing = if has_old { Standing::Old } else { Standing::New };
-            match self.plan.admit(&machine, standing, now) {
+            let due_by = due_by(newcomers.iter().copied(), &by_id);
+            match self.plan.admit_due(&machine, standing, now, due_by) {
                 Admission::Placed(_) | Admission::Joined => {
                     let new = newcomers.iter().filter_map(|relay| by_id.get(relay));
-                    self.relays.extend(new.map(|it| (it.relay, Member::of(it))));
+                    let new: Vec<_> = new.map(|it| (it.relay, self.member(it))).collect();
+                    self.relays.extend(new);
                 }
                 Admission::NextPeriod => self.put_off.extend(newcomers),
             }
@@ -161,6 +220,7 @@ impl Rota {
             return Vec::new();
         }
         self.polled = Some(slot);
+        self.plan.pass(slot);
         let is_there = |(relay, member): &(&RsaId, &mut Member)| {
             self.plan.slot(**relay, self.team) == Some(slot)
                 && member.state != State::Running
@@ -199,6 +259,8 @@ impl Rota {
         if let Some(turn) = follows {
             (member.turn, member.state) = (turn, State::Waiting);
             self.plan.again(relay, self.team, now + 1, turn.guess);
+        } else {
+            self.wait_for_another(relay);
         }
     }
 
@@ -219,6 +281,7 @@ impl Rota {
 
     /// Who waits, is there, and has no slot from here on gets one.
     fn catch_up(&mut self, from: u32) {
+        self.plan.pass(from);
         for (relay, member) in &self.relays {
             let is_late = self.plan.slot(*relay, self.team).is_none_or(|slot| slot < from);
             if is_late && member.state == State::Waiting && self.present.contains(relay) {
@@ -228,11 +291,13 @@ impl Rota {
     }
 }
 
-impl Member {
-    const fn of(arrival: &Arrival) -> Self {
-        let state = if arrival.is_done { State::Done } else { State::Waiting };
-        Self { standing: arrival.standing, turn: arrival.turn, state }
-    }
+/// By which slot a machine has to be measured: as soon as any of its relays. New ones are to be measured in this period.
+fn due_by(relays: impl Iterator<Item = RsaId>, by_id: &BTreeMap<RsaId, &Arrival>) -> Option<u32> {
+    let due_by = |arrival: &&Arrival| match arrival.standing {
+        Standing::Old => arrival.due_by,
+        Standing::New => Some(arrival.due_by.unwrap_or(u32::MAX)),
+    };
+    relays.filter_map(|relay| by_id.get(&relay).and_then(due_by)).min()
 }
 
 fn together(arrivals: &[Arrival]) -> Vec<Machine> {

@@ -1,12 +1,17 @@
-//! What relays have that share a machine (§5, limitations).
+//! The capacity of relays that share a machine (§5, limitations).
 //!
-//! Measured one after the other, each of them could have all of the machine; measured at once, each could have all of it in more than half of
-//! the seconds, and show nothing in the others, since a relay's estimate is a median. So what counts is the machine: its estimate is the median
-//! of what all its relays brought back *together* in each second, and each gets a part of it as large as its own median is beside the others'. So a relay
-//! that is steady loses nothing to another that is not, whatever that does.
+//! Measured one after the other, each relay of a machine could have all of it. Measured at the same time, each could have all of it in more
+//! than half of the seconds and nothing in the others, since an estimate is a median. Therefore the machine is what counts: its capacity is the
+//! median of what all its relays brought back together in each second, or the mean if that is less. The mean matters where the machine is
+//! limited on average only, such as by a token bucket or a tariff: all its relays could be fast in the same 16 of 30 seconds.
+//!
+//! Two rules protect the honest relays of a machine from the others. No relay gets more than it showed alone. And no relay gets less than it
+//! showed in each single second: only what a relay brought back in some seconds and not in others is cut.
 
+use crate::failure::Failure;
 use crate::record::{End, Record};
 use crate::stats::median;
+use alloc::borrow::ToOwned;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::fmt;
@@ -22,8 +27,7 @@ pub struct Shared {
     pub machine: Rate,
     /// What was found of this relay, were it alone.
     pub alone: Rate,
-    /// Whether all of them began at the same instant. If not, each that did not could have had all of the machine, and the most that was found at one time
-    /// is taken for it.
+    /// Whether all of them began at the same instant. If not, those that were on time keep what they have, and a late one gets the rest.
     pub is_aligned: bool,
 }
 
@@ -38,122 +42,237 @@ impl fmt::Display for Shared {
 /// By their records, which have whole seconds, rounds that began at the same instant are so far apart at most.
 const ALIGNED_S: u64 = 1;
 
-/// Gives relays that may share a machine, and that were measured in the same slot, each its part of what all of them had together. Whoever measured them has let them
-/// begin at the same instant: to within some hundredths of a second, since a second that overlaps with two of another relay's could have a part of both.
+/// Gives relays that may share a machine, and that began at the same instant, each its part of what all of them had together. Whoever measured
+/// them has let them begin to within some hundredths of a second.
 ///
-/// Those without an estimate are left as they are, and so is one with few seconds in common with the others: it ended early, and says nothing of what they had.
+/// Relays without an estimate are left as they are, and so is a relay with less than half of the seconds of the others: it ended early, and
+/// says nothing of what they had.
 pub fn share_aligned(records: &mut [&mut Record]) {
-    let mut those: Vec<Aligned<'_>> = records.iter_mut().filter_map(|it| Aligned::of(it)).collect();
+    let mut those: Vec<Part<'_>> = records.iter_mut().filter_map(|it| Part::of(it)).collect();
     let longest = those.iter().map(|it| it.seconds.len()).max().unwrap_or(0);
     those.retain(|it| !it.seconds.is_empty() && it.seconds.len() * 2 >= longest);
-    let Some((machine, weights)) = together(&those, longest) else { return };
-    let whole: f64 = weights.iter().map(|weight| *weight as f64).sum();
+    let starts = || those.iter().map(|it| it.started_unix_s);
+    let Some((first, last)) = starts().min().zip(starts().max()) else { return };
+    if those.len() < 2 || last - first > ALIGNED_S {
+        return;
+    }
+    those.iter_mut().for_each(|it| it.is_exact = true);
+    let machine = at_one_time(&those);
+    let claims: Vec<Claim> = those.iter().map(Part::claim).collect();
     let relays = u32::try_from(those.len()).unwrap_or(u32::MAX);
-    for (it, weight) in those.iter_mut().zip(weights) {
-        let part = if whole > 0.0 { weight as f64 / whole } else { 0.0 };
-        let capacity = machine.scaled(part);
-        it.record.set_share(capacity, relays, machine, true);
+    for (it, part) in those.iter_mut().zip(divide(machine, &claims)) {
+        it.record.set_share(part, relays, Rate::from_byte_per_s(machine), true);
     }
 }
 
-/// Holds relays that certainly share a machine, and were measured in the same slot, to the most that was found of it at one time: of those that
-/// have their parts by [`share_aligned`] together, and of each other alone, since each could have had all of the machine then.
-pub fn share_machine(records: &mut [&mut Record]) {
+/// Holds relays that certainly share a machine, and were measured in the same slot, to the most that was found of it at one time. Each has with
+/// it whether it was on time: ready when the others began. Those keep what they have by [`share_aligned`], or what the only one of them
+/// has. Late relays get the rest, since each of them could have had all of the machine at another time. A relay for which
+/// nothing is left has no estimate: [`Failure::RelayNotNow`].
+pub fn share_machine(records: &mut [(&mut Record, bool)]) {
     let is_aligned = |it: &Record| it.shared.is_some_and(|shared| shared.is_aligned);
-    let found = |it: &&mut Record| it.capacity().map(|rate| (is_aligned(it), rate));
-    let found: Vec<(bool, Rate)> = records.iter().filter_map(found).collect();
-    if found.len() < 2 || found.iter().all(|(is_aligned, _)| *is_aligned) {
+    records.sort_by_key(|(record, is_on_time)| (!is_aligned(record), !is_on_time));
+    let measured = |(record, _): &&(&mut Record, bool)| record.capacity().is_some();
+    let aligned = records.iter().filter(measured).filter(|(it, _)| is_aligned(it)).count();
+    let on_time = records.iter().filter(measured).filter(|(_, is_on_time)| *is_on_time).count();
+    let mut all: Vec<Part<'_>> = records
+        .iter_mut()
+        .filter(|(record, _)| record.capacity().is_some())
+        .map(|(record, _)| Part::of_any(record))
+        .collect();
+    if all.len() < 2 || all.len() == aligned {
         return;
     }
-    let aligned: Rate = found.iter().filter(|it| it.0).map(|it| it.1).sum();
-    let single = found.iter().filter(|it| !it.0).map(|it| it.1).max().unwrap_or(Rate::ZERO);
-    let all: Rate = found.iter().map(|it| it.1).sum();
-    let (machine, relays) = (aligned.max(single), u32::try_from(found.len()).unwrap_or(u32::MAX));
-    let factor = machine.as_byte_per_s() as f64 / all.as_byte_per_s().max(1) as f64;
-    for record in records {
-        if let Some(capacity) = record.capacity() {
-            record.set_share(capacity.scaled(factor), relays, machine, false);
-        }
+    let joint = at_one_time(&all);
+    let single = all.iter().map(|it| it.claim().alone).max().unwrap_or(0);
+    let first = if aligned > 0 { aligned } else { on_time.max(1) };
+    let is_known = aligned > 0 || on_time == 1;
+    let (early, late) = if is_known { all.split_at_mut(first) } else { all.split_at_mut(0) };
+    let sum =
+        |those: &[Part<'_>]| those.iter().map(|it| it.claim().alone).fold(0, u64::saturating_add);
+    let (theirs, relays) = (sum(early), u32::try_from(early.len() + late.len()));
+    let machine = theirs.max(single).max(joint);
+    let (relays, whole) = (relays.unwrap_or(u32::MAX), Rate::from_byte_per_s(machine));
+    for it in early {
+        let part = it.claim().alone;
+        it.record.set_share(part, relays, whole, false);
+    }
+    // What a late one showed in each of its seconds it showed at another time than the others: it has no claim to that.
+    let claims: Vec<Claim> = late.iter().map(|it| Claim { floor: 0, ..it.claim() }).collect();
+    for (it, part) in late.iter_mut().zip(divide(machine - theirs, &claims)) {
+        it.record.set_share(part, relays, whole, false);
     }
 }
 
 impl Record {
-    /// Its estimate is its part of a machine from now on.
-    fn set_share(&mut self, part: Rate, relays: u32, machine: Rate, is_aligned: bool) {
-        let End::Measured { capacity, .. } = &mut self.end else { return };
+    /// Its estimate is its part of a machine from now on, in bytes per second, and no more than it was.
+    fn set_share(&mut self, part: u64, relays: u32, machine: Rate, is_aligned: bool) {
+        let End::Measured { capacity, round, .. } = &mut self.end else { return };
+        if part == 0 {
+            let detail = "the others at its address were ready before it, and nothing more was found of their machine";
+            let reason = Failure::RelayNotNow { detail: detail.to_owned() };
+            self.end = End::Failed { reason, measurer: None, round: *round, second: None };
+            self.shared = None;
+            return;
+        }
         let alone = self.shared.map_or(*capacity, |it| it.alone);
-        *capacity = part;
+        *capacity = Rate::from_byte_per_s(part).min(*capacity);
         self.shared = Some(Shared { relays, machine, alone, is_aligned });
     }
 }
 
-/// A relay that began at the same instant as others.
-struct Aligned<'a> {
+/// What a relay may have of a machine, in bytes per second.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    /// Its estimate so far: it gets no more.
+    alone: u64,
+    /// What it brought back in each of its seconds: it gets no less.
+    floor: u64,
+}
+
+/// Divides a machine among its relays. If they claim no more than it has, each has its claim; otherwise what exceeds their floors is cut in
+/// the same proportion for all. The floors of relays that began together are no more than their machine has.
+fn divide(machine: u64, claims: &[Claim]) -> Vec<u64> {
+    let sum = |of: fn(&Claim) -> u64| claims.iter().map(of).map(u128::from).sum::<u128>();
+    let (alone, floors) = (sum(|it| it.alone), sum(|it| it.floor));
+    if alone <= u128::from(machine) {
+        return claims.iter().map(|it| it.alone).collect();
+    }
+    let left = u128::from(machine).saturating_sub(floors);
+    let above = (alone - floors).max(1);
+    let part = |it: &Claim| {
+        let more = u128::from(it.alone - it.floor) * left / above;
+        it.floor.saturating_add(u64::try_from(more).unwrap_or(u64::MAX))
+    };
+    claims.iter().map(part).collect()
+}
+
+/// A measured relay of a machine.
+struct Part<'a> {
     record: &'a mut Record,
     started_unix_s: u64,
     /// What it brought back in each.
     seconds: BTreeMap<u32, u64>,
+    /// It began at the same instant as the others that are exact.
+    is_exact: bool,
 }
 
-impl<'a> Aligned<'a> {
+impl<'a> Part<'a> {
+    /// With its seconds; `None` if it is not known when they were.
     fn of(record: &'a mut Record) -> Option<Self> {
         record.capacity()?;
-        let round = record.decisive_round()?;
-        let started_unix_s = round.started_unix_s?;
-        let seconds = record.totals(round).map(|it| (it.second, it.total())).collect();
-        Some(Self { record, started_unix_s, seconds })
+        record.decisive_round()?.started_unix_s?;
+        Some(Self::of_any(record))
+    }
+
+    /// Without seconds, if it is not known when they were.
+    fn of_any(record: &'a mut Record) -> Self {
+        let round = record.decisive_round();
+        let started_unix_s = round.and_then(|it| it.started_unix_s);
+        let seconds = round.filter(|_| started_unix_s.is_some());
+        let seconds = seconds.into_iter().flat_map(|it| record.totals(it));
+        let seconds = seconds.map(|it| (it.second, it.total())).collect();
+        let is_exact = record.shared.is_some_and(|it| it.is_aligned);
+        Self { started_unix_s: started_unix_s.unwrap_or(0), seconds, is_exact, record }
+    }
+
+    fn claim(&self) -> Claim {
+        let alone = self.record.capacity().unwrap_or_default().as_byte_per_s();
+        let is_whole = self.seconds.len() >= self.record.params.seconds as usize;
+        let floor = self.seconds.values().copied().min().filter(|_| is_whole).unwrap_or(0);
+        Claim { alone, floor: floor.min(alone) }
+    }
+
+    /// What it certainly brought back in a second of another one that began so many seconds after it. A second of the other overlaps with
+    /// two of its own, or three by clocks of whole seconds, and what is in one of them may have come in any part of it.
+    fn overlapping(&self, second: u32, later_s: i64) -> u64 {
+        let at = i64::from(second) + later_s;
+        let of = |at: i64| u32::try_from(at).ok().and_then(|at| self.seconds.get(&at)).copied();
+        (at - 1..=at + 1).map(|at| of(at).unwrap_or(0)).min().unwrap_or(0)
     }
 }
 
-/// The median of what all brought back in each second, and of what each did; `None` if they did not begin at the same time, or have few seconds in
-/// common.
-fn together(those: &[Aligned<'_>], longest: usize) -> Option<(Rate, Vec<u64>)> {
-    let starts = || those.iter().map(|it| it.started_unix_s);
-    if those.len() < 2 || starts().max()? - starts().min()? > ALIGNED_S {
-        return None;
-    }
-    let is_common = |second: &u32| those.iter().all(|it| it.seconds.contains_key(second));
-    let common: Vec<u32> = those.first()?.seconds.keys().copied().filter(is_common).collect();
-    if common.is_empty() || common.len() * 2 < longest {
-        return None;
-    }
-    let of = |it: &Aligned<'_>, second: &u32| it.seconds.get(second).copied().unwrap_or(0);
-    let mut sums: Vec<u64> = common
-        .iter()
-        .map(|second| those.iter().map(|it| of(it, second)).fold(0, u64::saturating_add))
-        .collect();
-    sums.sort_unstable();
-    let own = |it: &Aligned<'_>| {
-        let mut own: Vec<u64> = common.iter().map(|second| of(it, second)).collect();
-        own.sort_unstable();
-        own
+/// What all brought back at one time, in bytes per second: the median of their sums, or the mean if that is less. It is taken over all the
+/// seconds that the round of the first of them should have had: one that is missing, since the round ended early, brought nothing.
+fn at_one_time(those: &[Part<'_>]) -> u64 {
+    let Some(first) =
+        those.iter().filter(|it| !it.seconds.is_empty()).min_by_key(|it| it.started_unix_s)
+    else {
+        return 0;
     };
-    let own: Vec<Vec<u64>> = those.iter().map(own).collect();
-    let mut parts: Vec<u64> = own.iter().filter_map(|it| median(it)).collect();
-    if parts.iter().all(|part| *part == 0) {
-        // All of them take turns: then what each had in all its turns.
-        parts = own.iter().map(|it| it.iter().copied().fold(0, u64::saturating_add)).collect();
+    let later_s =
+        |it: &Part<'_>| first.started_unix_s.cast_signed() - it.started_unix_s.cast_signed();
+    let seconds: Vec<u32> = {
+        let mut all: Vec<u32> = first.seconds.keys().copied().collect();
+        let exact = those.iter().filter(|it| it.is_exact && first.is_exact);
+        all.extend(exact.flat_map(|it| it.seconds.keys().copied()));
+        all.sort_unstable();
+        all.dedup();
+        all
+    };
+    let of = |it: &Part<'_>, second: u32| {
+        if core::ptr::eq(it, first) || (it.is_exact && first.is_exact) {
+            it.seconds.get(&second).copied().unwrap_or(0)
+        } else {
+            it.overlapping(second, later_s(it))
+        }
+    };
+    let sum = |second: &u32| those.iter().map(|it| of(it, *second)).fold(0, u64::saturating_add);
+    let mut sums: Vec<u64> = seconds.iter().map(sum).collect();
+    let whole = first.record.params.seconds as usize;
+    if sums.len() < whole {
+        sums.resize(whole, 0);
     }
-    Some((Rate::from_byte_per_s(median(&sums)?), parts))
+    sums.sort_unstable();
+    let all: u128 = sums.iter().copied().map(u128::from).sum();
+    let mean = u64::try_from(all.div_ceil(sums.len().max(1) as u128)).unwrap_or(u64::MAX);
+    median(&sums).unwrap_or(0).min(mean)
 }
 
 /// Holds estimates of relays of one machine, with their times in Unix seconds, to what was found of it at one time: of relays that were measured
 /// at different times each may have had what the others had not then. `slot` is how far apart two of the same slot may be.
-pub fn fit_machine(estimates: &mut [(u64, Rate)], slot: Duration) {
-    let mut by_time: Vec<(u64, u64)> =
-        estimates.iter().map(|(at, rate)| (*at, rate.as_byte_per_s())).collect();
-    by_time.sort_unstable();
-    let (mut most, mut of_slot, mut begun) = (0u64, 0u64, None);
-    for (at, bytes) in &by_time {
-        let is_same = begun.is_some_and(|begun| at - begun <= slot.as_secs());
-        of_slot = if is_same { of_slot.saturating_add(*bytes) } else { *bytes };
-        begun = if is_same { begun } else { Some(*at) };
-        most = most.max(of_slot);
+///
+/// Of those that were measured since `begun_unix_s`, the earliest keep what they have, and each later one gets what is left: who is measured
+/// at another time than its neighbours takes nothing from them. Older estimates share what is left after that.
+pub fn fit_machine(estimates: &mut [(u64, Rate)], slot: Duration, begun_unix_s: u64) {
+    // Old ones are one group, whenever they were.
+    let mut order: Vec<usize> = (0..estimates.len()).collect();
+    order.sort_by_key(|place| estimates.get(*place).map(|(at, _)| (*at < begun_unix_s, *at)));
+    let mut slots: Vec<Vec<usize>> = Vec::new();
+    let mut begun = None;
+    for place in order {
+        let Some((at, _)) = estimates.get(place) else { continue };
+        let is_same = begun.is_some_and(|begun: u64| at.abs_diff(begun) <= slot.as_secs());
+        match slots.last_mut().filter(|_| is_same) {
+            Some(of_slot) => of_slot.push(place),
+            None => {
+                begun = Some(*at);
+                slots.push(alloc::vec![place]);
+            }
+        }
     }
-    let all: f64 = by_time.iter().map(|(_, bytes)| *bytes as f64).sum();
-    if all > most as f64 {
-        let factor = most as f64 / all;
-        estimates.iter_mut().for_each(|(_, rate)| *rate = rate.scaled(factor));
+    let of = |estimates: &[(u64, Rate)], places: &[usize]| -> u64 {
+        let bytes =
+            places.iter().filter_map(|it| estimates.get(*it)).map(|it| it.1.as_byte_per_s());
+        bytes.fold(0, u64::saturating_add)
+    };
+    let most = slots.iter().map(|places| of(estimates, places)).max().unwrap_or(0);
+    let is_old = |places: &Vec<usize>| {
+        places.first().and_then(|it| estimates.get(*it)).is_some_and(|it| it.0 < begun_unix_s)
+    };
+    let (old, new): (Vec<_>, Vec<_>) = slots.iter().cloned().partition(is_old);
+    let mut left = most;
+    for places in new.into_iter().chain([old.concat()]) {
+        let theirs = of(estimates, &places);
+        if theirs > left {
+            let factor = left as f64 / theirs as f64;
+            for place in &places {
+                if let Some((_, rate)) = estimates.get_mut(*place) {
+                    *rate = rate.scaled(factor);
+                }
+            }
+        }
+        left = left.saturating_sub(theirs);
     }
 }
 

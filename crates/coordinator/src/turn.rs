@@ -39,6 +39,9 @@ pub struct Turn {
     /// The most that the relay has passed on in a complete round before this one. More sockets can make a relay slower, and what it could do it can do.
     #[serde(default = "nothing")]
     pub passed: Rate,
+    /// The relay declined this turn once already in this period.
+    #[serde(default)]
+    pub is_after_decline: bool,
 }
 
 const fn nothing() -> Rate {
@@ -55,8 +58,16 @@ impl Turn {
     #[must_use]
     pub const fn first(guess: Rate, rounds_max: u32) -> Self {
         let rounds_max = if rounds_max == 0 { 1 } else { rounds_max };
-        let passed = Rate::ZERO;
-        Self { guess, round: 1, rounds_max, widening: 1, measurers_min: 1, sockets_min: 0, passed }
+        Self {
+            guess,
+            round: 1,
+            rounds_max,
+            widening: 1,
+            measurers_min: 1,
+            sockets_min: 0,
+            passed: Rate::ZERO,
+            is_after_decline: false,
+        }
     }
 
     /// The same with at least so many sockets.
@@ -143,6 +154,23 @@ impl Turn {
     #[must_use]
     pub fn repeated(self) -> Option<Self> {
         self.followed_by(self.guess)
+    }
+
+    /// The same turn once more in this period, since the relay declined it: it comes at a time that the relay does not choose. `None` if it
+    /// declined that one, too, or has been measured before in this period.
+    #[must_use]
+    pub const fn after_decline(self) -> Option<Self> {
+        if self.is_after_decline || self.round > 1 {
+            return None;
+        }
+        Some(Self { is_after_decline: true, ..self })
+    }
+
+    /// Another measurement in the same period, which does not follow on the one before: what was seen then does not count. `None` after the last.
+    #[must_use]
+    pub fn afresh(self) -> Option<Self> {
+        let next = self.followed_by(self.guess)?;
+        Some(Self { passed: Rate::ZERO, is_after_decline: false, ..next })
     }
 
     fn followed_by(self, guess: Rate) -> Option<Self> {

@@ -37,9 +37,9 @@ const CAPACITY: f64 = 3.0;
 /// Each relay that lies is measured as an echo by two measurer processes, with a known rate limit: it
 /// gains at most 1/(1-r), or is found out; but one that is fast only while it is measured is believed.
 /// Coordinators and measurers that break the rules are refused, each with the number of the reason.
-/// Measurers that inflate their counts are found out, since the relay says what it sent to each. Two relays that take turns on
-/// one machine, and one that is fast only at the minute at which it was measured the day before, are reckoned. Then many relays that forge
-/// answers are measured in virtual time: how many are checked before k forged answers have come back?
+/// Measurers that inflate their counts are found out, since the relay says what it sent to each. Two relays on one machine that take
+/// turns or burst together, and one that is fast only at the minute at which it was measured the day before, are computed. Then many relays that
+/// forge answers are measured in virtual time: how many are checked before k forged answers have come back?
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow experiment adversary --quick --out results")]
 pub(super) struct Options {
@@ -203,10 +203,15 @@ fn answer(
         inflation.len(),
     );
     let ratio = |name| timing.iter().find(|case| case.name == name).and_then(|case| case.ratio);
-    if let (Some(turns), Some(yesterday)) = (ratio(timing::TURNS), ratio(timing::YESTERDAY)) {
+    if let (Some(turns), Some(bursts)) = (ratio(timing::TURNS), ratio(timing::BURSTS)) {
         answer += &format!(
-            " Two relays that take turns on one machine have at most {turns:.3} times what it has together; being fast only at the \
-             minute of yesterday's measurement makes {yesterday:.3} of the usual."
+            " Two relays on one machine have at most {turns:.3} times its capacity together if they take turns, and {bursts:.3} \
+             times if the machine bursts."
+        );
+    }
+    if let Some(yesterday) = ratio(timing::YESTERDAY) {
+        answer += &format!(
+            " A relay that is fast only at the minute of yesterday's measurement has {yesterday:.3} of its usual capacity."
         );
     }
     if let Some(evasion) = evasion {

@@ -129,7 +129,7 @@ fn period(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
     if interrupt.is_requested() {
         return Ok(Exit::Interrupted);
     }
-    let written = publish(common, &documents, &history, &found, generator_started)?;
+    let written = publish(common, &documents, &history, &found, begun, generator_started)?;
     Ok(tell(&found.records, written.as_ref(), output))
 }
 
@@ -173,12 +173,13 @@ fn reload_if_asked(Common { config, output, hangup, .. }: Common<'_>) -> bool {
     is_asked
 }
 
-/// Writes the bandwidth file, if there is anything to be written.
+/// Writes the bandwidth file, if there is anything to be written. `begun_unix_s` is the beginning of the period.
 fn publish(
     Common { config, journal, output, .. }: Common<'_>,
     documents: &Documents,
     history: &History,
     Found { relays, records }: &Found,
+    begun_unix_s: u64,
     generator_started: u64,
 ) -> Result<Option<Written>, Error> {
     let (policy, now) = (config.history_policy(), unix_time_s());
@@ -190,14 +191,19 @@ fn publish(
         let record = records.get(&place);
         let kept = history.kept(&policy, ids.rsa, record, now);
         match (kept, record) {
-            (Some(kept), _) => estimates.push(documents.entry_of(ids, relay.nickname, kept)),
+            (Some(kept), _) => estimates.push(documents.entry_of(ids, relay.nickname, &kept)),
             (None, Some(record)) => estimates.push(documents.entry(record)?),
             (None, None) => continue,
         }
-        machines.entry(relay.machine).or_default().push(number);
+        // A relay that was measured elsewhere, and has moved since, says nothing of the machine where it is now.
+        let measured_at = record.filter(|_| kept.is_none()).map(|it| it.relay.address.ip());
+        if measured_at.is_none_or(|at| at == relay.address()) {
+            machines.entry(relay.machine).or_default().push(number);
+        }
     }
     let apart = Duration::from_secs(u64::from(config.params.seconds) / 2);
-    machines.values().for_each(|places| fit_machine(&mut estimates, places, apart));
+    let fit = |places: &Vec<usize>| fit_machine(&mut estimates, places, apart, begun_unix_s);
+    machines.values().for_each(fit);
     if config.diagnostics {
         estimates.extend(unmeasured(config, documents, &estimates)?);
     }
@@ -222,9 +228,14 @@ fn publish(
     }
 }
 
-/// Relays of one machine have together no more than was found of their machine at one time. Measurements that ended further apart than this
+/// Relays of one machine have together no more than was found of their machine at one time. Measurements that ended further apart than `apart`
 /// were of different slots.
-fn fit_machine(estimates: &mut [bwfile::Estimate], places: &[usize], apart: Duration) {
+fn fit_machine(
+    estimates: &mut [bwfile::Estimate],
+    places: &[usize],
+    apart: Duration,
+    begun_unix_s: u64,
+) {
     let capacity = |it: &bwfile::Estimate| match it.outcome {
         bwfile::Outcome::Measured { capacity_bytes_s, measured_at, .. } => {
             Some((measured_at, Rate::from_byte_per_s(capacity_bytes_s)))
@@ -233,9 +244,14 @@ fn fit_machine(estimates: &mut [bwfile::Estimate], places: &[usize], apart: Dura
     };
     let found = places.iter().filter_map(|place| Some((*place, capacity(estimates.get(*place)?)?)));
     let (places, mut rates): (Vec<usize>, Vec<(u64, Rate)>) = found.unzip();
-    coordinator::fit_machine(&mut rates, apart);
-    for (place, (_, rate)) in places.into_iter().zip(rates) {
-        if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = &mut estimates[place].outcome {
+    coordinator::fit_machine(&mut rates, apart, begun_unix_s);
+    for (place, (measured_at, rate)) in places.into_iter().zip(rates) {
+        let outcome = &mut estimates[place].outcome;
+        if rate == Rate::ZERO {
+            let reason =
+                "others at its address have all that was found of their machine".to_owned();
+            *outcome = bwfile::Outcome::Failed { reason, tried_at: Some(measured_at) };
+        } else if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = outcome {
             *capacity_bytes_s = rate.as_byte_per_s();
         }
     }

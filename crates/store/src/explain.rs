@@ -2,11 +2,11 @@
 
 use crate::entry::mode_word;
 use crate::likeness::Suspect;
-use crate::read::{Measurement, State};
+use crate::read::{Measurement, State, decline_kind};
 use crate::relays::RelayRow;
 use crate::series::{Limiter, Second};
 use crate::words::{roughly, utc};
-use coordinator::{HistoryPolicy, Suspicion};
+use coordinator::{Decline, DeclineKind, History, HistoryPolicy, Mode, PastEstimate, Suspicion};
 use onion::{Duration, Rate};
 
 /// The cause of what was broken off because the coordinator had to end: [`Failure::Cancelled`](coordinator::Failure), as it is serialised.
@@ -276,6 +276,24 @@ fn standing_estimate(story: &Story<'_>) -> Option<String> {
         )
     } else if age < policy.kept_for {
         let left = policy.kept_for.saturating_sub(age);
+        let kept = after_declines(story).map(|it| it.capacity);
+        match kept {
+            Some(kept) if Some(kept) == relay.capacity => {}
+            Some(kept) => {
+                return Some(format!(
+                    "The relay declined two measurements in a row, or seemed to, so half of its estimate of {} holds for {} more: {kept}. After a \
+                     third time nothing holds until it is measured.",
+                    utc(estimated),
+                    roughly(left)
+                ));
+            }
+            None => {
+                return Some(format!(
+                    "The estimate of {} does not hold any more: the relay declined to be measured three times in a row, or seemed to.",
+                    utc(estimated)
+                ));
+            }
+        }
         format!(
             "What failed says nothing of the relay, so its estimate of {} holds for {} more.",
             utc(estimated),
@@ -284,6 +302,24 @@ fn standing_estimate(story: &Story<'_>) -> Option<String> {
     } else {
         format!("Its estimate of {} is too old to be voted by.", utc(estimated))
     })
+}
+
+/// What is left of the estimate after the measurements that the relay declined, by the coordinator's rules.
+fn after_declines(
+    Story { relay, measurements, policy, now_unix_s, .. }: &Story<'_>,
+) -> Option<PastEstimate> {
+    let mut history = History::default();
+    history.add(relay.rsa, relay.estimate()?);
+    for it in *measurements {
+        let kind = decline_kind(it.cause.as_deref());
+        if let Some((at_unix_s, kind)) = it.ended_unix_s.zip(kind) {
+            history.decline(relay.rsa, Decline { at_unix_s, kind });
+        }
+        if it.mode == Some(Mode::Echo) && kind != Some(DeclineKind::NotNow) {
+            history.order(relay.rsa, it.started_unix_s);
+        }
+    }
+    history.kept(policy, relay.rsa, None, *now_unix_s)
 }
 
 /// Whether the same thing happens again and again.
@@ -308,10 +344,10 @@ fn outlook(story: &Story<'_>) -> String {
     if is_old {
         let expected = relay.capacity.unwrap_or_default().max(policy.least);
         format!(
-            "It is measured once in each period, at a time that is secret. Next, {expected} are expected of it."
+            "It is measured about once in each period, at times that are secret. Next, {expected} are expected of it."
         )
     } else {
-        "It counts as new, since there is no estimate of the last month: it has the first slot with room.".to_owned()
+        "It counts as new, since there is no estimate of the last month: it is measured as soon as there is room.".to_owned()
     }
 }
 

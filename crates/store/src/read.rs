@@ -6,7 +6,7 @@ use crate::open::Reader;
 use crate::schema;
 use crate::series::{self, Second};
 use crate::write::int;
-use coordinator::{End, History, Mode, PastEstimate, PathSeen, Record, Turn};
+use coordinator::{Decline, DeclineKind, End, History, Mode, PastEstimate, PathSeen, Record, Turn};
 use onion::identity::RsaId;
 use onion::{Duration, Rate};
 use rusqlite::types::Type;
@@ -154,6 +154,16 @@ fn is_about_relay(blame: Option<&str>, cause: Option<&str>) -> bool {
     }
 }
 
+/// How a relay declined, by the name of the reason: as [`Decline::of`] has it.
+pub(crate) fn decline_kind(cause: Option<&str>) -> Option<DeclineKind> {
+    match cause? {
+        "relay_not_now" => Some(DeclineKind::NotNow),
+        "cut_off" | "load_stopped" | "out_of_reach" | "nothing_came" => Some(DeclineKind::Path),
+        "words_differ" | "got_nothing" => Some(DeclineKind::Accusation),
+        _ => None,
+    }
+}
+
 const MEASUREMENTS: &str = "SELECT m.id, r.rsa, r.nickname, m.period_unix_s, m.number, m.slot, m.started_unix_s,
      m.ended_unix_s, m.state, m.mode, m.capacity_byte_s, m.rounds, m.cause, m.reason, m.blame, m.is_final, m.seconds
      FROM measurement m JOIN relay r ON r.id = m.relay";
@@ -180,17 +190,32 @@ impl Reader {
         for (relay, estimate) in self.all(sql, [], estimate)? {
             history.add(relay, estimate);
         }
-        // By the index of each relay's turns. A turn belongs to a period that may have begun before the estimate was made.
-        let sql = "SELECT r.rsa, m.ended_unix_s, m.cause, m.blame FROM relay r JOIN measurement m ON m.relay = r.id
-                   WHERE m.period_unix_s >= r.estimated_unix_s - 31 * 86400 AND m.ended_unix_s > r.estimated_unix_s
-                   AND m.blame IS NOT NULL";
-        let refuted = |row: &Row<'_>| {
-            let (cause, blame): (Option<String>, Option<String>) = (row.get(2)?, row.get(3)?);
-            let is_about_relay = is_about_relay(blame.as_deref(), cause.as_deref());
-            Ok(is_about_relay.then_some((rsa(row, 0)?, time(row, 1)?)))
+        // By the index of each relay's turns. A turn belongs to a period that may have begun before the estimate was made; orders of the day before
+        // it count among what the relay allows.
+        let sql = "SELECT r.rsa, r.estimated_unix_s, m.started_unix_s, m.ended_unix_s, m.mode, m.cause, m.blame
+                   FROM relay r JOIN measurement m ON m.relay = r.id
+                   WHERE m.period_unix_s >= r.estimated_unix_s - 32 * 86400 AND m.ended_unix_s > r.estimated_unix_s - 86400";
+        let turn = |row: &Row<'_>| {
+            let (cause, blame): (Option<String>, Option<String>) = (row.get(5)?, row.get(6)?);
+            let is_after_estimate = time(row, 3)? > time(row, 1)?;
+            let is_refuted =
+                is_after_estimate && is_about_relay(blame.as_deref(), cause.as_deref());
+            let kind = decline_kind(cause.as_deref());
+            let is_order = mode(row, 4)? == Some(Mode::Echo) && kind != Some(DeclineKind::NotNow);
+            Ok((rsa(row, 0)?, time(row, 2)?, time(row, 3)?, is_refuted, kind, is_order))
         };
-        for (relay, at_unix_s) in self.all(sql, [], refuted)?.into_iter().flatten() {
-            history.refute(relay, at_unix_s);
+        for (relay, started_unix_s, ended_unix_s, is_refuted, kind, is_order) in
+            self.all(sql, [], turn)?
+        {
+            if is_refuted {
+                history.refute(relay, ended_unix_s);
+            }
+            if let Some(kind) = kind {
+                history.decline(relay, Decline { at_unix_s: ended_unix_s, kind });
+            }
+            if is_order {
+                history.order(relay, started_unix_s);
+            }
         }
         Ok(history)
     }

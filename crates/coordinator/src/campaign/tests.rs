@@ -160,6 +160,47 @@ fn who_does_not_reach_a_relay_is_asked_for_others_and_what_it_would_have_done_is
     assert!(campaign.handle_outcome(RelayId(1), &failed(0)).is_over);
 }
 
+/// A relay that says of one measurer after the other that it miscounts, or sends it nothing back, has them out of its own measurement. Others keep them until
+/// a relay of another machine says so, too.
+#[test]
+fn a_relays_word_takes_a_measurer_from_itself_and_from_others_only_if_another_machine_says_so() {
+    let words = Failure::WordsDiffer { returned_bytes: 5, sent_bytes: 1 };
+    for reason in [words, Failure::GotNothing] {
+        let failed = |place| Outcome::Failed {
+            reason: reason.clone(),
+            measurer: Some(MeasurerId(place)),
+            round: 1,
+            second: None,
+        };
+        let mut campaign = campaign(&[200.0, 90.0]);
+        let turn = |relay| (RelayId(relay), Standing::Old, Turn::first(mbit(20.0), 12));
+        campaign.add_machine(&[turn(1), turn(2)]);
+        assert_eq!(launches(&mut campaign), [1, 2]);
+        for relay in [1, 2] {
+            let ended = campaign.handle_outcome(RelayId(relay), &failed(0));
+            assert_eq!((ended.is_over, ended.lost), (false, None), "two relays of one machine");
+        }
+        assert_eq!(campaign.capacity(), mbit(290.0));
+        let launch = campaign.poll_launch().expect("room");
+        assert_eq!(shares(&launch), [(1, 40.0)], "the other one does it");
+        assert_eq!(launches(&mut campaign), [2]);
+        // Of a relay elsewhere.
+        campaign.add(RelayId(3), Standing::Old, mbit(50.0), 2);
+        let launch = campaign.poll_launch().expect("room");
+        assert_eq!(shares(&launch), [(0, 100.0)]);
+        let ended = campaign.handle_outcome(RelayId(3), &failed(0));
+        assert_eq!(ended.lost, Some(MeasurerId(0)), "two machines say so");
+        assert_eq!(campaign.capacity(), mbit(90.0));
+    }
+    // What the coordinator sees itself takes a measurer from all at once.
+    let mut campaign = campaign(&[100.0]);
+    campaign.add(RelayId(1), Standing::Old, mbit(20.0), 2);
+    let _ = campaign.poll_launch();
+    let reason = Failure::MeasurerLost { detail: "gone".into() };
+    let outcome = Outcome::Failed { reason, measurer: Some(MeasurerId(0)), round: 1, second: None };
+    assert_eq!(campaign.handle_outcome(RelayId(1), &outcome).lost, Some(MeasurerId(0)));
+}
+
 #[test]
 fn a_share_returns_when_its_measurement_ends() {
     let mut campaign = campaign(&[60.0, 40.0]);

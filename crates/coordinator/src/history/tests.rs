@@ -71,8 +71,7 @@ fn no_guess_is_below_the_least() {
 fn a_relay_that_says_not_now_keeps_its_estimate_but_cannot_live_on_it() {
     let policy = HistoryPolicy::default();
     let not_now = Failure::RelayNotNow { detail: String::new() };
-    let kept =
-        |age| history(&[(5.0, age)]).kept_for(&policy, relay(0), Some(&not_now), NOW).copied();
+    let kept = |age| history(&[(5.0, age)]).kept_for(&policy, relay(0), Some((&not_now, NOW)), NOW);
     assert_eq!(kept(HOUR), Some(estimate(5.0, HOUR)), "with its own time");
     // Its slot was at the beginning of one day and at the end of the next, where it failed.
     assert!(kept(53 * HOUR).is_some());
@@ -80,14 +79,15 @@ fn a_relay_that_says_not_now_keeps_its_estimate_but_cannot_live_on_it() {
     let hours = |hours| Duration::from_secs(hours * HOUR);
     assert_eq!(HistoryPolicy::kept_over(hours(1)), hours(8));
     assert_eq!(HistoryPolicy::kept_over(hours(48)), hours(72), "tor has forgotten it");
-    assert_eq!(history(&[]).kept_for(&policy, relay(0), Some(&not_now), NOW), None);
+    assert_eq!(history(&[]).kept_for(&policy, relay(0), Some((&not_now, NOW)), NOW), None);
 }
 
 #[test]
 fn only_what_says_nothing_of_the_relay_leaves_its_estimate() {
     let history = history(&[(5.0, HOUR)]);
     let keeps = |failure: Option<Failure>| {
-        history.kept_for(&HistoryPolicy::default(), relay(0), failure.as_ref(), NOW).is_some()
+        let failure = failure.as_ref().map(|it| (it, NOW));
+        history.kept_for(&HistoryPolicy::default(), relay(0), failure, NOW).is_some()
     };
     let detail = String::new;
     assert!(keeps(None), "its turn did not come");

@@ -28,6 +28,32 @@ impl Draws {
         mac.update(&draw.to_be_bytes());
         ChaCha12Rng::from_seed(mac.finalize().into_bytes().into())
     }
+
+    /// How many slots a machine has in a period: as many as a Poisson process has events.
+    pub(super) fn count(&self, machine: RsaId, team: usize) -> u32 {
+        poisson(&mut self.of(machine, team, u32::MAX))
+    }
+}
+
+/// Slots of a machine in a period, on average, beside those by which it has to be measured. With 0.92 relays are measured 1.10 times a period in all
+/// (`rota/tests/strategies.rs`).
+const MEAN: f64 = 0.92;
+
+/// e^(-[`MEAN`]): the chance that there is none.
+const NONE: f64 = 0.398_519_041_084_514_14;
+
+/// A draw from the Poisson distribution with this mean, at most 12 (beyond which it lies once in 10¹⁰ times), by inversion.
+fn poisson(rng: &mut impl Rng) -> u32 {
+    const MOST: u32 = 12;
+    const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
+    let mut left = rng.next_u64() as f64 / TWO_TO_64;
+    let (mut count, mut chance) = (0, NONE);
+    while left >= chance && count < MOST {
+        left -= chance;
+        count += 1;
+        chance *= MEAN / f64::from(count);
+    }
+    count
 }
 
 impl fmt::Debug for Draws {
@@ -90,6 +116,17 @@ mod tests {
         assert!(counts.iter().all(|count| (150..250).contains(count)), "{counts:?}");
         assert_eq!(one_of(0..2880, |_| false, rng), None);
         assert_eq!(one_of(5..5, |_| true, rng), None);
+    }
+
+    #[test]
+    fn counts_are_as_likely_as_events_of_a_poisson_process() {
+        let rng = &mut ChaCha12Rng::from_seed([5; 32]);
+        let mut counts = [0u32; 13];
+        (0..100_000).for_each(|_| counts[poisson(rng) as usize] += 1);
+        // e^(-λ)·λ^k/k! of all, and six standard deviations.
+        for (count, expected) in counts.into_iter().zip([39_852u32, 36_664, 16_865, 5_172, 1_190]) {
+            assert!(count.abs_diff(expected) < 920, "{count} of {expected}");
+        }
     }
 
     #[test]

@@ -149,6 +149,7 @@ fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
         measurers_min: 1,
         sockets_min: 0,
         passed: Rate::ZERO,
+        is_after_decline: false,
     };
     let first = record(measured(mbit(50.0), Some(Inconclusive::LoadTooSmall { next })));
     let second = |end| {
@@ -176,7 +177,7 @@ fn an_earlier_estimate_is_kept_for_a_failure_that_is_not_the_relays_and_never_be
     let record_of = |end| Record { ended_unix_s: now - 3600, ..record(end) };
     let earlier = crate::PastEstimate::of(&record_of(measured(mbit(50.0), None)));
     history.add(relay, earlier.expect("an estimate"));
-    let kept = |record: Option<&Record>| history.kept(&policy, relay, record, now).copied();
+    let kept = |record: Option<&Record>| history.kept(&policy, relay, record, now);
     assert_eq!(kept(None), earlier);
     assert_eq!(kept(Some(&record(failed(not_now())))), earlier);
     let closed = Failure::RelayClosed { detail: "bye".to_string() };
@@ -202,7 +203,7 @@ fn an_estimate_that_the_relay_has_refuted_does_not_come_back_in_the_next_period(
     history.refute(relay, now - 3600);
     history.refute(relay, now - 5000);
     let kept = |history: &crate::History, record: Option<&Record>| {
-        history.kept(&policy, relay, record, now).copied()
+        history.kept(&policy, relay, record, now)
     };
     assert_eq!(kept(&history, None), None, "its turn has not come yet");
     assert_eq!(kept(&history, Some(&record(failed(Failure::Cancelled)))), None);

@@ -4,6 +4,8 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec;
 
+mod strategies;
+
 const SLOTS: u32 = 30;
 const F: f64 = 2.0;
 
@@ -22,6 +24,7 @@ fn arrival(number: u8, standing: Standing) -> Arrival {
         standing,
         turn: Turn::first(Rate::from_mbit_per_s(10.0), 3),
         is_done: false,
+        due_by: None,
     }
 }
 

@@ -54,19 +54,24 @@ fn record(number: u8, started_unix_s: Option<u64>, seconds: &[(u64, Option<u64>)
         shared: None,
         end: End::Measured { capacity: Rate::ZERO, round: 1, inconclusive: None },
     };
-    // What it is alone: the median of its own seconds.
+    // What it is alone: the median of its own seconds, or their mean if that is less; missing seconds brought nothing.
     let mut totals: Vec<u64> = record.totals(&record.rounds[0]).map(|it| it.total()).collect();
+    let mean = totals.iter().sum::<u64>() / SECONDS as u64;
     totals.sort_unstable();
-    let alone = Rate::from_byte_per_s(median(&totals).unwrap_or(0));
+    let alone = Rate::from_byte_per_s(median(&totals).unwrap_or(0).min(mean));
     record.end = End::Measured { capacity: alone, round: 1, inconclusive: None };
     record
 }
 
-/// What comes of relays that certainly share a machine, of which these began together.
-fn share(records: &mut [Record], together: &[bool]) {
-    let those = records.iter_mut().zip(together).filter(|(_, is_together)| **is_together);
+/// What comes of relays that certainly share a machine, of which these were on time.
+fn share(records: &mut [Record], on_time: &[bool]) {
+    let those = records.iter_mut().zip(on_time).filter(|(_, is_on_time)| **is_on_time);
     share_aligned(&mut those.map(|(record, _)| record).collect::<Vec<_>>());
-    share_machine(&mut records.iter_mut().collect::<Vec<_>>());
+    share_machine(&mut records.iter_mut().zip(on_time.iter().copied()).collect::<Vec<_>>());
+}
+
+fn bytes(records: &[Record]) -> Vec<u64> {
+    records.iter().map(|it| it.capacity().map_or(0, Rate::as_byte_per_s)).collect()
 }
 
 fn sum(records: &[Record]) -> f64 {
@@ -96,7 +101,11 @@ fn relays_that_take_turns_within_a_slot_gain_nothing() {
     let shared = records[0].shared.expect("shared");
     assert_eq!((shared.relays, shared.is_aligned), (2, true));
     assert_eq!(shared.machine, Rate::from_byte_per_s(MACHINE));
-    assert_eq!(shared.alone, Rate::from_byte_per_s(MACHINE), "alone it would have had all");
+    let mean = Rate::from_byte_per_s(MACHINE * 16 / 30);
+    assert_eq!(
+        shared.alone, mean,
+        "alone it would have had its mean, of which two are more than the machine"
+    );
 }
 
 #[test]
@@ -134,28 +143,57 @@ fn steady(bytes: &[u64], seconds: &[usize]) -> Vec<Record> {
     numbered.map(|((it, bytes), long)| record(it, Some(7), &vec![(*bytes, None); *long])).collect()
 }
 
-/// One of three came late: what the others had at the same instant was found together.
 #[test]
-fn who_comes_late_costs_the_others_no_more_than_his_own_part() {
-    let bytes = |records: &[Record]| -> Vec<u64> {
-        records.iter().filter_map(Record::capacity).map(Rate::as_byte_per_s).collect()
-    };
+fn who_was_on_time_keeps_his_own_and_a_late_one_gets_the_rest() {
+    // What the late one had in seconds that overlap with those of the others was found together with theirs.
     let mut records = steady(&[4_000_000, 4_000_000, 2_000_000], &[SECONDS; 3]);
     share(&mut records, &[true, true, false]);
-    assert_eq!(bytes(&records), [3_200_000, 3_200_000, 1_600_000], "8 of the machine are certain");
+    assert_eq!(bytes(&records), [4_000_000, 4_000_000, 1_866_667], "28 of its 30 seconds");
     let shared = records[0].shared.expect("shared");
     assert_eq!((shared.relays, shared.is_aligned), (3, false));
-    assert_eq!(shared.machine, Rate::from_byte_per_s(8_000_000));
+    assert_eq!(shared.machine, Rate::from_byte_per_s(9_866_667));
     assert_eq!(shared.alone, Rate::from_byte_per_s(4_000_000));
-    // The same of one that began with them, and ended early.
+    // One was ready in time, and the other seven seconds later.
+    let mut records = steady(&[4_000_000; 2], &[SECONDS; 2]);
+    records[1].rounds[0].started_unix_s = Some(14);
+    share(&mut records, &[true, false]);
+    assert_eq!(bytes(&records), [4_000_000, 2_933_334], "22 of its seconds are beside the other's");
+    // It was measured when the others were over: all that is certain is theirs.
+    let mut records = steady(&[4_000_000; 2], &[SECONDS; 2]);
+    records[1].rounds[0].started_unix_s = Some(100);
+    share(&mut records, &[true, false]);
+    assert_eq!(bytes(&records), [4_000_000, 0]);
+    assert!(records[1].failure().is_some_and(Failure::is_not_now), "{}", records[1]);
+    // One that began with them, and ended early, shows nothing of what they had meanwhile.
     let mut records = steady(&[4_000_000, 4_000_000, 2_000_000], &[SECONDS, SECONDS, 3]);
     share(&mut records, &[true; 3]);
-    assert_eq!(bytes(&records), [3_200_000, 3_200_000, 1_600_000]);
-    // Who only may share it takes nothing from them.
+    assert_eq!(bytes(&records)[..2], [4_000_000; 2]);
+    // Who only may share it takes nothing from them, and loses nothing.
     let mut records = steady(&[4_000_000, 4_000_000, 2_000_000], &[SECONDS, SECONDS, 3]);
+    let alone = bytes(&records)[2];
     share_aligned(&mut records.iter_mut().collect::<Vec<_>>());
-    assert_eq!(bytes(&records), [4_000_000, 4_000_000, 2_000_000]);
+    assert_eq!(bytes(&records), [4_000_000, 4_000_000, alone]);
     assert!(records[2].shared.is_none() && records[1].shared.is_some_and(|it| it.relays == 2));
+}
+
+/// A machine that is limited on average, such as by a token bucket, and carries all of it in 16 of 30 seconds, spread so that both
+/// halves of the round look alike.
+#[test]
+fn two_relays_that_are_fast_together_in_half_of_the_seconds_have_no_more_than_one_that_is() {
+    let burst = |second: usize| (second * 16) % SECONDS < 16;
+    let average = 16.0 / SECONDS as f64; // of MACHINE, which `sum` divides by
+    for (said, most) in [(u64::MAX, 1.0 / (1.0 - RATIO)), (0, 1.0)] {
+        let second = |it| (if burst(it) { MACHINE / 2 } else { 0 }, Some(said));
+        let seconds: Vec<_> = (0..SECONDS).map(second).collect();
+        let mut records = vec![record(1, Some(0), &seconds), record(2, Some(0), &seconds)];
+        share(&mut records, &[true, true]);
+        assert!(sum(&records) / average <= most + 1e-5, "{}", sum(&records) / average);
+        // The same in rounds that end after the 16 seconds of the burst, as if the relay wanted no more.
+        let early = vec![(MACHINE / 2, Some(said)); 16];
+        let mut records = vec![record(1, Some(0), &early), record(2, Some(0), &early)];
+        share(&mut records, &[true, true]);
+        assert!(sum(&records) / average <= most + 1e-5, "{}", sum(&records) / average);
+    }
 }
 
 #[test]
@@ -168,7 +206,7 @@ fn honest_relays_on_one_machine_have_what_each_can() {
     ];
     // One that could not be measured stays that.
     records[2].end = End::Failed {
-        reason: crate::Failure::RelayClosed { detail: "bye".to_string() },
+        reason: Failure::RelayClosed { detail: "bye".to_string() },
         measurer: None,
         round: 1,
         second: None,
@@ -182,30 +220,88 @@ fn honest_relays_on_one_machine_have_what_each_can() {
 #[test]
 fn estimates_of_different_times_add_up_to_no_more_than_the_machine() {
     let mbit = Rate::from_mbit_per_s;
-    let slot = Duration::from_secs(60);
-    let mut fitting = [(1000, mbit(30.0)), (1010, mbit(60.0))];
-    fit_machine(&mut fitting, slot);
-    assert_eq!(fitting, [(1000, mbit(30.0)), (1010, mbit(60.0))], "measured together");
-    // One was measured while the other was away.
-    let mut apart = [(90_000, mbit(100.0)), (1010, mbit(50.0)), (1000, mbit(50.0))];
-    fit_machine(&mut apart, slot);
-    let rates = apart.map(|(_, rate)| rate.as_mbit_per_s().round());
-    assert_eq!(rates, [50.0, 25.0, 25.0]);
-    fit_machine(&mut [], slot);
+    let fitted = |estimates: &[(u64, f64)], begun| {
+        let mut fitting: Vec<_> = estimates.iter().map(|(at, rate)| (*at, mbit(*rate))).collect();
+        fit_machine(&mut fitting, Duration::from_secs(60), begun);
+        fitting.iter().map(|(_, rate)| rate.as_mbit_per_s().round()).collect::<Vec<_>>()
+    };
+    for begun in [0, 5000] {
+        assert_eq!(fitted(&[(1000, 30.0), (1010, 60.0)], begun), [30.0, 60.0], "measured together");
+    }
+    assert!(fitted(&[], 0).is_empty());
+    // One was measured while the others were away, and may have had what they have.
+    let apart = [(90_000, 100.0), (1010, 50.0), (1000, 50.0)];
+    assert_eq!(fitted(&apart, 0), [0.0, 50.0, 50.0], "the first keep what they have");
+    assert_eq!(fitted(&apart, 80_000), [100.0, 0.0, 0.0], "this period's keeps what it has");
+    assert_eq!(fitted(&[(90_000, 60.0), apart[1], apart[2]], 80_000), [60.0, 20.0, 20.0]);
+    assert_eq!(fitted(&apart, 100_000), [50.0, 25.0, 25.0], "of old ones nobody is the first");
 }
 
 proptest! {
-    /// One that shares a machine with a steady relay, or says so, takes nothing from it, whatever it does second by second.
+    /// Those that share a machine with a steady relay, or say so, take nothing from it, whatever they do second by second, together or against
+    /// each other.
     #[test]
     fn a_steady_relay_loses_nothing_to_whoever_is_beside_it(
-        steady in 1u64..MACHINE, other in vec(0u64..100 * MACHINE, SECONDS),
+        steady in 1u64..MACHINE, others in vec(vec(prop_oneof![0u64..100 * MACHINE, Just(0), Just(MACHINE)], SECONDS), 1..4),
     ) {
-        let other: Vec<_> = other.iter().map(|bytes| (*bytes, None)).collect();
-        let mut records =
-            vec![record(1, Some(7), &[(steady, None); SECONDS]), record(2, Some(7), &other)];
-        share(&mut records, &[true; 2]);
-        let kept = records[0].capacity().expect("measured").as_byte_per_s();
-        prop_assert!(kept.abs_diff(steady) <= 1 + steady / 1_000_000, "{kept} of {steady}");
+        let mut records = vec![record(1, Some(7), &[(steady, None); SECONDS])];
+        for (number, other) in (2..).zip(&others) {
+            let other: Vec<_> = other.iter().map(|bytes| (*bytes, None)).collect();
+            records.push(record(number, Some(7), &other));
+        }
+        let on_time = vec![true; records.len()];
+        share(&mut records, &on_time);
+        prop_assert_eq!(bytes(&records)[0], steady);
+    }
+
+    /// The same of one that comes late, or is measured at another time, whether the relay is steady or not.
+    #[test]
+    fn who_comes_late_takes_nothing_from_a_relay_that_was_on_time(
+        own in vec(1u64..MACHINE, SECONDS), other in vec(0u64..100 * MACHINE, SECONDS), late_s in 0u64..200,
+    ) {
+        let of = |number, at, seconds: &[u64]| {
+            record(number, Some(at), &seconds.iter().map(|bytes| (*bytes, None)).collect::<Vec<_>>())
+        };
+        let mut records = vec![of(1, 1000, &own), of(2, 1000 + late_s, &other)];
+        let alone = bytes(&records);
+        share(&mut records, &[true, false]);
+        let shared = bytes(&records);
+        prop_assert_eq!(shared[0], alone[0]);
+        prop_assert!(shared[1] <= alone[1]);
+        // Nor where both are estimates of one period.
+        let mut estimates = [(1000, alone[0]), (2000 + late_s, alone[1])].map(|(at, it)| (at, Rate::from_byte_per_s(it)));
+        fit_machine(&mut estimates, Duration::from_secs(15), 500);
+        prop_assert_eq!(estimates[0].1.as_byte_per_s(), alone[0]);
+    }
+
+    /// However a machine is fast and slow, such as by a token bucket, and however its relays divide it in each second and claim what they like: they have
+    /// no more than 1/(1−*r*) of what it carried on average, and none has more than it showed alone.
+    #[test]
+    fn a_machine_that_bursts_gains_at_most_a_third(
+        machine in vec(prop_oneof![Just(0u64), 0..MACHINE, Just(3 * MACHINE)], SECONDS),
+        shares in vec(vec(0.0f64..1.0, SECONDS), 2..5), claims: bool, late in vec(0u64..12, 5), length in 16..=SECONDS,
+    ) {
+        let average: f64 = machine.iter().map(|it| *it as f64).sum::<f64>() / SECONDS as f64;
+        let is_on_time: Vec<bool> = (0..shares.len()).map(|it| late[it] < 8).collect();
+        let mut records: Vec<Record> = Vec::new();
+        for (number, own) in shares.iter().enumerate() {
+            let late_s = if is_on_time[number] { 0 } else { late[number] };
+            let had = |second: usize| {
+                // By the time of the machine, which has nothing more after its last second.
+                let at = second + usize::try_from(late_s).expect("few");
+                let all: f64 = shares.iter().map(|it| it[at.min(SECONDS - 1)]).sum();
+                let bytes = machine.get(at).map_or(0, |it| Rate::from_byte_per_s(*it).scaled(own[at] / all).as_byte_per_s());
+                (bytes, Some(if claims { u64::MAX } else { 0 }))
+            };
+            let seconds: Vec<_> = (0..length).map(had).collect();
+            records.push(record(u8::try_from(number).expect("few"), Some(7 + late_s), &seconds));
+        }
+        let alone = bytes(&records);
+        share(&mut records, &is_on_time);
+        let most = if claims { 1.0 / (1.0 - RATIO) } else { 1.0 };
+        let all = sum(&records) * MACHINE as f64;
+        prop_assert!(all <= average * most + 40.0, "{} times what it has", all / average);
+        prop_assert!(bytes(&records).iter().zip(&alone).all(|(shared, alone)| shared <= alone));
     }
 
     /// However relays divide a machine among themselves, second by second, and whatever they say of their clients, in whatever order they
@@ -214,7 +310,7 @@ proptest! {
     fn alternating_sybils_gain_at_most_a_third_together(
         seconds in vec(vec((0.0f64..1.0, any::<Option<u32>>()), SECONDS), 2..5),
         begins in vec(prop_oneof![4 => Just(Some(7)), 1 => (0u64..20).prop_map(Some), 1 => Just(None)], 5),
-        is_all_or_nothing: bool,
+        is_all_or_nothing: bool, begun in prop_oneof![Just(0u64), Just(10_000)],
     ) {
         let is_together: Vec<bool> = begins[..seconds.len()].iter().map(|begin| *begin == begins[0]).collect();
         let mut records: Vec<Record> = Vec::new();
@@ -233,9 +329,9 @@ proptest! {
         let mut estimates: Vec<(u64, Rate)> = records
             .iter()
             .zip(&begins)
-            .map(|(it, begin)| (begin.unwrap_or(0) * 1000, it.capacity().expect("measured")))
+            .map(|(it, begin)| (begin.unwrap_or(0) * 1000, it.capacity().unwrap_or_default()))
             .collect();
-        fit_machine(&mut estimates, Duration::from_secs(60));
+        fit_machine(&mut estimates, Duration::from_secs(60), begun);
         let kept: f64 = estimates.iter().map(|(_, rate)| rate.as_byte_per_s() as f64).sum();
         prop_assert!(kept / MACHINE as f64 <= 1.0 / (1.0 - RATIO) + 1e-5);
     }

@@ -282,10 +282,10 @@ impl<'scope, 'env> Measuring<'scope, 'env> {
             self.campaign.handle_path(relay, measurer, path);
         }
         let Ended { lost, follows, .. } = self.campaign.handle_outcome(relay, &outcome);
-        if let Some((measurer, detail)) = out_of_reach(&record) {
-            let name = &record.relay.nickname;
-            output
-                .step(format!("{name}: {measurer} does not reach it, and another does: {detail}"));
+        // Without a plan there is no other time.
+        let follows = follows.filter(|it| self.has_plan || !it.is_after_decline);
+        if let Some(what) = left_out(&record).filter(|_| lost.is_none()) {
+            output.step(what);
         }
         if let Some(measurer) = lost {
             let name = &record.relay.nickname;
@@ -368,13 +368,18 @@ fn measure(
     Ok(Box::new((result.outcome, record)))
 }
 
-/// Who did not reach a relay that another one reached, by its place in the team, and what it had for an answer.
-const fn out_of_reach(record: &Record) -> Option<(MeasurerId, &String)> {
-    match &record.end {
-        End::Failed { reason: Failure::OutOfReach { detail }, measurer: Some(at), .. } => {
-            Some((*at, detail))
+/// Why a measurer is not asked for a relay any more, and is for others, if that is so.
+fn left_out(record: &Record) -> Option<String> {
+    let End::Failed { reason, measurer: Some(measurer), .. } = &record.end else { return None };
+    let name = &record.relay.nickname;
+    match reason {
+        Failure::OutOfReach { detail } => {
+            Some(format!("{name}: {measurer} does not reach it, and another does: {detail}"))
         }
-        End::Failed { .. } | End::Measured { .. } => None,
+        _ if reason.may_be_relays_doing() => {
+            Some(format!("{name}: it is measured without {measurer} from now on: {reason}"))
+        }
+        _ => None,
     }
 }
 

@@ -319,9 +319,9 @@ impl Config {
 
     /// What is made of the past.
     pub(crate) fn history_policy(&self) -> HistoryPolicy {
-        let usual = HistoryPolicy::default();
-        let kept_for = HistoryPolicy::kept_over(self.period);
-        HistoryPolicy { default: self.guess.unwrap_or(usual.default), kept_for, ..usual }
+        let usual = HistoryPolicy::over(self.period);
+        let default = self.guess.unwrap_or(usual.default);
+        HistoryPolicy { default, rounds_allowed: self.echo_rounds, ..usual }
     }
 
     /// Whether a relay takes part in measurements.

@@ -5,7 +5,9 @@ use super::config::Config;
 use super::past;
 use super::relays::Relay;
 use crate::error::Error;
-use coordinator::{Failure, History, MeasurerId, PastEstimate, PathSeen, Record, Turn};
+use coordinator::{
+    Decline, Failure, History, MeasurerId, Mode, PastEstimate, PathSeen, Record, Turn,
+};
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -60,10 +62,16 @@ impl Journal {
         let mut paths = inner.store.paths()?;
         for entry in &inner.pending {
             let Entry::Ended(closed) = entry else { continue };
-            if let Some(estimate) = PastEstimate::of(&closed.record) {
-                history.add(closed.begun.relay(), estimate);
-            } else if closed.record.failure().is_some_and(Failure::is_about_relay) {
-                history.refute(closed.begun.relay(), closed.record.ended_unix_s);
+            let (relay, record) = (closed.begun.relay(), &closed.record);
+            let decline = record.failure().and_then(|it| Decline::of(it, record.ended_unix_s));
+            if let Some(estimate) = PastEstimate::of(record) {
+                history.add(relay, estimate);
+            } else if record.failure().is_some_and(Failure::is_about_relay) {
+                history.refute(relay, record.ended_unix_s);
+            }
+            decline.into_iter().for_each(|it| history.decline(relay, it));
+            if record.mode == Mode::Echo && !record.failure().is_some_and(Failure::is_not_now) {
+                history.order(relay, closed.begun.started_unix_s);
             }
             paths.extend(closed.paths.iter().cloned());
         }

@@ -24,6 +24,9 @@ use terminal::Exit;
 /// A period that cannot begin, such as when the authority is down, is tried again after so long.
 const RETRY: Duration = Duration::from_secs(60);
 
+/// In shorter periods, which only laboratories have, each relay is measured once.
+const MEMORYLESS_S: u64 = 3600;
+
 /// Periods follow each other without gaps from the beginning of 1970, so that a coordinator that is started anew is in the
 /// same one, and all coordinators are.
 #[derive(Clone, Copy)]
@@ -56,6 +59,16 @@ impl Period {
     fn slot(&self, now_unix_s: u64) -> u32 {
         let passed_s = now_unix_s.saturating_sub(self.begin_unix_s);
         u32::try_from(passed_s / self.slot_s).unwrap_or(u32::MAX)
+    }
+
+    /// By which slot a relay has to be measured whose estimate of this time holds; `None` if that is not in this period, since it was measured in the period
+    /// before. Its estimate holds for two periods and a quarter at least ([`HistoryPolicy`](coordinator::HistoryPolicy)).
+    fn due_by(&self, measured_unix_s: u64) -> Option<u32> {
+        if measured_unix_s + self.length_s >= self.begin_unix_s {
+            return None;
+        }
+        let by = measured_unix_s + 2 * self.length_s;
+        Some(self.slot(by.max(self.begin_unix_s + self.length_s / 4)))
     }
 }
 
@@ -162,7 +175,12 @@ impl Watch<'_> {
             let arrivals = self.arrivals(&known, &pasts);
             let factor = config.params.excess_factor();
             let teams = (teams.as_slice(), own);
-            let mut rota = Rota::among(&seed, self.period.slots(), teams, factor, &arrivals, now);
+            let slots = self.period.slots();
+            let mut rota = if self.period.length_s >= MEMORYLESS_S {
+                Rota::memoryless(&seed, slots, teams, factor, &arrivals, now)
+            } else {
+                Rota::among(&seed, slots, teams, factor, &arrivals, now)
+            };
             take_up(&mut measuring, &mut places, &known, &pasts);
             output.step(format!(
                 "a period of {} slots: {}",
@@ -275,6 +293,12 @@ impl Watch<'_> {
 
     /// A turn that an earlier process began and did not end, or that was to follow, is to be done.
     fn arrivals(&self, known: &Known, pasts: &Pasts) -> Vec<Arrival> {
+        let (policy, now) = (self.common.config.history_policy(), unix_time_s());
+        // One without an estimate that holds is to be measured in this period.
+        let due_by = |relay: &Relay| match known.history.kept(&policy, relay.id(), None, now) {
+            Some(kept) => self.period.due_by(kept.measured_unix_s),
+            None => Some(u32::MAX),
+        };
         let arrival = |relay: &Relay| {
             let past = pasts.get(&relay.id());
             let first = relay.first_turn(self.common.config);
@@ -284,6 +308,7 @@ impl Watch<'_> {
                 standing: relay.guess.standing(),
                 turn: past.and_then(|it| it.follows).unwrap_or(first),
                 is_done: past.is_some_and(|it| it.is_done),
+                due_by: due_by(relay),
             }
         };
         known.relays.iter().map(arrival).collect()
@@ -299,7 +324,9 @@ impl Watch<'_> {
         known: &Known,
         found: &Found,
     ) -> Result<Option<netdoc::bwfile::Written>, Error> {
-        publish(self.common, &known.documents, &known.history, found, self.generator_started)
+        let Known { documents, history, .. } = known;
+        let begun_unix_s = self.period.begin_unix_s;
+        publish(self.common, documents, history, found, begun_unix_s, self.generator_started)
     }
 }
 
@@ -328,8 +355,8 @@ fn take_up(
 fn in_words(counts: Counts) -> String {
     let Counts { waiting, running, done, without_slot } = counts;
     format!(
-        "{waiting} relays wait for their slots, {running} are being measured, {done} are measured; {without_slot} have \
-         no slot in this period"
+        "{waiting} relays wait for their slots, {running} are being measured, {done} are done with for this period; \
+         {without_slot} have no slot in it"
     )
 }
 
@@ -344,6 +371,10 @@ mod tests {
         assert_eq!((at.slots(), at.end_unix_s()), (1216, 1_800_144_000));
         assert_eq!([0, 70, 71, 86_399].map(|it| at.slot(at.begin_unix_s + it)), [0, 0, 1, 1216]);
         assert_eq!(at.slot(0), 0, "a clock that was set back");
+        // Measured in this period, at the beginning and just before that of the last one, and a day before that.
+        let ago = [0, 86_400, 86_401, 129_600, 172_800];
+        let due_by = ago.map(|ago| at.due_by(at.begin_unix_s - ago));
+        assert_eq!(due_by, [None, None, Some(1216), Some(608), Some(304)]);
         let begin = at.begin_unix_s;
         let over = [begin - 72, begin - 71, begin, begin + 86_399, begin + 86_400];
         assert_eq!(over.map(|now| at.is_over(now)), [true, false, false, false, true]);

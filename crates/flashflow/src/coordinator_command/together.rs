@@ -97,18 +97,19 @@ pub(super) fn come_along(settled: &mut [TurnOver]) {
 }
 
 impl Machine {
-    /// Gives each its part. Of who did not begin together with the others nothing was found out, if it only may share a machine with them; who certainly
-    /// does is held to what was found of it at one time.
+    /// Gives each relay its part of the machine. A relay that only may share the machine, and did not begin together with the others, keeps its own result. A
+    /// late relay that certainly shares it gets what the others leave.
     fn settle(self) -> Vec<TurnOver> {
         let Self { gate, places, over: mut turns, certain, .. } = self;
         let is_on_time =
             |relay: &RelayId| places.get(relay).is_some_and(|place| gate.was_on_time(*place));
         let together = turns.iter_mut().filter(|it| is_on_time(&it.relay));
         share_aligned(&mut together.map(|it| &mut it.record).collect::<Vec<_>>());
-        let mut groups: BTreeMap<Option<RsaId>, Vec<&mut Record>> = BTreeMap::new();
+        let mut groups: BTreeMap<Option<RsaId>, Vec<(&mut Record, bool)>> = BTreeMap::new();
         for turn in &mut turns {
             let name = certain.get(&turn.relay).copied();
-            groups.entry(name).or_default().push(&mut turn.record);
+            let is_on_time = is_on_time(&turn.relay);
+            groups.entry(name).or_default().push((&mut turn.record, is_on_time));
         }
         groups.values_mut().for_each(|group| share_machine(group));
         // What was found of a machine was found when its last relay was done: estimates with one time are of one slot.
@@ -181,7 +182,7 @@ mod tests {
             .map(|it| (it.record.ended_unix_s, it.record.capacity().expect("measured")))
             .collect();
         assert_eq!(rates, [(NOW + 100, whole.scaled(0.5)); 2]);
-        coordinator::fit_machine(&mut rates, Duration::from_secs(15));
+        coordinator::fit_machine(&mut rates, Duration::from_secs(15), NOW);
         assert_eq!(rates, [(NOW + 100, whole.scaled(0.5)); 2]);
     }
 
@@ -255,6 +256,28 @@ mod tests {
             assert_eq!(turn.record.capacity(), Some(measured_capacity()));
             let relays = turn.record.shared.map(|it| (it.relays, it.is_aligned));
             assert_eq!(relays, (turn.relay != RelayId(3)).then_some((2, true)));
+        }
+    }
+
+    /// A stranger gets a port at the address of an honest relay, and begins when that one is half done.
+    #[test]
+    fn a_late_one_at_the_same_address_takes_nothing_from_a_relay_that_was_on_time() {
+        let mut machines = Machines::default();
+        machines.begin(&[1, 2].map(|it| (RelayId(it), RsaId([1; 20]))));
+        // It can wait no longer, and so begins alone.
+        machines.pass(RelayId(1)).expect("a place").arrive(Duration::ZERO);
+        machines.pass(RelayId(2)).expect("a place").arrive(Duration::from_secs(60));
+        let mut late = seen(2);
+        late.record.rounds[0].started_unix_s = Some(NOW + 20);
+        assert!(machines.end(late).is_empty());
+        for turn in machines.end(seen(1)) {
+            let is_late = turn.relay == RelayId(2);
+            assert_eq!(
+                turn.record.capacity(),
+                (!is_late).then(measured_capacity),
+                "{}",
+                turn.record
+            );
         }
     }
 

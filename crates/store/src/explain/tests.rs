@@ -136,6 +136,44 @@ fn an_estimate_holds_in_words_where_it_holds_for_weights() {
     }
 }
 
+/// A relay that lets itself be measured at a moment of its choice, and has a reason against it at all others, loses what it has.
+#[test]
+fn two_declines_in_a_row_halve_an_estimate_and_a_third_ends_it_whatever_the_reason() {
+    let detail = String::new;
+    let hours = |hours: u64| NOW - DAY + hours * 3600;
+    for failure in [
+        Failure::RelayNotNow { detail: detail() },
+        Failure::CutOff { detail: detail() },
+        Failure::LoadStopped { detail: detail() },
+        Failure::OutOfReach { detail: detail() },
+        Failure::NothingCame { detail: detail() },
+        Failure::WordsDiffer { returned_bytes: 9, sent_bytes: 1 },
+        Failure::GotNothing,
+    ] {
+        let scratch = Scratch::new();
+        let mut store = Store::open(&scratch.store).expect("new");
+        let mut all = vec![closed(relay(1), NOW - DAY, 1, 5_000_000)];
+        let mut kept = || {
+            let ended = Entry::Ended(Box::new(all.last().expect("one").clone()));
+            store.write(&[ended]).expect("room");
+            let history = store.history().expect("read");
+            let found = history.kept(&HistoryPolicy::default(), relay(1).rsa, None, NOW);
+            let number = u32::try_from(all.len()).expect("few") + 1;
+            let mut next =
+                failed(relay(1), hours(7 * u64::from(number - 1)), number, failure.clone());
+            // It is of the same period; only its end is later.
+            next.begun.period_unix_s = NOW - DAY;
+            all.push(next);
+            found.map(|it| it.capacity.as_mbit_per_s().round())
+        };
+        assert_eq!(
+            [kept(), kept(), kept(), kept()],
+            [Some(40.0), Some(40.0), Some(20.0), None],
+            "{failure:?}"
+        );
+    }
+}
+
 #[test]
 fn a_cap_is_told_apart_from_a_file_that_is_older() {
     let measured = closed(relay(1), NOW, 1, 5_000_000);

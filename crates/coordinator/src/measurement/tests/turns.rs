@@ -77,6 +77,7 @@ fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_wha
         measurers_min: 1,
         sockets_min: 0,
         passed: Rate::ZERO,
+        is_after_decline: false,
     };
     assert_eq!(estimate.inconclusive, Some(Inconclusive::LoadTooSmall { next }));
     assert_eq!(Next::after(&outcome), Next::Enlarged(next));
@@ -98,6 +99,7 @@ fn the_last_turn_and_one_with_the_whole_team_have_their_full_length_and_say_why_
                 measurers_min: 1,
                 sockets_min: 0,
                 passed: Rate::ZERO,
+                is_after_decline: false,
             },
             false,
             "after 2 rounds",

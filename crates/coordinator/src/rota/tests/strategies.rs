@@ -1,0 +1,248 @@
+//! What a relay gains that chooses when it is fast, and which measurements it accepts: computed over years of periods by the coordinator's own plan
+//! and rules, and by the rules without a price and without memorylessness that they replace. docs/security.md has the table.
+
+use super::*;
+use crate::history::{Decline, DeclineKind, History, HistoryPolicy, PastEstimate};
+use std::println;
+
+const DAY_S: u64 = 86_400;
+/// Slots of a day: each is a quarter of an hour.
+const DAY: u32 = 96;
+const SLOT_S: u64 = DAY_S / DAY as u64;
+const DAYS: u64 = 500;
+
+/// What a relay does.
+#[derive(Clone, Copy, Debug)]
+enum Strategy {
+    /// It is always fast.
+    Honest,
+    /// It is always fast, and so many percent of its measurements find it busy.
+    SometimesBusy(u64),
+    /// It is fast until it has been measured, and then slow for so many slots, or until the day ends.
+    FastUntilMeasured(u32),
+    /// It is fast only while it accepts a measurement, which is one of so many; to the others it says that it is busy.
+    AcceptsOneOf(u32),
+    /// The same; it accepts the first one that comes when its estimate is so old, in hours.
+    AcceptsAfter(u64),
+}
+
+/// Which rules hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Rules {
+    /// Once a day, and declining has no price.
+    Before,
+    Now,
+}
+
+/// What came of it, over all the time.
+#[derive(Clone, Copy, Debug)]
+struct Played {
+    /// The mean weight, over that of a fast relay.
+    weight: f64,
+    /// The share of the time in which it was fast, or has to be believed to be.
+    fast: f64,
+    /// Measurements a day.
+    measured: f64,
+    /// Those of them that it accepted.
+    accepted: f64,
+}
+
+fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
+    let (policy, relay) = (HistoryPolicy::default(), id(1));
+    let rate = Rate::from_mbit_per_s(10.0);
+    let (fast, slow) = (rate, rate.scaled(0.01));
+    let mut history = History::default();
+    let (mut declined, mut count, mut slow_until) = (0u32, 0u64, 0u64);
+    let (mut weight, mut fast_slots, mut measured, mut accepted) = (0.0, 0u64, 0u64, 0u64);
+    for day in 0..DAYS {
+        let begin = day * DAY_S;
+        let last = history.last(relay).map(|it| it.measured_unix_s);
+        let holds = history.kept(&policy, relay, None, begin).is_some();
+        let due_by = match last {
+            Some(at) if holds && at + DAY_S >= begin => None,
+            Some(at) if holds => due_slot(at, begin),
+            _ => Some(DAY - 1),
+        };
+        let standing = if last.is_some() { Standing::Old } else { Standing::New };
+        let own = Arrival { due_by, ..arrival(1, standing) };
+        // Others, so that the team has something else to do.
+        let others =
+            (2..8).map(|number| Arrival { due_by: None, ..arrival(number, Standing::Old) });
+        let arrivals: Vec<Arrival> = core::iter::once(own).chain(others).collect();
+        let seed = Seed::from_bytes([7; 32]).of_period(begin);
+        let teams = (&[team()][..], 0);
+        let mut rota = match rules {
+            Rules::Before => Rota::among(&seed, DAY, teams, F, &arrivals, 0),
+            Rules::Now => Rota::memoryless(&seed, DAY, teams, F, &arrivals, 0),
+        };
+        if rules == Rules::Before {
+            slow_until = slow_until.min(begin);
+        }
+        for slot in 0..DAY {
+            let now = begin + u64::from(slot) * SLOT_S;
+            let is_fast = now >= slow_until;
+            for due in rota.poll_due(slot) {
+                if due.relay != relay {
+                    rota.handle_end(due.relay, None, slot);
+                    continue;
+                }
+                (count, measured) = (count + 1, measured + 1);
+                let age = history.last(relay).map_or(u64::MAX, |it| now - it.measured_unix_s);
+                let accepts = match strategy {
+                    Strategy::Honest | Strategy::FastUntilMeasured(_) => true,
+                    Strategy::SometimesBusy(percent) => (count * 7919) % 100 >= percent,
+                    Strategy::AcceptsOneOf(number) => declined + 1 >= number,
+                    Strategy::AcceptsAfter(hours) => age >= hours * 3600,
+                };
+                if accepts || history.last(relay).is_none() {
+                    (declined, accepted) = (0, accepted + 1);
+                    let capacity = if is_fast { fast } else { slow };
+                    history.add(
+                        relay,
+                        PastEstimate {
+                            capacity,
+                            measured_unix_s: now,
+                            mode: None,
+                            is_conclusive: None,
+                            sockets: None,
+                        },
+                    );
+                    if let Strategy::FastUntilMeasured(slots) = strategy {
+                        slow_until = now + u64::from(slots) * SLOT_S;
+                    }
+                    rota.handle_end(relay, None, slot);
+                } else {
+                    declined += 1;
+                    let follows = if rules == Rules::Now {
+                        history
+                            .decline(relay, Decline { at_unix_s: now, kind: DeclineKind::NotNow });
+                        due.turn.after_decline()
+                    } else {
+                        None
+                    };
+                    rota.handle_end(relay, follows, slot);
+                }
+            }
+            let kept = history
+                .kept(&policy, relay, None, now + 1)
+                .map_or(0.0, |it| it.capacity.as_mbit_per_s());
+            weight += kept / fast.as_mbit_per_s();
+            fast_slots += u64::from(is_fast);
+        }
+    }
+    let slots = (DAYS * u64::from(DAY)) as f64;
+    let a_day = |count: u64| count as f64 / DAYS as f64;
+    Played {
+        weight: weight / slots,
+        fast: fast_slots as f64 / slots,
+        measured: a_day(measured),
+        accepted: a_day(accepted),
+    }
+}
+
+/// As the coordinator has it: within two days, or a quarter of a day from now.
+fn due_slot(last: u64, begin: u64) -> Option<u32> {
+    let by = (last + 2 * DAY_S).max(begin + DAY_S / 4);
+    u32::try_from((by - begin) / SLOT_S).ok().map(|slot| slot.min(DAY - 1))
+}
+
+/// What is played by both rules.
+fn both(name: &str, strategy: Strategy) -> (Played, Played) {
+    let played = [Rules::Before, Rules::Now].map(|rules| play_for_years(strategy, rules));
+    for (rules, it) in ["before", "now"].iter().zip(played) {
+        let Played { weight, fast, measured, accepted } = it;
+        println!(
+            "{name:42} {rules:6} weight {weight:5.3}, fast {fast:5.3}, not served {:5.3}, {measured:4.2} a day, {accepted:4.2} accepted",
+            weight - fast
+        );
+    }
+    (played[0], played[1])
+}
+
+#[test]
+fn being_fast_only_until_measured_gains_next_to_nothing() {
+    for (hours, before_min, now_max) in
+        [(6, 0.15, 0.1), (12, 0.3, 0.15), (24, 0.4, 0.2), (48, 0.4, 0.15)]
+    {
+        let name = std::format!("slow for {hours} h after each measurement");
+        let (before, now) = both(&name, Strategy::FastUntilMeasured(hours * DAY / 24));
+        assert!(
+            before.weight - before.fast > before_min,
+            "half of the day for the weight of all of it: {before:?}"
+        );
+        assert!(now.weight - now.fast < now_max, "{name}: {now:?}");
+    }
+}
+
+#[test]
+fn being_measured_at_times_without_memory_costs_a_tenth_more() {
+    let (before, now) = both("honest", Strategy::Honest);
+    assert!((before.measured - 1.0).abs() < 1e-9, "{before:?}");
+    assert!(
+        now.measured < 1.14 && now.measured > 1.06,
+        "1.10, and three standard deviations: {now:?}"
+    );
+    assert!(now.weight > 0.999, "its estimate always holds: {now:?}");
+}
+
+/// Those that are declined cost nothing but words.
+#[test]
+fn who_declines_more_than_every_other_measurement_loses_by_it() {
+    for (name, strategy, before_min, now_max) in [
+        ("accepts every other one", Strategy::AcceptsOneOf(2), 0.9, 1.0),
+        ("accepts one of three", Strategy::AcceptsOneOf(3), 0.7, 0.95),
+        ("accepts the first after 30 h", Strategy::AcceptsAfter(30), 0.97, 0.95),
+        ("accepts the first after 42 h", Strategy::AcceptsAfter(42), 0.6, 0.85),
+    ] {
+        let (before, now) = both(name, strategy);
+        assert!(before.weight >= before_min && now.weight <= now_max, "{name}: {before:?} {now:?}");
+        let each = |it: Played| it.weight / it.accepted.max(1e-9);
+        assert!(
+            each(now) <= each(before),
+            "weight for each measurement that it accepts: {name}: {before:?} {now:?}"
+        );
+    }
+}
+
+#[test]
+fn an_honest_relay_that_is_sometimes_busy_loses_hardly_anything() {
+    for (percent, least) in [(1, 0.998), (5, 0.99), (10, 0.97)] {
+        let name = std::format!("honest, busy in {percent} %");
+        let (_, now) = both(&name, Strategy::SometimesBusy(percent));
+        assert!(now.weight >= least, "{percent} %: {now:?}");
+    }
+}
+
+/// For a day after it has been measured, a relay is as likely to be measured in each three hours as in any other; after that, hardly less.
+#[test]
+fn after_a_measurement_the_next_one_is_as_likely_in_each_hour() {
+    let (mut gaps, mut last): (Vec<u64>, Option<u64>) = (Vec::new(), None);
+    for day in 0..4 * DAYS {
+        let begin = day * DAY_S;
+        let due_by = last.filter(|at| at + DAY_S < begin).and_then(|at| due_slot(at, begin));
+        let arrivals = [Arrival { due_by, ..arrival(1, Standing::Old) }];
+        let seed = Seed::from_bytes([8; 32]).of_period(begin);
+        let mut rota = Rota::memoryless(&seed, DAY, (&[team()], 0), F, &arrivals, 0);
+        for slot in 0..DAY {
+            for due in rota.poll_due(slot) {
+                let now = begin + u64::from(slot) * SLOT_S;
+                gaps.extend(last.map(|last| now - last));
+                last = Some(now);
+                rota.handle_end(due.relay, None, slot);
+            }
+        }
+    }
+    let hazards: Vec<f64> = (0..24u64)
+        .step_by(3)
+        .map(|from_h| {
+            let longer = |hours: u64| gaps.iter().filter(|gap| **gap > hours * 3600).count() as f64;
+            1.0 - longer(from_h + 3) / longer(from_h)
+        })
+        .collect();
+    println!(
+        "chance to be measured in the next three hours, 0, 3, 6 … h after a measurement: {hazards:.3?}"
+    );
+    assert!(hazards.iter().all(|it| (0.08..0.17).contains(it)), "{hazards:?}");
+    let longest = gaps.iter().max().expect("some");
+    assert!(*longest <= 54 * 3600, "an estimate that is kept for 54 h always holds: {longest}");
+}
