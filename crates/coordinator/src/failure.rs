@@ -318,6 +318,12 @@ pub enum Violation {
     /// Ready again in the same round.
     #[error("said twice that it is ready")]
     ReadyTwice,
+    /// It got cells back, and looked at the content of none.
+    #[error("got {cells} cells back and checked none of them")]
+    Unchecked {
+        /// How many came back.
+        cells: u64,
+    },
     /// More came back than it was assigned to send.
     #[error(
         "got {bytes} bytes back by the end of second {second}, of {allowed} that it may have sent"

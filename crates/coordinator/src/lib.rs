@@ -61,7 +61,7 @@ pub use measurement::{Action, Measurement, SetupError};
 pub use mode::Mode;
 pub use order::{OrderRetries, ends_an_accepted_one};
 pub use outcome::{Bounds, Estimate, Inconclusive, Outcome, ProcessorTime};
-pub use params::{Params, ParamsError, PathParams};
+pub use params::{CHECK_SHARE, Params, ParamsError, PathParams};
 pub use record::{Course, End, Facts, Hearsay, Record, RoundRecord, Subject, Verdict};
 pub use rota::{Arrival, Counts, Due, Rota};
 pub use second::{SecondRecord, SecondReport, SecondTotals};

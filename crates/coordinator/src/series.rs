@@ -12,6 +12,9 @@ use alloc::vec;
 use alloc::vec::Vec;
 use onion::{Duration, Rate};
 
+/// A cell on a link (tor-spec §3).
+const CELL_BYTES: u64 = 514;
+
 /// Who reports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
@@ -67,6 +70,7 @@ struct Reported {
     /// As many, of the same seconds.
     accounts: Vec<Option<Account>>,
     bytes: u64,
+    checked_cells: u64,
     /// What the relay says that it has sent to it, in all; `None` if it does not.
     sent_bytes: Option<u64>,
     /// The latest second of those reported.
@@ -101,6 +105,7 @@ impl Series {
             seconds: vec![None; count],
             accounts: vec![None; count],
             bytes: 0,
+            checked_cells: 0,
             sent_bytes: None,
             latest: 0,
         };
@@ -136,6 +141,7 @@ impl Series {
         }
         *sum = sum.saturating_add(report.bytes.min(reported.assignment.most_counted()));
         reported.bytes = reported.bytes.saturating_add(report.bytes);
+        reported.checked_cells = reported.checked_cells.saturating_add(report.checked_cells);
         reported.latest = reported.latest.max(second);
         self.checked_cells = self.checked_cells.saturating_add(report.checked_cells);
         Ok(())
@@ -191,6 +197,19 @@ impl Series {
             let sent = it.sent_bytes?;
             let agrees = it.assignment.agrees(it.bytes, sent, self.len());
             (!agrees).then_some((it.assignment.measurer, it.bytes, sent))
+        })
+    }
+
+    /// The first measurer that checked no cell although it got back so many that it should have checked some, with their number.
+    /// `check_share` is *p*. Only of a complete series.
+    #[must_use]
+    pub fn unchecked(&self, check_share: f64) -> Option<(MeasurerId, u64)> {
+        /// One cell is checked in each bucket of 1/*p*: with fewer buckets than this on many circuits it may be that none is full.
+        const CHECKS_MIN: f64 = 20.0;
+        self.measurers.iter().find_map(|it| {
+            let cells = it.bytes / CELL_BYTES;
+            let should_check = cells as f64 * check_share >= CHECKS_MIN;
+            (it.checked_cells == 0 && should_check).then_some((it.assignment.measurer, cells))
         })
     }
 

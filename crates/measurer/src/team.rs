@@ -43,17 +43,14 @@ pub struct TeamOptions {
 }
 
 impl Default for TeamOptions {
-    /// Two measurers; the paper's parameters, but that one cell in 125 is checked (proposal 316,
-    /// appendix A): since nothing has to be remembered of a cell to check it, that costs next to
-    /// nothing, and a forger is found out at once.
+    /// Two measurers, and the default parameters.
     fn default() -> Self {
-        let params = Params { check_share: 1.0 / 125.0, ..Params::default() };
         Self {
             measurers: 2,
             pumps: None,
             capacity: None,
             address: None,
-            params,
+            params: Params::default(),
             path: None,
             always_authenticate: false,
         }

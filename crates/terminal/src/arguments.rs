@@ -22,7 +22,7 @@ pub struct TeamArguments {
     #[arg(long, default_value_t = 100.0, value_name = "MBIT")]
     pub guess: f64,
     /// Share of cells whose content is checked; 0.008 is one in 125.
-    #[arg(long, default_value_t = 0.008, value_name = "SHARE")]
+    #[arg(long, default_value_t = coordinator::CHECK_SHARE, value_name = "SHARE")]
     pub check_share: f64,
     /// Our own address, where the relay finds the measurers; by default the one towards it.
     #[arg(long, value_name = "ADDRESS")]

@@ -240,6 +240,10 @@ impl Measurement {
             let failure = Failure::WordsDiffer { returned_bytes, sent_bytes };
             return self.fail(now, Some(measurer), failure);
         }
+        if let Some((measurer, cells)) = series.unchecked(self.params.check_share) {
+            let failure = Failure::MeasurerViolation(Violation::Unchecked { cells });
+            return self.fail(now, Some(measurer), failure);
+        }
         // Never above the mean: what a relay is spared in some seconds it must not get for the others.
         let capacity = Rate::from_byte_per_s(median.min(mean));
         self.turn.passed = self.turn.passed.max(capacity);

@@ -139,7 +139,10 @@ fn all_measurers_start_at_once_when_the_last_is_ready() {
     else {
         panic!("nothing to prepare");
     };
-    assert_eq!((assignments.len(), seconds, check_share.to_bits()), (2, 30, 1e-5f64.to_bits()));
+    assert_eq!(
+        (assignments.len(), seconds, check_share.to_bits()),
+        (2, 30, crate::CHECK_SHARE.to_bits())
+    );
     assert_eq!(assignments.iter().map(|it| it.sockets).collect::<Vec<_>>(), [80, 80]);
     measurement.handle_ready(Instant::from_millis(5), MeasurerId(0), 1, 80);
     assert_eq!(measurement.poll_action(), None);
@@ -147,6 +150,38 @@ fn all_measurers_start_at_once_when_the_last_is_ready() {
     assert_eq!(measurement.poll_action(), Some(Action::Start { round: 1 }));
     let deadline = Instant::from_millis(900) + Duration::from_secs(1) + Duration::from_secs(5);
     assert_eq!(measurement.poll_timeout(), Some(deadline), "second 0, and the grace");
+}
+
+/// A measurer that got cells back and checked none of them says nothing of what they were.
+#[test]
+fn a_round_of_which_a_measurer_checked_nothing_has_no_estimate() {
+    for (bytes, checked_cells, is_believed) in
+        [(1 << 20, 0, false), (1 << 20, 1, true), (1000, 0, true)]
+    {
+        let mut now = Instant::ORIGIN;
+        let params = Params { seconds: 3, ..Params::default() };
+        let team = vec![mbit(500.0); 2];
+        let mut measurement =
+            Measurement::new(now, params, Mode::Transit, mbit(200.0), team).expect("valid");
+        [0, 1].map(|who| measurement.handle_ready(now, MeasurerId(who), 1, 80));
+        for second in 0..3 {
+            now += Duration::from_secs(1);
+            for (who, checked_cells) in [(0, 100), (1, checked_cells)] {
+                let report = SecondReport { round: 1, second, bytes, checked_cells, account: None };
+                measurement.handle_second(now, MeasurerId(who), report);
+            }
+        }
+        let outcome = core::iter::from_fn(|| measurement.poll_action()).last();
+        let Some(Action::Done(outcome)) = outcome else { panic!("{outcome:?}") };
+        assert_eq!(outcome.estimate().is_some(), is_believed, "{outcome}");
+        if !is_believed {
+            assert_eq!(
+                outcome.to_string(),
+                "failed in round 1, second 2, measurer 1: the measurer got 6119 cells back and checked none of them"
+            );
+            assert_eq!(outcome.blame(), Some(crate::failure::Blame::Measurer));
+        }
+    }
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub(super) const fn arguments(seconds: u32, capacity_mbit: Option<f64>) -> TeamA
         capacity: capacity_mbit,
         sockets: 160,
         guess: 2000.0,
-        check_share: 0.008,
+        check_share: coordinator::CHECK_SHARE,
         own_address: None,
         authenticate: false,
     }

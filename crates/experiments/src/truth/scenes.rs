@@ -214,13 +214,7 @@ pub fn measurement(world: &dyn World, (seed, stop): (u64, &AtomicBool)) -> Resul
     let measuring = Measuring {
         relay,
         measurer: ("NL", WIDE),
-        params: Params {
-            sockets: SOCKETS,
-            seconds: 8,
-            check_share: 1.0 / 125.0,
-            path,
-            ..Params::default()
-        },
+        params: Params { sockets: SOCKETS, seconds: 8, path, ..Params::default() },
         choices: choices(SchedulerConfig::default()),
     };
     world.measure(&measuring, &Around { seconds_max: 300, seed, stop })
