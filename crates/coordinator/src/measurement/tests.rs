@@ -163,7 +163,7 @@ fn a_round_of_which_a_measurer_checked_nothing_has_no_estimate() {
         let team = vec![mbit(500.0); 2];
         let mut measurement =
             Measurement::new(now, params, Mode::Transit, mbit(200.0), team).expect("valid");
-        [0, 1].map(|who| measurement.handle_ready(now, MeasurerId(who), 1, 80));
+        [0, 1].iter().for_each(|who| measurement.handle_ready(now, MeasurerId(*who), 1, 80));
         for second in 0..3 {
             now += Duration::from_secs(1);
             for (who, checked_cells) in [(0, 100), (1, checked_cells)] {
@@ -177,9 +177,9 @@ fn a_round_of_which_a_measurer_checked_nothing_has_no_estimate() {
         if !is_believed {
             assert_eq!(
                 outcome.to_string(),
-                "failed in round 1, second 2, measurer 1: the measurer got 6119 cells back and checked none of them"
+                "failed in round 1, second 2, measurer 1: the measurer got 6120 cells back and checked none of them"
             );
-            assert_eq!(outcome.blame(), Some(crate::failure::Blame::Measurer));
+            assert_eq!(outcome.blame(), Some(Blame::Measurer));
         }
     }
 }
