@@ -22,10 +22,6 @@ use onion::{Duration, Instant, Rate};
 
 /// What the shell has to do now.
 #[derive(Clone, Debug, PartialEq)]
-#[expect(
-    clippy::large_enum_variant,
-    reason = "a measurement has some of them, and one that is large"
-)]
 pub enum Action {
     /// Tell each of these measurers to open its sockets and circuits to the relay and to send
     /// nothing yet; pass its answer to [`Measurement::handle_ready`].
