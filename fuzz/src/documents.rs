@@ -1,5 +1,6 @@
 use crate::input::Input;
 use netdoc::bwfile::{FileVerdict, LineVerdict, NodeIdStyle};
+use netdoc::input::without_annotations;
 use netdoc::{BandwidthFile, Consensus, check_as_tor, descriptor};
 
 /// A consensus is read or refused with a remedy; its relays are in order and can be found.
@@ -46,7 +47,8 @@ pub fn descriptors(data: &[u8]) {
 pub fn bandwidth_file(data: &[u8]) {
     let mut input = Input::new(data);
     let later_s = u64::from(input.u16()) * 16;
-    let text = input.rest();
+    // Of a file with annotations before it tor reads nothing, and the strict reader all.
+    let text = without_annotations(input.rest());
     // Whatever the time is, there is some verdict.
     let _ = check_as_tor(text, u64::MAX);
     let parsed = match BandwidthFile::parse(text) {

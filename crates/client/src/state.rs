@@ -62,7 +62,7 @@ impl State {
             build_times_ms: self.build_times.clone(),
         };
         let text = serde_json::to_vec_pretty(&written).map_err(|error| told(error.into()))?;
-        relay::whole_file::replace(path, &text).map_err(told)
+        files::replace(path, &text, files::Access::Owner).map_err(told)
     }
 }
 

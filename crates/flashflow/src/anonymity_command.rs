@@ -1,14 +1,15 @@
 //! `flashflow anonymity`: what strategies for choosing relays cost, computed over a consensus.
 
-use crate::choosing::{Choosing, StrategyName, read, share};
+use crate::choosing::{Choosing, StrategyName, share};
+use crate::documents::{consensus, newest, read};
 use crate::error::Error;
 use clap::Args;
 use client::View;
 use client::anonymity::{Adversary, Anonymity, Choice, Study, Weights};
 use client::countries::Country;
 use client::path::{Need, Rules};
-use netdoc::consensus::Consensus;
-use netdoc::{Fingerprint, descriptor};
+use link::unix_time_s;
+use netdoc::Fingerprint;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
@@ -22,11 +23,16 @@ use terminal::{Exit, Output};
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow anonymity --consensus cached-consensus
-  flashflow anonymity --consensus cached-consensus --strategy ranking --descriptors cached-descriptors --influence 0.5
-  flashflow anonymity --consensus cached-consensus --strategy uniform --geo country=DE --adversary-country DE
-  flashflow anonymity --consensus cached-consensus --adversary-weight 0.05 --adversary-relays 0.01 --json
+  flashflow anonymity --consensus cached-consensus --strategy ranking \\
+      --descriptors cached-descriptors --influence 0.5
+  flashflow anonymity --consensus cached-consensus --strategy uniform \\
+      --geo country=DE --adversary-country DE
+  flashflow anonymity --consensus cached-consensus --adversary-weight 0.05 \\
+      --adversary-relays 0.01 --json
 
-With --json: one line a strategy, `type` anonymity. Ten draws of each adversary that is drawn by lot are taken, and their mean told.
+With --json: one line for each strategy, `type` anonymity. The share of an adversary that is
+drawn at random is the mean of ten draws. FILE may be `-`, which is standard input, and may be
+compressed with gzip or zlib.
 
 Exit status: 0 computed; 1 a file cannot be used, or there is no path; 2 wrong arguments.")]
 pub(crate) struct AnonymityOptions {
@@ -80,17 +86,22 @@ struct Party {
 }
 
 pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, Error> {
-    let text = read(&options.consensus, "read the consensus")?;
-    let what = || format!("the consensus in {}", options.consensus.display());
-    let parsed = Consensus::parse(&text);
-    let consensus = parsed.map_err(|source| Error::Consensus { what: what(), source })?;
+    let consensus = consensus(&options.consensus, unix_time_s())?;
     let descriptors = match &options.choosing.descriptors {
-        Some(path) => read(path, "read the descriptors")?,
+        Some(path) => Some((path, read(path, "read the descriptors")?)),
+        None => None,
+    };
+    // Relays whose descriptors cannot be read declare no family.
+    let descriptors = match &descriptors {
+        Some((path, text)) => newest(path, text)?.descriptors,
         None => Vec::new(),
     };
-    // Those that do not parse declare no family.
-    let (descriptors, _bad) = descriptor::parse_all(&descriptors);
     let view = View::for_study(&consensus, &descriptors);
+    if view.relays().iter().all(|it| it.weight_kb_s == 0) {
+        output.step(
+            "all relays weigh 0 in the consensus: where weights decide, all are chosen alike, as by tor",
+        );
+    }
     let parties = options.parties(&view)?;
     let adversaries: Vec<Adversary> =
         parties.iter().flat_map(|party| party.draws.iter().cloned()).collect();

@@ -1,5 +1,7 @@
 //! What commands that choose paths are told: which strategy, and what it goes by.
 
+pub(crate) use crate::documents::read;
+use crate::documents::{newest, read_raw};
 use crate::error::Error;
 use clap::{Args, ValueEnum};
 use client::countries::Countries;
@@ -8,9 +10,7 @@ use client::strategy::{
     GeoRule, Geography, Latency, Measured, Ranking, Strategy, Throughput, Uniform, Weighted,
 };
 use netdoc::bwfile::BandwidthFile;
-use netdoc::descriptor;
 use netdoc::fetch::{Fetcher, Resource};
-use std::fs;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -135,12 +135,10 @@ impl Choosing {
             Some(path) => read(path, "read the descriptors")?,
             None => fetch_descriptors(authorities)?,
         };
-        let (descriptors, _bad) = descriptor::parse_all(&text);
-        if descriptors.is_empty() {
-            let problem = "--strategy ranking: there is no server descriptor to rank by; give some with --descriptors";
-            return Err(Error::Failed(problem.to_owned()));
-        }
-        Ok(Ranking::new(&Ranking::claims(&descriptors), self.influence))
+        // An authority's answer has no file.
+        let source = self.descriptors.as_deref().unwrap_or(Path::new("the authority's answer"));
+        let found = newest(source, &text)?;
+        Ok(Ranking::new(&Ranking::claims(&found.descriptors), self.influence))
     }
 
     fn measured(&self) -> Result<Measured, Error> {
@@ -176,15 +174,10 @@ impl Choosing {
 
 /// Reads a model.
 pub(crate) fn read_model(path: &Path) -> Result<Model, Error> {
-    let bytes = read(path, "read the model")?;
+    let bytes = read_raw(path, "read the model")?;
     let wrong =
         |it: model::FileError| Error::Config { path: path.to_owned(), problem: it.to_string() };
     model::read(&bytes).map_err(wrong)
-}
-
-/// Reads a file.
-pub(crate) fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
-    fs::read(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
 }
 
 /// All descriptors, from the first authority that has them.

@@ -4,7 +4,7 @@ use crate::cli;
 use clap::Args;
 use clap_complete::Shell;
 use std::io::{self, Write as _};
-use terminal::Exit;
+use terminal::{Exit, Output};
 
 /// Print completions of commands and options for a shell.
 #[derive(Debug, Args)]
@@ -15,16 +15,16 @@ use terminal::Exit;
 
 The Debian package installs them for bash, zsh and fish.
 
-Exit status: 0 done; 2 wrong arguments.")]
+Exit status: 0 done; 1 standard output takes no more; 2 wrong arguments.")]
 pub(crate) struct CompletionsOptions {
     /// The shell.
     shell: Shell,
 }
 
-pub(crate) fn run(options: &CompletionsOptions) -> Exit {
+pub(crate) fn run(options: &CompletionsOptions, output: &Output) -> Exit {
     let mut text = Vec::new();
     clap_complete::generate(options.shell, &mut cli::command(), "flashflow", &mut text);
-    // A reader that went away, as `head` does, is no error of ours.
-    let _ = io::stdout().write_all(&text);
+    let mut stdout = io::stdout().lock();
+    output.keep_account(stdout.write_all(&text).and_then(|()| stdout.flush()));
     Exit::Done
 }

@@ -3,8 +3,10 @@
 
 mod descriptors;
 pub(crate) mod families;
+mod files;
 
 pub(crate) use descriptors::Origin;
+pub(crate) use files::{consensus, newest, no_weights, read, read_raw};
 
 use crate::error::Error;
 use coordinator::{Mode, PastEstimate, Record};

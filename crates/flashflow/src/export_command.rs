@@ -6,8 +6,8 @@ mod rows;
 mod table;
 
 use crate::error::Error;
+use crate::times::time;
 use clap::{Args, ValueEnum};
-use jiff::Timestamp;
 use netdoc::Fingerprint;
 use onion::identity::RsaId;
 use rows::{MeasurementLine, PathLine, PeriodLine, RelayLine, SecondLine, SuspicionLine};
@@ -42,7 +42,7 @@ pub(crate) struct ExportOptions {
     /// The format; records are written as JSON lines only, and Parquet only by a program that was built with `--features parquet`.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
-    /// Only measurements that ended at this time or later: a date, or a time as in RFC 3339.
+    /// Only measurements that ended at this time or later: Unix seconds, a date, or a date and time in UTC.
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<u64>,
     /// Only of this relay.
@@ -197,13 +197,4 @@ fn records(
     })?;
     out.flush()?;
     Ok(count)
-}
-
-/// A date, which is its midnight in UTC, or a time.
-fn time(text: &str) -> Result<u64, String> {
-    let time = text.parse::<Timestamp>().or_else(|_| format!("{text}T00:00:00Z").parse());
-    let time = time.map_err(|_| {
-        format!("{text} is no date (2026-11-01) and no time (2026-11-01T06:00:00Z)")
-    })?;
-    u64::try_from(time.as_second()).map_err(|_| format!("{text} is before 1970"))
 }

@@ -28,16 +28,21 @@ mod schedule_command;
 mod service;
 mod sim_command;
 mod store_command;
+mod times;
 
 use clap::FromArgMatches as _;
 use cli::{Cli, Command};
 use error::Error;
+use std::io::{self, Write as _};
 use std::process::ExitCode;
 use terminal::{Exit, Interrupt, Output};
 
 fn main() -> ExitCode {
-    let matches = cli::command().get_matches();
-    let cli = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let cli = cli::command().try_get_matches().and_then(|it| Cli::from_arg_matches(&it));
+    let cli = match cli {
+        Ok(cli) => cli,
+        Err(error) => return usage(&error),
+    };
     let output = Output::new(cli.command.wants_json());
     let result = Interrupt::install().map_err(Error::from).and_then(|interrupt| {
         if cli.tied {
@@ -46,12 +51,24 @@ fn main() -> ExitCode {
         run(&cli.command, &output, &interrupt)
     });
     match result {
+        Ok(_) if output.has_lost() => Exit::Failed.into(),
         Ok(exit) => exit.into(),
         Err(error) => {
             output.error(&error);
             if error.is_usage() { Exit::Misused } else { Exit::Failed }.into()
         }
     }
+}
+
+/// Prints help, the version, or what is wrong with the arguments.
+fn usage(error: &clap::Error) -> ExitCode {
+    let output = Output::new(false);
+    if error.use_stderr() {
+        error.exit();
+    }
+    // `print` buffers nothing that a full disk could refuse later.
+    output.keep_account(error.print().and_then(|()| io::stdout().flush()));
+    if output.has_lost() { Exit::Failed.into() } else { Exit::Done.into() }
 }
 
 fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
@@ -74,7 +91,7 @@ fn run(command: &Command, output: &Output, interrupt: &Interrupt) -> Result<Exit
         Command::Dashboard(options) => dashboard_command::run(options, output, interrupt),
         Command::Export(options) => export_command::run(options, output),
         Command::Store(options) => store_command::run(options, output),
-        Command::Completions(options) => Ok(completions_command::run(options)),
+        Command::Completions(options) => Ok(completions_command::run(options, output)),
         Command::Manual(options) => manual_command::run(options, output),
         Command::Schedule(options) => schedule_command::run(options, output),
         Command::Sim(options) => sim_command::run(&options.action, output, interrupt),

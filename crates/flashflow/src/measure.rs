@@ -1,9 +1,11 @@
 //! `flashflow measure`: how fast is this relay?
 
 use crate::coordinator_command::{Config, RemoteTeam};
+use crate::documents;
 use crate::error::Error;
 use clap::Args;
 use coordinator::Verdict;
+use link::unix_time_s;
 use measurer::{Approach, Consent, Coordinator, Defences, Request, Team, TeamOptions};
 use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
@@ -11,7 +13,6 @@ use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
 use onion::measure::pump::Target;
 use report::RelayReport;
-use std::fs;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use terminal::measuring::{self, Subject};
@@ -138,19 +139,18 @@ fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> 
         let nickname = fingerprint.to_string();
         return Ok(Subject { nickname, fingerprint, limit: None, request });
     }
-    let (what, text) = match (&options.authority, &options.consensus) {
+    let (what, consensus) = match (&options.authority, &options.consensus) {
         (Some(authority), _) => {
             output.doing(format!("fetching the consensus from {authority}"));
             let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
-            (format!("the consensus from {authority}"), text)
+            let what = format!("the consensus from {authority}");
+            let consensus = Consensus::parse(&text)
+                .map_err(|source| Error::Consensus { what: what.clone(), source })?;
+            (what, consensus)
         }
         (None, Some(path)) => {
-            let text = fs::read(path).map_err(|source| Error::File {
-                what: "read the consensus",
-                path: path.clone(),
-                source,
-            })?;
-            (format!("the consensus in {}", path.display()), text)
+            let consensus = documents::consensus(path, unix_time_s())?;
+            (format!("the consensus in {}", path.display()), consensus)
         }
         (None, None) => {
             let message = "where is the relay? Give --authority or --consensus to look it up in, or \
@@ -158,8 +158,6 @@ fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> 
             return Err(Error::Usage(message.to_owned()));
         }
     };
-    let consensus = Consensus::parse(&text)
-        .map_err(|source| Error::Consensus { what: what.clone(), source })?;
     let router = consensus.find(&options.relay).map_err(|source| Error::Lookup { what, source })?;
     let target = Target {
         address: SocketAddr::new(router.address.into(), router.or_port),

@@ -110,3 +110,37 @@ fn what_a_strategy_lacks_is_said_and_what_to_do() {
     );
     scratch.assert_clean();
 }
+
+#[test]
+fn measurements_of_other_relays_are_an_error_and_weights_of_zero_are_chosen_alike() {
+    let scratch = Scratch::new();
+    let strangers =
+        format!("1767225600\nversion=1.9.0\n=====\nnode_id=${} bw=5\n", "AB".repeat(20));
+    fs::write(scratch.path("strangers"), strangers).expect("written");
+    let measured = ["--strategy", "measured", "--bwfile", "strangers"];
+    let ended = scratch.run(&[&["anonymity", "--consensus", CONSENSUS][..], &measured].concat());
+    ended.assert_code(1);
+    assert!(ended.error.contains("no relay of the consensus has a measurement"), "{}", ended.error);
+
+    let text = fs::read_to_string(CONSENSUS).expect("a consensus");
+    let weightless = text.lines().map(|line| match line.split_once("w Bandwidth=") {
+        Some(("", _)) => "w Bandwidth=0\n".to_owned(),
+        _ => format!("{line}\n"),
+    });
+    fs::write(scratch.path("zero"), weightless.collect::<String>()).expect("written");
+    let ended = scratch.run(&["anonymity", "--consensus", "zero", "--same-subnets", "--json"]);
+    ended.assert_code(0);
+    assert!(ended.error.contains("all relays weigh 0"), "{}", ended.error);
+    let values = ended.values();
+    assert_eq!(values[0]["exit"], values[1]["exit"], "weighted and uniform");
+    for value in &values {
+        assert!(number(&value["adversaries"][0], "compromised_share") < 0.5, "{value}");
+    }
+    let planned = scratch.run(&["schedule", "--consensus", "zero", "--team", "1000"]);
+    planned.assert_code(1);
+    assert!(planned.error.contains("every relay that is up weighs 0"), "{}", planned.error);
+    let sampled =
+        scratch.run(&["sim", "sample", "--consensus", "zero", "--scale", "1", "--out", "x"]);
+    sampled.assert_code(1);
+    assert!(sampled.error.contains("every relay that is up weighs 0"), "{}", sampled.error);
+}

@@ -1,9 +1,10 @@
 //! `flashflow bwfile`, as users call it.
 
 use serde_json::{Value, json};
-use std::fs;
-use std::path::Path;
-use std::process::{Command, Output};
+use std::fs::{self, File};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 const HEADER: &str =
     "1767225600\nversion=1.9.0\nnumber_eligible_relays=2\nnumber_consensus_relays=3\n=====\n";
@@ -18,6 +19,17 @@ fn bwfile(folder: &Path, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
     command.arg("bwfile").args(arguments).current_dir(folder);
     command.output().expect("it starts")
+}
+
+/// A document of the crate `netdoc`.
+fn document(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../netdoc/tests/data").join(name)
+}
+
+fn gzip(text: &[u8]) -> Vec<u8> {
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    encoder.write_all(text).expect("memory");
+    encoder.finish().expect("memory")
 }
 
 fn values(output: &Output) -> Vec<Value> {
@@ -112,4 +124,273 @@ fn files_are_shown_and_compared_as_they_are_voted_on() {
     assert_eq!((&found[0]["fingerprint"], &found[0]["ratio"]), (&json!(relays[1]), &json!(0.5)));
     let same = bwfile(folder.path(), &["diff", "later", "later"]);
     assert_eq!(same.status.code(), Some(0));
+}
+
+#[test]
+fn a_refused_file_has_tors_warning_and_the_reason_and_its_rest_is_checked() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let good =
+        format!("{HEADER}node_id=${} bw=5 nick=one\nnode_id=${} bw=x\n", relay('1'), relay('2'));
+    let (time, _) = good.split_once('\n').expect("a time");
+    for (name, bytes, warning, reason, is_checked) in [
+        (
+            "annotated",
+            format!("@type bandwidth-file 1.0\n{good}").into_bytes(),
+            r#"Non-integer time in bandwidth file: "@type bandwidth-file 1.0""#.to_owned(),
+            "annotation",
+            true,
+        ),
+        (
+            "crlf",
+            good.replace('\n', "\r\n").into_bytes(),
+            format!(r#"Non-integer time in bandwidth file: "{time}\r""#),
+            "carriage return",
+            false,
+        ),
+        (
+            "bom",
+            format!("\u{feff}{good}").into_bytes(),
+            format!(r#"Non-integer time in bandwidth file: "\357\273\277{time}""#),
+            "byte-order mark",
+            false,
+        ),
+        (
+            "compressed",
+            gzip(good.as_bytes()),
+            r#"time in bandwidth file: "\037\213"#.to_owned(),
+            "gzip",
+            true,
+        ),
+        (
+            "stale",
+            good.replacen(time, "1766900000", 1).into_bytes(),
+            "Bandwidth measurement file stale. Age: 329200".to_owned(),
+            "72 h is the most",
+            true,
+        ),
+        (
+            "headless",
+            good.split_once('\n').expect("lines").1.as_bytes().to_vec(),
+            r#"Non-integer time in bandwidth file: "version=1.9.0""#.to_owned(),
+            "the line with the time is missing",
+            false,
+        ),
+        ("empty", Vec::new(), "Empty bandwidth file".to_owned(), "it is empty", false),
+    ] {
+        fs::write(folder.path().join(name), bytes).expect("written");
+        let refused = bwfile(folder.path(), &["check", name, "--json", AT[0], AT[1]]);
+        assert_eq!(refused.status.code(), Some(1), "{name}: {refused:?}");
+        let found = values(&refused);
+        let said = found[0]["tor_warning"].as_str().expect("text");
+        assert!(found[0]["type"] == "refused" && said.contains(&warning), "{name}: {said}");
+        let summary = &found[found.len() - 1];
+        assert_eq!(
+            (&summary["tor_warnings"], &summary["relays"]),
+            (&json!(1), &json!(0)),
+            "{name}"
+        );
+        assert!(summary["verdict"].as_str().expect("text").contains(reason), "{name}: {summary}");
+        assert_eq!(summary["rest_checked"], is_checked, "{name}");
+        // The line of the second relay has no number.
+        let line = found.iter().find(|it| it["type"] == "skipped");
+        assert_eq!(
+            line.map(|it| it["line"].as_u64()),
+            is_checked.then_some(Some(if name == "annotated" { 8 } else { 7 })),
+            "{name}"
+        );
+        assert_eq!(summary["relays_if_accepted"], u64::from(is_checked), "{name}");
+    }
+}
+
+#[test]
+fn descriptors_that_cannot_be_read_are_an_error_or_are_counted_and_the_newest_count() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let sample = fs::read_to_string(document("server-descriptors")).expect("a document");
+    let first = sample.split("@type server-descriptor 1.0\n").nth(1).expect("three");
+    let old = first.replacen("bandwidth 4594304", "bandwidth 1000", 1).replacen(
+        "published 2020-02-29",
+        "published 2020-02-28",
+        1,
+    );
+    write(folder.path(), "file", &["node_id=846B3EAAF0C07FF72FC79AEBB11FA3ADC58F240F bw=4000"]);
+    let check = |name: &str, content: &[u8]| {
+        fs::write(folder.path().join(name), content).expect("written");
+        bwfile(folder.path(), &["check", "file", "--json", "--descriptors", name, AT[0], AT[1]])
+    };
+    for (name, content, word) in [
+        ("picture", &b"\x89PNG\r\n\x1a\n\0"[..], "PNG"),
+        ("page", b"<!DOCTYPE html>\n<html></html>\n", "HTML"),
+        ("micro", &fs::read(document("microdescs")).expect("a document"), "microdescriptors"),
+        ("nothing", b"", "empty"),
+        ("cut", &first.as_bytes()[..700], "cut"),
+        ("archive", b"\xfd7zXZ\0\0\x04", "xz"),
+    ] {
+        let refused = check(name, content);
+        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+        assert_eq!(refused.status.code(), Some(1), "{name}: {error}");
+        assert!(error.contains(word) && error.contains(name), "{name}: {error}");
+    }
+    for (name, content) in [
+        ("newer-first", format!("{first}{old}").into_bytes()),
+        ("newer-last", format!("{old}{first}").into_bytes()),
+        ("compressed", gzip(format!("{first}{old}").as_bytes())),
+    ] {
+        let found = values(&check(name, &content));
+        let advice: Vec<_> =
+            found.iter().filter(|it| it["what"].to_string().contains("operator")).collect();
+        assert!(advice.is_empty(), "{name}: {advice:?}");
+        let summary = found.last().expect("a summary");
+        let counts = (&summary["descriptors"], &summary["descriptors_unreadable"]);
+        assert_eq!(counts, (&json!(1), &json!(0)), "{name}");
+    }
+    let mixed = format!("{first}<html>\n{}", old.replacen("bandwidth 1000", "bandwidth none", 1));
+    let found = check("mixed", mixed.as_bytes());
+    assert_eq!(values(&found).last().expect("a summary")["descriptors_unreadable"], 2);
+    let noted = String::from_utf8_lossy(&found.stderr).into_owned();
+    assert!(noted.contains("2 descriptors cannot be read"), "{noted}");
+}
+
+#[test]
+fn authorities_are_not_counted_as_voted_and_a_vote_is_no_consensus() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = fs::read(document("consensus-ns")).expect("a document");
+    let consensus = netdoc::Consensus::parse(&text).expect("a consensus");
+    let lines: Vec<String> =
+        consensus.routers().iter().map(|it| format!("node_id={} bw=5", it.fingerprint)).collect();
+    write(folder.path(), "file", &lines.iter().map(String::as_str).collect::<Vec<_>>());
+    fs::write(folder.path().join("consensus.gz"), gzip(&text)).expect("written");
+    let check = |consensus: &Path| {
+        let consensus = consensus.to_str().expect("text");
+        bwfile(folder.path(), &["check", "file", "--json", "--consensus", consensus, AT[0], AT[1]])
+    };
+    for path in [document("consensus-ns"), folder.path().join("consensus.gz")] {
+        let checked = check(&path);
+        let found = values(&checked);
+        let summary = found.last().expect("a summary");
+        let authorities = consensus
+            .routers()
+            .iter()
+            .filter(|it| it.flags.contains(netdoc::Flag::Authority))
+            .count();
+        assert_eq!((authorities, &summary["authorities"]), (1, &json!(1)));
+        assert_eq!(summary["relays"], lines.len() - 1);
+        assert!(found.iter().any(|it| it["type"] == "authority"), "{found:?}");
+        // The consensus is of 2020, and the file of 2026.
+        let noted = String::from_utf8_lossy(&checked.stderr).into_owned();
+        assert!(noted.contains("ended at 2020-02-29 13:00:00 UTC"), "{noted}");
+    }
+    let refused = check(&document("vote"));
+    assert_eq!(refused.status.code(), Some(1));
+    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(error.contains("this is a vote of one authority"), "{error}");
+}
+
+#[test]
+fn standard_input_is_read_where_a_file_is_expected() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "file", &[&format!("node_id={} bw=5 nick=one", relay('1'))]);
+    let from_stdin = |arguments: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
+        command.arg("bwfile").args(arguments).current_dir(folder.path());
+        command.stdin(File::open(folder.path().join("file")).expect("there"));
+        command.output().expect("it starts")
+    };
+    for arguments in [&["check", "-", AT[0], AT[1]][..], &["show", "-"], &["diff", "-", "file"]] {
+        let ended = from_stdin(arguments);
+        assert_eq!(ended.status.code(), Some(0), "{arguments:?}: {ended:?}");
+    }
+    let twice = from_stdin(&["diff", "-", "-"]);
+    assert_eq!(twice.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&twice.stderr).contains("standard input"), "{twice:?}");
+}
+
+#[test]
+fn times_are_dates_and_relays_have_names() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let names = [('1', "one"), ('2', "two"), ('3', "two")];
+    let lines = names.map(|(id, nick)| {
+        format!("node_id=${} bw=5 nick={nick} time=2026-01-01T00:00:00", relay(id))
+    });
+    write(folder.path(), "file", &lines.each_ref().map(String::as_str));
+    for (at, code) in [
+        ("2026-01-01T01:00:00", 0),
+        ("2026-01-02", 0),
+        ("1767229200", 0),
+        ("2026-02-01", 1),
+        ("soon", 2),
+    ] {
+        let checked = bwfile(folder.path(), &["check", "file", "--at", at]);
+        assert_eq!(checked.status.code(), Some(code), "{at}: {checked:?}");
+    }
+    let text = |arguments: &[&str]| {
+        let ended = bwfile(folder.path(), arguments);
+        let both = [ended.stdout, ended.stderr].concat();
+        (ended.status.code(), String::from_utf8_lossy(&both).into_owned())
+    };
+    let (code, shown) = text(&["show", "file"]);
+    assert!(code == Some(0) && shown.contains("newest result 2026-01-01 00:00:00 UTC"), "{shown}");
+    let (code, shown) = text(&["show", "file", "--relay", "one"]);
+    assert!(code == Some(0) && shown.contains(&relay('1')), "{shown}");
+    let (code, shown) = text(&["show", "file", "--relay", "two"]);
+    assert!(
+        code == Some(1) && shown.contains(&relay('2')) && shown.contains(&relay('3')),
+        "{shown}"
+    );
+    let (code, shown) = text(&["show", "file", "--relay", "nobody"]);
+    assert!(code == Some(1) && shown.contains("nick=nobody"), "{shown}");
+}
+
+#[test]
+fn a_comparison_that_cannot_be_made_has_another_status_than_a_difference() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "file", &[&format!("node_id={} bw=5", relay('1'))]);
+    fs::write(folder.path().join("page"), "<html>\n").expect("written");
+    for (other, word) in [("nowhere", "No such file"), ("page", "HTML")] {
+        for pair in [["file", other], [other, "file"]] {
+            let ended = bwfile(folder.path(), &["diff", pair[0], pair[1]]);
+            assert_eq!(ended.status.code(), Some(2), "{ended:?}");
+            assert!(String::from_utf8_lossy(&ended.stderr).contains(word), "{ended:?}");
+        }
+    }
+}
+
+#[test]
+fn a_full_disk_on_standard_output_is_an_error_and_a_reader_that_has_gone_is_none() {
+    let folder = tempfile::tempdir().expect("a folder");
+    write(folder.path(), "file", &[&format!("node_id={} bw=5", relay('1'))]);
+    write(folder.path(), "other", &[&format!("node_id={} bw=6", relay('1'))]);
+    let consensus = document("consensus-ns");
+    let consensus = consensus.to_str().expect("text");
+    for arguments in [
+        &["bwfile", "check", "file", AT[0], AT[1]][..],
+        &["bwfile", "show", "file", "--json"],
+        &["bwfile", "diff", "file", "other"],
+        &["schedule", "--consensus", consensus, "--team", "1000"],
+        &["schedule", "--consensus", consensus, "--team", "1000", "--json"],
+        &["anonymity", "--consensus", consensus, "--same-subnets"],
+        &["manual", "--out", "manual"],
+        &["completions", "bash"],
+        &["--help"],
+        &["bwfile", "--help"],
+        &["--version"],
+    ] {
+        let run = |stdout: Stdio| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
+            command.args(arguments).current_dir(folder.path());
+            command.stdout(stdout).stderr(Stdio::piped()).output().expect("it starts")
+        };
+        let full = run(File::options().write(true).open("/dev/full").expect("a device").into());
+        let error = String::from_utf8_lossy(&full.stderr).into_owned();
+        assert_eq!(full.status.code(), Some(1), "{arguments:?}: {error}");
+        let count =
+            error.matches("cannot write to standard output: No space left on device").count();
+        assert_eq!(count, 1, "{arguments:?}: {error}");
+        // The other end of the pipe is closed before the command begins.
+        let (reader, writer) = std::io::pipe().expect("a pipe");
+        drop(reader);
+        let gone = run(writer.into());
+        let error = String::from_utf8_lossy(&gone.stderr).into_owned();
+        assert!(gone.status.code().is_some_and(|code| code < 2), "{arguments:?}: {gone:?}");
+        assert!(!error.contains("standard output") && !error.contains("panicked"), "{error}");
+    }
 }

@@ -10,6 +10,7 @@ mod parse;
 mod tests;
 
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
 pub use self::parse::Iter;
@@ -135,4 +136,47 @@ pub fn parse_all(bytes: &[u8]) -> (Vec<ServerDescriptor<'_>>, Vec<BadDescriptor>
         }
     }
     (good, bad)
+}
+
+/// The descriptors of a file, one for each relay. Made by [`newest`].
+#[derive(Clone, Debug, Default)]
+pub struct Newest<'a> {
+    /// The newest of each relay, by `published`, in ascending order of fingerprint. Of two with one date the first counts, as in tor.
+    pub descriptors: Vec<ServerDescriptor<'a>>,
+    /// Descriptors of which there is a newer one, or another with the same date.
+    pub replaced: usize,
+    /// What could not be read.
+    pub bad: Vec<BadDescriptor>,
+}
+
+impl Newest<'_> {
+    /// What could not be read, in words; `None` if everything could.
+    #[must_use]
+    pub fn dropped(&self) -> Option<String> {
+        let first = self.bad.first()?;
+        let count = self.bad.len();
+        Some(if count == 1 {
+            format!("1 descriptor cannot be read and does not count: {first}")
+        } else {
+            format!("{count} descriptors cannot be read and do not count; the first: {first}")
+        })
+    }
+}
+
+/// The newest descriptor of each relay in a file, and what is wrong with the others.
+#[must_use]
+pub fn newest(bytes: &[u8]) -> Newest<'_> {
+    let (good, bad) = parse_all(bytes);
+    let mut known: BTreeMap<Fingerprint, ServerDescriptor<'_>> = BTreeMap::new();
+    let count = good.len();
+    for it in good {
+        match known.get(&it.fingerprint) {
+            Some(other) if other.published >= it.published => {}
+            _ => {
+                known.insert(it.fingerprint, it);
+            }
+        }
+    }
+    let replaced = count - known.len();
+    Newest { descriptors: known.into_values().collect(), replaced, bad }
 }

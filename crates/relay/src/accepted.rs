@@ -1,6 +1,6 @@
 //! The measurements that a relay has accepted, on disk: a relay that starts again gives no coordinator its quota anew.
 
-use crate::whole_file;
+use files::Access;
 use onion::measure::protocol::{CoordinatorKey, Nonce};
 use onion::measure::target::Accepted;
 use std::fmt::Write as _;
@@ -58,7 +58,7 @@ impl Ledger {
         for Accepted { unix_time_s, coordinator, nonce } in &self.accepted {
             let _ = writeln!(text, "{unix_time_s} {coordinator} {}", hex::encode(nonce.0));
         }
-        whole_file::replace(&self.path, text.as_bytes())
+        files::replace(&self.path, text.as_bytes(), Access::Owner)
     }
 }
 

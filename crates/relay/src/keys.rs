@@ -8,7 +8,7 @@ mod format;
 #[cfg(test)]
 mod tests;
 
-use crate::whole_file;
+use files::Access;
 use link::{ForgeError, LongTermKeys};
 use rand::CryptoRng;
 use std::fs::{self, DirBuilder};
@@ -273,5 +273,5 @@ fn read(path: &Path, is_secret: bool) -> Result<Option<Vec<u8>>, KeyError> {
 }
 
 fn write(path: &Path, content: &[u8]) -> Result<(), KeyError> {
-    whole_file::replace(path, content).map_err(KeyError::io("write the key", path))
+    files::replace(path, content, Access::Owner).map_err(KeyError::io("write the key", path))
 }

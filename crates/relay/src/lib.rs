@@ -59,7 +59,6 @@ mod server;
 mod signers;
 mod source;
 mod state;
-pub mod whole_file;
 
 pub use cache::diffs::DiffTotals;
 pub use config::{

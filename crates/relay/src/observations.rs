@@ -16,9 +16,9 @@
 mod tests;
 
 use crate::observed::{WINDOW_S, Window};
-use crate::whole_file;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use files::Access;
 use netdoc::Fingerprint;
 use onion::identity::RsaId;
 use onion::router::RelayLink;
@@ -240,7 +240,7 @@ impl Observing {
         let said = LinkObservations { relay: self.relay, until_unix_s: unix_time_s, links };
         let key = ExpandedKeypair::from_secret_key_bytes(self.key);
         let key = key.ok_or_else(|| io::Error::other("the Ed25519 key is of no use"))?;
-        whole_file::replace(&self.path, &said.sign(&key))
+        files::replace(&self.path, &said.sign(&key), Access::Owner)
     }
 }
 

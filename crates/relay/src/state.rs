@@ -3,7 +3,7 @@
 
 use crate::history::History;
 use crate::overload::Overload;
-use crate::whole_file;
+use files::Access;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io;
@@ -39,7 +39,7 @@ impl State {
 
     /// Writes it, whole or not at all.
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
-        let written = || whole_file::replace(path, &serde_json::to_vec(self)?);
+        let written = || files::replace(path, &serde_json::to_vec(self)?, Access::Owner);
         written().map_err(|error| format!("machine: cannot write `{}`: {error}", path.display()))
     }
 }

@@ -16,9 +16,11 @@ use rand::{RngExt as _, SeedableRng};
 use relay::descriptor::{Announcement, Capabilities, TapKey, write};
 use relay::publish::{self, Answer, Patience};
 use said::Said;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
+use std::path::Path;
+use std::process::Command;
 use std::sync::mpsc::channel;
 
 /// Relays that only have descriptors.
@@ -271,6 +273,73 @@ fn vote_after(authority: &Node, unix_s: u64) -> Vote {
         assert!(clock.now() < patience, "{}: no vote", authority.nickname());
         let _timeout = nothing.recv_timeout(Duration::from_millis(300));
     }
+}
+
+/// What tor warns of when it checks a configuration with this bandwidth file.
+fn logged(folder: &Path, file: &Path) -> Vec<String> {
+    let text = "AuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\nContactInfo nobody\nAddress 127.0.0.1\n\
+                ORPort 127.0.0.1:9\nDirPort 127.0.0.1:9\nAssumeReachable 1\nTestingTorNetwork 1\nExitRelay 0\n\
+                DirAuthority test orport=9 v3ident=0000000000000000000000000000000000000001 127.0.0.1:9 \
+                0000000000000000000000000000000000000002\nSocksPort 0\n";
+    let torrc = folder.join("torrc");
+    fs::write(&torrc, text).expect("written");
+    let mut tor = Command::new("tor");
+    tor.args(["--verify-config", "--defaults-torrc", "/dev/null", "-f"]).arg(&torrc);
+    tor.arg("--DataDirectory").arg(folder).arg("--V3BandwidthsFile").arg(file);
+    let ended = tor.output().expect("tor");
+    assert!(ended.status.success(), "{ended:?}");
+    let text = String::from_utf8(ended.stdout).expect("tor escapes what is no text");
+    let warnings = text.lines().filter_map(|line| Some(line.split_once(" [warn] ")?.1));
+    let about_files =
+        |it: &&str| it.contains("andwidth file") || it.contains("andwidth measurement file");
+    warnings.filter(about_files).map(str::to_owned).collect()
+}
+
+/// Tor reads the file when it checks its configuration: that takes some milliseconds and no network.
+#[test]
+fn tor_logs_the_warnings_that_the_check_quotes() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let relays: Vec<Fingerprint> = (1..25).map(|it| Fingerprint::from_bytes([it; 20])).collect();
+    let now = unix_time_s();
+    let mut corpus: Vec<(String, Vec<u8>)> =
+        odd(&relays, now).into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
+    let mut every = format!("{now}\nversion=1.9.0\n=====\n").into_bytes();
+    (0..KINDS).for_each(|kind| every.extend(line(&relays[kind % relays.len()], kind, 777)));
+    corpus.push(("each kind".to_owned(), every));
+    for (name, bytes) in [
+        ("annotated", format!("@type bandwidth-file 1.0\n{now}\n").into_bytes()),
+        ("a byte-order mark", format!("\u{feff}{now}\n").into_bytes()),
+        ("compressed", b"\x1f\x8b\x08\x00\x00\xff\n'\"\\\t".to_vec()),
+        ("a NUL", format!("{now}\n=====\n\0\nbw=1\0\n").into_bytes()),
+        (
+            "odd bytes",
+            [format!("{now}\n=====\n").as_bytes(), b"bw=\x01\x7f\x80\xff'\"\\\r\n"].concat(),
+        ),
+    ] {
+        corpus.push((name.to_owned(), bytes));
+    }
+    let mut kinds = BTreeSet::new();
+    for (name, bytes) in &corpus {
+        let path = folder.path().join("file");
+        fs::write(&path, bytes).expect("written");
+        // The age is that of the second in which tor looks.
+        let is_age = |it: &String| it.starts_with("Bandwidth measurement file stale. Age: ");
+        let expected: Vec<String> = netdoc::check_as_tor(bytes, unix_time_s())
+            .warnings
+            .into_iter()
+            .map(|it| it.text)
+            .collect();
+        let found = logged(folder.path(), &path);
+        let is_same =
+            |(ours, tors): (&String, &String)| ours == tors || (is_age(ours) && is_age(tors));
+        assert!(
+            expected.len() == found.len() && expected.iter().zip(&found).all(is_same),
+            "{name}: {expected:#?} {found:#?}"
+        );
+        kinds.extend(found.iter().filter_map(|it| it.split(':').next()).map(str::to_owned));
+    }
+    // All that tor has to say of bandwidth files, but that it cannot open one.
+    assert_eq!(kinds.len(), 11, "{kinds:#?}");
 }
 
 #[test]

@@ -26,4 +26,4 @@ pub use line::line;
 pub use model::{Mode, RelayReport, Report, SecondPoint, Spread, Verdict};
 pub use table::table;
 pub use text::plural;
-pub use write::{ReportError, replace_file};
+pub use write::ReportError;

@@ -1,7 +1,8 @@
 //! Putting pages and data into files.
 
 use crate::Report;
-use std::io::{self, ErrorKind, Write};
+use files::Access;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 /// Why a report could not be written.
@@ -41,32 +42,8 @@ impl Report {
 
 /// Puts `content` where a file was or is to be, whole.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), ReportError> {
-    replace_file(path, content)
+    files::replace(path, content, Access::Umask)
         .map_err(|source| ReportError::Write { path: path.to_owned(), source })
-}
-
-/// Puts `content` where a file was or is to be, whole: readers find the old one or the new one. It is as public as the umask lets it be.
-///
-/// # Errors
-/// What the operating system says; then what was there before is untouched.
-pub fn replace_file(path: &Path, content: &[u8]) -> io::Result<()> {
-    if path.is_dir() {
-        return Err(ErrorKind::IsADirectory.into());
-    }
-    let folder = match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    let mut builder = tempfile::Builder::new();
-    builder.prefix(".report-").suffix(".tmp");
-    // Temporary files are private; a report is as public as the umask lets it be.
-    #[cfg(unix)]
-    builder.permissions(std::os::unix::fs::PermissionsExt::from_mode(0o666));
-    let mut file = builder.tempfile_in(folder)?;
-    file.write_all(content)?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
 }
 
 fn advice(error: &io::Error) -> &'static str {

@@ -11,6 +11,8 @@ pub enum Exit {
     Failed,
     /// The command line is wrong. clap ends with the same status.
     Misused,
+    /// Nothing could be compared, where [`Failed`](Self::Failed) says that there is a difference.
+    Trouble,
     /// There is a result, but only as a lower bound.
     Inconclusive,
     /// The user ended it.
@@ -22,7 +24,7 @@ impl From<Exit> for ExitCode {
         Self::from(match exit {
             Exit::Done => 0,
             Exit::Failed => 1,
-            Exit::Misused => 2,
+            Exit::Misused | Exit::Trouble => 2,
             Exit::Inconclusive => 3,
             Exit::Interrupted => 130,
         })

@@ -19,4 +19,4 @@ pub use error::Error;
 pub use exit::Exit;
 pub use hangup::Hangup;
 pub use interrupt::Interrupt;
-pub use output::Output;
+pub use output::{Output, note};

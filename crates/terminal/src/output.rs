@@ -4,7 +4,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::error::Error as StdError;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -15,6 +15,14 @@ pub struct Output {
     bar: ProgressBar,
     /// Whether progress is printed line by line where there is no terminal to show it on.
     is_logged: AtomicBool,
+    /// A result was lost: standard output did not take it.
+    has_lost: AtomicBool,
+}
+
+/// Reports something that does not stop a command, on stderr.
+pub fn note(message: impl Display) {
+    // Nobody is left to hear of it if that fails.
+    let _ = writeln!(io::stderr().lock(), "flashflow: note: {message}");
 }
 
 impl Output {
@@ -26,21 +34,42 @@ impl Output {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}") {
             bar.set_style(style);
         }
-        Self { is_json, bar, is_logged: AtomicBool::new(false) }
+        let (is_logged, has_lost) = (AtomicBool::new(false), AtomicBool::new(false));
+        Self { is_json, bar, is_logged, has_lost }
     }
 
     /// A result: `text` for people, `value` for programs.
     pub fn result(&self, text: impl Display, value: impl FnOnce() -> Value) {
         self.bar.suspend(|| {
             let mut stdout = io::stdout().lock();
-            // A reader that went away, as `head` does, is no error of ours.
-            let _ = if self.is_json {
+            let written = if self.is_json {
                 writeln!(stdout, "{}", value())
             } else {
                 writeln!(stdout, "{text}")
             };
-            let _ = stdout.flush();
+            self.keep_account(written.and_then(|()| stdout.flush()));
         });
+    }
+
+    /// Reports the first error of standard output, and remembers it for [`has_lost`](Self::has_lost). A reader that has gone away, as `head`
+    /// does, is none.
+    pub fn keep_account(&self, written: io::Result<()>) {
+        match written {
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                if !self.has_lost.swap(true, Ordering::Relaxed) {
+                    let problem = format!("flashflow: cannot write to standard output: {error}");
+                    // If stderr is gone as well, the exit status is left.
+                    let _ = writeln!(io::stderr().lock(), "{problem}");
+                }
+            }
+            Err(_) | Ok(()) => {}
+        }
+    }
+
+    /// Whether standard output did not take a result. Then no command has succeeded, whatever it did.
+    #[must_use]
+    pub fn has_lost(&self) -> bool {
+        self.has_lost.load(Ordering::Relaxed)
     }
 
     /// A result that only programs want.

@@ -77,7 +77,7 @@ impl Store {
     /// Puts it there.
     pub(crate) fn write(&self, name: &str, what: &impl Serialize) -> Result<(), Error> {
         let path = self.path(name);
-        let write = || report::replace_file(&path, &serde_json::to_vec(what)?);
+        let write = || files::replace(&path, &serde_json::to_vec(what)?, files::Access::Umask);
         // On a full disk, for one, nothing of this run is there, and all that were over before are.
         write().map_err(failed("write (the runs before it are kept)", &path))
     }

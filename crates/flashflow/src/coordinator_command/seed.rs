@@ -2,13 +2,13 @@
 
 use crate::error::Error;
 use coordinator::plan::Seed;
+use files::Access;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use std::fs::{self, File};
-use std::io::{ErrorKind, Read as _, Write as _};
+use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
-use tempfile::NamedTempFile;
 
 /// 64 digits, a newline, and not much more.
 const FILE_MAX: u64 = 256;
@@ -63,15 +63,7 @@ pub(super) fn read_secret(path: &Path, most: u64) -> Result<Option<String>, Erro
 /// Writes a file that only its owner may read, in the place of what was there: either is whole, whenever we are killed.
 pub(super) fn replace_secret(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |source| Error::File { what: "write the seed", path: path.to_owned(), source };
-    relay::whole_file::replace(path, text.as_bytes()).map_err(failed)
-}
-
-/// Where a file is, or is to be.
-fn folder_of(path: &Path) -> &Path {
-    match path.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    }
+    files::replace(path, text.as_bytes(), Access::Owner).map_err(failed)
 }
 
 /// The name appears only once the whole seed is on the disk: a coordinator that is killed meanwhile draws another.
@@ -79,18 +71,13 @@ fn make(path: &Path) -> Result<Seed, Error> {
     let failed = |source| Error::File { what: "write the seed", path: path.to_owned(), source };
     let mut bytes = [0; 32];
     SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
-    let folder = folder_of(path);
-    fs::create_dir_all(folder).map_err(failed)?;
+    fs::create_dir_all(files::folder_of(path)).map_err(failed)?;
     let text = format!("{}\n", hex::encode(bytes));
-    // Its owner's alone from the first byte on, and never in the place of a seed that another coordinator has just drawn.
-    let mut file = NamedTempFile::new_in(folder).map_err(failed)?;
-    file.write_all(text.as_bytes()).and_then(|()| file.as_file().sync_all()).map_err(failed)?;
-    match file.persist_noclobber(path) {
-        Ok(_) => {}
-        Err(error) if error.error.kind() == ErrorKind::AlreadyExists => return read(path),
-        Err(error) => return Err(failed(error.error)),
+    // Never in the place of a seed that another coordinator has just drawn.
+    match files::create(path, text.as_bytes(), Access::Owner) {
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => return read(path),
+        made => made.map_err(failed)?,
     }
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(failed)?;
     Ok(Seed::from_bytes(bytes))
 }
 

@@ -1,5 +1,6 @@
 //! What relays say of themselves, as far as the consensus names it: who has signed that has signed this.
 
+use super::read;
 use crate::error::Error;
 use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
@@ -58,12 +59,13 @@ fn from_files(path: &Path) -> Result<Vec<u8>, Error> {
         path: path.to_owned(),
         source,
     };
-    let mut text = fs::read(path).map_err(|source| failed(path, source))?;
+    let mut text = read(path, "read the descriptors")?;
     let mut newer = path.as_os_str().to_owned();
     newer.push(".new");
     let newer = PathBuf::from(newer);
     match fs::read(&newer) {
         Ok(more) => text.extend(more),
+        // Of standard input, or of an archive, there is no second part.
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(failed(&newer, error)),
     }

@@ -1,15 +1,15 @@
 //! The relays of a consensus, with what to expect of them.
 
 use super::ScheduleOptions;
-use crate::documents::families;
+use crate::documents::{consensus, families, newest, no_weights, read};
 use crate::error::Error;
 use coordinator::plan::{Candidate, Machine, machines};
-use netdoc::consensus::{Consensus, Router};
-use netdoc::{Fingerprint, descriptor};
+use link::unix_time_s;
+use netdoc::Fingerprint;
+use netdoc::consensus::Router;
 use onion::Rate;
 use onion::identity::RsaId;
 use std::collections::BTreeMap;
-use std::fs;
 use std::net::IpAddr;
 use std::path::Path;
 
@@ -37,8 +37,8 @@ impl Network {
         let mut families = Vec::new();
         if let Some(path) = &options.descriptors {
             let text = read(path, "read the descriptors")?;
-            // A file of them holds some that do not parse; their relays have the weight of the consensus.
-            let (descriptors, _bad) = descriptor::parse_all(&text);
+            // Relays whose descriptors cannot be read have the weight of the consensus.
+            let descriptors = newest(path, &text)?.descriptors;
             let mut claims: BTreeMap<RsaId, Rate> = BTreeMap::new();
             for it in &descriptors {
                 let most = it.bandwidth_avg_bytes_s.min(it.bandwidth_burst_bytes_s);
@@ -52,6 +52,9 @@ impl Network {
                 // Of a file of long ago, as it was then.
                 families = families::pairs(descriptors.iter(), valid_after);
             }
+        }
+        if relays.iter().all(|relay| relay.guess == Rate::ZERO) {
+            return Err(no_weights(&format!("the consensus in {}", options.consensus.display())));
         }
         let mut rates: Vec<f64> = relays.iter().map(|relay| relay.guess.as_mbit_per_s()).collect();
         let most = options.max_mbit_per_s.unwrap_or(f64::INFINITY);
@@ -94,10 +97,7 @@ impl Relay {
 
 /// When a consensus began to hold, and its relays, with their weights as capacities.
 pub(super) fn relays(path: &Path) -> Result<(u64, Vec<Relay>), Error> {
-    let text = read(path, "read the consensus")?;
-    let what = || format!("the consensus in {}", path.display());
-    let parsed = Consensus::parse(&text);
-    let consensus = parsed.map_err(|source| Error::Consensus { what: what(), source })?;
+    let consensus = consensus(path, unix_time_s())?;
     let relay = |router: &Router| Relay {
         id: id(router.fingerprint),
         nickname: router.nickname.to_string(),
@@ -107,17 +107,16 @@ pub(super) fn relays(path: &Path) -> Result<(u64, Vec<Relay>), Error> {
     let relays: Vec<Relay> =
         consensus.routers().iter().filter(|it| it.is_measurable()).map(relay).collect();
     if relays.is_empty() {
-        return Err(Error::Failed(format!("{} has no relay that is up", what())));
+        return Err(Error::Failed(format!(
+            "the consensus in {} has no relay that is up",
+            path.display()
+        )));
     }
     Ok((consensus.valid_after, relays))
 }
 
 const fn id(fingerprint: Fingerprint) -> RsaId {
     RsaId(*fingerprint.as_bytes())
-}
-
-fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
-    fs::read(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
 }
 
 /// Scales rates so that their sum is `total`, if that is asked for, and none is above `most`: what the largest do not

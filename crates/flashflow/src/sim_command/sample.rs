@@ -2,17 +2,19 @@
 
 mod countries;
 
+use crate::documents::{consensus, newest, no_weights, read};
 use crate::error::Error;
 use clap::Args;
 use countries::Countries;
+use link::unix_time_s;
 use netdoc::Fingerprint;
-use netdoc::consensus::{Consensus, Flag, Router};
+use netdoc::consensus::{Flag, Router};
 use netdoc::descriptor;
 use onion::Rate;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::Arc;
 use terminal::{Exit, Output};
 use tornet::sample::{KnownRelay, Sample, Wanted, sample};
@@ -64,11 +66,7 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
     if !(0.0001..=10.0).contains(&scale) {
         return Err(Error::Usage(format!("--scale {scale}: from 0.0001 to 10 please")));
     }
-    let text = read(&options.consensus, "read the consensus")?;
-    let consensus = Consensus::parse(&text).map_err(|source| Error::Consensus {
-        what: options.consensus.display().to_string(),
-        source,
-    })?;
+    let consensus = consensus(&options.consensus, unix_time_s())?;
     let claims = claims(&options.descriptors)?;
     let countries = match &options.countries {
         Some(path) => Countries::read(path)?,
@@ -80,6 +78,9 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
         .filter(|it| it.flags.contains(Flag::Running) && it.flags.contains(Flag::Valid))
         .map(|it| known(it, &claims, &countries))
         .collect();
+    if known.iter().all(|it| it.weight == 0) {
+        return Err(no_weights(&format!("the consensus in {}", options.consensus.display())));
+    }
     let models = options.models.as_deref().map(read_models).transpose()?.map(Arc::new);
     let wanted = Wanted { scale, seed: options.seed, models };
     let drawn = sample(&known, &wanted)?;
@@ -95,7 +96,7 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
     let scenario = scenario_text(&drawn.network, folder.as_deref())?;
     let text = format!("{}\n{scenario}", heading(options, known.len(), &drawn));
     let out = &options.out;
-    report::replace_file(out, text.as_bytes()).map_err(|source| Error::File {
+    files::replace(out, text.as_bytes(), files::Access::Umask).map_err(|source| Error::File {
         what: "write",
         path: out.clone(),
         source,
@@ -109,15 +110,9 @@ fn claims(files: &[PathBuf]) -> Result<BTreeMap<Fingerprint, (u64, u64)>, Error>
     let mut claims: BTreeMap<Fingerprint, (u64, u64)> = BTreeMap::new();
     for path in files {
         let text = read(path, "read the descriptors")?;
-        // A file of them holds some that do not parse: those relays have no descriptor.
-        let (descriptors, bad) = descriptor::parse_all(&text);
-        if descriptors.is_empty() {
-            let problem = bad
-                .first()
-                .map_or("there is no server descriptor in it".into(), |it| it.reason.clone());
-            return Err(Error::Config { path: path.clone(), problem });
-        }
-        for it in descriptors {
+        // Of several, what a relay has ever been seen to carry counts.
+        newest(path, &text)?;
+        for it in descriptor::iter(&text).flatten() {
             let claim = claims.entry(it.fingerprint).or_default();
             claim.0 = claim.0.max(it.bandwidth_observed_bytes_s);
             claim.1 = claim.1.max(it.bandwidth_avg_bytes_s.min(it.bandwidth_burst_bytes_s));
@@ -183,8 +178,4 @@ guessed: what {guessed_rates} relays carry, where {guessed_countries} are",
             })
         },
     );
-}
-
-fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
-    fs::read(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
 }

@@ -1,8 +1,9 @@
 //! Putting a bandwidth file where tor reads it, all or nothing.
 
-use std::fs::{self, File, Permissions, TryLockError};
-use std::io::{self, Write as _};
-use std::os::unix::fs::{PermissionsExt as _, symlink};
+use files::Access;
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 
 use super::{BandwidthFile, NodeIdStyle, RenderError};
@@ -12,9 +13,6 @@ use crate::text;
 pub const LATEST: &str = "latest.v3bw";
 
 const SUFFIX: &str = ".v3bw";
-
-/// Tor runs as another user, and what is in the file is public anyway.
-const MODE: u32 = 0o644;
 
 /// Why a bandwidth file wasn't written. The previous one is still in place.
 #[derive(Debug, thiserror::Error)]
@@ -72,16 +70,9 @@ impl BandwidthFile {
         let created = text::civil(self.header.file_created.unwrap_or(self.timestamp));
         let name = format!("{}{SUFFIX}", created.strftime("%Y%m%d-%H%M%S"));
         let path = dir.join(&name);
-        let mut temporary = tempfile::Builder::new()
-            .prefix(".v3bw-")
-            .tempfile_in(dir)
-            .map_err(failed("create a file in", dir))?;
-        temporary.write_all(text.as_bytes()).map_err(failed("write to", temporary.path()))?;
-        let file = temporary.as_file();
-        file.set_permissions(Permissions::from_mode(MODE))
-            .and_then(|()| file.sync_all())
-            .map_err(failed("save", temporary.path()))?;
-        temporary.persist(&path).map_err(|e| failed("rename a file to", &path)(e.error))?;
+        // Tor runs as another user, and what is in the file is public anyway.
+        files::replace_entry(&path, text.as_bytes(), Access::Everyone)
+            .map_err(failed("write", &path))?;
 
         // A link can't be changed in place: make another, and rename it over the first.
         let latest = dir.join(LATEST);

@@ -107,7 +107,11 @@ impl<'a> Draft<'a> {
             };
             lines.next();
             is_first = false;
-            let (keyword, rest) = line.keyword();
+            let (mut keyword, mut rest) = line.keyword();
+            if keyword == b"opt" {
+                // Before 2009 it marked items that readers need not know (dir-spec.txt, section 1.2).
+                (keyword, rest) = Line { bytes: rest, ..line }.keyword();
+            }
             match keyword {
                 b"router-signature" => return skip_object(lines),
                 b"identity-ed25519" => self.certified_key = certified_key(lines)?,
@@ -145,9 +149,12 @@ impl<'a> Draft<'a> {
             b"ntor-onion-key" => {
                 set(&mut self.ntor_onion_key, base64_array(rest), line, "an ntor key in base64")
             }
-            b"bandwidth" => {
-                set(&mut self.bandwidth, bandwidths(rest), line, "three bandwidths in bytes/s")
-            }
+            b"bandwidth" => set(
+                &mut self.bandwidth,
+                bandwidths(rest),
+                line,
+                "three bandwidths in bytes/s, as tor takes them",
+            ),
             b"published" => set(&mut self.published, date_time(rest), line, "a date and time"),
             b"uptime" => set(&mut self.uptime_s, decimal(rest), line, "a number of seconds"),
             b"hibernating" => {
@@ -207,15 +214,18 @@ fn router(rest: &[u8]) -> Option<(Nickname, Ipv4Addr, u16, u16)> {
     let mut found = words(rest);
     let nickname = Nickname::parse(found.next()?).ok()?;
     let address = text::utf8(found.next()?)?.parse().ok()?;
-    let or_port = decimal(found.next()?)?;
+    // As in tor: nobody can reach a relay without one.
+    let or_port = decimal(found.next()?).filter(|port| *port > 0)?;
     let _socks_port = found.next()?;
     Some((nickname, address, or_port, decimal(found.next()?)?))
 }
 
-/// Average, burst and observed.
+/// Average, burst and observed. Tor takes no descriptor whose average is 0, or with a number of more than 31 bits.
 fn bandwidths(rest: &[u8]) -> Option<[u64; 3]> {
     let mut numbers = words(rest).map_while(decimal);
-    Some([numbers.next()?, numbers.next()?, numbers.next()?])
+    let found: [u64; 3] = [numbers.next()?, numbers.next()?, numbers.next()?];
+    let is_small = |number: &u64| i32::try_from(*number).is_ok();
+    Some(found).filter(|found| found[0] > 0 && found.iter().all(is_small))
 }
 
 /// Ten groups of four digits.

@@ -199,3 +199,67 @@ proptest! {
         prop_assert_eq!(read, (avg, burst, observed));
     }
 }
+
+#[test]
+fn the_newest_descriptor_of_a_relay_counts_in_any_order_and_the_first_of_two_with_one_date() {
+    let parts = three();
+    let dated = |date: &str, bandwidth: &str| {
+        let line = parts[0].lines().find(|it| it.starts_with("published ")).unwrap();
+        let text = parts[0].replacen(line, &format!("published 2020-02-{date}"), 1);
+        text.replacen("bandwidth 4594304", &format!("bandwidth {bandwidth}"), 1)
+    };
+    let (old, new, same) =
+        (dated("28 10:00:00", "1000"), dated("29 10:00:00", "2000"), dated("29 10:00:00", "3000"));
+    let fingerprint = parse_all(parts[0].as_bytes()).0[0].fingerprint;
+    for (order, expected) in
+        [([&old, &new, &same], 2000), ([&new, &old, &same], 2000), ([&same, &new, &old], 3000)]
+    {
+        let text = format!("{}{}{}{}{}", order[0], parts[1], order[1], parts[2], order[2]);
+        let found = newest(text.as_bytes());
+        assert_eq!((found.descriptors.len(), found.replaced, found.bad.len()), (3, 2, 0));
+        let it = found.descriptors.iter().find(|it| it.fingerprint == fingerprint).unwrap();
+        assert_eq!(it.bandwidth_avg_bytes_s, expected);
+        assert_eq!(found.dropped(), None);
+    }
+}
+
+#[test]
+fn descriptors_that_cannot_be_read_are_counted() {
+    let parts = three();
+    let broken = parts[1].replacen("published", "unpublished", 1);
+    let one = format!("{}{broken}", parts[0]);
+    let found = newest(one.as_bytes());
+    assert_eq!((found.descriptors.len(), found.bad.len()), (1, 1));
+    let words = found.dropped().unwrap();
+    assert!(words.starts_with("1 descriptor cannot be read"), "{words}");
+    let two = format!("{broken}{}{broken}", parts[0]);
+    let words = newest(two.as_bytes()).dropped().unwrap();
+    assert!(
+        words.starts_with("2 descriptors cannot be read and do not count; the first: "),
+        "{words}"
+    );
+    assert!(newest(b"").dropped().is_none());
+}
+
+#[test]
+fn a_descriptor_that_tor_refuses_is_refused() {
+    let with = |from: &str, to: &str| {
+        let text = three()[1].replacen(from, to, 1);
+        parse_all(text.as_bytes()).0.len()
+    };
+    let bandwidth = "bandwidth 102400 204800 147087";
+    for (numbers, is_taken) in [
+        ("1 0 0", 1),
+        ("2147483647 2147483647 2147483647", 1),
+        ("0 204800 147087", 0),
+        ("2147483648 204800 147087", 0),
+        ("102400 2147483648 147087", 0),
+        ("102400 204800 18446744073709551615", 0),
+    ] {
+        assert_eq!(with(bandwidth, &format!("bandwidth {numbers}")), is_taken, "{numbers}");
+    }
+    assert_eq!(with(" 443 ", " 0 ") + with(" 9001 ", " 0 "), 1, "one of the two is its port");
+    // Of descriptors before 2009.
+    assert_eq!(with("fingerprint E26E", "opt fingerprint E26E"), 1);
+    assert_eq!(with("bandwidth 102400", "opt bandwidth 102400"), 1);
+}

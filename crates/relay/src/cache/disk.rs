@@ -2,7 +2,7 @@
 //! tor's. Each file is replaced whole or not at all.
 
 use super::{Documents, Kept, Listing, Wanted};
-use crate::whole_file;
+use files::Access;
 use netdoc::consensus::Flavour;
 use std::fs;
 use std::io::{self, Read};
@@ -72,19 +72,20 @@ pub(crate) fn save(folder: &Path, documents: &Documents, changed: Changed) -> io
     };
     if changed.certificates {
         let all: Vec<_> = documents.certificates.values().map(|cert| &cert.text[..]).collect();
-        whole_file::replace(&folder.join(CERTIFICATES), &all.concat())?;
+        files::replace(&folder.join(CERTIFICATES), &all.concat(), Access::Owner)?;
     }
     if changed.documents {
-        whole_file::replace(&folder.join(MICRO), &texts(&mut documents.micro.values()))?;
-        whole_file::replace(
+        files::replace(&folder.join(MICRO), &texts(&mut documents.micro.values()), Access::Owner)?;
+        files::replace(
             &folder.join(DESCRIPTORS),
             &texts(&mut documents.descriptors.values()),
+            Access::Owner,
         )?;
     }
     if changed.listings {
         for (name, listing) in [(NS, &documents.ns), (MICRODESC, &documents.microdesc)] {
             if let Some(listing) = listing {
-                whole_file::replace(&folder.join(name), &listing.text)?;
+                files::replace(&folder.join(name), &listing.text, Access::Owner)?;
             }
         }
     }

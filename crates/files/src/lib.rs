@@ -1,0 +1,237 @@
+//! Files that are replaced as a whole.
+//!
+//! A reader sees the previous content or the new one, never a part, also if the machine stops half-way: the content is written to a
+//! temporary file in the same folder, saved to the disk, and renamed.
+//!
+//! [`replace`] is for outputs that a user names. A FIFO, a device or a symbolic link has been put there for a purpose, so the content goes
+//! through it: a regular file never takes its place. [`replace_entry`] is for names in a folder that belongs to the program, where a link
+//! may have been planted: whatever has the name is replaced. [`create`] replaces nothing.
+
+use std::fs::{self, File, OpenOptions, Permissions};
+use std::io::{self, ErrorKind, Write as _};
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+
+/// Who may read a file that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Access {
+    /// Its owner (mode 0600). Such a file holds secrets, which are written into no FIFO and no device.
+    Owner,
+    /// Whom the umask lets (mode 0666 without the bits of the umask).
+    Umask,
+    /// Everybody (mode 0644), whatever the umask is: for files that another user's program reads.
+    Everyone,
+}
+
+/// As many as the kernel follows.
+const LINKS_MAX: usize = 40;
+
+/// Writes `content` to the file that a user named: through a symbolic link to the file that it names, into a FIFO or a device, or else in the
+/// place of the previous file. A link whose target does not exist has it made.
+///
+/// # Errors
+/// What the operating system reports; then a regular file that was there is untouched, unless it is the last step that failed, saving the
+/// folder: then readers see the new file, and after a power cut perhaps the previous one. [`ErrorKind::IsADirectory`] for a folder,
+/// [`ErrorKind::InvalidInput`] for a secret that would go into a FIFO or a device.
+pub fn replace(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
+    if is_special(path)? {
+        if access == Access::Owner {
+            let problem = "it is a FIFO or a device, into which no secret is written";
+            return Err(io::Error::new(ErrorKind::InvalidInput, problem));
+        }
+        return OpenOptions::new().append(true).open(path)?.write_all(content);
+    }
+    replace_entry(&target(path)?, content, access)
+}
+
+/// Puts a file with this content at a name, and replaces what has the name unless that is a folder. Links are not followed.
+///
+/// # Errors
+/// As for [`replace`].
+pub fn replace_entry(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
+    if fs::symlink_metadata(path).is_ok_and(|it| it.is_dir()) {
+        return Err(ErrorKind::IsADirectory.into());
+    }
+    saved(path, content, access)?.persist(path).map_err(|error| error.error)?;
+    save_folder(path)
+}
+
+/// Makes a file with this content, through symbolic links. It appears under its name only when it is complete.
+///
+/// # Errors
+/// [`ErrorKind::AlreadyExists`] if something is there, which is untouched then; else what the operating system reports.
+pub fn create(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
+    let path = target(path)?;
+    saved(&path, content, access)?.persist_noclobber(&path).map_err(|error| error.error)?;
+    save_folder(&path)
+}
+
+/// The folder in which a file is, or is to be.
+#[must_use]
+pub fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}
+
+/// Whether what the path leads to is no file that could be replaced. The descriptors of processes, such as `/dev/stdout`, are links that lead to
+/// no name, so everything in these folders is written through.
+fn is_special(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
+        Ok(found) => {
+            let is_descriptor = path.starts_with("/dev/std")
+                || path.starts_with("/dev/fd")
+                || path.starts_with("/proc");
+            Ok(!found.is_file() || is_descriptor)
+        }
+        Err(error) if error.kind() == ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
+}
+
+/// The name at the end of the links.
+fn target(path: &Path) -> io::Result<PathBuf> {
+    let mut path = path.to_owned();
+    for _ in 0..LINKS_MAX {
+        match fs::symlink_metadata(&path) {
+            Ok(found) if found.is_symlink() => path = folder_of(&path).join(fs::read_link(&path)?),
+            _ => return Ok(path),
+        }
+    }
+    Err(io::Error::new(ErrorKind::InvalidInput, "too many levels of symbolic links"))
+}
+
+/// A temporary file beside `path` with this content, on the disk.
+fn saved(path: &Path, content: &[u8], access: Access) -> io::Result<tempfile::NamedTempFile> {
+    let mut builder = tempfile::Builder::new();
+    builder.prefix(".flashflow-").suffix(".tmp");
+    if access == Access::Umask {
+        builder.permissions(Permissions::from_mode(0o666));
+    }
+    let mut file = builder.tempfile_in(folder_of(path))?;
+    file.write_all(content)?;
+    if access == Access::Everyone {
+        file.as_file().set_permissions(Permissions::from_mode(0o644))?;
+    }
+    file.as_file().sync_all()?;
+    Ok(file)
+}
+
+/// Names are part of the folder, which is saved separately.
+fn save_folder(path: &Path) -> io::Result<()> {
+    File::open(folder_of(path))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+    use std::io::Read as _;
+    use std::os::unix::fs::{FileTypeExt as _, symlink};
+    use std::thread;
+
+    fn mode(path: &Path) -> u32 {
+        fs::metadata(path).expect("there").permissions().mode() & 0o777
+    }
+
+    fn count(folder: &Path) -> usize {
+        fs::read_dir(folder).expect("a folder").count()
+    }
+
+    #[test]
+    fn a_file_is_replaced_as_a_whole_with_its_access_and_what_fails_leaves_the_previous_one() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("state");
+        fs::write(&path, "old, and longer").expect("written");
+        for (access, expected) in [(Access::Owner, 0o600), (Access::Everyone, 0o644)] {
+            fs::set_permissions(&path, Permissions::from_mode(0o640)).expect("ours");
+            replace(&path, b"new", access).expect("written");
+            assert_eq!((fs::read(&path).expect("there"), mode(&path)), (b"new".to_vec(), expected));
+        }
+        let plain = folder.path().join("plain");
+        fs::write(&plain, "").expect("written");
+        replace(&path, b"new", Access::Umask).expect("written");
+        assert_eq!(mode(&path), mode(&plain));
+
+        let taken = folder.path().join("taken");
+        fs::create_dir_all(taken.join("by")).expect("made");
+        for refused in
+            [replace(&taken, b"new", Access::Umask), replace_entry(&taken, b"new", Access::Umask)]
+        {
+            assert_eq!(refused.expect_err("a folder").kind(), ErrorKind::IsADirectory);
+        }
+        let nowhere = folder.path().join("nowhere/file");
+        assert_eq!(
+            replace(&nowhere, b"", Access::Umask).expect_err("no folder").kind(),
+            ErrorKind::NotFound
+        );
+        assert_eq!(count(folder.path()), 3, "nothing is left of the attempts");
+    }
+
+    #[test]
+    fn a_symbolic_link_stays_and_the_file_that_it_names_is_replaced() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let inner = folder.path().join("inner");
+        fs::create_dir(&inner).expect("made");
+        let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
+        symlink("inner/file", &second).expect("made");
+        symlink(&second, &first).expect("made");
+        // The target is not there at first.
+        for content in ["one", "two"] {
+            replace(&first, content.as_bytes(), Access::Owner).expect("written");
+            assert_eq!(fs::read_to_string(inner.join("file")).expect("there"), content);
+            assert!([&first, &second].iter().all(|it| it.is_symlink()));
+        }
+        replace_entry(&first, b"three", Access::Umask).expect("written");
+        assert!(!first.is_symlink());
+        assert_eq!(fs::read_to_string(inner.join("file")).expect("there"), "two");
+        let circle = folder.path().join("circle");
+        symlink("circle", &circle).expect("made");
+        replace(&circle, b"", Access::Umask).expect_err("a circle");
+        assert_eq!(count(folder.path()), 4);
+    }
+
+    #[test]
+    fn what_is_written_to_a_fifo_or_a_device_goes_through_it() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let fifo = folder.path().join("fifo");
+        mknodat(CWD, &fifo, FileType::Fifo, Mode::from_raw_mode(0o600), 0).expect("made");
+        let link = folder.path().join("link");
+        symlink("fifo", &link).expect("made");
+        for path in [&fifo, &link] {
+            let reader = thread::spawn({
+                let fifo = fifo.clone();
+                move || {
+                    let mut text = String::new();
+                    File::open(fifo).and_then(|mut it| it.read_to_string(&mut text)).map(|_| text)
+                }
+            });
+            replace(path, b"through", Access::Umask).expect("written");
+            assert_eq!(reader.join().expect("no panic").expect("read"), "through");
+        }
+        let secret = replace(&fifo, b"secret", Access::Owner).expect_err("a FIFO");
+        assert_eq!(secret.kind(), ErrorKind::InvalidInput);
+        assert!(fs::metadata(&fifo).expect("there").file_type().is_fifo());
+        replace(Path::new("/dev/null"), b"gone", Access::Umask).expect("written");
+        let full = replace(Path::new("/dev/full"), b"lost", Access::Umask).expect_err("full");
+        assert_eq!(full.kind(), ErrorKind::StorageFull);
+        let is_device = |path| fs::metadata(path).expect("there").file_type().is_char_device();
+        assert!(is_device("/dev/null") && is_device("/dev/full"));
+        assert_eq!(count(folder.path()), 2);
+    }
+
+    #[test]
+    fn what_is_made_replaces_nothing() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("seed");
+        create(&path, b"one", Access::Owner).expect("made");
+        assert_eq!(
+            create(&path, b"two", Access::Owner).expect_err("there").kind(),
+            ErrorKind::AlreadyExists
+        );
+        assert_eq!((fs::read(&path).expect("there"), mode(&path)), (b"one".to_vec(), 0o600));
+        assert_eq!(count(folder.path()), 1);
+    }
+}

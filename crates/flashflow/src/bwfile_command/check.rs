@@ -1,0 +1,253 @@
+//! `flashflow bwfile check`: what a directory authority would do with a file.
+
+use super::plural;
+use crate::documents::{self, read_raw};
+use crate::error::Error;
+use crate::times::{readable, time};
+use clap::Args;
+use link::unix_time_s;
+use netdoc::bwfile::{
+    Advice, BandwidthFile, Beside, FileVerdict, LineVerdict, Report, advise, first_line,
+};
+use netdoc::input::{plain, without_annotations};
+use netdoc::{Fingerprint, check_as_tor};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use terminal::{Exit, Output, note};
+
+/// Report what tor's directory authority would do with a file, and what is wrong with it although tor is silent.
+///
+/// The decisions and the warnings are those of tor 0.4.9, quirks included. Tor does not look at the 60 % rule, at relays
+/// that are missing, or at a relay with more than 5 % of all bandwidth: this command does. The rest of a file that tor refuses is
+/// checked as if tor had accepted it.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow bwfile check /var/lib/flashflow/bandwidth/latest.v3bw
+  flashflow bwfile check latest.v3bw --strict \\
+      --consensus cached-consensus --descriptors cached-descriptors
+  flashflow bwfile check old.v3bw --at 2026-11-26T15:00:00
+
+FILE may be `-`, which is standard input. Consensus and descriptors may be compressed with gzip
+or zlib; the bandwidth file is judged as it is, and tor reads no compressed one.
+
+Exit status: 0 tor votes by the file; 1 it refuses the file or takes no relay of it, or the file
+cannot be read, and with --strict also if anything is wrong; 2 wrong arguments.")]
+pub(super) struct CheckOptions {
+    /// The bandwidth file.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+    /// A consensus of that time: which relays should have a line, and which are authorities.
+    #[arg(long, value_name = "FILE")]
+    consensus: Option<PathBuf>,
+    /// Server descriptors: no weight may exceed what a relay's operator allows. The newest descriptor of a relay counts.
+    #[arg(long, value_name = "FILE")]
+    descriptors: Option<PathBuf>,
+    /// Judge it as at this time: Unix seconds, a date, or a date and time in UTC; now, without it.
+    #[arg(long, value_name = "TIME", value_parser = time)]
+    at: Option<u64>,
+    /// Fail if anything is wrong.
+    #[arg(long)]
+    strict: bool,
+    /// Print what is found as JSON, a value a line; the last is the summary.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// A file that tor refuses, as tor would read it if it were new, plain and without annotations.
+struct Remedied {
+    bytes: Vec<u8>,
+    /// When it is judged.
+    at_unix_s: u64,
+    /// Annotations before its first line.
+    skipped_lines: usize,
+    report: Report,
+}
+
+impl Remedied {
+    fn of(bytes: &[u8], now: u64) -> Option<Self> {
+        let text = plain(bytes.to_vec()).ok()?;
+        let rest = without_annotations(&text).to_vec();
+        let annotations = &text[..text.len() - rest.len()];
+        let skipped_lines = annotations.iter().filter(|byte| **byte == b'\n').count();
+        let made = BandwidthFile::parse(&rest).ok()?.file.timestamp;
+        let fresh = check_as_tor(&rest, now);
+        let (at_unix_s, report) = match fresh.verdict {
+            FileVerdict::Read => (now, fresh),
+            _ => (made, check_as_tor(&rest, made)),
+        };
+        let is_read = report.verdict == FileVerdict::Read;
+        is_read.then_some(Self { bytes: rest, at_unix_s, skipped_lines, report })
+    }
+}
+
+pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error> {
+    let bytes = read_raw(&options.file, "read")?;
+    let now = options.at.unwrap_or_else(unix_time_s);
+    let report = check_as_tor(&bytes, now);
+    let is_read = report.verdict == FileVerdict::Read;
+    let remedied = if is_read { None } else { Remedied::of(&bytes, now) };
+    let consensus = match &options.consensus {
+        Some(path) => Some(documents::consensus(path, now)?),
+        None => None,
+    };
+    let limits = match &options.descriptors {
+        Some(path) => Some(Limits::read(path)?),
+        None => None,
+    };
+    let beside = Beside {
+        consensus: consensus.as_ref(),
+        limits_bytes_s: limits.as_ref().map(|it| &it.by_relay),
+    };
+    let verdict = verdict(&report, &bytes);
+    if !is_read {
+        for warning in &report.warnings {
+            let (line, text) = (warning.line, &warning.text);
+            output.result(
+                format!("tor warns: {}", shortened(text)),
+                || json!({"type": "refused", "line": line, "tor_warning": text}),
+            );
+        }
+    }
+    if let Some(it) = &remedied {
+        output.text(format!(
+            "the rest, as if tor had accepted the file (judged as at {}; --at takes another time):",
+            readable(it.at_unix_s)
+        ));
+    }
+    let (rest, rest_bytes, at) = match &remedied {
+        Some(it) => (&it.report, &it.bytes[..], it.at_unix_s),
+        None => (&report, &bytes[..], now),
+    };
+    let number_from = remedied.as_ref().map_or(0, |it| it.skipped_lines);
+    tell_lines(rest, number_from, output);
+    let authorities = consensus.as_ref().map(|it| rest.authorities(it)).unwrap_or_default();
+    for relay in &authorities {
+        output.result(
+            format!(
+                "relay {relay} is a directory authority: tor votes MeasuredButAuthority= on it, which no consensus counts"
+            ),
+            || json!({"type": "authority", "fingerprint": relay.to_string()}),
+        );
+    }
+    if let Some(limits) = &limits
+        && !rest.relays.keys().any(|relay| limits.by_relay.contains_key(relay))
+    {
+        note("no relay of the bandwidth file has a descriptor: no limit is known");
+    }
+    let advice = advise(rest_bytes, rest, at, beside);
+    for it in &advice {
+        let Advice { line, what } = it;
+        let line = line.map(|line| line + number_from);
+        let place = line.map_or_else(String::new, |line| format!("line {line}: "));
+        output.result(
+            format!("wrong, and tor is silent: {place}{what}"),
+            || json!({"type": "advice", "line": line, "what": what}),
+        );
+    }
+
+    let is_vote = is_read && report.breaks_vote().next().is_none();
+    let counted = rest.relays.len() - authorities.len();
+    let relays = if is_read { counted } else { 0 };
+    let headers = if report.headers.too_long { 0 } else { report.headers.lines.len() };
+    let warnings = report.warnings.len();
+    let wrong = plural(advice.len(), "other thing is", "other things are");
+    let mut in_words = format!(
+        "{verdict}; it votes on {}, with {} of header; {} in its log",
+        plural(relays, "relay", "relays"),
+        plural(headers, "line", "lines"),
+        plural(warnings, "warning", "warnings"),
+    );
+    match &remedied {
+        Some(it) => {
+            in_words += &format!(
+                ". If tor accepted it: {}, {}, and {wrong} wrong",
+                plural(counted, "relay", "relays"),
+                plural(it.report.warnings.len(), "warning", "warnings")
+            );
+        }
+        None if is_read => in_words += &format!(", and {wrong} wrong"),
+        None => in_words += "; the rest of it cannot be checked",
+    }
+    output.result(in_words, || {
+        json!({
+            "type": "summary", "accepted": is_vote, "verdict": verdict, "relays": relays,
+            "authorities": authorities.len(), "header_lines_in_vote": headers, "tor_warnings": warnings,
+            "relays_if_accepted": counted, "skipped": rest.skipped().count(), "advice": advice.len(),
+            "rest_checked": is_read || remedied.is_some(),
+            "descriptors": limits.as_ref().map(|it| it.by_relay.len()),
+            "descriptors_unreadable": limits.as_ref().map(|it| it.unreadable),
+        })
+    });
+    let is_fault = |(_, verdict): &(usize, LineVerdict)| verdict.is_fault();
+    let is_fine = advice.is_empty() && report.is_clean() && !report.lines.iter().any(is_fault);
+    let votes = is_vote && relays > 0;
+    Ok(if votes && (is_fine || !options.strict) { Exit::Done } else { Exit::Failed })
+}
+
+/// The lines that tor leaves out, each with one verdict.
+fn tell_lines(report: &Report, number_from: usize, output: &Output) {
+    let warnings: BTreeMap<usize, &str> =
+        report.warnings.iter().map(|it| (it.line, it.text.as_str())).collect();
+    for (number, verdict) in &report.lines {
+        let LineVerdict::Skipped { reason, warns } = verdict else { continue };
+        let warning = warnings.get(number);
+        let line = number + number_from;
+        let says = match warning {
+            Some(text) => format!("; tor warns: {}", shortened(text)),
+            None => String::new(),
+        };
+        output.result(format!("line {line}: tor leaves it out: {reason}{says}"), || {
+            json!({
+                "type": "skipped", "line": line, "reason": reason, "tor_warns": warns,
+                "tor_warning": warning,
+            })
+        });
+    }
+}
+
+fn verdict(report: &Report, bytes: &[u8]) -> String {
+    match report.verdict {
+        FileVerdict::Read => match report.breaks_vote().next() {
+            None => "tor reads it".to_owned(),
+            Some(relay) => format!(
+                "tor reads it, and then makes no vote at all if it knows {relay}: from 2147483648 KB/s on a bandwidth gets a \
+                 sign, and the vote cannot be read"
+            ),
+        },
+        FileVerdict::Empty => "tor refuses it: it is empty".to_owned(),
+        FileVerdict::BadTimestamp => {
+            let why = first_line(bytes);
+            let why = why.map_or_else(String::new, |why| format!(": {}", shortened(&why)));
+            format!("tor refuses it: the first line is not a Unix time in seconds alone{why}")
+        }
+        FileVerdict::Stale { age_s } => {
+            format!("tor refuses it: it is {} h old, and 72 h is the most", age_s / 3600)
+        }
+    }
+}
+
+/// A text of a length for a terminal: a line of a file that is none may have any.
+fn shortened(text: &str) -> String {
+    const MOST: usize = 400;
+    match text.char_indices().nth(MOST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
+    }
+}
+
+/// What operators allow, in bytes per second.
+struct Limits {
+    by_relay: BTreeMap<Fingerprint, u64>,
+    /// Descriptors that cannot be read.
+    unreadable: usize,
+}
+
+impl Limits {
+    fn read(path: &Path) -> Result<Self, Error> {
+        let text = documents::read(path, "read the descriptors")?;
+        let found = documents::newest(path, &text)?;
+        let limits = found.descriptors.iter().map(|it| (it.fingerprint, it.bandwidth_avg_bytes_s));
+        Ok(Self { by_relay: limits.collect(), unreadable: found.bad.len() })
+    }
+}
