@@ -10,7 +10,7 @@ use serde_json::json;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use store::{Reader, StoreError};
-use terminal::{Exit, Interrupt, Output};
+use terminal::{Exit, Interrupt, Output, socket_address};
 
 /// Show a coordinator's progress and results: pages for a browser, JSON, metrics for Prometheus.
 ///
@@ -33,7 +33,7 @@ pub(crate) struct DashboardOptions {
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
     /// The address to listen on: of loopback, unless --allow-others is given.
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7300")]
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7300", value_parser = socket_address)]
     listen: SocketAddr,
     /// Listen on an address that other hosts reach. They can read everything: there is no password.
     #[arg(long)]

@@ -16,7 +16,7 @@ use report::RelayReport;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use terminal::measuring::{self, Subject};
-use terminal::{Exit, Interrupt, Output, TeamArguments};
+use terminal::{Exit, Interrupt, Output, TeamArguments, socket_address};
 
 /// Measure one relay: how fast is it?
 ///
@@ -35,13 +35,13 @@ pub(crate) struct MeasureOptions {
     /// Fingerprint (40 hex digits) or, with a consensus, nickname.
     pub(crate) relay: String,
     /// Directory authority (or cache) to fetch the consensus from: IP address and port.
-    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["consensus", "address"])]
+    #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["consensus", "address"], value_parser = socket_address)]
     pub(crate) authority: Option<SocketAddr>,
     /// File with a consensus, such as tor's cached-consensus.
     #[arg(long, value_name = "FILE", conflicts_with = "address")]
     pub(crate) consensus: Option<PathBuf>,
     /// The relay's address, where no consensus is at hand.
-    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     pub(crate) address: Option<SocketAddr>,
     /// The relay's Ed25519 identity in base64, which it then must prove, too.
     #[arg(long, value_name = "BASE64", requires = "address")]

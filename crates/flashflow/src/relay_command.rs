@@ -13,7 +13,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
-use terminal::{Exit, Hangup, Interrupt, Output};
+use terminal::{Exit, Hangup, Interrupt, Output, socket_address};
 
 /// How soon an interrupt is noticed.
 const STEP: Duration = Duration::from_millis(100);
@@ -66,7 +66,8 @@ pub(crate) struct RelayOptions {
     #[arg(long, value_name = "TEXT")]
     contact: Option<String>,
     /// Directory authority to publish to, by address and directory port; may be repeated.
-    #[arg(long = "authority", value_name = "ADDRESS:PORT", value_delimiter = ',')]
+    #[arg(long = "authority", value_name = "ADDRESS:PORT", value_delimiter = ',',
+        value_parser = socket_address)]
     authorities: Vec<SocketAddr>,
     /// Be a relay of the public Tor network: publish to its authorities, which are built in.
     #[arg(long, conflicts_with = "authorities")]

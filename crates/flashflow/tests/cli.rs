@@ -55,6 +55,8 @@ fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anyt
         (&["measure"], &["RELAY"]),
         (&["measure", "relay1"], &["--authority", "--consensus", "--address"]),
         (&["measure", "relay1", "--authority", "nowhere"], &["--authority", "nowhere"]),
+        (&["measure", "relay1", "--authority", "example.org:7001"], &["127.0.0.1:7001"]),
+        (&["relay", "--authority", "example.org:7001"], &["127.0.0.1:7001"]),
         (&["measure", "relay1", "--address", "127.0.0.1:9"], &["fingerprint"]),
         (&["measure", FP, "--address", "127.0.0.1:9", "--guess", "0"], &["--guess", "0"]),
         (&["measure", FP, "--address", "127.0.0.1:9", "--check-share", "5"], &["--check-share 5"]),

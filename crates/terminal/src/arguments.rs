@@ -1,7 +1,21 @@
 //! Arguments that several commands take.
 
 use clap::Args;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+
+/// An IP address and a port. `localhost` is the only name that needs no look-up: it is always loopback (RFC 6761, section 6.3).
+///
+/// # Errors
+/// What to write instead.
+pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
+    let local = text.strip_prefix("localhost:").and_then(|port| port.parse::<u16>().ok());
+    if let Some(port) = local {
+        return Ok((Ipv4Addr::LOCALHOST, port).into());
+    }
+    text.parse().map_err(|_| {
+        "no IP address with a port, such as 127.0.0.1:7001 or [::1]:7001; host names are not looked up".to_owned()
+    })
+}
 
 /// How to measure.
 #[derive(Clone, Debug, Args)]
@@ -30,4 +44,24 @@ pub struct TeamArguments {
     /// Authenticate links as a relay's even where that gains nothing.
     #[arg(long)]
     pub authenticate: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_is_an_ip_address_and_localhost_is_one() {
+        for (text, expected) in [
+            ("127.0.0.1:7001", "127.0.0.1:7001"),
+            ("[::1]:7001", "[::1]:7001"),
+            ("localhost:7001", "127.0.0.1:7001"),
+        ] {
+            assert_eq!(socket_address(text).map(|it| it.to_string()), Ok(expected.to_owned()));
+        }
+        for text in ["example.org:7001", "localhost", "localhost:x", "127.0.0.1", "::1:7001:", ""] {
+            let error = socket_address(text).expect_err(text);
+            assert!(error.contains("127.0.0.1:7001") && error.contains("not looked up"), "{error}");
+        }
+    }
 }

@@ -14,7 +14,7 @@ pub mod measuring;
 pub mod network;
 mod output;
 
-pub use arguments::TeamArguments;
+pub use arguments::{TeamArguments, socket_address};
 pub use error::Error;
 pub use exit::Exit;
 pub use hangup::Hangup;

@@ -108,6 +108,11 @@ impl<'p> Lab<'p> {
         for (index, second) in last.into_iter().enumerate() {
             assert_eq!((&second["type"], &second["second"]), (&"second".into(), &index.into()));
         }
+        // Also for people, where there is no terminal.
+        for second in 1..=seconds {
+            let line = format!("round {rounds}, second {second} of {seconds}: ");
+            assert!(ended.error.contains(&line), "no {line:?} in {}", ended.error);
+        }
         assert_eq!(summary["type"], "summary");
         assert_eq!(summary["fingerprint"], self.fingerprint);
         assert_eq!(summary["error"], Value::Null);
