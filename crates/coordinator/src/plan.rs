@@ -97,7 +97,10 @@ pub struct Plan {
     is_memoryless: bool,
 }
 
-/// New relays are measured within so many parts of a period: at a time that they cannot foretell, and yet soon.
+/// Draws of machines that have to be measured by some slot are numbered from here on.
+const DUE_DRAWS: u32 = 1 << 31;
+
+/// New relays are measured within this part of a period: at a time that they cannot foretell, and yet soon.
 const NEWCOMERS_WITHIN: u32 = 24;
 
 #[derive(Clone, Debug)]
@@ -223,8 +226,11 @@ impl Plan {
             return;
         };
         let until = due_by.max(from).saturating_add(1).min(slots);
+        // When it was measured last only this coordinator knows: for all others with the same seed, its other draws stay the same.
+        let drawn = core::mem::replace(&mut entry.drawn, DUE_DRAWS);
         let slot = self.draw(entry, team, from..until);
         let slot = slot.or_else(|| self.draw(entry, team, from..slots));
+        entry.drawn = drawn;
         self.take(entry, team, slot);
     }
 

@@ -213,6 +213,36 @@ fn an_honest_relay_that_is_sometimes_busy_loses_hardly_anything() {
     }
 }
 
+/// Each coordinator knows from its own history by when it has to measure a relay. The others that plan by the same seed do not.
+#[test]
+fn what_a_coordinator_has_to_measure_soon_changes_no_other_slots() {
+    let seed = Seed::from_bytes([3; 32]);
+    let teams = [team(), team()];
+    let turn = Turn::first(Rate::from_mbit_per_s(10.0), 12);
+    let slots = |due_by: Option<u32>, own: usize| {
+        let one = |number: u8| Arrival {
+            due_by: due_by.filter(|_| number.is_multiple_of(3)),
+            turn,
+            ..arrival(number, Standing::Old)
+        };
+        let arrivals: Vec<Arrival> = (1..60).map(one).collect();
+        let mut rota = Rota::memoryless(&seed, DAY, (&teams, own), F, &arrivals, 0);
+        play(&mut rota, 0..DAY, |_, _| None)
+    };
+    for own in 0..2 {
+        let (others, ours) = (slots(None, own), slots(Some(20), own));
+        let missing = others.iter().filter(|place| !ours.contains(place)).count();
+        assert!(
+            ours.len() > others.len() && missing <= 1,
+            "{missing} of {} slots differ",
+            others.len()
+        );
+        let is_in_time =
+            |number: u8| ours.iter().any(|(slot, relay)| *slot <= 20 && *relay == id(number));
+        assert!((1..20).all(|it| is_in_time(3 * it)));
+    }
+}
+
 /// For a day after it has been measured, a relay is as likely to be measured in each three hours as in any other; after that, hardly less.
 #[test]
 fn after_a_measurement_the_next_one_is_as_likely_in_each_hour() {
