@@ -4,6 +4,7 @@ mod attack;
 mod honest;
 mod judge;
 mod plan;
+mod ports;
 mod scene;
 pub(super) mod soak;
 mod told;
@@ -13,7 +14,7 @@ use crate::common::{Common, mbit};
 use crate::error::Error;
 use crate::load::{Load, Reading};
 use crate::telling::{self, pair, tell};
-use attack::{Assault, Kind, Spent};
+use attack::{Assault, Kind, Reader, Spent};
 use clap::{Args, ValueEnum};
 use honest::{Circuits, Downloads};
 use judge::Finding;
@@ -41,7 +42,7 @@ use watch::{Memory, Witness};
   flashflow experiment siege --quick --attacks sniper-wide,create2-flood --out results
 
 An attack is held if honest downloads keep 80 % of their rate, 99 % of honest circuits live (those that stood, and those asked for
-meanwhile), and the relay's memory grows by no more than its bound.")]
+meanwhile), 95 % of honest directory requests are answered, and the relay's memory grows by no more than its bound.")]
 pub(super) struct Options {
     /// Attacks to be played; all by default.
     #[arg(long, value_enum, value_delimiter = ',', value_name = "ATTACK,…")]
@@ -50,7 +51,7 @@ pub(super) struct Options {
     #[arg(long, value_enum, value_delimiter = ',', value_name = "RELAY,…",
         default_values_t = [Side::Ours, Side::Tor])]
     relays: Vec<Side>,
-    /// Length of each attack in seconds, 3 to 600; 30 by default, 6 if --quick.
+    /// Length of each attack in seconds, 3 to 600; 30 by default, 6 if --quick. Some attacks need longer, and last longer.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=600))]
     seconds: Option<u32>,
     #[command(flatten)]
@@ -131,6 +132,7 @@ fn plan(options: &Options, is_quick: bool) -> Plan {
         demand: Rate::from_mbit_per_s(options.force.demand),
         memory_mib: options.force.memory,
         standing: 20,
+        is_soak: false,
     }
 }
 
@@ -160,7 +162,7 @@ fn play(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Finding, Error> {
-    let prey = scene.prey(0)?;
+    let prey = scene.prey(0, plan)?;
     // It leaves the scene while the scene works for it.
     let subject = scene.subjects.remove(0);
     let found = besiege(scene, &subject, subject.kind, prey, plan, output, interrupt);
@@ -198,6 +200,9 @@ fn besiege(
         None => prey,
     };
     output.doing(format!("{name}: peace"));
+    let reader = Reader::start(prey.clone(), clock)?;
+    let mut wait = || interrupt.wait(Duration::from_millis(50));
+    let peace_from = clock.now();
     let cpu = || lab::cpu_time(pid).unwrap_or_default();
     let (in_peace, in_siege) =
         if kind.is_on_dials() { (0..2, 2..FRESH) } else { (0..FRESH, 0..FRESH) };
@@ -206,6 +211,7 @@ fn besiege(
     let mut on_end = || peace_cpu = cpu().saturating_sub(used);
     let through = (subject, in_peace);
     let peace = circuits.watch(scene, through, &downloads, plan.peace_s, &mut on_end, interrupt)?;
+    let reads_peace = reader.reads(peace_from, clock.now(), &mut wait);
     let memory = Memory::of(pid)?;
     output.doing(format!("{name}: under attack"));
     let witness = Witness::start(pid)?;
@@ -214,13 +220,16 @@ fn besiege(
     let assault = Assault::start(kind, prey, plan.rate, clock)?;
     let (mut siege_cpu, mut spent) = (Duration::ZERO, Spent::default());
     let (before, mut load) = (Reading::take(pid, began), Load::default());
+    let mut ended = began;
     let mut on_end = || {
         (siege_cpu, spent) = (cpu().saturating_sub(used), assault.spent());
         load = Reading::take(pid, clock.now()).since(&before);
+        ended = clock.now();
     };
     let through = (subject, in_siege);
-    let mut siege =
-        circuits.watch(scene, through, &downloads, plan.seconds, &mut on_end, interrupt)?;
+    let seconds = plan.seconds_of(kind);
+    let mut siege = circuits.watch(scene, through, &downloads, seconds, &mut on_end, interrupt)?;
+    let reads = reader.reads(began, ended, &mut wait);
     let (witnessed_bytes, witnessed_connections) = witness.seen(pid);
     let (stood, losses) = circuits.alive_of_before(began);
     for (why, count) in losses {
@@ -228,7 +237,7 @@ fn besiege(
     }
     drop(assault);
     let peak_mib = Memory::of(pid)?.peak_mib;
-    drop((witness, downloads));
+    drop((witness, downloads, reader));
     circuits.close(scene);
     let told = watchlist.map(|watchlist| Told::of(&watchlist.heard()));
     let (before_mib, bound_mib) = (memory.now_mib, f64::from(plan.memory_mib));
@@ -237,6 +246,8 @@ fn besiege(
         side,
         peace,
         siege,
+        reads_peace,
+        reads,
         stood,
         before_mib,
         peak_mib,

@@ -7,21 +7,30 @@
 //! **Safety.** These programs stop relays. A [`Prey`] can only be made of an address on loopback, and the field dials
 //! nobody else: there is no way to name another machine.
 
+mod bomb;
 mod circuits;
 mod connections;
 mod dials;
+mod dir_port;
+mod directory;
 mod field;
 mod handshakes;
+mod idle;
 mod line;
 mod messages;
 mod prey;
 mod probing;
+mod reader;
+mod requests;
 mod snipers;
 mod streams;
 mod watchlist;
 
+pub(super) use bomb::Interceptor;
 pub(super) use field::{Counts, Spent};
 pub(super) use prey::{ATTACKERS, Prey};
+pub(super) use reader::{Reader, Reads};
+pub(super) use requests::DocumentNames;
 pub(super) use watchlist::{Probe, Watchlist};
 
 use crate::error::Error;
@@ -92,6 +101,22 @@ pub(crate) enum Kind {
     SendmeFlood,
     /// Bytes that are no TLS, no cells, and no messages.
     Garbage,
+    /// CREATE_FAST circuits that stay idle, from 40 addresses.
+    IdleFast,
+    /// CREATE2 circuits that stay idle, from 40 addresses.
+    IdleCreate2,
+    /// CREATE_FAST circuits that stay idle, from 2,000 addresses.
+    IdleThin,
+    /// Directory requests over BEGIN_DIR that take much work.
+    DirectoryWork,
+    /// Directory requests over the directory port that take much work.
+    DirPortWork,
+    /// BEGIN_DIR streams that never end their request, or never acknowledge the answer.
+    DirectorySlow,
+    /// Connections to the directory port that never end their request, or never read the answer.
+    DirPortSlow,
+    /// Consensus diffs of millions of empty lines, by an attacker between the relay and its authorities.
+    ConsensusDiffBomb,
     // The last ones: relays by which they come are busy with them for long.
     /// Idle circuits that come by another relay.
     IdleCircuits,
@@ -128,6 +153,38 @@ impl Kind {
         matches!(self, Self::IdleCircuits)
     }
 
+    /// Whether it is played against the relay's directory port.
+    pub(super) const fn is_on_dir_port(self) -> bool {
+        matches!(self, Self::DirPortWork | Self::DirPortSlow)
+    }
+
+    /// Whether it comes by a proxy on the path between the relay and its directory authorities.
+    pub(super) const fn intercepts(self) -> bool {
+        matches!(self, Self::ConsensusDiffBomb)
+    }
+
+    /// Whether it is made of directory requests, or of answers to them.
+    pub(super) const fn has_requests(self) -> bool {
+        self.is_on_dir_port()
+            || self.intercepts()
+            || matches!(self, Self::DirectoryWork | Self::DirectorySlow)
+    }
+
+    /// The shortest time in which it can show what it does, in seconds: until the relay is full of idle circuits at this rate, and
+    /// some more, or until it has asked for some consensuses.
+    pub(super) fn least_s(self, memory_mib: u32, rate: Rate) -> u32 {
+        match self {
+            Self::IdleFast | Self::IdleCreate2 | Self::IdleThin => {
+                let fill_s = idle::bytes_for(memory_mib) / rate.as_byte_per_s().max(1);
+                // Some handshakes are refused while others wait for a processor.
+                let tries = if self == Self::IdleCreate2 { 2 } else { 1 };
+                u32::try_from(tries * fill_s + 6).unwrap_or(u32::MAX).min(600)
+            }
+            Self::ConsensusDiffBomb => 20,
+            _ => 0,
+        }
+    }
+
     /// Whether honest circuits go on to relays to which there is no link yet.
     pub(super) const fn is_on_dials(self) -> bool {
         matches!(self, Self::DialExhaustion | Self::WaitAndDie)
@@ -153,6 +210,17 @@ impl Kind {
             Self::PaddingFlood => Box::new(messages::Padding::default()),
             Self::SendmeFlood => Box::new(messages::Sendmes::default()),
             Self::Garbage => Box::new(messages::Garbage::default()),
+            Self::IdleFast => Box::new(idle::Idle::fast(prey)),
+            Self::IdleCreate2 => Box::new(idle::Idle::create2(prey)),
+            Self::IdleThin => Box::new(idle::Idle::thin(prey)),
+            Self::DirectoryWork => Box::new(directory::Work::new(prey)),
+            Self::DirPortWork => Box::new(dir_port::Work::new(prey)),
+            Self::DirectorySlow => Box::new(directory::SlowReaders::default()),
+            Self::DirPortSlow => Box::new(dir_port::SlowReaders::default()),
+            Self::ConsensusDiffBomb => {
+                let none = || Error::Clients("no proxy before the relay's authorities".to_owned());
+                Box::new(bomb::Bombs::new(prey.interceptor().ok_or_else(none)?))
+            }
         })
     }
 }
@@ -167,9 +235,18 @@ pub(super) struct Assault {
 impl Assault {
     /// Begins it, at this rate at most.
     pub(super) fn start(kind: Kind, prey: Prey, rate: Rate, clock: Clock) -> Result<Self, Error> {
+        Self::run(kind.program(&prey)?, prey, rate, clock)
+    }
+
+    /// Runs a program, at this rate at most.
+    fn run(
+        mut attack: Box<dyn Attack>,
+        prey: Prey,
+        rate: Rate,
+        clock: Clock,
+    ) -> Result<Self, Error> {
         let rng = StdRng::try_from_rng(&mut SysRng);
         let rng = rng.map_err(|error| Error::Random(error.to_string()))?;
-        let mut attack = kind.program(&prey)?;
         let counts = Arc::new(Counts::default());
         let mut field = Field::new(prey, rate, clock, rng, Arc::clone(&counts))?;
         let must_stop = Arc::new(AtomicBool::new(false));

@@ -1,10 +1,11 @@
 //! What was found of one relay under one attack, and what follows from it.
 
-use super::attack::{Kind, Spent};
+use super::attack::{Kind, Reads, Spent};
 use super::honest::Stretch;
 use super::plan::Side;
 use super::told::{self, Told};
 use crate::load::Load;
+use crate::telling::median;
 use onion::Duration;
 use report::experiment::{Case, CaseVerdict, Value};
 
@@ -14,9 +15,13 @@ pub(super) const THROUGHPUT: f64 = 0.8;
 /// Of honest circuits, kept at least.
 pub(super) const ALIVE: f64 = 0.99;
 
+/// Of honest requests to its directory, answered at least.
+pub(super) const ANSWERED: f64 = 0.95;
+
 /// Shares that differ by less are the same: these are a few seconds on a shared machine.
 const THROUGHPUT_SCATTER: f64 = 0.05;
 const ALIVE_SCATTER: f64 = 0.01;
+const READ_SCATTER: f64 = 0.05;
 
 /// Times that differ by less are the same: a factor, and milliseconds.
 const BUILD_SCATTER: (f64, f64) = (1.25, 25.0);
@@ -31,6 +36,9 @@ pub(super) struct Finding {
     pub(super) side: Side,
     pub(super) peace: Stretch,
     pub(super) siege: Stretch,
+    /// What an honest client got of the relay's directory.
+    pub(super) reads_peace: Reads,
+    pub(super) reads: Reads,
     /// Of the circuits that stood when the attack began: alive at its end, and all.
     pub(super) stood: (usize, usize),
     /// Memory before the attack and the most ever, in MiB.
@@ -93,6 +101,10 @@ impl Finding {
                 reasons(&self.siege)
             ));
         }
+        let Reads { asked, answered, .. } = self.reads;
+        if self.reads.share() < ANSWERED {
+            failings.push(format!("{answered} of {asked} honest directory requests answered"));
+        }
         if self.grown_mib() > self.bound_mib {
             failings.push(format!(
                 "{:.0} MiB more memory than before, with a bound of {:.0}",
@@ -132,6 +144,15 @@ impl Finding {
         if let Some(Err(problem)) = &self.told {
             return Some(problem.clone());
         }
+        if self.kind.has_requests() && self.spent.requests == 0 {
+            return Some("no directory request was part of the attack".to_owned());
+        }
+        let Reads { asked, answered, .. } = self.reads_peace;
+        if asked == 0 || share((answered + 1).min(asked), asked) < ANSWERED {
+            return Some(format!(
+                "in peace {answered} of {asked} directory requests were answered"
+            ));
+        }
         let Stretch { asked, alive, .. } = self.peace;
         // Of few, one that is lost by chance is more than a hundredth.
         if asked == 0 || share((alive + 1).min(asked), asked) < ALIVE {
@@ -165,12 +186,17 @@ impl Finding {
             .column("circuits_stood_alive", self.stood.0)
             .column("circuits_asked", self.siege.asked)
             .column("circuits_built_alive", self.siege.alive)
+            .column("directory_answers_share", number(self.reads.share(), 3))
+            .column("directory_requests", self.reads.asked)
+            .column("directory_answer_ms", some(median(self.reads.ms.iter().copied())))
+            .column("directory_answer_peace_ms", some(median(self.reads_peace.ms.iter().copied())))
             .column("relay_cpu_s", number(self.siege_cpu.as_secs_f64(), 2))
             .column("relay_cpu_peace_s", number(self.peace_cpu.as_secs_f64(), 2))
             .column("relay_waited_percent", number(self.load.waited * 100.0, 1))
             .column("machine_busy_percent", number(self.load.machine * 100.0, 1))
             .column("attacker_cpu_s", number(self.spent.cpu.as_secs_f64(), 2))
             .column("attacker_cells", self.spent.cells)
+            .column("attacker_requests", self.spent.requests)
             .column("attacker_connections", self.spent.dialled)
             .column("attacker_links", self.spent.opened)
             .column("attacker_lost", self.spent.lost)
@@ -191,9 +217,10 @@ impl Finding {
         }
         let failings = self.failings();
         let told = format!(
-            "throughput {:.0} %, circuits {:.1} %, built in {:.0} ms ({:.0} in peace), {:.0} MiB, {:.1} Mbit/s of attack",
+            "throughput {:.0} %, circuits {:.1} %, directory {:.0} %, built in {:.0} ms ({:.0} in peace), {:.0} MiB, {:.1} Mbit/s of attack",
             self.throughput_share() * 100.0,
             self.alive_share() * 100.0,
+            self.reads.share() * 100.0,
             self.siege.median_build_ms().unwrap_or(f64::NAN),
             self.peace.median_build_ms().unwrap_or(f64::NAN),
             self.peak_mib,
@@ -222,6 +249,7 @@ impl Finding {
         let columns = [
             ("throughput", self.throughput_share() < other.throughput_share() - THROUGHPUT_SCATTER),
             ("circuits", self.alive_share() < other.alive_share() - ALIVE_SCATTER),
+            ("directory", self.reads.share() < other.reads.share() - READ_SCATTER),
             ("build time", build(self) > build(other) * factor + more),
             ("memory", self.peak_mib > other.peak_mib + MEMORY_SCATTER_MIB),
         ];
@@ -255,12 +283,18 @@ mod tests {
         Stretch { seconds: 4.0, mbit: vec![mbit; 4], asked, alive, build_ms, ..Stretch::default() }
     }
 
+    fn reads(asked: usize, answered: usize) -> Reads {
+        Reads { asked, answered, ms: vec![3.0; answered] }
+    }
+
     fn finding() -> Finding {
         Finding {
             kind: Kind::SniperWide,
             side: Side::Ours,
             peace: stretch(20.0, 50, 50, 10.0),
             siege: stretch(16.0, 50, 50, 20.0),
+            reads_peace: reads(20, 20),
+            reads: reads(20, 19),
             stood: (50, 50),
             before_mib: 20.0,
             peak_mib: 84.0,
@@ -305,6 +339,7 @@ mod tests {
             Finding { siege: stretch(16.0, 50, 48, 20.0), ..finding() },
             Finding { stood: (48, 50), ..finding() },
             Finding { peak_mib: 84.5, ..finding() },
+            Finding { reads: reads(20, 18), ..finding() },
         ];
         for it in missed {
             assert_eq!((it.case().verdict, it.held()), (CaseVerdict::Missed, false), "{it:?}");
@@ -318,6 +353,8 @@ mod tests {
             Finding { witnessed_bytes: 0, witnessed_connections: 0, ..finding() },
             Finding { peace: stretch(20.0, 50, 40, 10.0), ..finding() },
             Finding { peace: stretch(0.0, 50, 50, 10.0), ..finding() },
+            Finding { reads_peace: reads(20, 10), ..finding() },
+            Finding { kind: Kind::DirectoryWork, ..finding() },
         ];
         for it in failed {
             let case = it.case();

@@ -29,7 +29,7 @@ pub(super) struct Plan {
     pub(super) sides: Vec<Side>,
     /// Of peace before each attack.
     pub(super) peace_s: u32,
-    /// Of each attack.
+    /// Of each attack; some [last longer](Self::seconds_of).
     pub(super) seconds: u32,
     /// What the attacker sends at most.
     pub(super) rate: Rate,
@@ -39,9 +39,16 @@ pub(super) struct Plan {
     pub(super) memory_mib: u32,
     /// Honest circuits that stand when the attack begins.
     pub(super) standing: usize,
+    /// Whether one relay suffers all attacks, whatever its case is called.
+    pub(super) is_soak: bool,
 }
 
 impl Plan {
+    /// The length of this attack, in seconds.
+    pub(super) fn seconds_of(&self, kind: Kind) -> u32 {
+        self.seconds.max(kind.least_s(self.memory_mib, self.rate))
+    }
+
     /// Each attack on each relay in turn; who is first alternates.
     pub(super) fn cases(&self) -> impl Iterator<Item = (Kind, Side)> + '_ {
         self.attacks.iter().enumerate().flat_map(move |(nth, kind)| {

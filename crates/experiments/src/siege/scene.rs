@@ -1,7 +1,8 @@
 //! The private network, a relay for each case, and stock clients.
 
-use super::attack::{Kind, Prey, Watchlist};
+use super::attack::{DocumentNames, Interceptor, Kind, Prey, Watchlist};
 use super::plan::{Plan, Side};
+use super::ports;
 use crate::error::Error;
 use crate::stage;
 use base64::Engine;
@@ -12,6 +13,8 @@ use lab::{
     OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
 };
 use link::Clock;
+use netdoc::Consensus;
+use netdoc::fetch::{Fetcher, Resource};
 use onion::Instant;
 use onion::circuit::NextHop;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
@@ -55,6 +58,8 @@ pub(super) struct Subject {
     pub(super) target: Target,
     pub(super) pid: u32,
     holder: Holder,
+    /// The proxy on the path to its directory authorities, if an attacker is there.
+    interceptor: Option<Arc<Interceptor>>,
 }
 
 enum Holder {
@@ -128,13 +133,18 @@ impl Scene {
         for (kind, side) in plan.cases() {
             let name = nickname(kind, side);
             subjects.push(match side {
-                Side::Tor => of_tor(kind, &network, &name)?,
+                Side::Tor => of_tor(kind, &network, &name, clock)?,
                 Side::Ours => {
+                    let intercepts = kind.intercepts() || plan.is_soak;
+                    let interceptor = intercept(intercepts, side, &network, clock)?;
                     let spec = OwnRelaySpec {
                         nickname: name,
                         limit: None,
                         coordinator: key.clone(),
-                        authorities: network.directory_addrs(),
+                        authorities: match &interceptor {
+                            Some(interceptor) => interceptor.addresses().to_vec(),
+                            None => network.directory_addrs(),
+                        },
                         client_percent: None,
                         is_open_exit: kind.is_on_exit(),
                         address: Ipv4Addr::LOCALHOST,
@@ -148,7 +158,8 @@ impl Scene {
                         OwnRelay::start_with(spec, folder.path(), &arguments, clock)?
                     };
                     let (target, pid) = (relay.target, relay.process.pid());
-                    Subject { kind, side, target, pid, holder: Holder::Ours(Box::new(relay)) }
+                    let holder = Holder::Ours(Box::new(relay));
+                    Subject { kind, side, target, pid, holder, interceptor }
                 }
             });
         }
@@ -257,25 +268,59 @@ impl Scene {
     }
 
     /// A relay as attackers see it.
-    pub(super) fn prey(&mut self, place: usize) -> Result<Prey, Error> {
+    pub(super) fn prey(&mut self, place: usize, plan: &Plan) -> Result<Prey, Error> {
         let none = || Error::Failed("no such relay".to_owned());
         let subject = self.subjects.get(place).ok_or_else(none)?;
         // Honest circuits to an exit come by others.
         let by = if subject.kind.is_on_exit() { self.authority(2) } else { self.entry(subject) }?;
-        let (relay, by) = (subject.target, target_of(by));
-        self.prey_of(relay, by)
+        let by = target_of(by);
+        let subject = self.subjects.remove(place);
+        let prey = self.prey_of(&subject, subject.kind, by, plan);
+        self.subjects.insert(place, subject);
+        prey
     }
 
     /// A relay as attackers see it that come by the authority in this place where they come by another relay.
-    pub(super) fn prey_by(&mut self, subject: &Subject, place: usize) -> Result<Prey, Error> {
+    pub(super) fn prey_by(
+        &mut self,
+        subject: &Subject,
+        kind: Kind,
+        place: usize,
+        plan: &Plan,
+    ) -> Result<Prey, Error> {
         let by = target_of(self.authority(place)?);
-        self.prey_of(subject.target, by)
+        self.prey_of(subject, kind, by, plan)
     }
 
-    fn prey_of(&mut self, relay: Target, by: Target) -> Result<Prey, Error> {
-        let relay = self.hop(relay)?;
+    fn prey_of(
+        &mut self,
+        subject: &Subject,
+        kind: Kind,
+        by: Target,
+        plan: &Plan,
+    ) -> Result<Prey, Error> {
+        let relay = self.hop(subject.target)?;
         let by = self.hop(by)?;
-        Prey::new(relay, by)
+        let prey = Prey::new(relay, by)?.holding(plan.memory_mib, self.documents()?);
+        let prey = prey.intercepted(subject.interceptor.clone());
+        if kind.is_on_dir_port() {
+            return prey.with_dir_port(ports::directory(subject.pid)?);
+        }
+        Ok(prey)
+    }
+
+    /// The documents of the network's relays, as its consensuses name them now.
+    fn documents(&self) -> Result<DocumentNames, Error> {
+        let unusable = |error: String| Error::Clients(format!("no usable consensus: {error}"));
+        let authority = self.network.directory_addrs().first().copied();
+        let authority = authority.ok_or_else(|| unusable("no authority".to_owned()))?;
+        let consensus = |what: Resource| {
+            let text = Fetcher::default().get(authority, &what);
+            let text = text.map_err(|error| unusable(error.to_string()))?;
+            Consensus::parse(&text).map_err(|error| unusable(error.to_string()))
+        };
+        let ns = consensus(Resource::Consensus)?;
+        Ok(DocumentNames::of(&ns, &consensus(Resource::ConsensusMicrodesc)?))
     }
 
     /// What a client knows of a relay, by its microdescriptor.
@@ -309,11 +354,58 @@ fn target_of(node: &Node) -> Target {
     Target { address: node.or_addr(), ids }
 }
 
-fn of_tor(kind: Kind, network: &Network, name: &str) -> Result<Subject, Error> {
+fn of_tor(kind: Kind, network: &Network, name: &str, clock: Clock) -> Result<Subject, Error> {
     let none = || LabError::Spec(format!("a network without {name}"));
     let node = network.node(name).ok_or_else(none)?;
+    let interceptor = intercept(kind.intercepts(), Side::Tor, network, clock)?;
+    if let Some(interceptor) = &interceptor {
+        redirect(node, network, interceptor)?;
+    }
+    let (target, pid) = (target_of(node), node.pid());
     let holder = Holder::Tor(Box::new(node.clone()));
-    Ok(Subject { kind, side: Side::Tor, target: target_of(node), pid: node.pid(), holder })
+    Ok(Subject { kind, side: Side::Tor, target, pid, holder, interceptor })
+}
+
+/// The longest answer that a relay takes from an authority, in bytes: `max_bytes` of ours, C tor's `MAX_DIRECTORY_OBJECT_SIZE`; less
+/// what the head of an answer takes.
+const fn answer_max(side: Side) -> u64 {
+    match side {
+        Side::Ours => (32 << 20) - 65_536,
+        Side::Tor => (16 << 20) - 65_536,
+    }
+}
+
+/// A proxy on the path to the authorities, if there is to be one.
+fn intercept(
+    is_wanted: bool,
+    side: Side,
+    network: &Network,
+    clock: Clock,
+) -> Result<Option<Arc<Interceptor>>, Error> {
+    if !is_wanted {
+        return Ok(None);
+    }
+    let started = Interceptor::start(&network.directory_addrs(), answer_max(side), clock);
+    let failed = |source| Error::File { what: "listen on", path: "127.66.0.1".into(), source };
+    Ok(Some(Arc::new(started.map_err(failed)?)))
+}
+
+/// Has a running C tor reach the authorities' directory ports by a proxy.
+fn redirect(node: &Node, network: &Network, by: &Interceptor) -> Result<(), Error> {
+    let mut connection = node.control()?;
+    let present = connection.request("GETCONF DirAuthority");
+    let present = present.map_err(|error| Error::Clients(error.to_string()))?;
+    let mut command = "SETCONF".to_owned();
+    for line in &present.lines {
+        let Some(value) = line.text.strip_prefix("DirAuthority=") else { continue };
+        let places = network.directory_addrs().into_iter().zip(by.addresses());
+        let value = places.fold(value.to_owned(), |value, (real, proxy)| {
+            value.replace(&format!(" {real} "), &format!(" {proxy} "))
+        });
+        command.push_str(&format!(" DirAuthority=\"{value}\""));
+    }
+    connection.request(&command).map_err(|error| Error::Clients(error.to_string()))?;
+    Ok(())
 }
 
 fn spec(plan: &Plan, resolver: &Path) -> NetworkSpec {
@@ -329,6 +421,9 @@ fn spec(plan: &Plan, resolver: &Path) -> NetworkSpec {
         if kind.is_on_names() {
             let resolver = resolver.display();
             relay.extra_torrc.push(format!("ServerDNSResolvConfFile {resolver}"));
+        }
+        if kind.is_on_dir_port() {
+            relay.extra_torrc.push("DirPort 127.0.0.1:auto".to_owned());
         }
         relays.push(relay);
     }
@@ -354,4 +449,21 @@ fn builder_torrc() -> Vec<String> {
     ["ConfluxEnabled 0", "LearnCircuitBuildTimeout 0", "CircuitBuildTimeout 20"]
         .map(str::to_owned)
         .to_vec()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn each_case_has_a_relay_of_its_own_name() {
+        let sides = [Side::Ours, Side::Tor];
+        let all = Kind::value_variants().iter();
+        let all: Vec<String> =
+            all.flat_map(|kind| sides.map(|side| nickname(*kind, side))).collect();
+        assert_eq!(all.iter().collect::<BTreeSet<_>>().len(), all.len(), "{all:?}");
+        assert!(all.iter().all(|name| name.len() <= 19), "tor takes no longer one: {all:?}");
+    }
 }

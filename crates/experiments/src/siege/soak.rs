@@ -85,6 +85,7 @@ pub(crate) fn run(
         memory_mib: options.force.memory,
         // From attack to attack: stock relays on the way grant an address two new circuits a second in the long run.
         standing: 4,
+        is_soak: true,
     };
     let mut report = begin(&plan, rounds, options.seed);
     let Some(mut scene) = Scene::start(&plan, output, interrupt)? else { return Ok(report) };
@@ -172,7 +173,7 @@ impl Soak {
         let _refused = fs::write(format!("/proc/{}/clear_refs", subject.pid), "5");
         // By another relay than honest circuits come: what that one suffers is not ours.
         let found = scene
-            .prey_by(subject, 1)
+            .prey_by(subject, kind, 1, plan)
             .and_then(|prey| super::besiege(scene, subject, kind, prey, plan, output, interrupt));
         // As its operator would.
         let pid = i32::try_from(subject.pid).ok().and_then(Pid::from_raw);

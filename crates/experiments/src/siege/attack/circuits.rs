@@ -96,8 +96,8 @@ impl Field {
         CircId::of_initiator(*begun)
     }
 
-    /// Begins a circuit with CREATE_FAST, and goes on by ntor.
-    pub(super) fn begin(&mut self, line: LineId, onward: &[NextHop]) {
+    /// Begins a circuit with CREATE_FAST, and goes on by ntor. Returns its number on the line.
+    pub(super) fn begin(&mut self, line: LineId, onward: &[NextHop]) -> CircId {
         type Half = <Tor as Suite>::Handshake;
         let circ_id = self.next_id(line);
         let first = Half::fast(self.random());
@@ -107,6 +107,7 @@ impl Field {
             self.send(line, circ_id, command, &body);
         }
         self.yard.building.insert((line, circ_id), builder);
+        circ_id
     }
 
     /// A cell has come: the circuit, if it stands now.

@@ -14,6 +14,7 @@ use onion::link::ExpectedPeer;
 use onion::{Duration, Instant, Rate};
 use rand::Rng;
 use rand::rngs::StdRng;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,6 +38,7 @@ pub(in crate::siege) struct Counts {
     opened: AtomicU64,
     lost: AtomicU64,
     cells: AtomicU64,
+    requests: AtomicU64,
     cpu_ns: AtomicU64,
 }
 
@@ -55,6 +57,8 @@ pub(in crate::siege) struct Spent {
     pub(in crate::siege) lost: u64,
     /// Cells sent.
     pub(in crate::siege) cells: u64,
+    /// Directory requests sent, or answered with a false consensus diff.
+    pub(in crate::siege) requests: u64,
     /// Processor time of the attacker's program.
     pub(in crate::siege) cpu: Duration,
 }
@@ -69,8 +73,19 @@ impl Counts {
             opened: get(&self.opened),
             lost: get(&self.lost),
             cells: get(&self.cells),
+            requests: get(&self.requests),
             cpu: Duration::from_nanos(get(&self.cpu_ns)),
         }
+    }
+
+    /// Counts a directory request, or an answer to one.
+    pub(super) fn count_request(&self) {
+        self.requests.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts bytes given to TCP outside of the field's lines.
+    pub(super) fn count_sent(&self, bytes: u64) {
+        self.sent_bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 }
 
@@ -79,6 +94,7 @@ pub(super) struct Field {
     clock: Clock,
     now: Instant,
     pub(super) rng: StdRng,
+    rate: Rate,
     purse: TokenBucket,
     tls: TlsConfigs,
     buffers: Buffers,
@@ -109,6 +125,7 @@ impl Field {
             clock,
             now,
             rng,
+            rate,
             purse: TokenBucket::new(rate, Duration::from_millis(20), 16_384, now),
             tls,
             buffers: Buffers::default(),
@@ -129,6 +146,16 @@ impl Field {
         self.prey.clone()
     }
 
+    /// What may be sent at most.
+    pub(super) const fn rate(&self) -> Rate {
+        self.rate
+    }
+
+    /// Where to count what is sent outside of lines.
+    pub(super) fn counts(&self) -> Arc<Counts> {
+        Arc::clone(&self.counts)
+    }
+
     pub(super) fn begin_turn(&mut self) {
         self.now = self.clock.now();
         let cpu_ns = u64::try_from(link::thread_cpu_time().as_nanos()).unwrap_or(u64::MAX);
@@ -138,24 +165,36 @@ impl Field {
     /// A line to the relay from an attacker's address, by its number; `None` if there is no money for it now.
     pub(super) fn dial(&mut self, from: u32, depth: Depth) -> Option<LineId> {
         let relay = *self.prey.relay();
-        self.dial_to(from, depth, relay, false)
+        self.dial_to(address_of(from), depth, relay, false)
     }
 
     /// The same with a small buffer, for who means to read nothing.
     pub(super) fn dial_narrow(&mut self, from: u32) -> Option<LineId> {
         let relay = *self.prey.relay();
-        self.dial_to(from, Depth::Link, relay, true)
+        self.dial_to(address_of(from), Depth::Link, relay, true)
     }
 
     /// A link to the relay by which some attacks come.
     pub(super) fn dial_other(&mut self, from: u32) -> Option<LineId> {
         let by = *self.prey.by();
-        self.dial_to(from, Depth::Link, by, false)
+        self.dial_to(address_of(from), Depth::Link, by, false)
+    }
+
+    /// Plain TCP to the relay's directory port, if it has one, with a small buffer for a client that reads nothing.
+    pub(super) fn dial_dir_port(&mut self, from: u32, has_small_buffer: bool) -> Option<LineId> {
+        let port = NextHop { address: self.prey.dir_port()?, ..*self.prey.relay() };
+        self.dial_to(address_of(from), Depth::Tcp, port, has_small_buffer)
+    }
+
+    /// A link from the address of honest clients.
+    pub(super) fn dial_honestly(&mut self) -> Option<LineId> {
+        let relay = *self.prey.relay();
+        self.dial_to(Ipv4Addr::LOCALHOST.into(), Depth::Link, relay, false)
     }
 
     fn dial_to(
         &mut self,
-        from: u32,
+        from: IpAddr,
         depth: Depth,
         to: NextHop,
         has_small_buffer: bool,
@@ -167,7 +206,6 @@ impl Field {
         self.counts.sent_bytes.fetch_add(CONNECTION_BYTES, Ordering::Relaxed);
         self.counts.dialled.fetch_add(1, Ordering::Relaxed);
         let expected = ExpectedPeer { ids: to.ids, address: to.address.ip() };
-        let from = address_of(from);
         let line = Line::dial(from, expected, to.address, depth, has_small_buffer, &self.tls);
         let Ok(line) = line else {
             self.counts.lost.fetch_add(1, Ordering::Relaxed);

@@ -1,9 +1,11 @@
 //! Whom attacks may be turned on.
 
+use super::bomb::Interceptor;
+use super::requests::DocumentNames;
 use super::watchlist::Watchlist;
 use crate::error::Error;
 use onion::circuit::NextHop;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 /// The network from which attackers come: on loopback, as all of it, but not where anybody else is. Defences count by
@@ -16,6 +18,10 @@ pub(in crate::siege) struct Prey {
     relay: NextHop,
     by: NextHop,
     watchlist: Option<Arc<Watchlist>>,
+    memory_mib: u32,
+    names: Arc<DocumentNames>,
+    dir_port: Option<SocketAddr>,
+    interceptor: Option<Arc<Interceptor>>,
 }
 
 impl Prey {
@@ -24,14 +30,36 @@ impl Prey {
     /// # Errors
     /// Where one of them is not on this machine's loopback interface: this software attacks nobody else.
     pub(in crate::siege) fn new(relay: NextHop, by: NextHop) -> Result<Self, Error> {
-        for address in [relay.address, by.address] {
-            if !address.ip().is_loopback() {
-                return Err(Error::Failed(format!(
-                    "{address} is not on loopback: attacks are played there only"
-                )));
-            }
-        }
-        Ok(Self { relay, by, watchlist: None })
+        check(relay.address)?;
+        check(by.address)?;
+        Ok(Self {
+            relay,
+            by,
+            watchlist: None,
+            memory_mib: 256,
+            names: Arc::default(),
+            dir_port: None,
+            interceptor: None,
+        })
+    }
+
+    /// Adds the relay's bound on memory, in MiB, and the documents that it has.
+    pub(in crate::siege) fn holding(self, memory_mib: u32, names: DocumentNames) -> Self {
+        Self { memory_mib, names: Arc::new(names), ..self }
+    }
+
+    /// Adds the relay's directory port.
+    ///
+    /// # Errors
+    /// As for [`new`](Self::new).
+    pub(in crate::siege) fn with_dir_port(self, address: SocketAddr) -> Result<Self, Error> {
+        check(address)?;
+        Ok(Self { dir_port: Some(address), ..self })
+    }
+
+    /// Adds a proxy on the path to the relay's directory authorities.
+    pub(in crate::siege) fn intercepted(self, interceptor: Option<Arc<Interceptor>>) -> Self {
+        Self { interceptor, ..self }
     }
 
     /// The same for a stranger who wants to know which of these names somebody has asked for.
@@ -44,6 +72,26 @@ impl Prey {
         self.watchlist.clone().unwrap_or_default()
     }
 
+    /// What its operator lets peers hold in memory, in MiB.
+    pub(super) const fn memory_mib(&self) -> u32 {
+        self.memory_mib
+    }
+
+    /// Documents that it has.
+    pub(super) fn names(&self) -> &DocumentNames {
+        &self.names
+    }
+
+    /// Its directory port.
+    pub(super) const fn dir_port(&self) -> Option<SocketAddr> {
+        self.dir_port
+    }
+
+    /// The proxy on the path to its directory authorities.
+    pub(super) fn interceptor(&self) -> Option<Arc<Interceptor>> {
+        self.interceptor.clone()
+    }
+
     /// The relay under attack.
     pub(super) const fn relay(&self) -> &NextHop {
         &self.relay
@@ -53,6 +101,13 @@ impl Prey {
     pub(super) const fn by(&self) -> &NextHop {
         &self.by
     }
+}
+
+fn check(address: SocketAddr) -> Result<(), Error> {
+    if address.ip().is_loopback() {
+        return Ok(());
+    }
+    Err(Error::Failed(format!("{address} is not on loopback: attacks are played there only")))
 }
 
 /// An attacker's address, by its number.
@@ -80,6 +135,8 @@ mod tests {
         for other in ["192.0.2.1:9001", "10.0.0.1:9001", "[2001:db8::1]:9001", "0.0.0.0:9001"] {
             Prey::new(hop(other), here).expect_err("elsewhere");
             Prey::new(here, hop(other)).expect_err("elsewhere");
+            let prey = Prey::new(here, here).expect("loopback");
+            prey.with_dir_port(hop(other).address).expect_err("elsewhere");
         }
     }
 

@@ -1,0 +1,172 @@
+//! Work for the relay's directory, and places in it, over streams (BEGIN_DIR): anonymous, and by the relay's own port.
+
+use super::circuits::{Circuit, Lines};
+use super::field::{Field, LineId};
+use super::requests::{Requests, get};
+use super::{Attack, Prey};
+use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
+use onion::cell::{BODY_LEN, CircId, Command};
+use onion::{Duration, Instant};
+use std::collections::BTreeMap;
+
+/// Addresses of the attacker, with a link each.
+const LINES: usize = 24;
+
+/// Opens a stream to the directory and sends a request, or a part of one.
+fn ask(circuit: &mut Circuit, field: &mut Field, stream_id: u16, request: &[u8]) {
+    circuit.send(field, RelayCommand::BEGIN_DIR, stream_id, &[]);
+    for part in request.chunks(MAX_DATA_LEN) {
+        circuit.send(field, RelayCommand::DATA, stream_id, part);
+    }
+    field.counts().count_request();
+}
+
+/// Requests that have the relay look up, put together and compress documents.
+pub(super) struct Work {
+    lines: Lines,
+    requests: Requests,
+    /// Circuits whose requests are not all answered: how many are not, and since when.
+    asking: BTreeMap<(LineId, CircId), (Circuit, u16, Instant)>,
+}
+
+impl Work {
+    /// Requests on a circuit: their answers fit into its window, so that nothing has to be acknowledged.
+    const EACH: u16 = 4;
+
+    /// Circuits at a time.
+    const AT_ONCE: usize = 480;
+
+    /// A circuit that is not answered for so long is given up.
+    const PATIENCE: Duration = Duration::from_secs(5);
+
+    pub(super) fn new(prey: &Prey) -> Self {
+        let requests = Requests::new(prey.names().clone());
+        Self { lines: Lines::default(), requests, asking: BTreeMap::new() }
+    }
+}
+
+impl Attack for Work {
+    fn act(&mut self, field: &mut Field) {
+        let now = field.now();
+        let is_late = |since: Instant| now.saturating_since(since) > Self::PATIENCE;
+        for (_, (circuit, ..)) in self.asking.extract_if(.., |_, (.., since)| is_late(*since)) {
+            circuit.destroy(field);
+        }
+        for line in self.lines.keep(field, LINES).iter().copied() {
+            if self.asking.len() + field.building() < Self::AT_ONCE && field.takes(line) {
+                field.begin(line, &[]);
+            }
+        }
+    }
+
+    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+        for stream_id in 1..=Self::EACH {
+            let request = self.requests.next(&mut field.rng);
+            ask(&mut circuit, field, stream_id, &request);
+        }
+        let (at, since) = ((circuit.line, circuit.circ_id), field.now());
+        self.asking.insert(at, (circuit, Self::EACH, since));
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        at: (LineId, CircId),
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        let Some((circuit, unanswered, _)) = self.asking.get_mut(&at) else { return };
+        if command == Command::RELAY
+            && let Some((RelayCommand::END, ..)) = circuit.open(body)
+        {
+            *unanswered -= 1;
+        }
+        if (command == Command::DESTROY || *unanswered == 0)
+            && let Some((circuit, ..)) = self.asking.remove(&at)
+        {
+            circuit.destroy(field);
+        }
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.handle_lost(line);
+        self.asking.retain(|(its, _), _| *its != line);
+    }
+}
+
+/// Streams that hold a place in the directory: half of them never end their request, half ask for the longest answer and
+/// acknowledge nothing of it. For each that the relay ends there is another.
+#[derive(Default)]
+pub(super) struct SlowReaders {
+    lines: Lines,
+    circuits: BTreeMap<(LineId, CircId), (Circuit, u16)>,
+}
+
+impl SlowReaders {
+    const CIRCUITS: usize = 3 * LINES;
+
+    /// Streams of a circuit: more answers than its window lets pass.
+    const STREAMS: u16 = 40;
+}
+
+/// A request for the longest answer; the half of it for every other stream.
+pub(super) fn slow_request(number: u32) -> Vec<u8> {
+    let mut request = get("/tor/server/all");
+    if number.is_multiple_of(2) {
+        request.truncate(request.len() - 2);
+    }
+    request
+}
+
+impl Attack for SlowReaders {
+    fn act(&mut self, field: &mut Field) {
+        for line in self.lines.keep(field, LINES).iter().copied() {
+            if self.circuits.len() + field.building() < Self::CIRCUITS && field.takes(line) {
+                field.begin(line, &[]);
+            }
+        }
+    }
+
+    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+        for stream_id in 1..=Self::STREAMS {
+            ask(&mut circuit, field, stream_id, &slow_request(stream_id.into()));
+        }
+        self.circuits.insert((circuit.line, circuit.circ_id), (circuit, Self::STREAMS));
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        at: (LineId, CircId),
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        if command == Command::DESTROY {
+            self.circuits.remove(&at);
+        }
+        let Some((circuit, streams)) = self.circuits.get_mut(&at) else { return };
+        if command == Command::RELAY
+            && let Some((RelayCommand::END, ..)) = circuit.open(body)
+            && field.takes(at.0)
+        {
+            *streams = streams.checked_add(1).unwrap_or(1);
+            ask(circuit, field, *streams, &slow_request((*streams).into()));
+        }
+    }
+
+    fn handle_lost(&mut self, line: LineId) {
+        self.lines.handle_lost(line);
+        self.circuits.retain(|(its, _), _| *its != line);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_other_slow_reader_never_ends_its_request() {
+        let has_ended = |number| slow_request(number).ends_with(b"\r\n\r\n");
+        assert_eq!([1, 2, 3, 4].map(has_ended), [true, false, true, false]);
+    }
+}

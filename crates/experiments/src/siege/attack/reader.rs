@@ -1,0 +1,246 @@
+//! No attack: an honest client of the relay's directory, which uses the same lines. What it gets while others attack is what the
+//! directory is worth then.
+
+use super::circuits::Circuit;
+use super::field::{Field, LineId};
+use super::requests::get;
+use super::{Assault, Attack, Prey};
+use crate::error::Error;
+use link::Clock;
+use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
+use onion::cell::{BODY_LEN, CircId, Command};
+use onion::{Duration, Instant, Rate};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// From one request to the next.
+const PACE: Duration = Duration::from_millis(500);
+
+/// An answer that takes longer has not come.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Microdescriptors in a request for some.
+const MICRO: usize = 5;
+
+/// An END of a stream on which all has been sent (tor-spec, section 6.3).
+const DONE: u8 = 6;
+
+/// Far more than an honest client sends.
+const RATE_MBIT: f64 = 100.0;
+
+/// One request: when, and when the whole of its answer had come.
+#[derive(Clone, Copy, Debug)]
+struct Reading {
+    asked: Instant,
+    answered: Option<Instant>,
+}
+
+/// Asks the relay's directory twice a second for the consensus or for microdescriptors in turn, each on a circuit of its own, until it is
+/// dropped.
+pub(in crate::siege) struct Reader {
+    readings: Arc<Mutex<Vec<Reading>>>,
+    clock: Clock,
+    _running: Assault,
+}
+
+/// What became of the requests of a stretch of time.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(in crate::siege) struct Reads {
+    pub(in crate::siege) asked: usize,
+    /// Of these, answered in full and in time.
+    pub(in crate::siege) answered: usize,
+    /// How long each that was answered took, in milliseconds.
+    pub(in crate::siege) ms: Vec<f64>,
+}
+
+impl Reader {
+    pub(in crate::siege) fn start(prey: Prey, clock: Clock) -> Result<Self, Error> {
+        let readings = Arc::<Mutex<Vec<Reading>>>::default();
+        let paths = ["/tor/status-vote/current/consensus-microdesc".to_owned()];
+        let paths = [&paths[..], &[prey.names().micro_path(MICRO)]].concat();
+        let program = Program {
+            paths,
+            line: None,
+            next: None,
+            under_way: BTreeMap::new(),
+            readings: Arc::clone(&readings),
+        };
+        let rate = Rate::from_mbit_per_s(RATE_MBIT);
+        let running = Assault::run(Box::new(program), prey, rate, clock)?;
+        Ok(Self { readings, clock, _running: running })
+    }
+
+    fn readings(&self) -> Vec<Reading> {
+        self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// What became of the requests of this time. `wait` waits a moment, and says whether to give up; the last answers have time to come.
+    pub(in crate::siege) fn reads(
+        &self,
+        from: Instant,
+        until: Instant,
+        mut wait: impl FnMut() -> bool,
+    ) -> Reads {
+        loop {
+            let now = self.clock.now();
+            let all = self.readings();
+            let is_open = |it: &&Reading| it.answered.is_none() && now <= it.asked + PATIENCE;
+            let of_then = |it: &&Reading| it.asked >= from && it.asked < until;
+            if all.iter().filter(of_then).any(|it| is_open(&it)) && !wait() {
+                continue;
+            }
+            return Reads::of(all.iter().filter(of_then));
+        }
+    }
+}
+
+impl Reads {
+    fn of<'a>(readings: impl Iterator<Item = &'a Reading>) -> Self {
+        let mut reads = Self::default();
+        for Reading { asked, answered } in readings {
+            reads.asked += 1;
+            let took = answered.map(|at| at - *asked).filter(|took| *took <= PATIENCE);
+            reads.ms.extend(took.map(|took| took.as_secs_f64() * 1e3));
+        }
+        reads.answered = reads.ms.len();
+        reads
+    }
+
+    /// The share that was answered.
+    #[expect(clippy::cast_precision_loss, reason = "a count of requests")]
+    pub(in crate::siege) fn share(&self) -> f64 {
+        if self.asked == 0 { 0.0 } else { self.answered as f64 / self.asked as f64 }
+    }
+}
+
+/// A request that is not answered yet.
+struct UnderWay {
+    /// Its place among the readings.
+    place: usize,
+    circuit: Option<Circuit>,
+    answer: Vec<u8>,
+}
+
+struct Program {
+    paths: Vec<String>,
+    line: Option<LineId>,
+    /// When the next request is due; `None` until there has been a link.
+    next: Option<Instant>,
+    under_way: BTreeMap<CircId, UnderWay>,
+    readings: Arc<Mutex<Vec<Reading>>>,
+}
+
+impl Program {
+    /// Notes a request, or an answer, and returns the place of the request.
+    fn note(&self, change: impl FnOnce(&mut Vec<Reading>)) -> usize {
+        let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
+        change(&mut readings);
+        readings.len().saturating_sub(1)
+    }
+}
+
+impl Attack for Program {
+    fn act(&mut self, field: &mut Field) {
+        if self.line.is_none() {
+            self.line = field.dial_honestly();
+        }
+        let asked = field.now();
+        if self.next.is_none() && self.line.is_some_and(|line| field.takes(line)) {
+            self.next = Some(asked);
+        }
+        let Some(next) = self.next.filter(|next| asked >= *next) else { return };
+        self.next = Some(next + PACE);
+        // A request for which there is no link is one that is not answered.
+        let place = self.note(|all| all.push(Reading { asked, answered: None }));
+        if let Some(line) = self.line.filter(|line| field.takes(*line)) {
+            let circ_id = field.begin(line, &[]);
+            let under_way = UnderWay { place, circuit: None, answer: Vec::new() };
+            self.under_way.insert(circ_id, under_way);
+        }
+    }
+
+    fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
+        let Some(it) = self.under_way.get_mut(&circuit.circ_id) else { return };
+        circuit.send(field, RelayCommand::BEGIN_DIR, 1, &[]);
+        for part in get(&self.paths[it.place % self.paths.len()]).chunks(MAX_DATA_LEN) {
+            circuit.send(field, RelayCommand::DATA, 1, part);
+        }
+        it.circuit = Some(circuit);
+    }
+
+    fn handle_cell(
+        &mut self,
+        field: &mut Field,
+        (_, circ_id): (LineId, CircId),
+        command: Command,
+        body: &[u8; BODY_LEN],
+    ) {
+        if command == Command::DESTROY {
+            self.under_way.remove(&circ_id);
+            return;
+        }
+        let Some(it) = self.under_way.get_mut(&circ_id) else { return };
+        let opened = it.circuit.as_mut().and_then(|circuit| circuit.open(body));
+        match opened {
+            Some((RelayCommand::DATA, _, data)) => it.answer.extend_from_slice(&data),
+            Some((RelayCommand::END, _, reason)) => {
+                let (place, now) = (it.place, field.now());
+                let is_whole = reason.first() == Some(&DONE) && is_whole(&it.answer);
+                if let Some(circuit) = self.under_way.remove(&circ_id).and_then(|it| it.circuit) {
+                    circuit.destroy(field);
+                }
+                if is_whole {
+                    self.note(|all| all[place].answered = Some(now));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn handle_lost(&mut self, _line: LineId) {
+        self.line = None;
+        self.under_way.clear();
+    }
+}
+
+/// Whether this is a successful answer of HTTP with all of its body.
+fn is_whole(answer: &[u8]) -> bool {
+    let Some(head_len) = answer.windows(4).position(|it| it == b"\r\n\r\n") else { return false };
+    let head = String::from_utf8_lossy(&answer[..head_len]);
+    let mut lines = head.split("\r\n");
+    if lines.next().and_then(|line| line.split(' ').nth(1)) != Some("200") {
+        return false;
+    }
+    let body_len = answer.len() - head_len - 4;
+    let length = lines.find_map(|line| {
+        let (name, value) = line.split_once(':')?;
+        name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+    });
+    length.map_or(body_len > 0, |length| length == body_len)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_answer_counts_if_it_is_a_success_and_whole() {
+        let whole = b"HTTP/1.0 200 OK\r\nContent-Length: 3\r\n\r\nabc";
+        assert!(is_whole(whole));
+        assert!(is_whole(b"HTTP/1.0 200 OK\r\n\r\nabc"), "C tor streams some without a length");
+        assert!(!is_whole(&whole[..whole.len() - 1]), "cut");
+        assert!(!is_whole(b"HTTP/1.0 503 Directory busy\r\nContent-Length: 0\r\n\r\n"));
+        assert!(!is_whole(b"HTTP/1.0 200 OK\r\n\r\n"), "nothing in it");
+        assert!(!is_whole(b""));
+    }
+
+    #[test]
+    fn an_answer_that_takes_too_long_has_not_come() {
+        let asked = Instant::ORIGIN;
+        let answered = |ms| Reading { asked, answered: Some(asked + Duration::from_millis(ms)) };
+        let all = [answered(20), answered(8_001), Reading { asked, answered: None }, answered(40)];
+        let reads = Reads::of(all.iter());
+        assert_eq!((reads.asked, reads.answered, reads.share()), (4, 2, 0.5));
+        assert_eq!(reads.ms, [20.0, 40.0]);
+    }
+}
