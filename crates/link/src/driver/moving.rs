@@ -82,6 +82,7 @@ impl<N: Node> Driver<N> {
     fn go_on_reading(&mut self, place: usize, result: io::Result<usize>) -> Option<usize> {
         match result {
             Ok(0) => {
+                self.flush_last_words(place);
                 let broken = self.sockets[place].as_mut().and_then(|socket| socket.broken.take());
                 self.close(place, broken.unwrap_or(CloseCause::ByPeer));
                 None
@@ -93,6 +94,17 @@ impl<N: Node> Driver<N> {
                 self.close(place, socket::cause(&error));
                 None
             }
+        }
+    }
+
+    /// The peer of a connection without TLS has sent its last bytes, and may still read: the node's answer to them, which
+    /// nobody has asked the node for yet, is written before the node hears of the end.
+    fn flush_last_words(&mut self, place: usize) {
+        if let Some(socket) = &mut self.sockets[place]
+            && matches!(socket.transport, Transport::Plain(_))
+        {
+            socket.wants_flush = true;
+            self.flush(place);
         }
     }
 

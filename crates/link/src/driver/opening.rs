@@ -7,9 +7,29 @@ use crate::tls::{Outgoing, Placed, Session};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use onion::Instant;
-use onion::link::NoTls;
+use onion::link::TlsSession;
 use onion::node::{Dial, ListenerId, Node, Security};
 use std::io;
+use std::net::IpAddr;
+
+/// A connection without TLS, of which only the other end is known.
+struct Plain {
+    from: IpAddr,
+}
+
+impl TlsSession for Plain {
+    fn peer_certificate(&self) -> Option<&[u8]> {
+        None
+    }
+
+    fn export_keying_material(&self, _label: &[u8], _context: &[u8]) -> Option<[u8; 32]> {
+        None
+    }
+
+    fn peer_address(&self) -> Option<IpAddr> {
+        Some(self.from)
+    }
+}
 
 impl<N: Node> Driver<N> {
     pub(super) fn accept(&mut self, listener: usize) {
@@ -24,7 +44,7 @@ impl<N: Node> Driver<N> {
                     }
                     let id = ListenerId(u32::try_from(listener).unwrap_or(u32::MAX));
                     if self.options.accepts_plain {
-                        self.accept_plain(stream, id);
+                        self.accept_plain(stream, from, id);
                         continue;
                     }
                     let Ok(session) = Session::server(&self.tls) else { continue };
@@ -45,9 +65,9 @@ impl<N: Node> Driver<N> {
         }
     }
 
-    fn accept_plain(&mut self, stream: TcpStream, listener: ListenerId) {
+    fn accept_plain(&mut self, stream: TcpStream, from: IpAddr, listener: ListenerId) {
         let now = self.clock.now();
-        let Some(conn) = self.node.handle_accepted(now, listener, &NoTls) else { return };
+        let Some(conn) = self.node.handle_accepted(now, listener, &Plain { from }) else { return };
         match self.add(now, Socket::accepted_plain(stream, conn)) {
             Ok(place) => {
                 self.by_conn.insert(conn, place);
