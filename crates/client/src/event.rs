@@ -135,10 +135,33 @@ pub enum Event {
         /// It ended as it should.
         is_ok: bool,
     },
+    /// A program's request is not carried out: it is malformed, not supported, or leads where no stream may.
+    RequestRefused {
+        /// Name or address, and port, if the request was understood that far.
+        target: Option<String>,
+        /// What is wrong with it.
+        reason: String,
+    },
     /// Something is wrong that may pass.
     Trouble(String),
-    /// It has ended by itself: a mistake of ours, or the machine's.
+    /// It can do no more, and says who is to blame: the machine, the configuration, a mistake of ours.
     Ended(String),
+}
+
+/// What stands in place of a destination: C tor's word, with its `SafeLogging`.
+const SCRUBBED: &str = "[scrubbed]";
+
+impl Event {
+    /// Takes out where streams lead.
+    pub(crate) fn scrub(&mut self) {
+        match self {
+            Self::StreamOpened { target, .. } | Self::StreamClosed { target, .. } => {
+                SCRUBBED.clone_into(target);
+            }
+            Self::RequestRefused { target, .. } => *target = None,
+            _ => {}
+        }
+    }
 }
 
 fn names(path: &[Hop]) -> String {
@@ -187,6 +210,10 @@ impl fmt::Display for Event {
                     "stream {stream} to {target} over: {sent_bytes} bytes out, {received_bytes} \
                      bytes in: {reason}"
                 )
+            }
+            Self::RequestRefused { target, reason } => {
+                let target = target.as_deref().map(|it| format!(" to {it}")).unwrap_or_default();
+                write!(f, "a SOCKS request{target} is refused: {reason}")
             }
             Self::Trouble(problem) => f.write_str(problem),
             Self::Ended(problem) => write!(f, "ended: {problem}"),

@@ -5,6 +5,7 @@ use crate::view::RelayInfo;
 use netdoc::Fingerprint;
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 
 /// A circuit gets no new streams so long after its first: C tor's `MaxCircuitDirtiness`.
 pub(crate) const DIRTY_MAX: Duration = Duration::from_secs(600);
@@ -15,10 +16,19 @@ pub(crate) const SPARE: usize = 2;
 /// Circuits at once, at most: what a program that isolates each stream can have.
 pub(crate) const CIRCUITS_MAX: usize = 256;
 
-/// Streams of different isolation never share a circuit: the name and password that a program gives with SOCKS, or that it gives
-/// none.
+/// Streams of different isolation never share a circuit: what C tor isolates by default (`IsolateSOCKSAuth`,
+/// `IsolateClientAddr`, `IsolateClientProtocol`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Isolation(pub Option<(Vec<u8>, Vec<u8>)>);
+pub struct Isolation {
+    /// The version of SOCKS: 4 or 5.
+    pub version: u8,
+    /// Where the program has connected from, if that is known.
+    pub from: Option<IpAddr>,
+    /// The user that it gives with SOCKS; empty if it gives none.
+    pub user: Vec<u8>,
+    /// The password; empty if it gives none.
+    pub password: Vec<u8>,
+}
 
 /// A circuit of the pool.
 #[derive(Clone, Debug)]

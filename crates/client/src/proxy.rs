@@ -51,6 +51,10 @@ pub(crate) struct Choices {
     pub(crate) desired: DesiredUx,
     /// Streams go to the circuit that answers fastest now.
     pub(crate) by_latency: bool,
+    /// Streams and questions about private networks are refused.
+    pub(crate) rejects_internal: bool,
+    /// Events name destinations.
+    pub(crate) names_destinations: bool,
 }
 
 /// The node of a client.
@@ -192,7 +196,10 @@ impl Proxy {
         self.events.pop_front()
     }
 
-    fn tell(&mut self, event: Event) {
+    fn tell(&mut self, mut event: Event) {
+        if !self.choices.names_destinations {
+            event.scrub();
+        }
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
@@ -251,14 +258,15 @@ impl Node for Proxy {
         &mut self,
         now: Instant,
         _listener: ListenerId,
-        _tls: &dyn TlsSession,
+        session: &dyn TlsSession,
     ) -> Option<ConnId> {
         if self.apps.len() >= APPS_MAX {
             return None;
         }
         let conn = ConnId(FIRST_APP + self.apps_accepted % FIRST_APP);
         self.apps_accepted = self.apps_accepted.wrapping_add(1);
-        self.apps.insert(conn, App::new(u64::from(self.apps_accepted), now));
+        self.apps
+            .insert(conn, App::new(u64::from(self.apps_accepted), now, session.peer_address()));
         Some(conn)
     }
 

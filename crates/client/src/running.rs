@@ -58,6 +58,11 @@ pub struct Settings {
     /// Circuits, busy or idle, are asked how fast they answer, and streams go to the one that is fastest now. Programs of one isolation then use
     /// several circuits, and so several exits see them.
     pub by_latency: bool,
+    /// Streams to, and questions about, addresses of this machine and of private networks are refused, and such answers of exits
+    /// dropped: C tor's `ClientRejectInternalAddresses` and `ClientDNSRejectInternalAddresses`. For the public network.
+    pub rejects_internal: bool,
+    /// Events name destinations. Otherwise they say `[scrubbed]`, or nothing.
+    pub names_destinations: bool,
 }
 
 impl Settings {
@@ -77,6 +82,8 @@ impl Settings {
             leg_scheduler: &MinRtt,
             desired: DesiredUx::HighThroughput,
             by_latency: false,
+            rejects_internal: false,
+            names_destinations: true,
         }
     }
 }
@@ -146,6 +153,8 @@ impl ClientProxy {
             leg_scheduler,
             desired,
             by_latency,
+            rejects_internal,
+            names_destinations,
         } = settings;
         if !folder.is_dir() {
             let failed = |source| ClientError::Folder { folder: folder.clone(), source };
@@ -175,7 +184,16 @@ impl ClientProxy {
         let work = move || {
             let clock = Clock::start();
             let legs = legs.clamp(1, LEGS_MAX);
-            let choices = Choices { strategy, rules, legs, leg_scheduler, desired, by_latency };
+            let choices = Choices {
+                strategy,
+                rules,
+                legs,
+                leg_scheduler,
+                desired,
+                by_latency,
+                rejects_internal,
+                names_destinations,
+            };
             let proxy = Proxy::new(choices, remembered, clock.now(), now, rng);
             // Plain connections come in; links that go out have TLS all the same.
             let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };

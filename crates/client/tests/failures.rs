@@ -153,21 +153,28 @@ fn what_cannot_be_reached_is_refused_and_programs_that_leave_hinder_nobody() {
     });
     let onion = download(socks, ("abc.onion", 80), content, "x", PATIENCE);
     let problem = onion.expect_err("no onion services").to_string();
-    assert!(problem.contains("code 2"), "{problem}");
+    assert!(problem.contains("code 1"), "{problem}");
     // Nobody needs to wait for an exit that there is not.
     let mail = download(socks, ("127.0.0.1", 25), content, "x", PATIENCE);
     let problem = mail.expect_err("no exit lets it out").to_string();
-    assert!(problem.contains("code 2"), "{problem}");
+    assert!(problem.contains("code 1"), "{problem}");
     let odd = download(socks, ("a:b", 80), content, "x", PATIENCE);
     let problem = odd.expect_err("no name").to_string();
-    assert!(problem.contains("code 2"), "{problem}");
-    // No SOCKS: the connection is closed without a word.
+    assert!(problem.contains("code 1"), "{problem}");
+    // A program that uses the port as an HTTP proxy gets a page.
     let mut stream = TcpStream::connect(socks).expect("it listens");
     stream.set_read_timeout(Some(PATIENCE)).expect("set");
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("sent");
     let mut answer = Vec::new();
     let _ended_or_reset = stream.read_to_end(&mut answer);
-    assert!(answer.is_empty(), "{answer:?}");
+    let page = String::from_utf8_lossy(&answer);
+    assert!(page.starts_with("HTTP/1.0 501 ") && page.contains("SOCKS"), "{page}");
+    for part in ["abc.onion", "malformed", "HTTP"] {
+        ours.wait_for(part, |event| match event {
+            Event::RequestRefused { .. } if event.to_string().contains(part) => Some(()),
+            _ => None,
+        });
+    }
 
     let server = ContentServer::start().expect("a server");
     for _ in 0..20 {

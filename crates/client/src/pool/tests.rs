@@ -8,7 +8,8 @@ fn at(seconds: u64) -> Instant {
 }
 
 fn named(name: &str) -> Isolation {
-    Isolation(Some((name.as_bytes().to_vec(), b"password".to_vec())))
+    let (user, password) = (name.as_bytes().to_vec(), b"password".to_vec());
+    Isolation { version: 5, from: Some([127, 0, 0, 1].into()), user, password }
 }
 
 /// A circuit through relays 1 and 2 and an exit to ports 80 and 443.
@@ -41,8 +42,13 @@ fn streams_of_one_isolation_share_a_circuit_and_others_never_do() {
     assert_eq!(pool.choose(WEB, &named("a"), at(1)), Choice::Use(1));
     assert_eq!(pool.choose(WEB, &named("b"), at(1)), Choice::Wait, "2 is being built for it");
     assert_eq!(pool.choose(WEB, &named("c"), at(1)), Choice::Open);
-    let other_password = Isolation(Some((b"a".to_vec(), Vec::new())));
-    assert_eq!(pool.choose(WEB, &other_password, at(1)), Choice::Open);
+    for other in [
+        Isolation { password: Vec::new(), ..named("a") },
+        Isolation { version: 4, ..named("a") },
+        Isolation { from: Some([127, 0, 0, 2].into()), ..named("a") },
+    ] {
+        assert_eq!(pool.choose(WEB, &other, at(1)), Choice::Open, "{other:?}");
+    }
     assert_eq!((pool.spare(WEB, at(1)), pool.len(), pool.building()), (0, 3, 1));
     // One that is opened for somebody is nobody else's.
     pool.add(3, circuit(3, 1, Some(1)));

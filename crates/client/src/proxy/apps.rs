@@ -2,7 +2,7 @@
 
 use super::legs::leg_traffic;
 use super::pipe::Pipe;
-use super::socks::{Greeting, Request, Step};
+use super::socks::{Greeting, Refusal, Request, Step, Verdict};
 use super::{BUSY_STEP, Proxy};
 use crate::event::Event;
 use onion::Instant;
@@ -10,8 +10,8 @@ use onion::client::{CircuitNumber, StreamNumber};
 use onion::node::{CloseCause, ConnId};
 use std::cell::RefCell;
 use std::io::Write;
+use std::net::IpAddr;
 use std::rc::Rc;
-use tor_socksproto::SocksStatus;
 
 /// Bytes from a program that wait for its stream, at most.
 const TO_TOR_MAX: usize = 128 << 10;
@@ -61,11 +61,12 @@ pub(super) enum Stage {
 }
 
 impl App {
-    pub(super) fn new(number: u64, now: Instant) -> Self {
+    /// A program's connection from an address, if that is known.
+    pub(super) fn new(number: u64, now: Instant, from: Option<IpAddr>) -> Self {
         Self {
             number,
             pipe: Rc::default(),
-            stage: Stage::Greeting(Box::new(Greeting::new())),
+            stage: Stage::Greeting(Box::new(Greeting::new(from))),
             asked_at: now,
             since: now,
             attempts: 0,
@@ -98,53 +99,61 @@ impl App {
 }
 
 impl Proxy {
-    pub(super) fn handle_app_bytes(&mut self, now: Instant, conn: ConnId, mut bytes: &[u8]) {
+    pub(super) fn handle_app_bytes(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
         let Some(app) = self.apps.get_mut(&conn) else { return };
-        while let Stage::Greeting(greeting) = &mut app.stage {
-            let len = bytes.len().min(greeting.room());
-            let (part, rest) = bytes.split_at(len);
+        let mut to_tor = bytes.to_vec();
+        if let Stage::Greeting(greeting) = &mut app.stage {
             let mut answer = Vec::new();
-            let step = greeting.handle_bytes(part, &mut answer);
+            let step = greeting.handle_bytes(bytes, &mut answer);
             let _ = app.pipe.borrow_mut().to_app.write_all(&answer);
-            bytes = rest;
+            to_tor.clear();
             match step {
-                Step::More if bytes.is_empty() => break,
-                Step::More if len > 0 => {}
+                Step::More => {}
                 Step::Wants(request, early) => {
-                    let _ = app.pipe.borrow_mut().to_tor.write_all(&early);
-                    app.asked_at = now;
-                    match request.destination() {
-                        Ok(_) => {
-                            self.last_need = Some(request.need);
-                            app.stage = Stage::Waiting(request);
-                            self.must_plan = true;
-                        }
-                        Err(problem) => {
-                            let reply = request.refused(SocksStatus::NOT_ALLOWED);
-                            let _ = app.pipe.borrow_mut().to_app.write_all(&reply);
-                            let problem = format!("{}: {problem}", request.target);
-                            app.close(now);
-                            self.tell(Event::Trouble(problem));
-                        }
-                    }
-                    break;
+                    to_tor = early;
+                    self.handle_request(now, conn, request);
                 }
-                Step::More | Step::Refused => {
-                    app.close(now);
-                    break;
-                }
+                Step::Refused(refusal) => self.refuse_request(now, conn, refusal),
             }
         }
         self.wake_app(conn);
         let Some(app) = self.apps.get_mut(&conn) else { return };
-        if bytes.is_empty() || matches!(app.stage, Stage::Closing) {
+        if to_tor.is_empty() || matches!(app.stage, Stage::Closing) {
             return;
         }
-        let _ = app.pipe.borrow_mut().to_tor.write_all(bytes);
+        let _ = app.pipe.borrow_mut().to_tor.write_all(&to_tor);
         app.is_held = app.room() == 0;
         if let Stage::Open(Begun { stream, .. }) = app.stage {
             self.client.send_more(now, stream);
         }
+    }
+
+    /// A program has said what it wants.
+    fn handle_request(&mut self, now: Instant, conn: ConnId, request: Request) {
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        app.asked_at = now;
+        match request.verdict(self.choices.rejects_internal) {
+            Verdict::Carry(_) => {
+                self.last_need = Some(request.need);
+                app.stage = Stage::Waiting(request);
+                self.must_plan = true;
+            }
+            Verdict::Answer(reply) => {
+                let _ = app.pipe.borrow_mut().to_app.write_all(&reply);
+                app.stage = Stage::Waiting(request);
+                self.finish_app(now, conn, "answered without a circuit", true);
+            }
+            Verdict::Refuse(refusal) => self.refuse_request(now, conn, refusal),
+        }
+    }
+
+    /// Closes the connection of a program whose request is not carried out.
+    fn refuse_request(&mut self, now: Instant, conn: ConnId, refusal: Refusal) {
+        let Some(app) = self.apps.get_mut(&conn) else { return };
+        let Refusal { reply, reason, target } = refusal;
+        let _ = app.pipe.borrow_mut().to_app.write_all(&reply);
+        app.close(now);
+        self.tell(Event::RequestRefused { target, reason });
     }
 
     /// Queues a program's connection for writing, once.

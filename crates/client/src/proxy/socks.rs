@@ -1,99 +1,161 @@
-//! SOCKS requests, as programs make them, and answers to them.
+//! SOCKS requests of programs, and the replies to them.
+//!
+//! Replies are C tor's, byte for byte (`socks-extensions` of torspec, RFC 1928, RFC 1929): programs and libraries are
+//! written against it. [`greeting`] reads the messages, [`hosts`] knows what a destination may look like, and this file
+//! decides what becomes of a request. It does no I/O and knows no circuits.
+
+mod greeting;
+mod hosts;
+
+pub(super) use greeting::{Greeting, Step};
 
 use crate::path::Need;
 use crate::pool::Isolation;
+use hosts::{Host, Onion};
 use onion::cell::msg::{BeginFlags, EndReason, Resolved};
 use onion::client::Destination;
 use std::net::IpAddr;
-use tor_socksproto::{
-    Buffer, Handshake as _, NextStep, SocksAddr, SocksAuth, SocksCmd, SocksProxyHandshake,
-    SocksRequest, SocksStatus,
-};
 
-/// A program that has not said yet what it wants.
-pub(super) struct Greeting {
-    handshake: SocksProxyHandshake,
-    buffer: Buffer,
+/// A status of a SOCKS 5 reply (RFC 1928 §6).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Status(u8);
+
+impl Status {
+    pub(super) const SUCCEEDED: Self = Self(0);
+    pub(super) const GENERAL_FAILURE: Self = Self(1);
+    pub(super) const NOT_ALLOWED: Self = Self(2);
+    pub(super) const HOST_UNREACHABLE: Self = Self(4);
+    pub(super) const CONNECTION_REFUSED: Self = Self(5);
+    pub(super) const TTL_EXPIRED: Self = Self(6);
+    pub(super) const COMMAND_NOT_SUPPORTED: Self = Self(7);
+    pub(super) const ADDRESS_TYPE_NOT_SUPPORTED: Self = Self(8);
+
+    /// Why a stream ended before it began (tor-spec §6.3), as C tor reports it.
+    pub(super) const fn of(reason: EndReason) -> Self {
+        match reason {
+            EndReason::RESOLVE_FAILED | EndReason::NO_ROUTE => Self::HOST_UNREACHABLE,
+            EndReason::CONNECT_REFUSED | EndReason::CONN_RESET | EndReason::DONE => {
+                Self::CONNECTION_REFUSED
+            }
+            EndReason::EXIT_POLICY => Self::NOT_ALLOWED,
+            EndReason::TIMEOUT => Self::TTL_EXPIRED,
+            _ => Self::GENERAL_FAILURE,
+        }
+    }
 }
 
-/// What has become of a greeting.
-pub(super) enum Step {
-    /// More is to come.
-    More,
-    /// The program wants this, and has sent these bytes behind it.
-    Wants(Request, Vec<u8>),
-    /// It speaks no SOCKS that we know.
-    Refused,
+/// The protocol that a program speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Dialect {
+    /// SOCKS 4 or 4a.
+    V4,
+    /// SOCKS 5. `is_ipv6`: the program has connected by IPv6, and replies name an address of that family.
+    V5 { is_ipv6: bool },
+}
+
+impl Dialect {
+    /// A reply that names no address.
+    fn status(self, status: Status) -> Vec<u8> {
+        match self {
+            Self::V4 => {
+                let is_granted = status == Status::SUCCEEDED;
+                vec![0, if is_granted { 0x5a } else { 0x5b }, 0, 0, 0, 0, 0, 0]
+            }
+            Self::V5 { is_ipv6 } => {
+                let (address_type, address_bytes) = if is_ipv6 { (4, 16) } else { (1, 4) };
+                let mut reply = vec![5, status.0, 0, address_type];
+                reply.resize(reply.len() + address_bytes + 2, 0);
+                reply
+            }
+        }
+    }
+
+    /// The reply to RESOLVE or RESOLVE_PTR; `None` if there is no answer.
+    fn answer(self, answer: Option<&Answer<'_>>) -> Vec<u8> {
+        match (self, answer) {
+            (Self::V4, Some(Answer::Address(IpAddr::V4(v4)))) => {
+                [&[0, 0x5a, 0, 0][..], &v4.octets()].concat()
+            }
+            (Self::V4, _) => self.status(Status::GENERAL_FAILURE),
+            (Self::V5 { .. }, Some(Answer::Address(IpAddr::V4(v4)))) => {
+                [&[5, 0, 0, 1][..], &v4.octets(), &[0, 0]].concat()
+            }
+            (Self::V5 { .. }, Some(Answer::Address(IpAddr::V6(v6)))) => {
+                [&[5, 0, 0, 4][..], &v6.octets(), &[0, 0]].concat()
+            }
+            (Self::V5 { .. }, Some(Answer::Name(name))) => {
+                // A RESOLVED has no longer names.
+                let len = u8::try_from(name.len()).unwrap_or(u8::MAX);
+                let name = &name.as_bytes()[..usize::from(len)];
+                [&[5, 0, 0, 3, len][..], name, &[0, 0]].concat()
+            }
+            // C tor leaves the address type 0 here.
+            (Self::V5 { .. }, None) => vec![5, Status::HOST_UNREACHABLE.0, 0, 0, 0, 0, 0, 0, 0, 0],
+        }
+    }
+}
+
+/// An answer of the domain name system.
+enum Answer<'a> {
+    Address(IpAddr),
+    Name(&'a str),
+}
+
+/// What a program wants done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Act {
+    Connect,
+    Resolve,
+    /// RESOLVE_PTR.
+    ResolveName,
+}
+
+/// A request that is not carried out.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Refusal {
+    /// The reply to the program; empty where C tor sends none.
+    pub(super) reply: Vec<u8>,
+    /// What is wrong with the request.
+    pub(super) reason: String,
+    /// Where it leads, if it was understood that far.
+    pub(super) target: Option<String>,
+}
+
+/// What becomes of a request.
+pub(super) enum Verdict {
+    /// A circuit is needed.
+    Carry(Destination),
+    /// The reply is known without one.
+    Answer(Vec<u8>),
+    Refuse(Refusal),
 }
 
 /// What a program wants.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
-    socks: SocksRequest,
+    dialect: Dialect,
+    act: Act,
+    host: Host,
+    port: u16,
     pub(super) isolation: Isolation,
     pub(super) need: Need,
     /// Where it leads, for people.
     pub(super) target: String,
 }
 
-impl Greeting {
-    pub(super) fn new() -> Self {
-        Self { handshake: SocksProxyHandshake::new(), buffer: Buffer::new() }
-    }
-
-    /// How many bytes it takes now.
-    pub(super) fn room(&mut self) -> usize {
-        self.buffer.unfilled_slice().len()
-    }
-
-    /// Takes what has come; what is to be answered is put to the end of `answer`.
-    pub(super) fn handle_bytes(&mut self, mut input: &[u8], answer: &mut Vec<u8>) -> Step {
-        loop {
-            match self.handshake.step(&mut self.buffer) {
-                Err(_) => return Step::Refused,
-                Ok(NextStep::Send(reply)) => answer.extend_from_slice(&reply),
-                Ok(NextStep::Finished(finished)) => {
-                    let (socks, mut rest) = finished.into_output_and_vec();
-                    rest.extend_from_slice(input);
-                    return Step::Wants(Request::new(socks), rest);
-                }
-                Ok(NextStep::Recv(_)) if input.is_empty() => return Step::More,
-                Ok(NextStep::Recv(mut more)) => {
-                    let room = more.buf();
-                    let len = room.len().min(input.len());
-                    room[..len].copy_from_slice(&input[..len]);
-                    input = &input[len..];
-                    if more.note_received(len).is_err() {
-                        return Step::Refused;
-                    }
-                }
-            }
-        }
-    }
-}
-
 impl Request {
-    fn new(socks: SocksRequest) -> Self {
-        let isolation = Isolation(match socks.auth() {
-            SocksAuth::Username(name, password) => Some((name.clone(), password.clone())),
-            SocksAuth::Socks4(name) => Some((name.clone(), Vec::new())),
-            _ => None,
-        });
-        let is_ipv6 = address(socks.addr()).is_some_and(|ip| ip.is_ipv6());
-        let is_stream = socks.command() == SocksCmd::CONNECT;
-        let need = match is_stream {
-            true => Need::Port { port: socks.port(), is_ipv6 },
-            false => Need::Lookup,
+    fn new(dialect: Dialect, act: Act, host: Host, port: u16, isolation: Isolation) -> Self {
+        let is_ipv6 = host.address().is_some_and(|ip| ip.is_ipv6());
+        let need = match act {
+            Act::Connect => Need::Port { port, is_ipv6 },
+            Act::Resolve | Act::ResolveName => Need::Lookup,
         };
-        let host = socks.addr().to_string();
-        // Who reads of it may read it on a terminal.
-        let host = host.escape_debug();
-        let target = match (is_stream, is_ipv6) {
-            (false, _) => host.to_string(),
-            (true, false) => format!("{host}:{}", socks.port()),
-            (true, true) => format!("[{host}]:{}", socks.port()),
+        let target = match (act, is_ipv6) {
+            (Act::Connect, false) => format!("{host}:{port}"),
+            (Act::Connect, true) => format!("[{host}]:{port}"),
+            _ => host.to_string(),
         };
-        Self { socks, isolation, need, target }
+        Self { dialect, act, host, port, isolation, need, target }
     }
 
     /// Whether it is a question to the domain name system.
@@ -101,96 +163,107 @@ impl Request {
         self.need == Need::Lookup
     }
 
-    /// What the stream is to lead to; why there can be none.
-    pub(super) fn destination(&self) -> Result<Destination, &'static str> {
-        let host = self.socks.addr();
-        let name = host.to_string().trim_end_matches('.').to_ascii_lowercase();
-        // A colon in a name would end it within BEGIN.
-        let is_odd = |it: char| it.is_whitespace() || it.is_control() || it == ':';
-        if address(host).is_none() && name.contains(is_odd) {
-            return Err("that is no host name");
+    /// What becomes of it. With `rejects_internal`, C tor's `ClientRejectInternalAddresses` and
+    /// `ClientDNSRejectInternalAddresses`, it must not lead to addresses of private networks.
+    pub(super) fn verdict(&self, rejects_internal: bool) -> Verdict {
+        match self.decide(rejects_internal) {
+            Ok(verdict) => verdict,
+            Err((status, reason)) => Verdict::Refuse(Refusal {
+                reply: self.refused(status),
+                reason: reason.to_owned(),
+                target: Some(self.target.clone()),
+            }),
         }
-        if name.ends_with(".onion") {
-            return Err("onion services are none of this client's business");
+    }
+
+    /// In C tor's order (`connection_ap_handshake_rewrite_and_attach`).
+    fn decide(&self, rejects_internal: bool) -> Result<Verdict, (Status, &'static str)> {
+        let failure = |reason| Err((Status::GENERAL_FAILURE, reason));
+        let address = self.host.address();
+        let is_internal = self.host.is_internal() && rejects_internal;
+        if self.host.ends_with("exit") {
+            return failure("the notation `.exit` is disabled: it lets a web site choose the exit");
         }
-        match self.socks.command() {
-            SocksCmd::CONNECT => {
-                // What C tor asks for: both families, where the name decides.
-                let is_name = address(host).is_none();
-                let is_ipv6 = address(host).is_some_and(|ip| ip.is_ipv6());
-                let flags =
-                    if is_name || is_ipv6 { BeginFlags::IPV6_OK } else { BeginFlags::default() };
-                let host = address(host).map_or_else(|| host.to_string(), |ip| ip.to_string());
-                Ok(Destination::Host(host, self.socks.port(), flags))
+        if self.act == Act::ResolveName && is_internal {
+            return failure("nobody outside knows the name of an address of a private network");
+        }
+        if self.host.is_virtual() {
+            return failure("the address is of the range that tor maps onion services to");
+        }
+        match self.host.onion() {
+            Onion::Not => {}
+            Onion::Valid => {
+                return Err((Status::NOT_ALLOWED, "this client does not reach onion services"));
             }
-            SocksCmd::RESOLVE => Ok(Destination::Lookup(host.to_string())),
-            SocksCmd::RESOLVE_PTR => address(host)
-                .map(|ip| Destination::Lookup(reverse_name(ip)))
-                .ok_or("only an address has a name to be asked for"),
-            _ => Err("only CONNECT, RESOLVE and RESOLVE_PTR are known"),
+            Onion::Invalid => return failure("that is no address of an onion service"),
+            // C tor asks an exit, which so learns the name; there is no such host in any case (RFC 7686 §2).
+            Onion::Rooted => {
+                let reason = "a name under `.onion` or `.exit` never leaves the client";
+                return Err((Status::HOST_UNREACHABLE, reason));
+            }
         }
+        if self.host.is_bracketed() {
+            return failure("only an IPv6 address stands in brackets");
+        }
+        let destination = match (self.act, address) {
+            (Act::Resolve, Some(ip)) => {
+                return Ok(Verdict::Answer(self.dialect.answer(Some(&Answer::Address(ip)))));
+            }
+            (Act::Resolve, None) => Destination::Lookup(self.host.to_string()),
+            (Act::ResolveName, address) => {
+                Destination::Lookup(address.map(hosts::reverse_name).unwrap_or_default())
+            }
+            (Act::Connect, _) if self.port == 0 => return failure("port 0 is no port"),
+            (Act::Connect, _) if is_internal => {
+                return failure("the destination is of a private network, which no exit reaches");
+            }
+            (Act::Connect, Some(IpAddr::V6(_))) if self.dialect == Dialect::V4 => {
+                return Err((Status::NOT_ALLOWED, "SOCKS 4 has no IPv6 addresses"));
+            }
+            (Act::Connect, address) => {
+                let flags = match address {
+                    // C tor lets the exit choose by a name, except for SOCKS 4.
+                    None if self.dialect == Dialect::V4 => BeginFlags::default(),
+                    Some(IpAddr::V4(_)) => BeginFlags::default(),
+                    None => BeginFlags::IPV6_OK,
+                    Some(IpAddr::V6(_)) => {
+                        BeginFlags(BeginFlags::IPV6_OK.0 | BeginFlags::IPV4_NOT_OK.0)
+                    }
+                };
+                Destination::Host(self.host.to_string(), self.port, flags)
+            }
+        };
+        Ok(Verdict::Carry(destination))
     }
 
-    /// The answer that the stream leads to its destination.
+    /// The reply that the stream leads to its destination.
     pub(super) fn granted(&self) -> Vec<u8> {
-        self.reply(SocksStatus::SUCCEEDED, None)
+        self.dialect.status(Status::SUCCEEDED)
     }
 
-    /// The answer that there will be no stream.
-    pub(super) fn refused(&self, status: SocksStatus) -> Vec<u8> {
-        self.reply(status, None)
+    /// The reply that there will be no stream. To a question C tor never says why.
+    pub(super) fn refused(&self, status: Status) -> Vec<u8> {
+        if self.is_lookup() { self.dialect.answer(None) } else { self.dialect.status(status) }
     }
 
-    /// The answer to a question: the data of a RESOLVED. Whether it was one.
-    pub(super) fn answered(&self, data: &[u8]) -> (Vec<u8>, bool) {
+    /// The reply to a question: from the data of a RESOLVED. Whether it has an answer. With `rejects_internal`
+    /// addresses of private networks are none.
+    pub(super) fn answered(&self, data: &[u8], rejects_internal: bool) -> (Vec<u8>, bool) {
         let answers = Resolved::parse(data).unwrap_or_default();
-        let found = answers.iter().find_map(|(answer, _)| match answer {
-            Resolved::Address(ip) => Some(SocksAddr::Ip(*ip)),
-            Resolved::Name(name) => (*name).to_owned().try_into().ok().map(SocksAddr::Hostname),
+        let wants_name = self.act == Act::ResolveName;
+        let found = answers.iter().filter_map(|(answer, _)| match answer {
+            Resolved::Name(name) if wants_name => Some(Answer::Name(name)),
+            Resolved::Address(ip)
+                if !wants_name && !(rejects_internal && hosts::is_internal(*ip)) =>
+            {
+                Some(Answer::Address(*ip))
+            }
             _ => None,
         });
-        match &found {
-            Some(address) => (self.reply(SocksStatus::SUCCEEDED, Some(address)), true),
-            None => (self.refused(SocksStatus::HOST_UNREACHABLE), false),
-        }
-    }
-
-    fn reply(&self, status: SocksStatus, address: Option<&SocksAddr>) -> Vec<u8> {
-        // It fails for no address that came as one.
-        self.socks.reply(status, address).unwrap_or_default()
-    }
-}
-
-/// The status that says why a stream ended before it began (tor-spec §6.3, RFC 1928 §6; C tor's choice).
-pub(super) const fn status_of(reason: EndReason) -> SocksStatus {
-    match reason {
-        EndReason::RESOLVE_FAILED | EndReason::NO_ROUTE => SocksStatus::HOST_UNREACHABLE,
-        EndReason::CONNECT_REFUSED | EndReason::CONN_RESET => SocksStatus::CONNECTION_REFUSED,
-        EndReason::EXIT_POLICY => SocksStatus::NOT_ALLOWED,
-        EndReason::TIMEOUT => SocksStatus::TTL_EXPIRED,
-        _ => SocksStatus::GENERAL_FAILURE,
-    }
-}
-
-/// An address, also where it came as a name.
-fn address(host: &SocksAddr) -> Option<IpAddr> {
-    match host {
-        SocksAddr::Ip(ip) => Some(*ip),
-        SocksAddr::Hostname(name) => name.as_ref().parse().ok(),
-    }
-}
-
-/// The name under which the domain name system keeps an address's name (RFC 1035 §3.5, RFC 3596 §2.5).
-fn reverse_name(ip: IpAddr) -> String {
-    match ip {
-        IpAddr::V4(v4) => {
-            let [a, b, c, d] = v4.octets();
-            format!("{d}.{c}.{b}.{a}.in-addr.arpa")
-        }
-        IpAddr::V6(v6) => {
-            let nibbles = v6.octets().into_iter().rev().flat_map(|byte| [byte & 15, byte >> 4]);
-            nibbles.map(|nibble| format!("{nibble:x}.")).collect::<String>() + "ip6.arpa"
-        }
+        // Of both families C tor gives the IPv4 address (`NoPreferIPv6`, its default).
+        let found = found.min_by_key(|it| matches!(it, Answer::Address(IpAddr::V6(_))));
+        let reply = self.dialect.answer(found.as_ref());
+        (reply, found.is_some())
     }
 }
 

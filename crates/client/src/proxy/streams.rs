@@ -3,7 +3,7 @@
 use super::Proxy;
 use super::apps::{App, Begun, Stage};
 use super::pipe::StreamEnd;
-use super::socks::status_of;
+use super::socks::{Status, Verdict};
 use crate::path::NoPath;
 use crate::pool::Choice;
 use onion::cell::msg::EndReason;
@@ -12,7 +12,6 @@ use onion::node::ConnId;
 use onion::{Duration, Instant};
 use std::io::Write;
 use std::rc::Rc;
-use tor_socksproto::SocksStatus;
 
 /// A program waits for its stream for so long: C tor's `SocksTimeout`.
 const WAIT_MAX: Duration = Duration::from_secs(120);
@@ -39,7 +38,7 @@ impl Proxy {
                 Choice::Wait => {}
                 Choice::Open if !self.has_exit(need) => {
                     let why = NoPath::Exit.to_string();
-                    self.refuse(now, conn, SocksStatus::NOT_ALLOWED, &why);
+                    self.refuse(now, conn, Status::GENERAL_FAILURE, &why);
                 }
                 Choice::Open => {
                     if let Some(circuit) = self.open_circuit(now, need) {
@@ -54,8 +53,9 @@ impl Proxy {
     fn begin(&mut self, now: Instant, conn: ConnId, circuit: CircuitNumber) {
         let Some(app) = self.apps.get_mut(&conn) else { return };
         let Stage::Waiting(request) = &app.stage else { return };
-        // What cannot be asked for was refused when it was.
-        let (request, Ok(destination)) = (request.clone(), request.destination()) else { return };
+        // A request that is not carried out was refused when it came.
+        let verdict = request.verdict(self.choices.rejects_internal);
+        let (request, Verdict::Carry(destination)) = (request.clone(), verdict) else { return };
         let (pipe, touched) = (Rc::clone(&app.pipe), Rc::clone(&self.touched));
         let end = StreamEnd { pipe, conn, touched };
         let stream = self.client.begin(now, circuit, destination, end);
@@ -83,7 +83,8 @@ impl Proxy {
         match (&app.stage, outcome) {
             (Stage::Begun(begun), Outcome::Complete) if begun.request.is_lookup() => {
                 let answer = app.pipe.borrow_mut().answer.take().unwrap_or_default();
-                let (reply, is_found) = begun.request.answered(&answer);
+                let (reply, is_found) =
+                    begun.request.answered(&answer, self.choices.rejects_internal);
                 let _ = app.pipe.borrow_mut().to_app.write_all(&reply);
                 let reason = if is_found { "answered" } else { "there is no answer" };
                 self.finish_app(now, conn, reason, is_found);
@@ -115,7 +116,7 @@ impl Proxy {
         if app.attempts < most {
             self.try_elsewhere(now, conn, begun);
         } else {
-            self.refuse(now, conn, status_of(reason), &reason.to_string());
+            self.refuse(now, conn, Status::of(reason), &reason.to_string());
         }
     }
 
@@ -130,7 +131,7 @@ impl Proxy {
     }
 
     /// Tells a program that there will be no stream.
-    fn refuse(&mut self, now: Instant, conn: ConnId, status: SocksStatus, reason: &str) {
+    fn refuse(&mut self, now: Instant, conn: ConnId, status: Status, reason: &str) {
         if let Some(app) = self.apps.get_mut(&conn) {
             let reply = match &app.stage {
                 Stage::Waiting(request) => request.refused(status),
@@ -158,7 +159,7 @@ impl Proxy {
                     self.try_elsewhere(now, conn, &begun);
                 }
                 Stage::Begun(_) => {
-                    self.refuse(now, conn, SocksStatus::GENERAL_FAILURE, cause);
+                    self.refuse(now, conn, Status::GENERAL_FAILURE, cause);
                 }
                 _ => self.finish_app(now, conn, &format!("its circuit is gone: {cause}"), false),
             }
@@ -196,7 +197,7 @@ impl Proxy {
                     true => "no circuit in time",
                     false => "the network is not known yet",
                 };
-                self.refuse(now, conn, SocksStatus::TTL_EXPIRED, why);
+                self.refuse(now, conn, Status::TTL_EXPIRED, why);
             } else if let Stage::Begun(begun) = &app.stage
                 && now >= begun.at + ANSWER_MAX
             {
@@ -204,7 +205,7 @@ impl Proxy {
                 if app.attempts < ATTEMPTS_MAX {
                     self.try_elsewhere(now, conn, &begun);
                 } else {
-                    self.refuse(now, conn, SocksStatus::TTL_EXPIRED, "no exit has answered");
+                    self.refuse(now, conn, Status::TTL_EXPIRED, "no exit has answered");
                 }
             }
         }

@@ -51,6 +51,8 @@ fn proxy_by(relays: u8, strategy: Box<dyn Strategy>) -> Proxy {
         leg_scheduler: &schedulers::LowRtt,
         desired: DesiredUx::NoOpinion,
         by_latency: false,
+        rejects_internal: false,
+        names_destinations: true,
     };
     let rng = StdRng::from_seed([1; 32]);
     let mut proxy = Proxy::new(choices, State::default(), Instant::ORIGIN, 1_600_000_000, rng);
@@ -228,7 +230,7 @@ fn streams_that_wait_for_a_set_are_begun_in_the_order_in_which_they_were_asked_f
     let _links = dials(&mut proxy, now);
     let conns: Vec<ConnId> = (0..5).map(|number| ConnId(FIRST_APP + number)).collect();
     for (conn, number) in conns.iter().zip(1..) {
-        proxy.apps.insert(*conn, App::new(number, now));
+        proxy.apps.insert(*conn, App::new(number, now, None));
         proxy.handle_bytes(now, *conn, b"\x05\x01\x00");
         proxy.handle_bytes(now, *conn, b"\x05\x01\x00\x03\x0bexample.org\x01\xbb");
     }
