@@ -1,7 +1,7 @@
 //! Which network a client's command uses.
 
 use crate::error::Error;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use client::{Directories, OnionDirectory};
 use netdoc::Fingerprint;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
@@ -12,10 +12,11 @@ use std::str::FromStr;
 
 /// Which network to use, by its directory authorities.
 #[derive(Clone, Debug, Args)]
+#[command(group = ArgGroup::new("which-network").args(["authorities", "network", "public"]).multiple(true).required(true))]
 pub(crate) struct Authorities {
     /// Directory authority, by address and directory port, which is asked by plain HTTP, or by address, OR port and fingerprint as a relay, which is asked
     /// inside a circuit of one hop (BEGIN_DIR); may be repeated.
-    #[arg(long = "authority", value_name = "ADDRESS:PORT[=FP]", value_delimiter = ',', required_unless_present_any = ["network", "public"])]
+    #[arg(long = "authority", value_name = "ADDRESS:PORT[=FP]", value_delimiter = ',')]
     authorities: Vec<Directory>,
     /// Relay that is asked for the directory before the authorities as long as no guard is known, by address, OR port and fingerprint; may be
     /// repeated.

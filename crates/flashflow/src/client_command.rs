@@ -22,7 +22,7 @@ const HOPS: usize = 3;
 /// Be a Tor client for research: a SOCKS proxy whose way of choosing paths can be set.
 ///
 /// It is for private networks and experiments, and no protection for anybody: nobody has audited it, it can be told from other
-/// clients, and it tells everything it does. Use Tor Browser, C tor or Arti
+/// clients, and it prints the relays of each circuit. Use Tor Browser, C tor or Arti
 /// for anonymity. It knows no onion services.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -30,15 +30,16 @@ const HOPS: usize = 3;
   flashflow client --network /tmp/net --socks 127.0.0.1:9150
   curl --socks5-hostname 127.0.0.1:9150 http://127.0.0.1:8000/
   flashflow client --network /tmp/net --legs 2 --json
-  flashflow client --authority 127.0.0.1:7001,127.0.0.1:7002 --strategy uniform --json
+  flashflow client --authority 127.0.0.1:7001,127.0.0.1:7002 --json
   flashflow client --network /tmp/net --strategy ranking --influence 0.5
-  flashflow client --network /tmp/net --strategy weighted --geo entry=DE --geo countries=2.. --countries geoip
+  flashflow client --network /tmp/net --geo entry=DE --geo countries=2.. --countries geoip
   flashflow client --network /tmp/net --strategy measured --bwfile v3bw
   flashflow client --network /tmp/net --strategy latency --model model.gz
 
-Programs that give different names or passwords with SOCKS never share a circuit. It says on stdout
-`SOCKS at ADDRESS`; what follows goes to stderr; with --json, to stdout as well: bootstrapped,
-leg_built, leg_lost, circuit_built, circuit_closed, stream_opened, stream_closed, trouble.
+Programs that give different users or passwords with SOCKS never share a circuit. The first line on stdout is \
+`SOCKS at ADDRESS`; events are printed on stderr, with --json on stdout as well: bootstrapped, leg_built, leg_lost, \
+circuit_built, circuit_closed, stream_opened, stream_closed, request_refused, trouble. Destinations are printed as \
+`[scrubbed]` unless you say --show-destinations.
 
 Exit status: 0 ended as asked; 1 failed; 2 wrong arguments.")]
 pub(crate) struct ClientOptions {
@@ -76,6 +77,9 @@ pub(crate) struct ClientOptions {
     /// Where it keeps its guards and what it has fetched; by default a temporary folder that is removed.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
+    /// Print where streams lead, and where refused requests would have led. Without it, destinations are `[scrubbed]`.
+    #[arg(long)]
+    show_destinations: bool,
     /// Print what happens as JSON, one value a line.
     #[arg(long)]
     pub(crate) json: bool,
@@ -150,6 +154,10 @@ impl ClientOptions {
             legs: usize::from(self.legs),
             leg_scheduler: self.leg_scheduler.get(),
             desired: self.leg_wish.get(),
+            // On the public network no exit reaches addresses of private networks, and to ask for one gives away that a
+            // program would.
+            rejects_internal: self.authorities.public,
+            names_destinations: self.show_destinations,
         })
     }
 }
@@ -255,6 +263,9 @@ fn value(event: &Event) -> Value {
             "sent_bytes": sent_bytes, "received_bytes": received_bytes, "took_ms": ms(took),
             "legs": legs.iter().map(leg).collect::<Vec<_>>(), "reason": reason, "ok": is_ok,
         }),
+        Event::RequestRefused { target, reason } => {
+            json!({"type": "request_refused", "target": target, "reason": reason})
+        }
         Event::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
         Event::Ended(reason) => json!({"type": "error", "error": reason}),
     }

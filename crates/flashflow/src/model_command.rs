@@ -35,7 +35,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
   flashflow model show model.gz
   flashflow keys --out directory.key
   flashflow model serve model.gz --key directory.key --listen 127.0.0.1:8080
-  flashflow model observe --network /tmp/net --out model.gz relay1/link-observations relay2/link-observations
+  flashflow model observe --network /tmp/net --out model.gz */link-observations
   flashflow model fetch --from 127.0.0.1:8080=KEY --own model.gz --out merged.gz
 
 Exit status: 0 done; 1 failed, for instance because no directory is believed; 2 wrong arguments; 130 interrupted.")]

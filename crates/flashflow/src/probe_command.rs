@@ -41,7 +41,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
     after_help = "Examples:
   flashflow lab up --dir /tmp/net --limits 0,0,0 --exits
   flashflow probe --network /tmp/net --circuits 20
-  flashflow probe --network /tmp/net --hops 2,3,4 --strategy uniform --write-model model.gz --json
+  flashflow probe --network /tmp/net --hops 2,3,4 --write-model model.gz --json
   flashflow client --network /tmp/net --strategy latency --model model.gz
   flashflow probe serve --listen 127.0.0.1:8080 &
   flashflow probe --network /tmp/net --server 127.0.0.1:8080 --bytes 400000

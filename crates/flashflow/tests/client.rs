@@ -206,12 +206,27 @@ fn curl_downloads_over_three_relays_of_ours() {
     let used: BTreeSet<u64> =
         of("stream_opened").iter().filter_map(|it| it["circuit"].as_u64()).collect();
     assert!(used.len() >= 3, "a circuit for each name: {used:?}");
+    // Destinations are nobody's business who did not ask for them.
+    let all_scrubbed = of("stream_closed").iter().all(|it| text(it, "target") == "[scrubbed]");
+    assert!(all_scrubbed, "{values:#?}");
     for built in of("circuit_built") {
         let path = built["path"].as_array().expect("a path");
         let is_ours = path.iter().all(|hop| text(hop, "nickname").starts_with("ours"));
         let is_used = built["circuit"].as_u64().is_some_and(|it| used.contains(&it));
         assert!(is_ours || !is_used, "{built}");
     }
+
+    // A bandwidth file of another network measures nobody here.
+    let strangers = "1600000000\nversion=1.4.0\n=====\nbw=1000 node_id=$";
+    fs::write(scratch.path("measured"), format!("{strangers}{}\n", "AB".repeat(20)))
+        .expect("written");
+    let refused = scratch.run(&arguments);
+    refused.assert_code(1);
+    assert!(
+        refused.error.contains("no relay of the consensus has a measurement"),
+        "{}",
+        refused.error
+    );
 }
 
 #[test]
@@ -262,8 +277,11 @@ fn what_would_be_unwise_is_refused_before_anything_is_done() {
     let scratch = Scratch::new();
     for (arguments, code, word) in [
         (&["client"][..], 2, "--authority"),
-        (&["client", "--authority", "128.31.0.39:9231"], 1, "--public"),
-        (&["client", "--authority", "127.0.0.1:1", "--socks", "0.0.0.0:0"], 1, "--allow-others"),
+        (&["client"][..], 2, "--network"),
+        (&["client"][..], 2, "--public"),
+        (&["probe"][..], 2, "--network"),
+        (&["client", "--authority", "128.31.0.39:9231"], 2, "--public"),
+        (&["client", "--authority", "127.0.0.1:1", "--socks", "0.0.0.0:0"], 2, "--allow-others"),
         (&["client", "--public", "--authority", "127.0.0.1:1"], 2, "--public"),
         (&["client", "--network", "nowhere"], 1, "nowhere"),
         (&["client", "--authority", "127.0.0.1:1", "--strategy", "best"], 2, "uniform"),

@@ -140,8 +140,8 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
     let spec = NetworkSpec::new(vec![exit("exita"), exit("exitb")]);
     let network = Network::start(&spec, &mut |_| {}).expect("up");
     let folder = network.dir().to_str().expect("text");
-    let mut client =
-        scratch.start(&["client", "--network", folder, "--socks", "127.0.0.1:0", "--json"]);
+    let arguments = ["client", "--network", folder, "--socks", "127.0.0.1:0", "--json"];
+    let mut client = scratch.start(&[&arguments[..], &["--show-destinations"]].concat());
     client.wait_for_out("address", |line| value(line)["type"] == "socks");
     client.wait_for_out("circuit", |line| value(line)["type"] == "circuit_built");
     let said = client.out().iter().map(|line| value(line)).find(|it| it["type"] == "socks");
