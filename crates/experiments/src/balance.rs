@@ -26,7 +26,7 @@ use weighed::Weighed;
 /// simulation.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment balance --network crates/tornet/examples/small.toml --quick --out results
+  flashflow experiment balance --network docs/scenarios/small.toml --quick --out results
   flashflow experiment balance --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
   flashflow experiment balance --network tornet-0.05-1 --shard 2/8 --out shared-folder")]
 pub(super) struct Options {

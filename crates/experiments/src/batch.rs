@@ -15,7 +15,7 @@ use terminal::{Exit, Interrupt, Output};
 /// Where runs that are over are kept, in the folder of results.
 const RUNS: &str = "batch-runs";
 
-/// Run networks over and over, and hold them beside each other.
+/// Run several networks with many seeds and compare the results.
 ///
 /// Each network is run at each load with each seed. What came out of a run is a file of its own in DIR/batch-runs, written when the run is over: the same command goes on where it
 /// was interrupted, and shards of a batch on several machines make one report. It says for each network the mean over seeds with 95 % intervals, how the others differ from the first,
@@ -29,7 +29,7 @@ Exit status: 0 all runs are there, or this shard's; 1 something is wrong with a 
 cannot be written; 2 wrong arguments; 130 interrupted: runs that are over are kept.")]
 pub struct BatchOptions {
     /// A scenario (TOML), or a folder with a sample that tornettools made for Shadow. May be given several times; the
-    /// others are held beside the first. Each is called as its file or folder is.
+    /// others are compared with the first. Each is named after its file or folder.
     #[arg(long, value_name = "PATH", required = true)]
     network: Vec<PathBuf>,
     #[command(flatten)]
@@ -82,6 +82,9 @@ pub fn batch(
             return Err(Error::Usage(format!("two networks are called {name}: rename one")));
         }
         let mut batch = Batch::new(&options.runs, path, false)?;
+        if let Some(remark) = batch.network.remark() {
+            output.step(format!("{name}: {remark}"));
+        }
         if options.runs.loads.is_empty() {
             batch.loads = vec![100];
         }

@@ -1,6 +1,7 @@
 //! `flashflow sim`: whole networks in virtual time.
 
 mod export;
+mod figures;
 mod sample;
 mod truth;
 
@@ -8,13 +9,14 @@ use crate::error::Error;
 use clap::{Args, Subcommand};
 use experiments::batch::{self, BatchOptions, ReportOptions};
 use export::ExportOptions;
+use figures::counted;
 use sample::SampleOptions;
 use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::time::Duration;
 use terminal::{Exit, Interrupt, Output};
 use tornet::network::Network;
-use tornet::results::{SizeFigures, Summary, finish};
+use tornet::results::{SizeFigures, Summary, check_is_free, finish};
 use tornet::run::{Plan, run as run_network};
 use truth::TruthOptions;
 
@@ -77,13 +79,14 @@ pub(crate) struct RunOptions {
     /// Another seed gives another run of the same network.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How much users do, times what the network says: 1.15 is 15 % more.
+    /// How much users by models do, times what the network says: 1.15 is 15 % more. Clients that fetch keep their
+    /// pace, and a network that has no others refuses a load.
     #[arg(long, value_name = "FACTOR")]
     load: Option<f64>,
-    /// Take so many times as many relays and clients, 0.01 to 100: to see what size costs.
+    /// Multiply the number of relays and clients by FACTOR, 0.01 to 100: to see what size costs.
     #[arg(long, value_name = "FACTOR")]
     scale: Option<f64>,
-    /// Write transfers.csv, relays.csv and seconds.csv into this folder.
+    /// Write transfers.csv, relays.csv and seconds.csv into this folder. Those of an earlier run are not overwritten.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// The same tables as Parquet, too: transfers.parquet, relays.parquet and seconds.parquet. Only in a program that
@@ -115,12 +118,19 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
         let problem = "--parquet: this program was built without; cargo build --features parquet";
         return Err(Error::Usage(problem.to_owned()));
     }
+    if let Some(folder) = &options.out {
+        check_is_free(folder)?;
+    }
     let mut network = Network::read(&options.network)?;
+    if let Some(remark) = network.remark() {
+        output.step(remark);
+    }
     if let Some(load) = options.load {
         if !load.is_finite() || load <= 0.0 {
             return Err(Error::Usage(format!("--load {load}: more than 0 please")));
         }
-        network.choices.load *= load;
+        let loaded = network.loaded(load);
+        network = loaded.map_err(|error| Error::Usage(format!("--load {load}: {error}")))?;
     }
     if let Some(scale) = options.scale {
         if !(0.01..=100.0).contains(&scale) {
@@ -134,7 +144,8 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
         let each_s = wall.as_secs_f64() / f64::from(second.max(1));
         let left_s = each_s * f64::from(seconds.saturating_sub(second));
         output.doing(format!(
-            "{second} of {seconds} simulated seconds, {each_s:.2} s each, {left_s:.0} s to go",
+            "{second} of {seconds} simulated seconds, {} each, {left_s:.0} s to go",
+            figures::seconds(each_s),
         ));
     };
     let outcome = run_network(&network, &plan(options), interrupt.requested(), &progress)?;
@@ -175,10 +186,10 @@ fn value(kind: &str, what: &impl serde::Serialize) -> Value {
 }
 
 fn download(size: &SizeFigures) -> String {
-    let seconds = |time: Option<f64>| time.map_or("-".into(), |time| format!("{time:.2} s"));
+    let seconds = |time: Option<f64>| time.map_or("-".into(), figures::seconds);
     format!(
-        "{:>8} KiB: {} complete, {} timed out, {} lost, {} under way; first byte {}, last {}, 95 of 100 within {}",
-        size.bytes / 1024,
+        "{:>10}: {} complete, {} timed out, {} lost, {} under way; first byte {}, last {}, 95 of 100 within {}",
+        figures::bytes(size.bytes),
         size.complete,
         size.timed_out,
         size.lost,
@@ -191,17 +202,17 @@ fn download(size: &SizeFigures) -> String {
 
 fn in_words(summary: &Summary) -> String {
     format!(
-        "{} relays, {} clients: {:.1} simulated seconds in {:.1} s, {:.2} s each after the warm-up, {:.0} MiB
-relays sent {:.2} Gbit/s, {:.0} % of what they can; {} cell-hops, {:.0} ns each; fingerprint {}",
-        summary.relays,
-        summary.clients,
+        "{}, {}: {:.1} simulated seconds in {}, {} each after the warm-up, {:.0} MiB
+relays sent {}, {} % of what they can; {}, {:.0} ns each; fingerprint {}",
+        counted(summary.relays as u64, "relay"),
+        counted(summary.clients as u64, "client"),
         summary.simulated_s,
-        summary.wall_s,
-        summary.wall_s_per_simulated_s,
+        figures::seconds(summary.wall_s),
+        figures::seconds(summary.wall_s_per_simulated_s),
         summary.peak_memory_mib.unwrap_or_default(),
-        summary.relays_sent_gbit_per_s,
-        summary.utilisation * 100.0,
-        summary.cell_hops,
+        figures::rate(summary.relays_sent_gbit_per_s * 1e9),
+        figures::significant(summary.utilisation * 100.0),
+        counted(summary.cell_hops, "cell-hop"),
         summary.ns_per_cell_hop,
         summary.fingerprint,
     )

@@ -50,11 +50,49 @@ fn what_is_wrong_is_told() {
     assert_eq!(nowhere.status.code(), Some(1));
     assert_eq!(lines(&nowhere)[0]["type"], "error");
     let told = String::from_utf8_lossy(&nowhere.stderr);
-    assert!(told.contains("cannot read /nowhere/shadow.config.yaml"), "{told}");
+    assert!(told.contains("cannot read /nowhere:"), "{told}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let empty = simulate(folder.path(), &[]);
+    let told = String::from_utf8_lossy(&empty.stderr);
+    assert!(told.contains("neither scenario.toml nor shadow.config.yaml"), "{told}");
     let load = simulate(&small(), &["--load", "nan"]);
     assert_eq!(load.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&load.stderr).contains("--load NaN: more than 0"));
     assert_eq!(simulate(&small(), &["--threads", "0"]).status.code(), Some(2));
+}
+
+/// All its clients fetch: whatever the load, the runs would be the same.
+#[test]
+fn a_load_that_would_change_nothing_is_refused() {
+    let load = simulate(&small(), &["--load", "1.5"]);
+    assert_ne!(load.status.code(), Some(0));
+    let told = String::from_utf8_lossy(&load.stderr);
+    assert!(told.contains("--load 1.5") && told.contains("all clients fetch"), "{told}");
+    let same = simulate(&small(), &["--load", "1", "--seconds", "2"]);
+    assert_eq!(same.status.code(), Some(0), "{same:?}");
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut batch = Command::new(env!("CARGO_BIN_EXE_flashflow"));
+    batch.args(["sim", "batch", "--loads", "100,130", "--seeds", "1", "--network"]).arg(small());
+    let batch = batch.arg("--out").arg(folder.path()).output().expect("it starts");
+    let told = String::from_utf8_lossy(&batch.stderr);
+    assert!(batch.status.code() != Some(0) && told.contains("--loads 130"), "{told}");
+}
+
+#[test]
+fn the_files_of_an_earlier_run_are_not_overwritten() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path().to_str().expect("UTF-8");
+    let run = |seed: &str| simulate(&small(), &["--seconds", "2", "--out", out, "--seed", seed]);
+    let read = || std::fs::read_to_string(folder.path().join("relays.csv")).expect("it is there");
+    assert_eq!(run("1").status.code(), Some(0));
+    let first = read();
+    let second = run("2");
+    let told = String::from_utf8_lossy(&second.stderr);
+    assert!(
+        second.status.code() == Some(1) && told.contains("transfers.csv: it is of an earlier run"),
+        "{told}"
+    );
+    assert_eq!(read(), first);
 }
 
 #[test]

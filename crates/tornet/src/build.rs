@@ -113,7 +113,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
             congestion: congestion.clone(),
             hop_windows,
             users,
-            begins: Duration::from_nanos(lot.below(ramp_ns)),
+            begins: client.begins.saturating_add(Duration::from_nanos(lot.below(ramp_ns))),
         };
         hosts.push(host(&client.site, Role::Client(config)));
     }

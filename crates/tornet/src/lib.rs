@@ -31,6 +31,8 @@ pub mod run;
 pub mod sample;
 pub mod scenario;
 pub mod shadow;
+mod tgen;
+mod torrc;
 pub mod truth;
 mod units;
 mod ways;

@@ -4,7 +4,7 @@
 //! make trees of all of it, and know no fractions.
 
 use crate::places::Places;
-use crate::units::{duration, rate};
+use crate::units::{shadow_rate, shadow_time};
 use onion::{Duration, Rate};
 use petgraph::algo::dijkstra;
 use petgraph::graph::{DiGraph, NodeIndex};
@@ -48,15 +48,13 @@ impl Map {
         Self { nodes: BTreeMap::from([(0, node)]), ways: BTreeMap::from([((0, 0), way)]) }
     }
 
-    /// A map in GML, of which these nodes are used. By Shadow's rules: from one node to another there is an edge, or with `by_shortest` the way of least latency
-    /// over any nodes; from a node to itself always its own edge.
+    /// A map in GML, of which these nodes are used. By Shadow's rules: from one node to another there is one edge, or with `by_shortest` the way of least latency
+    /// over any nodes; from a node to itself always its own edge. Of an undirected map an edge counts both ways, so that one from 1 to 2 and one from 2 to 1 are two.
     ///
     /// # Errors
     /// What is wrong with the text, or missing.
     pub fn parse(text: &str, by_shortest: bool, used: &BTreeSet<u32>) -> Result<Self, String> {
-        let mut drawn = Drawn::read(text, |from, to| {
-            by_shortest || (used.contains(&from) && used.contains(&to))
-        })?;
+        let mut drawn = Drawn::read(text, Wanted { by_shortest, used })?;
         let ways =
             if by_shortest { drawn.shortest(used) } else { std::mem::take(&mut drawn.edges) };
         for (from, to) in used.iter().flat_map(|from| used.iter().map(move |to| (*from, *to))) {
@@ -66,6 +64,9 @@ impl Map {
             if !ways.contains_key(&(from, to)) {
                 return Err(format!("the map has no edge from node {from} to node {to}"));
             }
+        }
+        if let Some(end) = drawn.ends.iter().find(|it| !drawn.nodes.contains_key(it)) {
+            return Err(format!("an edge leads from or to node {end}, which is not on the map"));
         }
         drawn.nodes.retain(|id, _| used.contains(id));
         Ok(Self { nodes: drawn.nodes, ways })
@@ -109,6 +110,29 @@ impl Map {
 struct Drawn {
     nodes: BTreeMap<u32, Node>,
     edges: BTreeMap<(u32, u32), Way>,
+    /// Where edges begin and end.
+    ends: BTreeSet<u32>,
+}
+
+/// Which edges are kept.
+#[derive(Clone, Copy)]
+struct Wanted<'a> {
+    by_shortest: bool,
+    used: &'a BTreeSet<u32>,
+}
+
+impl Wanted<'_> {
+    fn has(self, from: u32, to: u32) -> bool {
+        self.by_shortest || (self.used.contains(&from) && self.used.contains(&to))
+    }
+
+    /// Which of two edges between the same nodes counts: with `by_shortest` the better one, else Shadow takes none.
+    fn better(self, (from, to): (u32, u32), one: Way, other: Way) -> Result<Way, String> {
+        if !self.by_shortest || (from == to && self.used.contains(&from)) {
+            return Err(format!("two edges lead from node {from} to node {to}"));
+        }
+        Ok(if Cost::of(other) < Cost::of(one) { other } else { one })
+    }
 }
 
 /// Of an edge or a node, what has been read so far.
@@ -132,7 +156,7 @@ impl Item {
             "source" => self.source = number(value)?,
             "target" => self.target = number(value)?,
             "latency" => {
-                self.way.latency = duration(value)?;
+                self.way.latency = shadow_time(value)?;
                 self.has_latency = true;
                 if self.way.latency.is_zero() {
                     return Err("a latency of nothing".into());
@@ -143,8 +167,8 @@ impl Item {
                 self.way.loss = loss.ok_or_else(|| format!("no such packet_loss: {value:?}"))?;
             }
             "country_code" => self.node.country = Some(value.to_owned()),
-            "host_bandwidth_up" | "bandwidth_up" => self.node.up = Some(rate(value)?),
-            "host_bandwidth_down" | "bandwidth_down" => self.node.down = Some(rate(value)?),
+            "host_bandwidth_up" | "bandwidth_up" => self.node.up = Some(shadow_rate(value)?),
+            "host_bandwidth_down" | "bandwidth_down" => self.node.down = Some(shadow_rate(value)?),
             _ => {}
         }
         Ok(())
@@ -153,7 +177,7 @@ impl Item {
 
 impl Drawn {
     /// Reads the text. Edges are kept if they are wanted.
-    fn read(text: &str, is_wanted: impl Fn(u32, u32) -> bool) -> Result<Self, String> {
+    fn read(text: &str, wanted: Wanted<'_>) -> Result<Self, String> {
         let mut drawn = Self::default();
         let mut is_directed = false;
         // The lists that are open, from the outermost, and what belongs to the innermost edge or node.
@@ -175,7 +199,7 @@ impl Drawn {
                             return Err(format!("two nodes have the id {id}"));
                         }
                     } else if open == ["graph", "edge"] {
-                        drawn.add(&item, &is_wanted)?;
+                        drawn.add(&item, wanted)?;
                     }
                     open.pop().ok_or("a bracket too many")?;
                 }
@@ -192,26 +216,34 @@ impl Drawn {
             return Err(format!("the list {list} has no end"));
         }
         if !is_directed {
-            let back: Vec<_> =
-                drawn.edges.iter().map(|((from, to), way)| ((*to, *from), *way)).collect();
-            for (ends, way) in back {
-                drawn.edges.entry(ends).or_insert(way);
+            for ((from, to), way) in drawn.edges.clone() {
+                let way = match drawn.edges.get(&(to, from)) {
+                    Some(back) if from != to => wanted.better((from, to), way, *back)?,
+                    _ => way,
+                };
+                drawn.edges.insert((to, from), way);
             }
         }
         Ok(drawn)
     }
 
-    fn add(&mut self, item: &Item, is_wanted: impl Fn(u32, u32) -> bool) -> Result<(), String> {
+    fn add(&mut self, item: &Item, wanted: Wanted<'_>) -> Result<(), String> {
         let (Some(source), Some(target)) = (item.source, item.target) else {
             return Err("an edge without a source or target".into());
         };
         if !item.has_latency {
             return Err(format!("the edge from node {source} to node {target} has no latency"));
         }
-        let is_second =
-            is_wanted(source, target) && self.edges.insert((source, target), item.way).is_some();
-        let problem = || format!("two edges lead from node {source} to node {target}");
-        (!is_second).then_some(()).ok_or_else(problem)
+        self.ends.extend([source, target]);
+        let ends = (source, target);
+        if wanted.has(source, target) {
+            let way = match self.edges.get(&ends) {
+                Some(known) => wanted.better(ends, *known, item.way)?,
+                None => item.way,
+            };
+            self.edges.insert(ends, way);
+        }
+        Ok(())
     }
 
     /// The ways of least latency between these nodes.

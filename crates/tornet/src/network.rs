@@ -76,6 +76,8 @@ pub struct Client {
     pub users: Users,
     /// A circuit takes new streams for so long.
     pub dirtiness: Duration,
+    /// When its users begin; after that in the course of [`Choices::ramp`].
+    pub begins: Duration,
 }
 
 /// What is the same for all hosts of a kind.
@@ -107,12 +109,16 @@ pub struct Choices {
     pub load: f64,
 }
 
+/// From one run of the scheduler to the next, if a network does not say otherwise: C tor's when the networks were measured that samples are made of. C tor and
+/// our relay have 2 ms since ([`SchedulerConfig::INTERVAL`]).
+pub const SCHEDULER_INTERVAL: Duration = Duration::from_millis(10);
+
 impl Default for Choices {
-    /// Those of the network in January 2019, with Linux on all hosts: KIST each 10 ms, fixed windows, Cubic. Nothing gets lost but in full queues, as in the
+    /// Those of the network in January 2019, with Linux on all hosts: KIST every [`SCHEDULER_INTERVAL`], fixed windows, Cubic. Nothing gets lost but in full queues, as in the
     /// published runs of Shadow's samples, in which one packet of ten thousand did.
     fn default() -> Self {
         Self {
-            scheduler: SchedulerConfig::kist(Duration::from_millis(10)),
+            scheduler: SchedulerConfig::kist(SCHEDULER_INTERVAL),
             control: Control::Cubic,
             segment_memory_bytes: SEGMENT_MEMORY_BYTES,
             has_congestion_control: false,
@@ -143,6 +149,8 @@ pub struct Network {
     pub map: Option<Arc<Map>>,
     /// What is the same for all.
     pub choices: Choices,
+    /// Hosts of the sample that are not simulated: those of onion services, and their clients.
+    pub left_out: Vec<String>,
 }
 
 impl Network {
@@ -152,13 +160,26 @@ impl Network {
     /// Where something is missing or malformed, or cannot work.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let inside = path.join("scenario.toml");
-        let network = if path.is_file() {
+        let network = if !path.is_dir() {
             scenario::read_scenario(path)?
         } else if inside.is_file() {
             scenario::read_scenario(&inside)?
-        } else {
+        } else if path.join(shadow::CONFIG).is_file() {
             shadow::read_sample(path)?
+        } else {
+            let problem = format!("no network: neither scenario.toml nor {} in it", shadow::CONFIG);
+            return Err(Error::malformed(path, problem));
         };
+        network.check()?;
+        Ok(network)
+    }
+
+    /// The network of a scenario's text, as if it were in this file.
+    ///
+    /// # Errors
+    /// Where something is missing or malformed, or cannot work.
+    pub fn parse(scenario: &str, path: &Path) -> Result<Self, Error> {
+        let network = scenario::parse_scenario(scenario, path)?;
         network.check()?;
         Ok(network)
     }
@@ -170,6 +191,47 @@ impl Network {
         self.relays = dealt(self.relays, factor, |it, name| it.site.name = name);
         self.clients = dealt(self.clients, factor, |it, name| it.site.name = name);
         self
+    }
+
+    /// What was left out when it was read, for people; `None` if nothing.
+    #[must_use]
+    pub fn remark(&self) -> Option<String> {
+        let count = self.left_out.len();
+        let hosts = if count == 1 { "host" } else { "hosts" };
+        (count > 0).then(|| {
+            format!(
+                "{count} {hosts} of onion services left out, which are not simulated: {}",
+                self.left_out.join(", ")
+            )
+        })
+    }
+
+    /// Multiplies the load of users by models by `factor`: pauses between flows are divided by it. Clients that fetch are
+    /// benchmarks, and keep their pace.
+    ///
+    /// # Errors
+    /// Where all clients fetch, so that a factor other than 1 would change nothing.
+    pub fn loaded(mut self, factor: f64) -> Result<Self, Error> {
+        self.choices.load *= factor;
+        self.check_load()?;
+        Ok(self)
+    }
+
+    /// Whether it has clients with users by models, whose load can be changed.
+    #[must_use]
+    pub fn has_users(&self) -> bool {
+        self.clients.iter().any(|it| matches!(it.users, Users::Models(_)))
+    }
+
+    fn check_load(&self) -> Result<(), Error> {
+        if self.has_users() || (self.choices.load - 1.0).abs() < 1e-9 {
+            return Ok(());
+        }
+        let problem = format!(
+            "a load of {} changes nothing here: all clients fetch at fixed times, and load is what users by models do; change every_s or count of [[clients]]",
+            self.choices.load
+        );
+        Err(Error::Impossible(problem))
     }
 
     /// What tells it from others: of all that is read of it, models and choices among it, not of names of files.
@@ -237,7 +299,7 @@ impl Network {
         } else if self.clients.is_empty() {
             "there is no client"
         } else {
-            return Ok(());
+            return self.check_load();
         };
         Err(Error::Impossible(problem.into()))
     }

@@ -19,6 +19,32 @@ use crate::network::Network;
 use crate::run::{Outcome, Plan};
 use std::path::Path;
 
+/// The files of a run.
+const FILES: [&str; 6] = [
+    "transfers.csv",
+    "relays.csv",
+    "seconds.csv",
+    "transfers.parquet",
+    "relays.parquet",
+    "seconds.parquet",
+];
+
+/// Makes sure that a folder holds no earlier run, which would be overwritten.
+///
+/// # Errors
+/// Where it does, with the first of its files.
+pub fn check_is_free(folder: &Path) -> Result<(), Error> {
+    let earlier =
+        FILES.map(|name| folder.join(name)).into_iter().find(|it| it.symlink_metadata().is_ok());
+    match earlier {
+        Some(path) => {
+            let problem = "it is of an earlier run, and would be overwritten: choose another folder, or remove it";
+            Err(Error::malformed(path, problem))
+        }
+        None => Ok(()),
+    }
+}
+
 /// Writes `transfers.csv`, `relays.csv` and `seconds.csv` into a folder, which is made if need be, and reckons what came out. Nothing is written without a folder; the
 /// fingerprint is the same.
 ///

@@ -28,6 +28,9 @@ const SERVER_RATE: Rate = Rate::from_bit_per_s(100_000_000_000);
 /// What a relay can carry at least: one that carries nothing stops what goes through it for ever.
 const LEAST_RATE: Rate = Rate::from_bit_per_s(400_000);
 
+/// What a relay can carry at most: a terabit per second, the most that a scenario may say. Descriptors are claims.
+const MOST_RATE: Rate = Rate::from_bit_per_s(1_000_000_000_000);
+
 /// A relay of the whole network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KnownRelay {
@@ -74,6 +77,13 @@ pub struct Sample {
 /// # Errors
 /// Where so small a one cannot work, or the whole has no relay of a kind that circuits need.
 pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
+    if !all.is_empty() && all.iter().all(|it| it.weight == 0) {
+        let problem = format!(
+            "all {} relays of the consensus have a weight of 0, as if nobody had measured them: there is nothing to draw by; take another consensus",
+            all.len()
+        );
+        return Err(Error::Impossible(problem));
+    }
     let places = Places::new()?;
     let shares = Shares::new()?;
     let mut lot = Lot::of(wanted.seed, 5);
@@ -91,13 +101,14 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
             guessed_countries += usize::from(known.is_none());
             guessed_rates += usize::from(it.observed.is_none());
             let country = known.cloned().unwrap_or_else(|| shares.draw(Kind::Relay, &mut lot));
-            let rate = it.observed.unwrap_or_else(|| per_weight(it.weight)).max(LEAST_RATE);
+            let rate = it.observed.unwrap_or_else(|| per_weight(it.weight));
+            let rate = rate.clamp(LEAST_RATE, MOST_RATE);
             relays.push(Relay {
                 site: Site::new(format!("{}-{}", it.name, relays.len() + 1), country, rate),
                 weight: it.weight,
                 is_guard,
                 is_exit,
-                limit: it.limit.filter(|limit| *limit < rate),
+                limit: it.limit.map(|limit| limit.max(LEAST_RATE)).filter(|limit| *limit < rate),
             });
         }
     }
@@ -111,7 +122,7 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
     let fetch = Arc::new(benchmark());
     let mut client = |name: String, users: Users, dirtiness| {
         let site = Site::new(&name, shares.draw(Kind::Client, &mut lot), CLIENT_RATE);
-        network.clients.push(Client { site, users, dirtiness });
+        network.clients.push(Client { site, users, dirtiness, begins: Duration::ZERO });
     };
     if let Some(models) = &wanted.models {
         for number in 0..count(CLIENTS_OF_TOR) {
@@ -128,10 +139,12 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
 
 /// What benchmarks fetch: the sizes and time-outs of Tor's own, once a minute.
 fn benchmark() -> Fetch {
-    let size =
-        |weight, bytes, timeout_s| Size { weight, bytes, timeout: Duration::from_secs(timeout_s) };
+    let size = |weight, bytes, timeout_s| {
+        let timeout = Some(Duration::from_secs(timeout_s));
+        Size { weight, bytes, timeout, stallout: None }
+    };
     let sizes = vec![size(12.0, 50 << 10, 15), size(2.0, 1 << 20, 60), size(1.0, 5 << 20, 120)];
-    Fetch { every: Duration::from_mins(1), count: None, sizes }
+    Fetch { pauses: vec![Duration::from_mins(1)], count: None, sizes }
 }
 
 /// Which of so many relays in their order are taken: one of each layer. Of a network larger than the whole some are taken twice.

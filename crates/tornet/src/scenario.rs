@@ -6,7 +6,7 @@ mod write;
 pub use write::scenario_text;
 
 use crate::error::{Error, read};
-use crate::network::{Choices, Client, Network, Relay, Site, Users};
+use crate::network::{Choices, Client, Network, Relay, SCHEDULER_INTERVAL, Site, Users};
 use crate::shadow;
 use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
@@ -15,7 +15,7 @@ use sim::world::{Control, Fetch, Size};
 use std::ops::RangeInclusive;
 use std::path::Path;
 use std::sync::Arc;
-use tables::{ChoicesTable, FetchTable, File, SchedulerName, SizeTable, TcpName};
+use tables::{ChoicesTable, FetchTable, File, Pauses, SchedulerName, SizeTable, TcpName};
 
 /// From a segment's own bytes to what a kernel of pages of 64 KiB would need for it.
 const SEGMENT_MEMORY_RANGE: RangeInclusive<u32> = 1448..=131_072;
@@ -25,8 +25,16 @@ const SEGMENT_MEMORY_RANGE: RangeInclusive<u32> = 1448..=131_072;
 /// # Errors
 /// Where it is malformed, or a sample that it names is.
 pub fn read_scenario(path: &Path) -> Result<Network, Error> {
+    parse_scenario(&read(path)?, path)
+}
+
+/// The network of a scenario's text, as if it were in this file.
+///
+/// # Errors
+/// Where it is malformed, or a sample that it names is.
+pub fn parse_scenario(text: &str, path: &Path) -> Result<Network, Error> {
     let malformed = |problem: String| Error::malformed(path, problem);
-    let file: File = toml::from_str(&read(path)?).map_err(|error| malformed(error.to_string()))?;
+    let file: File = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
     // From where the scenario is.
     let beside = |it: &Path| path.parent().unwrap_or(Path::new(".")).join(it);
     let mut network = match &file.shadow {
@@ -80,7 +88,8 @@ pub fn read_scenario(path: &Path) -> Result<Network, Error> {
         for site in
             sites("client", table.count, &table.name, &table.country, mbit).map_err(malformed)?
         {
-            network.clients.push(Client { site, users: users.clone(), dirtiness });
+            let begins = Duration::ZERO;
+            network.clients.push(Client { site, users: users.clone(), dirtiness, begins });
         }
     }
     number(&mut network);
@@ -127,20 +136,33 @@ fn seconds(value: f64, what: &str) -> Result<Duration, String> {
 
 fn fetch(table: &FetchTable) -> Result<Fetch, String> {
     let size = |it: &SizeTable| {
-        let timeout = seconds(it.timeout_s, "a time-out")?;
+        let timeout = it.timeout_s.map(|it| seconds(it, "a time-out")).transpose()?;
         let is_right = it.bytes > 0 && it.weight.is_finite() && it.weight >= 0.0;
         let problem = || "a size has bytes, and a weight that is not negative".to_string();
-        is_right.then_some(Size { weight: it.weight, bytes: it.bytes, timeout }).ok_or_else(problem)
+        let size = Size { weight: it.weight, bytes: it.bytes, timeout, stallout: None };
+        is_right.then_some(size).ok_or_else(problem)
     };
     let sizes = table.sizes.iter().map(size).collect::<Result<Vec<Size>, String>>()?;
     if sizes.is_empty() {
         return Err("nothing to fetch: sizes is empty".into());
     }
-    Ok(Fetch { every: seconds(table.every_s, "a pause")?, count: table.count, sizes })
+    if sizes.iter().all(|it| it.weight <= 0.0) {
+        return Err("nothing to fetch: all weights of sizes are 0".into());
+    }
+    let pauses = match &table.every_s {
+        Pauses::One(every_s) => vec![seconds(*every_s, "a pause")?],
+        Pauses::Several(all) => {
+            all.iter().map(|it| seconds(*it, "a pause")).collect::<Result<_, String>>()?
+        }
+    };
+    if pauses.is_empty() {
+        return Err("no pause: every_s is empty".into());
+    }
+    Ok(Fetch { pauses, count: table.count, sizes })
 }
 
 fn choose(choices: &mut Choices, table: &ChoicesTable) -> Result<(), String> {
-    let interval = Duration::from_millis(table.scheduler_interval_ms.unwrap_or(10));
+    let interval = table.scheduler_interval_ms.map_or(SCHEDULER_INTERVAL, Duration::from_millis);
     if interval.is_zero() {
         return Err("scheduler_interval_ms is 0: the scheduler would run without end".into());
     }

@@ -1,18 +1,29 @@
-//! Networks as tornettools samples them for Shadow: `shadow.config.yaml`, `v3bw`, and `conf/`.
+//! Networks as tornettools samples them for Shadow: `shadow.config.yaml`, `conf/`, and hosts' files.
 //!
-//! Who is a relay stands in `v3bw`, with its weight. Which are guards and exits the authorities vote by their torrc. A host that runs tgen without tor is a
-//! server; one that runs both is a client, whose tgen file says what it does. What lies between hosts is what the map says ([`map`](crate::map)); a sample
-//! without its map has ours: see [`places`](crate::places), and [`Choices`].
+//! A relay is a host that the bandwidth file names, with its weight. Which are guards and exits the authorities vote by their torrc. A host that runs TGen
+//! without tor is a server; one that runs both is a client, and its graph of TGen says what it does. What lies between hosts is what the map says
+//! ([`map`](crate::map)); a sample without its map has ours: see [`places`](crate::places), and [`Choices`](crate::network::Choices).
+//!
+//! Where files are differs between versions of tornettools:
+//!
+//! | file | until spring 2021 | since |
+//! |---|---|---|
+//! | bandwidth file | `v3bw` | `shadow.data.template/hosts/bwauthority/v3bw` |
+//! | a relay's limit | arguments of its process | `shadow.data.template/hosts/NAME/torrc-defaults` |
+//! | what a client does | `conf/` | `conf/`, or `tgenrc.graphml` of its host |
+//!
+//! Time begins where Shadow's bootstrap ends: what Shadow starts later (`start_time`) begins as much later here.
+
+mod config;
 
 use crate::error::{Error, read};
-use crate::graphml::Graph;
-use crate::map::Map;
-use crate::models::read_model;
-use crate::network::{Choices, Client, Network, Relay, Site, Users};
-use crate::units::{duration, rate, size_bytes};
-use onion::{Duration, Rate};
-use serde::Deserialize;
-use sim::world::{Fetch, Models, Size};
+use crate::models::{read_model, read_paced_model};
+use crate::network::{Client, Network, Relay, Users};
+use crate::tgen::{Actions, Doing, ModelFiles};
+use crate::torrc::{Torrc, WorkDir, lexical};
+use config::{Config, Process};
+use onion::Duration;
+use sim::world::{Fetch, Models};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,173 +32,17 @@ use std::sync::Arc;
 pub(crate) const DIRTINESS: Duration = Duration::from_mins(10);
 pub(crate) const DIRTINESS_OF_BENCHMARKS: Duration = Duration::from_secs(10);
 
-#[derive(Deserialize)]
-struct Config {
-    network: NetworkTable,
-    hosts: BTreeMap<String, Host>,
-}
-
-#[derive(Deserialize)]
-struct NetworkTable {
-    graph: GraphTable,
-    #[serde(default = "yes")]
-    use_shortest_path: bool,
-}
-
-/// Shadow's default.
-const fn yes() -> bool {
-    true
-}
-
-#[derive(Deserialize)]
-struct GraphTable {
-    #[serde(default, rename = "type")]
-    kind: GraphKind,
-    /// Where Shadow has it since 2.1.
-    file: Option<GraphFile>,
-    inline: Option<String>,
-    /// Where it was before.
-    path: Option<PathBuf>,
-}
-
-#[derive(Default, Deserialize)]
-enum GraphKind {
-    #[default]
-    #[serde(rename = "gml")]
-    Gml,
-    #[serde(rename = "1_gbit_switch")]
-    Switch,
-}
-
-#[derive(Deserialize)]
-struct GraphFile {
-    path: PathBuf,
-    compression: Option<String>,
-}
-
-impl NetworkTable {
-    /// The map, of which these nodes are used; none if the sample does not bring along the one that it names, as those from before Shadow 2.1.
-    fn map(&self, folder: &Path, used: &BTreeSet<u32>) -> Result<Option<Map>, Error> {
-        let config = folder.join(CONFIG);
-        let (path, text) = match &self.graph {
-            GraphTable { kind: GraphKind::Switch, .. } => return Ok(Some(Map::one_switch())),
-            // Where hosts are found by hints alone, so are their places.
-            _ if used.is_empty() => return Ok(None),
-            GraphTable { inline: Some(text), .. } => (config, text.clone()),
-            GraphTable { file: Some(file), .. } => {
-                let path = folder.join(&file.path);
-                if let Some(compression) = &file.compression {
-                    let problem = format!(
-                        "its map {} is compressed ({compression}): unpack it, name the unpacked file, and leave `compression` out",
-                        path.display()
-                    );
-                    return Err(Error::malformed(config, problem));
-                }
-                let text = read(&path)?;
-                (path, text)
-            }
-            GraphTable { path: Some(path), .. } if folder.join(path).is_file() => {
-                let path = folder.join(path);
-                let text = read(&path)?;
-                (path, text)
-            }
-            GraphTable { .. } => return Ok(None),
-        };
-        let malformed = |problem| Error::malformed(path, problem);
-        Map::parse(&text, self.use_shortest_path, used).map(Some).map_err(malformed)
-    }
-}
-
-#[derive(Deserialize)]
-struct Host {
-    #[serde(default)]
-    options: Options,
-    network_node_id: Option<u32>,
-    /// As its node says, if it is not here.
-    bandwidth_down: Option<String>,
-    bandwidth_up: Option<String>,
-    processes: Vec<Process>,
-}
-
-#[derive(Default, Deserialize)]
-struct Options {
-    country_code_hint: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Process {
-    path: String,
-    #[serde(default)]
-    args: Args,
-}
-
-/// As a shell would take them, or one by one.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum Args {
-    Line(String),
-    List(Vec<String>),
-}
-
-impl Default for Args {
-    fn default() -> Self {
-        Self::List(Vec::new())
-    }
-}
-
-impl Args {
-    fn words(&self) -> Vec<&str> {
-        match self {
-            Self::Line(line) => line.split_whitespace().collect(),
-            Self::List(words) => words.iter().map(String::as_str).collect(),
-        }
-    }
-}
-
-impl Host {
-    fn runs(&self, program: &str) -> Option<&Process> {
-        self.processes.iter().find(|it| it.path.rsplit('/').next() == Some(program))
-    }
-}
-
-impl Host {
-    /// Where it is, and its rates: as it says itself, or its node of the map.
-    fn site(&self, name: &str, map: Option<&Map>) -> Result<Site, String> {
-        let node = self.network_node_id.filter(|_| map.is_some());
-        let there = map.zip(node).and_then(|(map, node)| map.node(node));
-        let hint = self.options.country_code_hint.as_ref();
-        let country = hint.or_else(|| there?.country.as_ref());
-        let rate_of = |own: &Option<String>, of_node: Option<Rate>, what: &str| match own {
-            Some(text) => rate(text),
-            None => of_node.ok_or_else(|| format!("no {what}, of the host or of its node")),
-        };
-        Ok(Site {
-            name: name.to_owned(),
-            // A map says more than a country; where it is nobody asks.
-            country: country.map_or_else(|| UNKNOWN.to_owned(), Clone::clone),
-            node,
-            up: rate_of(&self.bandwidth_up, there.and_then(|it| it.up), "bandwidth_up")?,
-            down: rate_of(&self.bandwidth_down, there.and_then(|it| it.down), "bandwidth_down")?,
-        })
-    }
-}
-
 /// What samples are called.
-const CONFIG: &str = "shadow.config.yaml";
-
-/// No country, in ISO 3166.
-const UNKNOWN: &str = "ZZ";
-
-impl Process {
-    /// The file that says what it does, of TGen as a benchmark.
-    fn benchmark(&self) -> Option<&str> {
-        let file = self.args.words().last()?.rsplit('/').next()?;
-        file.starts_with(BENCHMARK).then_some(file)
-    }
-}
+pub(crate) const CONFIG: &str = "shadow.config.yaml";
 
 /// What the names of benchmarks' files begin with.
 const BENCHMARK: &str = "tgen-perf";
+
+/// The authorities' torrc, in `conf/`: its name until spring 2021, and since.
+const AUTHORITY_TORRCS: [&str; 2] = ["tor.relay.authority.torrc", "tor.authority.torrc"];
+
+/// What tornettools writes into the names of hosts of onion services, and of their clients.
+const ONION_SERVICE: &str = "onionservice";
 
 /// Reads a sample.
 ///
@@ -197,67 +52,251 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
     let path = folder.join(CONFIG);
     let config: Config =
         serde_saphyr::from_str(&read(&path)?).map_err(|error| Error::malformed(&path, error))?;
-    let weights = weights(&folder.join("v3bw"))?;
-    let torrc = folder.join("conf/tor.relay.authority.torrc");
-    let (guards, exits) = flags(&torrc)?;
+    let malformed = |problem: String| Error::malformed(&path, problem);
+    let mut reader = Reader {
+        folder,
+        hosts: folder.join(config.general.template()).join("hosts"),
+        bootstrapped: config.general.bootstrapped().map_err(malformed)?,
+        graphs: BTreeMap::new(),
+        models: BTreeMap::new(),
+        left_out: Vec::new(),
+    };
+    let weights = weights(&reader.bandwidth_file(config.general.template()))?;
+    let (guards, exits) = reader.flags()?;
     let used = config.hosts.values().filter_map(|it| it.network_node_id).collect();
-    let map = config.network.map(folder, &used)?;
-    let mut clients = config.hosts.values().filter_map(|it| it.runs("tor").and(it.runs("tgen")));
-    let has_models = clients.any(|it| it.benchmark().is_none());
-    let models =
-        Arc::new(if has_models { read_models(&folder.join("conf"))? } else { Models::default() });
-    let mut fetches: BTreeMap<String, Arc<Fetch>> = BTreeMap::new();
-    let mut network = Network { models: models.clone(), ..Network::default() };
-    network.choices = Choices::default();
-    for (name, host) in config.hosts {
-        let malformed = |problem: String| Error::malformed(&path, format!("{name}: {problem}"));
-        let site = host.site(&name, map.as_ref()).map_err(malformed)?;
-        if let Some((fingerprint, weight)) = weights.get(&name) {
-            network.relays.push(Relay {
-                site,
-                weight: *weight,
-                is_guard: guards.contains(fingerprint),
-                is_exit: exits.contains(fingerprint),
-                limit: limit(&folder.join("shadow.data.template/hosts").join(&name).join("torrc"))?,
-            });
-            continue;
-        }
-        match (host.runs("tor"), host.runs("tgen")) {
-            (None, Some(_)) => network.servers.push(site),
-            (Some(_), Some(tgen)) if let Some(file) = tgen.benchmark() => {
-                let fetch = match fetches.get(file) {
-                    Some(fetch) => fetch.clone(),
-                    None => Arc::new(benchmark(&folder.join("conf").join(file))?),
-                };
-                fetches.insert(file.to_owned(), fetch.clone());
-                let users = Users::Fetch(fetch);
-                network.clients.push(Client { site, users, dirtiness: DIRTINESS_OF_BENCHMARKS });
+    let map = config.network.map(&path, folder, &used)?;
+    let mut network = Network::default();
+    for (table, host) in &config.hosts {
+        for name in host.names(table) {
+            let malformed = |problem: String| Error::malformed(&path, format!("{name}: {problem}"));
+            let tor = host.runs("tor").map_err(malformed)?;
+            let tgen = host.runs("tgen").map_err(malformed)?;
+            let words = tor.map(Process::words).unwrap_or_default();
+            let found = weights.get(&name).or_else(|| weights.get(nickname(&words)?));
+            if let Some((fingerprint, weight)) = found {
+                network.relays.push(Relay {
+                    site: host.site(&name, map.as_ref()).map_err(malformed)?,
+                    weight: *weight,
+                    is_guard: guards.contains(fingerprint),
+                    is_exit: exits.contains(fingerprint),
+                    limit: reader.torrc(&name, &words)?.limit()?,
+                });
+                continue;
             }
-            (Some(_), Some(_)) => {
-                let users = Users::Models(models.clone());
-                network.clients.push(Client { site, users, dirtiness: DIRTINESS });
+            let Some(tgen) = tgen else {
+                if tor.is_some() {
+                    return Err(malformed("a relay that the bandwidth file does not name".into()));
+                }
+                continue;
+            };
+            let site = || host.site(&name, map.as_ref()).map_err(malformed);
+            let role = match reader.role(&name, &words, tgen)? {
+                Role::Unknown if tor.is_some() => {
+                    Role::Users(reader.default_models()?, Duration::ZERO)
+                }
+                role => role,
+            };
+            match (tor.is_some(), role) {
+                (true, Role::OnionService) => reader.left_out.push(name),
+                (false, Role::Server | Role::OnionService | Role::Unknown) => {
+                    network.servers.push(site()?);
+                }
+                (false, _) => {
+                    return Err(malformed("a client without tor, which is not simulated".into()));
+                }
+                (true, role) => {
+                    let (users, dirtiness, delay) = match role {
+                        Role::Benchmark(fetch, delay) => {
+                            (Users::Fetch(fetch), DIRTINESS_OF_BENCHMARKS, delay)
+                        }
+                        Role::Users(models, delay) => (Users::Models(models), DIRTINESS, delay),
+                        _ => {
+                            return Err(malformed(
+                                "a server of TGen with a tor that serves nothing".into(),
+                            ));
+                        }
+                    };
+                    let begins = reader.begins(tgen, delay).map_err(malformed)?;
+                    network.clients.push(Client { site: site()?, users, dirtiness, begins });
+                }
             }
-            (Some(_), None) => return Err(malformed("a relay that v3bw does not name".into())),
-            (None, None) => {}
         }
     }
+    network.models = common_models(&network).map_err(malformed)?;
+    network.left_out = reader.left_out;
     network.map = map.map(Arc::new);
     Ok(network)
 }
 
-/// What a relay lets itself send, by its own torrc, if it has one.
-fn limit(torrc: &Path) -> Result<Option<Rate>, Error> {
-    if !torrc.is_file() {
-        return Ok(None);
-    }
-    let text = read(torrc)?;
-    let Some(words) = text.lines().find_map(|line| line.strip_prefix("BandwidthRate ")) else {
-        return Ok(None);
+/// The models of all clients, for servers. Those of flows and streams may differ; what a server sends is of one model of packets.
+fn common_models(network: &Network) -> Result<Arc<Models>, String> {
+    let models = |it: &Client| match &it.users {
+        Users::Models(models) => Some((it.site.name.clone(), models.clone())),
+        Users::Fetch(_) => None,
     };
-    let bytes = words.strip_suffix(" bytes").and_then(|it| it.parse().ok());
-    let problem =
-        || Error::malformed(torrc, format!("no such rate: {words:?}; as in \"1000 bytes\""));
-    bytes.map(|it| Some(Rate::from_byte_per_s(it))).ok_or_else(problem)
+    let mut all = network.clients.iter().filter_map(models);
+    let Some((first, models)) = all.next() else { return Ok(Arc::default()) };
+    match all.find(|(_, it)| it.packet != models.packet) {
+        Some((other, _)) => Err(format!(
+            "{first} and {other} have different models of packets, which is not simulated"
+        )),
+        None => Ok(models),
+    }
+}
+
+/// What a host is that runs TGen.
+enum Role {
+    /// It answers, or runs a graph of TGen that is not there.
+    Server,
+    /// It is a part of an onion service, or its client.
+    OnionService,
+    Benchmark(Arc<Fetch>, Duration),
+    Users(Arc<Models>, Duration),
+    /// Its graph of TGen is not there.
+    Unknown,
+}
+
+/// A graph of TGen, and what is made of it.
+#[derive(Clone)]
+enum Read {
+    Serves,
+    OnionServices,
+    Downloads(Arc<Fetch>, Duration),
+    Traffic(ModelFiles, Duration),
+}
+
+/// Reads the files of a sample, each once.
+struct Reader<'a> {
+    folder: &'a Path,
+    /// Where hosts' own folders are.
+    hosts: PathBuf,
+    bootstrapped: Duration,
+    graphs: BTreeMap<PathBuf, Read>,
+    /// By the files of flows, streams and packets.
+    models: BTreeMap<[PathBuf; 3], Arc<Models>>,
+    left_out: Vec<String>,
+}
+
+impl Reader<'_> {
+    /// The bandwidth file: where any version of tornettools has put it. Where a link has become a file, as on its way through an archive, what it led to.
+    fn bandwidth_file(&self, template: &Path) -> PathBuf {
+        let template = self.folder.join(template);
+        let folders =
+            [self.folder.to_owned(), self.hosts.join("bwauthority"), template.join("bwauthority")];
+        let names = ["v3bw", "v3bw.init.consensus"];
+        let all = folders.iter().flat_map(|folder| names.map(|name| folder.join(name)));
+        let names_relays =
+            |it: &PathBuf| std::fs::read_to_string(it).is_ok_and(|text| text.contains("node_id="));
+        let mut all: Vec<PathBuf> = all.filter(|it| it.exists()).collect();
+        let place = all.iter().position(names_relays).unwrap_or(0);
+        if all.is_empty() { self.hosts.join("bwauthority/v3bw") } else { all.swap_remove(place) }
+    }
+
+    /// The guards and the exits that authorities vote for.
+    fn flags(&self) -> Result<(BTreeSet<String>, BTreeSet<String>), Error> {
+        let conf = self.folder.join("conf");
+        let named = AUTHORITY_TORRCS.map(|name| conf.join(name));
+        let path = named.iter().find(|it| it.is_file()).unwrap_or(&named[0]);
+        if !path.is_file() {
+            // The error of a file that is missing.
+            read(path)?;
+        }
+        let host = self.hosts.join("4uthority1");
+        let torrc = Torrc::of_file(path, &WorkDir { host: &host, sample: self.folder })?;
+        let list = |option: &str| {
+            let all = torrc.value(&option.to_ascii_lowercase());
+            let all = all.ok_or_else(|| Error::malformed(path, format!("no {option}")))?;
+            let fingerprint = |it: &str| it.trim().trim_start_matches('$').to_ascii_uppercase();
+            Ok::<BTreeSet<String>, Error>(all.split(',').map(fingerprint).collect())
+        };
+        Ok((list("TestingDirAuthVoteGuard")?, list("TestingDirAuthVoteExit")?))
+    }
+
+    /// The options of a host's tor.
+    fn torrc(&self, host: &str, words: &[String]) -> Result<Torrc, Error> {
+        let host = self.hosts.join(host);
+        Torrc::of_process(words, &WorkDir { host: &host, sample: self.folder })
+    }
+
+    /// When what a process does begins.
+    fn begins(&self, tgen: &Process, delay: Duration) -> Result<Duration, String> {
+        Ok(tgen.start_time()?.saturating_sub(self.bootstrapped).saturating_add(delay))
+    }
+
+    /// A file that a process at a host names; or, if there is none, the one of this name in `conf/`.
+    fn find(&self, host: &str, file: &str) -> PathBuf {
+        let host = self.hosts.join(host);
+        let named = WorkDir { host: &host, sample: self.folder }.find(file);
+        if named.is_file() {
+            return named;
+        }
+        let name = Path::new(file).file_name().unwrap_or_default();
+        lexical(&self.folder.join("conf").join(name))
+    }
+
+    fn role(&mut self, host: &str, tor: &[String], tgen: &Process) -> Result<Role, Error> {
+        let file = tgen.words().pop().unwrap_or_default();
+        let path = self.find(host, &file);
+        let is_onion = host.contains(ONION_SERVICE)
+            || (!tor.is_empty() && self.torrc(host, tor)?.has("hiddenservicedir"));
+        if is_onion {
+            return Ok(Role::OnionService);
+        }
+        let is_benchmark = path.file_name().and_then(|it| it.to_str());
+        let is_benchmark = is_benchmark.is_some_and(|it| it.starts_with(BENCHMARK));
+        if !path.is_file() && !is_benchmark {
+            return Ok(Role::Unknown);
+        }
+        Ok(match self.graph(&path)? {
+            // A server that tor is for: what it serves are onion services, whatever its name.
+            Read::Serves if !tor.is_empty() => Role::OnionService,
+            Read::Serves => Role::Server,
+            Read::OnionServices => Role::OnionService,
+            Read::Downloads(fetch, delay) => Role::Benchmark(fetch, delay),
+            Read::Traffic(files, delay) => {
+                let files = [&files.flow, &files.stream, &files.packet];
+                let files = files.map(|it| self.find(host, it));
+                Role::Users(self.models(files)?, delay)
+            }
+        })
+    }
+
+    fn graph(&mut self, path: &Path) -> Result<Read, Error> {
+        if let Some(read) = self.graphs.get(path) {
+            return Ok(read.clone());
+        }
+        let actions = Actions::read(path)?;
+        let asks_onion_services = actions.asks_onion_services();
+        let read = match actions.doing {
+            _ if asks_onion_services => Read::OnionServices,
+            Doing::Serves => Read::Serves,
+            Doing::Downloads(fetch) => Read::Downloads(Arc::new(fetch), actions.delay),
+            Doing::Traffic(files) => Read::Traffic(files, actions.delay),
+        };
+        self.graphs.insert(path.into(), read.clone());
+        Ok(read)
+    }
+
+    fn models(&mut self, files: [PathBuf; 3]) -> Result<Arc<Models>, Error> {
+        if let Some(models) = self.models.get(&files) {
+            return Ok(models.clone());
+        }
+        let models = Arc::new(models_of(&files)?);
+        self.models.insert(files, models.clone());
+        Ok(models)
+    }
+
+    /// Where no host says which: those of `conf/`.
+    fn default_models(&mut self) -> Result<Arc<Models>, Error> {
+        let files = model_files(&self.folder.join("conf"))?;
+        self.models(files)
+    }
+}
+
+/// The nickname on tor's command line.
+fn nickname(words: &[String]) -> Option<&String> {
+    let is_it = |it: &String| it.trim_start_matches('-').eq_ignore_ascii_case("nickname");
+    words.get(words.iter().position(is_it)? + 1)
 }
 
 /// Fingerprints and weights by nickname: tornettools notes it behind what tor reads.
@@ -269,8 +308,8 @@ pub(crate) fn weights(path: &Path) -> Result<BTreeMap<String, (String, u64)>, Er
             line.split_whitespace().find_map(|part| part.strip_prefix(name)?.strip_prefix('='))
         };
         let found = (|| {
-            let fingerprint = value("node_id")?.trim_start_matches('$');
-            Some((value("nick")?.into(), (fingerprint.into(), value("bw")?.parse().ok()?)))
+            let fingerprint = value("node_id")?.trim_start_matches('$').to_ascii_uppercase();
+            Some((value("nick")?.into(), (fingerprint, value("bw")?.parse().ok()?)))
         })();
         let problem = || format!("line {}: no node_id, bw or nick", number + 1);
         let (nick, relay) = found.ok_or_else(|| Error::malformed(path, problem()))?;
@@ -279,24 +318,8 @@ pub(crate) fn weights(path: &Path) -> Result<BTreeMap<String, (String, u64)>, Er
     Ok(all)
 }
 
-/// The guards and the exits that authorities vote for.
-fn flags(path: &Path) -> Result<(BTreeSet<String>, BTreeSet<String>), Error> {
-    let text = read(path)?;
-    let list = |option: &str| -> Option<BTreeSet<String>> {
-        let mut words = text.lines().map(|line| line.split_once(' ').unwrap_or((line, "")));
-        let (_, all) = words.find(|(word, _)| *word == option)?;
-        Some(all.split(',').map(|it| it.trim().to_string()).collect())
-    };
-    let missing = |option: &str| Error::malformed(path, format!("no {option}"));
-    let (guard, exit) = ("TestingDirAuthVoteGuard", "TestingDirAuthVoteExit");
-    Ok((list(guard).ok_or_else(|| missing(guard))?, list(exit).ok_or_else(|| missing(exit))?))
-}
-
-/// The three models of a folder, by what their names begin with.
-///
-/// # Errors
-/// Where one is missing, or malformed.
-pub fn read_models(folder: &Path) -> Result<Models, Error> {
+/// The files of the three models in a folder, by what their names begin with.
+fn model_files(folder: &Path) -> Result<[PathBuf; 3], Error> {
     let files = std::fs::read_dir(folder)
         .map_err(|source| Error::Read { path: folder.into(), source })?
         .filter_map(|it| Some(it.ok()?.path()));
@@ -307,64 +330,28 @@ pub fn read_models(folder: &Path) -> Result<Models, Error> {
             let name = path.file_name().and_then(|name| name.to_str());
             name.is_some_and(|name| name.starts_with(begin))
         };
-        let path = files.iter().find(of_kind);
         let missing = || Error::malformed(folder, format!("no file {begin}*"));
-        read_model(path.ok_or_else(missing)?)
+        files.iter().find(of_kind).cloned().ok_or_else(missing)
     };
-    Ok(Models {
-        flow: model("tgen.tor-flowmodel")?,
-        stream: model("tgen.tor-streammodel")?,
-        packet: model("tgen.tor-packetmodel")?,
-    })
+    Ok([
+        model("tgen.tor-flowmodel")?,
+        model("tgen.tor-streammodel")?,
+        model("tgen.tor-packetmodel")?,
+    ])
 }
 
-/// What benchmarks do: after each pause one of some downloads begins. Who is exported by us begins one at the start, too; and has a pause for each of the others,
-/// if they are counted.
-fn benchmark(path: &Path) -> Result<Fetch, Error> {
-    let malformed = |problem: String| Error::malformed(path, problem);
-    let graph = Graph::parse(&read(path)?).map_err(malformed)?;
-    let mut every = None;
-    let mut pauses = Vec::new();
-    let mut streams = Vec::new();
-    for (id, of) in &graph.nodes {
-        if let Some(time) = of.get("time") {
-            every = Some(duration(time).map_err(malformed)?);
-            pauses.push(id);
-        }
-        let (Some(bytes), Some(timeout)) = (of.get("recvsize"), of.get("timeout")) else {
-            continue;
-        };
-        let bytes = size_bytes(bytes).map_err(malformed)?;
-        streams.push((id, bytes, duration(timeout).map_err(malformed)?));
-    }
-    let weight = |from: &str, to: &str| -> f64 {
-        let edges = graph.edges.iter().filter(|(source, target, _)| source == from && target == to);
-        edges
-            .map(|(.., of)| of.get("weight").map_or(Some(1.0), |it| it.parse().ok()))
-            .sum::<Option<f64>>()
-            .unwrap_or(0.0)
-    };
-    if streams.is_empty() {
-        return Err(malformed("no stream with recvsize and timeout".into()));
-    }
-    let begins_at_once = streams.iter().any(|(id, ..)| weight("start", id) > 0.0);
-    // The choice is the same after each.
-    let from = match pauses.first() {
-        Some(pause) if !begins_at_once => pause.as_str(),
-        _ => "start",
-    };
-    let size = |(id, bytes, timeout): &(&String, u32, Duration)| Size {
-        weight: weight(from, id),
-        bytes: *bytes,
-        timeout: *timeout,
-    };
-    let mut sizes: Vec<Size> = streams.iter().map(size).collect();
-    sizes.sort_by_key(|it| it.bytes);
-    let goes_round = graph.edges.iter().any(|(source, target, _)| source == target);
-    let counted = pauses.len() + usize::from(begins_at_once);
-    let count = (!goes_round).then(|| u32::try_from(counted).unwrap_or(u32::MAX));
-    // Who downloads once has none, and needs none.
-    let every = every.or_else(|| begins_at_once.then_some(Duration::from_mins(1)));
-    let every = every.ok_or_else(|| malformed("no pause".into()))?;
-    Ok(Fetch { every, count, sizes })
+/// The three models of a folder, by what their names begin with.
+///
+/// # Errors
+/// Where one is missing, or malformed.
+pub fn read_models(folder: &Path) -> Result<Models, Error> {
+    models_of(&model_files(folder)?)
+}
+
+fn models_of([flow, stream, packet]: &[PathBuf; 3]) -> Result<Models, Error> {
+    Ok(Models {
+        flow: read_paced_model(flow)?,
+        stream: read_paced_model(stream)?,
+        packet: read_model(packet)?,
+    })
 }

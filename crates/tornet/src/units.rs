@@ -1,61 +1,128 @@
-//! Numbers with their units, as Shadow and TGen write them.
+//! Numbers with units, by the rules of the program that reads them: Shadow, TGen and tor differ.
 
 use onion::{Duration, Rate};
 
-/// The number, and the unit behind it, with a space between them or none.
-fn with_unit<'a>(text: &'a str, what: &str, example: &str) -> Result<(u64, &'a str), String> {
+/// The number at the beginning, and the unit behind it, with or without a space between them.
+fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let digits = text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len());
     let (number, unit) = text.split_at(digits);
-    let problem = || format!("no such {what}: {text:?}; as in {example:?}");
-    Ok((number.parse().map_err(|_| problem())?, unit.trim()))
+    (number, unit.trim())
 }
 
-/// "1000 kilobit".
-pub(crate) fn rate(text: &str) -> Result<Rate, String> {
-    let (number, unit) = with_unit(text, "rate", "1000 kilobit")?;
-    let bits: u64 = match unit {
-        "bit" => 1,
-        "kilobit" | "kbit" | "Kbit" => 1_000,
-        "megabit" | "mbit" | "Mbit" => 1_000_000,
-        "gigabit" | "gbit" | "Gbit" => 1_000_000_000,
-        "kibibit" | "Kibit" => 1 << 10,
-        "mebibit" | "Mibit" => 1 << 20,
-        "gibibit" | "Gibit" => 1 << 30,
+fn scaled(text: &str, number: &str, factor: u64) -> Result<u64, String> {
+    let problem = || format!("no such number: {text:?}");
+    let number: u64 = number.parse().map_err(|_| problem())?;
+    number.checked_mul(factor).ok_or_else(|| format!("too much: {text:?}"))
+}
+
+/// A rate of Shadow, such as "1000 kilobit": bits per second without a unit (Shadow's `BitsPerSec<SiPrefixUpper>`).
+pub(crate) fn shadow_rate(text: &str) -> Result<Rate, String> {
+    let (number, unit) = split(text);
+    let prefix = unit.strip_suffix("bits").or_else(|| unit.strip_suffix("bit")).unwrap_or(unit);
+    let bits: u64 = match prefix {
+        "" => 1,
+        "K" | "k" | "kilo" => 1_000,
+        "M" | "m" | "mega" => 1_000_000,
+        "G" | "g" | "giga" => 1_000_000_000,
+        "T" | "tera" => 1_000_000_000_000,
+        "Ki" | "kibi" => 1 << 10,
+        "Mi" | "mebi" => 1 << 20,
+        "Gi" | "gibi" => 1 << 30,
+        "Ti" | "tebi" => 1 << 40,
         _ => return Err(format!("no such unit of rates: {unit:?}; as in \"1000 kilobit\"")),
     };
-    let bits = number.checked_mul(bits).ok_or_else(|| format!("too much: {text:?}"))?;
-    Ok(Rate::from_bit_per_s(bits))
+    scaled(text, number, bits).map(Rate::from_bit_per_s)
 }
 
-/// "1 MiB".
-pub(crate) fn size_bytes(text: &str) -> Result<u32, String> {
-    let (number, unit) = with_unit(text, "size", "1 MiB")?;
-    let shift = match unit {
-        "byte" | "bytes" | "B" => 0,
-        "KiB" => 10,
-        "MiB" => 20,
-        "GiB" => 30,
-        _ => return Err(format!("no such unit of size: {unit:?}")),
-    };
-    let bytes = number.checked_mul(1 << shift).and_then(|it| u32::try_from(it).ok());
-    bytes.ok_or_else(|| format!("more than four GiB: {text:?}"))
-}
-
-/// "15 seconds".
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = with_unit(text, "time", "15 seconds")?;
+/// A time of Shadow, such as "8500 us": seconds without a unit.
+pub(crate) fn shadow_time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text);
     let nanos: u64 = match unit {
         "ns" | "nanosecond" | "nanoseconds" => 1,
         "us" | "μs" | "microsecond" | "microseconds" => 1_000,
         "ms" | "millisecond" | "milliseconds" => 1_000_000,
-        "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000_000,
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000_000,
         "m" | "min" | "mins" | "minute" | "minutes" => 60_000_000_000,
         "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000_000_000,
-        _ => return Err(format!("no such unit of time: {unit:?}")),
+        _ => return Err(format!("no such unit of time: {unit:?}; as in \"15 seconds\"")),
     };
-    let nanos = number.checked_mul(nanos).ok_or_else(|| format!("too long: {text:?}"))?;
-    Ok(Duration::from_nanos(nanos))
+    scaled(text, number, nanos).map(Duration::from_nanos)
+}
+
+/// A size of TGen, such as "1 MiB", in any case; bytes without a unit.
+pub(crate) fn tgen_size(text: &str) -> Result<u64, String> {
+    let (number, unit) = split(text);
+    let bytes: u64 = match unit.to_ascii_lowercase().as_str() {
+        "" | "b" | "byte" | "bytes" => 1,
+        "kb" | "kilobyte" | "kilobytes" => 1_000,
+        "mb" | "megabyte" | "megabytes" => 1_000_000,
+        "gb" | "gigabyte" | "gigabytes" => 1_000_000_000,
+        "tb" | "terabyte" | "terabytes" => 1_000_000_000_000,
+        "kib" | "kibibyte" | "kibibytes" => 1 << 10,
+        "mib" | "mebibyte" | "mebibytes" => 1 << 20,
+        "gib" | "gibibyte" | "gibibytes" => 1 << 30,
+        "tib" | "tebibyte" | "tebibytes" => 1 << 40,
+        _ => return Err(format!("no such unit of size: {unit:?}; as in \"1 MiB\"")),
+    };
+    scaled(text, number, bytes)
+}
+
+/// A time of TGen, such as "15 seconds", in any case; seconds without a unit.
+pub(crate) fn tgen_time(text: &str) -> Result<Duration, String> {
+    let (number, unit) = split(text);
+    let nanos: u64 = match unit.to_ascii_lowercase().as_str() {
+        "ns" | "nsec" | "nsecs" | "nanosecond" | "nanoseconds" => 1,
+        "us" | "usec" | "usecs" | "microsecond" | "microseconds" => 1_000,
+        "ms" | "msec" | "msecs" | "millisecond" | "milliseconds" => 1_000_000,
+        "" | "s" | "sec" | "secs" | "second" | "seconds" => 1_000_000_000,
+        "m" | "min" | "mins" | "minute" | "minutes" => 60_000_000_000,
+        "h" | "hr" | "hrs" | "hour" | "hours" => 3_600_000_000_000,
+        _ => return Err(format!("no such unit of time: {unit:?}; as in \"15 seconds\"")),
+    };
+    scaled(text, number, nanos).map(Duration::from_nanos)
+}
+
+/// TGen's times to choose from, with commas between them.
+pub(crate) fn tgen_times(text: &str) -> Result<Vec<Duration>, String> {
+    text.split(',').map(tgen_time).collect()
+}
+
+/// A rate of tor, such as "10 MBits", in any case and with a fraction if need be; bytes per second without a unit. Tor's
+/// prefixes are powers of 1,024, of bits as well.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_precision_loss,
+    clippy::cast_sign_loss,
+    reason = "units are powers of two, a fraction of a byte does not matter, and the number is in range"
+)]
+pub(crate) fn tor_rate(text: &str) -> Result<Rate, String> {
+    let trimmed = text.trim();
+    let end = trimmed.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(trimmed.len());
+    let (number, unit) = trimmed.split_at(end);
+    let bytes: u64 = match unit.trim().to_ascii_lowercase().as_str() {
+        "" | "b" | "byte" | "bytes" => 1,
+        "kb" | "kbyte" | "kbytes" | "kilobyte" | "kilobytes" => 1 << 10,
+        "kbit" | "kbits" | "kilobit" | "kilobits" => 1 << 7,
+        "m" | "mb" | "mbyte" | "mbytes" | "megabyte" | "megabytes" => 1 << 20,
+        "mbit" | "mbits" | "megabit" | "megabits" => 1 << 17,
+        "gb" | "gbyte" | "gbytes" | "gigabyte" | "gigabytes" => 1 << 30,
+        "gbit" | "gbits" | "gigabit" | "gigabits" => 1 << 27,
+        "tb" | "tbyte" | "tbytes" | "terabyte" | "terabytes" => 1 << 40,
+        "tbit" | "tbits" | "terabit" | "terabits" => 1 << 37,
+        _ => {
+            return Err(format!(
+                "no such unit of rates: {:?}; as in \"1000 bytes\" or \"10 MBits\"",
+                unit.trim()
+            ));
+        }
+    };
+    if !number.contains('.') {
+        return scaled(text, number, bytes).map(Rate::from_byte_per_s);
+    }
+    let number: f64 = number.parse().map_err(|_| format!("no such number: {text:?}"))?;
+    let rate = number * bytes as f64;
+    (rate < 1e18).then(|| Rate::from_byte_per_s(rate as u64)).ok_or(format!("too much: {text:?}"))
 }
 
 #[cfg(test)]
@@ -63,27 +130,82 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_shadow_writes_is_read_with_its_unit() {
-        assert_eq!(rate("500680 kilobit"), Ok(Rate::from_bit_per_s(500_680_000)));
-        assert_eq!(rate("10Mbit"), Ok(Rate::from_bit_per_s(10_000_000)));
-        assert_eq!(rate("3 Kibit"), Ok(Rate::from_bit_per_s(3072)));
-        assert_eq!(size_bytes("5 MiB"), Ok(5 << 20));
-        assert_eq!(duration("60 seconds"), Ok(Duration::from_mins(1)));
-        assert_eq!(duration("8500 us"), Ok(Duration::from_micros(8500)));
-        assert_eq!(duration("2m"), Ok(Duration::from_mins(2)));
+    fn shadows_rates_and_times_are_read_with_every_prefix() {
+        let bits = |text| shadow_rate(text).map(Rate::as_bit_per_s);
+        assert_eq!(bits("500680 kilobit"), Ok(500_680_000));
+        for (text, expected) in [
+            ("10Mbit", 10_000_000),
+            ("10 Mbits", 10_000_000),
+            ("10 M", 10_000_000),
+            ("3 Kibit", 3072),
+            ("2 terabits", 2_000_000_000_000),
+            ("1000000", 1_000_000),
+            ("7 bit", 7),
+        ] {
+            assert_eq!(bits(text), Ok(expected), "{text}");
+        }
+        assert_eq!(shadow_time("8500 us"), Ok(Duration::from_micros(8500)));
+        assert_eq!(shadow_time("2m"), Ok(Duration::from_mins(2)));
+        assert_eq!(shadow_time("5 min"), Ok(Duration::from_mins(5)));
+        assert_eq!(shadow_time("300"), Ok(Duration::from_mins(5)));
+    }
+
+    /// All that TGen's documentation lists, in any case.
+    #[test]
+    fn tgens_sizes_and_times_are_read_in_any_case_and_without_a_unit() {
+        let sizes = [
+            ("", 1),
+            ("b byte bytes", 1),
+            ("kb kilobyte kilobytes", 1_000),
+            ("mb megabyte megabytes", 1_000_000),
+            ("gb gigabyte gigabytes", 1_000_000_000),
+            ("tb terabyte terabytes", 1_000_000_000_000),
+            ("kib kibibyte kibibytes", 1 << 10),
+            ("mib mebibyte mebibytes", 1 << 20),
+            ("gib gibibyte gibibytes", 1 << 30),
+            ("tib tebibyte tebibytes", 1 << 40),
+        ];
+        let spelled = |unit: &str| [format!("5 {unit}"), format!("5 {}", unit.to_uppercase())];
+        for (units, bytes) in sizes {
+            for text in units.split(' ').flat_map(spelled) {
+                assert_eq!(tgen_size(&text), Ok(5 * bytes), "{text}");
+            }
+        }
+        let times = [
+            ("nanosecond nanoseconds nsec nsecs ns", 1),
+            ("microsecond microseconds usec usecs us", 1_000),
+            ("millisecond milliseconds msec msecs ms", 1_000_000),
+            ("second seconds sec secs s", 1_000_000_000),
+            ("minute minutes min mins m", 60_000_000_000),
+            ("hour hours hr hrs h", 3_600_000_000_000),
+        ];
+        for (units, nanos) in times {
+            for text in units.split(' ').flat_map(spelled) {
+                assert_eq!(tgen_time(&text), Ok(Duration::from_nanos(5 * nanos)), "{text}");
+            }
+        }
+        assert_eq!(tgen_time("60"), Ok(Duration::from_mins(1)));
+        let seconds = [1, 2, 180].map(Duration::from_secs);
+        assert_eq!(tgen_times("1,2 s,3 Minutes"), Ok(seconds.to_vec()));
     }
 
     #[test]
-    fn what_has_no_unit_or_is_too_much_is_an_error_that_says_so() {
+    fn what_is_no_number_or_unit_or_too_much_is_an_error_that_quotes_it() {
         for (what, said) in [
-            (rate("10").map(drop), "unit"),
-            (rate("fast").map(drop), "1000 kilobit"),
-            (rate("99999999999999999999 bit").map(drop), "no such rate"),
-            (rate("99999999999999999 gigabit").map(drop), "too much"),
-            (size_bytes("5 GiB").map(drop), "four GiB"),
-            (size_bytes("5 pages").map(drop), "unit"),
-            (duration("-1 s").map(drop), "no such time"),
-            (duration("9999999999999999 h").map(drop), "too long"),
+            (shadow_rate("10 knots").map(drop), "unit"),
+            (shadow_rate("fast").map(drop), "1000 kilobit"),
+            (shadow_rate("99999999999999999999 bit").map(drop), "no such number"),
+            (shadow_rate("99999999999999999 gigabit").map(drop), "too much"),
+            (tgen_size("5 pages").map(drop), "unit"),
+            (tgen_size("1.5 MiB").map(drop), "unit"),
+            (tgen_size("-1").map(drop), "unit"),
+            (tgen_time("-1 s").map(drop), "unit"),
+            (tgen_time("").map(drop), "no such number"),
+            (tgen_times("1,,2").map(drop), "no such number"),
+            (shadow_time("9999999999999999 h").map(drop), "too much"),
+            (tor_rate("5 MiB").map(drop), "unit"),
+            (tor_rate("-5 MB").map(drop), "unit"),
+            (tor_rate("1.2.3 MB").map(drop), "no such number"),
         ] {
             let error = what.expect_err("it is refused");
             assert!(error.contains(said), "{error}");

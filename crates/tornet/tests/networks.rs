@@ -20,6 +20,45 @@ fn sample() -> Option<PathBuf> {
     path.is_dir().then_some(path)
 }
 
+fn document(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs").join(name);
+    std::fs::read_to_string(path).expect("it is there")
+}
+
+/// The published tables are of these files.
+#[test]
+fn the_scenarios_of_the_documentation_can_be_read() {
+    let shipped = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/scenarios/small.toml");
+    assert!(Network::read(&shipped).is_ok());
+    // The sample is not part of the repository: here a small network is in its place.
+    let more = document("scenarios/more.toml");
+    let line = "shadow = \"tornet-0.05-1\"\n";
+    assert!(more.contains(line), "{more}");
+    let small = document("scenarios/small.toml");
+    let (_, hosts) = small.split_once("[[relays]]").expect("it has relays");
+    let both = format!("{}\n[[relays]]{hosts}", more.replace(line, ""));
+    let network = Network::parse(&both, &shipped).expect("a scenario");
+    assert_eq!(network.clients.len(), 200 + 40);
+    if let Some(sample) = sample() {
+        let sample = sample.to_str().expect("UTF-8");
+        let text = more.replace("tornet-0.05-1\"", &format!("{sample}\""));
+        assert_eq!(Network::parse(&text, &shipped).expect("a sample").clients.len(), 200 + 436);
+    }
+}
+
+/// Each is one constant in the code; what pages say must be that.
+#[test]
+fn pages_say_how_often_schedulers_run() {
+    let ms = |it: Duration| it.as_millis();
+    let relay = ms(onion::router::schedule::SchedulerConfig::INTERVAL);
+    assert!(document("relay.toml").contains(&format!("\n# scheduler_interval_ms = {relay}\n")));
+    assert!(document("researchers.md").contains(&format!("in runs, every {relay} ms at most")));
+    let simulated = ms(tornet::network::SCHEDULER_INTERVAL);
+    assert!(
+        document("simulation.md").contains(&format!("\nscheduler_interval_ms = {simulated}\n"))
+    );
+}
+
 fn play(network: &Network, plan: &Plan, folder: Option<&Path>) -> Summary {
     let outcome = run(network, plan, &AtomicBool::new(false), &|_, _| ()).expect("it works");
     finish(network, plan, &outcome, folder).expect("it can be written")
@@ -117,9 +156,15 @@ fn a_sample_for_shadow_has_all_its_relays_users_and_benchmarks() {
         Users::Models(_) => None,
     });
     let fetch = benchmark.expect("there are benchmarks");
-    let sizes: Vec<_> =
-        fetch.sizes.iter().map(|it| (it.bytes, it.timeout.as_secs(), it.weight)).collect();
-    assert_eq!(sizes, [(51_200, 15, 12.0), (1 << 20, 60, 2.0), (5 << 20, 120, 1.0)]);
+    let sizes: Vec<_> = fetch
+        .sizes
+        .iter()
+        .map(|it| (it.bytes, it.timeout.map(|it| it.as_secs()), it.weight))
+        .collect();
+    assert_eq!(
+        sizes,
+        [(51_200, Some(15), 12.0), (1 << 20, Some(60), 2.0), (5 << 20, Some(120), 1.0)]
+    );
     // Some users of all, for some seconds: all that a stream was to bring has come.
     network.choices.load = 0.2;
     let plan = Plan { seconds: 8, warm_up_s: 4, threads: 2, seed: 1 };
@@ -151,6 +196,9 @@ fn what_cannot_work_is_told_with_its_reason() {
         (good.replace("mbit_per_s = 10000", "mbit_per_s = -1"), "a rate of -1 Mbit/s"),
         (good.replace("[choices]", "[choices]\nsegment_memory_bytes = 100"), "1448 to 131072"),
         (good.replace("timeout_s = 60", "timeout_s = 0"), "a time-out of 0 s"),
+        (good.replace("timeout_s = 60", "weight = 0.0"), "all weights of sizes are 0"),
+        (good.replace("every_s = 110", "every_s = [1, 0]"), "a pause of 0 s"),
+        (good.replace("[choices]", "[choices]\nload = 1.5"), "all clients fetch at fixed times"),
         (good.replace("[choices]", "shadow = \"nowhere\"\n[choices]"), "cannot read"),
         ("[[relays]]\ncountry = \"DE\"\nmbit_per_s = 1".into(), "circuits need three relays"),
     ];

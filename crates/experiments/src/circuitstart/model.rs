@@ -77,6 +77,11 @@ impl Found {
     }
 }
 
+/// A distance, in words.
+pub(super) fn hops(count: usize) -> String {
+    format!("{count} {}", if count == 1 { "hop" } else { "hops" })
+}
+
 pub(super) fn largest(sizes: &[(Instant, u32)]) -> u32 {
     sizes.iter().map(|(_, size)| *size).max().unwrap_or(0)
 }
@@ -91,10 +96,10 @@ pub(super) fn trace(chain: &Chain) -> (Case, ExperimentFigure) {
         settled_at: settled_at(&sizes, optimal, chain.waiting_cells(), SETTLED),
         largest_cells: largest(&sizes),
     };
-    let case = Case::new(format!("trace, {} hops", chain.distance), None, None);
+    let case = Case::new(format!("trace, {}", hops(chain.distance)), None, None);
     let case = found.columns(case, "simulated", chain.distance);
     let verdict = if found.settled_at.is_some() { CaseVerdict::Held } else { CaseVerdict::Missed };
-    let title = format!("The source's window, narrow place {} hops away", chain.distance);
+    let title = format!("The source's window, narrow place {} away", hops(chain.distance));
     let name = format!("trace-{}", chain.distance);
     let figure = ExperimentFigure::new(&name, &title, Axis::new("ms"), Axis::new("kB"))
         .mark(On::Y, optimal * CELL_KB, "optimum", Role::Truth)
@@ -130,8 +135,8 @@ pub(super) fn new_optimum(chain: &Chain) -> f64 {
 pub(super) fn ramp_case(chain: &Chain, mode: &str, took: Option<Duration>) -> Case {
     let distance = chain.distance;
     let name = match mode {
-        "real" => format!("twice as wide over real paths, {distance} hops"),
-        _ => format!("twice as wide, {distance} hops"),
+        "real" => format!("twice as wide over real paths, {}", hops(distance)),
+        _ => format!("twice as wide, {}", hops(distance)),
     };
     let round_trips = took.map(|took| took.as_secs_f64() / chain.round_trip().as_secs_f64());
     let told = took.zip(round_trips).map_or("it never is".to_owned(), |(took, round_trips)| {

@@ -2,7 +2,7 @@
 
 use super::Begin;
 use super::chain::{Chain, Sizes, median_cells, reached, settled_at};
-use super::model::{Found, drawn, kb, largest, new_optimum, ramp_case};
+use super::model::{Found, drawn, hops, kb, largest, new_optimum, ramp_case};
 use super::scene::{Path, Scene, Seen};
 use crate::error::Error;
 use crate::telling::tell;
@@ -37,11 +37,11 @@ pub(super) fn play(
     (output, interrupt): (&Output, &Interrupt),
 ) -> Result<Option<Played>, Error> {
     let distance = path.distance;
-    output.doing(format!("real paths, {distance} hops: starting relays"));
+    output.doing(format!("real paths, {}: starting relays", hops(distance)));
     let scene = Scene::start(path, BEGIN)?;
     let mut all = Vec::new();
     for run in 1..=runs {
-        output.doing(format!("real paths, {distance} hops: run {run} of {runs}"));
+        output.doing(format!("real paths, {}: run {run} of {runs}", hops(distance)));
         let Some(seen) = scene.download(interrupt)? else { return Ok(None) };
         all.push(Run::new(&path, seen));
     }

@@ -27,7 +27,8 @@ pub(crate) struct RunsOptions {
     /// count.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(20..=100_000))]
     run_seconds: Option<u32>,
-    /// How much users do, in percent of what the network says; 100,115,130 by default, 100 if --quick.
+    /// How much users by models do, in percent of what the network says; 100,115,130 by default, 100 if --quick.
+    /// Clients that fetch keep their pace; a network that has no others takes 100 only.
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,…",
         value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) loads: Vec<u32>,
@@ -90,6 +91,13 @@ impl Batch {
         }
         let network = Network::read(path)?.without_authorities().scaled(scale);
         let seconds = options.run_seconds.unwrap_or(if is_quick { 90 } else { 300 });
+        // Where all clients fetch, other loads would be the same runs under other names.
+        let defaults: &[u32] = if network.has_users() { &[100, 115, 130] } else { &[100] };
+        let loads = crate::common::or(&options.loads, is_quick, &[100], defaults);
+        for load in &loads {
+            let loaded = network.clone().loaded(f64::from(*load) / 100.0);
+            loaded.map_err(|error| Error::Usage(format!("--loads {load}: {error}")))?;
+        }
         Ok(Self {
             conditions: format!(
                 "{} relays and {} clients, {seconds} s, network {} scaled by {scale}, digest {}",
@@ -100,7 +108,7 @@ impl Batch {
             ),
             network,
             seconds,
-            loads: crate::common::or(&options.loads, is_quick, &[100], &[100, 115, 130]),
+            loads,
             seeds: options.seeds.unwrap_or(if is_quick { 2 } else { 5 }),
             threads: options.threads,
             shard: options.shard,

@@ -81,13 +81,16 @@ impl Errands {
         (began, next_at): (Instant, Instant),
         notes: Notes,
     ) -> Result<Self, Error> {
-        let (&[size], Some(left)) = (&fetch.sizes[..], fetch.count) else {
-            return Err(broken("on real sockets a client fetches one size, and not for ever"));
+        let (&[size], &[every], Some(left)) = (&fetch.sizes[..], &fetch.pauses[..], fetch.count)
+        else {
+            return Err(broken(
+                "on real sockets a client fetches one size, with one pause, and not for ever",
+            ));
         };
         Ok(Self {
             place,
             size,
-            every: fetch.every,
+            every,
             left,
             plan,
             to,
@@ -137,7 +140,8 @@ impl Errands {
 
     /// Gives up what has not come in time.
     fn give_up(&mut self, client: &mut Client<StdRng>, now: Instant) {
-        let is_due = |it: &Open| it.asked_at + self.size.timeout <= now;
+        let Some(timeout) = self.size.timeout else { return };
+        let is_due = |it: &Open| it.asked_at + timeout <= now;
         let due: Vec<StreamNumber> =
             self.open.iter().filter(|(_, it)| is_due(it)).map(|(stream, _)| *stream).collect();
         for stream in due {
@@ -187,7 +191,7 @@ impl Watch<Client<StdRng>> for Errands {
             self.ready.push_back((client.open(now, &self.plan), false));
         }
         let next = (self.left > 0).then_some(self.next_at);
-        let gives_up = self.open.values().map(|it| it.asked_at + self.size.timeout);
+        let gives_up = self.open.values().filter_map(|it| Some(it.asked_at + self.size.timeout?));
         next.into_iter().chain(gives_up).min()
     }
 

@@ -73,11 +73,13 @@ fn client(
     (every, count): (Duration, u32),
 ) -> Client {
     let (bytes, timeout) = size;
-    let sizes = vec![Size { weight: 1.0, bytes, timeout }];
+    let sizes = vec![Size { weight: 1.0, bytes, timeout: Some(timeout), stallout: None }];
+    let pauses = vec![every];
     Client {
         site: site(name, country),
-        users: Users::Fetch(Arc::new(Fetch { every, count: Some(count), sizes })),
+        users: Users::Fetch(Arc::new(Fetch { pauses, count: Some(count), sizes })),
         dirtiness: Duration::from_secs(10),
+        begins: Duration::ZERO,
     }
 }
 

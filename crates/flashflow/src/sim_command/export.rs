@@ -1,5 +1,6 @@
 //! `flashflow sim export`: the same network for other simulators.
 
+use super::figures::counted;
 use crate::error::Error;
 use clap::Args;
 use serde_json::json;
@@ -40,6 +41,9 @@ pub(crate) struct ExportOptions {
 
 pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Error> {
     let network = Network::read(&options.network)?;
+    if let Some(remark) = network.remark() {
+        output.step(remark);
+    }
     output.doing(format!("tor makes the keys of {} relays", network.relays.len()));
     let programs = Programs { tor: options.tor.clone(), gencert: options.tor_gencert.clone() };
     write(&network, &options.shadow, &programs, options.seconds)?;
@@ -48,7 +52,9 @@ pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Erro
     let folder = &options.shadow;
     output.result(
         format!(
-            "{relays} relays and {clients} clients: shadow {}",
+            "{} and {}: shadow {}",
+            counted(relays as u64, "relay"),
+            counted(clients as u64, "client"),
             folder.join("shadow.config.yaml").display()
         ),
         || json!({"type": "export", "folder": folder, "relays": relays, "clients": clients}),

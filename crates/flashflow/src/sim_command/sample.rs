@@ -2,6 +2,7 @@
 
 mod countries;
 
+use super::figures::{counted, rate};
 use crate::documents::{consensus, newest, no_weights, read};
 use crate::error::Error;
 use clap::Args;
@@ -17,6 +18,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 use terminal::{Exit, Output};
+use tornet::network::Network;
 use tornet::sample::{KnownRelay, Sample, Wanted, sample};
 use tornet::scenario::scenario_text;
 use tornet::shadow::read_models;
@@ -96,6 +98,8 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
     let scenario = scenario_text(&drawn.network, folder.as_deref())?;
     let text = format!("{}\n{scenario}", heading(options, known.len(), &drawn));
     let out = &options.out;
+    // What is written is what `sim run` takes, whatever the consensus and the descriptors claim.
+    Network::parse(&text, out)?;
     files::replace(out, text.as_bytes(), files::Access::Umask).map_err(|source| Error::File {
         what: "write",
         path: out.clone(),
@@ -159,21 +163,26 @@ fn tell(options: &SampleOptions, of: usize, drawn: &Sample, output: &Output) {
     let network = &drawn.network;
     let (relays, clients, servers) =
         (network.relays.len(), network.clients.len(), network.servers.len());
-    let gbit_per_s = network.capacities().iter().sum::<f64>() * 1e-9;
+    let bit_per_s = network.capacities().iter().sum::<f64>();
     if options.models.is_none() {
         output.step("no --models: nobody uses this network but benchmarks");
     }
     let Sample { guessed_rates, guessed_countries, .. } = drawn;
     output.result(
         format!(
-            "{}: {relays} of {of} relays, {gbit_per_s:.2} Gbit/s; {clients} clients, {servers} servers
-guessed: what {guessed_rates} relays carry, where {guessed_countries} are",
+            "{}: {relays} of {}, {}; {}, {}
+guessed: what {} carry, where {guessed_countries} are",
             options.out.display(),
+            counted(of as u64, "relay"),
+            rate(bit_per_s),
+            counted(clients as u64, "client"),
+            counted(servers as u64, "server"),
+            counted(*guessed_rates as u64, "relay"),
         ),
         || {
             json!({
                 "type": "sample", "file": options.out, "relays": relays, "relays_known": of,
-                "capacity_gbit_per_s": gbit_per_s, "clients": clients, "servers": servers,
+                "capacity_gbit_per_s": bit_per_s * 1e-9, "clients": clients, "servers": servers,
                 "guessed_rates": guessed_rates, "guessed_countries": guessed_countries,
             })
         },

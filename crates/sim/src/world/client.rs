@@ -21,7 +21,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use circuits::Use;
 use core::cmp::Reverse;
-use flows::Flow;
+use flows::{Beginnings, Flow};
 use onion::Instant;
 use onion::client::{CircuitNumber, ClientEvent, Core, StreamNumber};
 use onion::node::{CloseCause, ConnId};
@@ -43,6 +43,8 @@ enum Timer {
     Send(StreamNumber),
     /// A stream has taken too long.
     TimeOut(StreamNumber),
+    /// A stream has perhaps received nothing for too long.
+    StallOut(StreamNumber),
     /// A circuit ought to stand by now.
     Build(CircuitNumber),
     /// A circuit is dirty.
@@ -69,6 +71,8 @@ pub(super) struct Client {
     circuits: BTreeMap<CircuitNumber, Use>,
     streams: BTreeMap<StreamNumber, Stream>,
     flows: Vec<Option<Flow>>,
+    open_flows: usize,
+    beginnings: Beginnings,
     /// When flows begin.
     walk: Option<Walk>,
     fetched: u32,
@@ -116,6 +120,8 @@ impl Client {
             circuits: BTreeMap::new(),
             streams: BTreeMap::new(),
             flows: Vec::new(),
+            open_flows: 0,
+            beginnings: Beginnings::default(),
             walk,
             fetched: 0,
             probes: 0,
@@ -148,7 +154,8 @@ impl Client {
             Timer::NextFlow => self.next_flow(now),
             Timer::NextStream(flow) => self.next_stream(now, flow),
             Timer::Send(stream) => self.send_due(now, stream),
-            Timer::TimeOut(stream) => self.time_out(now, stream),
+            Timer::TimeOut(stream) => self.time_out(stream),
+            Timer::StallOut(stream) => self.stall_out(now, stream),
             Timer::Build(circuit) => self.give_up_building(now, circuit),
             Timer::Dirty(circuit) => self.handle_dirty(circuit),
             Timer::EndProbe(circuit) => self.end_probe(now, circuit),

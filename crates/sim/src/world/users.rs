@@ -1,5 +1,6 @@
 //! What users do.
 
+use super::lot::Lot;
 use super::markov::MarkovModel;
 use super::message::{HostId, Job};
 use alloc::sync::Arc;
@@ -39,19 +40,35 @@ pub struct Size {
     pub weight: f64,
     /// Bytes of the download.
     pub bytes: u32,
-    /// A download that has not come whole by then is given up.
-    pub timeout: Duration,
+    /// A download that is not complete by then is given up; `None` for no limit.
+    pub timeout: Option<Duration>,
+    /// A download that has received nothing for this long is given up; `None` for no limit.
+    pub stallout: Option<Duration>,
 }
 
 /// A client that fetches, and fetches again.
 #[derive(Clone, Debug)]
 pub struct Fetch {
-    /// Time from one beginning to the next.
-    pub every: Duration,
+    /// Time from one beginning to the next. If there are several, each has the same chance, each time.
+    pub pauses: Vec<Duration>,
     /// How often in all; no end if `None`.
     pub count: Option<u32>,
     /// What is fetched.
     pub sizes: Vec<Size>,
+}
+
+impl Fetch {
+    /// The time until the next download begins. No random number is drawn where there is no choice.
+    pub(super) fn draw_pause(&self, lot: &mut Lot) -> Duration {
+        match self.pauses[..] {
+            [] => Duration::MAX,
+            [only] => only,
+            _ => {
+                let place = lot.below(self.pauses.len() as u64);
+                self.pauses[usize::try_from(place).unwrap_or(0)]
+            }
+        }
+    }
 }
 
 /// A download over a circuit of two hops, to see how fast it is.

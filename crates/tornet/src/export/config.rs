@@ -82,13 +82,17 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
 /// When the users of a client begin. Benchmarks of one kind do so one after the other, as they do in our world: else they would download at the same moments for ever.
 fn begins_ms(plan: &Plan<'_>, place: usize) -> u128 {
     let (clients, bootstrapped_ms) = (&plan.network.clients, u128::from(BOOTSTRAPPED_S) * 1000);
-    let Users::Fetch(fetch) = &clients[place].users else { return bootstrapped_ms + 1000 };
+    let begins_ms = clients[place].begins.as_millis();
+    let Users::Fetch(fetch) = &clients[place].users else {
+        return bootstrapped_ms + 1000 + begins_ms;
+    };
     let is_alike = |client: &&Client| matches!(&client.users, Users::Fetch(other) if Arc::ptr_eq(fetch, other));
     let number = |clients: &[Client]| clients.iter().filter(is_alike).count() as u128;
     let (before, all) = (number(&clients[..place]), number(clients));
     // Nobody may begin after the end.
-    let every_ms = fetch.every.as_millis().min(u128::from(plan.seconds) * 1000);
-    bootstrapped_ms + every_ms * before / all.max(1)
+    let every = fetch.pauses.iter().min().copied().unwrap_or_default();
+    let every_ms = every.as_millis().min(u128::from(plan.seconds) * 1000);
+    bootstrapped_ms + begins_ms + every_ms * before / all.max(1)
 }
 
 /// Latency and loss from each place to each, those of our own world. Nodes are called by their places' numbers.

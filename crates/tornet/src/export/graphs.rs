@@ -73,19 +73,21 @@ fn perf(fetch: &Fetch, peers: &str) -> String {
     graph.node("start", &[("peers", peers), proxy, ("loglevel", "info"), PATH_ONLY]);
     for (place, size) in fetch.sizes.iter().enumerate() {
         let bytes = format!("{} bytes", size.bytes);
-        let timeout = time(size.timeout);
+        let timeout = time(size.timeout.unwrap_or_default());
+        let stallout = time(size.stallout.unwrap_or_default());
         // Streams whose names and passwords differ share no circuit, and those of a seed are drawn anew for each.
         let seed = (place + 1).to_string();
         let stream = [
             ("sendsize", "1000 bytes"),
             ("recvsize", &*bytes),
-            WITHOUT_END[0],
+            ("stallout", &*stallout),
             ("timeout", &timeout),
             ("socksauthseed", &seed),
         ];
         graph.node(&stream_name(place), &stream);
     }
-    let every = time(fetch.every);
+    let every: Vec<String> = fetch.pauses.iter().map(|it| time(*it)).collect();
+    let every = every.join(",");
     let downloads = |graph: &mut Graph, from: &str| {
         for (place, size) in fetch.sizes.iter().enumerate() {
             graph.edge(from, &stream_name(place), &[("weight", &size.weight.to_string())]);

@@ -62,6 +62,7 @@ fn a_directed_map_has_only_the_ways_that_it_names() {
 #[test]
 fn what_is_wrong_with_a_map_is_said() {
     let cases = [
+        (THREE.replace("source 1 target 1 ", "source 2 target 1 "), "two edges"),
         (THREE.replace("source 1 target 1 ", "source 9 target 9 "), "from node 1 to node 1"),
         (THREE.replace("latency \"45500 us\"", ""), "has no latency"),
         (THREE.replace("45500 us", "0 us"), "latency of nothing"),
@@ -80,6 +81,9 @@ fn what_is_wrong_with_a_map_is_said() {
         let error = Map::parse(&text, false, &used(&[1, 2, 3])).expect_err(said);
         assert!(error.contains(said), "{error}, not {said}");
     }
+    let beyond = THREE.replace("directed 0", "edge [ source 1 target 9 latency \"1 ms\" ]");
+    let error = Map::parse(&beyond, false, &used(&[1, 2])).expect_err("node 9 is nowhere");
+    assert!(error.contains("node 9, which is not on the map"), "{error}");
     let error = Map::parse(THREE, true, &used(&[1, 5])).expect_err("there is no such node");
     assert!(error.contains("node 5"), "{error}");
 }
@@ -92,6 +96,24 @@ fn who_says_only_its_country_is_at_the_nearest_node() {
         assert_eq!(map.nearest(country, &known), Some(node), "{country}");
     }
     assert_eq!(Map::one_switch().nearest("DE", &known), Some(0), "there is no other");
+}
+
+/// As in Shadow, whose undirected edges have no direction: petgraph finds both.
+#[test]
+fn an_undirected_edge_that_is_there_in_both_directions_is_there_twice() {
+    let back = |directed: &str| {
+        let text = THREE.replace("directed 0", directed);
+        text.trim_end().trim_end_matches(']').to_owned()
+            + "  edge [ source 2 target 1 latency \"20 ms\" ]\n]"
+    };
+    let twice = Map::parse(&back("directed 0"), false, &used(&[1, 2])).expect_err("two ways");
+    assert!(twice.contains("two edges lead from node"), "{twice}");
+    let elsewhere = Map::parse(&back("directed 0"), false, &used(&[1, 3]));
+    assert!(elsewhere.is_ok(), "nobody needs that way: {elsewhere:?}");
+    let directed = Map::parse(&back("directed 1"), false, &used(&[1, 2])).expect("one each way");
+    assert_eq!((directed.way(1, 2), directed.way(2, 1)), (way(45_500, 0.25), way(20_000, 0.0)));
+    let shortest = Map::parse(&back("directed 0"), true, &used(&[1, 2])).expect("the shorter one");
+    assert_eq!((shortest.way(1, 2), shortest.way(2, 1)), (way(20_000, 0.0), way(20_000, 0.0)));
 }
 
 proptest! {

@@ -103,3 +103,26 @@ fn a_sample_comes_back_from_its_scenario() {
     };
     assert_eq!(places(&read), places(&network));
 }
+
+/// Descriptors are claims of their relays: a limit of nothing, or more than any line carries.
+#[test]
+fn whatever_descriptors_claim_a_sample_is_a_scenario_that_can_be_read() {
+    let mut all = whole_network();
+    for (number, relay) in all.iter_mut().enumerate() {
+        relay.limit = Some(Rate::from_byte_per_s([0, 1, u64::MAX / 8][number % 3]));
+        relay.observed = Some(Rate::from_byte_per_s([1, u64::MAX / 8][number % 2]));
+        relay.country = [None, Some("??".to_owned()), Some("DE".to_owned())][number % 3].clone();
+    }
+    let drawn = sample(&all, &wanted(0.05, 1)).expect("it works").network;
+    let text = scenario_text(&drawn, None).expect("it can be written");
+    let read = Network::parse(&text, std::path::Path::new("sample.toml")).expect("a scenario");
+    assert_eq!(read.relays.len(), drawn.relays.len());
+}
+
+#[test]
+fn a_consensus_in_which_nothing_weighs_anything_is_refused_with_that_reason() {
+    let all: Vec<KnownRelay> =
+        whole_network().into_iter().map(|it| KnownRelay { weight: 0, ..it }).collect();
+    let error = sample(&all, &wanted(0.1, 1)).expect_err("nothing to draw by").to_string();
+    assert!(error.contains("all 3200 relays of the consensus have a weight of 0"), "{error}");
+}

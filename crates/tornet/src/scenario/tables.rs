@@ -120,7 +120,7 @@ pub(super) struct ClientTable {
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct FetchTable {
-    pub(super) every_s: f64,
+    pub(super) every_s: Pauses,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) count: Option<u32>,
     pub(super) sizes: Vec<SizeTable>,
@@ -132,7 +132,17 @@ pub(super) struct SizeTable {
     #[serde(default = "unit")]
     pub(super) weight: f64,
     pub(super) bytes: u32,
-    pub(super) timeout_s: f64,
+    /// No limit if not said.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) timeout_s: Option<f64>,
+}
+
+/// Seconds from one beginning to the next: the same each time, or one of several.
+#[derive(Deserialize, Serialize)]
+#[serde(untagged)]
+pub(super) enum Pauses {
+    One(f64),
+    Several(Vec<f64>),
 }
 
 pub(super) const fn one() -> u32 {

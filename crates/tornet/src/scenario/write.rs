@@ -1,6 +1,6 @@
 //! A network as a scenario.
 
-use super::tables::{ClientTable, FetchTable, File, RelayTable, SiteTable, SizeTable};
+use super::tables::{ClientTable, FetchTable, File, Pauses, RelayTable, SiteTable, SizeTable};
 use crate::error::Error;
 use crate::network::{Client, Network, Site, Users};
 use onion::Rate;
@@ -83,7 +83,7 @@ fn are_same(one: &Users, other: &Users) -> bool {
     match (one, other) {
         (Users::Models(_), Users::Models(_)) => true,
         (Users::Fetch(one), Users::Fetch(other)) => {
-            one.every == other.every && one.count == other.count && one.sizes == other.sizes
+            one.pauses == other.pauses && one.count == other.count && one.sizes == other.sizes
         }
         _ => false,
     }
@@ -93,13 +93,13 @@ fn fetch_table(fetch: &Fetch) -> FetchTable {
     let size = |it: &sim::world::Size| SizeTable {
         weight: it.weight,
         bytes: it.bytes,
-        timeout_s: it.timeout.as_secs_f64(),
+        timeout_s: it.timeout.map(|it| it.as_secs_f64()),
     };
-    FetchTable {
-        every_s: fetch.every.as_secs_f64(),
-        count: fetch.count,
-        sizes: fetch.sizes.iter().map(size).collect(),
-    }
+    let every_s = match fetch.pauses[..] {
+        [only] => Pauses::One(only.as_secs_f64()),
+        _ => Pauses::Several(fetch.pauses.iter().map(|it| it.as_secs_f64()).collect()),
+    };
+    FetchTable { every_s, count: fetch.count, sizes: fetch.sizes.iter().map(size).collect() }
 }
 
 fn rate(site: &Site) -> Result<f64, Error> {

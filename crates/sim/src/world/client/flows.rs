@@ -1,6 +1,7 @@
 //! When flows and streams begin.
 
 use super::circuits::later;
+use super::streams::Limits;
 use super::{Client, Timer};
 use crate::world::lot::Lot;
 use crate::world::markov::{Observation, Walk, choose};
@@ -19,6 +20,22 @@ pub(super) struct Flow {
     pub(super) probe: Option<u32>,
 }
 
+/// Flows and streams that the users of one client begin in a second, at most. Users of a model that never pauses would
+/// otherwise begin the next one at the same moment without end. TGen's clients are real processes, which are slower than this.
+const BEGINNINGS_PER_SECOND: u32 = 5_000;
+
+/// Flows and streams that a client has at a time, at most, for the same reason: they take memory.
+const OPEN_MAX: usize = 10_000;
+
+const SECOND_NS: u64 = 1_000_000_000;
+
+/// How often users have begun something in the present second.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Beginnings {
+    second: u64,
+    count: u32,
+}
+
 impl Client {
     /// Users begin.
     pub(super) fn begin(&mut self, now: u64) {
@@ -27,7 +44,8 @@ impl Client {
             Users::Markov(..) => self.next_flow(now),
             Users::Fetch(fetch) => {
                 // Not all at once.
-                let every = u64::try_from(fetch.every.as_nanos()).unwrap_or(u64::MAX);
+                let pause = fetch.draw_pause(&mut self.lot);
+                let every = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
                 let at = now.saturating_add(self.lot.below(every.max(1)));
                 self.set(at, Timer::NextFlow);
             }
@@ -39,6 +57,10 @@ impl Client {
     pub(super) fn next_flow(&mut self, now: u64) {
         match self.config.users.clone() {
             Users::Markov(models, scale) => {
+                if let Err(later) = self.admit(now) {
+                    self.set(later, Timer::NextFlow);
+                    return;
+                }
                 let Some(walk) = &mut self.walk else { return };
                 let (observation, pause) = walk.next(&models.flow);
                 if observation == Observation::End {
@@ -60,16 +82,31 @@ impl Client {
                     return;
                 }
                 self.fetched += 1;
-                self.set(later(now, fetch.every), Timer::NextFlow);
+                let pause = fetch.draw_pause(&mut self.lot);
+                self.set(later(now, pause), Timer::NextFlow);
                 let weights = fetch.sizes.iter().map(|it| it.weight);
                 let Some(place) = choose(&mut self.lot, weights) else { return };
                 let size = fetch.sizes[place];
                 let number = u8::try_from(place).ok();
-                let timeout = Some(size.timeout);
-                self.begin_stream(now, None, Job::Fetch(size.bytes), (number, timeout));
+                let limits = Limits { timeout: size.timeout, stallout: size.stallout };
+                self.begin_stream(now, None, Job::Fetch(size.bytes), (number, limits));
             }
             Users::Scan(_) => {}
         }
+    }
+
+    /// Whether a flow or stream may begin now; if not, when to ask again.
+    fn admit(&mut self, now: u64) -> Result<(), u64> {
+        let second = now / SECOND_NS;
+        if second != self.beginnings.second {
+            self.beginnings = Beginnings { second, count: 0 };
+        }
+        let is_full = self.open_flows + self.streams.len() >= OPEN_MAX;
+        if is_full || self.beginnings.count >= BEGINNINGS_PER_SECOND {
+            return Err((second + 1) * SECOND_NS);
+        }
+        self.beginnings.count += 1;
+        Ok(())
     }
 
     pub(super) fn add_flow(&mut self, flow: Flow) -> u32 {
@@ -79,12 +116,17 @@ impl Client {
             self.flows.len() - 1
         });
         self.flows[place] = Some(flow);
+        self.open_flows += 1;
         u32::try_from(place).unwrap_or(u32::MAX)
     }
 
     /// The next stream of a flow begins, if there is one more.
     pub(super) fn next_stream(&mut self, now: u64, place: u32) {
         let Users::Markov(models, _) = self.config.users.clone() else { return };
+        if let Err(later) = self.admit(now) {
+            self.set(later, Timer::NextStream(place));
+            return;
+        }
         let Some(Some(flow)) = self.flows.get_mut(place as usize) else { return };
         let (observation, pause) = flow.walk.next(&models.stream);
         if observation == Observation::End {
@@ -95,7 +137,7 @@ impl Client {
         flow.streams += 1;
         self.set(later(now, pause), Timer::NextStream(place));
         let job = Job::Packets(self.lot.next());
-        self.begin_stream(now, Some(place), job, (None, None));
+        self.begin_stream(now, Some(place), job, (None, Limits::default()));
     }
 
     /// The circuit of a flow, or one of its own for what belongs to none.
@@ -124,6 +166,7 @@ impl Client {
         let slot = &mut self.flows[place as usize];
         if slot.as_ref().is_some_and(|flow| flow.is_ending && flow.streams == 0) {
             *slot = None;
+            self.open_flows -= 1;
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::circuits::{Use, later};
 use super::flows::Flow;
-use super::streams::TRIES_MAX;
+use super::streams::{Limits, TRIES_MAX};
 use super::{Client, Timer};
 use crate::world::lot::Lot;
 use crate::world::markov::{MarkovModel, Walk};
@@ -40,9 +40,10 @@ impl Client {
             is_ending: true,
             probe: Some(number),
         });
-        let (job, size) = (Job::Fetch(probe.bytes), (None, Some(probe.timeout)));
+        let limits = Limits { timeout: Some(probe.timeout), stallout: None };
         // On another circuit it would measure others.
-        self.try_stream(now, (Some(place), job), size, (now, TRIES_MAX));
+        let job = Job::Fetch(probe.bytes);
+        self.try_stream(now, (Some(place), job), (None, limits), (now, TRIES_MAX));
     }
 
     /// A circuit is gone: if a probe waited for it, that is over.

@@ -19,6 +19,15 @@ use onion::{Duration, Instant};
 /// Circuits that a stream tries, at most (C tor gives up after some, too).
 pub(super) const TRIES_MAX: u8 = 3;
 
+/// When a stream is given up.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Limits {
+    /// After this time.
+    pub(super) timeout: Option<Duration>,
+    /// When it has received nothing for this time.
+    pub(super) stallout: Option<Duration>,
+}
+
 /// A stream, as the client's users see it.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -26,7 +35,7 @@ pub(super) struct Stream {
     circuit: CircuitNumber,
     job: Job,
     size: Option<u8>,
-    timeout: Option<Duration>,
+    limits: Limits,
     begun: u64,
     tries: u8,
     sending: Sending,
@@ -75,16 +84,16 @@ impl Client {
         now: u64,
         flow: Option<u32>,
         job: Job,
-        (size, timeout): (Option<u8>, Option<Duration>),
+        (size, limits): (Option<u8>, Limits),
     ) {
-        self.try_stream(now, (flow, job), (size, timeout), (now, 1));
+        self.try_stream(now, (flow, job), (size, limits), (now, 1));
     }
 
     pub(super) fn try_stream(
         &mut self,
         now: u64,
         (flow, job): (Option<u32>, Job),
-        (size, timeout): (Option<u8>, Option<Duration>),
+        (size, limits): (Option<u8>, Limits),
         (begun, tries): (u64, u8),
     ) {
         let servers = self.servers.len() as u64;
@@ -122,11 +131,14 @@ impl Client {
         if let Some(at) = sending.next_at() {
             self.set(at, Timer::Send(number));
         }
-        if let Some(timeout) = timeout {
+        if let Some(timeout) = limits.timeout {
             self.set(later(begun, timeout), Timer::TimeOut(number));
         }
+        if let Some(stallout) = limits.stallout {
+            self.set(later(now, stallout), Timer::StallOut(number));
+        }
         let stream =
-            Stream { flow, circuit, job, size, timeout, begun, tries, sending, expected_bytes };
+            Stream { flow, circuit, job, size, limits, begun, tries, sending, expected_bytes };
         self.streams.insert(number, stream);
     }
 
@@ -192,15 +204,29 @@ impl Client {
         })
     }
 
-    pub(super) fn time_out(&mut self, now: u64, number: StreamNumber) {
+    pub(super) fn time_out(&mut self, number: StreamNumber) {
         if !self.streams.contains_key(&number) {
             return;
         }
         let figures = self.core.figures(number).copied().unwrap_or_default();
         self.core.end(number);
-        let _ = now;
         if let Some(stream) = self.remove_stream(number) {
             self.record(&stream, &figures, None, Ending::TimedOut);
+        }
+    }
+
+    /// Gives up a stream that has received nothing for its `stallout`; otherwise looks again when that could be so.
+    pub(super) fn stall_out(&mut self, now: u64, number: StreamNumber) {
+        let Some(stream) = self.streams.get(&number) else { return };
+        let Some(stallout) = stream.limits.stallout else { return };
+        let figures = self.core.figures(number).copied().unwrap_or_default();
+        let last =
+            if figures.received_bytes == 0 { stream.begun } else { figures.last_at.as_nanos() };
+        let due = later(last, stallout);
+        if due <= now {
+            self.time_out(number);
+        } else {
+            self.set(due, Timer::StallOut(number));
         }
     }
 
@@ -235,8 +261,8 @@ impl Client {
     /// A stream that nothing has come on is tried on another circuit; so is one whose circuit is gone.
     fn try_again(&mut self, now: u64, stream: &Stream, figures: &Figures) {
         if stream.tries < TRIES_MAX && figures.received_bytes == 0 {
-            let Stream { flow, job, size, timeout, begun, tries, .. } = *stream;
-            self.try_stream(now, (flow, job), (size, timeout), (begun, tries + 1));
+            let Stream { flow, job, size, limits, begun, tries, .. } = *stream;
+            self.try_stream(now, (flow, job), (size, limits), (begun, tries + 1));
         } else {
             self.record(stream, figures, None, Ending::Lost);
         }

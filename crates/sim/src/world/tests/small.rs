@@ -96,9 +96,10 @@ impl Small {
 
     /// A client that fetches that much so often.
     pub(super) fn fetcher(self, bytes: u32, count: u32) -> Self {
-        let size = Size { weight: 1.0, bytes, timeout: Duration::from_secs(100) };
-        let every = Duration::from_secs(2);
-        let fetch = Fetch { every, count: Some(count), sizes: [size].into() };
+        let timeout = Some(Duration::from_secs(100));
+        let size = Size { weight: 1.0, bytes, timeout, stallout: None };
+        let pauses = [Duration::from_secs(2)].into();
+        let fetch = Fetch { pauses, count: Some(count), sizes: [size].into() };
         self.client(Users::Fetch(Arc::new(fetch)))
     }
 

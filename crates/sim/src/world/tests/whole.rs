@@ -1,5 +1,6 @@
 use super::small::{FAST, Small, models};
-use crate::world::{Ending, Record, Users};
+use crate::world::markov::{Observation, State};
+use crate::world::{Delay, Ending, Fetch, MarkovModel, Models, Record, Size, Users};
 use onion::flow::hop::HopWindows;
 use onion::router::RateLimit;
 use onion::router::schedule::SchedulerConfig;
@@ -171,4 +172,33 @@ fn a_download_that_takes_too_long_is_given_up() {
     let endings: Vec<Ending> = records.iter().map(|it| it.ending).collect();
     assert_eq!(endings, [Ending::TimedOut]);
     assert!(records[0].bytes > 0 && records[0].last_byte.is_none());
+}
+
+/// As TGen's `stallout`: the exit's line is too slow for a cell in that time.
+#[test]
+fn a_download_that_receives_nothing_for_its_stallout_is_given_up_and_no_other() {
+    let ended = |rate: Rate| {
+        let stallout = Some(Duration::from_secs(5));
+        let size = Size { weight: 1.0, bytes: MIB, timeout: None, stallout };
+        let pauses = [Duration::from_secs(10)].into();
+        let fetch = Fetch { pauses, count: Some(1), sizes: [size].into() };
+        let small = Small::new().fast_relays(2).relay(rate, true, |_| ());
+        let records = small.client(Users::Fetch(Arc::new(fetch))).run(40, 1, 1).records;
+        records.iter().map(|it| it.ending).collect::<Vec<_>>()
+    };
+    assert_eq!(ended(FAST), [Ending::Complete]);
+    assert_eq!(ended(Rate::from_bit_per_s(200)), [Ending::TimedOut]);
+}
+
+/// Without a bound the client would begin flows at one moment for ever, and no window would end.
+#[test]
+fn users_of_a_model_that_never_pauses_begin_a_bounded_number_of_flows_in_a_second() {
+    let start = State { transitions: [(1.0, 1)].into(), emissions: Vec::new() };
+    let at_once = (1.0, Observation::ToServer, Delay::Uniform(0.0, 0.0));
+    let state = State { transitions: [(1.0, 1)].into(), emissions: [at_once].into() };
+    let flow = MarkovModel { states: [start, state].into(), start: 0 };
+    // No streams: nothing but the number of beginnings bounds it.
+    let endless = Models { flow, ..Models::default() };
+    let small = Small::new().fast_relays(3).client(Users::Markov(Arc::new(endless), 1.0));
+    assert_eq!(small.run(3, 1, 1).records, []);
 }

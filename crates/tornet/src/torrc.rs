@@ -1,0 +1,281 @@
+//! What a relay's torrc says, of that which matters here: how fast it lets itself be, and what an authority votes.
+//!
+//! Files are read as C tor reads them: `--defaults-torrc`, then `-f`, then the command line; of an option that is there
+//! several times the last one counts. tests/torrc.rs compares the result with tor's own.
+
+use crate::error::{Error, read};
+use crate::units::tor_rate;
+use onion::Rate;
+use std::path::{Component, Path, PathBuf};
+
+/// Files within files, at most (C tor's limit).
+const DEPTH_MAX: usize = 31;
+
+/// One option: its name in small letters, its value, and where it is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Line {
+    pub(crate) name: String,
+    pub(crate) value: String,
+    file: PathBuf,
+}
+
+/// All options of a tor process, in the order in which they count.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Torrc(pub(crate) Vec<Line>);
+
+impl Torrc {
+    /// The options of a process with these arguments. Files that do not exist count as empty: samples are often passed
+    /// on without them.
+    ///
+    /// # Errors
+    /// Where a file is malformed.
+    pub(crate) fn of_process(words: &[String], at: &WorkDir<'_>) -> Result<Self, Error> {
+        let (mut defaults, mut own) = (None, None);
+        let mut command_line = Vec::new();
+        let mut words = words.iter().map(String::as_str);
+        while let Some(word) = words.next() {
+            let name = word.trim_start_matches('-').to_ascii_lowercase();
+            match name.as_str() {
+                _ if FLAGS.contains(&name.as_str()) => {}
+                "f" | "torrc-file" => own = words.next(),
+                "defaults-torrc" => defaults = words.next(),
+                _ => {
+                    let value = words.next().unwrap_or_default().to_owned();
+                    let name = name.trim_start_matches(['+', '/']).to_owned();
+                    command_line.push(Line { name, value, file: "the command line".into() });
+                }
+            }
+        }
+        // A process that names none has those that lie beside it.
+        let is_unnamed = defaults.is_none() && own.is_none();
+        let defaults = defaults.or(is_unnamed.then_some("torrc-defaults"));
+        let own = own.or(is_unnamed.then_some("torrc"));
+        let mut all = Vec::new();
+        for file in [defaults, own].into_iter().flatten() {
+            read_into(&at.find(file), at, &mut all, 0)?;
+        }
+        all.append(&mut command_line);
+        Ok(Self(all))
+    }
+
+    /// The options of one file.
+    ///
+    /// # Errors
+    /// Where it is malformed.
+    pub(crate) fn of_file(path: &Path, at: &WorkDir<'_>) -> Result<Self, Error> {
+        let mut all = Vec::new();
+        read_into(path, at, &mut all, 0)?;
+        Ok(Self(all))
+    }
+
+    /// The last value of an option.
+    pub(crate) fn value(&self, name: &str) -> Option<&str> {
+        let line = self.0.iter().rev().find(|it| it.name == name)?;
+        Some(line.value.as_str()).filter(|it| !it.is_empty())
+    }
+
+    /// Whether an option is there.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.value(name).is_some()
+    }
+
+    /// How much a relay forwards at most: `RelayBandwidthRate` if there is one, which C tor then takes for the whole
+    /// relay if `BandwidthRate` is less. `MaxAdvertisedBandwidth` limits nothing.
+    ///
+    /// # Errors
+    /// Where there is no such rate.
+    pub(crate) fn limit(&self) -> Result<Option<Rate>, Error> {
+        let rate = |option: Rates| {
+            let line = self.0.iter().rev().find(|it| Rates::of(&it.name) == Some(option));
+            let Some(line) = line.filter(|it| !it.value.is_empty()) else { return Ok(None) };
+            let rate = tor_rate(&line.value).map_err(|problem| {
+                Error::malformed(&line.file, format!("{}: {problem}", line.name))
+            })?;
+            Ok((rate.as_byte_per_s() > 0).then_some(rate))
+        };
+        let relayed =
+            rate(Rates::RelayRate)?.map_or_else(|| rate(Rates::RelayBurst), |it| Ok(Some(it)))?;
+        relayed.map_or_else(|| rate(Rates::Rate), |it| Ok(Some(it)))
+    }
+}
+
+/// Arguments of tor that have no value.
+const FLAGS: [&str; 8] = [
+    "quiet",
+    "hush",
+    "verify-config",
+    "ignore-missing-torrc",
+    "allow-missing-torrc",
+    "keygen",
+    "no-passphrase",
+    "newpass",
+];
+
+/// Options that limit a relay.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Rates {
+    Rate,
+    RelayRate,
+    RelayBurst,
+}
+
+impl Rates {
+    /// By name; C tor takes the beginning of a name for it, too, and the first of several in the alphabet.
+    fn of(name: &str) -> Option<Self> {
+        let begins = |of: &str, least: &str| name.len() >= least.len() && of.starts_with(name);
+        match name {
+            "bandwidthratebytes" => Some(Self::Rate),
+            _ if begins("bandwidthrate", "bandwidthr") => Some(Self::Rate),
+            _ if begins("relaybandwidthrate", "relaybandwidthr") => Some(Self::RelayRate),
+            _ if begins("relaybandwidthburst", "relaybandwidthb") => Some(Self::RelayBurst),
+            _ => None,
+        }
+    }
+}
+
+/// Where a process runs: paths that it is given begin there.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WorkDir<'a> {
+    /// The folder of its host, since tornettools 1.1.
+    pub(crate) host: &'a Path,
+    /// The folder of the whole sample, before.
+    pub(crate) sample: &'a Path,
+}
+
+impl WorkDir<'_> {
+    /// Where a file is: as seen from the host if it is there, or from the sample.
+    pub(crate) fn find(&self, file: impl AsRef<Path>) -> PathBuf {
+        let here = lexical(&self.host.join(&file));
+        let there = lexical(&self.sample.join(&file));
+        if !here.exists() && there.exists() { there } else { here }
+    }
+}
+
+/// A path without `..`, so that folders on the way need not exist.
+pub(crate) fn lexical(path: &Path) -> PathBuf {
+    let mut all = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir if all.file_name().is_some() => {
+                all.pop();
+            }
+            Component::CurDir => {}
+            part => all.push(part),
+        }
+    }
+    all
+}
+
+/// Adds the lines of a file, and of those that it includes.
+fn read_into(
+    path: &Path,
+    at: &WorkDir<'_>,
+    all: &mut Vec<Line>,
+    depth: usize,
+) -> Result<(), Error> {
+    if !path.is_file() {
+        return Ok(());
+    }
+    if depth > DEPTH_MAX {
+        return Err(Error::malformed(path, "it includes itself, or files more than 31 deep"));
+    }
+    for (name, value) in lines(&read(path)?) {
+        if name == "%include" {
+            // From where tor runs. A folder is all of its files.
+            for file in included(&at.find(&value)) {
+                read_into(&file, at, all, depth + 1)?;
+            }
+            continue;
+        }
+        let name = name.trim_start_matches(['+', '/']).to_ascii_lowercase();
+        all.push(Line { name, value, file: path.into() });
+    }
+    Ok(())
+}
+
+/// The files that `%include` means: one, those of a folder, or those whose names fit `*`, in order.
+fn included(path: &Path) -> Vec<PathBuf> {
+    if path.is_file() {
+        return vec![path.into()];
+    }
+    let pattern = path.file_name().and_then(|it| it.to_str()).filter(|it| it.contains('*'));
+    let folder = if pattern.is_some() { path.parent().unwrap_or(path) } else { path };
+    let fits = |name: &str| match pattern.and_then(|it| it.split_once('*')) {
+        Some((before, after)) => {
+            name.len() >= before.len() + after.len()
+                && name.starts_with(before)
+                && name.ends_with(after)
+        }
+        None => true,
+    };
+    let Ok(files) = std::fs::read_dir(folder) else { return Vec::new() };
+    let mut files: Vec<PathBuf> = files
+        .filter_map(|it| Some(it.ok()?.path()))
+        .filter(|it| it.is_file())
+        .filter(|it| {
+            it.file_name()
+                .and_then(|it| it.to_str())
+                .is_some_and(|it| !it.starts_with('.') && fits(it))
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Names and values, without comments, with quotations and continued lines put together.
+fn lines(text: &str) -> Vec<(String, String)> {
+    let mut all = Vec::new();
+    let mut rest = text;
+    loop {
+        rest = rest.trim_start();
+        if rest.is_empty() {
+            return all;
+        }
+        let end = rest.find(|it: char| it.is_whitespace() || it == '#').unwrap_or(rest.len());
+        let (name, after) = rest.split_at(end);
+        let (value, after) = value(after.trim_start_matches([' ', '\t']));
+        if !name.is_empty() {
+            all.push((name.to_owned(), value));
+        }
+        rest = after;
+    }
+}
+
+/// The value at the beginning of a text, and what follows its last line.
+fn value(text: &str) -> (String, &str) {
+    let mut value = String::new();
+    let mut rest = text;
+    if let Some(quoted) = text.strip_prefix('"') {
+        let mut characters = quoted.char_indices();
+        while let Some((place, it)) = characters.next() {
+            match it {
+                '"' => {
+                    rest = &quoted[place + 1..];
+                    break;
+                }
+                '\\' => value.extend(characters.next().map(|(_, it)| it)),
+                it => value.push(it),
+            }
+            rest = "";
+        }
+        return (value, rest.split_once('\n').map_or("", |(_, rest)| rest));
+    }
+    loop {
+        let (line, after) = rest.split_once('\n').unwrap_or((rest, ""));
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        if let Some((before, _)) = line.split_once('#') {
+            value.push_str(before);
+            // A comment between continued lines does not end them.
+            let is_between = before.trim().is_empty() && !value.trim().is_empty();
+            if !is_between {
+                return (value.trim().to_owned(), after);
+            }
+        } else if let Some(continued) = line.strip_suffix('\\') {
+            value.push_str(continued);
+        } else {
+            value.push_str(line);
+            return (value.trim().to_owned(), after);
+        }
+        rest = after;
+    }
+}
