@@ -98,7 +98,7 @@ pub struct RelayConfig {
     /// Which cells go first, and when: `kist` by default.
     pub scheduler: Option<SchedulerName>,
     /// `KISTSchedRunInterval`: from one run of KIST or KISTLite to the next, 1 to 100 milliseconds; by
-    /// default what the consensus says, or else 10.
+    /// default what the consensus says, or else [`SchedulerConfig::INTERVAL`].
     pub scheduler_interval_ms: Option<u32>,
     /// Windows from hop to hop with relays and clients that have them, too, by one of the names of [`HopWindows::NAMED`]; `off`, the
     /// default, for none.
