@@ -57,8 +57,10 @@ impl SimOptions {
 /// A seed gives the same result files, to the byte, with any number of threads.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  flashflow sim run --network docs/scenarios/small.toml --seconds 1200 --out results
   flashflow sim run --network tornet-0.05-1 --seconds 300 --threads 2 --json
-  flashflow sim run --network scenario.toml --seconds 1200 --out results
+
+docs/simulation.md says where samples such as tornet-0.05-1 are from.
 
 Exit status: 0 done; 1 something is wrong with the network, or a file cannot be written; 2 wrong arguments;
 130 interrupted: what was simulated until then is told and written.")]
