@@ -60,7 +60,7 @@ impl SimOptions {
   flashflow sim run --network docs/scenarios/small.toml --seconds 1200 --out results
   flashflow sim run --network tornet-0.05-1 --seconds 300 --threads 2 --json
 
-docs/simulation.md says where samples such as tornet-0.05-1 are from.
+The documentation (simulation.md) says where samples such as tornet-0.05-1 are from.
 
 Exit status: 0 done; 1 something is wrong with the network, or a file cannot be written; 2 wrong arguments;
 130 interrupted: what was simulated until then is told and written.")]

@@ -290,10 +290,10 @@ impl<'a> Walk<'a> {
                 }
                 (Kind::Pause, None) => "a second pause at the same time",
                 (Kind::Pause, Some(_)) => "a weight of a pause",
-                (Kind::Start, _) => "a way back to the start",
+                (Kind::Start, _) => "an edge back to the start",
                 (Kind::End, _) => "an end",
                 (Kind::Flow, _) => "a flow without traffic",
-                (Kind::Traffic, _) => "traffic beside downloads",
+                (Kind::Traffic, _) => "traffic together with downloads",
             };
             return Err(format!("edge {at} to {target}: {problem} is not simulated"));
         }

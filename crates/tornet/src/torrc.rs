@@ -46,7 +46,7 @@ impl Torrc {
                 }
             }
         }
-        // A process that names none has those that lie beside it.
+        // A process that names none has those of its host's folder.
         let is_unnamed = defaults.is_none() && own.is_none();
         let defaults = defaults.or(is_unnamed.then_some("torrc-defaults"));
         let own = own.or(is_unnamed.then_some("torrc"));

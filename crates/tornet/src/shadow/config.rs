@@ -100,7 +100,7 @@ struct GraphFile {
 }
 
 impl GraphFile {
-    /// Where it is: as it is named, or in `conf/`, since tornettools names it from where it has run.
+    /// The named file, or the one of that name in `conf/`: tornettools names it from where it was run.
     fn find(&self, folder: &Path) -> PathBuf {
         let named = folder.join(&self.path);
         let beside = self.path.file_name().map(|name| folder.join("conf").join(name));
@@ -129,7 +129,7 @@ impl NetworkTable {
                     Some(_) if unpacked.is_file() => unpacked,
                     Some(compression) => {
                         let problem = format!(
-                            "its map {} is compressed ({compression}): unpack it beside that, as by `xz -dk`",
+                            "its map {} is compressed ({compression}): unpack it in the same folder, as by `xz -dk`",
                             path.display()
                         );
                         return Err(Error::malformed(config, problem));
