@@ -103,7 +103,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(ErrorKind::InvalidInput, "too many levels of symbolic links"))
 }
 
-/// A temporary file beside `path` with this content, on the disk.
+/// A temporary file next to `path` with this content, on the disk.
 fn saved(path: &Path, content: &[u8], access: Access) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".flashflow-").suffix(".tmp");

@@ -20,7 +20,7 @@ const STDIN: &str = "-";
 /// Standard input ends once.
 static IS_STDIN_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Reads a file, or standard input by the name `-`, byte by byte as it is. `what` is a phrase that follows "cannot", such as "read the consensus".
+/// Reads a file, or standard input by the name `-`, unchanged. `what` is a phrase that follows "cannot", such as "read the consensus".
 pub(crate) fn read_raw(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::File { what, path: path.to_owned(), source };
     if path != Path::new(STDIN) {
