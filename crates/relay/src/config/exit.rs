@@ -12,7 +12,7 @@ const RULES_MAX: usize = 400;
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExitSection {
-    /// Rules, as in a torrc: `accept *:80`, `reject 10.0.0.0/8:*`. The first that fits decides; what
+    /// Rules, as in a torrc: `accept *:80`, `reject 10.0.0.0/8:*`, `reject private:*`. The first that fits decides; what
     /// none fits is refused. Without rules the relay is no exit.
     #[serde(default)]
     pub policy: Option<Vec<String>>,
@@ -41,11 +41,13 @@ impl ExitSection {
     /// Checks the rules; `None` if they let nobody go anywhere.
     pub(super) fn check(self) -> Result<Option<ExitSettings>, ConfigError> {
         let texts = self.policy.unwrap_or_default();
-        if texts.len() > RULES_MAX {
-            return Err(invalid("exit.policy", format_args!("more than {RULES_MAX} rules")));
+        let rules: Result<Vec<_>, _> =
+            texts.iter().map(|text| ExitRule::parse_list(text)).collect();
+        let rules = rules.map_err(|error| invalid("exit.policy", error))?.concat();
+        if rules.len() > RULES_MAX {
+            let reason = format!("more than {RULES_MAX} rules (`private` stands for eleven)");
+            return Err(invalid("exit.policy", reason));
         }
-        let rules: Result<Vec<ExitRule>, _> = texts.iter().map(|text| text.parse()).collect();
-        let rules = rules.map_err(|error| invalid("exit.policy", error))?;
         let name_servers = self.name_servers.unwrap_or_default();
         if let Some(server) = name_servers.iter().find(|server| server.port() == 0) {
             return Err(invalid("exit.name_servers", format_args!("{server} has no port")));

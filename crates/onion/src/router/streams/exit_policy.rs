@@ -105,6 +105,12 @@ pub struct RuleError {
     problem: &'static str,
 }
 
+impl RuleError {
+    fn new(rule: &str, problem: &'static str) -> Self {
+        Self { rule: rule.to_string(), problem }
+    }
+}
+
 impl fmt::Display for RuleError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { rule, problem } = self;
@@ -115,22 +121,84 @@ impl fmt::Display for RuleError {
 
 impl core::error::Error for RuleError {}
 
-/// Reads `accept` or `reject`, addresses, ports: `accept *:80`, `reject 10.0.0.0/8:*`,
-/// `accept [2001:db8::]/32:443-444`. `accept6` and `reject6` are about IPv6 alone.
+impl ExitRule {
+    /// Reads rules as in tor's `ExitPolicy`: one or several with commas between them. `private` stands for tor's private networks,
+    /// each of which becomes a rule.
+    ///
+    /// ```
+    /// use onion::router::ExitRule;
+    ///
+    /// let rules = ExitRule::parse_list("reject 10.0.0.0/255.0.0.0:*, accept *").expect("rules");
+    /// assert_eq!(rules[0].to_string(), "reject 10.0.0.0/8:*");
+    /// assert_eq!(rules[1].to_string(), "accept *:*");
+    /// ```
+    ///
+    /// # Errors
+    /// [`RuleError`] names the rule that cannot be read.
+    pub fn parse_list(text: &str) -> Result<Vec<Self>, RuleError> {
+        let mut rules = Vec::new();
+        for rule in text.split(',').map(str::trim).filter(|rule| !rule.is_empty()) {
+            let Pattern { accepts, is_ipv6: _, addresses, ports } = Pattern::read(rule)?;
+            if addresses != "private" {
+                rules.push(rule.parse()?);
+                continue;
+            }
+            let ports = parse_ports(ports.ok_or_else(|| RuleError::new(rule, "no port"))?)
+                .ok_or_else(|| RuleError::new(rule, "no such ports"))?;
+            let of = |(net, bits): &(IpAddr, u8)| Self {
+                accepts,
+                addresses: Addresses::Net(*net, *bits),
+                ports: ports.clone(),
+            };
+            rules.extend(TOR_PRIVATE.iter().map(of));
+        }
+        if rules.is_empty() { Err(RuleError::new(text, "no rule")) } else { Ok(rules) }
+    }
+}
+
+/// The parts of the text of one rule.
+struct Pattern<'a> {
+    accepts: bool,
+    /// Whether the rule is about IPv6 alone.
+    is_ipv6: bool,
+    addresses: &'a str,
+    ports: Option<&'a str>,
+}
+
+impl<'a> Pattern<'a> {
+    fn read(rule: &'a str) -> Result<Self, RuleError> {
+        let error = |problem| RuleError::new(rule, problem);
+        let mut words = rule.split_whitespace();
+        let (accepts, is_ipv6) = match words.next() {
+            Some("accept") => (true, false),
+            Some("reject") => (false, false),
+            Some("accept6") => (true, true),
+            Some("reject6") => (false, true),
+            _ => return Err(error("it begins with neither accept nor reject")),
+        };
+        let pattern = words.next().ok_or(error("no address"))?;
+        if words.next().is_some() {
+            return Err(error("more than one address"));
+        }
+        // The colons of an IPv6 address are in brackets.
+        let bracket = pattern.find(']').unwrap_or(0);
+        let colon = pattern[bracket..].find(':').map(|at| bracket + at);
+        let (addresses, ports) = match colon {
+            Some(at) => (&pattern[..at], Some(&pattern[at + 1..])),
+            None => (pattern, None),
+        };
+        Ok(Self { accepts, is_ipv6, addresses, ports })
+    }
+}
+
+/// Reads one rule as tor does: `accept *:80`, `accept [2001:db8::]/32:443-444`, `reject 10.0.0.0/255.0.0.0:*`. Without ports it is
+/// about all of them. `accept6` and `reject6` are about IPv6 alone.
 impl FromStr for ExitRule {
     type Err = RuleError;
 
     fn from_str(rule: &str) -> Result<Self, RuleError> {
-        let error = |problem| RuleError { rule: rule.to_string(), problem };
-        let (verb, pattern) = rule.trim().split_once(' ').ok_or(error("no address"))?;
-        let (accepts, is_ipv6) = match verb {
-            "accept" => (true, false),
-            "reject" => (false, false),
-            "accept6" => (true, true),
-            "reject6" => (false, true),
-            _ => return Err(error("it begins with neither accept nor reject")),
-        };
-        let (addresses, ports) = pattern.trim().rsplit_once(':').ok_or(error("no port"))?;
+        let error = |problem| RuleError::new(rule, problem);
+        let Pattern { accepts, is_ipv6, addresses, ports } = Pattern::read(rule)?;
         let addresses = match parse_addresses(addresses).ok_or(error("no such addresses"))? {
             Addresses::Any if is_ipv6 => Addresses::AnyIpv6,
             Addresses::AnyIpv4 | Addresses::Net(IpAddr::V4(_), _) if is_ipv6 => {
@@ -138,27 +206,46 @@ impl FromStr for ExitRule {
             }
             addresses => addresses,
         };
-        let ports = parse_ports(ports).ok_or(error("no such ports"))?;
+        let ports = parse_ports(ports.unwrap_or("*")).ok_or(error("no such ports"))?;
         Ok(Self { accepts, addresses, ports })
     }
 }
 
 fn parse_addresses(text: &str) -> Option<Addresses> {
-    let (address, bits) = match text {
+    let (address, mask) = match text {
         "*" => return Some(Addresses::Any),
         "*4" => return Some(Addresses::AnyIpv4),
         "*6" => return Some(Addresses::AnyIpv6),
-        _ => text.split_once('/').map_or((text, None), |(address, bits)| (address, Some(bits))),
+        _ => text.split_once('/').map_or((text, None), |(address, mask)| (address, Some(mask))),
     };
-    let (address, most) = match address.strip_prefix('[') {
-        Some(rest) => (IpAddr::V6(rest.strip_suffix(']')?.parse().ok()?), 128),
-        None => (IpAddr::V4(address.parse().ok()?), 32),
+    let address = match address.strip_prefix('[') {
+        Some(rest) => rest.strip_suffix(']')?.parse().ok()?,
+        None => IpAddr::V4(address.parse().ok()?),
     };
-    let bits = match bits {
+    let most = if address.is_ipv4() { 32 } else { 128 };
+    let bits = match mask {
         None => most,
-        Some(bits) => bits.parse().ok().filter(|bits| *bits <= most)?,
+        Some(mask) => parse_mask(mask).filter(|bits| *bits <= most)?,
     };
-    Some(Addresses::Net(address, bits))
+    // A destination in the guise of IPv6 counts as IPv4, and so does a rule.
+    match (address, address.to_canonical()) {
+        (IpAddr::V6(_), v4 @ IpAddr::V4(_)) => match bits {
+            0..32 => Some(Addresses::Net(v4, bits)),
+            96..=128 => Some(Addresses::Net(v4, bits - 96)),
+            _ => None,
+        },
+        _ => Some(Addresses::Net(address, bits)),
+    }
+}
+
+/// The length of a prefix, as a number or as a mask of IPv4 whose ones are all in front.
+fn parse_mask(text: &str) -> Option<u8> {
+    if text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return text.parse().ok();
+    }
+    let mask = text.parse::<Ipv4Addr>().ok()?.to_bits();
+    let bits = mask.leading_ones();
+    (bits + mask.trailing_zeros() >= 32).then(|| u8::try_from(bits).ok()).flatten()
 }
 
 fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
@@ -166,7 +253,7 @@ fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
         let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
         text.parse::<u16>().ok().filter(|port| is_number && *port > 0)
     };
-    if text == "*" {
+    if matches!(text, "" | "*") {
         return Some(1..=u16::MAX);
     }
     let (first, last) = text.split_once('-').unwrap_or((text, text));
@@ -180,38 +267,62 @@ pub struct ExitPolicy {
     rules: Vec<ExitRule>,
 }
 
-/// Networks that are not of the public Internet, as C tor's `ExitPolicyRejectPrivate` has them; to them
-/// are added the shared address space of RFC 6598 and what is translated to IPv4 (RFC 6052).
-const PRIVATE: [(IpAddr, u8); 14] = [
+/// What `private` stands for in rules of an exit policy: C tor's list, in its order.
+const TOR_PRIVATE: [(IpAddr, u8); 11] = [
     (v4(0, 0, 0, 0), 8),
     (v4(169, 254, 0, 0), 16),
     (v4(127, 0, 0, 0), 8),
     (v4(192, 168, 0, 0), 16),
     (v4(10, 0, 0, 0), 8),
     (v4(172, 16, 0, 0), 12),
+    (v6(0, 0), 8),
+    (v6(0xfc00, 0), 7),
+    (v6(0xfe80, 0), 10),
+    (v6(0xfec0, 0), 10),
+    (v6(0xff00, 0), 8),
+];
+
+/// Networks that are private here but not in C tor: the shared address space of RFC 6598, multicast and reserved addresses of IPv4, and
+/// what is translated to IPv4 (RFC 6052).
+const PRIVATE_TOO: [(IpAddr, u8); 3] = [
     (v4(100, 64, 0, 0), 10),
     (v4(224, 0, 0, 0), 3),
-    (v6(0), 8),
-    (v6(0xfc00), 7),
-    (v6(0xfe80), 10),
-    (v6(0xfec0), 10),
-    (v6(0xff00), 8),
     (IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0)), 96),
+];
+
+/// Networks that an exit refuses besides, although nobody's own network has them: addresses that a tunnel or translator on the way may
+/// turn into private ones of IPv4 (6to4, Teredo, local-use NAT64 of RFC 8215), and those for benchmarks.
+const TUNNELLED: [(IpAddr, u8); 5] = [
+    (v4(198, 18, 0, 0), 15),
+    (v6(0x2002, 0), 16),
+    (v6(0x2001, 0), 32),
+    (IpAddr::V6(Ipv6Addr::new(0x2001, 2, 0, 0, 0, 0, 0, 0)), 48),
+    (IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 1, 0, 0, 0, 0, 0)), 48),
 ];
 
 const fn v4(a: u8, b: u8, c: u8, d: u8) -> IpAddr {
     IpAddr::V4(Ipv4Addr::new(a, b, c, d))
 }
 
-const fn v6(first: u16) -> IpAddr {
-    IpAddr::V6(Ipv6Addr::new(first, 0, 0, 0, 0, 0, 0, 0))
+const fn v6(first: u16, second: u16) -> IpAddr {
+    IpAddr::V6(Ipv6Addr::new(first, second, 0, 0, 0, 0, 0, 0))
+}
+
+fn is_in(nets: &[(IpAddr, u8)], address: IpAddr) -> bool {
+    nets.iter().any(|(net, bits)| Addresses::Net(*net, *bits).contain(address))
 }
 
 /// Whether an address is not of the public Internet, also in the guise of IPv6.
 #[must_use]
 pub fn is_private(address: IpAddr) -> bool {
     let address = address.to_canonical();
-    PRIVATE.iter().any(|(net, bits)| Addresses::Net(*net, *bits).contain(address))
+    is_in(&TOR_PRIVATE, address) || is_in(&PRIVATE_TOO, address)
+}
+
+/// Whether an exit that rejects private networks refuses an address: it is private, or it may be turned into a private one on the way.
+#[must_use]
+pub(super) fn is_refused(address: IpAddr) -> bool {
+    is_private(address) || is_in(&TUNNELLED, address.to_canonical())
 }
 
 impl ExitPolicy {
@@ -229,12 +340,12 @@ impl ExitPolicy {
         Self::new(Vec::from([rule]))
     }
 
-    /// The same, with private networks and the relay's `own` addresses refused first.
+    /// Adds rules in front that refuse private networks, those that may be translated to them, and the relay's `own` addresses.
     #[must_use]
     pub fn rejecting_private(mut self, own: &[IpAddr]) -> Self {
         let own = own.iter().map(|ip| Addresses::Net(*ip, if ip.is_ipv4() { 32 } else { 128 }));
-        let private = PRIVATE.iter().map(|(net, bits)| Addresses::Net(*net, *bits));
-        let all = private.chain(own);
+        let nets = TOR_PRIVATE.iter().chain(&PRIVATE_TOO).chain(&TUNNELLED);
+        let all = nets.map(|(net, bits)| Addresses::Net(*net, *bits)).chain(own);
         let rules =
             all.map(|addresses| ExitRule { accepts: false, addresses, ports: 1..=u16::MAX });
         self.rules = rules.chain(self.rules).collect();

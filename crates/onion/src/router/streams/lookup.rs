@@ -1,6 +1,7 @@
 //! Questions to the domain name system, for streams and for RESOLVE (tor-spec §6.4).
 
-use super::{State, StreamKind, is_private};
+use super::exit_policy::is_refused;
+use super::{State, StreamKind};
 use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
 use crate::node::{Answer, Dial, LookupId, Question, Security};
@@ -169,7 +170,7 @@ fn reverse(name: &str) -> Option<Option<IpAddr>> {
 
 /// Whether an address is of the public Internet: of others nobody is told a name.
 fn is_public(ip: IpAddr) -> bool {
-    !is_private(ip)
+    !is_refused(ip)
 }
 
 #[cfg(test)]
