@@ -22,6 +22,9 @@ const STREAMS_PER_CIRCUIT_MAX: usize = 1024;
 
 /// One of so many streams may be the directory's.
 const DIRECTORY_PART: usize = 4;
+/// Streams of the directory, at most: what the directory's server has places for. So it is decided here, where it is known whose streams
+/// they are, who gives one up.
+const DIRECTORY_MAX: usize = 1_000;
 
 /// For addresses that the client has named itself.
 pub(super) const ANY_FAMILY: BeginFlags = BeginFlags(BeginFlags::IPV6_OK.0);
@@ -171,7 +174,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         let stream = Stream::new(now, tunnel, stream_id, state, flow);
         self.conns.add_stream(conn, Stream { kind, ..stream });
-        self.streams.handle_added(kind, tunnel, conn);
+        let source = self.source(index, kind);
+        self.streams.handle_added(kind, source, tunnel, conn);
         self.totals.streams += 1;
     }
 
@@ -210,7 +214,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// own: a quarter.
     ///
     /// Where there is none, the circuit that has most gives one up for one that has less: whoever takes all that is
-    /// to be had keeps nobody else from as much as he has himself on any one circuit.
+    /// to be had keeps nobody else from as much as he has himself on any one circuit. The directory's go by links first, so that
+    /// many circuits with one stream each, which cost an attacker little, take no more than a link's share.
     pub(super) fn make_room(
         &mut self,
         index: CircuitIndex,
@@ -228,17 +233,26 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let all = self.config.streams_max as usize;
         let of_directory = all / DIRECTORY_PART;
         let room = match kind {
-            StreamKind::Directory => of_directory,
+            StreamKind::Directory => of_directory.min(DIRECTORY_MAX),
             StreamKind::Exit => all - of_directory,
         };
         if self.streams.count(kind) < room {
             return Ok(());
         }
         let tunnel = self.end_mut(index).map(|end| end.tunnel);
-        let richer = tunnel.and_then(|tunnel| self.streams.richer_than(kind, tunnel));
+        let source = self.source(index, kind);
+        let richer = tunnel.and_then(|tunnel| self.streams.richer_than(kind, source, tunnel));
         let richer = richer.ok_or(StreamEnd::of(EndReason::RESOURCE_LIMIT))?;
         self.cut_stream(richer, StreamEnd::of(EndReason::RESOURCE_LIMIT));
         Ok(())
+    }
+
+    /// The link that a stream of this kind is counted for.
+    fn source(&self, index: CircuitIndex, kind: StreamKind) -> Option<ConnId> {
+        match kind {
+            StreamKind::Directory => Some(self.circuits.get(index)?.back.conn),
+            StreamKind::Exit => None,
+        }
     }
 
     /// Whether the circuit does not ask for more streams a second than the consensus has for one. It may be gone

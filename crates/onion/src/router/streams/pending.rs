@@ -1,5 +1,5 @@
 use super::lookups::{LOOKUP_MAX, Lookups};
-use super::ranking::Ranking;
+use super::ranking::{Ranking, Source};
 use super::{State, StreamKind};
 use crate::node::{ConnId, Lookup, LookupId, Question};
 use crate::router::circuits::TunnelIndex;
@@ -46,9 +46,15 @@ impl Streams {
     }
 
     /// A stream has begun.
-    pub(super) fn handle_added(&mut self, kind: StreamKind, tunnel: TunnelIndex, conn: ConnId) {
+    pub(super) fn handle_added(
+        &mut self,
+        kind: StreamKind,
+        source: Source,
+        tunnel: TunnelIndex,
+        conn: ConnId,
+    ) {
         self.counts[kind as usize] += 1;
-        self.rankings[kind as usize].add(tunnel, conn);
+        self.rankings[kind as usize].add(source, tunnel, conn);
     }
 
     /// A stream is no more its tunnel's.
@@ -67,9 +73,14 @@ impl Streams {
         self.counts[kind as usize]
     }
 
-    /// The newest stream of the tunnel that has most of this kind, if that has more than this one.
-    pub(super) fn richer_than(&self, kind: StreamKind, tunnel: TunnelIndex) -> Option<ConnId> {
-        self.rankings[kind as usize].richer_than(tunnel)
+    /// The newest stream of the link, and on it of the tunnel, that has most of this kind, if that has more than this one.
+    pub(super) fn richer_than(
+        &self,
+        kind: StreamKind,
+        source: Source,
+        tunnel: TunnelIndex,
+    ) -> Option<ConnId> {
+        self.rankings[kind as usize].richer_than(source, tunnel)
     }
 
     /// Bytes of memory that data on its way to destinations takes.

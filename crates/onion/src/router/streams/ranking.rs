@@ -3,49 +3,97 @@ use crate::router::circuits::TunnelIndex;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Streams of one kind by their tunnels, and which tunnel has most of them.
+/// Streams of one kind by their tunnels, and by the links over which these came; and which link and tunnel has most of them.
 ///
 /// Each step costs the logarithm of the number of tunnels, and one look at the streams of one of them.
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
-    /// Of each tunnel, the oldest stream first.
-    streams: BTreeMap<TunnelIndex, Vec<ConnId>>,
-    by_count: BTreeSet<(usize, TunnelIndex)>,
+    tunnels: BTreeMap<TunnelIndex, Streams>,
+    /// By link, number of streams and tunnel.
+    by_count: BTreeSet<(Source, usize, TunnelIndex)>,
+    /// The number of streams of each link.
+    links: BTreeMap<Source, usize>,
+    links_by_count: BTreeSet<(usize, Source)>,
+}
+
+/// The link over which a tunnel came, where links matter; `None` is one source for all.
+pub(super) type Source = Option<ConnId>;
+
+/// Those of one tunnel.
+#[derive(Debug)]
+struct Streams {
+    source: Source,
+    /// The oldest first.
+    conns: Vec<ConnId>,
 }
 
 impl Ranking {
-    pub(super) fn add(&mut self, tunnel: TunnelIndex, conn: ConnId) {
-        let streams = self.streams.entry(tunnel).or_default();
-        self.by_count.remove(&(streams.len(), tunnel));
-        streams.push(conn);
-        self.by_count.insert((streams.len(), tunnel));
+    /// All streams of a tunnel are of one source.
+    pub(super) fn add(&mut self, source: Source, tunnel: TunnelIndex, conn: ConnId) {
+        let streams =
+            self.tunnels.entry(tunnel).or_insert_with(|| Streams { source, conns: Vec::new() });
+        let source = streams.source;
+        self.by_count.remove(&(source, streams.conns.len(), tunnel));
+        streams.conns.push(conn);
+        self.by_count.insert((source, streams.conns.len(), tunnel));
+        let count = self.of_source(source) + 1;
+        self.set_source(source, count);
     }
 
     /// Does nothing if there is none.
     pub(super) fn remove(&mut self, tunnel: TunnelIndex, conn: ConnId) {
-        let Some(streams) = self.streams.get_mut(&tunnel) else { return };
-        let Some(place) = streams.iter().rposition(|it| *it == conn) else { return };
-        self.by_count.remove(&(streams.len(), tunnel));
-        streams.remove(place);
-        if streams.is_empty() {
-            self.streams.remove(&tunnel);
+        let Some(streams) = self.tunnels.get_mut(&tunnel) else { return };
+        let Some(place) = streams.conns.iter().rposition(|it| *it == conn) else { return };
+        let source = streams.source;
+        self.by_count.remove(&(source, streams.conns.len(), tunnel));
+        streams.conns.remove(place);
+        if streams.conns.is_empty() {
+            self.tunnels.remove(&tunnel);
         } else {
-            self.by_count.insert((streams.len(), tunnel));
+            self.by_count.insert((source, streams.conns.len(), tunnel));
         }
+        let count = self.of_source(source) - 1;
+        self.set_source(source, count);
     }
 
     pub(super) fn remove_tunnel(&mut self, tunnel: TunnelIndex) {
-        let Some(streams) = self.streams.remove(&tunnel) else { return };
-        self.by_count.remove(&(streams.len(), tunnel));
+        let Some(Streams { source, conns }) = self.tunnels.remove(&tunnel) else { return };
+        self.by_count.remove(&(source, conns.len(), tunnel));
+        let count = self.of_source(source) - conns.len();
+        self.set_source(source, count);
     }
 
-    /// The newest stream of the tunnel that has most, if that has so many more than this one that giving one up for
-    /// it leaves it no poorer.
-    pub(super) fn richer_than(&self, tunnel: TunnelIndex) -> Option<ConnId> {
-        let (most, richest) = self.by_count.last()?;
-        let own = self.streams.get(&tunnel).map_or(0, Vec::len);
-        let newest = self.streams.get(richest)?.last()?;
-        (*most > own + 1).then_some(*newest)
+    fn of_source(&self, source: Source) -> usize {
+        self.links.get(&source).copied().unwrap_or(0)
+    }
+
+    fn set_source(&mut self, source: Source, count: usize) {
+        if let Some(before) = self.links.remove(&source) {
+            self.links_by_count.remove(&(before, source));
+        }
+        if count > 0 {
+            self.links.insert(source, count);
+            self.links_by_count.insert((count, source));
+        }
+    }
+
+    /// The newest stream of the tunnel that has most of the link that has most, if that link has so many more than this
+    /// one that giving one up for it leaves it no poorer. Else the same among the tunnels of this link.
+    pub(super) fn richer_than(&self, source: Source, tunnel: TunnelIndex) -> Option<ConnId> {
+        let (most, richest) = self.links_by_count.last()?;
+        if *most > self.of_source(source) + 1 && *richest != source {
+            return self.richest_of(*richest).map(|(_, newest)| newest);
+        }
+        let own = self.tunnels.get(&tunnel).map_or(0, |streams| streams.conns.len());
+        self.richest_of(source).filter(|(most, _)| *most > own + 1).map(|(_, newest)| newest)
+    }
+
+    /// How many streams the tunnel has that has most of a link, and the newest of them.
+    fn richest_of(&self, source: Source) -> Option<(usize, ConnId)> {
+        let last = (source, usize::MAX, TunnelIndex(u32::MAX));
+        let (of, count, tunnel) = self.by_count.range(..=last).next_back()?;
+        let newest = self.tunnels.get(tunnel)?.conns.last()?;
+        (*of == source).then_some((*count, *newest))
     }
 }
 
@@ -54,19 +102,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
+    /// Of as many links as given, each with some tunnels.
+    fn source_of(tunnel: TunnelIndex, links: u32) -> Source {
+        (links > 1).then_some(ConnId(tunnel.0 % links))
+    }
+
     proptest! {
         #[test]
         fn the_richest_is_known_whatever_comes_and_goes(
-            steps in prop::collection::vec((0u32..5, 0u32..40, 0u8..8), 0..300),
+            links in 1u32..4,
+            steps in prop::collection::vec((0u32..7, 0u32..40, 0u8..8), 0..300),
         ) {
             let mut ranking = Ranking::default();
             let mut model: BTreeMap<TunnelIndex, Vec<ConnId>> = BTreeMap::new();
             for (tunnel, conn, kind) in steps {
                 let (tunnel, conn) = (TunnelIndex(tunnel), ConnId(conn));
+                let source = source_of(tunnel, links);
                 let streams = model.entry(tunnel).or_default();
                 match kind {
                     0..5 if !streams.contains(&conn) => {
-                        ranking.add(tunnel, conn);
+                        ranking.add(source, tunnel, conn);
                         streams.push(conn);
                     }
                     5 | 6 => {
@@ -79,16 +134,52 @@ mod tests {
                     }
                     _ => {}
                 }
-                let own = model[&tunnel].len();
-                let most = model.values().map(Vec::len).max().unwrap_or(0);
-                let found = ranking.richer_than(tunnel);
-                prop_assert_eq!(found.is_some(), most > own + 1);
-                if let Some(conn) = found {
-                    let is_richest = |it: &Vec<ConnId>| it.len() == most && it.last() == Some(&conn);
-                    prop_assert!(model.values().any(is_richest));
+                let mut by_link: BTreeMap<Source, usize> = BTreeMap::new();
+                for (tunnel, streams) in &model {
+                    *by_link.entry(source_of(*tunnel, links)).or_default() += streams.len();
                 }
-                prop_assert_eq!(ranking.by_count.len(), ranking.streams.len());
+                let most_of = |of: Source| {
+                    let of_it = model.iter().filter(|(it, _)| source_of(**it, links) == of);
+                    of_it.map(|(_, streams)| streams.len()).max().unwrap_or(0)
+                };
+                let (own_link, own) = (by_link[&source], model[&tunnel].len());
+                let most_of_a_link = by_link.values().max().copied().unwrap_or(0);
+                let found = ranking.richer_than(source, tunnel);
+                let is_other_link = most_of_a_link > own_link + 1;
+                prop_assert_eq!(found.is_some(), is_other_link || most_of(source) > own + 1);
+                if let Some(conn) = found {
+                    // Whose it is, by links and then by tunnels.
+                    let is_it = |(tunnel, streams): (&TunnelIndex, &Vec<ConnId>)| {
+                        let of = source_of(*tunnel, links);
+                        let is_of = match is_other_link {
+                            true => by_link[&of] == most_of_a_link,
+                            false => of == source,
+                        };
+                        is_of && streams.len() == most_of(of) && streams.last() == Some(&conn)
+                    };
+                    prop_assert!(model.iter().any(is_it));
+                }
+                prop_assert_eq!(ranking.by_count.len(), ranking.tunnels.len());
+                prop_assert_eq!(ranking.links_by_count.len(), ranking.links.len());
             }
         }
+    }
+
+    #[test]
+    fn many_circuits_of_one_link_give_up_streams_for_a_circuit_of_another() {
+        let mut ranking = Ranking::default();
+        let (attacker, other) = (Some(ConnId(1)), Some(ConnId(2)));
+        for number in 0..1_000 {
+            ranking.add(attacker, TunnelIndex(number), ConnId(10 + number));
+        }
+        let newcomer = TunnelIndex(5_000);
+        assert_eq!(ranking.richer_than(attacker, newcomer), None, "nobody of it has more than one");
+        for number in 0..500 {
+            let given_up = ranking.richer_than(other, newcomer).expect("the attacker has more");
+            let tunnel = TunnelIndex(given_up.0 - 10);
+            ranking.remove(tunnel, given_up);
+            ranking.add(other, TunnelIndex(6_000 + number), ConnId(6_000 + number));
+        }
+        assert_eq!(ranking.richer_than(other, newcomer), None, "both have as many");
     }
 }
