@@ -72,9 +72,12 @@ pub(crate) struct RelayOptions {
     /// Be a relay of the public Tor network: publish to its authorities, which are built in.
     #[arg(long, conflicts_with = "authorities")]
     public_network: bool,
-    /// Tell figures to Prometheus at this address of the machine or of a private network, under /metrics.
+    /// Serve metrics to Prometheus at this loopback or private address, under /metrics.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
+    /// Allow any address for --metrics: a public one, or 0.0.0.0 for all of the machine's.
+    #[arg(long)]
+    public_metrics: bool,
     /// Publish at once, without waiting for a circuit through other relays to come back to the relay's port.
     #[arg(long)]
     assume_reachable: bool,
@@ -128,6 +131,7 @@ impl RelayOptions {
             authorities: some(!self.authorities.is_empty()).map(|()| self.authorities.clone()),
             public_network: some(self.public_network).map(|()| true),
             metrics: self.metrics,
+            public_metrics: some(self.public_metrics).map(|()| true),
             assume_reachable: some(self.assume_reachable).map(|()| true),
             flashflow,
             ..RelayConfig::default()

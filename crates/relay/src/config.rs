@@ -23,8 +23,8 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use values::{
-    amount, held_bytes_max, hop_windows, link_observations, public_authorities, scheduler,
-    shutdown_wait, threads,
+    amount, check_metrics, held_bytes_max, hop_windows, link_observations, public_authorities,
+    scheduler, shutdown_wait, threads,
 };
 
 /// The least rate that tor accepts for a relay: 75 KiB/s.
@@ -141,9 +141,10 @@ pub struct RelayConfig {
     /// Where clients may go.
     #[serde(default)]
     pub exit: ExitSection,
-    /// `MetricsPort`: where figures are told to Prometheus; nowhere by default. An address of this machine alone, or of a
-    /// private network.
+    /// `MetricsPort`: where Prometheus reads metrics; nowhere by default. A loopback address, or one of a private network.
     pub metrics: Option<SocketAddr>,
+    /// Whether `metrics` may be any other address: a public one, or `0.0.0.0` or `[::]` for all addresses of the machine.
+    pub public_metrics: Option<bool>,
     /// How often the relay writes what it has seen pass on its links to other relays, into the file `link-observations` of the folder of keys, in
     /// seconds: 3600 or more, in a private network 10 or more. Never by default, and not in the public network.
     pub link_observations_every_s: Option<u32>,
@@ -219,6 +220,7 @@ impl RelayConfig {
             max_mem_in_queues_mib: over.max_mem_in_queues_mib.or(self.max_mem_in_queues_mib),
             shutdown_wait_s: over.shutdown_wait_s.or(self.shutdown_wait_s),
             metrics: over.metrics.or(self.metrics),
+            public_metrics: over.public_metrics.or(self.public_metrics),
             link_observations_every_s: over
                 .link_observations_every_s
                 .or(self.link_observations_every_s),
@@ -268,10 +270,7 @@ impl RelayConfig {
             }
         }
         self.flashflow.check()?;
-        if self.metrics.is_some_and(|metrics| !is_private(metrics.ip())) {
-            let reason = "figures of a relay help to follow its clients: not on a public address";
-            return Err(invalid("metrics", reason));
-        }
+        check_metrics(self.metrics, self.public_metrics.unwrap_or(false))?;
         let (authorities, authority_identities) = if self.public_network == Some(true) {
             public_authorities(address, self.authorities.is_some(), self.authority_identities)?
         } else {

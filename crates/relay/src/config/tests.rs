@@ -61,6 +61,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         shutdown_wait_s,
         max_mem_in_queues_mib,
         metrics,
+        public_metrics,
         link_observations_every_s,
         exit,
         flashflow,
@@ -92,6 +93,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
         ("authorities", authorities.is_some()),
         ("public_network", public_network.is_some()),
         ("metrics", metrics.is_some()),
+        ("public_metrics", public_metrics.is_some()),
         ("link_observations_every_s", link_observations_every_s.is_some()),
         ("assume_reachable", assume_reachable.is_some()),
         ("authority_identities", authority_identities.is_some()),
@@ -384,12 +386,52 @@ fn what_links_of_the_public_network_carry_is_not_written_down_however_it_is_conf
 }
 
 #[test]
-fn figures_are_not_told_on_public_addresses() {
-    let at = |metrics: &str| settings(&format!("{LEAST}metrics = \"{metrics}\"\n"));
-    for good in ["127.0.0.1:9035", "[::1]:9035", "10.0.0.7:9035"] {
-        assert_eq!(at(good).expect("sound").metrics, good.parse().ok());
+fn metrics_are_served_on_addresses_of_others_only_if_the_operator_says_so() {
+    let at =
+        |metrics: &str, more: &str| settings(&format!("{LEAST}metrics = \"{metrics}\"\n{more}"));
+    for own in [
+        "127.0.0.1:9035",
+        "127.8.9.10:9035",
+        "[::1]:9035",
+        "10.0.0.7:9035",
+        "172.31.0.1:9035",
+        "192.168.1.1:9035",
+        "169.254.0.1:9035",
+        "[fd00::1]:9035",
+        "[fe80::1]:9035",
+        "[::ffff:127.0.0.1]:9035",
+    ] {
+        assert_eq!(at(own, "").expect("sound").metrics, own.parse().ok());
     }
-    for bad in ["8.8.8.8:9035", "nowhere"] {
-        assert!(at(bad).expect_err("refused").to_string().contains("metrics"), "{bad}");
+    for exposed in [
+        "0.0.0.0:9035",
+        "[::]:9035",
+        "[::ffff:0.0.0.0]:9035",
+        "8.8.8.8:9035",
+        "0.1.2.3:9035",
+        "100.64.0.1:9035",
+        "198.18.0.1:9035",
+        "224.0.0.1:9035",
+        "255.255.255.255:9035",
+        "[2001:db8::1]:9035",
+        "[2002:7f00:1::1]:9035",
+        "[64:ff9b::7f00:1]:9035",
+        "[::7f00:1]:9035",
+        "[::ffff:8.8.8.8]:9035",
+    ] {
+        for forbidden in ["", "public_metrics = false\n"] {
+            let refusal = at(exposed, forbidden).expect_err("refused").to_string();
+            assert!(refusal.contains("`metrics`"), "{refusal}");
+            assert!(refusal.contains("--public-metrics"), "{refusal}");
+        }
+        let allowed = at(exposed, "public_metrics = true\n").expect("the operator's word");
+        assert_eq!(allowed.metrics, exposed.parse().ok());
     }
+    // As a flag over a file.
+    let flag =
+        |metrics: &str| RelayConfig { metrics: metrics.parse().ok(), ..RelayConfig::default() };
+    let file = RelayConfig::parse(LEAST, "test").expect("TOML");
+    assert!(file.clone().overridden_by(flag("0.0.0.0:1")).check().is_err());
+    assert!(file.overridden_by(flag("127.0.0.1:1")).check().is_ok());
+    assert!(at("nowhere", "").expect_err("refused").to_string().contains("metrics"));
 }

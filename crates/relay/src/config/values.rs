@@ -7,7 +7,7 @@ use onion::flow::hop::HopWindows;
 use onion::router::is_private;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
 /// Longest time from one run of a scheduler to the next, as in C tor.
@@ -90,6 +90,28 @@ pub(super) fn link_observations(
         return Err(invalid(key, format_args!("{every_s} is less than {least_s}")));
     }
     Ok(Some(Duration::from_secs(every_s.into())))
+}
+
+/// Refuses an address for metrics that others than the operator may reach, unless he allows it.
+pub(super) fn check_metrics(at: Option<SocketAddr>, is_allowed: bool) -> Result<(), ConfigError> {
+    let Some(at) = at.filter(|_| !is_allowed) else { return Ok(()) };
+    let is_own = match at.ip().to_canonical() {
+        IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
+        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unique_local() || v6.is_unicast_link_local(),
+    };
+    if is_own {
+        return Ok(());
+    }
+    let what = match at.ip().to_canonical().is_unspecified() {
+        true => "stands for all addresses of this machine, public ones too",
+        false => "is neither a loopback address nor one of a private network",
+    };
+    let reason = format!(
+        "{} {what}, and the figures of a relay help to follow its clients. Use 127.0.0.1 or an address of a private network; if a \
+         firewall keeps others out, set `public_metrics = true` (--public-metrics)",
+        at.ip()
+    );
+    Err(invalid("metrics", reason))
 }
 
 pub(super) fn threads(count: Option<usize>) -> Result<NonZeroUsize, ConfigError> {
