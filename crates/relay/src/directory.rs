@@ -15,6 +15,7 @@ use crate::family::FamilyKey;
 use crate::following::Following;
 use crate::keys;
 use crate::metrics::{SharedStanding, Standing};
+use crate::own_addresses::{RefusedAddresses, own_addresses};
 use crate::reload::Reload;
 use crate::renewal::OnionKeyLife;
 use crate::schedule::Schedule;
@@ -129,6 +130,8 @@ pub(crate) struct Directory {
     remembered: Instant,
     testing: testing::Testing,
     standing: SharedStanding,
+    /// What the exit policy refuses as addresses of this machine.
+    refused: RefusedAddresses,
 }
 
 impl Directory {
@@ -167,6 +170,7 @@ impl Directory {
             failed_to_renew: None,
             remembered: now,
             standing,
+            refused: RefusedAddresses::default(),
             testing: testing::Testing::new(now, wake),
         }
     }
@@ -176,6 +180,7 @@ impl Directory {
         loop {
             self.renew();
             self.remember();
+            self.refuse_own_addresses();
             let mut next = vec![self.clock.now() + self.look()];
             if !self.settings.authorities.is_empty() {
                 if self.may_publish() {
@@ -213,12 +218,22 @@ impl Directory {
         let Reload { settings, families, exit } = reload;
         self.settings = settings;
         (self.own.families, self.own.exit) = (families, exit);
+        // The policy may be another one.
+        self.refused = RefusedAddresses::default();
         // Whoever wants another onion key at once lets the present one's file be of long ago.
         if let Ok(made) = keys::onion_key_made(&self.settings.keys) {
             self.own.onion_made = made;
         }
         self.follow_again();
         self.schedule.discard_descriptor();
+    }
+
+    /// Has the engine refuse streams to the addresses that this machine has now.
+    fn refuse_own_addresses(&mut self) {
+        let Some(exit) = &self.settings.exit else { return };
+        if let Some(exit) = self.refused.update(exit, own_addresses(&self.settings)) {
+            self.teller.tell(|drive| drive.node_mut().set_exit(Some(exit)));
+        }
     }
 
     fn tell_standing(&self) {

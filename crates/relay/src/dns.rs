@@ -4,12 +4,18 @@
 //! hosts file and search domains are not looked at: what a machine knows of its own network is not for
 //! strangers. Answers are kept for a time that is drawn by lot; questions that are under way are bounded,
 //! and those beyond fail at once.
+//!
+//! A question goes to the server that answered last. After a second, or at once if that server refuses or fails, it goes to
+//! the next one as well, and after two seconds it has failed. These are C tor's times (`exit_dns_timeout`,
+//! `exit_dns_num_attempts`).
 
 mod cache;
+pub(crate) mod health;
 #[cfg(test)]
 mod tests;
 
 use cache::Cache;
+use health::{Health, Outcome};
 use hickory_resolver::TokioResolver;
 use hickory_resolver::config::{
     ConnectionConfig, LookupIpStrategy, NameServerConfig, ResolveHosts, ResolverConfig,
@@ -25,9 +31,12 @@ use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, mpsc};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout_at};
 
 /// Questions under way. Each circuit may have some tens of them (`onion::router`): a few circuits do not take all.
 const QUESTIONS_MAX: usize = 4_096;
@@ -35,8 +44,15 @@ const QUESTIONS_MAX: usize = 4_096;
 const DESCRIPTORS_PER_QUESTION: u32 = 16;
 /// Addresses of one name that are passed on.
 const ADDRESSES_MAX: usize = 16;
-/// For one attempt at one server.
-const ATTEMPT: Duration = Duration::from_secs(5);
+/// How long a server has before the next one is asked as well: C tor's `exit_dns_timeout`.
+const ATTEMPT: Duration = Duration::from_secs(1);
+/// How often a question is asked, at least: C tor's `exit_dns_num_attempts`.
+const ATTEMPTS: usize = 2;
+/// How long a server is waited for. Within it the question is sent to it again, and an answer to either counts.
+const PATIENCE: Duration = Duration::from_secs(2);
+/// How long all servers together are waited for. It is a little longer, so that a server that has told a name's IPv4 addresses, and not
+/// whether there are others, has its say.
+const PATIENCE_ALL: Duration = Duration::from_millis(2_200);
 
 /// No names can be looked up.
 #[derive(Debug, thiserror::Error)]
@@ -58,21 +74,21 @@ impl Names {
     ///
     /// # Errors
     /// Where the system names no servers, or gives no thread.
-    pub fn start(servers: &[SocketAddr]) -> Result<Self, NoNames> {
+    pub(crate) fn start(servers: &[SocketAddr], health: Arc<Health>) -> Result<Self, NoNames> {
         let no_names = |problem: &dyn std::fmt::Display| NoNames(problem.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
             .map_err(|error| no_names(&error))?;
-        let resolver = {
+        let servers = {
             let _inside = runtime.enter();
-            resolver(servers).map_err(|error| no_names(&error))?
+            Servers::new(servers).map_err(|error| no_names(&error))?
         };
         let rng = StdRng::try_from_rng(&mut SysRng).map_err(|error| no_names(&error))?;
         let (questions, asked) = mpsc::channel(QUESTIONS_MAX);
         thread::Builder::new()
             .name("dns".to_owned())
-            .spawn(move || runtime.block_on(serve(resolver, rng, asked)))
+            .spawn(move || runtime.block_on(serve(servers, health, rng, asked)))
             .map_err(|error| no_names(&error))?;
         Ok(Self { questions })
     }
@@ -85,23 +101,69 @@ impl Resolver for Names {
     }
 }
 
-fn resolver(servers: &[SocketAddr]) -> Result<TokioResolver, NetError> {
-    let mut config = match servers {
-        [] => ResolverConfig::from_name_servers(read_system_conf()?.0.into_parts().2),
-        _ => ResolverConfig::from_name_servers(servers.iter().map(name_server).collect()),
-    };
-    for server in &mut config.name_servers {
-        // One server's word that there is no such name is enough, as for any program.
-        server.trust_negative_responses = true;
+/// The name servers, each with a resolver of its own.
+struct Servers {
+    all: Vec<TokioResolver>,
+    /// The one that answered last.
+    first: AtomicUsize,
+}
+
+impl Servers {
+    fn new(addresses: &[SocketAddr]) -> Result<Self, NetError> {
+        let configs = match addresses {
+            [] => read_system_conf()?.0.into_parts().2,
+            _ => addresses.iter().map(name_server).collect(),
+        };
+        let all: Result<Vec<_>, _> = configs.into_iter().map(resolver).collect();
+        let all = all?;
+        if all.is_empty() {
+            Err(NetError::NoConnections)
+        } else {
+            Ok(Self { all, first: 0.into() })
+        }
     }
-    let provider = TokioRuntimeProvider::default();
-    let mut builder = TokioResolver::builder_with_config(config, provider);
+
+    /// The answer of the first server that has one, and how the question ended.
+    async fn ask(&self, question: &Question) -> (Answer, Outcome) {
+        let begin = self.first.load(Ordering::Relaxed);
+        let deadline = Instant::now() + PATIENCE_ALL;
+        let mut asked = JoinSet::new();
+        let mut failure = Outcome::Timeout;
+        for attempt in 0..ATTEMPTS.max(self.all.len()) {
+            let place = (begin + attempt) % self.all.len();
+            let (resolver, question) = (self.all[place].clone(), question.clone());
+            asked.spawn(async move { (place, look_up(&resolver, &question).await) });
+            let is_last = attempt + 1 >= ATTEMPTS.max(self.all.len());
+            let until = if is_last { deadline } else { deadline.min(Instant::now() + ATTEMPT) };
+            // Until it is time for the next attempt, or nothing is left to wait for.
+            while let Ok(Some(done)) = timeout_at(until, asked.join_next()).await {
+                let Ok((place, (answer, outcome))) = done else { continue };
+                if outcome.is_answer() {
+                    self.first.store(place, Ordering::Relaxed);
+                    return (answer, outcome);
+                }
+                failure = outcome;
+            }
+            if Instant::now() >= deadline || failure == Outcome::Timeout && asked.is_empty() {
+                break;
+            }
+        }
+        (Answer::Failed, failure)
+    }
+}
+
+fn resolver(mut server: NameServerConfig) -> Result<TokioResolver, NetError> {
+    // One server's word that there is no such name is enough, as for any program.
+    server.trust_negative_responses = true;
+    let config = ResolverConfig::from_name_servers(vec![server]);
+    let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
     let options = builder.options_mut();
     // We keep answers ourselves.
     options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
-    options.timeout = ATTEMPT;
+    options.timeout = PATIENCE;
+    options.attempts = 0;
     options.max_active_requests = questions_at_once();
     // A forger has to guess the case of each letter, too.
     options.case_randomization = true;
@@ -122,20 +184,27 @@ fn questions_at_once() -> usize {
 }
 
 /// Answers until nobody can ask any more.
-async fn serve(resolver: TokioResolver, rng: StdRng, mut asked: mpsc::Receiver<(Question, Reply)>) {
+async fn serve(
+    servers: Servers,
+    health: Arc<Health>,
+    rng: StdRng,
+    mut asked: mpsc::Receiver<(Question, Reply)>,
+) {
     let places = Arc::new(Semaphore::new(questions_at_once()));
     let clock = Clock::start();
     // All of this is one thread's.
-    let cache = Arc::new(Mutex::new(Cache::new(rng)));
+    let (servers, cache) = (Arc::new(servers), Arc::new(Mutex::new(Cache::new(rng))));
     while let Some((question, reply)) = asked.recv().await {
         if let Some(answer) = cache.lock().await.find(clock.now(), &question) {
             reply.answer(answer);
             continue;
         }
         let Ok(place) = Arc::clone(&places).try_acquire_owned() else { continue };
-        let (resolver, cache) = (resolver.clone(), Arc::clone(&cache));
+        let (servers, cache) = (Arc::clone(&servers), Arc::clone(&cache));
+        let health = Arc::clone(&health);
         tokio::spawn(async move {
-            let answer = look_up(&resolver, question.clone()).await;
+            let (answer, outcome) = servers.ask(&question).await;
+            health.note(clock.now(), outcome);
             cache.lock().await.keep(clock.now(), question, &answer);
             reply.answer(answer);
             drop(place);
@@ -143,12 +212,16 @@ async fn serve(resolver: TokioResolver, rng: StdRng, mut asked: mpsc::Receiver<(
     }
 }
 
-async fn look_up(resolver: &TokioResolver, question: Question) -> Answer {
+async fn look_up(resolver: &TokioResolver, question: &Question) -> (Answer, Outcome) {
     let result = match question {
-        Question::Addresses(name) => addresses(resolver, &name).await,
-        Question::Name(address) => name_of(resolver, address).await,
+        Question::Addresses(name) => addresses(resolver, name).await,
+        Question::Name(address) => name_of(resolver, *address).await,
     };
-    result.unwrap_or_else(|error| failure(&error))
+    match result {
+        Ok(Answer::NoSuchName) => (Answer::NoSuchName, Outcome::NoData),
+        Ok(answer) => (answer, Outcome::Success),
+        Err(error) => failure(&error),
+    }
 }
 
 async fn addresses(resolver: &TokioResolver, name: &str) -> Result<Answer, NetError> {
@@ -174,13 +247,22 @@ async fn name_of(resolver: &TokioResolver, address: IpAddr) -> Result<Answer, Ne
 }
 
 /// What an error says of the name.
-fn failure(error: &NetError) -> Answer {
-    match error {
-        // There is no such name, or it has no address.
-        NetError::Dns(DnsError::NoRecordsFound(_)) => Answer::NoSuchName,
-        NetError::Dns(DnsError::ResponseCode(ResponseCode::NXDomain)) => Answer::NoSuchName,
-        // It is none.
-        NetError::Proto(_) => Answer::NoSuchName,
-        _ => Answer::Failed,
+fn failure(error: &NetError) -> (Answer, Outcome) {
+    let code = match error {
+        NetError::Dns(DnsError::NoRecordsFound(records)) => records.response_code,
+        NetError::Dns(DnsError::ResponseCode(code)) => *code,
+        // It is none: it was not even asked for.
+        NetError::Proto(_) => return (Answer::NoSuchName, Outcome::NotExist),
+        NetError::Timeout => return (Answer::Failed, Outcome::Timeout),
+        _ => return (Answer::Failed, Outcome::Unknown),
+    };
+    match code {
+        ResponseCode::NXDomain => (Answer::NoSuchName, Outcome::NotExist),
+        ResponseCode::NoError => (Answer::NoSuchName, Outcome::NoData),
+        ResponseCode::ServFail => (Answer::Failed, Outcome::ServerFailed),
+        ResponseCode::Refused => (Answer::Failed, Outcome::Refused),
+        ResponseCode::NotImp => (Answer::Failed, Outcome::NotImplemented),
+        ResponseCode::FormErr => (Answer::Failed, Outcome::Format),
+        _ => (Answer::Failed, Outcome::Unknown),
     }
 }

@@ -46,6 +46,7 @@ mod metrics;
 mod observations;
 mod observed;
 mod overload;
+mod own_addresses;
 mod parameters;
 mod policy;
 mod public;

@@ -5,6 +5,7 @@
 mod tests;
 
 use crate::bandwidth::Bandwidth;
+use crate::dns::health::{Health, Outcome};
 use crate::driving::Engine;
 use bytes::Bytes;
 use http_body_util::Full;
@@ -52,6 +53,7 @@ pub(crate) struct Sources {
     pub(crate) engine: Teller<Engine>,
     pub(crate) bandwidth: Arc<Bandwidth>,
     pub(crate) standing: SharedStanding,
+    pub(crate) dns: Arc<Health>,
     pub(crate) held_bytes_max: usize,
     pub(crate) descriptors_max: u32,
 }
@@ -91,6 +93,7 @@ impl Sources {
         text.conflux(&reading.totals);
         text.process(&reading, Exhaustion::so_far(), self.descriptors_max);
         text.standing(&standing);
+        text.dns(&self.dns);
         let name = "flashflow_relay_memory_max_bytes";
         text.gauge(
             name,
@@ -200,6 +203,16 @@ impl Text {
         self.counter("flashflow_relay_conflux_switches_total", help, totals.conflux_switches);
         let help = "Messages sent again, since the linked circuit was lost that had them";
         self.counter("flashflow_relay_conflux_resent_total", help, totals.conflux_resent);
+    }
+
+    fn dns(&mut self, health: &Health) {
+        let name = "tor_relay_exit_dns_query_total";
+        self.counter(name, "Total number of DNS queries done by this relay", health.questions());
+        let name = "tor_relay_exit_dns_error_total";
+        self.head(name, "counter", "Total number of DNS errors encountered by this relay");
+        for (outcome, reason) in Outcome::ALL {
+            self.value(name, &format!("reason=\"{reason}\""), health.count(outcome));
+        }
     }
 
     fn process(&mut self, reading: &Reading, exhaustion: Exhaustion, descriptors_max: u32) {

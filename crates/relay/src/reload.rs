@@ -1,11 +1,13 @@
 //! Another configuration while the relay runs.
 
-use crate::config::Settings;
+use crate::config::{ExitSettings, Settings};
 use crate::dns::Names;
 use crate::family::{self, FamilyKey};
-use crate::running::{Relay, RelayError, own_addresses};
+use crate::own_addresses::own_addresses;
+use crate::running::{Relay, RelayError};
 use onion::router::ExitConfig;
 use std::fmt;
+use std::sync::Arc;
 
 /// What a new configuration has changed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -103,7 +105,9 @@ impl Relay {
         let families = family::open(&settings.keys, &settings.family_ids)?;
         let former = std::mem::replace(&mut self.settings, settings.clone());
         if settings.exit != former.exit {
-            let servers = settings.exit.as_ref().map(|exit| Names::start(&exit.name_servers));
+            let start =
+                |exit: &ExitSettings| Names::start(&exit.name_servers, Arc::clone(&self.dns));
+            let servers = settings.exit.as_ref().map(start);
             let names = match servers.transpose() {
                 Ok(names) => names,
                 Err(error) => {

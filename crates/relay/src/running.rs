@@ -10,6 +10,7 @@ use crate::config::Settings;
 use crate::descriptor::TapKey;
 use crate::directory::{Directory, Own, Ties, Wake};
 use crate::dns::Names;
+use crate::dns::health::Health;
 use crate::driving::{Engine, Overseer};
 use crate::event::{RelayEvent, Unfinished};
 use crate::family;
@@ -17,6 +18,7 @@ use crate::following::Following;
 use crate::keys;
 use crate::metrics::{Metrics, SharedStanding, Sources};
 use crate::observations::{self, Observing};
+use crate::own_addresses::own_addresses;
 use crate::policy::target_params;
 use crate::reload::Reload;
 use crate::renewal::CERTIFICATES_S;
@@ -32,7 +34,7 @@ use onion::router::schedule::Scheduler;
 use onion::router::{RateLimit, Router, RouterConfig, RouterTotals};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, RngExt, SeedableRng};
-use std::net::{IpAddr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -77,6 +79,8 @@ pub struct Relay {
     cache: Cache,
     /// Tells figures, if it is to.
     metrics: Option<Metrics>,
+    /// How the name servers of an exit do.
+    pub(crate) dns: Arc<Health>,
     /// Where it remembers what it carried.
     state: PathBuf,
 }
@@ -166,8 +170,10 @@ impl Relay {
             }
             threads => Box::new(Crew::new(router, clock, &tls, &[listener], options, threads)?),
         };
+        let dns = Arc::new(Health::new(events.clone()));
         if let Some(exit) = &settings.exit {
-            driver.set_resolver(Box::new(Names::start(&exit.name_servers)?));
+            let names = Names::start(&exit.name_servers, Arc::clone(&dns))?;
+            driver.set_resolver(Box::new(names));
         }
 
         let _nobody_listens = events.send(RelayEvent::TargetParams(target.clone()));
@@ -194,6 +200,7 @@ impl Relay {
                     engine: engine.teller().clone(),
                     bandwidth: Arc::clone(&bandwidth),
                     standing: Arc::clone(&standing),
+                    dns: Arc::clone(&dns),
                     held_bytes_max: settings.held_bytes_max,
                     descriptors_max: descriptors,
                 };
@@ -243,6 +250,7 @@ impl Relay {
             server,
             cache,
             metrics,
+            dns,
             state,
         })
     }
@@ -350,13 +358,4 @@ impl Drop for Relay {
         // Who would be told is gone as well.
         let _ = self.bandwidth.remembered().save(&self.state);
     }
-}
-
-/// Every address at which streams of an exit would come back to this machine: the configured ones, and those of its
-/// interfaces.
-pub(crate) fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let configured = [settings.address.into(), settings.listen.ip()];
-    let all = configured.into_iter().chain(interfaces.iter().map(if_addrs::Interface::ip));
-    all.filter(|ip| !ip.is_unspecified()).map(|ip| ip.to_canonical()).collect()
 }

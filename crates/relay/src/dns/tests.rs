@@ -97,6 +97,7 @@ impl Node for Asker {
 
 struct World {
     driver: Driver<Asker>,
+    health: Arc<Health>,
 }
 
 impl World {
@@ -106,8 +107,10 @@ impl World {
         let options = DriverOptions::default();
         let driver = Driver::new(Asker::default(), Clock::start(), tls, vec![], options);
         let mut driver = driver.expect("a driver");
-        driver.set_resolver(Box::new(Names::start(servers).expect("started")));
-        Self { driver }
+        let health = Arc::new(Health::new(mpsc::channel().0));
+        let names = Names::start(servers, Arc::clone(&health)).expect("started");
+        driver.set_resolver(Box::new(names));
+        Self { driver, health }
     }
 
     fn ask(&mut self, question: Question) -> Answer {
@@ -161,10 +164,88 @@ fn names_that_do_not_exist_are_told_from_failures() {
         assert_ne!(world.addresses(no_name), Answer::Failed, "{no_name:?}");
     }
     assert_eq!(world.addresses("broken.test"), Answer::Failed);
+    assert_eq!(world.health.count(Outcome::ServerFailed), 1);
+    assert_eq!(world.health.count(Outcome::NotExist) + world.health.count(Outcome::NoData), 5);
     // Only as they are, without the domains of this machine.
     assert!(
         asked
             .try_iter()
             .all(|name| name.ends_with(".test.") || name.ends_with(".arpa.") || name == ".")
     );
+}
+
+/// A name server that says this to everything, or nothing at all.
+fn other_server(says: Option<ResponseCode>) -> SocketAddr {
+    let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
+    let address = socket.local_addr().expect("bound");
+    thread::spawn(move || {
+        let mut buffer = [0; 1500];
+        while let Ok((len, from)) = socket.recv_from(&mut buffer) {
+            let Some(says) = says else { continue };
+            let mut message = Message::from_vec(&buffer[..len]).expect("a question");
+            message.metadata.message_type = MessageType::Response;
+            message.metadata.response_code = says;
+            socket.send_to(&message.to_vec().expect("encoded"), from).expect("sent");
+        }
+    });
+    address
+}
+
+#[tokio::test]
+async fn a_server_that_refuses_fails_or_is_silent_keeps_no_name_from_being_found_by_another() {
+    let (good, _asked) = server();
+    let expected = Answer::Addresses(vec![ip("192.0.2.3"), ip("2001:db8::1")]);
+    let question = Question::Addresses("both.test".to_owned());
+    for says in [
+        None,
+        Some(ResponseCode::Refused),
+        Some(ResponseCode::ServFail),
+        Some(ResponseCode::NotImp),
+        Some(ResponseCode::FormErr),
+    ] {
+        for addresses in [[other_server(says), good], [good, other_server(says)]] {
+            let servers = Servers::new(&addresses).expect("servers");
+            let found = (expected.clone(), Outcome::Success);
+            assert_eq!(servers.ask(&question).await, found, "{says:?}");
+            let first = addresses[servers.first.load(Ordering::Relaxed)];
+            assert_eq!(first, good, "the next question goes to the one that answered");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_all_servers_refuse_has_failed_with_its_reason() {
+    for (says, outcome) in [
+        (ResponseCode::Refused, Outcome::Refused),
+        (ResponseCode::ServFail, Outcome::ServerFailed),
+        (ResponseCode::NotImp, Outcome::NotImplemented),
+    ] {
+        for count in [1, 2, 3] {
+            let addresses: Vec<_> = (0..count).map(|_| other_server(Some(says))).collect();
+            let servers = Servers::new(&addresses).expect("servers");
+            let question = Question::Addresses("both.test".to_owned());
+            assert_eq!(servers.ask(&question).await, (Answer::Failed, outcome));
+        }
+    }
+}
+
+/// In virtual time. C tor 0.4.9 sends a question twice, a second apart, and gives up after another second.
+#[tokio::test(start_paused = true)]
+async fn silent_servers_are_given_up_as_soon_as_c_tor_gives_them_up() {
+    for count in [1, 2, 5] {
+        let addresses: Vec<_> = (0..count).map(|_| other_server(None)).collect();
+        let servers = Servers::new(&addresses).expect("servers");
+        for question in
+            [Question::Addresses("both.test".to_owned()), Question::Name(ip("192.0.2.7"))]
+        {
+            let begin = tokio::time::Instant::now();
+            let failed = (Answer::Failed, Outcome::Timeout);
+            assert_eq!(servers.ask(&question).await, failed);
+            assert!(
+                begin.elapsed() <= PATIENCE_ALL + std::time::Duration::from_millis(50),
+                "{:?}",
+                begin.elapsed()
+            );
+        }
+    }
 }

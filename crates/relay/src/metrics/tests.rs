@@ -21,6 +21,11 @@ fn whole() -> String {
     text.conflux(&reading.totals);
     text.process(&reading, Exhaustion { descriptors: 1, ports: 2 }, 1_000);
     text.standing(&Standing { flags, is_reached: true, certified_until: 9, published: 10 });
+    let health = Health::new(std::sync::mpsc::channel().0);
+    for outcome in [Outcome::Success, Outcome::Timeout, Outcome::Timeout] {
+        health.note(onion::Instant::from_millis(1), outcome);
+    }
+    text.dns(&health);
     text.0
 }
 
@@ -40,6 +45,10 @@ fn names_and_labels_are_those_of_tor_where_they_mean_the_same() {
         "tor_relay_flag{type=\"Fast\"} 1",
         "tor_relay_flag{type=\"Guard\"} 0",
         "tor_relay_signing_cert_expiry_timestamp 9",
+        "tor_relay_exit_dns_query_total 3",
+        "tor_relay_exit_dns_error_total{reason=\"success\"} 1",
+        "tor_relay_exit_dns_error_total{reason=\"tor_timeout\"} 2",
+        "tor_relay_exit_dns_error_total{reason=\"refused\"} 0",
         "flashflow_relay_reached 1",
         "flashflow_relay_conflux_sets_total 11",
         "flashflow_relay_conflux_legs_total 23",

@@ -91,7 +91,7 @@ impl Model {
             State::Connecting { to: to(), is_told: false }
         };
         self.conns.add_stream(conn, stream(self.now, state));
-        self.streams.handle_added(StreamKind::Exit, TunnelIndex(0), conn);
+        self.streams.handle_added(StreamKind::Exit, None, TunnelIndex(0), conn);
         let name = if is_resolving { "resolving" } else { "connecting" };
         assert!(self.known.insert(conn, (name, 0)).is_none());
     }
