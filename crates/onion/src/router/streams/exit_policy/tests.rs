@@ -77,7 +77,7 @@ fn private_networks_are_refused_in_any_guise() {
 
 #[test]
 fn only_addresses_of_somebodys_own_network_are_private() {
-    for other in ["198.18.0.1", "2002:a00:1::1", "2001::1", "64:ff9b:1::1", "2001:2::1"] {
+    for other in ["198.18.0.1", "2002:a00:1::1", "2001::1", "2001:2::1"] {
         let ip = other.parse().expect("an address");
         assert!(!is_private(ip) && is_refused(ip), "{other}");
     }
