@@ -107,13 +107,14 @@ mod tests {
     #[test]
     fn one_provider_with_any_number_of_networks_pushes_out_only_itself() {
         let v6 = |text: String| networks(text.parse().unwrap());
-        for attacker in [
+        let attackers: [fn(usize) -> String; 4] = [
             // Each handshake from another /64, /48, /64 and /48, or address.
             |n: usize| format!("2001:db8:1:{n:x}::1"),
             |n: usize| format!("2001:db8:{n:x}::1"),
             |n: usize| format!("2001:db8:{:x}:{n:x}::1", n % 50),
             |n: usize| format!("198.51.{}.{}", n / 250, n % 250),
-        ] {
+        ];
+        for attacker in attackers {
             // The honest one has come first, and has taken longest of all.
             let mut present = vec![v6("2001:db9::1".to_owned()), v6("203.0.113.7".to_owned())];
             for number in 0..5_000 {
