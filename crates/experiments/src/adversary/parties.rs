@@ -62,7 +62,7 @@ impl Breach {
     const fn told(self) -> (&'static str, ErrorCode) {
         match self {
             Self::OverheardOrder => {
-                ("coordinator: replays an order of another link", ErrorCode::BAD_SIGNATURE)
+                ("coordinator: replays an order of another link", ErrorCode::UNKNOWN_COORDINATOR)
             }
             Self::RepeatedOrder => {
                 ("coordinator: gives an order a second time", ErrorCode::REPLAYED)

@@ -30,7 +30,7 @@ fn an_order_seen_on_another_session_is_worth_nothing<S: Stage + 'static>(stage: 
     let (seen, thief) = (scene.play.add_party(), scene.play.add_party());
     let signed = order.sign(&COORDINATOR, &scene.play.party(seen).exported);
     let code = scene.refused_on(thief, |_| Message::Order(signed.clone()));
-    assert_eq!(code, ErrorCode::BAD_SIGNATURE);
+    assert_eq!(code, ErrorCode::UNKNOWN_COORDINATOR);
     // Where it belongs it is good.
     scene.play.party(seen).say(&Message::Order(signed));
     let accepted = Message::Accepted { nonce: order.nonce };
@@ -62,7 +62,7 @@ fn an_order_that_is_not_signed_by_its_coordinator_is_refused<S: Stage + 'static>
     let at = body.windows(32).position(|it| it == theirs.0).expect("it is named");
     body[at..at + 32].copy_from_slice(&allowed.0);
     scene.play.party(party).send(CircId::LINK, Command::MEASURE, &body);
-    assert_eq!(scene.told(party, 0), ErrorCode::BAD_SIGNATURE);
+    assert_eq!(scene.told(party, 0), ErrorCode::UNKNOWN_COORDINATOR);
     scene.assert_unharmed();
 }
 

@@ -28,9 +28,9 @@ macro_rules! codes {
 codes! {
     /// `FFMeasurementsAllowed` is 0.
     NOT_ALLOWED = 1, "the relay allows no measurements";
-    /// The coordinator's key is not on the relay's list.
-    UNKNOWN_COORDINATOR = 2, "the relay does not allow this coordinator";
-    /// The signature does not fit the key, the contents and this TLS session.
+    /// The coordinator's key is not on the relay's list, or the order's signature is not valid: a relay does not say which.
+    UNKNOWN_COORDINATOR = 2, "the order's signature is not valid on this connection, or the relay does not allow this coordinator";
+    /// The signature of a proof does not fit the key, the contents and this TLS session.
     BAD_SIGNATURE = 3, "the signature is not valid on this connection";
     /// The order names another relay.
     WRONG_TARGET = 4, "the order is for another relay";

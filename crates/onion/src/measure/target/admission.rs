@@ -54,8 +54,8 @@ impl History {
 }
 
 impl Target {
-    /// Looks at an order from all sides; the cheap ones first, the signature before what changes
-    /// with time, so that only a coordinator learns anything about other measurements.
+    /// Checks an order. The signature comes before everything that depends on the relay's configuration or changes with
+    /// time, so that only an allowed coordinator learns anything of either.
     pub(super) fn admit(
         &mut self,
         unix_time_s: u64,
@@ -68,11 +68,10 @@ impl Target {
         let order = signed
             .claims()
             .map_err(|error| Refusal { code: ErrorCode::MALFORMED, text: error.to_string() })?;
-        if !self.params.coordinators.contains(&order.coordinator) {
+        // One answer to both, after the same work: or anybody could find out which coordinators the relay allows.
+        let is_signed = signed.verify(&order, exported).is_ok();
+        if !is_signed || !self.params.coordinators.contains(&order.coordinator) {
             return Err(Refusal::new(ErrorCode::UNKNOWN_COORDINATOR));
-        }
-        if signed.verify(&order, exported).is_err() {
-            return Err(Refusal::new(ErrorCode::BAD_SIGNATURE));
         }
         if order.target != self.ids {
             return Err(Refusal::new(ErrorCode::WRONG_TARGET));
