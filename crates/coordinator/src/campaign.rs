@@ -50,7 +50,7 @@ pub enum Next {
     /// It takes more than it had: this turn. Launched with the whole team, it is done all the same, unless
     /// the turn has more sockets.
     Enlarged(Turn),
-    /// A measurer failed it: the same once more, as often as its rounds allow.
+    /// A measurer failed it, or the relay had no room for its circuits: the same once more, as often as its rounds allow.
     Repeated,
     /// The relay declined it: the same at another time, once in a period, if the caller has times ([`Campaign::leaving_what_follows`]).
     Declined,
@@ -68,6 +68,7 @@ impl Next {
                 }
             }
             Outcome::Measured(_) => Self::Nothing,
+            Outcome::Failed { reason: Failure::NoRoom { .. }, .. } => Self::Repeated,
             Outcome::Failed { reason, .. } => match reason.blame() {
                 Blame::Measurer => Self::Repeated,
                 Blame::Configuration | Blame::Us if reason.is_decline() => Self::Declined,

@@ -66,6 +66,13 @@ pub enum Failure {
         /// The reason it gave.
         detail: String,
     },
+    /// The relay has no room for the circuits of the measurement: its memory is full. That is a state that passes, so the relay is
+    /// measured again, and its last estimate still holds.
+    #[error("the relay has no room for the circuits of the measurement: {detail}")]
+    NoRoom {
+        /// How many were missing.
+        detail: String,
+    },
     /// The relay keeps its connections but does not relay, though its host is in reach and it had something to relay.
     #[error("the relay stalled: {detail}")]
     RelayStalled {
@@ -108,7 +115,7 @@ pub enum Failure {
     /// The relay said what it must not say. Only in echo mode.
     #[error("the relay {0}")]
     RelayViolation(Violation),
-    /// The relay broke the rules of the protocol. Only in echo mode.
+    /// The relay broke the rules of the protocol.
     #[error("the relay broke the rules: {detail}")]
     RelayBrokeProtocol {
         /// Which.
@@ -207,7 +214,7 @@ impl Failure {
     #[must_use]
     pub const fn is_about_relay(&self) -> bool {
         match self.blame() {
-            Blame::Relay => true,
+            Blame::Relay => !matches!(self, Self::NoRoom { .. }),
             Blame::Configuration => !self.is_not_now(),
             Blame::Measurer | Blame::Us => false,
         }
@@ -228,11 +235,13 @@ impl Failure {
     }
 
     /// Whether the relay can bring it about at no other cost than to have no new estimate: it says that it is busy, or that we have used up our
-    /// measurements, drops the packets of whoever measures it, or makes a measurer look wrong. An honest relay has that happen to it now and
+    /// measurements, that it has no room, drops the packets of whoever measures it, or makes a measurer look wrong. An honest relay has that happen to it now and
     /// then. See [`HistoryPolicy::declines_apart`](crate::HistoryPolicy::declines_apart) for what several in a row cost.
     #[must_use]
     pub const fn is_decline(&self) -> bool {
-        self.is_not_now() || self.may_be_relays_doing() || matches!(self, Self::CutOff { .. })
+        self.is_not_now()
+            || self.may_be_relays_doing()
+            || matches!(self, Self::CutOff { .. } | Self::NoRoom { .. })
     }
 
     /// Whether it is a decline that a broken path can bring about, too.
@@ -255,6 +264,7 @@ impl Failure {
             | Self::RelayUnreachable { .. }
             | Self::RelayClosed { .. }
             | Self::CircuitDestroyed { .. }
+            | Self::NoRoom { .. }
             | Self::RelayStalled { .. }
             | Self::TooFewSockets { .. }
             | Self::RelayedNothing { .. }

@@ -184,7 +184,7 @@ pub enum DeclineKind {
     NotNow,
     /// What may be a broken path ([`Failure::may_be_path`]).
     Path,
-    /// It made a measurer look wrong.
+    /// It made a measurer look wrong, or said that it has no room.
     Accusation,
 }
 

@@ -252,6 +252,19 @@ fn a_relay_that_a_measurer_has_failed_comes_again_even_with_the_whole_team() {
 }
 
 #[test]
+fn a_relay_without_room_comes_again_and_no_measurer_is_lost_for_it() {
+    let mut campaign = campaign(&[10.0]);
+    campaign.add(RelayId(1), Standing::New, mbit(5.0), 2);
+    campaign.poll_launch().expect("room");
+    let reason = Failure::NoRoom { detail: "0 of 2".into() };
+    let measurer = Some(MeasurerId(0));
+    let outcome = Outcome::Failed { reason, measurer, round: 1, second: None };
+    let ended = campaign.handle_outcome(RelayId(1), &outcome);
+    assert_eq!((ended.is_over, ended.lost), (false, None));
+    assert_eq!(campaign.poll_launch().expect("room").turn.guess, mbit(5.0));
+}
+
+#[test]
 fn a_relay_is_in_the_campaign_once() {
     let mut campaign = campaign(&[100.0]);
     campaign.add(RelayId(1), Standing::Old, mbit(40.0), 1);

@@ -149,6 +149,7 @@ fn two_declines_in_a_row_halve_an_estimate_and_a_third_ends_it_whatever_the_reas
         Failure::NothingCame { detail: detail() },
         Failure::WordsDiffer { returned_bytes: 9, sent_bytes: 1 },
         Failure::GotNothing,
+        Failure::NoRoom { detail: detail() },
     ] {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
