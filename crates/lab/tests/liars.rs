@@ -41,7 +41,8 @@ in_both_worlds! {
     a_relay_that_falls_silent_gives_no_number
     a_measurer_all_of_whose_sockets_are_held_back_waits_for_its_turn
     a_relay_that_closes_its_connections_gives_no_number
-    a_relay_that_destroys_circuits_gives_no_number
+    a_relay_that_destroys_circuits_for_lack_of_room_gives_no_number
+    a_relay_that_floods_its_measurer_is_found_out
     an_impostor_gives_no_number
     a_relay_that_refuses_to_extend_gives_no_number
     circuits_that_are_taken_for_idle_ones_before_they_stand_are_built_again
@@ -193,10 +194,18 @@ fn a_relay_that_closes_its_connections_gives_no_number(stage: impl Stage) {
     assert!(problem.contains("connection"), "{problem}");
 }
 
-fn a_relay_that_destroys_circuits_gives_no_number(stage: impl Stage) {
+fn a_relay_that_destroys_circuits_for_lack_of_room_gives_no_number(stage: impl Stage) {
     let report = Scenario::new(TransitLie::DestroysCircuits(1000)).play_on(stage);
-    let problem = problem_of_too_few(&report);
-    assert!(problem.contains("(reason 5)"), "{problem}");
+    let failure = report.failure();
+    assert!(matches!(failure, PumpFailure::NoRoom { open: 0..=1, wanted: 2 }), "{failure}");
+}
+
+fn a_relay_that_floods_its_measurer_is_found_out(stage: impl Stage) {
+    let report = Scenario::new(TransitLie::Floods(1)).play_on(stage);
+    let PumpFailure::Unsolicited { cells, load_cells } = report.failure() else {
+        panic!("{}", report.failure());
+    };
+    assert!(*cells > load_cells / 20 && *cells < 2_000, "{cells} next to {load_cells}");
 }
 
 fn an_impostor_gives_no_number(stage: impl Stage) {

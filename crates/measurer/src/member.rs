@@ -159,6 +159,10 @@ pub enum FailureKind {
     Stalled,
     /// The relay says that nothing comes to it.
     NothingCame,
+    /// The relay has no room for the circuits of the measurement.
+    NoRoom,
+    /// The relay broke the rules of the protocol.
+    BrokeProtocol,
 }
 
 impl FailureKind {
@@ -174,6 +178,8 @@ impl FailureKind {
             Self::Broken => Failure::MeasurerLost { detail },
             Self::Silent => Failure::LoadStopped { detail },
             Self::NothingCame => Failure::NothingCame { detail },
+            Self::NoRoom => Failure::NoRoom { detail },
+            Self::BrokeProtocol => Failure::RelayBrokeProtocol { detail },
         }
     }
 }

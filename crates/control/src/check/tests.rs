@@ -125,6 +125,8 @@ const KINDS: &[FailureKind] = &[
     FailureKind::Broken,
     FailureKind::Stalled,
     FailureKind::NothingCame,
+    FailureKind::NoRoom,
+    FailureKind::BrokeProtocol,
 ];
 
 /// The content of a message's frame, whose length is within the bound.

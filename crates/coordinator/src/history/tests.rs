@@ -71,8 +71,7 @@ fn no_guess_is_below_the_least() {
 fn a_relay_without_room_for_the_measurement_keeps_its_estimate_but_cannot_live_on_it() {
     let policy = HistoryPolicy::default();
     let no_room = Failure::NoRoom { detail: String::new() };
-    let kept =
-        |age| history(&[(5.0, age)]).kept_for(&policy, relay(0), Some(&no_room), NOW).copied();
+    let kept = |age| history(&[(5.0, age)]).kept_for(&policy, relay(0), Some((&no_room, NOW)), NOW);
     assert_eq!(kept(HOUR), Some(estimate(5.0, HOUR)));
     assert_eq!(kept(54 * HOUR), None);
 }

@@ -62,6 +62,7 @@ impl Part {
                 | EchoLie::AnswersAhead(_)
                 | EchoLie::Drops(_)
                 | EchoLie::Stalls(_)
+                | EchoLie::Floods(_)
                 | EchoLie::MiscountsSeconds => Expected::FoundOut,
                 EchoLie::ShedsClients | EchoLie::OverReports | EchoLie::IgnoresShare => {
                     Expected::Bounded

@@ -39,6 +39,9 @@ pub enum EchoLie {
     Stalls(u64),
     /// Reports each second as the one after.
     MiscountsSeconds,
+    /// Sends so many PADDING cells with each answer: they fill its measurers' paths, so that others whom they measure bring
+    /// back less.
+    Floods(u32),
 }
 
 const fn every(n: u64) -> NonZeroU64 {
@@ -50,7 +53,7 @@ const fn every(n: u64) -> NonZeroU64 {
 
 impl EchoLie {
     /// Each lie once, as an experiment tells it.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 12] = [
         Self::Forges { share: 0.1 },
         Self::SkipsDecryption,
         Self::Replays(every(10)),
@@ -62,6 +65,7 @@ impl EchoLie {
         Self::OnlyFastWhileMeasured { rate: Rate::from_bit_per_s(200_000_000) },
         Self::Stalls(1000),
         Self::MiscountsSeconds,
+        Self::Floods(1),
     ];
 
     /// Its name on a command line.
@@ -79,6 +83,7 @@ impl EchoLie {
             Self::OnlyFastWhileMeasured { .. } => "only-fast-while-measured",
             Self::Stalls(_) => "stalls",
             Self::MiscountsSeconds => "miscounts-seconds",
+            Self::Floods(_) => "floods",
         }
     }
 
@@ -114,6 +119,9 @@ impl EchoLie {
             }
             Self::Stalls(_) => "falls silent: gives no number",
             Self::MiscountsSeconds => "reports seconds out of their order: gives no number",
+            Self::Floods(_) => {
+                "sends its measurers cells that answer nothing: found out when they are more than padding explains"
+            }
         }
     }
 
@@ -189,6 +197,10 @@ impl Conduct for EchoLiar {
 
     fn answers_ahead(&self) -> u32 {
         if let Some(EchoLie::AnswersAhead(cells)) = self.lie { cells } else { 0 }
+    }
+
+    fn unsolicited(&mut self) -> u32 {
+        if let Some(EchoLie::Floods(cells)) = self.lie { cells } else { 0 }
     }
 
     fn report(&mut self, honest: ClientSecond, measured_bytes: u64) -> ClientSecond {

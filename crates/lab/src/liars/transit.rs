@@ -46,6 +46,9 @@ pub enum TransitLie {
     /// Ends the first n circuits that are begun on each link with CREATE_FAST behind its own answer, as finished (reason 9).
     /// C tor does it by mistake: it takes a link that it has sent nothing on for one that has long been idle.
     SweepsNewLinks(usize),
+    /// Sends so many PADDING cells behind each cell: they fill the measurer's path, so that others whom it measures bring back
+    /// less.
+    Floods(u32),
     /// Extends no circuit, as if the next hop could not be reached (reason 6).
     RefusesToExtend,
 }
@@ -175,6 +178,10 @@ impl Conduct for TransitLiar {
             Some(held) => *cell = held,
             None => rng.fill_bytes(cell),
         }
+    }
+
+    fn unsolicited(&mut self) -> u32 {
+        if let Some(TransitLie::Floods(cells)) = self.lie { cells } else { 0 }
     }
 
     fn ends_at_once(&mut self, at: OnLink) -> Option<DestroyReason> {

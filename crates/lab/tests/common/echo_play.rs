@@ -60,6 +60,7 @@ impl<'a, S: Stage> Play<'a, S> {
             target: scenario.target_params(),
             limit: scenario.limit.map(|rate| RateLimit { rate, burst_bytes: 0 }),
             queue_limit_cells: scenario.queue_limit_cells,
+            held_bytes_max: scenario.held_bytes_max,
             ..RouterConfig::new(Arc::clone(&cast().relay), UNIX_TIME_S)
         };
         let conduct = EchoLiar::new(scenario.lie);

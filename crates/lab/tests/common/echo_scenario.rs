@@ -60,6 +60,8 @@ pub(crate) struct Scenario {
     pub(crate) clients: Option<Rate>,
     pub(crate) window_cap_cells: u32,
     pub(crate) queue_limit_cells: u32,
+    /// Memory that peers may have the relay hold.
+    pub(crate) held_bytes_max: usize,
     pub(crate) max_duration: Duration,
     pub(crate) measurements_per_period: u32,
     /// Decides all random choices in virtual time.
@@ -83,6 +85,7 @@ impl Default for Scenario {
             clients: None,
             window_cap_cells: 1000,
             queue_limit_cells: onion::flow::QUEUE_LIMIT_CELLS,
+            held_bytes_max: onion::router::RouterConfig::HELD_BYTES_MAX,
             max_duration: Duration::from_secs(45),
             measurements_per_period: 2,
             seed: 1,

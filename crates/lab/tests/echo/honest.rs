@@ -26,6 +26,7 @@ crate::stage::in_both_worlds! {
     a_measurer_that_never_comes_holds_nothing_up_for_long
     one_measurer_of_two_is_enough_for_the_target
     strangers_disturb_neither_a_measurement_nor_clients
+    idle_circuits_that_fill_the_relay_end_for_others_and_disturb_no_measurement
     connections_cut_in_any_handshake_leave_nothing
 }
 
@@ -364,4 +365,37 @@ fn connections_cut_in_any_handshake_leave_nothing<S: Stage>(stage: S) {
     play.pass(Duration::from_secs(1));
     assert!(play.stage.conns().is_none_or(|conns| conns == 0));
     assert!(play.measure().summary().median > 0);
+}
+
+/// Memory for 1,360 circuits, and strangers who begin 1,500 before the measurement and as many while it runs.
+fn idle_circuits_that_fill_the_relay_end_for_others_and_disturb_no_measurement<S: Stage>(stage: S) {
+    let scenario = Scenario { held_bytes_max: 4 << 20, ..Scenario::default() };
+    let mut play = Play::begin(stage, &scenario);
+    let flood = |play: &mut Play<'_, S>, circuits: u32| {
+        let stranger = play.add_party();
+        for number in 1..=circuits {
+            play.party(stranger).send(CircId::of_initiator(number), Command::CREATE_FAST, &[7; 20]);
+        }
+        stranger
+    };
+    let created = |party: &Party| {
+        party.came.iter().filter(|(_, command, _)| *command == Command::CREATED_FAST).count()
+    };
+    let first = flood(&mut play, 1_500);
+    play.until_party(first, |party| created(party) == 1_500);
+    assert!(play.totals().evicted_circuits > 100, "{:?}", play.totals());
+    let (link, parts) = play.prepare();
+    assert!(parts.iter().all(|part| part.found.ready == Some((2, 4))));
+    let second = flood(&mut play, 1_500);
+    let report = play.run(link, parts);
+    assert!(report.parts.iter().all(|part| part.found.result == Some(Ok(()))), "{report:?}");
+    if S::IS_EXACT {
+        let share = report.estimate_over(scenario.limit.expect("there is one"));
+        assert!((0.8..1.05).contains(&share), "{share}");
+    }
+    play.until_party(second, |party| created(party) == 1_500);
+    let honest = play.add_party();
+    play.party(honest).send(CircId::of_initiator(1), Command::CREATE_FAST, &[7; 20]);
+    play.until_party(honest, |party| created(party) == 1);
+    assert!(play.open_circuits() <= 1_360);
 }

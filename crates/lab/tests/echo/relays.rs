@@ -20,6 +20,7 @@ crate::stage::in_both_worlds! {
     a_relay_that_answers_ahead_is_found_out
     a_relay_that_falls_silent_gives_no_number
     a_relay_that_miscounts_seconds_gives_no_number
+    a_relay_that_floods_its_measurers_is_found_out
     a_relay_that_sheds_clients_gains_no_more_than_a_third
     a_relay_that_over_reports_gains_no_more_than_a_third
     a_relay_that_does_not_hold_its_clients_gains_nothing
@@ -98,6 +99,14 @@ fn a_relay_that_miscounts_seconds_gives_no_number<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::of(EchoLie::MiscountsSeconds));
     let wrong = OrderViolation::WrongSecond { expected: 0, found: 1 };
     assert_eq!(report.order, Some(Err(OrderFailure::Violation(wrong))));
+}
+
+fn a_relay_that_floods_its_measurers_is_found_out<S: Stage>(stage: S) {
+    let report = measure(stage, &Scenario::of(EchoLie::Floods(1)));
+    let PumpFailure::Unsolicited { cells, load_cells } = report.failure() else {
+        panic!("another failure: {report:?}")
+    };
+    assert!(*cells > load_cells / 20, "{cells} next to {load_cells}");
 }
 
 /// The estimate over what the relay has, of one that serves clients, too.

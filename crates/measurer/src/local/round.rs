@@ -68,9 +68,10 @@ impl Sums {
                     self.tell(MemberReport::Ready { sockets });
                 }
             }
-            Report::Event(Event::Lost { circuits, of, problem }) => {
+            Report::Event(Event::Lost { circuits, of, problem, lacks_room }) => {
                 self.lost.insert(pump, (of, circuits));
-                self.judge_loss(&problem);
+                let kind = if lacks_room { FailureKind::NoRoom } else { FailureKind::Closed };
+                self.judge_loss(kind, &problem);
             }
             Report::Event(Event::Second(second)) => self.add_second(second, None),
             Report::Second(second, account) => self.add_second(second, account),
@@ -107,7 +108,7 @@ impl Sums {
         }
     }
 
-    fn judge_loss(&mut self, problem: &str) {
+    fn judge_loss(&mut self, kind: FailureKind, problem: &str) {
         // Before all are ready, the pump itself judges whether it has enough.
         if !self.is_ready() {
             return;
@@ -116,7 +117,7 @@ impl Sums {
         let (left, of) = (self.circuits.saturating_sub(lost), self.circuits);
         if f64::from(left) < LOAD_KEPT_MIN * f64::from(of) {
             let detail = format!("{left} of a measurer's {of} circuits are left: {problem}");
-            self.fail(FailureKind::Closed, detail);
+            self.fail(kind, detail);
         }
     }
 
@@ -146,6 +147,8 @@ fn kind_of(failure: &PumpFailure, has_started: bool) -> FailureKind {
         PumpFailure::TooFewOpen { .. } | PumpFailure::SetUpTimedOut { .. } => {
             FailureKind::Unreachable
         }
+        PumpFailure::NoRoom { .. } => FailureKind::NoRoom,
+        PumpFailure::Unsolicited { .. } => FailureKind::BrokeProtocol,
         PumpFailure::Stalled { .. } => FailureKind::Silent,
         PumpFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => FailureKind::NothingCame,
         PumpFailure::CheckFailed { .. } | PumpFailure::AnsweredEarly { .. } => {

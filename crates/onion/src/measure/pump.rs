@@ -63,6 +63,8 @@ pub enum Event {
         of: u32,
         /// Why the latest was lost.
         problem: String,
+        /// The relay ended most of those that are lost for lack of room.
+        lacks_room: bool,
     },
     /// A second is over.
     Second(Second),
@@ -133,6 +135,12 @@ pub struct Pump<R> {
     ready_circuits: u32,
     /// A circuit has come to stand or was lost since the consequences were drawn.
     is_unsettled: bool,
+    /// Circuits that the relay has ended for lack of room.
+    ended_for_room: u32,
+    /// Cells of the relay that answer nothing.
+    unsolicited_cells: u64,
+    /// Of them, cells on circuits that do not stand, in the stretch that is being handled.
+    strays: u64,
 }
 
 impl<R: Rng> Pump<R> {
@@ -161,6 +169,9 @@ impl<R: Rng> Pump<R> {
             last_problem: None,
             ready_circuits: 0,
             is_unsettled: false,
+            ended_for_room: 0,
+            unsolicited_cells: 0,
+            strays: 0,
             config,
         };
         pump.plan();

@@ -166,6 +166,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.padder.handle_use(&mut self.conns, circuit, command);
         if passing != Passing::Dropped {
             self.outputs.handle_queued(&mut self.conns, out.conn, (index, Way::Forth), joined);
+            self.send_unsolicited(out.conn);
         }
         if passing != Passing::On {
             self.pass_dishonestly(index, passing);

@@ -78,6 +78,12 @@ pub trait Conduct<S: Suite = Tor> {
         0
     }
 
+    /// PADDING cells that it sends behind a cell that it sends back or passes on, on the same link.
+    #[inline]
+    fn unsolicited(&mut self) -> u32 {
+        0
+    }
+
     /// What it tells of a second with so much measurement traffic.
     fn report(&mut self, honest: ClientSecond, _measured_bytes: u64) -> ClientSecond {
         honest

@@ -163,7 +163,16 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.conduct.answer(&mut self.rng, layer, echoed);
         let conn = circuit.back.conn;
         self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
+        self.send_unsolicited(conn);
         Ok(())
+    }
+
+    /// Sends cells that nobody has asked for: an honest relay has none.
+    #[inline]
+    pub(super) fn send_unsolicited(&mut self, conn: ConnId) {
+        for _ in 0..self.conduct.unsolicited() {
+            self.control(OnLink { conn, circ_id: CircId::LINK }, Command::PADDING, &[]);
+        }
     }
 
     /// Answers to cells that have not come yet: an honest relay has none.

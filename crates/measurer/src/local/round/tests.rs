@@ -26,7 +26,7 @@ fn second(index: u32, bytes: u64) -> Report {
 }
 
 fn lost(circuits: u32, of: u32) -> Report {
-    Report::Event(Event::Lost { circuits, of, problem: "cut".to_owned() })
+    Report::Event(Event::Lost { circuits, of, problem: "cut".to_owned(), lacks_room: false })
 }
 
 #[test]
@@ -120,6 +120,9 @@ fn failures_are_told_once_and_by_their_kind() {
             true,
             FailureKind::WrongContent,
         ),
+        (PumpFailure::NoRoom { open: 0, wanted: 2 }, false, FailureKind::NoRoom),
+        (PumpFailure::NoRoom { open: 0, wanted: 2 }, true, FailureKind::NoRoom),
+        (PumpFailure::Unsolicited { cells: 900, load_cells: 9 }, true, FailureKind::BrokeProtocol),
         (refused(ErrorCode::UNKNOWN_MEASURER), false, FailureKind::Refused),
         (refused(ErrorCode::CALLED_OFF), true, FailureKind::Closed),
         (refused(ErrorCode::NO_TRAFFIC), true, FailureKind::NothingCame),

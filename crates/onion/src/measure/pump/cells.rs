@@ -1,6 +1,6 @@
 //! What arrives on the connections of a measurement.
 
-use super::circuit::{Flow, State};
+use super::circuit::{Circuit, Flow, State};
 use super::conn::{CircuitTable, Conn, Side, Stage};
 use super::{Phase, Pump, PumpFailure};
 use crate::cell::msg::{Create2, CreatedFast, DestroyReason, HANDSHAKE_NTOR, encode_created2_into};
@@ -16,6 +16,13 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use rand_core::Rng;
 
+/// One cell that answers nothing for so many that answer is not held against the relay.
+const LOAD_PER_UNSOLICITED: u64 = 20;
+
+/// So many cells that answer nothing may come on each connection besides, and one each second: link padding comes every 1.5 to
+/// 9.5 s (padding-spec §2).
+const UNSOLICITED_PER_CONN: u64 = 16;
+
 /// Answers to CREATE2 that may wait on one connection, beyond one for each of our circuits.
 const SPARE_ANSWERS: usize = 64;
 
@@ -30,6 +37,7 @@ impl<R: Rng> Pump<R> {
         let Some(channel) = &mut conn.channel else { return Ok(()) };
         let is_echo = self.config.way_back.is_echo();
         let mut input = plaintext;
+        let mut unsolicited = 0;
         while !self.is_over() {
             let cell = channel.handle_bytes(&mut input).map_err(|error| error.to_string())?;
             let Some(cell) = cell else { break };
@@ -37,8 +45,10 @@ impl<R: Rng> Pump<R> {
                 if is_echo && cell.command == Command::MEASURE {
                     let message = Message::parse(cell.body).map_err(|error| error.to_string())?;
                     self.handle_message(channel, &mut conn.stage, &conn.circuits, message)?;
+                } else {
+                    unsolicited += 1; // link padding and its negotiation
                 }
-                continue; // otherwise link padding and its negotiation
+                continue;
             }
             let known = conn.circuits.find(cell.circ_id);
             match (conn.side, cell.command, known) {
@@ -58,19 +68,28 @@ impl<R: Rng> Pump<R> {
                         self.answer_create(channel, cell.circ_id, listener, &body)
                     {
                         conn.circuits.add(cell.circ_id, circuit);
+                    } else {
+                        unsolicited += 1;
                     }
                 }
                 (Side::Inbound(_), Command::DESTROY, Some(circuit)) => {
                     let error = CircuitError::Destroyed(DestroyReason::parse(cell.body));
-                    self.lose_circuit(circuit, &error.to_string());
+                    self.lose_circuit_for(circuit, &error);
                 }
                 (Side::Outbound, _, Some(circuit)) => {
                     let (cell, body) = detach(cell);
                     self.handle_origin_cell(channel, circuit, cell.command, &body);
                 }
                 // Cells of circuits that are closed already, and strangers' attempts.
-                _ => {}
+                _ => unsolicited += 1,
             }
+        }
+        unsolicited += core::mem::take(&mut self.strays);
+        // Anybody can come to a landing: it is the relay's doing only where it has proved its identity.
+        let is_relays = conn.side == Side::Outbound
+            || channel.peer().is_some_and(|peer| peer.ids.rsa == self.config.target.ids.rsa);
+        if unsolicited > 0 && is_relays {
+            self.count_unsolicited(unsolicited);
         }
         if channel.is_open() && conn.side == Side::Outbound && conn.stage == Stage::Opening {
             if let Some(proof) = conn.proof {
@@ -82,6 +101,28 @@ impl<R: Rng> Pump<R> {
             }
         }
         Ok(())
+    }
+
+    /// The relay has sent cells that answer nothing. Each of them takes the place of an answer on the measurer's path: a relay
+    /// that floods its measurers would take capacity from the others that they measure.
+    #[cold]
+    fn count_unsolicited(&mut self, cells: u64) {
+        self.unsolicited_cells += cells;
+        let per_conn = UNSOLICITED_PER_CONN + u64::from(self.config.seconds);
+        // Ours to the relay, and its own to the landings.
+        let explained = 2 * u64::from(self.config.sockets) * per_conn;
+        if self.unsolicited_cells <= explained {
+            return;
+        }
+        let returned = |circuit: &Circuit| match &circuit.state {
+            State::Up(flow) => flow.window.delivered_cells(),
+            _ => 0,
+        };
+        let load_cells = self.circuits.iter().map(returned).sum();
+        if self.unsolicited_cells > explained + load_cells / LOAD_PER_UNSOLICITED {
+            let cells = self.unsolicited_cells;
+            self.fail(PumpFailure::Unsolicited { cells, load_cells });
+        }
     }
 
     /// The target says something about the measurement on one of our links to it.
@@ -139,6 +180,7 @@ impl<R: Rng> Pump<R> {
     /// A cell has come on a circuit that does not stand.
     #[cold]
     fn handle_stray(&mut self, number: u32) {
+        self.strays += 1;
         // In transit it may be a stranger's at a landing; on our own link nobody else can send.
         if self.config.way_back.is_echo() {
             self.lose_circuit(number, &CircuitError::Unexpected(Command::RELAY).to_string());
@@ -215,7 +257,10 @@ impl<R: Rng> Pump<R> {
                 Err(CircuitError::Destroyed(DestroyReason::parse(body)))
             }
             State::Up(_) => Err(CircuitError::Unexpected(command)),
-            State::Waiting | State::Dead => return,
+            State::Waiting | State::Dead => {
+                self.strays += 1;
+                return;
+            }
         };
         match result {
             Ok(None) => {}
@@ -233,7 +278,7 @@ impl<R: Rng> Pump<R> {
                 circuit.is_second_try = true;
                 self.create_circuit(channel, number);
             }
-            Err(error) => self.lose_circuit(number, &error.to_string()),
+            Err(error) => self.lose_circuit_for(number, &error),
         }
     }
 }

@@ -25,6 +25,20 @@ pub enum PumpFailure {
         /// The latest reason why one is missing.
         last_problem: String,
     },
+    /// Too few sockets or circuits, and the relay ended most of those that are missing for lack of room.
+    NoRoom {
+        /// Sockets with a circuit that works.
+        open: u32,
+        /// Sockets asked for.
+        wanted: u32,
+    },
+    /// The relay sends more cells that answer nothing than padding explains: they fill the path that answers need.
+    Unsolicited {
+        /// Cells that answer nothing.
+        cells: u64,
+        /// Cells that came back.
+        load_cells: u64,
+    },
     /// Nothing arrived for too long, though cells were under way.
     Stalled {
         /// Length of the silence.
@@ -67,6 +81,14 @@ impl fmt::Display for PumpFailure {
                     "set-up timed out with {open} of a measurer's {wanted} sockets: {last_problem}"
                 )
             }
+            Self::NoRoom { open, wanted } => write!(
+                f,
+                "the relay has no room for more circuits: only {open} of a measurer's {wanted} sockets work"
+            ),
+            Self::Unsolicited { cells, load_cells } => write!(
+                f,
+                "the relay sent {cells} cells that answer nothing, next to {load_cells} that do"
+            ),
             Self::Stalled { silent_ms } => {
                 write!(f, "the relay stalled: no cell for {silent_ms} ms with cells under way")
             }

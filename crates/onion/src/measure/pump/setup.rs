@@ -4,8 +4,9 @@ use super::circuit::{Circuit, State};
 use super::config::WayBack;
 use super::conn::{CircuitTable, Conn, Side, Stage};
 use super::{Event, Phase, Pump, PumpFailure};
+use crate::cell::msg::DestroyReason;
 use crate::cell::{CircId, Command};
-use crate::circuit::{Builder, NextHop};
+use crate::circuit::{Builder, CircuitError, NextHop};
 use crate::crypto::fast;
 use crate::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use crate::measure::protocol::{EXPORTER_LABEL, Proof};
@@ -152,6 +153,28 @@ impl<R: Rng> Pump<R> {
         }
     }
 
+    /// The same, where the relay's side says why.
+    pub(super) fn lose_circuit_for(&mut self, number: u32, error: &CircuitError) {
+        let is_lost = matches!(self.circuits[number as usize].state, State::Dead);
+        let is_for_room = *error == CircuitError::Destroyed(DestroyReason::RESOURCE_LIMIT);
+        self.ended_for_room += u32::from(is_for_room && !is_lost);
+        self.lose_circuit(number, &error.to_string());
+    }
+
+    /// Whether most circuits that are lost were ended for lack of room.
+    fn lacks_room(&self) -> bool {
+        let lost = self.circuits.iter().filter(|it| matches!(it.state, State::Dead)).count();
+        lost > 0 && 2 * self.ended_for_room as usize >= lost
+    }
+
+    fn too_few_open(&self, open: u32) -> PumpFailure {
+        let wanted = self.config.sockets;
+        if self.lacks_room() {
+            return PumpFailure::NoRoom { open, wanted };
+        }
+        PumpFailure::TooFewOpen { open, wanted, last_problem: self.last_problem() }
+    }
+
     /// Sockets to the target with at least one circuit of which `holds`.
     fn sockets_where(&self, holds: impl Fn(&Circuit) -> bool) -> u32 {
         let per_socket = self.config.circuits_per_socket.max(1) as usize;
@@ -194,13 +217,12 @@ impl<R: Rng> Pump<R> {
         if !core::mem::take(&mut self.is_unsettled) {
             return;
         }
-        let (open, wanted) = (self.sockets_where(Circuit::is_up), self.config.sockets);
+        let open = self.sockets_where(Circuit::is_up);
         match &self.phase {
             Phase::SettingUp { .. } => {
                 let possible = self.sockets_where(|circuit| !matches!(circuit.state, State::Dead));
                 if !self.is_enough(possible) {
-                    let last_problem = self.last_problem();
-                    self.fail(PumpFailure::TooFewOpen { open, wanted, last_problem });
+                    self.fail(self.too_few_open(open));
                 } else if self.circuits.iter().all(Circuit::is_settled) {
                     self.get_ready();
                 }
@@ -211,11 +233,10 @@ impl<R: Rng> Pump<R> {
                 // A socket that has lost most of its circuits loads the relay no better than one
                 // that is closed.
                 if !self.is_enough(open) || circuits < of.div_ceil(2) {
-                    let last_problem = self.last_problem();
-                    self.fail(PumpFailure::TooFewOpen { open, wanted, last_problem });
+                    self.fail(self.too_few_open(open));
                 } else if circuits < of {
-                    let problem = self.last_problem();
-                    self.events.push_back(Event::Lost { circuits, of, problem });
+                    let (problem, lacks_room) = (self.last_problem(), self.lacks_room());
+                    self.events.push_back(Event::Lost { circuits, of, problem, lacks_room });
                 }
             }
             Phase::Over => {}
@@ -265,6 +286,8 @@ impl<R: Rng> Pump<R> {
                     let timed_out = self.circuits.iter_mut().filter(|circuit| !circuit.is_up());
                     timed_out.for_each(|circuit| circuit.state = State::Dead);
                     self.get_ready();
+                } else if self.lacks_room() {
+                    self.fail(self.too_few_open(open));
                 } else {
                     let (wanted, last_problem) = (self.config.sockets, self.last_problem());
                     self.fail(PumpFailure::SetUpTimedOut { open, wanted, last_problem });
