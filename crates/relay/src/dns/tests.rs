@@ -241,11 +241,8 @@ async fn silent_servers_are_given_up_as_soon_as_c_tor_gives_them_up() {
             let begin = tokio::time::Instant::now();
             let failed = (Answer::Failed, Outcome::Timeout);
             assert_eq!(servers.ask(&question).await, failed);
-            assert!(
-                begin.elapsed() <= PATIENCE_ALL + std::time::Duration::from_millis(50),
-                "{:?}",
-                begin.elapsed()
-            );
+            let after = begin.elapsed();
+            assert!(after <= std::time::Duration::from_millis(2_250), "{after:?}");
         }
     }
 }
