@@ -25,7 +25,11 @@ const HOPS: usize = 3;
 /// clients, and it prints the relays of each circuit. Use Tor Browser, C tor or Arti
 /// for anonymity. It knows no onion services.
 #[derive(Debug, Args)]
-#[command(after_help = "Examples:
+#[command(
+    override_usage = "flashflow client --authority <ADDRESS:PORT[=FP]> [OPTIONS]
+       flashflow client --network <DIR> [OPTIONS]
+       flashflow client --public [OPTIONS]",
+    after_help = "Examples:
   flashflow lab up --dir /tmp/net --limits 0,0,0 --exits
   flashflow client --network /tmp/net --socks 127.0.0.1:9150
   curl --socks5-hostname 127.0.0.1:9150 http://127.0.0.1:8000/
@@ -41,7 +45,8 @@ Programs that give different users or passwords with SOCKS never share a circuit
 circuit_built, circuit_closed, stream_opened, stream_closed, request_refused, trouble. Destinations are printed as \
 `[scrubbed]` unless you say --show-destinations.
 
-Exit status: 0 ended as asked; 1 failed; 2 wrong arguments.")]
+Exit status: 0 ended as asked; 1 failed; 2 wrong arguments."
+)]
 pub(crate) struct ClientOptions {
     /// Where programs reach it; 0 for any port that is free.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9150")]

@@ -88,7 +88,7 @@ fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
     let consensus = consensus.to_str().expect("text");
     let plans = ["first", "second"].map(|name| {
         let seed = seed(&scratch, name, &told[0]["period_unix_s"]);
-        let teams = ["--team", "1000", "--team", "1000"];
+        let teams = ["--team", "2000", "--team", "2000"];
         let fixed = ["schedule", "--json", "--consensus", consensus, "--seed", &seed];
         let ended = scratch.run(&[&fixed[..], &teams].concat());
         ended.assert_code(0);

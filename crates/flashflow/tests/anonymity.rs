@@ -91,15 +91,15 @@ fn what_a_strategy_lacks_is_said_and_what_to_do() {
         ended.assert_code(code);
         assert!(ended.error.contains(word), "{more:?}: {}", ended.error);
     };
-    asked(&["--strategy", "geography"], 1, "--geo");
+    asked(&["--strategy", "geography"], 2, "--geo");
     asked(&["--geo", "country=DE", "--countries", "nowhere"], 1, "tor-geoipdb");
     asked(&["--geo", "country=FR", "--countries", "geoip"], 1, "FR");
     asked(&["--geo", "country=Germany"], 2, "two letters");
     asked(&["--geo", "country=DE", "--countries", "broken"], 1, "line 1");
-    asked(&["--strategy", "latency"], 1, "flashflow probe");
+    asked(&["--strategy", "latency"], 2, "flashflow probe");
     asked(&["--strategy", "throughput", "--model", "geoip"], 1, "gzip");
-    asked(&["--strategy", "measured"], 1, "--bwfile");
-    asked(&["--strategy", "ranking"], 1, "--descriptors");
+    asked(&["--strategy", "measured"], 2, "--bwfile");
+    asked(&["--strategy", "ranking"], 2, "--descriptors");
     asked(&["--influence", "2", "--strategy", "ranking"], 2, "0 to 1");
     asked(&["--adversary-relays", "7"], 2, "0 to 1");
     // All relays of that network are on loopback, and nobody knows where that is.

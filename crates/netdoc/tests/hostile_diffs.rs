@@ -46,7 +46,7 @@ fn a_diff_takes_no_more_memory_than_its_result_however_many_lines_and_commands_i
     };
     let many_commands = |command: &'static str| {
         move |text: &mut String| {
-            (0..SIZE / command.len() - 100).for_each(|_| text.push_str(command))
+            (0..SIZE / command.len() - 100).for_each(|_| text.push_str(command));
         }
     };
     let Some(before) = peak_bytes() else { skip::this_test!("no VmHWM in /proc/self/status") };

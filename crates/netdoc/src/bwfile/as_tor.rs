@@ -263,7 +263,10 @@ impl Report {
         };
         if line.has_newline && line.text == b"=====" {
             self.has_terminator = true;
-            return LineVerdict::Terminator;
+            // Tor warns of one that comes after the header has ended.
+            if in_header {
+                return LineVerdict::Terminator;
+            }
         }
         let is_pair = text::key_value(line.text).is_some();
         let full = self.headers.lines.len() >= MAX_HEADER_COUNT_IN_VOTE;
