@@ -26,9 +26,7 @@ const HOPS: usize = 3;
 /// for anonymity. It knows no onion services.
 #[derive(Debug, Args)]
 #[command(
-    override_usage = "flashflow client --authority <ADDRESS:PORT[=FP]> [OPTIONS]
-       flashflow client --network <DIR> [OPTIONS]
-       flashflow client --public [OPTIONS]",
+    override_usage = "flashflow client [OPTIONS] <--authority ...|--network ...|--public>",
     after_help = "Examples:
   flashflow lab up --dir /tmp/net --limits 0,0,0 --exits
   flashflow client --network /tmp/net --socks 127.0.0.1:9150

@@ -51,11 +51,7 @@ pub(crate) struct ModelOptions {
 pub(crate) enum ModelAction {
     /// Make a model of what relays of ours saw pass on their links: of the files `link-observations` that they write if their operators want it
     /// (`link_observations_every_s`). A link counts as far as both its ends say the same.
-    #[command(
-        override_usage = "flashflow model observe --authority <ADDRESS:PORT[=FP]> [OPTIONS] --out <FILE> <FILES>...
-       flashflow model observe --network <DIR> [OPTIONS] --out <FILE> <FILES>...
-       flashflow model observe --public [OPTIONS] --out <FILE> <FILES>..."
-    )]
+    #[command(override_usage = "flashflow model observe [OPTIONS] --out <FILE> <FILES>...")]
     Observe {
         /// What relays have written.
         #[arg(required = true)]

@@ -38,10 +38,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 #[command(
     args_conflicts_with_subcommands = true,
     subcommand_negates_reqs = true,
-    override_usage = "flashflow probe --authority <ADDRESS:PORT[=FP]> [OPTIONS]
-       flashflow probe --network <DIR> [OPTIONS]
-       flashflow probe --public [OPTIONS]
-       flashflow probe serve [OPTIONS]",
+    override_usage = "flashflow probe [OPTIONS] <--authority ...|--network ...|--public>",
     after_help = "Examples:
   flashflow lab up --dir /tmp/net --limits 0,0,0 --exits
   flashflow probe --network /tmp/net --circuits 20

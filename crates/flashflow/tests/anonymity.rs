@@ -93,7 +93,7 @@ fn what_a_strategy_lacks_is_said_and_what_to_do() {
     };
     asked(&["--strategy", "geography"], 2, "--geo");
     asked(&["--geo", "country=DE", "--countries", "nowhere"], 1, "tor-geoipdb");
-    asked(&["--geo", "country=FR", "--countries", "geoip"], 1, "FR");
+    asked(&["--geo", "country=FR", "--countries", "geoip"], 2, "FR");
     asked(&["--geo", "country=Germany"], 2, "two letters");
     asked(&["--geo", "country=DE", "--countries", "broken"], 1, "line 1");
     asked(&["--strategy", "latency"], 2, "flashflow probe");

@@ -73,6 +73,7 @@ fn a_wrong_command_line_is_refused_with_status_2_and_a_clear_message_before_anyt
         (&["client", "--authority", "127.0.0.1:1", "--socks", "192.0.2.1:9"], &["--allow-others"]),
         (&["dashboard", "--store", "s", "--listen", "0.0.0.0:0"], &["--listen", "--allow-others"]),
         (&["export", "--store", "s", "--what", "records", "--format", "csv"], &["jsonl"]),
+        #[cfg(not(feature = "parquet"))]
         (&["export", "--store", "s", "--format", "parquet"], &["parquet"]),
         (&["sim", "truth", "--scene", "none"], &["--scene", "none"]),
         (&["sim", "sample", "--consensus", "c", "--scale", "0", "--out", "o"], &["--scale"]),

@@ -25,7 +25,10 @@ const RELAY_FIELDS: [&str; 11] = [
 fn assert_close(relay: &Value) {
     // The relay's own seconds are not quite ours: they come late where a machine is busy. And the estimate is no more than the
     // mean of its seconds, what it says their median.
-    assert_estimate(relay, number(relay, "relay_said_mbit_per_s"), 0.85, 0.7);
+    // A relay whose second was counted late says more than its limit lets it carry.
+    let limit = relay["limit_mbit_per_s"].as_f64().unwrap_or(f64::INFINITY);
+    let said = number(relay, "relay_said_mbit_per_s").min(limit);
+    assert_estimate(relay, said, 0.85, 0.7);
 }
 
 #[test]
