@@ -307,7 +307,7 @@ mod tests {
             }
         };
         let lost = async {
-            assert_eq!(near.incoming.next().await, Err(Lost("it does not read".to_owned())))
+            assert_eq!(near.incoming.next().await, Err(Lost("it does not read".to_owned())));
         };
         tokio::join!(keeps_alive, lost);
     }

@@ -147,7 +147,10 @@ fn with_downloads(start: &str, pause: &str, stream: &str) -> Folder {
     folder
 }
 
-fn fetch(client: &Client) -> (Vec<u64>, Option<u32>, Vec<(u32, Option<u64>, Option<u64>)>) {
+/// Bytes, time-out and stall-out in seconds.
+type Download = (u32, Option<u64>, Option<u64>);
+
+fn fetch(client: &Client) -> (Vec<u64>, Option<u32>, Vec<Download>) {
     let Users::Fetch(fetch) = &client.users else { panic!("it fetches: {client:?}") };
     let seconds = |it: Duration| it.as_secs();
     let size =

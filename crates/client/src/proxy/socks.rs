@@ -253,11 +253,8 @@ impl Request {
         let wants_name = self.act == Act::ResolveName;
         let found = answers.iter().filter_map(|(answer, _)| match answer {
             Resolved::Name(name) if wants_name => Some(Answer::Name(name)),
-            Resolved::Address(ip)
-                if !wants_name && !(rejects_internal && hosts::is_internal(*ip)) =>
-            {
-                Some(Answer::Address(*ip))
-            }
+            Resolved::Address(ip) if rejects_internal && hosts::is_internal(*ip) => None,
+            Resolved::Address(ip) if !wants_name => Some(Answer::Address(*ip)),
             _ => None,
         });
         // Of both families C tor gives the IPv4 address (`NoPreferIPv6`, its default).

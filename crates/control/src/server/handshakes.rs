@@ -46,15 +46,15 @@ fn to_be_ended(present: &[Networks], newcomer: Networks) -> Option<usize> {
     if present.len() < HANDSHAKES_MAX {
         return None;
     }
-    let mut left: Vec<usize> = (0..present.len()).collect();
-    for width in 0..newcomer.len() {
+    let mut left: Vec<(usize, &Networks)> = present.iter().enumerate().collect();
+    for width in [0, 1, 2] {
         let mut counts: BTreeMap<IpAddr, usize> = BTreeMap::new();
-        left.iter().for_each(|at| *counts.entry(present[*at][width]).or_default() += 1);
+        left.iter().for_each(|(_, it)| *counts.entry(it[width]).or_default() += 1);
         let most = counts.values().max().copied()?;
-        let crowd = left.iter().map(|at| present[*at][width]).find(|net| counts[net] == most)?;
-        left.retain(|at| present[*at][width] == crowd);
+        let crowd = left.iter().map(|(_, it)| it[width]).find(|net| counts[net] == most)?;
+        left.retain(|(_, it)| it[width] == crowd);
     }
-    left.first().copied()
+    left.first().map(|(place, _)| *place)
 }
 
 fn networks(address: IpAddr) -> Networks {

@@ -142,7 +142,7 @@ mod tests {
         // Servers that come and go are not reported each time.
         (0..10).for_each(|_| health.note(now, Outcome::Timeout));
         assert!(told().is_empty());
-        now = now + REPORT_PAUSE;
+        now += REPORT_PAUSE;
         health.note(now, Outcome::Timeout);
         assert_eq!(told().len(), 1);
         assert_eq!((health.count(Outcome::Timeout), health.questions()), (12, 25));

@@ -187,10 +187,7 @@ fn of_the_neighbour_that_has_most_unused_circuits_end_first_and_then_the_longest
         others.iter().for_each(|conn| assert!(world.create(*conn, number)));
     }
     let left: Vec<u32> = (1..=1_800).filter(|number| world.has(big, *number)).collect();
-    assert!(
-        left.len() < 100 && left == (1..=left.len()).map(|it| it as u32).collect::<Vec<_>>(),
-        "{left:?}"
-    );
+    assert!(left.len() < 100 && left.iter().copied().eq((1..).take(left.len())), "{left:?}");
 }
 
 #[test]
@@ -344,9 +341,9 @@ proptest! {
         let keeps_newcomer = world.count(newcomer);
         after.push(keeps_newcomer);
         let mut before = before;
-        before.push(begun as usize);
+        before.push(usize::try_from(begun).expect("few"));
         // The newcomer's are active, and so are the others' if they are as new.
-        let levels = if waits < 5 { 1 } else { ACTIVE_LEVELS as usize };
+        let levels = if waits < 5 { 1 } else { usize::try_from(ACTIVE_LEVELS).expect("few") };
         for loser in (0..after.len()).filter(|it| after[*it] < before[*it]) {
             for keeper in 0..after.len() {
                 let levels = if keeper == held.len() { levels } else { 1 };
