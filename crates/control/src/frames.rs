@@ -137,7 +137,7 @@ enum Unread {
     Invalid(Lost),
 }
 
-/// Reads messages until the peer closes the connection in order. If nobody takes them any more, waits for the end of writing.
+/// Reads messages until the peer closes the connection in order. If the receiver is gone, waits until writing ends.
 async fn read_all<In: DeserializeOwned>(
     reader: &mut (impl AsyncRead + Unpin),
     message_max_bytes: usize,

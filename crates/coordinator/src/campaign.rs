@@ -135,8 +135,8 @@ pub struct Campaign {
     paths: BTreeMap<(RelayId, MeasurerId), PathSeen>,
     /// Those of them that a turn of this campaign has shown.
     shown: BTreeSet<(RelayId, MeasurerId)>,
-    /// Measurers that are not asked for a relay any more: they could not reach it and others could, or failed in another way that the relay can
-    /// bring about.
+    /// Measurers that no longer take part in measurements of a relay: they could not reach it and others could, or they failed in another
+    /// way that the relay can cause.
     left_out: BTreeSet<(RelayId, MeasurerId)>,
     /// The machines whose relays had a measurer left out by what they say or send back, each by the first of its relays.
     accusers: BTreeMap<MeasurerId, BTreeSet<RelayId>>,

@@ -205,7 +205,8 @@ impl Decline {
 /// Estimates and refusals of relays are compared over so long: what a relay allows is counted in any 24 hours.
 const QUOTA_WINDOW_S: u64 = 24 * 3600;
 
-/// A path that breaks for more relays than were measured at the time, and for so many at least, is not theirs.
+/// If the paths to at least this number of relays break at one time, and to more relays than were measured then, the team's network is to
+/// blame and not the relays.
 const WIDESPREAD_MIN: usize = 5;
 
 impl History {

@@ -181,11 +181,11 @@ impl Plan {
 
     /// The memoryless plan of a period: for each machine with an estimate, the biggest first, and for each team as many slots as a Poisson
     /// process with a mean of 0.92 has events, each drawn uniformly among those that have room. So 40 % of the machines have none, and 23 % have two or more:
-    /// that it has just been measured tells a relay nothing of when it will be the next time.
+    /// a measurement gives a relay no information about the time of the next one.
     ///
     /// With each machine comes the slot by which it has to be measured, if that is in this period: if it has none up to that slot, it gets one that is
-    /// drawn among them. If that is so of each machine that was not measured in the period before, machines are measured 1.10 times a period on
-    /// average.
+    /// drawn among them. If every machine that was not measured in the previous period has such a slot, machines are measured 1.10 times a period
+    /// on average.
     ///
     /// Whoever comes later is admitted by [`admit_due`](Self::admit_due).
     #[must_use]
@@ -243,7 +243,7 @@ impl Plan {
         self.admit_due(machine, standing, from, Some(u32::MAX))
     }
 
-    /// The same with the slot by which the machine has to be measured, if that is in this period. In a [`memoryless`](Self::memoryless) plan new relays
+    /// Admits a late machine, with the slot by which it has to be measured, if that is in this period. In a [`memoryless`](Self::memoryless) plan new relays
     /// draw among the slots of an hour of a day: soon, and at a minute that nobody can foretell. Old relays have what is left of a whole
     /// period's draw, which may be nothing: that counts as placed, too.
     pub fn admit_due(

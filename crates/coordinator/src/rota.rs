@@ -115,8 +115,8 @@ impl Rota {
         })
     }
 
-    /// The same by a [memoryless](Plan::memoryless) plan: how often a relay is measured in the period is drawn, too, and those that have just been
-    /// measured are as likely to be measured again as any other.
+    /// Begins a period with a [memoryless](Plan::memoryless) plan, whose number of measurements of a relay is random as well. A relay that has
+    /// just been measured is as likely to be measured again as any other.
     #[must_use]
     pub fn memoryless(
         seed: &Seed,

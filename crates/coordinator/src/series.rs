@@ -200,7 +200,7 @@ impl Series {
         })
     }
 
-    /// The first measurer that checked no cell although it got back so many that it should have checked some, with their number.
+    /// The first measurer that checked no cell although it received enough cells to have checked some, with their number.
     /// `check_share` is *p*. Only of a complete series.
     #[must_use]
     pub fn unchecked(&self, check_share: f64) -> Option<(MeasurerId, u64)> {

@@ -105,7 +105,7 @@ pub fn share_machine(records: &mut [(&mut Record, bool)]) {
 }
 
 impl Record {
-    /// Its estimate is its part of a machine from now on, in bytes per second, and no more than it was.
+    /// Replaces the estimate by the relay's part of a machine, in bytes per second, unless the estimate is lower.
     fn set_share(&mut self, part: u64, relays: u32, machine: Rate, is_aligned: bool) {
         let End::Measured { capacity, round, .. } = &mut self.end else { return };
         if part == 0 {
@@ -183,7 +183,7 @@ impl<'a> Part<'a> {
         Claim { alone, floor: floor.min(alone) }
     }
 
-    /// What it certainly brought back in a second of another one that began so many seconds after it. A second of the other overlaps with
+    /// The bytes that it certainly brought back in a second of another record, which began `later_s` seconds after it. A second of the other overlaps with
     /// two of its own, or three by clocks of whole seconds, and what is in one of them may have come in any part of it.
     fn overlapping(&self, second: u32, later_s: i64) -> u64 {
         let at = i64::from(second) + later_s;

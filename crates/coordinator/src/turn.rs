@@ -156,7 +156,7 @@ impl Turn {
         self.followed_by(self.guess)
     }
 
-    /// The same turn once more in this period, since the relay declined it: it comes at a time that the relay does not choose. `None` if it
+    /// Repeats a turn that the relay declined, in this period and at a time that the relay does not choose. `None` if it
     /// declined that one, too, or has been measured before in this period.
     #[must_use]
     pub const fn after_decline(self) -> Option<Self> {

@@ -44,10 +44,10 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// After a minute of failures in a row the caller hears of it.
 const FAILURES_MAX: u32 = 600;
 
-/// Accepts connections, and answers what comes on them.
+/// Accepts connections and answers their requests.
 ///
 /// # Errors
-/// If no connection can be accepted any more.
+/// If accepting connections fails for good.
 pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits) -> io::Result<()> {
     let places = Arc::new(Semaphore::new(limits.connections));
     let mut failures = 0;

@@ -61,8 +61,8 @@ pub enum DashboardError {
     /// The system gives no threads.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
-    /// No connection can be accepted any more.
-    #[error("cannot accept connections any more: {0}")]
+    /// Accepting connections has failed for good.
+    #[error("cannot accept connections: {0}")]
     Listening(io::Error),
 }
 
@@ -113,7 +113,7 @@ impl Server {
     /// Answers requests until `is_over` returns true.
     ///
     /// # Errors
-    /// If no connection can be accepted any more.
+    /// If accepting connections fails for good.
     pub fn run(self, is_over: impl Fn() -> bool) -> Result<(), DashboardError> {
         let Self { runtime, listener, options, limits, .. } = self;
         let (tell, changes) = watch::channel(0);

@@ -57,7 +57,7 @@ fn each_command_has_a_page_with_its_examples_and_shells_complete_it() {
     assert!(String::from_utf8_lossy(&refused.stderr).contains("/dev/null/manual"));
 }
 
-/// What the build script tells the compiler, run for a workspace in this folder.
+/// The output of the build script, run for a workspace in this folder.
 fn built_from(script: &Path, workspace: &Path, commit: Option<&str>) -> String {
     let folder = workspace.join("crates/flashflow");
     fs::create_dir_all(&folder).expect("room");

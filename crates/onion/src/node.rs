@@ -166,7 +166,7 @@ pub trait Node {
 
     /// A connection has come in and has finished its TLS handshake. `None` refuses it.
     ///
-    /// Where the driver was told to listen for plain connections, the session shows and exports nothing, like
+    /// If the driver listens for plain connections, the session shows and exports nothing, like
     /// [`NoTls`](crate::link::NoTls); it may know the peer's address.
     fn handle_accepted(
         &mut self,

@@ -2,8 +2,8 @@
 //! that ask for a directory (BEGIN_DIR).
 //!
 //! It has one thread, and two more that compress. What strangers can make it do is bounded: connections, their age and the rate at
-//! which they take their answers, the length of a request, memory, and what is compressed for them. A client that comes while the
-//! directory is busy is told to come again (503).
+//! which they take their answers, the length of a request, memory, and what is compressed for them. A client that connects while the
+//! directory is busy gets status 503 and retries later.
 
 mod answer;
 mod body;

@@ -192,7 +192,7 @@ fn hosts_of_onion_services_and_their_clients_are_left_out_and_named() {
         // By what tornettools calls them,
         .client("server2onionservice", server, "300")
         .client("markovclient2onionservice", "tgenrc.graphml", "300")
-        // by their peers, by a server beside tor, and by tor's options.
+        // by their peers, by a server next to tor, and by tor's options.
         .client("perry", "../../../conf/tgen-perf-hidden.tgenrc.graphml", "300")
         .file("conf/tgen-perf-hidden.tgenrc.graphml", &onion)
         .client("mead", server, "300")

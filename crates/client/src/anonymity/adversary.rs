@@ -43,8 +43,8 @@ impl Adversary {
         Self::of(format!("{:.3} of the relays", share), all.into_iter().take(count))
     }
 
-    /// Who has relays with this share of the consensus' weight, 0 to 1: by lot, or the largest ones, as many as do not exceed it. If all
-    /// weigh 0, all count alike, as tor chooses them.
+    /// An adversary whose relays have up to this share of the consensus' weight, 0 to 1: random relays, or the largest ones. If all relays
+    /// weigh 0, each counts the same, as tor chooses among them.
     pub fn with_weight(view: &View, share: f64, which: Weights, rng: &mut impl Rng) -> Self {
         let mut all: Vec<&RelayInfo> = view.relays().iter().collect();
         match which {

@@ -445,7 +445,7 @@ pub(crate) fn conversations() -> Vec<Conversation> {
             &[(&[&socks4(0xf0, 80, SOMEWHERE, b"u", None)[..], b"more"].concat(), 0)],
         ),
         (
-            "a name that is longer than what comes",
+            "a name that is longer than the rest of the request",
             &[(PLAIN, 2), (b"\x05\x01\x00\x03\x20abc\x00\x50", 0)],
         ),
     ] {

@@ -160,7 +160,7 @@ async fn call(
     let order = CapacityOrder::new(token, index, team, plan.seconds, delay, rate);
     let length = Duration::from_secs(u64::from(plan.seconds));
     let longest = plan.start_delay + length + REPORT_TIMEOUT;
-    // It has room, and the answer tells whether it arrived.
+    // The queue has room, and the answer shows whether the order arrived.
     let _ = connection.outgoing.try_send(FromCoordinator::Capacity(order));
     let answer = tokio::time::timeout(longest, connection.incoming.next()).await;
     let reason = match answer {

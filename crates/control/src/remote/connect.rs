@@ -139,7 +139,7 @@ impl Route {
         let limits = Limits { message_max_bytes: MESSAGE_MAX_BYTES, queued_max: UNREAD_MAX };
         let connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
         let (to_measurer, mut from_measurer) = connection.split();
-        // It has room, and the first answer tells whether it arrived.
+        // The queue has room, and the first answer shows whether the message arrived.
         let _ = to_measurer.try_send(FromCoordinator::Session);
         let problem = match from_measurer.next().await {
             Ok(Some(FromMeasurer::Hello(hello))) => {

@@ -35,7 +35,7 @@ impl Draws {
     }
 }
 
-/// Slots of a machine in a period, on average, beside those by which it has to be measured. With 0.92 relays are measured 1.10 times a period in all
+/// Slots of a machine in a period, on average, without those by which it has to be measured. With 0.92 relays are measured 1.10 times a period in all
 /// (`rota/tests/strategies.rs`).
 const MEAN: f64 = 0.92;
 

@@ -157,7 +157,11 @@ fn who_was_on_time_keeps_his_own_and_a_late_one_gets_the_rest() {
     let mut records = steady(&[4_000_000; 2], &[SECONDS; 2]);
     records[1].rounds[0].started_unix_s = Some(14);
     share(&mut records, &[true, false]);
-    assert_eq!(bytes(&records), [4_000_000, 2_933_334], "22 of its seconds are beside the other's");
+    assert_eq!(
+        bytes(&records),
+        [4_000_000, 2_933_334],
+        "22 of its seconds overlap with the other's"
+    );
     // It was measured when the others were over: all that is certain is theirs.
     let mut records = steady(&[4_000_000; 2], &[SECONDS; 2]);
     records[1].rounds[0].started_unix_s = Some(100);
@@ -254,7 +258,7 @@ proptest! {
         prop_assert_eq!(bytes(&records)[0], steady);
     }
 
-    /// The same of one that comes late, or is measured at another time, whether the relay is steady or not.
+    /// A neighbour that comes late, or is measured at another time, takes nothing from a relay, steady or not.
     #[test]
     fn who_comes_late_takes_nothing_from_a_relay_that_was_on_time(
         own in vec(1u64..MACHINE, SECONDS), other in vec(0u64..100 * MACHINE, SECONDS), late_s in 0u64..200,

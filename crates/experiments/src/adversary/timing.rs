@@ -138,7 +138,7 @@ fn record(number: u8, started_unix_s: u64, guess: Rate, seconds: &[Second]) -> R
     record_of(number, started_unix_s, guess, length, seconds)
 }
 
-/// The same of a round that should have had so many seconds.
+/// A record of a round of `length` seconds, of which these are complete.
 fn record_of(
     number: u8,
     started_unix_s: u64,

@@ -368,7 +368,7 @@ fn measure(
     Ok(Box::new((result.outcome, record)))
 }
 
-/// Why a measurer is not asked for a relay any more, and is for others, if that is so.
+/// The reason for which a measurer no longer takes part in measurements of this relay, if it still does for others.
 fn left_out(record: &Record) -> Option<String> {
     let End::Failed { reason, measurer: Some(measurer), .. } = &record.end else { return None };
     let name = &record.relay.nickname;

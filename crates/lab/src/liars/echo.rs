@@ -39,7 +39,7 @@ pub enum EchoLie {
     Stalls(u64),
     /// Reports each second as the one after.
     MiscountsSeconds,
-    /// Sends so many PADDING cells with each answer: they fill its measurers' paths, so that others whom they measure bring
+    /// Sends this number of PADDING cells with each answer. They fill its measurers' paths, so that other relays that they measure bring
     /// back less.
     Floods(u32),
 }

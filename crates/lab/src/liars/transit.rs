@@ -46,8 +46,8 @@ pub enum TransitLie {
     /// Ends the first n circuits that are begun on each link with CREATE_FAST behind its own answer, as finished (reason 9).
     /// C tor does it by mistake: it takes a link that it has sent nothing on for one that has long been idle.
     SweepsNewLinks(usize),
-    /// Sends so many PADDING cells behind each cell: they fill the measurer's path, so that others whom it measures bring back
-    /// less.
+    /// Sends this number of PADDING cells behind each cell. They fill the measurer's path, so that other relays that it measures bring
+    /// back less.
     Floods(u32),
     /// Extends no circuit, as if the next hop could not be reached (reason 6).
     RefusesToExtend,

@@ -26,7 +26,7 @@ pub enum RouterEvent {
         bytes: u64,
     },
     /// Circuits, links and streams filled the memory that they may take: circuits and idle links of the neighbours that
-    /// have most were ended, the longest idle first. Not each time is told, where there are many: [`RouterTotals::evicted_circuits`] counts
+    /// have most were ended, the longest idle first. Frequent evictions are not all reported; [`RouterTotals::evicted_circuits`] counts
     /// them.
     Evicted {
         /// Circuits that were destroyed.

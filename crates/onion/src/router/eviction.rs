@@ -29,11 +29,11 @@ use shares::{Holding, Neighbour, kept, largest_level, quotas};
 /// A circuit is idle when no cell has passed for so long. A client that reads a page, or waits for one, is active.
 const IDLE_AFTER: Duration = Duration::from_secs(30);
 
-/// The same for a circuit that has carried no cell, or a link that has no circuit: an honest client goes on after one round
+/// When a circuit that has carried no cell, or a link that has no circuit, counts as idle: an honest client continues after one round
 /// trip.
 const UNUSED_AFTER: Duration = Duration::from_secs(5);
 
-/// A neighbour keeps so many times as many active circuits as idle ones. Its circuits stay active for one cell in
+/// A neighbour keeps this many times more active circuits than idle ones. Its circuits stay active for one cell in
 /// [`IDLE_AFTER`], so active ones have a bound as well.
 const ACTIVE_LEVELS: u64 = 8;
 
@@ -229,7 +229,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         is_ordinary && link.expected.is_none() && self.listed(link).is_none()
     }
 
-    /// Closes a link that carries nothing any more: it takes as much memory as three circuits.
+    /// Closes a link without circuits: it takes as much memory as three circuits.
     fn close_unused(&mut self, conn: ConnId) -> bool {
         let is_unused = self
             .conns

@@ -67,7 +67,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.standing_cells() * size_of::<S::Cell>()
     }
 
-    /// The same in cells.
+    /// The memory of circuits, streams and links, in cells.
     pub(super) const fn standing_cells(&self) -> usize {
         self.circuits.len() * self.circuit_cells()
             + self.conns.stream_count() * STREAM_CELLS

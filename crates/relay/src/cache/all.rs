@@ -37,7 +37,7 @@ impl AllDescriptors {
         self.deflated.get_or_init(|| compress(&self.texts)).clone()
     }
 
-    /// The same, if it has been done.
+    /// The compressed text, if it exists already.
     pub(crate) fn ready(&self) -> Option<&Bytes> {
         self.deflated.get()
     }

@@ -19,7 +19,7 @@ const CONSENSUSES_MAX: usize = 32;
 const CERTIFICATES_S: u64 = 3600;
 /// The same for microdescriptors and descriptors by digest, which never change.
 const BY_DIGEST_S: u64 = 48 * 3600;
-/// The same for the descriptors of all relays: tor's `FULL_DIR_CACHE_LIFETIME`.
+/// The lifetime of an answer with the descriptors of all relays: tor's `FULL_DIR_CACHE_LIFETIME`.
 const ALL_S: u64 = 3600;
 
 /// What of a request matters.
@@ -107,7 +107,7 @@ impl Answer {
         Self { body, lifetime_s, ..answer }
     }
 
-    /// The same, compressed.
+    /// This answer with a compressed body.
     pub(crate) fn deflated(self, body: Bytes) -> Self {
         Self { body: Body::Texts(vec![body]), is_deflated: true, ..self }
     }

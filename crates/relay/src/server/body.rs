@@ -1,4 +1,4 @@
-//! An answer's content as it is sent, piece by piece, and how fast that goes.
+//! Sends the content of an answer piece by piece, and watches the rate at which the client takes it.
 
 use super::answer::Body;
 use bytes::Bytes;

@@ -88,7 +88,7 @@ fn a_client_that_takes_nothing_of_its_answer_is_cut_off() {
     let server = Server::with_pace(cache, pace).expect("started");
     let mut stream = StdStream::connect(server.address()).expect("connected");
     stream.write_all(b"GET /tor/server/authority HTTP/1.0\r\n\r\n").expect("sent");
-    // Once the server has closed it, nothing can be sent any more.
+    // Once the server has closed the connection, sending fails.
     while stream.write_all(b"x").is_ok() {}
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);

@@ -21,7 +21,7 @@ const ANSWERS_MAX: usize = 64 << 20;
 const TEXT_MAX: usize = 1 << 20;
 /// Bytes of text compressed for single requests, for all clients together: a tenth of a processor.
 const RATE_BYTES_S: usize = 4 << 20;
-/// The same at once, after a pause.
+/// Bytes of text compressed at once after a pause, for all clients together.
 const BURST_BYTES: usize = 32 << 20;
 
 /// What all connections share.
@@ -91,7 +91,7 @@ impl Held {
         Self { work, bytes: AtomicUsize::new(0) }
     }
 
-    /// Takes memory, if there is so much left.
+    /// Reserves memory. Returns whether there was enough.
     fn take(&self, bytes: usize) -> bool {
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
         self.work.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= ANSWERS_MAX
@@ -102,7 +102,7 @@ impl Held {
         self.work.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// The answer as it is sent: compressed if the client wants that and the budgets allow it. Memory is taken before the work.
+    /// The answer to be sent: compressed if the client wants that and the budgets allow it. Memory is taken before the work.
     pub(super) async fn finish(&self, answer: Answer) -> Answer {
         if !self.take(answer.body.own_bytes()) {
             return Answer::BUSY;

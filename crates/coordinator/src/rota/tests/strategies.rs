@@ -16,13 +16,13 @@ const DAYS: u64 = 500;
 enum Strategy {
     /// It is always fast.
     Honest,
-    /// It is always fast, and so many percent of its measurements find it busy.
+    /// It is always fast, and this percentage of its measurements finds it busy.
     SometimesBusy(u64),
-    /// It is fast until it has been measured, and then slow for so many slots, or until the day ends.
+    /// It is fast until it has been measured, and then slow for this number of slots, or until the day ends.
     FastUntilMeasured(u32),
-    /// It is fast only while it accepts a measurement, which is one of so many; to the others it says that it is busy.
+    /// It accepts one measurement in this many, and is fast only then. It declines the others as busy.
     AcceptsOneOf(u32),
-    /// The same; it accepts the first one that comes when its estimate is so old, in hours.
+    /// It accepts the first measurement once its estimate has this age, in hours, and is fast only then.
     AcceptsAfter(u64),
 }
 

@@ -16,7 +16,7 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// One cell that answers nothing for so many that answer is not held against the relay.
+/// For each of this many cells that answer, the relay may send one that does not.
 const LOAD_PER_UNSOLICITED: u64 = 20;
 
 /// So many cells that answer nothing may come on each connection besides, and one each second: link padding comes every 1.5 to

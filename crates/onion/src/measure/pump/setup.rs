@@ -153,7 +153,7 @@ impl<R: Rng> Pump<R> {
         }
     }
 
-    /// The same, where the relay's side says why.
+    /// Notes that a circuit is lost, with the error of the relay's side.
     pub(super) fn lose_circuit_for(&mut self, number: u32, error: &CircuitError) {
         let is_lost = matches!(self.circuits[number as usize].state, State::Dead);
         let is_for_room = *error == CircuitError::Destroyed(DestroyReason::RESOURCE_LIMIT);

@@ -16,7 +16,7 @@ const RELAY_LEVELS: u64 = 16;
 /// Levels that all addresses of an IPv4 /24 keep together, or all /64 networks of an IPv6 /48.
 const NETWORK_LEVELS: u64 = 8;
 
-/// The same of an IPv4 /16, or an IPv6 /32: as much as a registry gives to one provider.
+/// Levels that all addresses of an IPv4 /16, or an IPv6 /32, keep together: as much as a registry gives to one provider.
 const PROVIDER_LEVELS: u64 = 64;
 
 /// The party at the other end of a link.

@@ -65,7 +65,7 @@ impl World {
         is_created
     }
 
-    /// Begins so many circuits.
+    /// Begins this number of circuits.
     fn flood(&mut self, conn: ConnId, circuits: u32) {
         let created = (1..=circuits).filter(|number| self.create(conn, *number)).count();
         assert_eq!(created, circuits as usize, "none is refused");
@@ -145,7 +145,7 @@ fn idle_circuits_shut_nobody_out_from_wherever_and_over_however_many_links_they_
             }
             assert_eq!(world.count(honest), 10, "kind {kind}, {links} links");
             assert_eq!(world.count(through_relay), 100, "kind {kind}, {links} links");
-            // Whoever comes now is served, and stays.
+            // A newcomer is served, and stays.
             for newcomer in 0..100 {
                 let conn = world.link(v4(203, 0, newcomer, 1), None);
                 assert!(world.create(conn, 1), "kind {kind}, {links} links, {newcomer}");

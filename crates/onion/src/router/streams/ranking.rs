@@ -77,8 +77,8 @@ impl Ranking {
         }
     }
 
-    /// The newest stream of the tunnel that has most of the link that has most, if that link has so many more than this
-    /// one that giving one up for it leaves it no poorer. Else the same among the tunnels of this link.
+    /// The newest stream of the tunnel that has most of the link that has most, if that link has at
+    /// least two more than this one. Otherwise the newest stream of the tunnel that has most of this link, by the same rule among tunnels.
     pub(super) fn richer_than(&self, source: Source, tunnel: TunnelIndex) -> Option<ConnId> {
         let (most, richest) = self.links_by_count.last()?;
         if *most > self.of_source(source) + 1 && *richest != source {

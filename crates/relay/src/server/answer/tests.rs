@@ -37,7 +37,7 @@ fn gathered(documents: Documents) -> Documents {
     Documents::clone(&cache.get())
 }
 
-/// The content as it is sent if there is no lack of anything.
+/// The content that is sent while no budget is used up.
 fn content(answer: &Answer) -> Vec<u8> {
     let texts = answer.body.texts();
     if answer.wants_deflated && !answer.is_deflated {

@@ -13,7 +13,7 @@ fn held(work: &Arc<Work>) -> Held {
     Held::new(Arc::clone(work))
 }
 
-/// Documents of so many bytes, which the client would rather have compressed.
+/// Documents of this length in bytes, which the client accepts compressed.
 fn found(bytes: usize) -> Answer {
     let body = Body::Texts(vec![vec![0; bytes].into()]);
     Answer { status: 200, body, wants_deflated: true, ..Answer::BUSY }
