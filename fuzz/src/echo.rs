@@ -4,9 +4,9 @@ use crate::target::{Links, Subject};
 use crate::told::Told;
 use onion::cell::CELL_LEN;
 use onion::identity::RelayIds;
+use onion::measure::load::{LoadConfig, LoadGenerator, Pace, ReturnPath, Target};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Pace, Pump, PumpConfig, Target, WayBack};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -28,7 +28,7 @@ fn target() -> Target {
 /// Whatever a relay says and does that is to send cells back, the pump never panics, keeps to the
 /// contract of nodes, ends or waits for something, and never counts more cells than came.
 pub fn echo(data: &[u8]) {
-    play(Input::new(data), pump);
+    play(Input::new(data), generator);
 }
 
 /// Whatever a relay says and does that was ordered to be measured, its coordinator's link never
@@ -37,12 +37,12 @@ pub fn order(data: &[u8]) {
     play(Input::new(data), order_link);
 }
 
-fn pump(input: &mut Input<'_>) -> (Measuring, Instant) {
+fn generator(input: &mut Input<'_>) -> (Measuring, Instant) {
     let rates = [Rate::from_mbit_per_s(50.0), Rate::from_bit_per_s(9), Rate::ZERO, Rate::MAX];
-    let config = PumpConfig {
+    let config = LoadConfig {
         held_back: None,
         target: target(),
-        way_back: WayBack::Echo { nonce: NONCE, key_seed: SEED },
+        return_path: ReturnPath::Echo { nonce: NONCE, key_seed: SEED },
         sockets: 1 + u32::from(input.u8() % 3),
         circuits_per_socket: 1 + u32::from(input.u8() % 3),
         pace: Pace { burst: u32::from(input.u8() % 3), per_s: NonZeroU32::MIN },
@@ -56,7 +56,7 @@ fn pump(input: &mut Input<'_>) -> (Measuring, Instant) {
         unix_time_s: Recorded::get().now_s,
     };
     let now = Instant::ORIGIN;
-    let node = Pump::new(config, ChaCha8Rng::from_seed([input.u8(); 32]), now);
+    let node = LoadGenerator::new(config, ChaCha8Rng::from_seed([input.u8(); 32]), now);
     (Measuring { node, told: Told::default() }, now)
 }
 
@@ -99,12 +99,12 @@ fn play<S: Subject>(mut input: Input<'_>, begin: impl Fn(&mut Input<'_>) -> (S, 
 
 /// A pump, and what it has told.
 struct Measuring {
-    node: Pump<ChaCha8Rng>,
+    node: LoadGenerator<ChaCha8Rng>,
     told: Told,
 }
 
 impl Subject for Measuring {
-    type Node = Pump<ChaCha8Rng>;
+    type Node = LoadGenerator<ChaCha8Rng>;
 
     fn node(&mut self) -> &mut Self::Node {
         &mut self.node
@@ -208,12 +208,12 @@ mod tests {
     fn the_seeds_reach_the_end_of_a_measurement() {
         for name in ["good", "fast"] {
             let content = seed("echo", name);
-            let told = play(Input::new(&content), pump).told;
+            let told = play(Input::new(&content), generator).told;
             assert!(told.is_finished && told.bytes > 0, "{name}: {told:?}");
         }
         for name in ["altered", "ahead", "refused", "not-proven"] {
             let content = seed("echo", name);
-            let told = play(Input::new(&content), pump).told;
+            let told = play(Input::new(&content), generator).told;
             assert!(told.is_over && !told.is_finished, "{name}: {told:?}");
         }
     }

@@ -1,7 +1,7 @@
+use onion::cell_model::{CellModel, HeaderOnly};
 use onion::flow::hop::HopWindows;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, RateLimit, RouterConfig};
-use onion::suite::{Suite, Weightless};
 use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -20,17 +20,17 @@ const HELD_CELLS_MAX: usize = 500;
 pub fn seam(data: &[u8]) {
     let (choices, script) = data.split_at(data.len().min(2));
     let choice = |at: usize| choices.get(at).copied().unwrap_or(0);
-    let mut stage: Stage<Weightless, ChaCha8Rng> =
+    let mut stage: Stage<HeaderOnly, ChaCha8Rng> =
         Stage::new(ChaCha8Rng::seed_from_u64(choice(0).into()), |config| {
             configure(config, choice(1));
         });
     // One of the next hops is as stock relays are.
     stage.has_feedback = |relay| relay != Some(2);
-    let held_bytes_max = HELD_CELLS_MAX * size_of::<<Weightless as Suite>::Cell>();
+    let held_bytes_max = HELD_CELLS_MAX * size_of::<<HeaderOnly as CellModel>::Cell>();
     stage.play(script, |stage| {
         stage.relay.check_accounts();
         // What destinations send comes a reading at a time.
-        let most = held_bytes_max + 64 * size_of::<<Weightless as Suite>::Cell>();
+        let most = held_bytes_max + 64 * size_of::<<HeaderOnly as CellModel>::Cell>();
         assert!(stage.relay.queued_bytes() <= most, "{} bytes held", stage.relay.queued_bytes());
     });
     stage.pass(Duration::from_secs(1));
@@ -47,7 +47,7 @@ fn configure<I>(config: &mut RouterConfig<I>, choice: u8) {
     config.exit = Some(ExitConfig { policy, ipv6: true, allows_single_hop });
     config.directory = Some(([127, 0, 0, 1], 9030).into());
     config.queue_limit_cells = QUEUE_LIMIT_CELLS;
-    config.held_bytes_max = HELD_CELLS_MAX * size_of::<<Weightless as Suite>::Cell>();
+    config.held_bytes_max = HELD_CELLS_MAX * size_of::<<HeaderOnly as CellModel>::Cell>();
     config.padding = choice & 2 == 0;
     if choice & 4 != 0 {
         let rate = Rate::from_byte_per_s(300_000);

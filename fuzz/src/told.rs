@@ -1,5 +1,5 @@
 use onion::cell::CELL_LEN;
-use onion::measure::pump::Event;
+use onion::measure::load::Event;
 
 /// What a pump has told.
 #[derive(Debug, Default)]

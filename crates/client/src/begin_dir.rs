@@ -6,8 +6,8 @@ mod http;
 
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::fetch::{Problem, Resource};
+use onion::cell_model::Tor;
 use onion::client::{Application, Progress};
-use onion::suite::Tor;
 use std::cell::RefCell;
 use std::rc::Rc;
 

@@ -18,7 +18,7 @@ use link::tls::TlsConfigs;
 use link::{Forge, Traffic, pump, unix_time_s};
 use measurer::{Approach, Defences, Request, WorkerLoad};
 use netdoc::Fingerprint;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use options::BenchWhat;
 use serde_json::json;

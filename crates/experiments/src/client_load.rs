@@ -5,7 +5,9 @@ use link::tls::TlsConfigs;
 use link::{
     Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, Watch, unix_time_s,
 };
-use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, Target, WayBack};
+use onion::measure::load::{
+    Event, LoadConfig, LoadGenerator, Pace, ReturnPath, ReturnRelay, Target,
+};
 use onion::{Duration, Instant, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
@@ -34,7 +36,7 @@ const LENGTH_S: u32 = 24 * 3600;
 pub(super) struct ClientLoad {
     clock: Clock,
     told: SharedTold,
-    _thread: NodeThread<Pump<StdRng>>,
+    _thread: NodeThread<LoadGenerator<StdRng>>,
 }
 
 #[derive(Default)]
@@ -66,13 +68,13 @@ impl ClientLoad {
         for _ in 0..SOCKETS {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(broken)?;
             let address = listener.local_addr().map_err(broken)?;
-            landings.push(Landing { identity: Arc::new(forge.identity()?), address });
+            landings.push(ReturnRelay { identity: Arc::new(forge.identity()?), address });
             listeners.push(listener);
         }
-        let config = PumpConfig {
+        let config = LoadConfig {
             held_back: None,
             target,
-            way_back: WayBack::Transit { landings, authenticate_as: Vec::new() },
+            return_path: ReturnPath::Transit { landings, authenticate_as: Vec::new() },
             sockets: SOCKETS,
             circuits_per_socket: 1,
             pace: Pace { burst: SOCKETS, per_s: NonZeroU32::MIN.saturating_add(19) },
@@ -86,7 +88,7 @@ impl ClientLoad {
             stall_timeout: Duration::from_secs(u64::from(LENGTH_S)),
             unix_time_s: unix_time_s(),
         };
-        let pump = Pump::new(config, rng, clock.now());
+        let pump = LoadGenerator::new(config, rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
         let options =
             DriverOptions { coalesce: Duration::from_millis(1), ..DriverOptions::default() };
@@ -132,8 +134,8 @@ struct Starter {
     told: SharedTold,
 }
 
-impl Watch<Pump<StdRng>> for Starter {
-    fn look(&mut self, drive: &mut dyn Drive<Pump<StdRng>>) -> Option<Instant> {
+impl Watch<LoadGenerator<StdRng>> for Starter {
+    fn look(&mut self, drive: &mut dyn Drive<LoadGenerator<StdRng>>) -> Option<Instant> {
         let now = drive.now();
         let mut told = self.told.lock();
         while let Some(event) = drive.node_mut().poll_event() {

@@ -10,7 +10,7 @@ use link::{Clock, Driver, DriverOptions, NodeThread, Watch};
 use measurer::{Approach, Defences, Request};
 use netdoc::Fingerprint;
 use onion::Rate;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::node::Node;
 use rustix::process::{Pid, setpriority_process};
 use std::net::TcpListener;

@@ -7,7 +7,7 @@ use coordinator::Params;
 use lab::{ContentServer, Network, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, TemporaryFolder};
 use link::Clock;
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Teammate};
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};

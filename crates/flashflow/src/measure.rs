@@ -11,7 +11,7 @@ use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use report::RelayReport;
 use std::net::SocketAddr;
 use std::path::PathBuf;

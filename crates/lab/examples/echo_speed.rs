@@ -5,9 +5,9 @@
 
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, thread_cpu_time, unix_time_s};
+use onion::measure::load::{Event, LoadConfig, LoadGenerator, Pace, ReturnPath, Target};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Event, Pace, Pump, PumpConfig, Target, WayBack};
 use onion::measure::target::TargetParams;
 use onion::router::{Router, RouterConfig, RouterEvent};
 use onion::{Duration, Rate};
@@ -95,10 +95,10 @@ fn main() {
             None => {}
         }
     }
-    let config = PumpConfig {
+    let config = LoadConfig {
         held_back: None,
         target,
-        way_back: WayBack::Echo { nonce: Nonce([5; 32]), key_seed: measurer },
+        return_path: ReturnPath::Echo { nonce: Nonce([5; 32]), key_seed: measurer },
         sockets: u32::from(sockets),
         circuits_per_socket: 1,
         pace: Pace { burst: 200, per_s: NonZeroU32::new(1000).unwrap() },
@@ -111,16 +111,16 @@ fn main() {
         stall_timeout: Duration::from_secs(2),
         unix_time_s: unix,
     };
-    let pump = Pump::new(config, StdRng::from_seed([7; 32]), clock.now());
+    let generator = LoadGenerator::new(config, StdRng::from_seed([7; 32]), clock.now());
     let options = DriverOptions { coalesce: Duration::from_millis(3), ..DriverOptions::default() };
-    let mut pump = Driver::new(pump, clock, tls, vec![], options).unwrap();
+    let mut generator = Driver::new(generator, clock, tls, vec![], options).unwrap();
     loop {
-        pump.turn(clock.now() + Duration::from_secs(1)).unwrap();
-        while let Some(event) = pump.node_mut().poll_event() {
+        generator.turn(clock.now() + Duration::from_secs(1)).unwrap();
+        while let Some(event) = generator.node_mut().poll_event() {
             match event {
                 Event::Ready { .. } => {
                     let now = clock.now();
-                    pump.node_mut().start(now, now);
+                    generator.node_mut().start(now, now);
                 }
                 Event::Second(second) => {
                     println!("measured {:.3} Gbit/s", second.bytes as f64 * 8e-9);

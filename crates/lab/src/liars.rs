@@ -1,6 +1,6 @@
 //! Relays that lie to those who measure them: what a [`Router`](onion::router::Router) does amiss.
 //!
-//! All are the router with another [`Conduct`](onion::router::Conduct): a [`TransitLiar`] betrays those who send
+//! All are the router with another [`Behavior`](onion::router::Behavior): a [`TransitLiar`] betrays those who send
 //! through it, as any relay can; an [`EchoLiar`] takes part in its own measurement and betrays it.
 //! [`TransitLie`] and [`EchoLie`] say what they may do, and what is in it for them. [`LiarRelay`] runs an
 //! [`EchoLiar`] on real sockets, for experiments, and [`Forgers`] many in virtual time. [`Caller`] is a

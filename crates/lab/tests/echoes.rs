@@ -11,10 +11,10 @@ use common::Scenario;
 use onion::cell::BODY_LEN;
 use onion::crypto::Keystream;
 use onion::measure::Mismatch;
+use onion::measure::load::{LoadFailure, ReturnPath};
 use onion::measure::order::{OrderEvent, OrderFailure, OrderViolation};
 use onion::measure::protocol::{ClientSecond, ErrorCode};
-use onion::measure::pump::{PumpFailure, WayBack};
-use onion::router::{Conduct, Honest};
+use onion::router::{Behavior, Honest};
 use onion::{Duration, Rate};
 use proptest::prelude::*;
 use rand_chacha::rand_core::Rng;
@@ -70,7 +70,7 @@ fn measurers_that_begin_at_different_times_all_finish() {
 #[test]
 fn a_relay_that_ends_before_its_time_gives_no_number() {
     let report = Scenario { seconds: (3, 2), ..Scenario::default() }.play(Honest);
-    let PumpFailure::TooFewOpen { open: 0, last_problem, .. } = report.failure(0) else {
+    let LoadFailure::TooFewOpen { open: 0, last_problem, .. } = report.failure(0) else {
         panic!("another failure: {:?}", report.failure(0))
     };
     assert!(last_problem.contains("closed by the peer"), "{last_problem}");
@@ -81,7 +81,7 @@ fn a_measurer_that_the_order_does_not_name_is_told_so() {
     let report = Scenario { named: 1, ..Scenario::default() }.play(Honest);
     let failure = report.failure(1);
     assert!(
-        matches!(failure, PumpFailure::Refused { code: ErrorCode::UNKNOWN_MEASURER, .. }),
+        matches!(failure, LoadFailure::Refused { code: ErrorCode::UNKNOWN_MEASURER, .. }),
         "{failure}"
     );
     assert!(failure.to_string().contains("does not name this measurer (error 13)"), "{failure}");
@@ -94,7 +94,7 @@ fn a_coordinator_that_goes_ends_it_for_all() {
     for number in 0..2 {
         let failure = report.failure(number);
         assert!(
-            matches!(failure, PumpFailure::Refused { code: ErrorCode::CALLED_OFF, .. }),
+            matches!(failure, LoadFailure::Refused { code: ErrorCode::CALLED_OFF, .. }),
             "{failure}"
         );
     }
@@ -104,7 +104,7 @@ fn a_coordinator_that_goes_ends_it_for_all() {
 /// Knows nothing of orders and proofs, as stock tor.
 struct TakesNoPart;
 
-impl Conduct for TakesNoPart {
+impl Behavior for TakesNoPart {
     fn hears_of_measurements(&self) -> bool {
         false
     }
@@ -120,7 +120,7 @@ fn a_relay_that_does_not_take_part_is_named_as_such() {
 /// Makes something else of cells than an honest relay does.
 struct Lies<F>(F);
 
-impl<F: FnMut([u8; BODY_LEN], [u8; BODY_LEN]) -> [u8; BODY_LEN]> Conduct for Lies<F> {
+impl<F: FnMut([u8; BODY_LEN], [u8; BODY_LEN]) -> [u8; BODY_LEN]> Behavior for Lies<F> {
     fn answer(&mut self, _: &mut impl Rng, keystream: &mut Keystream, cell: &mut [u8; BODY_LEN]) {
         let received = *cell;
         keystream.apply(cell);
@@ -129,10 +129,10 @@ impl<F: FnMut([u8; BODY_LEN], [u8; BODY_LEN]) -> [u8; BODY_LEN]> Conduct for Lie
 }
 
 #[track_caller]
-fn mismatch(scenario: &Scenario, conduct: impl Conduct + 'static) -> Mismatch {
-    let report = scenario.play(conduct);
+fn mismatch(scenario: &Scenario, behavior: impl Behavior + 'static) -> Mismatch {
+    let report = scenario.play(behavior);
     let failed = report.measurers.iter().find_map(|found| match &found.result {
-        Some(Err(PumpFailure::CheckFailed { mismatch, .. })) => Some(*mismatch),
+        Some(Err(LoadFailure::CheckFailed { mismatch, .. })) => Some(*mismatch),
         _ => None,
     });
     failed.unwrap_or_else(|| panic!("not found out: {report:?}"))
@@ -165,7 +165,7 @@ fn what_a_relay_does_to_cells_is_named() {
 /// Makes up answers before there is anything to answer.
 struct AnswersAhead(u32);
 
-impl Conduct for AnswersAhead {
+impl Behavior for AnswersAhead {
     fn answers_ahead(&self) -> u32 {
         self.0
     }
@@ -176,7 +176,7 @@ fn a_relay_that_answers_ahead_of_time_is_found_out_without_a_check() {
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::default() };
     let report = scenario.play(AnswersAhead(1));
     let early = |found: &found::Found| {
-        matches!(found.result, Some(Err(PumpFailure::AnsweredEarly { sent: 0, .. })))
+        matches!(found.result, Some(Err(LoadFailure::AnsweredEarly { sent: 0, .. })))
     };
     assert!(report.measurers.iter().any(early), "{report:?}");
 }
@@ -184,7 +184,7 @@ fn a_relay_that_answers_ahead_of_time_is_found_out_without_a_check() {
 /// Says what it likes about its clients.
 struct Reports<F>(F);
 
-impl<F: FnMut(ClientSecond) -> ClientSecond> Conduct for Reports<F> {
+impl<F: FnMut(ClientSecond) -> ClientSecond> Behavior for Reports<F> {
     fn report(&mut self, honest: ClientSecond, _: u64) -> ClientSecond {
         (self.0)(honest)
     }
@@ -244,6 +244,6 @@ proptest! {
 #[test]
 fn the_seed_of_a_key_is_not_shown() {
     let (nonce, key_seed) = (common::NONCE, common::measurer_seed(0));
-    let shown = format!("{:?}", WayBack::Echo { nonce, key_seed });
+    let shown = format!("{:?}", ReturnPath::Echo { nonce, key_seed });
     assert!(shown.contains("0909") && !shown.contains("100"), "{shown}");
 }

@@ -3,9 +3,9 @@
 use lab::liars::{EchoLie, LiarRelay, LiarSetup};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge};
+use onion::measure::load::{Event, LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Event, Pace, Pump, PumpConfig, PumpFailure, WayBack};
 use onion::measure::target::TargetParams;
 use onion::node::Node;
 use onion::router::RouterEvent;
@@ -43,7 +43,7 @@ fn until<N: Node, T>(driver: &mut Driver<N>, mut told: impl FnMut(&mut N) -> Opt
 }
 
 /// How a measurement of one second ends for its measurer.
-fn measure(relay: &LiarRelay) -> Result<u64, PumpFailure> {
+fn measure(relay: &LiarRelay) -> Result<u64, LoadFailure> {
     let forge = Forge::new([4; 32], UNIX_TIME_S).expect("keys");
     let clock = Clock::start();
     let order = Order {
@@ -69,10 +69,10 @@ fn measure(relay: &LiarRelay) -> Result<u64, PumpFailure> {
     let link = OrderLink::new(config, clock.now());
     let mut link = Driver::new(link, clock, tls(), Vec::new(), options).expect("it runs");
     assert_eq!(until(&mut link, OrderLink::poll_event), OrderEvent::Accepted);
-    let config = PumpConfig {
+    let config = LoadConfig {
         held_back: None,
         target: relay.target(),
-        way_back: WayBack::Echo { nonce: Nonce([5; 32]), key_seed: MEASURER },
+        return_path: ReturnPath::Echo { nonce: Nonce([5; 32]), key_seed: MEASURER },
         sockets: 1,
         circuits_per_socket: 1,
         pace: Pace { burst: 1, per_s: NonZeroU32::MIN },
@@ -85,14 +85,14 @@ fn measure(relay: &LiarRelay) -> Result<u64, PumpFailure> {
         stall_timeout: Duration::from_secs(10),
         unix_time_s: UNIX_TIME_S,
     };
-    let pump = Pump::new(config, ChaCha8Rng::seed_from_u64(7), clock.now());
-    let mut pump = Driver::new(pump, clock, tls(), Vec::new(), options).expect("it runs");
+    let generator = LoadGenerator::new(config, ChaCha8Rng::seed_from_u64(7), clock.now());
+    let mut generator = Driver::new(generator, clock, tls(), Vec::new(), options).expect("it runs");
     let mut bytes = 0;
-    until(&mut pump, |pump| {
+    until(&mut generator, |generator| {
         // Several may be told at once.
-        while let Some(event) = pump.poll_event() {
+        while let Some(event) = generator.poll_event() {
             match event {
-                Event::Ready { .. } => pump.start(clock.now(), clock.now()),
+                Event::Ready { .. } => generator.start(clock.now(), clock.now()),
                 Event::Second(second) => bytes = second.bytes,
                 Event::Lost { .. } => {}
                 Event::Finished => return Some(Ok(bytes)),
@@ -106,7 +106,7 @@ fn measure(relay: &LiarRelay) -> Result<u64, PumpFailure> {
 #[test]
 fn a_lying_relay_runs_on_its_own_and_is_found_out() {
     let liar = relay(Some(EchoLie::SkipsDecryption));
-    assert!(matches!(measure(&liar), Err(PumpFailure::CheckFailed { .. })));
+    assert!(matches!(measure(&liar), Err(LoadFailure::CheckFailed { .. })));
     assert!(liar.totals().measured_bytes > 0);
     let events = liar.take_events();
     assert!(events.iter().any(|it| matches!(it, RouterEvent::MeasurementAccepted(_))));

@@ -21,7 +21,7 @@ mod transit_play;
 
 use lab::liars::TransitLie;
 use onion::measure::Mismatch;
-use onion::measure::pump::PumpFailure;
+use onion::measure::load::LoadFailure;
 use onion::{Duration, Rate};
 use stage::{Stage, in_both_worlds};
 use std::num::NonZeroU64;
@@ -59,7 +59,7 @@ fn every(n: u64) -> NonZeroU64 {
 #[track_caller]
 fn mismatch(report: &Report) -> Mismatch {
     match report.failure() {
-        PumpFailure::CheckFailed { mismatch, .. } => *mismatch,
+        LoadFailure::CheckFailed { mismatch, .. } => *mismatch,
         other => panic!("another failure: {other}"),
     }
 }
@@ -68,7 +68,7 @@ fn mismatch(report: &Report) -> Mismatch {
 #[track_caller]
 fn problem_of_too_few(report: &Report) -> &str {
     match report.failure() {
-        PumpFailure::TooFewOpen { open, wanted, last_problem } => {
+        LoadFailure::TooFewOpen { open, wanted, last_problem } => {
             assert!(open < wanted);
             last_problem
         }
@@ -111,7 +111,7 @@ fn a_relay_that_makes_up_answers_ahead_of_time_is_found_out(stage: impl Stage) {
     // Next to no checks: the number of cells alone gives it away.
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::new(early) };
     let report = scenario.play_on(stage);
-    let PumpFailure::AnsweredEarly { sent, .. } = report.failure() else {
+    let LoadFailure::AnsweredEarly { sent, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert!(*sent <= 1000);
@@ -125,18 +125,18 @@ fn a_relay_that_forges_some_cells_is_found_out(stage: impl Stage) {
 fn a_relay_that_sends_cells_twice_is_found_out(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Duplicates(every(50))).play_on(stage);
     match report.failure() {
-        PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } => {
+        LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } => {
             assert!(found < cell, "what comes is behind its place");
         }
         // Where little is under way, the surplus overtakes what was sent before a check comes.
-        PumpFailure::AnsweredEarly { .. } => {}
+        LoadFailure::AnsweredEarly { .. } => {}
         other => panic!("another failure: {other}"),
     }
 }
 
 fn a_relay_that_replays_cells_is_found_out(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Replays(every(3))).play_on(stage);
-    let PumpFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
+    let LoadFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert_eq!(*mismatch, Mismatch::Displaced { found: cell - 1 });
@@ -144,7 +144,7 @@ fn a_relay_that_replays_cells_is_found_out(stage: impl Stage) {
 
 fn a_relay_that_swaps_cells_is_found_out(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Reorders(every(4))).play_on(stage);
-    let PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
+    let LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
     else {
         panic!("another failure: {:?}", report.result)
@@ -154,7 +154,7 @@ fn a_relay_that_swaps_cells_is_found_out(stage: impl Stage) {
 
 fn a_relay_that_drops_cells_is_found_out(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Drops(every(50))).play_on(stage);
-    let PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
+    let LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
     else {
         panic!("another failure: {:?}", report.result)
@@ -170,7 +170,7 @@ fn a_relay_that_alters_cells_is_found_out(stage: impl Stage) {
 fn a_relay_that_falls_silent_gives_no_number(stage: impl Stage) {
     let silent = Scenario { seconds: 5, ..Scenario::new(TransitLie::Stalls(1000)) };
     let report = silent.play_on(stage);
-    let PumpFailure::Stalled { silent_ms } = report.failure() else {
+    let LoadFailure::Stalled { silent_ms } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
     assert!(*silent_ms >= 1500);
@@ -197,12 +197,12 @@ fn a_relay_that_closes_its_connections_gives_no_number(stage: impl Stage) {
 fn a_relay_that_destroys_circuits_for_lack_of_room_gives_no_number(stage: impl Stage) {
     let report = Scenario::new(TransitLie::DestroysCircuits(1000)).play_on(stage);
     let failure = report.failure();
-    assert!(matches!(failure, PumpFailure::NoRoom { open: 0..=1, wanted: 2 }), "{failure}");
+    assert!(matches!(failure, LoadFailure::NoRoom { open: 0..=1, wanted: 2 }), "{failure}");
 }
 
 fn a_relay_that_floods_its_measurer_is_found_out(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Floods(1)).play_on(stage);
-    let PumpFailure::Unsolicited { cells, load_cells } = report.failure() else {
+    let LoadFailure::Unsolicited { cells, load_cells } = report.failure() else {
         panic!("{}", report.failure());
     };
     assert!(*cells > load_cells / 20 && *cells < 2_000, "{cells} next to {load_cells}");
@@ -251,7 +251,7 @@ fn a_relay_that_never_answers_gives_no_number(stage: impl Stage) {
     let mut scenario = Scenario::new(Relay::Mute);
     scenario.setup_timeout = Duration::from_secs(2);
     let report = scenario.play_on(stage);
-    let PumpFailure::SetUpTimedOut { open: 0, wanted: 2, .. } = report.failure() else {
+    let LoadFailure::SetUpTimedOut { open: 0, wanted: 2, .. } = report.failure() else {
         panic!("another failure: {:?}", report.result)
     };
 }
@@ -264,7 +264,7 @@ mod statistics {
     /// The first cell that failed its check, on the only circuit.
     fn failing_cell(report: &Report) -> u64 {
         match report.failure() {
-            PumpFailure::CheckFailed { circuit: 0, cell, .. } => *cell,
+            LoadFailure::CheckFailed { circuit: 0, cell, .. } => *cell,
             other => panic!("another failure: {other}"),
         }
     }

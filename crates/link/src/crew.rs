@@ -21,7 +21,7 @@ use crate::workers::Workers;
 use conn::Conn;
 use messages::{Errand, Event, Load, Serial, Spare};
 use onion::link::TlsSession;
-use onion::node::{ConnId, Dial, ListenerId, Node, Security, Wish};
+use onion::node::{Action, ConnId, Dial, ListenerId, Node, Security};
 use onion::{Duration, Instant};
 use porter::Porter;
 use std::collections::BTreeMap;
@@ -211,31 +211,31 @@ impl<N: Node> Crew<N> {
     fn drain(&mut self) {
         loop {
             let now = self.clock.now();
-            let Some(wish) = self.node.poll_wish(now) else { break };
-            match wish {
-                Wish::Dial(dial) => self.dial(dial),
-                Wish::Lookup(lookup) => {
+            let Some(action) = self.node.poll_action(now) else { break };
+            match action {
+                Action::Dial(dial) => self.dial(dial),
+                Action::Lookup(lookup) => {
                     let remote = self.remote();
                     self.lookups.ask(lookup, remote);
                 }
-                Wish::Work(work) => {
+                Action::Work(work) => {
                     let remote = self.remote();
                     if let Some(done) = self.workers.ask(work, remote) {
                         self.node.handle_work(now, done);
                     }
                 }
-                Wish::SocketState(id) => {
+                Action::SocketState(id) => {
                     let state = self.conns.get(&id).and_then(Conn::state);
                     self.node.handle_socket_state(now, id, state);
                 }
-                Wish::Transmit(id) => self.transmit(now, id),
-                Wish::Close(id) => {
+                Action::Transmit(id) => self.transmit(now, id),
+                Action::Close(id) => {
                     if let Some(conn) = self.conns.remove(&id) {
                         self.by_serial.remove(&(conn.hand, conn.serial));
                         self.hands[conn.hand].tell(Errand::Close(conn.serial));
                     }
                 }
-                Wish::Read(id) => self.deliver(now, id),
+                Action::Read(id) => self.deliver(now, id),
             }
         }
         self.hands.iter_mut().for_each(Hand::wake);

@@ -22,7 +22,7 @@ pub(crate) use lookup::Lookups;
 use mio::net::TcpListener;
 use mio::{Events, Interest, Poll, Token, Waker};
 use newcomers::Newcomers;
-use onion::node::{ConnId, Node, Wish};
+use onion::node::{Action, ConnId, Node};
 use onion::{Duration, Instant};
 use options::failed;
 use shaking::Shaking;
@@ -291,22 +291,22 @@ impl<N: Node> Driver<N> {
     fn drain(&mut self) {
         loop {
             let now = self.clock.now();
-            let Some(wish) = self.node.poll_wish(now) else { break };
-            match wish {
-                Wish::Dial(dial) => self.dial(now, dial),
-                Wish::Lookup(lookup) => self.lookups.ask(lookup, Remote::of(&self.waker)),
-                Wish::Work(work) => {
+            let Some(action) = self.node.poll_action(now) else { break };
+            match action {
+                Action::Dial(dial) => self.dial(now, dial),
+                Action::Lookup(lookup) => self.lookups.ask(lookup, Remote::of(&self.waker)),
+                Action::Work(work) => {
                     if let Some(done) = self.workers.ask(work, Remote::of(&self.waker)) {
                         self.node.handle_work(now, done);
                     }
                 }
-                Wish::SocketState(conn) => {
+                Action::SocketState(conn) => {
                     let place = self.by_conn.get(&conn);
                     let socket = place.and_then(|place| self.sockets[*place].as_mut());
                     let state = socket.and_then(Socket::state);
                     self.node.handle_socket_state(now, conn, state);
                 }
-                Wish::Transmit(conn) => {
+                Action::Transmit(conn) => {
                     if let Some(place) = self.by_conn.get(&conn).copied() {
                         if let Some(socket) = &mut self.sockets[place] {
                             socket.wants_flush = true;
@@ -314,8 +314,8 @@ impl<N: Node> Driver<N> {
                         self.flush(place);
                     }
                 }
-                Wish::Close(conn) => self.close_for_node(now, conn),
-                Wish::Read(conn) => {
+                Action::Close(conn) => self.close_for_node(now, conn),
+                Action::Read(conn) => {
                     if let Some(place) = self.by_conn.get(&conn).copied() {
                         self.enqueue(place);
                     }

@@ -5,7 +5,7 @@ mod common;
 use common::{Puppet, driver, listener, pattern, run, run_driver};
 use link::{DriverOptions, Reply, Resolver};
 use onion::Duration;
-use onion::node::{Answer, CloseCause, Question, Security};
+use onion::node::{CloseCause, DnsAnswer, DnsQuery, Security};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::thread;
@@ -231,10 +231,10 @@ fn who_is_not_admitted_is_closed_before_tls_begins() {
 struct OtherThread;
 
 impl Resolver for OtherThread {
-    fn ask(&mut self, question: Question, reply: Reply) {
+    fn ask(&mut self, question: DnsQuery, reply: Reply) {
         thread::spawn(move || match question {
-            Question::Addresses(name) if name == "known" => {
-                reply.answer(Answer::Addresses(vec![[10, 0, 0, 1].into()]));
+            DnsQuery::Addresses(name) if name == "known" => {
+                reply.answer(DnsAnswer::Addresses(vec![[10, 0, 0, 1].into()]));
             }
             _ => drop(reply),
         });
@@ -246,11 +246,11 @@ fn questions_are_answered_from_elsewhere_and_none_is_forgotten() {
     let mut driver = driver(Puppet::default(), vec![], DriverOptions::default());
     let nobody = driver.node_mut().ask(1, "known");
     run(&mut driver, |node| node.answers.contains_key(&nobody));
-    assert_eq!(driver.node().answers[&nobody], Answer::Failed, "nobody is there to answer");
+    assert_eq!(driver.node().answers[&nobody], DnsAnswer::Failed, "nobody is there to answer");
     driver.set_resolver(Box::new(OtherThread));
     let (known, lost) = (driver.node_mut().ask(2, "known"), driver.node_mut().ask(3, "lost"));
     run(&mut driver, |node| node.answers.len() == 3);
-    let expected = Answer::Addresses(vec![[10, 0, 0, 1].into()]);
+    let expected = DnsAnswer::Addresses(vec![[10, 0, 0, 1].into()]);
     assert_eq!(driver.node().answers[&known], expected);
-    assert_eq!(driver.node().answers[&lost], Answer::Failed);
+    assert_eq!(driver.node().answers[&lost], DnsAnswer::Failed);
 }

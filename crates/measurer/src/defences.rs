@@ -1,4 +1,4 @@
-use onion::measure::pump::Pace;
+use onion::measure::load::Pace;
 use serde::{Deserialize, Serialize};
 use std::num::NonZeroU32;
 

@@ -4,7 +4,7 @@
 //! - [`Defences`] reads from the consensus what a relay lets one address do, and [`Load`] plans
 //!   within it;
 //! - a [`Member`] is one measurer, here or elsewhere; a [`LocalMember`] is threads of this process,
-//!   each driving an [`onion::measure::pump::Pump`] over real sockets;
+//!   each driving an [`onion::measure::load::LoadGenerator`] over real sockets;
 //! - [`Team`] runs a [`coordinator::Measurement`] with its members, and where the relay takes part
 //!   gives it the order.
 //! - [`capacity`] finds out what the measurers themselves can send and receive.

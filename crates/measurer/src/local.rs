@@ -10,7 +10,7 @@ use crate::plan::{Load, round_trip};
 use landings::{Landings, Lease, address_towards, check_address};
 use link::tls::TlsConfigs;
 use link::{Clock, Forge, ForgeError, unix_time_s};
-use onion::measure::pump::{HeldBack, PumpConfig, WayBack};
+use onion::measure::load::{HeldBack, LoadConfig, ReturnPath};
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
@@ -137,7 +137,7 @@ impl LocalMember {
         order: &RoundOrder,
         load: &Load,
         authenticate: bool,
-    ) -> Result<(WayBack, Option<Lease>), MemberError> {
+    ) -> Result<(ReturnPath, Option<Lease>), MemberError> {
         match order.way_back {
             RoundWayBack::Transit { .. } => {
                 let address = self.own_address(order)?;
@@ -145,10 +145,10 @@ impl LocalMember {
                 let mut lease = self.site.landings.lease(address, count, authenticate)?;
                 let landings = std::mem::take(&mut lease.landings);
                 let authenticate_as = std::mem::take(&mut lease.authenticate_as);
-                Ok((WayBack::Transit { landings, authenticate_as }, Some(lease)))
+                Ok((ReturnPath::Transit { landings, authenticate_as }, Some(lease)))
             }
             RoundWayBack::Echo { nonce } => {
-                Ok((WayBack::Echo { nonce, key_seed: self.options.key_seed }, None))
+                Ok((ReturnPath::Echo { nonce, key_seed: self.options.key_seed }, None))
             }
         }
     }
@@ -179,10 +179,10 @@ impl Member for LocalMember {
         let mut round =
             Round { workers: Vec::new(), _leases: Vec::new(), sums: Arc::new(Mutex::new(sums)) };
         for (number, load) in (0..).zip(whole.split(pumps)) {
-            let (way_back, mut lease) = self.way_back(&order, &load, whole.must_authenticate)?;
-            let config = PumpConfig {
+            let (return_path, mut lease) = self.way_back(&order, &load, whole.must_authenticate)?;
+            let config = LoadConfig {
                 target: order.target,
-                way_back,
+                return_path,
                 sockets: load.sockets,
                 circuits_per_socket: load.circuits_per_socket,
                 pace: load.pace,

@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 pub use crate::load::WorkerLoad;
+pub use onion::measure::load::Target;
 pub use onion::measure::protocol::{MeasurerKey, Nonce};
-pub use onion::measure::pump::Target;
 
 /// One measurer: a thread or several of this process, or a machine somewhere else.
 ///

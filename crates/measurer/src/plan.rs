@@ -3,7 +3,7 @@ use crate::defences::{Defences, RESERVE};
 use crate::member::{RoundOrder, RoundWayBack};
 use link::Clock;
 use onion::cell::CELL_LEN;
-use onion::measure::pump::Pace;
+use onion::measure::load::Pace;
 use onion::{Duration, Instant, Rate};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, TcpStream};

@@ -14,7 +14,7 @@ use coordinator::{Course, Launch, Outcome, Params, PathParams, ROUNDS_ALLOWED, S
 use link::pump;
 use link::tls::TlsConfigs;
 use onion::cell::CELLS_PER_RECORD;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
 use rand::{Rng, SeedableRng};
@@ -168,7 +168,7 @@ pub enum TeamError {
     Site(#[from] SiteError),
     /// The own capacity cannot be found out.
     #[error("cannot find out this machine's capacity: {0}")]
-    Pump(#[from] pump::PumpError),
+    LoadGenerator(#[from] pump::PumpError),
     /// A measurer cannot take part.
     #[error(transparent)]
     Member(#[from] MemberError),

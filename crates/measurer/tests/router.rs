@@ -7,10 +7,10 @@ use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
 use measurer::{Approach, Coordinator, Defences, Gate, Progress, Request, Team, TeamOptions};
 use onion::crypto::Keystream;
 use onion::identity::{Ed25519Id, RelayIds};
+use onion::measure::load::Target;
 use onion::measure::protocol::{ClientSecond, CoordinatorKey};
-use onion::measure::pump::Target;
 use onion::measure::target::TargetParams;
-use onion::router::{Conduct, Honest, RateLimit, Router, RouterConfig};
+use onion::router::{Behavior, Honest, RateLimit, Router, RouterConfig};
 use onion::{Duration, Rate};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -23,14 +23,14 @@ use std::thread;
 const COORDINATOR: [u8; 32] = [7; 32];
 
 /// A relay on a thread of its own, which ends with this.
-struct Relay<C: Conduct + Send + 'static> {
+struct Relay<C: Behavior + Send + 'static> {
     address: SocketAddr,
     ids: RelayIds,
     thread: Option<NodeThread<Router<StdRng, C>>>,
 }
 
-impl<C: Conduct + Send + 'static> Relay<C> {
-    fn run(conduct: C, mbit: f64, params: TargetParams) -> Self {
+impl<C: Behavior + Send + 'static> Relay<C> {
+    fn run(behavior: C, mbit: f64, params: TargetParams) -> Self {
         let forge = Forge::new([2; 32], unix_time_s());
         let mut forge = forge.expect("keys");
         let identity = Arc::new(forge.identity().expect("an identity"));
@@ -43,7 +43,7 @@ impl<C: Conduct + Send + 'static> Relay<C> {
         };
         let clock = Clock::start();
         let rng = StdRng::seed_from_u64(1);
-        let router = Router::with_conduct(config, conduct, rng, clock.now());
+        let router = Router::with_behavior(config, behavior, rng, clock.now());
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
         let tls = TlsConfigs::new(&forge).expect("keys");
@@ -71,7 +71,7 @@ impl<C: Conduct + Send + 'static> Relay<C> {
     }
 }
 
-impl<C: Conduct + Send + 'static> Drop for Relay<C> {
+impl<C: Behavior + Send + 'static> Drop for Relay<C> {
     fn drop(&mut self) {
         self.end();
     }
@@ -183,7 +183,7 @@ fn the_same_relay_is_measured_in_transit_and_has_not_been_asked() {
 
 /// The accounts of a relay's last round, measured in transit or as an echo, and what came back in all.
 fn accounts(
-    relay: &Relay<impl Conduct + Send + 'static>,
+    relay: &Relay<impl Behavior + Send + 'static>,
     approach: Approach,
 ) -> (Vec<Account>, u64) {
     let request = Request { approach, ..relay.request(30.0) };
@@ -291,7 +291,7 @@ fn an_order_for_a_relay_whose_ed25519_identity_is_unknown_names_the_one_it_prove
 /// Sends cells back as they came.
 struct SkipsDecryption;
 
-impl Conduct for SkipsDecryption {
+impl Behavior for SkipsDecryption {
     fn answer(&mut self, _: &mut impl Rng, _: &mut Keystream, _: &mut [u8; 509]) {}
 }
 
@@ -307,7 +307,7 @@ fn a_relay_that_saves_itself_the_decryption_gives_no_number() {
 /// Claims to have had clients without measure.
 struct Boasts;
 
-impl Conduct for Boasts {
+impl Behavior for Boasts {
     fn report(&mut self, honest: ClientSecond, _: u64) -> ClientSecond {
         ClientSecond { received_bytes: u64::MAX, sent_bytes: u64::MAX, ..honest }
     }

@@ -240,7 +240,7 @@ fn no_relay() {
     let mut team = hopeless();
     let mut failure_at = |address: SocketAddr| {
         let started = now();
-        let target = onion::measure::pump::Target {
+        let target = onion::measure::load::Target {
             address,
             ids: onion::identity::RelayIds { rsa: onion::identity::RsaId([7; 20]), ed25519: None },
         };

@@ -7,7 +7,7 @@ mod builder;
 mod error;
 mod next_hop;
 
-pub use crate::suite::tor::Handshake;
+pub use crate::cell_model::tor::Handshake;
 pub use builder::{Builder, Built, Step, extend_body};
 pub use error::CircuitError;
 pub use next_hop::NextHop;

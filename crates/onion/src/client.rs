@@ -6,7 +6,7 @@
 //! proxy: the paths and what flows over them are commands. [`Server`] is a destination for its
 //! streams. Bytes are [`Pattern`]s, so that both ends check each of them and store none.
 //!
-//! What it decides is in [`Core`], over cells of any [`Suite`](crate::suite::Suite); what flows over a
+//! What it decides is in [`Core`], over cells of any [`CellModel`](crate::cell_model::CellModel); what flows over a
 //! stream is up to its [`Application`].
 
 mod application;

@@ -11,9 +11,9 @@
 //! | [`crypto`] | CREATE_FAST, ntor of both versions, the layers of relay cells |
 //! | [`circuit`] | building a circuit hop by hop |
 //! | [`flow`] | flow control of [circuits](flow::control) and [streams](flow::stream), token buckets |
-//! | [`measure`] | content, checks, seconds, the [pump](measure::pump) that measures a relay, the relay's own side |
+//! | [`measure`] | content, checks, seconds, the [pump](measure::load) that measures a relay, the relay's own side |
 //! | [`router`] | what a relay does with cells |
-//! | [`suite`] | what cells are made of: tor's, or weightless ones for simulations |
+//! | [`cell_model`] | what cells are made of: tor's, or weightless ones for simulations |
 //! | [`node`] | the seam to the shell |
 //! | [`client`] | a client with circuits and streams, and a destination for them |
 //!
@@ -97,6 +97,7 @@ extern crate alloc;
 extern crate std;
 
 pub mod cell;
+pub mod cell_model;
 pub mod circuit;
 pub mod client;
 pub mod crypto;
@@ -107,7 +108,6 @@ pub mod measure;
 pub mod node;
 mod rate;
 pub mod router;
-pub mod suite;
 mod time;
 pub mod tunnel;
 

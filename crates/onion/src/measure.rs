@@ -2,9 +2,9 @@
 
 mod check;
 mod content;
+pub mod load;
 pub mod order;
 pub mod protocol;
-pub mod pump;
 mod seconds;
 pub mod target;
 

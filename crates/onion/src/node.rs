@@ -1,9 +1,9 @@
 //! The seam between what decides and what moves bytes.
 
-mod wish;
+mod action;
 mod work;
 
-pub use wish::Wish;
+pub use action::Action;
 pub use work::{Done, Work};
 
 use crate::link::TlsSession;
@@ -51,12 +51,12 @@ pub struct Lookup {
     /// How the node calls it.
     pub id: LookupId,
     /// What it asks.
-    pub question: Question,
+    pub question: DnsQuery,
 }
 
 /// What a [`Lookup`] asks.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Question {
+pub enum DnsQuery {
     /// The addresses of this name.
     Addresses(String),
     /// The name of this address.
@@ -66,7 +66,7 @@ pub enum Question {
 /// What the domain name system says. For how long that holds is nobody's business: it would tell a client when another
 /// one first asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Answer {
+pub enum DnsAnswer {
     /// Addresses of the name. Not empty.
     Addresses(Vec<IpAddr>),
     /// The name of the address.
@@ -146,7 +146,7 @@ impl fmt::Display for CloseCause {
 /// A state machine over many connections, driven by a shell on real sockets or in virtual time.
 ///
 /// # Contract
-/// - The driver calls `handle_*` for what has happened, then drains [`poll_wish`](Self::poll_wish),
+/// - The driver calls `handle_*` for what has happened, then drains [`poll_action`](Self::poll_action),
 ///   before it waits again.
 /// - `now` never decreases.
 /// - After [`poll_close`](Self::poll_close) or [`handle_closed`](Self::handle_closed) the driver
@@ -223,14 +223,14 @@ pub trait Node {
     }
 
     /// The next question to the domain name system. A driver without one answers
-    /// [`Answer::Failed`].
+    /// [`DnsAnswer::Failed`].
     #[must_use]
     fn poll_lookup(&mut self) -> Option<Lookup> {
         None
     }
 
     /// The answer to a question. It may come after the node has lost its interest.
-    fn handle_answer(&mut self, _now: Instant, _id: LookupId, _answer: Answer) {}
+    fn handle_answer(&mut self, _now: Instant, _id: LookupId, _answer: DnsAnswer) {}
 
     /// The next connection whose [`SocketState`] the node wants to know. The driver answers at once,
     /// by [`handle_socket_state`](Self::handle_socket_state), before anything else is polled.
@@ -262,13 +262,13 @@ pub trait Node {
     /// last writing.
     #[must_use]
     #[inline]
-    fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
-        (self.poll_dial(now).map(Wish::Dial))
-            .or_else(|| self.poll_lookup().map(Wish::Lookup))
-            .or_else(|| self.poll_work(now).map(Wish::Work))
-            .or_else(|| self.poll_socket_query().map(Wish::SocketState))
-            .or_else(|| self.poll_writable().map(Wish::Transmit))
-            .or_else(|| self.poll_close().map(Wish::Close))
-            .or_else(|| self.poll_readable().map(Wish::Read))
+    fn poll_action(&mut self, now: Instant) -> Option<Action> {
+        (self.poll_dial(now).map(Action::Dial))
+            .or_else(|| self.poll_lookup().map(Action::Lookup))
+            .or_else(|| self.poll_work(now).map(Action::Work))
+            .or_else(|| self.poll_socket_query().map(Action::SocketState))
+            .or_else(|| self.poll_writable().map(Action::Transmit))
+            .or_else(|| self.poll_close().map(Action::Close))
+            .or_else(|| self.poll_readable().map(Action::Read))
     }
 }

@@ -1,6 +1,6 @@
 //! An onion router: what a relay does with cells.
 //!
-//! [`Core`] decides, over cells of any [`Suite`](crate::suite::Suite); [`Router`] is its face on links of bytes,
+//! [`Core`] decides, over cells of any [`CellModel`](crate::cell_model::CellModel); [`Router`] is its face on links of bytes,
 //! a [`Node`](crate::node::Node).
 //!
 //! It accepts links, answers CREATE_FAST and CREATE2 with ntor, extends circuits over one link to each
@@ -57,20 +57,20 @@
 //! | `feedback` | windows from hop to hop: what the next hop says it has passed on, and what we say |
 //! | `conflux` | circuits that are linked here: LINK, the order of what comes, the leg of what goes |
 //! | `measurement` | the target's part |
-//! | `conduct` | what an honest relay does not do |
+//! | `behavior` | what an honest relay does not do |
 //! | `memory` | what is held in all, and what goes when it is too much |
 //! | `eviction` | which circuits end so that others can begin |
 
+mod behavior;
 mod cells;
 mod circuits;
-mod conduct;
 mod config;
 mod conflux;
 mod conns;
 mod core;
 #[cfg(test)]
 mod costs;
-mod defences;
+mod dos;
 mod event;
 mod eviction;
 mod face;
@@ -80,18 +80,18 @@ mod links;
 mod looks;
 mod measurement;
 mod memory;
-mod oldest;
 mod parameters;
+mod queue_age;
 pub mod schedule;
 mod slab;
 mod streams;
 mod transmit;
 
 pub use self::core::Core;
+pub use behavior::{Behavior, ForwardAction, Honest};
 pub use circuits::{HandshakeDone, HandshakeJob, OnLink};
-pub use conduct::{Conduct, Honest, Passing};
 pub use config::{RateLimit, RouterConfig};
-pub use defences::{CircuitDefence, Defences, LinkDefence, Place, StreamDefence};
+pub use dos::{CircuitLimit, ConnectionLimit, DosParams, Place, StreamLimit};
 pub use event::{RouterEvent, RouterTotals};
 pub use face::Router;
 pub use links::{Control, LinkPeer, RelayLink};

@@ -26,7 +26,7 @@ use hickory_resolver::proto::op::ResponseCode;
 use hickory_resolver::proto::rr::{Name, RData, RecordType};
 use hickory_resolver::system_conf::read_system_conf;
 use link::{Clock, Reply, Resolver};
-use onion::node::{Answer, Question};
+use onion::node::{DnsAnswer, DnsQuery};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use std::net::{IpAddr, SocketAddr};
@@ -65,7 +65,7 @@ pub struct NoNames(String);
 /// Looks up names for a driver.
 #[derive(Debug)]
 pub struct Names {
-    questions: mpsc::Sender<(Question, Reply)>,
+    questions: mpsc::Sender<(DnsQuery, Reply)>,
 }
 
 impl Names {
@@ -95,7 +95,7 @@ impl Names {
 }
 
 impl Resolver for Names {
-    fn ask(&mut self, question: Question, reply: Reply) {
+    fn ask(&mut self, question: DnsQuery, reply: Reply) {
         // Beyond the bound the reply is dropped, and thereby says that it failed.
         let _ = self.questions.try_send((question, reply));
     }
@@ -124,7 +124,7 @@ impl Servers {
     }
 
     /// The answer of the first server that has one, and how the question ended.
-    async fn ask(&self, question: &Question) -> (Answer, Outcome) {
+    async fn ask(&self, question: &DnsQuery) -> (DnsAnswer, Outcome) {
         let begin = self.first.load(Ordering::Relaxed);
         let deadline = Instant::now() + PATIENCE_ALL;
         let mut asked = JoinSet::new();
@@ -148,7 +148,7 @@ impl Servers {
                 break;
             }
         }
-        (Answer::Failed, failure)
+        (DnsAnswer::Failed, failure)
     }
 }
 
@@ -188,7 +188,7 @@ async fn serve(
     servers: Servers,
     health: Arc<Health>,
     rng: StdRng,
-    mut asked: mpsc::Receiver<(Question, Reply)>,
+    mut asked: mpsc::Receiver<(DnsQuery, Reply)>,
 ) {
     let places = Arc::new(Semaphore::new(questions_at_once()));
     let clock = Clock::start();
@@ -212,57 +212,57 @@ async fn serve(
     }
 }
 
-async fn look_up(resolver: &TokioResolver, question: &Question) -> (Answer, Outcome) {
+async fn look_up(resolver: &TokioResolver, question: &DnsQuery) -> (DnsAnswer, Outcome) {
     let result = match question {
-        Question::Addresses(name) => addresses(resolver, name).await,
-        Question::Name(address) => name_of(resolver, *address).await,
+        DnsQuery::Addresses(name) => addresses(resolver, name).await,
+        DnsQuery::Name(address) => name_of(resolver, *address).await,
     };
     match result {
-        Ok(Answer::NoSuchName) => (Answer::NoSuchName, Outcome::NoData),
+        Ok(DnsAnswer::NoSuchName) => (DnsAnswer::NoSuchName, Outcome::NoData),
         Ok(answer) => (answer, Outcome::Success),
         Err(error) => failure(&error),
     }
 }
 
-async fn addresses(resolver: &TokioResolver, name: &str) -> Result<Answer, NetError> {
+async fn addresses(resolver: &TokioResolver, name: &str) -> Result<DnsAnswer, NetError> {
     let mut name = Name::from_utf8(name)?;
     // Not below any of our own domains.
     name.set_fqdn(true);
     let found = resolver.lookup_ip(name).await?;
     let addresses: Vec<IpAddr> = found.iter().take(ADDRESSES_MAX).collect();
     Ok(match addresses.is_empty() {
-        true => Answer::NoSuchName,
-        false => Answer::Addresses(addresses),
+        true => DnsAnswer::NoSuchName,
+        false => DnsAnswer::Addresses(addresses),
     })
 }
 
-async fn name_of(resolver: &TokioResolver, address: IpAddr) -> Result<Answer, NetError> {
+async fn name_of(resolver: &TokioResolver, address: IpAddr) -> Result<DnsAnswer, NetError> {
     let found = resolver.lookup(Name::from(address), RecordType::PTR).await?;
     let mut names = found.answers().iter().filter_map(|record| match &record.data {
         RData::PTR(name) => Some(name.0.to_ascii()),
         _ => None,
     });
-    let name = names.next().map(|name| Answer::Name(name.trim_end_matches('.').to_owned()));
-    Ok(name.unwrap_or(Answer::NoSuchName))
+    let name = names.next().map(|name| DnsAnswer::Name(name.trim_end_matches('.').to_owned()));
+    Ok(name.unwrap_or(DnsAnswer::NoSuchName))
 }
 
 /// What an error says of the name.
-fn failure(error: &NetError) -> (Answer, Outcome) {
+fn failure(error: &NetError) -> (DnsAnswer, Outcome) {
     let code = match error {
         NetError::Dns(DnsError::NoRecordsFound(records)) => records.response_code,
         NetError::Dns(DnsError::ResponseCode(code)) => *code,
         // It is none: it was not even asked for.
-        NetError::Proto(_) => return (Answer::NoSuchName, Outcome::NotExist),
-        NetError::Timeout => return (Answer::Failed, Outcome::Timeout),
-        _ => return (Answer::Failed, Outcome::Unknown),
+        NetError::Proto(_) => return (DnsAnswer::NoSuchName, Outcome::NotExist),
+        NetError::Timeout => return (DnsAnswer::Failed, Outcome::Timeout),
+        _ => return (DnsAnswer::Failed, Outcome::Unknown),
     };
     match code {
-        ResponseCode::NXDomain => (Answer::NoSuchName, Outcome::NotExist),
-        ResponseCode::NoError => (Answer::NoSuchName, Outcome::NoData),
-        ResponseCode::ServFail => (Answer::Failed, Outcome::ServerFailed),
-        ResponseCode::Refused => (Answer::Failed, Outcome::Refused),
-        ResponseCode::NotImp => (Answer::Failed, Outcome::NotImplemented),
-        ResponseCode::FormErr => (Answer::Failed, Outcome::Format),
-        _ => (Answer::Failed, Outcome::Unknown),
+        ResponseCode::NXDomain => (DnsAnswer::NoSuchName, Outcome::NotExist),
+        ResponseCode::NoError => (DnsAnswer::NoSuchName, Outcome::NoData),
+        ResponseCode::ServFail => (DnsAnswer::Failed, Outcome::ServerFailed),
+        ResponseCode::Refused => (DnsAnswer::Failed, Outcome::Refused),
+        ResponseCode::NotImp => (DnsAnswer::Failed, Outcome::NotImplemented),
+        ResponseCode::FormErr => (DnsAnswer::Failed, Outcome::Format),
+        _ => (DnsAnswer::Failed, Outcome::Unknown),
     }
 }

@@ -6,10 +6,10 @@
 //!
 //! The fixture moves bytes. What cells say is for the test to read, from [`End::came`], and to answer.
 
+mod actions;
 mod ends;
 mod session;
 mod streams;
-mod wishes;
 
 pub use ends::{Came, Destination, End};
 pub use session::Session;
@@ -25,7 +25,7 @@ use onion::crypto::ntor_v3;
 use onion::crypto::ntor_v3::extension::Request;
 use onion::identity::OwnIdentity;
 use onion::link::{Authentication, Channel, ExpectedPeer};
-use onion::node::{CloseCause, ConnId, ListenerId, LookupId, Node, Question};
+use onion::node::{CloseCause, ConnId, DnsQuery, ListenerId, LookupId, Node};
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{Router, RouterConfig};
 use onion::{Duration, Instant};
@@ -89,7 +89,7 @@ pub struct Fixture<R> {
     /// Destinations that the router is connected to, or wants to be.
     pub destinations: BTreeMap<ConnId, Destination>,
     /// What the router has asked the domain name system.
-    pub questions: VecDeque<(LookupId, Question)>,
+    pub questions: VecDeque<(LookupId, DnsQuery)>,
     /// Destinations in the order in which the router has named them as readable.
     pub readable: Vec<ConnId>,
     /// What the router has closed.

@@ -18,6 +18,7 @@ extern crate std;
 pub mod fixture;
 pub mod linked;
 mod script;
+mod split_mix;
 pub mod stage;
 pub mod star;
 pub mod wire;

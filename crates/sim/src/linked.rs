@@ -13,6 +13,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use onion::cell::msg::ConfluxNonce;
 use onion::cell::{CircId, Command};
+use onion::cell_model::{CellModel, HeaderOnly, HeaderOnlyBody, Run};
 use onion::circuit::NextHop;
 use onion::client::{
     self, CircuitNumber, CircuitPlan, Destination, LegFigures, Loss, SetPlan, StreamNumber,
@@ -21,7 +22,6 @@ use onion::client::{
 use onion::node::{CloseCause, ConnId};
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{self, ExitConfig, ExitPolicy, Honest, RouterConfig};
-use onion::suite::{Run, Suite, Weightless, WeightlessBody};
 use onion::tunnel::conflux::LegScheduler;
 use onion::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
@@ -62,7 +62,7 @@ pub enum LegEnd {
 }
 
 /// A cell under way.
-type Moved = (CircId, Command, WeightlessBody);
+type Moved = (CircId, Command, HeaderOnlyBody);
 
 /// A link with one leg on it.
 #[derive(Debug)]
@@ -107,9 +107,9 @@ impl Errand {
 #[derive(Debug)]
 pub struct Linked {
     /// The client.
-    pub client: client::Core<Weightless, Transfer, ChaCha8Rng>,
+    pub client: client::Core<HeaderOnly, Transfer, ChaCha8Rng>,
     /// The exit.
-    pub exit: router::Core<Weightless, ChaCha8Rng>,
+    pub exit: router::Core<HeaderOnly, ChaCha8Rng>,
     /// The time.
     pub now: Instant,
     set: CircuitNumber,
@@ -132,7 +132,7 @@ impl Linked {
     /// A client that has asked for its set, and nothing of it has arrived.
     #[must_use]
     pub fn new(plan: &LinkedPlan) -> Self {
-        let identity = Weightless::identity(0);
+        let identity = HeaderOnly::identity(0);
         let mut config = RouterConfig::new(identity, 1_600_000_000);
         let policy = ExitPolicy::accept_all();
         config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
@@ -144,9 +144,9 @@ impl Linked {
             |number| ChaCha8Rng::seed_from_u64(plan.seed.wrapping_mul(2).wrapping_add(number));
         let exit = router::Core::new(config, Honest, rng(0), Instant::ORIGIN);
         let mut client = client::Core::new(rng(1));
-        let onion_key = Weightless::onion_key(&identity);
+        let onion_key = HeaderOnly::onion_key(&identity);
         let address = SocketAddr::from(([192, 0, 2, 1], 9001));
-        let hop = NextHop { address, ids: Weightless::ids(&identity), onion_key };
+        let hop = NextHop { address, ids: HeaderOnly::ids(&identity), onion_key };
         let path = CircuitPlan { has_own_link: true, ..CircuitPlan::new([hop].into()) };
         let legs = (0..plan.legs).map(|_| path.clone()).collect();
         let set = client.open_set(
@@ -360,7 +360,7 @@ impl Linked {
             let (exit, now) = (&mut self.exit, self.now);
             // No reading is longer than 16 KiB.
             let len = u32::try_from(len).unwrap_or(0);
-            Weightless::with_data(at, len, |data| exit.handle_stream_data(now, conn, data));
+            HeaderOnly::with_data(at, len, |data| exit.handle_stream_data(now, conn, data));
             self.settle();
         }
         fed
@@ -423,7 +423,7 @@ impl Linked {
         self.exit.check_accounts();
         let held_bytes = self.exit.queued_bytes();
         // What destinations send comes a reading at a time.
-        let most = self.plan.held_bytes_max + 64 * size_of::<<Weightless as Suite>::Cell>();
+        let most = self.plan.held_bytes_max + 64 * size_of::<<HeaderOnly as CellModel>::Cell>();
         assert!(held_bytes <= most, "{held_bytes} bytes held");
         self.check_early();
         if !self.has_lied {

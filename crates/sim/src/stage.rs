@@ -2,7 +2,7 @@
 //!
 //! The relay is [`Core`] over any suite; the others are played. A [`Stage`] is moved by what they do and by time, and
 //! notes each cell that leaves, for whom, and what it says once its layers are off. So the same play can be given
-//! with [`Tor`](onion::suite::Tor)'s cells and with weightless ones, and the notes laid side by side. Fuzzing drives the same stage.
+//! with [`Tor`](onion::cell_model::Tor)'s cells and with weightless ones, and the notes laid side by side. Fuzzing drives the same stage.
 
 mod acts;
 mod cast;
@@ -18,9 +18,9 @@ use links::StageLink;
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
-use onion::node::{Answer, CloseCause, ConnId, LookupId, Security};
+use onion::cell_model::{Body, StreamId};
+use onion::node::{CloseCause, ConnId, DnsAnswer, LookupId, Security};
 use onion::router::{Core, RouterConfig};
-use onion::suite::{Body, StreamId};
 use onion::{Duration, Instant};
 
 use alloc::collections::VecDeque;
@@ -263,7 +263,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     }
 
     /// The oldest question to the domain name system is answered.
-    pub fn answer(&mut self, answer: &Answer) {
+    pub fn answer(&mut self, answer: &DnsAnswer) {
         if let Some(id) = self.lookups.pop_front() {
             self.relay.handle_answer(self.now, id, answer);
             self.settle();

@@ -43,10 +43,10 @@
 //! assert_eq!(wire.step(), Ok(false)); // nobody is there: nothing can happen
 //! ```
 
-mod agenda;
 mod carrying;
 mod config;
 mod conn;
+mod event_queue;
 mod fingerprint;
 mod names;
 mod path;
@@ -60,17 +60,18 @@ pub use config::{Ended, NodeId, WireConfig, WireError};
 pub use path::PathModel;
 pub use tally::Tally;
 
-use agenda::Agenda;
+use crate::split_mix::SplitMix64;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use conn::{Link, LinkId, Side};
 use core::any::Any;
 use core::net::{IpAddr, SocketAddr};
-use fingerprint::{Fingerprint, SplitMix};
+use event_queue::EventQueue;
+use fingerprint::Fingerprint;
 use names::Names;
 use onion::Rate;
-use onion::node::{Answer, ConnId, ListenerId, Node, Question, Security};
+use onion::node::{ConnId, DnsAnswer, DnsQuery, ListenerId, Node, Security};
 use onion::{Duration, Instant};
 use path::{Narrow, Path};
 use timers::Timers;
@@ -122,15 +123,15 @@ pub struct Wire {
     names: Names,
     links: BTreeMap<LinkId, Link>,
     next_link: u64,
-    agenda: Agenda,
+    events: EventQueue,
     timers: Timers,
     /// Nodes that may have been given a command since their last polls.
     stale: BTreeSet<NodeId>,
     /// Sides that may send more since their bytes have been taken.
     refilled: VecDeque<(LinkId, Side)>,
     steps: u64,
-    losses: SplitMix,
-    cuts: SplitMix,
+    losses: SplitMix64,
+    cuts: SplitMix64,
     fingerprint: Fingerprint,
     scratch: Vec<u8>,
 }
@@ -150,13 +151,13 @@ impl Wire {
             names: Names::default(),
             links: BTreeMap::new(),
             next_link: 0,
-            agenda: Agenda::default(),
+            events: EventQueue::default(),
             timers: Timers::default(),
             stale: BTreeSet::new(),
             refilled: VecDeque::new(),
             steps: 0,
-            losses: SplitMix::new(!config.seed),
-            cuts: SplitMix::new(config.seed),
+            losses: SplitMix64::new(!config.seed),
+            cuts: SplitMix64::new(config.seed),
             fingerprint: Fingerprint::default(),
             scratch: carrying::scratch(),
         }
@@ -258,7 +259,7 @@ impl Wire {
     }
 
     /// Sets what the domain name system says to a question. It knows nothing else.
-    pub fn set_answer(&mut self, question: Question, answer: Answer) {
+    pub fn set_answer(&mut self, question: DnsQuery, answer: DnsAnswer) {
         self.names.set(question, answer);
     }
 
@@ -309,7 +310,7 @@ impl Wire {
             return Some(self.now);
         }
         let timeout = self.timers.next().map(|(at, _)| at);
-        let next = timeout.into_iter().chain(self.agenda.next_at()).min()?;
+        let next = timeout.into_iter().chain(self.events.next_at()).min()?;
         Some(next.max(self.now))
     }
 
@@ -322,7 +323,7 @@ impl Wire {
         let Some(at) = self.next_at() else { return Ok(false) };
         self.now = at;
         self.steps += 1;
-        if let Some(event) = self.agenda.pop(at) {
+        if let Some(event) = self.events.pop(at) {
             self.handle(event)?;
         } else if let Some((due, node)) = self.timers.next()
             && due <= at

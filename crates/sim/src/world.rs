@@ -1,7 +1,7 @@
 //! A whole Tor network in virtual time, made for scale: the engine itself at the seam of cells, on hosts with kernels that are models.
 //!
 //! Relays are [`router::Core`](onion::router::Core) and clients [`client::Core`](onion::client::Core), both over
-//! [`Weightless`](onion::suite::Weightless) cells: what schedules, limits and windows decide here is what decides on real sockets. Around them:
+//! [`HeaderOnly`](onion::cell_model::HeaderOnly) cells: what schedules, limits and windows decide here is what decides on real sockets. Around them:
 //!
 //! - A **host** has an up and a down rate that all its connections share. Connections have turns on the way up; on the way down they queue, and what
 //!   would wait too long is dropped.
@@ -23,16 +23,14 @@
 //!
 //! Jitter; loss of acknowledgements and of FEEDBACK; delayed acknowledgements; segments that a flight loses alone; a path's own bottlenecks, other than those of its two hosts.
 
-mod calendar;
 mod client;
 mod config;
 mod conns;
-mod desk;
 mod direct;
 mod host;
+mod host_scratch;
 mod jobs;
 mod kernel;
-mod lot;
 mod markov;
 mod member;
 mod message;
@@ -45,13 +43,14 @@ mod server;
 mod socket;
 mod tcp;
 mod team;
+mod timing_wheel;
 mod unsent;
 mod users;
 
+pub use crate::split_mix::SplitMix64;
 pub use config::{ClientConfig, HostConfig, RelayConfig, Role};
 pub use direct::Direct;
 pub use host::{Host, HostFigures};
-pub use lot::Lot;
 pub use markov::{Delay, MarkovModel, Observation, Packets, State};
 pub use message::{HostId, Mail};
 pub use net::Net;

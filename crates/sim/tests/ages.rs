@@ -3,7 +3,7 @@
 use onion::Duration;
 use onion::cell::msg::DestroyReason;
 use onion::cell::{CircId, Command};
-use onion::suite::{Tor, Weightless};
+use onion::cell_model::{HeaderOnly, Tor};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sim::stage::{Cast, Handshaking, Stage};
@@ -61,5 +61,5 @@ fn a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none<S: Cast>
 #[test]
 fn a_link_of_a_week_gets_no_more_circuits_of_either_suite() {
     a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none::<Tor>();
-    a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none::<Weightless>();
+    a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none::<HeaderOnly>();
 }

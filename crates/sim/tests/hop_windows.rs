@@ -3,11 +3,11 @@
 use onion::cell::msg::{DestroyReason, PassedOn};
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
+use onion::cell_model::{HeaderOnly, StreamId, Tor};
 use onion::flow::hop::HopWindows;
 use onion::identity::RsaId;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig, RouterEvent};
-use onion::suite::{StreamId, Tor, Weightless};
 use onion::{Duration, Instant};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -25,7 +25,7 @@ const QUEUE_LIMIT_CELLS: u32 = 60;
 const SIZE_MAX_CELLS: u32 = 2_000;
 
 fn ids_of(relay: u8) -> RsaId {
-    <Weightless as Cast>::identity(relay).rsa
+    <HeaderOnly as Cast>::identity(relay).rsa
 }
 
 fn stage<S: Cast>(windows: HopWindows) -> Stage<S, ChaCha8Rng> {
@@ -129,14 +129,14 @@ fn what_has_gone_on_is_told<S: Cast>() {
 #[test]
 fn what_has_gone_on_is_told_to_the_hop_before_and_nothing_else() {
     what_has_gone_on_is_told::<Tor>();
-    what_has_gone_on_is_told::<Weightless>();
+    what_has_gone_on_is_told::<HeaderOnly>();
 }
 
 #[test]
 fn a_hop_that_takes_no_part_is_told_nothing_and_held_back_by_nothing() {
     // A stock relay behind: all goes to it at once, and the client hears of it.
     let windows = HopWindows::Fixed { cells: WINDOW };
-    let mut middle = Middle::<Weightless>::new(windows, |relay| relay.is_none());
+    let mut middle = Middle::<HeaderOnly>::new(windows, |relay| relay.is_none());
     middle.forth(40);
     assert_eq!(middle.left(1, Command::RELAY), 40);
     assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0);
@@ -144,7 +144,7 @@ fn a_hop_that_takes_no_part_is_told_nothing_and_held_back_by_nothing() {
     assert_eq!(middle.left(1, Command::FEEDBACK), 0);
     assert_eq!(u64::from(WINDOW), middle.stage.data_cells(0, middle.circ_id));
     // A stock client before: it gets all at once, and the next hop hears of it.
-    let mut middle = Middle::<Weightless>::new(windows, |relay| relay.is_some());
+    let mut middle = Middle::<HeaderOnly>::new(windows, |relay| relay.is_some());
     middle.back(40);
     assert_eq!(middle.stage.data_cells(0, middle.circ_id), 40);
     assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
@@ -155,7 +155,7 @@ fn a_hop_that_takes_no_part_is_told_nothing_and_held_back_by_nothing() {
 
 #[test]
 fn without_windows_of_its_own_a_relay_offers_none_and_hears_none() {
-    let mut stage: Stage<Weightless, ChaCha8Rng> = Stage::new(ChaCha8Rng::seed_from_u64(7), |_| ());
+    let mut stage: Stage<HeaderOnly, ChaCha8Rng> = Stage::new(ChaCha8Rng::seed_from_u64(7), |_| ());
     assert!(!stage.relay.has_hop_windows());
     let link = stage.accept(None, None);
     stage.feed_back(link, CircId::of_initiator(1), 9);
@@ -165,7 +165,7 @@ fn without_windows_of_its_own_a_relay_offers_none_and_hears_none() {
 
 #[test]
 fn what_is_dropped_when_a_circuit_is_truncated_counts_as_passed_on() {
-    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     middle.forth(30);
     assert_eq!(middle.stage.unsaid(0, middle.circ_id), 30 - WINDOW);
     let truncate = (0, RelayCommand::TRUNCATE);
@@ -178,7 +178,7 @@ fn what_is_dropped_when_a_circuit_is_truncated_counts_as_passed_on() {
 /// What has a place in a link's turns keeps it when its circuit goes, until the link looks; and the next circuit gets its number.
 #[test]
 fn a_circuit_with_the_number_of_one_that_is_gone_is_held_back_once() {
-    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     for _ in 0..5 {
         middle.stage.say_data(0, middle.circ_id, 1, StreamId(1), 498);
     }
@@ -198,7 +198,7 @@ fn a_circuit_with_the_number_of_one_that_is_gone_is_held_back_once() {
 
 #[test]
 fn an_exits_circuit_is_held_back_at_its_source_and_goes_on_with_feedback() {
-    let mut stage = stage::<Weightless>(HopWindows::CircuitStart);
+    let mut stage = stage::<HeaderOnly>(HopWindows::CircuitStart);
     let (client, circ_id) = (stage.accept(None, None), CircId::of_initiator(1));
     stage.create(client, circ_id, Handshaking::Congestion);
     let begin = (0, RelayCommand::BEGIN);
@@ -223,7 +223,7 @@ fn an_exits_circuit_is_held_back_at_its_source_and_goes_on_with_feedback() {
 
 #[test]
 fn who_passes_on_more_than_he_got_loses_his_link_and_nobody_else_suffers() {
-    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     let (bystander, circ_id) = (middle.stage.accept(None, None), CircId::of_initiator(1));
     middle.stage.create(bystander, circ_id, Handshaking::Ntor);
     middle.forth(5);
@@ -241,7 +241,7 @@ fn who_passes_on_more_than_he_got_loses_his_link_and_nobody_else_suffers() {
 fn of_circuits_that_are_gone_a_peer_may_say_what_it_got_there_and_no_more() {
     let windows = HopWindows::Fixed { cells: WINDOW };
     for (said, is_open) in [(5, true), (6, false)] {
-        let mut middle = Middle::<Weightless>::new(windows, |_| true);
+        let mut middle = Middle::<HeaderOnly>::new(windows, |_| true);
         middle.forth(5);
         middle.stage.send_bytes(0, middle.circ_id, Command::DESTROY, &[0]);
         assert_eq!(middle.stage.relay.open_circuits(), 0);
@@ -250,7 +250,7 @@ fn of_circuits_that_are_gone_a_peer_may_say_what_it_got_there_and_no_more() {
         assert_eq!(middle.stage.is_open(1), is_open);
     }
     // Of a circuit that never was.
-    let mut middle = Middle::<Weightless>::new(windows, |_| true);
+    let mut middle = Middle::<HeaderOnly>::new(windows, |_| true);
     middle.stage.feed_back(1, CircId::of_initiator(77), 1);
     assert!(!middle.stage.is_open(1));
 }
@@ -259,7 +259,7 @@ fn of_circuits_that_are_gone_a_peer_may_say_what_it_got_there_and_no_more() {
 fn feedback_that_says_nothing_or_cannot_be_read_closes_the_link() {
     let long = vec![1; 6 * (PassedOn::PER_CELL_MAX + 1)];
     for body in [&b""[..], &b"12345"[..], &b"\x80\0\0\x01\0\0"[..], &long[..]] {
-        let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+        let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
         middle.stage.feed_back_bytes(1, body);
         assert!(!middle.stage.is_open(1), "{} bytes", body.len());
         assert!(middle.refusal().is_some());
@@ -269,7 +269,7 @@ fn feedback_that_says_nothing_or_cannot_be_read_closes_the_link() {
 /// As often as they like: whoever listens to the relay writes it down.
 #[test]
 fn of_many_liars_at_once_some_are_told_and_all_are_counted() {
-    let mut stage = stage::<Weightless>(HopWindows::Fixed { cells: WINDOW });
+    let mut stage = stage::<HeaderOnly>(HopWindows::Fixed { cells: WINDOW });
     for _ in 0..100 {
         let link = stage.accept(None, None);
         stage.feed_back_bytes(link, b"noise");
@@ -284,7 +284,7 @@ fn of_many_liars_at_once_some_are_told_and_all_are_counted() {
 /// What any relay can do to circuits that lead over it, windows or not.
 #[test]
 fn a_next_hop_that_never_says_anything_has_us_hold_no_more_than_a_queue() {
-    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     middle.forth(WINDOW as usize);
     middle.forth(QUEUE_LIMIT_CELLS as usize);
     assert_eq!(middle.left(0, Command::DESTROY), 0);
@@ -300,7 +300,7 @@ fn a_next_hop_that_never_says_anything_has_us_hold_no_more_than_a_queue() {
 
 #[test]
 fn a_next_hop_that_is_only_slower_than_what_comes_is_not_named() {
-    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     middle.forth(WINDOW as usize);
     middle.forth(QUEUE_LIMIT_CELLS as usize);
     middle.pass(2990);
@@ -315,7 +315,7 @@ fn a_next_hop_that_is_only_slower_than_what_comes_is_not_named() {
 
 #[test]
 fn a_client_that_never_says_anything_ends_its_own_circuit_and_is_named_as_a_client() {
-    let mut middle = Middle::<Weightless>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
+    let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     middle.back(WINDOW as usize);
     middle.back(QUEUE_LIMIT_CELLS as usize);
     assert_eq!(middle.left(0, Command::DESTROY), 0);
@@ -330,7 +330,7 @@ fn a_client_that_never_says_anything_ends_its_own_circuit_and_is_named_as_a_clie
 /// It says at once that it has passed on what it may still hold: cells go to it as fast as they come, and no more than the largest window may ever be under way.
 #[test]
 fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else() {
-    let mut middle = Middle::<Weightless>::new(HopWindows::CircuitStartAgain, |_| true);
+    let mut middle = Middle::<HeaderOnly>::new(HopWindows::CircuitStartAgain, |_| true);
     let (bystander, circ_id) = (middle.stage.accept(None, None), CircId::of_initiator(1));
     middle.stage.create(bystander, circ_id, Handshaking::Ntor);
     let mut sent = 0;
@@ -365,7 +365,7 @@ fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else(
 }
 
 fn plays(windows: HopWindows, script: &[u8]) {
-    let mut stage = stage::<Weightless>(windows);
+    let mut stage = stage::<HeaderOnly>(windows);
     stage.has_feedback = |relay| relay != Some(2);
     // The stage itself sees that no more is said than came, and that who is honest keeps his link.
     stage.play(script, |stage| stage.relay.check_accounts());
@@ -395,7 +395,7 @@ proptest! {
     fn nothing_is_lost_and_nothing_stays(
         steps in prop::collection::vec((0usize..12, 0usize..12, 0u16..9, 0u16..9, 0u64..30), 1..60),
     ) {
-        let mut middle = Middle::<Weightless>::new(HopWindows::CircuitStart, |_| true);
+        let mut middle = Middle::<HeaderOnly>::new(HopWindows::CircuitStart, |_| true);
         let (mut forth, mut back) = (0, 0);
         for (to_next, to_client, fed, fed_back, ms) in steps {
             let waits = middle.stage.unsaid(0, middle.circ_id) as usize;

@@ -2,8 +2,8 @@
 
 use onion::cell::CircId;
 use onion::cell::relay::RelayCommand;
+use onion::cell_model::{CellModel, HeaderOnly, StreamId};
 use onion::router::{ExitConfig, ExitPolicy, RateLimit, RouterConfig};
-use onion::suite::{StreamId, Suite, Weightless};
 use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -18,9 +18,9 @@ fn limit(byte_per_s: u64) -> Option<RateLimit> {
 
 #[test]
 fn a_changed_rate_holds_from_then_on_also_for_links_that_wait() {
-    let mut stage = Stage::<Weightless, _>::new(
+    let mut stage = Stage::<HeaderOnly, _>::new(
         ChaCha8Rng::seed_from_u64(7),
-        |config: &mut RouterConfig<<Weightless as Suite>::Identity>| {
+        |config: &mut RouterConfig<<HeaderOnly as CellModel>::Identity>| {
             let policy = ExitPolicy::accept_all();
             config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
             config.limit = limit(500_000);
@@ -33,12 +33,12 @@ fn a_changed_rate_holds_from_then_on_also_for_links_that_wait() {
     stage.say(link, circuit, (0, RelayCommand::BEGIN), StreamId(1), b"192.0.2.80:80\0");
     stage.connect(0);
 
-    let data = |stage: &Stage<Weightless, ChaCha8Rng>| {
+    let data = |stage: &Stage<HeaderOnly, ChaCha8Rng>| {
         let said = stage.seen().iter().filter_map(|seen| seen.said.as_ref());
         said.filter(|said| said.command == RelayCommand::DATA).count()
     };
     // The rate of the second of two seconds, in bytes.
-    let carry = |stage: &mut Stage<Weightless, ChaCha8Rng>| {
+    let carry = |stage: &mut Stage<HeaderOnly, ChaCha8Rng>| {
         let seconds = [(); 2].map(|()| {
             let before = data(stage);
             for _ in 0..1000 {

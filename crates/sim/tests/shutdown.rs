@@ -3,13 +3,13 @@
 use onion::cell::msg::{DestroyReason, EndReason};
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
+use onion::cell_model::{HeaderOnly, StreamId, Tor};
 use onion::measure::protocol::{
     ClientShare, CoordinatorKey, ErrorCode, MeasurerKey, Message, Nonce, Order,
 };
 use onion::measure::target::TargetParams;
-use onion::node::{Answer, ConnId};
+use onion::node::{ConnId, DnsAnswer};
 use onion::router::{ExitConfig, ExitPolicy, LinkPeer, RouterConfig, RouterEvent};
-use onion::suite::{StreamId, Tor, Weightless};
 use onion::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -95,7 +95,7 @@ fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
     assert_eq!((stage.relay.open_streams(), stage.destinations()), (2, 1));
 
     // Those that have begun are served to their end.
-    stage.answer(&Answer::Addresses(vec![[192, 0, 2, 81].into()]));
+    stage.answer(&DnsAnswer::Addresses(vec![[192, 0, 2, 81].into()]));
     stage.connect(1);
     for (destination, stream) in [(0, 1), (1, 2)] {
         assert_eq!(stage.feed(destination, LEN), LEN);
@@ -120,7 +120,7 @@ fn what_stands_goes_on_and_nothing_begins_with_tors_cells() {
 
 #[test]
 fn what_stands_goes_on_and_nothing_begins_with_weightless_cells() {
-    what_stands_goes_on_and_nothing_begins::<Weightless>();
+    what_stands_goes_on_and_nothing_begins::<HeaderOnly>();
 }
 
 /// The seed of a coordinator's key.

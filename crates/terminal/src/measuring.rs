@@ -9,7 +9,7 @@ use lab::{CpuReading, RelaySaid};
 use link::unix_time_s;
 use measurer::{Progress, Request, Team, TeamError, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::{Duration, Instant, Rate};
 use serde_json::json;
 

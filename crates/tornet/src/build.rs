@@ -8,7 +8,7 @@ use onion::flow::control::CongestionParams;
 use onion::router::RateLimit;
 use onion::router::schedule::Scheduler;
 use sim::world::{
-    Candidate, ClientConfig, HostConfig, HostId, Lot, Net, Paths, RelayConfig, Role, Scan,
+    Candidate, ClientConfig, HostConfig, HostId, Net, Paths, RelayConfig, Role, Scan, SplitMix64,
     Users as WorldUsers, coordinator_key,
 };
 use std::sync::Arc;
@@ -98,7 +98,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
     let models = &network.models;
     hosts.extend(network.servers.iter().map(|site| host(site, Role::Server(models.clone()))));
     let congestion = choices.has_congestion_control.then(|| Arc::new(congestion));
-    let mut lot = Lot::of(seed, 4);
+    let mut rng = SplitMix64::of(seed, 4);
     let ramp_ns = u64::try_from(choices.ramp.as_nanos()).unwrap_or(u64::MAX).max(1);
     for client in &network.clients {
         let users = match &client.users {
@@ -113,7 +113,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
             congestion: congestion.clone(),
             hop_windows,
             users,
-            begins: client.begins.saturating_add(Duration::from_nanos(lot.below(ramp_ns))),
+            begins: client.begins.saturating_add(Duration::from_nanos(rng.below(ramp_ns))),
         };
         hosts.push(host(&client.site, Role::Client(config)));
     }

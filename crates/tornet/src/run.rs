@@ -61,14 +61,14 @@ pub(crate) struct News {
 
 /// A director, and what goes to and fro.
 #[derive(Default)]
-struct Desk<'d> {
+struct SharedBalance<'d> {
     director: Option<&'d mut (dyn Director + 'd)>,
     news: News,
     orders: Vec<(HostId, TeamOrder)>,
 }
 
 struct Shared<'a, 'd> {
-    desk: Mutex<Desk<'d>>,
+    balance: Mutex<SharedBalance<'d>>,
     has_director: bool,
     barrier: Barrier,
     /// What is sent to each part by the others.
@@ -114,7 +114,7 @@ pub(crate) fn run_with<'d>(
     let window_ns = built.net.window_ns();
     let shared = Shared {
         has_director: director.is_some(),
-        desk: Mutex::new(Desk { director, ..Desk::default() }),
+        balance: Mutex::new(SharedBalance { director, ..SharedBalance::default() }),
         barrier: Barrier::new(threads),
         boxes: (0..threads).map(|_| Mutex::default()).collect(),
         part_of,
@@ -140,17 +140,17 @@ pub(crate) fn run_with<'d>(
 }
 
 impl<'d> Shared<'_, 'd> {
-    fn desk(&self) -> MutexGuard<'_, Desk<'d>> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
+    fn balance(&self) -> MutexGuard<'_, SharedBalance<'d>> {
+        self.balance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// All tell what their hosts have told; one lets it be decided on; all tell their hosts.
     fn direct(&self, number: usize, window: u64, part: &mut Part) {
-        self.desk().news.reports.append(&mut part.take_reports());
+        self.balance().news.reports.append(&mut part.take_reports());
         self.barrier.wait();
         if number == 0 {
-            let mut desk = self.desk();
-            let Desk { director, news, orders } = &mut *desk;
+            let mut balance = self.balance();
+            let SharedBalance { director, news, orders } = &mut *balance;
             let mut told = std::mem::take(news);
             // Stable: those of a host stay in their order.
             told.reports.sort_by_key(|it| (it.at_ns, it.from));
@@ -163,7 +163,7 @@ impl<'d> Shared<'_, 'd> {
             }
         }
         self.barrier.wait();
-        for (host, order) in &self.desk().orders {
+        for (host, order) in &self.balance().orders {
             part.order(*host, order.clone());
         }
         // Nobody takes the next news before all have their orders: a window and its barrier lie between.
@@ -250,7 +250,7 @@ fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_, '_>) -> End
             let mut ended = part.take_records();
             let probes = ended.iter().filter(|it| it.probe.is_some()).count();
             if probes > 0 && shared.has_director {
-                shared.desk().news.ended_probes += probes as u64;
+                shared.balance().news.ended_probes += probes as u64;
             }
             records.append(&mut ended);
             if number == 0 {

@@ -10,7 +10,7 @@ use crate::network::{Client, Network, Relay, Site, Users};
 use crate::places::Places;
 use crate::shadow::{DIRTINESS, DIRTINESS_OF_BENCHMARKS};
 use onion::{Duration, Rate};
-use sim::world::{Fetch, Lot, Models, Size};
+use sim::world::{Fetch, Models, Size, SplitMix64};
 use std::sync::Arc;
 
 /// How many relays, clients and servers of the sample are in a country.
@@ -86,7 +86,7 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
     }
     let places = Places::new()?;
     let shares = Shares::new()?;
-    let mut lot = Lot::of(wanted.seed, 5);
+    let mut rng = SplitMix64::of(wanted.seed, 5);
     let per_weight = rate_of_weight(all);
     let (mut guessed_rates, mut guessed_countries) = (0, 0);
     let mut relays = Vec::new();
@@ -95,12 +95,12 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
             |it: &&KnownRelay| it.weight > 0 && (it.is_guard, it.is_exit) == (is_guard, is_exit);
         let mut kind: Vec<&KnownRelay> = all.iter().filter(is_of_kind).collect();
         kind.sort_by(|a, b| (b.weight, &a.name).cmp(&(a.weight, &b.name)));
-        for drawn in layers(kind.len(), wanted.scale, &mut lot) {
+        for drawn in layers(kind.len(), wanted.scale, &mut rng) {
             let it = kind[drawn];
             let known = it.country.as_ref().filter(|country| places.find(country).is_ok());
             guessed_countries += usize::from(known.is_none());
             guessed_rates += usize::from(it.observed.is_none());
-            let country = known.cloned().unwrap_or_else(|| shares.draw(Kind::Relay, &mut lot));
+            let country = known.cloned().unwrap_or_else(|| shares.draw(Kind::Relay, &mut rng));
             let rate = it.observed.unwrap_or_else(|| per_weight(it.weight));
             let rate = rate.clamp(LEAST_RATE, MOST_RATE);
             relays.push(Relay {
@@ -116,12 +116,12 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
     let mut network =
         Network { relays, models: wanted.models.clone().unwrap_or_default(), ..Network::default() };
     for number in 0..count(SERVERS_OF_TOR).max(1) {
-        let country = shares.draw(Kind::Server, &mut lot);
+        let country = shares.draw(Kind::Server, &mut rng);
         network.servers.push(Site::new(format!("server-{}", number + 1), country, SERVER_RATE));
     }
     let fetch = Arc::new(benchmark());
     let mut client = |name: String, users: Users, dirtiness| {
-        let site = Site::new(&name, shares.draw(Kind::Client, &mut lot), CLIENT_RATE);
+        let site = Site::new(&name, shares.draw(Kind::Client, &mut rng), CLIENT_RATE);
         network.clients.push(Client { site, users, dirtiness, begins: Duration::ZERO });
     };
     if let Some(models) = &wanted.models {
@@ -154,11 +154,11 @@ fn benchmark() -> Fetch {
     clippy::cast_sign_loss,
     reason = "small numbers of relays"
 )]
-fn layers(count: usize, scale: f64, lot: &mut Lot) -> Vec<usize> {
+fn layers(count: usize, scale: f64, rng: &mut SplitMix64) -> Vec<usize> {
     // Of a kind that there is, there is one.
     let wanted = if count == 0 { 0 } else { whole(count as f64 * scale).max(1) };
     let width = count as f64 / wanted as f64;
-    let draw = |layer: usize| (((layer as f64 + lot.unit()) * width) as usize).min(count - 1);
+    let draw = |layer: usize| (((layer as f64 + rng.unit()) * width) as usize).min(count - 1);
     (0..wanted).map(draw).collect()
 }
 
@@ -205,9 +205,9 @@ impl Shares {
         Ok(Self(rows))
     }
 
-    fn draw(&self, kind: Kind, lot: &mut Lot) -> String {
+    fn draw(&self, kind: Kind, rng: &mut SplitMix64) -> String {
         let of_kind = |(_, counts): &(String, [u32; 3])| u64::from(counts[kind as usize]);
-        let mut left = lot.below(self.0.iter().map(of_kind).sum());
+        let mut left = rng.below(self.0.iter().map(of_kind).sum());
         for row in &self.0 {
             let count = of_kind(row);
             if left < count {

@@ -7,7 +7,7 @@ use onion::cell::msg::{Begin, BeginFlags, Sendme};
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayFormat, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::{ClientHop, HopKeys};
-use onion::node::{Answer, CloseCause, ConnId, Node};
+use onion::node::{CloseCause, ConnId, DnsAnswer, Node};
 use onion::router::{ExitConfig, ExitPolicy};
 
 /// Streams at once.
@@ -191,12 +191,12 @@ impl World {
         self.questions.rotate_left(place);
         let (v4, v6) = ([192, 0, 2, how].into(), [how; 16].into());
         self.fixture.answer(match how % 8 {
-            0 => Answer::NoSuchName,
-            1 => Answer::Failed,
-            2 => Answer::Name("a.example".into()),
-            3 => Answer::Addresses(vec![v6, v4]),
-            4 => Answer::Addresses(vec![v6]),
-            _ => Answer::Addresses(vec![v4]),
+            0 => DnsAnswer::NoSuchName,
+            1 => DnsAnswer::Failed,
+            2 => DnsAnswer::Name("a.example".into()),
+            3 => DnsAnswer::Addresses(vec![v6, v4]),
+            4 => DnsAnswer::Addresses(vec![v6]),
+            _ => DnsAnswer::Addresses(vec![v4]),
         });
     }
 

@@ -5,8 +5,10 @@ use crate::links::Recorded;
 use crate::told::Told;
 use onion::identity::RelayIds;
 use onion::link::TlsSession;
+use onion::measure::load::{
+    Event, LoadConfig, LoadGenerator, Pace, ReturnPath, ReturnRelay, Target,
+};
 use onion::measure::protocol::EXPORTER_LABEL;
-use onion::measure::pump::{Event, Landing, Pace, Pump, PumpConfig, Target, WayBack};
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
 use onion::router::{Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
@@ -62,7 +64,7 @@ pub(super) struct Link {
 
 /// The measurement, an honest relay, and the links between them, which the fuzzer plays with.
 pub(super) struct World {
-    pub(super) transit: Pump<ChaCha8Rng>,
+    pub(super) transit: LoadGenerator<ChaCha8Rng>,
     pub(super) relay: Router<ChaCha8Rng>,
     pub(super) now: Instant,
     pub(super) target: SocketAddr,
@@ -90,7 +92,7 @@ impl World {
         let config = config(input, &landings, target);
         let router = RouterConfig::new(Arc::clone(&recorded.own), recorded.now_s);
         Self {
-            transit: Pump::new(config, rng(), Instant::ORIGIN),
+            transit: LoadGenerator::new(config, rng(), Instant::ORIGIN),
             relay: Router::new(router, rng(), Instant::ORIGIN),
             now: Instant::ORIGIN,
             target,
@@ -340,13 +342,13 @@ impl World {
     }
 }
 
-fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) -> PumpConfig {
+fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) -> LoadConfig {
     let recorded = Recorded::get();
     let own = &recorded.own;
     let ids = RelayIds { rsa: own.rsa, ed25519: Some(own.ed25519) };
     let landing = |address: &SocketAddr| {
         let identity = Arc::clone(&recorded.landing);
-        Landing { identity, address: *address }
+        ReturnRelay { identity, address: *address }
     };
     let rates = [
         Rate::from_mbit_per_s(50.0),
@@ -355,10 +357,10 @@ fn config(input: &mut Input<'_>, landings: &[SocketAddr], target: SocketAddr) ->
         Rate::ZERO,
         Rate::MAX,
     ];
-    PumpConfig {
+    LoadConfig {
         held_back: None,
         target: Target { address: target, ids },
-        way_back: WayBack::Transit {
+        return_path: ReturnPath::Transit {
             landings: landings.iter().map(landing).collect(),
             authenticate_as: Vec::new(),
         },

@@ -1,6 +1,6 @@
 use onion::Instant;
+use onion::cell_model::Tor;
 use onion::client::{Application, CircuitNumber, Progress, StreamNumber, Transfer};
-use onion::suite::Tor;
 
 /// How far the probing of a circuit is.
 #[derive(Clone, Copy, Debug)]

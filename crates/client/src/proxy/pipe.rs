@@ -1,9 +1,9 @@
 //! What joins a stream of a circuit and the program that asked for it.
 
 use onion::cell::CELL_LEN;
+use onion::cell_model::Tor;
 use onion::client::{Application, Progress, SetPlan};
 use onion::node::ConnId;
-use onion::suite::Tor;
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::io::{Read, Write};

@@ -7,12 +7,12 @@ use onion::cell::msg::{ConfluxLink, ConfluxNonce, ConfluxNote, ConfluxSwitch, Cr
 use onion::cell::msg::{DestroyReason, encode_created2_into};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
+use onion::cell_model::{CellModel, Tor};
 use onion::crypto::RelayLayer;
 use onion::flow::control::Agreed;
 use onion::identity::OwnIdentity;
 use onion::link::{Channel, TlsSession};
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
-use onion::suite::{Suite, Tor};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

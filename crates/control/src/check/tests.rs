@@ -8,7 +8,7 @@ use measurer::member::{Nonce, RoundWayBack, Target, WorkerLoad};
 use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::Second;
-use onion::measure::pump::Pace;
+use onion::measure::load::Pace;
 use proptest::option;
 use proptest::prelude::*;
 use std::net::{IpAddr, SocketAddr};

@@ -9,7 +9,7 @@ use measurer::{Approach, Defences, Request};
 use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
 use onion::Rate;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use terminal::measuring::Subject;
 use terminal::{Interrupt, Output, network};
 

@@ -58,7 +58,7 @@ pub(super) fn cases(scene: &Scene<'_>) -> Result<Vec<Case>, Error> {
 fn play(
     scene: &Scene<'_>,
     part: Part,
-    target: onion::measure::pump::Target,
+    target: onion::measure::load::Target,
 ) -> Result<Found, Error> {
     let all: Vec<Notes> = scene.stage.measurers().iter().map(|_| Notes::default()).collect();
     let mates = scene.stage.measurers().iter().zip(&all).enumerate().map(|(place, (it, notes))| {

@@ -11,7 +11,7 @@ use onion::circuit::NextHop;
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Loss, Outcome, Transfer,
 };
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{Router, RouterConfig};
 use onion::{Duration, Instant};

@@ -8,7 +8,7 @@ use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, TemporaryFolder};
 use link::Clock;
 use measurer::{Approach, Coordinator, Defences, Progress, Request, Team};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::{Duration, Instant, Rate};
 use serde_json::json;
 use std::net::Ipv4Addr;

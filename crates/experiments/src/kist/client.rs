@@ -8,7 +8,7 @@ use link::{Drive, DriverOptions, NodeThread, ThreadError, Watch, unix_time_s};
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::circuit::NextHop;
 use onion::client::{CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, Transfer};
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::net::SocketAddr;

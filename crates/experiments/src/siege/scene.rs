@@ -18,7 +18,7 @@ use netdoc::fetch::{Fetcher, Resource};
 use onion::Instant;
 use onion::circuit::NextHop;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, Nickname};
 use onion::Rate;
 use onion::identity::RsaId;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use relay::consensus_signers;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

@@ -9,7 +9,7 @@ use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
 use onion::Rate;
 use onion::identity::RelayIds;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use std::net::SocketAddr;
 use terminal::measuring::Subject;
 

@@ -3,7 +3,7 @@ use onion::Rate;
 use onion::cell::BODY_LEN;
 use onion::crypto::Keystream;
 use onion::measure::protocol::ClientSecond;
-use onion::router::Conduct;
+use onion::router::Behavior;
 use rand::Rng;
 use std::num::NonZeroU64;
 
@@ -162,7 +162,7 @@ impl EchoLiar {
     }
 }
 
-impl Conduct for EchoLiar {
+impl Behavior for EchoLiar {
     fn answer(&mut self, rng: &mut impl Rng, keystream: &mut Keystream, cell: &mut [u8; BODY_LEN]) {
         let received = *cell;
         keystream.apply(cell);

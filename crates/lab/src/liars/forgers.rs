@@ -1,9 +1,11 @@
 use super::{EchoLiar, EchoLie, LiarError};
 use link::Forge;
 use onion::identity::OwnIdentity;
+use onion::measure::load::{
+    Event, LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, Target,
+};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Event, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
 use onion::measure::target::TargetParams;
 use onion::node::Node;
 use onion::router::{Router, RouterConfig};
@@ -69,9 +71,9 @@ impl Forgers {
         let mut play = Play::begin(self, seed)?;
         let failure = play.measure(self, seed)?;
         let router: &mut Router<StdRng, EchoLiar> = play.node(play.relay)?;
-        let lies = router.conduct().lies();
+        let lies = router.behavior().lies();
         Ok(match failure {
-            Some(PumpFailure::CheckFailed { cell, .. }) => ForgerRun {
+            Some(LoadFailure::CheckFailed { cell, .. }) => ForgerRun {
                 evaded: lies.iter().filter(|lie| **lie < cell).count(),
                 caught_at: Some(cell),
                 is_rightly_accused: lies.contains(&cell),
@@ -107,7 +109,7 @@ impl Play {
         };
         let liar = EchoLiar::new(Some(EchoLie::Forges { share: forgers.share }));
         let rng = StdRng::seed_from_u64(2 * seed);
-        let relay = wire.add(Router::with_conduct(config, liar, rng, wire.now()));
+        let relay = wire.add(Router::with_behavior(config, liar, rng, wire.now()));
         let address = SocketAddr::from(([10, 0, 0, 1], 9001));
         wire.listen(relay, address, &forgers.certificate).map_err(world)?;
         Ok(Self { wire, relay, target: Target { address, ids: forgers.identity.ids() } })
@@ -133,7 +135,7 @@ impl Play {
     }
 
     /// How a measurement fails, if it does.
-    fn measure(&mut self, forgers: &Forgers, seed: u64) -> Result<Option<PumpFailure>, LiarError> {
+    fn measure(&mut self, forgers: &Forgers, seed: u64) -> Result<Option<LoadFailure>, LiarError> {
         let nonce = Nonce([1; 32]);
         let order = Order {
             coordinator: CoordinatorKey::of_seed(&COORDINATOR),
@@ -159,10 +161,10 @@ impl Play {
             Some(other) => Err(LiarError::World(format!("the order: {other:?}"))),
             None => Ok(None),
         })?;
-        let config = PumpConfig {
+        let config = LoadConfig {
             held_back: None,
             target: self.target,
-            way_back: WayBack::Echo { nonce, key_seed: MEASURER },
+            return_path: ReturnPath::Echo { nonce, key_seed: MEASURER },
             sockets: 1,
             circuits_per_socket: 1,
             pace: Pace { burst: 1, per_s: NonZeroU32::MIN },
@@ -176,10 +178,10 @@ impl Play {
             unix_time_s: UNIX_TIME_S,
         };
         let rng = StdRng::seed_from_u64(2 * seed + 1);
-        let pump = self.wire.add(Pump::new(config, rng, self.wire.now()));
+        let generator = self.wire.add(LoadGenerator::new(config, rng, self.wire.now()));
         self.until(|play| {
             let now = play.wire.now();
-            let node: &mut Pump<StdRng> = play.node(pump)?;
+            let node: &mut LoadGenerator<StdRng> = play.node(generator)?;
             match node.poll_event() {
                 Some(Event::Ready { .. }) => {
                     node.start(now, now);

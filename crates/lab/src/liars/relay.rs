@@ -2,7 +2,7 @@ use super::{EchoLiar, EchoLie};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverError, DriverOptions, Forge, ForgeError, NodeThread, ThreadError};
 use onion::identity::RelayIds;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::measure::target::TargetParams;
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use rand::SeedableRng;
@@ -77,7 +77,7 @@ impl LiarRelay {
         };
         let clock = Clock::start();
         let rng = StdRng::from_seed(setup.seed);
-        let router = Router::with_conduct(config, EchoLiar::new(setup.lie), rng, clock.now());
+        let router = Router::with_behavior(config, EchoLiar::new(setup.lie), rng, clock.now());
         let tls = TlsConfigs::new(&forge)?;
         let driver = Driver::new(router, clock, tls, vec![listener], DriverOptions::default())?;
         let thread = NodeThread::start("liar", Box::new(driver), ())?;

@@ -2,7 +2,7 @@ use super::{LIES_MAX, chance};
 use onion::cell::BODY_LEN;
 use onion::cell::msg::DestroyReason;
 use onion::node::ConnId;
-use onion::router::{Conduct, OnLink, Passing};
+use onion::router::{Behavior, ForwardAction, OnLink};
 use rand::Rng;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
@@ -107,56 +107,56 @@ impl Passage {
         rng: &mut impl Rng,
         (received, last): (&Body, Body),
         cell: &mut Body,
-    ) -> (Passing, bool) {
+    ) -> (ForwardAction, bool) {
         let is_nth = |n: NonZeroU64| self.seen_cells.is_multiple_of(n.get());
-        let mut passing = Passing::On;
+        let mut action = ForwardAction::Forward;
         match lie {
             TransitLie::SkipsDecryption => *cell = *received,
             TransitLie::AnswersAhead(cells) => {
                 rng.fill_bytes(cell);
                 if self.seen_cells == 1 {
-                    passing = Passing::OnWith(cells);
+                    action = ForwardAction::ForwardWith(cells);
                 }
             }
             TransitLie::Forges { share } if chance(rng) < share => rng.fill_bytes(cell),
             TransitLie::Duplicates(n) if is_nth(n) => {
                 self.held = Some(*cell);
-                passing = Passing::OnWith(1);
+                action = ForwardAction::ForwardWith(1);
             }
             TransitLie::Replays(n) if is_nth(n) => *cell = last,
             TransitLie::Reorders(n) if is_nth(n) => {
                 self.held = Some(*cell);
-                passing = Passing::Dropped;
+                action = ForwardAction::Drop;
             }
-            TransitLie::Drops(n) if is_nth(n) => passing = Passing::Dropped,
+            TransitLie::Drops(n) if is_nth(n) => action = ForwardAction::Drop,
             TransitLie::Alters(n) if is_nth(n) => {
                 let bit = usize::try_from(rng.next_u32()).unwrap_or(0) % (BODY_LEN * 8);
                 cell[bit / 8] ^= 1 << (bit % 8);
             }
-            _ if self.held.is_some() => return (Passing::OnWith(1), false),
-            _ => return (Passing::On, false),
+            _ if self.held.is_some() => return (ForwardAction::ForwardWith(1), false),
+            _ => return (ForwardAction::Forward, false),
         }
-        (passing, true)
+        (action, true)
     }
 }
 
-impl Conduct for TransitLiar {
+impl Behavior for TransitLiar {
     fn pass(
         &mut self,
         rng: &mut impl Rng,
         from: OnLink,
         received: &Body,
         cell: &mut Body,
-    ) -> Passing {
-        let Some(lie) = self.lie else { return Passing::On };
+    ) -> ForwardAction {
+        let Some(lie) = self.lie else { return ForwardAction::Forward };
         self.passed_cells += 1;
         match lie {
-            TransitLie::Stalls(after) if self.passed_cells > after => return Passing::Dropped,
+            TransitLie::Stalls(after) if self.passed_cells > after => return ForwardAction::Drop,
             TransitLie::ClosesLinks(after) if self.passed_cells == after => {
-                return Passing::ClosesLinks;
+                return ForwardAction::CloseLinks;
             }
             TransitLie::DestroysCircuits(after) if self.passed_cells == after => {
-                return Passing::EndsCircuits(DestroyReason::RESOURCE_LIMIT);
+                return ForwardAction::DestroyCircuits(DestroyReason::RESOURCE_LIMIT);
             }
             _ => {}
         }
@@ -166,11 +166,11 @@ impl Conduct for TransitLiar {
         let passage = self.circuits.entry(from).or_insert(new);
         passage.seen_cells += 1;
         let last = std::mem::replace(&mut passage.last, *cell);
-        let (passing, is_lie) = passage.pass(lie, rng, (received, last), cell);
+        let (action, is_lie) = passage.pass(lie, rng, (received, last), cell);
         if is_lie && self.lies.len() < LIES_MAX {
             self.lies.push(LiedAt { circuit: passage.circuit, cell: passage.seen_cells - 1 });
         }
-        passing
+        action
     }
 
     fn add(&mut self, rng: &mut impl Rng, from: OnLink, cell: &mut Body) {

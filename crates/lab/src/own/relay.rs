@@ -5,7 +5,7 @@ use super::error::OwnError;
 use super::process::OwnProcess;
 use link::Clock;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use serde_json::Value;
 use std::fmt::Write;

@@ -9,11 +9,11 @@ use crate::party::Party;
 use crate::stage::{Actor, Stage};
 use lab::liars::EchoLiar;
 use onion::measure::Second;
+use onion::measure::load::{
+    Event, HeldBack, LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, ReturnRelay, Target,
+};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{Nonce, Order};
-use onion::measure::pump::{
-    Event, HeldBack, Landing, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack,
-};
 use onion::router::{RateLimit, Router, RouterConfig, RouterEvent, RouterTotals};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
@@ -29,7 +29,7 @@ pub(crate) const ALONE_S: u32 = 2;
 
 /// A router on the stage, and where it is.
 pub(crate) type Relay = Router<ChaCha8Rng, EchoLiar>;
-pub(crate) type Measurer = Pump<ChaCha8Rng>;
+pub(crate) type Measurer = LoadGenerator<ChaCha8Rng>;
 
 /// A relay that may be measured, and all that happens around it.
 pub(crate) struct Play<'a, S> {
@@ -49,7 +49,7 @@ struct Clients {
     actor: Actor,
     began: Instant,
     seconds: Vec<Second>,
-    ended: Option<PumpFailure>,
+    ended: Option<LoadFailure>,
 }
 
 impl<'a, S: Stage> Play<'a, S> {
@@ -63,8 +63,8 @@ impl<'a, S: Stage> Play<'a, S> {
             held_bytes_max: scenario.held_bytes_max,
             ..RouterConfig::new(Arc::clone(&cast().relay), UNIX_TIME_S)
         };
-        let conduct = EchoLiar::new(scenario.lie);
-        let router = Router::with_conduct(config, conduct, scenario.rng(0), stage.now());
+        let behavior = EchoLiar::new(scenario.lie);
+        let router = Router::with_behavior(config, behavior, scenario.rng(0), stage.now());
         let relay = stage.add(router, &cast().relays, &[address]);
         let target = Target { address, ids: cast().relay.ids() };
         let (measured, told) = (Vec::new(), Vec::new());
@@ -77,12 +77,12 @@ impl<'a, S: Stage> Play<'a, S> {
         play
     }
 
-    pub(crate) fn pump_config(&self, way_back: WayBack) -> PumpConfig {
+    pub(crate) fn pump_config(&self, return_path: ReturnPath) -> LoadConfig {
         let scenario = self.scenario;
-        PumpConfig {
+        LoadConfig {
             held_back: scenario.held_back.map(|after| HeldBack { after, sockets_before: 0 }),
             target: self.target,
-            way_back,
+            return_path,
             sockets: scenario.sockets,
             circuits_per_socket: scenario.circuits_per_socket,
             pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },
@@ -101,26 +101,25 @@ impl<'a, S: Stage> Play<'a, S> {
     pub(crate) fn add_transit(&mut self, seconds: u32, rate: Rate) -> Actor {
         let addresses: Vec<SocketAddr> =
             cast().landings.iter().map(|_| self.stage.reserve()).collect();
-        let landings = cast().landings.iter().zip(&addresses).map(|(identity, address)| Landing {
-            identity: Arc::clone(identity),
-            address: *address,
+        let landings = cast().landings.iter().zip(&addresses).map(|(identity, address)| {
+            ReturnRelay { identity: Arc::clone(identity), address: *address }
         });
-        let way_back =
-            WayBack::Transit { landings: landings.collect(), authenticate_as: Vec::new() };
-        let config = self.pump_config(way_back);
+        let return_path =
+            ReturnPath::Transit { landings: landings.collect(), authenticate_as: Vec::new() };
+        let config = self.pump_config(return_path);
         let stall_timeout = Duration::from_secs(60);
-        let config = PumpConfig { seconds, rate, stall_timeout, ..config };
-        let pump = Pump::new(config, self.scenario.rng(7), self.stage.now());
-        self.stage.add(pump, &cast().others, &addresses)
+        let config = LoadConfig { seconds, rate, stall_timeout, ..config };
+        let generator = LoadGenerator::new(config, self.scenario.rng(7), self.stage.now());
+        self.stage.add(generator, &cast().others, &addresses)
     }
 
     pub(crate) fn begin_clients(&mut self, rate: Rate) {
         let actor = self.add_transit(300, rate);
         self.stage.until(SOON, |stage| {
             let now = stage.now();
-            let pump: &mut Measurer = stage.node(actor);
-            let is_ready = matches!(pump.poll_event(), Some(Event::Ready { .. }));
-            pump.start(now, now);
+            let generator: &mut Measurer = stage.node(actor);
+            let is_ready = matches!(generator.poll_event(), Some(Event::Ready { .. }));
+            generator.start(now, now);
             is_ready
         });
         let began = self.stage.now();
@@ -177,7 +176,7 @@ impl<'a, S: Stage> Play<'a, S> {
     }
 
     /// How the clients' traffic ended, if it has.
-    pub(crate) fn client_failure(&self) -> Option<&PumpFailure> {
+    pub(crate) fn client_failure(&self) -> Option<&LoadFailure> {
         self.clients.as_ref().expect("there are some").ended.as_ref()
     }
 
@@ -217,14 +216,14 @@ impl<'a, S: Stage> Play<'a, S> {
     }
 
     pub(crate) fn add_measurer(&mut self, number: usize, nonce: Nonce) -> Part {
-        let way_back = WayBack::Echo { nonce, key_seed: MEASURERS[number] };
-        self.add_pump(10 + u64::try_from(number).unwrap(), way_back)
+        let return_path = ReturnPath::Echo { nonce, key_seed: MEASURERS[number] };
+        self.add_pump(10 + u64::try_from(number).unwrap(), return_path)
     }
 
-    pub(crate) fn add_pump(&mut self, of: u64, way_back: WayBack) -> Part {
-        let config = self.pump_config(way_back);
-        let pump = Pump::new(config, self.scenario.rng(of), self.stage.now());
-        let actor = self.stage.add(pump, &cast().others, &[]);
+    pub(crate) fn add_pump(&mut self, of: u64, return_path: ReturnPath) -> Part {
+        let config = self.pump_config(return_path);
+        let generator = LoadGenerator::new(config, self.scenario.rng(of), self.stage.now());
+        let actor = self.stage.add(generator, &cast().others, &[]);
         Part { actor, found: Found::default() }
     }
 
@@ -348,8 +347,8 @@ impl<'a, S: Stage> Play<'a, S> {
         self.stage.node::<OrderLink>(link).stop();
     }
 
-    pub(crate) fn conduct(&mut self) -> &EchoLiar {
-        self.stage.node::<Relay>(self.relay).conduct()
+    pub(crate) fn behavior(&mut self) -> &EchoLiar {
+        self.stage.node::<Relay>(self.relay).behavior()
     }
 
     pub(crate) fn open_circuits(&mut self) -> usize {

@@ -6,9 +6,9 @@ use crate::found::Found;
 use crate::stage::Actor;
 use coordinator::{Assignment, MeasurerId, Mode, Schedule, SecondReport, Series, Summary};
 use onion::measure::Second;
+use onion::measure::load::LoadFailure;
 use onion::measure::order::OrderFailure;
 use onion::measure::protocol::ClientSecond;
-use onion::measure::pump::PumpFailure;
 use onion::{Instant, Rate};
 
 /// One measurer's part.
@@ -65,7 +65,7 @@ impl Report {
 
     /// The first measurer's failure, of which there must be one.
     #[track_caller]
-    pub(crate) fn failure(&self) -> &PumpFailure {
+    pub(crate) fn failure(&self) -> &LoadFailure {
         let failures =
             self.parts.iter().filter_map(|part| part.found.result.as_ref()?.as_ref().err());
         failures.into_iter().next().expect("it is found out")

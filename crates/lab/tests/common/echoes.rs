@@ -5,11 +5,11 @@
 use crate::found::Found;
 use link::Forge;
 use onion::identity::{OwnIdentity, RelayIds};
+use onion::measure::load::{LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, Target};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
-use onion::measure::pump::{Pace, Pump, PumpConfig, PumpFailure, Target, WayBack};
 use onion::measure::target::TargetParams;
-use onion::router::{Conduct, RateLimit, Router, RouterConfig};
+use onion::router::{Behavior, RateLimit, Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -25,7 +25,7 @@ const COORDINATOR: [u8; 32] = [1; 32];
 pub(crate) const NONCE: Nonce = Nonce([9; 32]);
 
 type Random = ChaCha8Rng;
-pub(crate) type Measurer = Pump<Random>;
+pub(crate) type Measurer = LoadGenerator<Random>;
 
 /// The seed of a measurer's key.
 pub(crate) const fn measurer_seed(number: u8) -> [u8; 32] {
@@ -98,7 +98,7 @@ pub(crate) struct Report {
 
 impl Report {
     #[track_caller]
-    pub(crate) fn failure(&self, measurer: usize) -> &PumpFailure {
+    pub(crate) fn failure(&self, measurer: usize) -> &LoadFailure {
         match &self.measurers[measurer].result {
             Some(Err(failure)) => failure,
             other => panic!("no failure: {other:?}"),
@@ -107,11 +107,11 @@ impl Report {
 }
 
 impl Scenario {
-    pub(crate) fn pump(&self, number: u8, now: Instant) -> Measurer {
-        let config = PumpConfig {
+    pub(crate) fn generator(&self, number: u8, now: Instant) -> Measurer {
+        let config = LoadConfig {
             held_back: None,
             target: target(),
-            way_back: WayBack::Echo { nonce: NONCE, key_seed: measurer_seed(number) },
+            return_path: ReturnPath::Echo { nonce: NONCE, key_seed: measurer_seed(number) },
             sockets: self.sockets,
             circuits_per_socket: self.circuits_per_socket,
             pace: Pace { burst: 100, per_s: NonZeroU32::new(100).unwrap() },
@@ -124,7 +124,7 @@ impl Scenario {
             stall_timeout: Duration::from_millis(2000),
             unix_time_s: UNIX_TIME_S,
         };
-        Pump::new(config, Random::seed_from_u64(self.seed ^ u64::from(number)), now)
+        LoadGenerator::new(config, Random::seed_from_u64(self.seed ^ u64::from(number)), now)
     }
 
     pub(crate) fn order(&self, now: Instant) -> OrderLink {
@@ -158,7 +158,7 @@ impl Scenario {
     }
 
     /// Has a router measured.
-    pub(crate) fn play<C: Conduct + 'static>(&self, conduct: C) -> Report {
+    pub(crate) fn play<C: Behavior + 'static>(&self, behavior: C) -> Report {
         let config = RouterConfig {
             target: TargetParams {
                 is_allowed: true,
@@ -170,7 +170,7 @@ impl Scenario {
         };
         let rng = Random::seed_from_u64(!self.seed);
         let mut wire = self.wire();
-        let relay_node = wire.add(Router::with_conduct(config, conduct, rng, Instant::ORIGIN));
+        let relay_node = wire.add(Router::with_behavior(config, behavior, rng, Instant::ORIGIN));
         wire.listen(relay_node, target().address, &relay().1).unwrap();
         let mut play = Play {
             order: wire.add(self.order(Instant::ORIGIN)),
@@ -216,13 +216,13 @@ impl Play<'_> {
         if self.report.order.contains(&OrderEvent::Accepted) && self.measurers.is_empty() {
             for number in 0..self.scenario.lags.len() {
                 let number = u8::try_from(number).unwrap();
-                self.measurers.push(wire.add(self.scenario.pump(number, now)));
+                self.measurers.push(wire.add(self.scenario.generator(number, now)));
                 self.report.measurers.push(Found::default());
             }
         }
         for (id, found) in self.measurers.iter().zip(&mut self.report.measurers) {
-            let pump: &mut Measurer = wire.node_mut(*id).unwrap();
-            while let Some(event) = pump.poll_event() {
+            let generator: &mut Measurer = wire.node_mut(*id).unwrap();
+            while let Some(event) = generator.poll_event() {
                 found.gather(event);
             }
         }
@@ -231,8 +231,8 @@ impl Play<'_> {
         {
             self.started = true;
             for (id, lag) in self.measurers.iter().zip(&self.scenario.lags) {
-                let pump: &mut Measurer = wire.node_mut(*id).unwrap();
-                pump.start(now, now + Duration::from_millis(100) + *lag);
+                let generator: &mut Measurer = wire.node_mut(*id).unwrap();
+                generator.start(now, now + Duration::from_millis(100) + *lag);
             }
         }
         self.is_over()

@@ -1,7 +1,7 @@
 //! What a measurer finds.
 
 use onion::measure::Second;
-use onion::measure::pump::{Event, PumpFailure};
+use onion::measure::load::{Event, LoadFailure};
 
 /// What one measurer has found.
 #[derive(Debug, Default, PartialEq)]
@@ -10,7 +10,7 @@ pub(crate) struct Found {
     pub(crate) ready: Option<(u32, u32)>,
     pub(crate) seconds: Vec<Second>,
     /// None while it goes on.
-    pub(crate) result: Option<Result<(), PumpFailure>>,
+    pub(crate) result: Option<Result<(), LoadFailure>>,
 }
 
 impl Found {

@@ -11,7 +11,7 @@ use onion::client::{
     StreamNumber, Transfer,
 };
 use onion::identity::OwnIdentity;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::node::Node;
 use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use onion::{Duration, Instant};

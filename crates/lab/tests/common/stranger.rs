@@ -7,7 +7,7 @@ use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
 use onion::crypto::ClientHop;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 
 /// What its CREATE_FAST cells hold.
 const X: [u8; 20] = [5; 20];

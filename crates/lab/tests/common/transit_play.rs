@@ -10,8 +10,8 @@ use lab::liars::{LiedAt, TransitLiar, TransitLie};
 use link::Forge;
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::Second;
-use onion::measure::pump::{
-    Event, HeldBack, Landing, Pace, Pump, PumpConfig, PumpFailure, Target, WayBack,
+use onion::measure::load::{
+    Event, HeldBack, LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, ReturnRelay, Target,
 };
 use onion::node::Node as _;
 use onion::router::{Router, RouterConfig};
@@ -112,19 +112,22 @@ impl Scenario {
         Self { sockets: 1, circuits_per_socket: 1, ..Self::new(relay) }
     }
 
-    fn config(&self, target: SocketAddr, landings: &[SocketAddr]) -> PumpConfig {
+    fn config(&self, target: SocketAddr, landings: &[SocketAddr]) -> LoadConfig {
         let cast = cast();
         let ids = cast.relay.ids();
-        let own = cast.landings.iter().zip(landings).map(|(identity, address)| Landing {
+        let own = cast.landings.iter().zip(landings).map(|(identity, address)| ReturnRelay {
             identity: Arc::clone(identity),
             address: *address,
         });
-        PumpConfig {
+        LoadConfig {
             held_back: self
                 .held_back
                 .map(|after| HeldBack { after, sockets_before: self.sockets % 2 }),
             target: Target { address: target, ids },
-            way_back: WayBack::Transit { landings: own.collect(), authenticate_as: Vec::new() },
+            return_path: ReturnPath::Transit {
+                landings: own.collect(),
+                authenticate_as: Vec::new(),
+            },
             sockets: self.sockets,
             circuits_per_socket: self.circuits_per_socket,
             pace: Pace { burst: 10, per_s: NonZeroU32::new(100).unwrap() },
@@ -139,8 +142,8 @@ impl Scenario {
         }
     }
 
-    fn pump(&self, config: PumpConfig, now: Instant) -> Pump<ChaCha8Rng> {
-        Pump::new(config, ChaCha8Rng::seed_from_u64(self.seed), now)
+    fn generator(&self, config: LoadConfig, now: Instant) -> LoadGenerator<ChaCha8Rng> {
+        LoadGenerator::new(config, ChaCha8Rng::seed_from_u64(self.seed), now)
     }
 
     fn router(&self, now: Instant) -> Router<ChaCha8Rng, TransitLiar> {
@@ -151,7 +154,7 @@ impl Scenario {
         };
         let config = RouterConfig::new(Arc::clone(identity), UNIX_TIME_S);
         let rng = ChaCha8Rng::seed_from_u64(!self.seed);
-        Router::with_conduct(config, TransitLiar::new(lie), rng, now)
+        Router::with_behavior(config, TransitLiar::new(lie), rng, now)
     }
 
     /// Has the relay measured on this stage.
@@ -196,8 +199,8 @@ impl<'s, S: Stage> Play<'s, S> {
         };
         let config = scenario.config(address, &landings);
         let target = config.target;
-        let pump = scenario.pump(config, now);
-        let measurer = stage.add(pump, &cast().measurers, &landings);
+        let generator = scenario.generator(config, now);
+        let measurer = stage.add(generator, &cast().measurers, &landings);
         let landing = Target { address: landings[0], ids: cast().landings[0].ids() };
         let stranger = Stranger::new(target, landing, scenario.strangers_circuits);
         Self {
@@ -231,13 +234,13 @@ impl<'s, S: Stage> Play<'s, S> {
     /// Takes what the measurer has to tell, and starts it when it is ready.
     fn listen(&mut self) {
         let now = self.stage.now();
-        let pump: &mut Pump<ChaCha8Rng> = self.stage.node(self.measurer);
-        self.answered_after = pump.silence(now).answered_after.or(self.answered_after);
-        while let Some(event) = pump.poll_event() {
+        let generator: &mut LoadGenerator<ChaCha8Rng> = self.stage.node(self.measurer);
+        self.answered_after = generator.silence(now).answered_after.or(self.answered_after);
+        while let Some(event) = generator.poll_event() {
             let is_ready = matches!(event, Event::Ready { .. });
             self.found.gather(event);
             if is_ready {
-                pump.start(now, now + Duration::from_millis(100));
+                generator.start(now, now + Duration::from_millis(100));
             }
         }
     }
@@ -253,7 +256,10 @@ impl<'s, S: Stage> Play<'s, S> {
         self.stranger.leave(&mut self.stage);
         if S::IS_EXACT {
             self.stage.until(Duration::from_secs(10), |stage| stage.conns() == Some(0));
-            assert_eq!(self.stage.node::<Pump<ChaCha8Rng>>(self.measurer).poll_timeout(), None);
+            assert_eq!(
+                self.stage.node::<LoadGenerator<ChaCha8Rng>>(self.measurer).poll_timeout(),
+                None
+            );
         }
         let mut lies = Vec::new();
         if let Some(router) = self.router() {
@@ -261,7 +267,7 @@ impl<'s, S: Stage> Play<'s, S> {
                 assert_eq!((router.open_circuits(), router.queued_bytes()), (0, 0));
                 assert_eq!(router.poll_timeout(), None, "nothing is left to happen");
             }
-            lies = router.conduct().lies().to_vec();
+            lies = router.behavior().lies().to_vec();
         }
         let Found { ready, seconds, result } = self.found;
         let result = result.expect("it is over");
@@ -285,7 +291,7 @@ pub(crate) struct Report {
     pub(crate) ready: Option<(u32, u32)>,
     pub(crate) seconds: Vec<Second>,
     /// How it ended.
-    pub(crate) result: Result<(), PumpFailure>,
+    pub(crate) result: Result<(), LoadFailure>,
     /// What the relay did.
     pub(crate) lies: Vec<LiedAt>,
     /// Circuits that the landing has refused to a stranger.
@@ -299,19 +305,19 @@ pub(crate) struct Report {
 impl Report {
     /// The failure, of which there must be one.
     #[track_caller]
-    pub(crate) fn failure(&self) -> &PumpFailure {
+    pub(crate) fn failure(&self) -> &LoadFailure {
         self.result.as_ref().expect_err("it is found out")
     }
 }
 
 /// The measurer alone, before anything has happened, with the certificate that it shows and the
 /// identity of its first landing.
-pub(crate) fn lone_measurer() -> (Pump<ChaCha8Rng>, Vec<u8>, RelayIds) {
+pub(crate) fn lone_measurer() -> (LoadGenerator<ChaCha8Rng>, Vec<u8>, RelayIds) {
     let scenario = Scenario::new(Relay::Honest);
     let address = SocketAddr::from(([10, 0, 0, 1], 1));
     let config = scenario.config(address, &[address; LANDINGS]);
     let certificate = cast().measurers.tls_credentials().unwrap().0[0].to_vec();
-    (scenario.pump(config, Instant::ORIGIN), certificate, cast().landings[0].ids())
+    (scenario.generator(config, Instant::ORIGIN), certificate, cast().landings[0].ids())
 }
 
 /// The date of all certificates, for those who check them.

@@ -6,9 +6,9 @@ use crate::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S};
 use crate::party::Party;
 use crate::stage::{Actor, Stage};
 use onion::cell::{CircId, Command};
+use onion::measure::load::{Event, LoadFailure, LoadGenerator};
 use onion::measure::order::{OrderEvent, OrderFailure};
 use onion::measure::protocol::{ErrorCode, Message, Nonce, Proof};
-use onion::measure::pump::{Event, Pump, PumpFailure};
 use onion::node::ConnId;
 use onion::router::RouterEvent;
 use onion::{Duration, Instant, Rate};
@@ -91,13 +91,13 @@ fn clients_are_held_to_their_share_and_have_all_back_after<S: Stage>(stage: S) {
 fn a_relay_that_takes_part_can_also_be_measured_in_transit<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 3, ..Scenario::default() };
     let mut play = Play::begin(stage, &scenario);
-    let pump = play.add_transit(3, scenario.rate);
+    let generator = play.add_transit(3, scenario.rate);
     let (mut bytes, mut is_over) = (Vec::new(), false);
     play.stage.until(Duration::from_secs(20), |stage| {
         let now = stage.now();
-        let pump: &mut Pump<ChaCha8Rng> = stage.node(pump);
-        match pump.poll_event() {
-            Some(Event::Ready { sockets: 2, circuits: 4 }) => pump.start(now, now),
+        let generator: &mut LoadGenerator<ChaCha8Rng> = stage.node(generator);
+        match generator.poll_event() {
+            Some(Event::Ready { sockets: 2, circuits: 4 }) => generator.start(now, now),
             Some(Event::Second(second)) => bytes.push(second.bytes),
             Some(Event::Finished) => is_over = true,
             Some(other) => panic!("{other:?}"),
@@ -144,21 +144,22 @@ fn share_throttled<S: Stage>(play: &mut Play<'_, S>, rate: Rate) -> f64 {
     let mut ends_at = None;
     play.stage.until(Duration::from_secs(20), |stage| {
         let now = stage.now();
-        let pump: &mut Pump<ChaCha8Rng> = stage.node(actor);
-        outstanding_most = pump.outstanding_bytes().max(outstanding_most);
-        if pump.is_sending() {
-            assert_eq!(pump.ends_at(), ends_at);
+        let generator: &mut LoadGenerator<ChaCha8Rng> = stage.node(actor);
+        outstanding_most = generator.outstanding_bytes().max(outstanding_most);
+        if generator.is_sending() {
+            assert_eq!(generator.ends_at(), ends_at);
             let conns = || (0..8).map(ConnId);
-            let out = conns().filter(|conn| pump.is_outbound(*conn)).count();
-            let back = conns().filter(|conn| pump.carries_back(*conn)).count();
-            let both = conns().any(|conn| pump.is_outbound(conn) && pump.carries_back(conn));
+            let out = conns().filter(|conn| generator.is_outbound(*conn)).count();
+            let back = conns().filter(|conn| generator.carries_back(*conn)).count();
+            let both =
+                conns().any(|conn| generator.is_outbound(conn) && generator.carries_back(conn));
             assert!(out == 2 && back == 2 && !both, "{out} out, {back} back");
         }
-        throttled = pump.throttled(now);
+        throttled = generator.throttled(now);
         assert!(ends_at.is_some() || throttled.is_zero(), "it does not send yet");
-        match pump.poll_event() {
+        match generator.poll_event() {
             Some(Event::Ready { .. }) => {
-                pump.start(now, now);
+                generator.start(now, now);
                 ends_at = Some(now + Duration::from_secs(SECONDS.into()));
             }
             Some(Event::Finished) => is_over = true,
@@ -169,9 +170,9 @@ fn share_throttled<S: Stage>(play: &mut Play<'_, S>, rate: Rate) -> f64 {
     });
     play.pass(Duration::from_secs(1));
     let now = play.stage.now();
-    let pump: &mut Pump<ChaCha8Rng> = play.stage.node(actor);
-    assert_eq!(pump.throttled(now), throttled, "it does not send any more");
-    assert!(!pump.is_sending() && throttled <= Duration::from_secs(SECONDS.into()));
+    let generator: &mut LoadGenerator<ChaCha8Rng> = play.stage.node(actor);
+    assert_eq!(generator.throttled(now), throttled, "it does not send any more");
+    assert!(!generator.is_sending() && throttled <= Duration::from_secs(SECONDS.into()));
     assert!(outstanding_most > 0 && outstanding_most <= window_bytes, "{outstanding_most}");
     throttled.as_secs_f64() / f64::from(SECONDS)
 }
@@ -218,7 +219,7 @@ fn a_coordinator_that_goes_ends_it_for_all<S: Stage>(stage: S) {
     for part in &parts {
         let called_off = ErrorCode::CALLED_OFF;
         assert!(
-            matches!(&part.found.result, Some(Err(PumpFailure::Refused { code, .. })) if *code == called_off),
+            matches!(&part.found.result, Some(Err(LoadFailure::Refused { code, .. })) if *code == called_off),
             "{part:?}"
         );
     }

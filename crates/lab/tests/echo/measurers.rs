@@ -9,8 +9,8 @@ use crate::stage::{Actor, Stage};
 use onion::Duration;
 use onion::cell::{Cell, CircId, Command};
 use onion::identity::RelayIds;
+use onion::measure::load::{LoadFailure, ReturnPath};
 use onion::measure::protocol::{ErrorCode, MESSAGE_LEN_MAX, Message, Nonce, Proof};
-use onion::measure::pump::{PumpFailure, WayBack};
 
 crate::stage::in_both_worlds! {
     a_measurer_with_an_unknown_key_is_refused
@@ -30,12 +30,12 @@ fn a_measurer_with_an_unknown_key_is_refused<S: Stage + 'static>(stage: S) {
     let (link, parts) = scene.play.prepare();
     let nonce = Nonce([1; 32]);
     // As a measurer that takes itself for one of the team.
-    let way_back = WayBack::Echo { nonce, key_seed: [0x66; 32] };
-    let mut stranger = vec![scene.play.add_pump(66, way_back)];
+    let return_path = ReturnPath::Echo { nonce, key_seed: [0x66; 32] };
+    let mut stranger = vec![scene.play.add_pump(66, return_path)];
     scene.play.until(&mut stranger, |_, parts| parts[0].found.result.is_some());
     let unknown = ErrorCode::UNKNOWN_MEASURER;
     assert!(
-        matches!(&stranger[0].found.result, Some(Err(PumpFailure::Refused { code, .. })) if *code == unknown)
+        matches!(&stranger[0].found.result, Some(Err(LoadFailure::Refused { code, .. })) if *code == unknown)
     );
     assert!(scene.play.run(link, parts).summary().median > 0);
     scene.assert_unharmed();

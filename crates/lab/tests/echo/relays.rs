@@ -8,8 +8,8 @@ use crate::stage::{Stage, VirtualTime};
 use lab::liars::EchoLie;
 use onion::Rate;
 use onion::measure::Mismatch;
+use onion::measure::load::LoadFailure;
 use onion::measure::order::{OrderFailure, OrderViolation};
-use onion::measure::pump::PumpFailure;
 use std::num::NonZeroU64;
 
 crate::stage::in_both_worlds! {
@@ -43,7 +43,7 @@ fn measure<S: Stage>(stage: S, scenario: &Scenario) -> Report {
 #[track_caller]
 fn mismatch(report: &Report) -> Mismatch {
     match report.failure() {
-        PumpFailure::CheckFailed { mismatch, .. } => *mismatch,
+        LoadFailure::CheckFailed { mismatch, .. } => *mismatch,
         other => panic!("another failure: {other}"),
     }
 }
@@ -60,7 +60,7 @@ fn a_relay_that_forges_answers_is_found_out<S: Stage>(stage: S) {
 
 fn a_relay_that_replays_answers_is_found_out<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::on_one_circuit(EchoLie::Replays(every(3))));
-    let PumpFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
+    let LoadFailure::CheckFailed { cell, mismatch, .. } = report.failure() else {
         panic!("another failure: {report:?}")
     };
     assert_eq!(*mismatch, Mismatch::Displaced { found: cell - 1 });
@@ -68,7 +68,7 @@ fn a_relay_that_replays_answers_is_found_out<S: Stage>(stage: S) {
 
 fn a_relay_that_leaves_cells_unanswered_is_found_out<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::on_one_circuit(EchoLie::Drops(every(50))));
-    let PumpFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
+    let LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } =
         report.failure()
     else {
         panic!("another failure: {report:?}")
@@ -81,7 +81,7 @@ fn a_relay_that_answers_ahead_is_found_out<S: Stage>(stage: S) {
     let lie = EchoLie::AnswersAhead(100);
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::of(lie) };
     let report = measure(stage, &scenario);
-    let PumpFailure::AnsweredEarly { sent: 0, .. } = report.failure() else {
+    let LoadFailure::AnsweredEarly { sent: 0, .. } = report.failure() else {
         panic!("another failure: {report:?}")
     };
 }
@@ -89,7 +89,7 @@ fn a_relay_that_answers_ahead_is_found_out<S: Stage>(stage: S) {
 fn a_relay_that_falls_silent_gives_no_number<S: Stage>(stage: S) {
     let scenario = Scenario { seconds: 10, ..Scenario::of(EchoLie::Stalls(1000)) };
     let report = measure(stage, &scenario);
-    let PumpFailure::Stalled { silent_ms } = report.failure() else {
+    let LoadFailure::Stalled { silent_ms } = report.failure() else {
         panic!("another failure: {report:?}")
     };
     assert!(*silent_ms >= 1500);
@@ -103,7 +103,7 @@ fn a_relay_that_miscounts_seconds_gives_no_number<S: Stage>(stage: S) {
 
 fn a_relay_that_floods_its_measurers_is_found_out<S: Stage>(stage: S) {
     let report = measure(stage, &Scenario::of(EchoLie::Floods(1)));
-    let PumpFailure::Unsolicited { cells, load_cells } = report.failure() else {
+    let LoadFailure::Unsolicited { cells, load_cells } = report.failure() else {
         panic!("another failure: {report:?}")
     };
     assert!(*cells > load_cells / 20, "{cells} next to {load_cells}");
@@ -223,7 +223,7 @@ mod statistics {
     #[track_caller]
     fn failing_cell(report: &Report) -> u64 {
         match report.failure() {
-            PumpFailure::CheckFailed { circuit: 0, cell, .. } => *cell,
+            LoadFailure::CheckFailed { circuit: 0, cell, .. } => *cell,
             other => panic!("another failure: {other}"),
         }
     }
@@ -237,7 +237,7 @@ mod statistics {
                 let scenario = Scenario { seed, seconds: 10, ..Scenario::on_one_circuit(forger) };
                 let mut play = Play::begin(VirtualTime::new(seed, None), &scenario);
                 let cell = failing_cell(&play.measure());
-                let lies = play.conduct().lies();
+                let lies = play.behavior().lies();
                 assert!(lies.contains(&cell), "rightly accused");
                 lies.iter().filter(|lie| **lie < cell).count()
             })

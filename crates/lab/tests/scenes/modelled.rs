@@ -3,7 +3,7 @@
 use crate::network::Net;
 use crate::stage::{Stage, VirtualTime};
 use onion::client::{Figures, Transfer};
-use onion::node::{Answer, Question};
+use onion::node::{DnsAnswer, DnsQuery};
 use onion::{Duration, Rate};
 use sim::wire::PathModel;
 
@@ -117,8 +117,8 @@ fn a_quiet_circuit_does_not_notice_bulk_beside_it_on_a_relay_with_room() {
 fn names_lead_where_the_domain_name_system_says() {
     let mut net = world(1, PathModel::default());
     let to = net.server_at;
-    let question = Question::Addresses("a.test".into());
-    net.stage.wire.set_answer(question, Answer::Addresses(vec![to.ip()]));
+    let question = DnsQuery::Addresses("a.test".into());
+    net.stage.wire.set_answer(question, DnsAnswer::Addresses(vec![to.ip()]));
     let circuit = net.circuit(true);
     let to = onion::client::Destination::Host("a.test".into(), to.port(), Default::default());
     let stream = net.begin_to(circuit, to, Transfer::download(1, 1000));

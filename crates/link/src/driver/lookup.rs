@@ -1,31 +1,31 @@
 //! Questions to the domain name system: asked on the driver's thread, answered on any other.
 
 use super::options::Remote;
-use onion::node::{Answer, Lookup, LookupId, Question};
+use onion::node::{DnsAnswer, DnsQuery, Lookup, LookupId};
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, Sender};
 
 /// Who answers a driver's questions to the domain name system.
 pub trait Resolver: Send {
     /// Begins to look for an answer. Called on the driver's thread: it may not block.
-    fn ask(&mut self, question: Question, reply: Reply);
+    fn ask(&mut self, question: DnsQuery, reply: Reply);
 }
 
-/// Where the answer to one question goes. Dropped without one, it says [`Answer::Failed`].
+/// Where the answer to one question goes. Dropped without one, it says [`DnsAnswer::Failed`].
 #[derive(Debug)]
 pub struct Reply {
     id: LookupId,
     /// Taken by the answer.
-    to: Option<(Sender<(LookupId, Answer)>, Remote)>,
+    to: Option<(Sender<(LookupId, DnsAnswer)>, Remote)>,
 }
 
 impl Reply {
     /// Tells the node; its driver wakes for it.
-    pub fn answer(mut self, answer: Answer) {
+    pub fn answer(mut self, answer: DnsAnswer) {
         self.send(answer);
     }
 
-    fn send(&mut self, answer: Answer) {
+    fn send(&mut self, answer: DnsAnswer) {
         if let Some((answers, remote)) = self.to.take() {
             // A driver that has ended wants no answer.
             let _ = answers.send((self.id, answer));
@@ -36,15 +36,15 @@ impl Reply {
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        self.send(Answer::Failed);
+        self.send(DnsAnswer::Failed);
     }
 }
 
 /// A driver's questions and answers.
 pub(crate) struct Lookups {
     resolver: Option<Box<dyn Resolver>>,
-    answers: Receiver<(LookupId, Answer)>,
-    sender: Sender<(LookupId, Answer)>,
+    answers: Receiver<(LookupId, DnsAnswer)>,
+    sender: Sender<(LookupId, DnsAnswer)>,
 }
 
 impl Lookups {
@@ -67,7 +67,7 @@ impl Lookups {
     }
 
     /// The next answer that has come.
-    pub(crate) fn poll_answer(&self) -> Option<(LookupId, Answer)> {
+    pub(crate) fn poll_answer(&self) -> Option<(LookupId, DnsAnswer)> {
         self.answers.try_recv().ok()
     }
 }

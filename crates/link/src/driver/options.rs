@@ -33,7 +33,7 @@ pub struct DriverOptions {
     /// Least time between two looks at the sockets. Longer means fewer and larger reads and writes,
     /// and so less work for each byte, at the price of latency.
     pub coalesce: Duration,
-    /// Threads for what a node wants done elsewhere ([`Wish::Work`](onion::node::Wish::Work)). With none it is done at once, and
+    /// Threads for what a node wants done elsewhere ([`Action::Work`](onion::node::Action::Work)). With none it is done at once, and
     /// all else waits.
     pub workers: usize,
 }

@@ -4,7 +4,7 @@ use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge};
 use onion::link::TlsSession;
 use onion::node::{
-    Answer, CloseCause, ConnId, Dial, ListenerId, Lookup, LookupId, Node, Question, Security,
+    CloseCause, ConnId, Dial, DnsAnswer, DnsQuery, ListenerId, Lookup, LookupId, Node, Security,
 };
 use onion::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
@@ -69,7 +69,7 @@ pub(crate) struct Puppet {
     pub(crate) connected: Vec<ConnId>,
     pub(crate) received: BTreeMap<ConnId, Vec<u8>>,
     pub(crate) closed: BTreeMap<ConnId, CloseCause>,
-    pub(crate) answers: BTreeMap<LookupId, Answer>,
+    pub(crate) answers: BTreeMap<LookupId, DnsAnswer>,
     pub(crate) accepted: u32,
     /// Lets nobody from here begin TLS.
     pub(crate) refused: Option<IpAddr>,
@@ -98,7 +98,7 @@ impl Puppet {
     }
 
     pub(crate) fn ask(&mut self, id: u32, name: &str) -> LookupId {
-        let question = Question::Addresses(name.to_owned());
+        let question = DnsQuery::Addresses(name.to_owned());
         self.lookups.push_back(Lookup { id: LookupId(id), question });
         LookupId(id)
     }
@@ -181,7 +181,7 @@ impl Node for Puppet {
         self.lookups.pop_front()
     }
 
-    fn handle_answer(&mut self, _now: Instant, id: LookupId, answer: Answer) {
+    fn handle_answer(&mut self, _now: Instant, id: LookupId, answer: DnsAnswer) {
         let before = self.answers.insert(id, answer);
         assert_eq!(before, None, "told twice");
     }

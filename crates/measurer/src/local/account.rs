@@ -2,7 +2,7 @@
 
 use coordinator::Account;
 use link::{Drive, TcpAccount};
-use onion::measure::pump::{Pump, Silence};
+use onion::measure::load::{LoadGenerator, Silence};
 use onion::node::ConnId;
 use onion::{Duration, Instant};
 use rand::Rng;
@@ -52,7 +52,7 @@ impl Accountant {
     /// Looks if it is time, and says when it will be. To be called before each turn of the driver.
     pub(super) fn watch<R: Rng>(
         &mut self,
-        drive: &dyn Drive<Pump<R>>,
+        drive: &dyn Drive<LoadGenerator<R>>,
         busy: impl Fn() -> Duration,
     ) -> Option<Instant> {
         let (now, pump) = (drive.now(), drive.node());
@@ -66,7 +66,7 @@ impl Accountant {
 
     fn watch_end<R: Rng>(
         &mut self,
-        drive: &dyn Drive<Pump<R>>,
+        drive: &dyn Drive<LoadGenerator<R>>,
         busy: impl Fn() -> Duration,
     ) -> Option<Instant> {
         let ends_at = drive.node().ends_at()?;
@@ -81,7 +81,7 @@ impl Accountant {
     }
 
     /// The same where the pump gives up for silence.
-    fn watch_silence<R: Rng>(&mut self, drive: &dyn Drive<Pump<R>>) -> Option<Instant> {
+    fn watch_silence<R: Rng>(&mut self, drive: &dyn Drive<LoadGenerator<R>>) -> Option<Instant> {
         let (now, stalls_at) = (drive.now(), drive.node().stalls_at()?);
         if now < shortly_before(stalls_at) {
             return Some(shortly_before(stalls_at));
@@ -104,7 +104,7 @@ impl Accountant {
     /// was too late to ask. Of several seconds that are told at once, the first one has it all.
     pub(super) fn close_second<R: Rng>(
         &mut self,
-        drive: &dyn Drive<Pump<R>>,
+        drive: &dyn Drive<LoadGenerator<R>>,
         busy: impl Fn() -> Duration,
     ) -> Option<Account> {
         let now =
@@ -120,7 +120,7 @@ fn shortly_before(at: Instant) -> Instant {
 }
 
 impl Look {
-    fn take<R: Rng>(drive: &dyn Drive<Pump<R>>, busy: Duration) -> Self {
+    fn take<R: Rng>(drive: &dyn Drive<LoadGenerator<R>>, busy: Duration) -> Self {
         let (now, pump) = (drive.now(), drive.node());
         let Silence { length: silent, answered_after } = pump.silence(now);
         let mut look = Self {

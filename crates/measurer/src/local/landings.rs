@@ -1,7 +1,7 @@
 use crate::member::MemberError;
 use link::{Clock, Forge, ForgeError};
 use onion::identity::OwnIdentity;
-use onion::measure::pump::Landing;
+use onion::measure::load::ReturnRelay;
 use onion::{Duration, Instant};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
@@ -36,7 +36,7 @@ struct Slot {
 /// Landings for one pump, and their sockets in the same order; they are free again when this is
 /// dropped.
 pub(super) struct Lease {
-    pub(super) landings: Vec<Landing>,
+    pub(super) landings: Vec<ReturnRelay>,
     pub(super) listeners: Vec<TcpListener>,
     /// Identities for links that authenticate; none of them is a landing's.
     pub(super) authenticate_as: Vec<Arc<OwnIdentity>>,
@@ -172,7 +172,7 @@ impl Slot {
         lease.listeners.push(listener.try_clone().map_err(failed)?);
         self.listener = Some((address, listener));
         let identity = Arc::clone(&self.landing);
-        lease.landings.push(Landing { identity, address: SocketAddr::new(address, port) });
+        lease.landings.push(ReturnRelay { identity, address: SocketAddr::new(address, port) });
         if authenticate {
             lease.authenticate_as.push(self.authenticating(forge)?);
         }

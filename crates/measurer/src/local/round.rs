@@ -5,8 +5,8 @@ use crate::load::WorkerLoad;
 use crate::member::{FailureKind, MemberReport, Reports};
 use coordinator::{Account, ends_an_accepted_one};
 use onion::measure::Second;
+use onion::measure::load::{Event, LoadFailure};
 use onion::measure::protocol::ErrorCode;
-use onion::measure::pump::{Event, PumpFailure};
 use std::collections::BTreeMap;
 
 /// Share of its circuits that a measurer must keep to the end. What is conclusive is reckoned from
@@ -132,30 +132,30 @@ impl Sums {
 }
 
 /// What is said of it, where its kind says whom it is about.
-fn in_words(failure: &PumpFailure) -> String {
+fn in_words(failure: &LoadFailure) -> String {
     match failure {
-        PumpFailure::Stalled { silent_ms } => {
+        LoadFailure::Stalled { silent_ms } => {
             format!("no cell for {silent_ms} ms with cells under way")
         }
         other => other.to_string(),
     }
 }
 
-fn kind_of(failure: &PumpFailure, has_started: bool) -> FailureKind {
+fn kind_of(failure: &LoadFailure, has_started: bool) -> FailureKind {
     match failure {
-        PumpFailure::TooFewOpen { .. } if has_started => FailureKind::Closed,
-        PumpFailure::TooFewOpen { .. } | PumpFailure::SetUpTimedOut { .. } => {
+        LoadFailure::TooFewOpen { .. } if has_started => FailureKind::Closed,
+        LoadFailure::TooFewOpen { .. } | LoadFailure::SetUpTimedOut { .. } => {
             FailureKind::Unreachable
         }
-        PumpFailure::NoRoom { .. } => FailureKind::NoRoom,
-        PumpFailure::Unsolicited { .. } => FailureKind::BrokeProtocol,
-        PumpFailure::Stalled { .. } => FailureKind::Silent,
-        PumpFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => FailureKind::NothingCame,
-        PumpFailure::CheckFailed { .. } | PumpFailure::AnsweredEarly { .. } => {
+        LoadFailure::NoRoom { .. } => FailureKind::NoRoom,
+        LoadFailure::Unsolicited { .. } => FailureKind::BrokeProtocol,
+        LoadFailure::Stalled { .. } => FailureKind::Silent,
+        LoadFailure::Refused { code: ErrorCode::NO_TRAFFIC, .. } => FailureKind::NothingCame,
+        LoadFailure::CheckFailed { .. } | LoadFailure::AnsweredEarly { .. } => {
             FailureKind::WrongContent
         }
-        PumpFailure::Refused { code, .. } if ends_an_accepted_one(*code) => FailureKind::Closed,
-        PumpFailure::Refused { .. } => FailureKind::Refused,
+        LoadFailure::Refused { code, .. } if ends_an_accepted_one(*code) => FailureKind::Closed,
+        LoadFailure::Refused { .. } => FailureKind::Refused,
     }
 }
 

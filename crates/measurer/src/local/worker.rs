@@ -1,4 +1,4 @@
-//! One pump of a measurer in one round: a thread that drives a [`Pump`].
+//! One pump of a measurer in one round: a thread that drives a [`LoadGenerator`].
 
 use super::Site;
 use super::account::Accountant;
@@ -8,7 +8,7 @@ use link::{
     Drive, Driver, DriverOptions, NodeThread, ThreadError, Watch, thread_cpu_time, thread_wait_time,
 };
 use onion::measure::Second;
-use onion::measure::pump::{Event, Pump, PumpConfig, PumpFailure};
+use onion::measure::load::{Event, LoadConfig, LoadFailure, LoadGenerator};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::iter;
@@ -26,7 +26,7 @@ pub(crate) enum Report {
     /// A second is over, and what the kernel says of the sockets, if it does.
     Second(Second, Option<Account>),
     /// The pump has given up for silence, though the relay had something to send back and its host was in reach.
-    InVain(PumpFailure),
+    InVain(LoadFailure),
     /// Before the last second is reported.
     Load(WorkerLoad),
     /// The worker itself failed.
@@ -34,7 +34,7 @@ pub(crate) enum Report {
 }
 
 /// What the calling thread has used, and its driver has carried, so far.
-fn load_so_far(drive: &dyn Drive<Pump<StdRng>>) -> WorkerLoad {
+fn load_so_far(drive: &dyn Drive<LoadGenerator<StdRng>>) -> WorkerLoad {
     let (cpu, waited) = (thread_cpu_time(), thread_wait_time());
     let wall = drive.now() - Instant::ORIGIN;
     WorkerLoad { cpu, waited, busiest: cpu + waited, wall, traffic: *drive.traffic() }
@@ -52,7 +52,7 @@ impl BeforeSending {
 
 /// A worker's thread; dropping it stops the worker and waits for its end.
 pub(crate) struct Worker {
-    thread: NodeThread<Pump<StdRng>>,
+    thread: NodeThread<LoadGenerator<StdRng>>,
     before_sending: BeforeSending,
 }
 
@@ -62,10 +62,10 @@ impl Worker {
         name: String,
         site: &Site,
         listeners: Vec<TcpListener>,
-        (config, rng): (PumpConfig, StdRng),
+        (config, rng): (LoadConfig, StdRng),
         report: impl Fn(Report) + Send + 'static,
     ) -> Result<Self, ThreadError> {
-        let pump = Pump::new(config, rng, site.clock.now());
+        let pump = LoadGenerator::new(config, rng, site.clock.now());
         let options = DriverOptions { coalesce: COALESCE, ..DriverOptions::default() };
         let driver = Driver::new(pump, site.clock, site.tls.clone(), listeners, options)?;
         let before_sending = BeforeSending::default();
@@ -97,8 +97,8 @@ struct Reporter<R> {
     accountant: Accountant,
 }
 
-impl<R: Fn(Report) + Send> Watch<Pump<StdRng>> for Reporter<R> {
-    fn look(&mut self, drive: &mut dyn Drive<Pump<StdRng>>) -> Option<Instant> {
+impl<R: Fn(Report) + Send> Watch<LoadGenerator<StdRng>> for Reporter<R> {
+    fn look(&mut self, drive: &mut dyn Drive<LoadGenerator<StdRng>>) -> Option<Instant> {
         let events: Vec<Event> = iter::from_fn(|| drive.node_mut().poll_event()).collect();
         // The load comes before the last second, which ends the round for the coordinator.
         if events.contains(&Event::Finished) {
@@ -106,7 +106,7 @@ impl<R: Fn(Report) + Send> Watch<Pump<StdRng>> for Reporter<R> {
             let load = before.map(|before| load_so_far(drive).since(&before));
             load.into_iter().for_each(|load| (self.report)(Report::Load(load)));
         }
-        let drive: &dyn Drive<Pump<StdRng>> = drive;
+        let drive: &dyn Drive<LoadGenerator<StdRng>> = drive;
         let busy = || load_so_far(drive).busiest;
         let next_look = self.accountant.watch(drive, busy);
         for event in events {
@@ -114,7 +114,7 @@ impl<R: Fn(Report) + Send> Watch<Pump<StdRng>> for Reporter<R> {
                 Event::Second(second) => {
                     Report::Second(second, self.accountant.close_second(drive, busy))
                 }
-                Event::Failed(failure @ PumpFailure::Stalled { .. })
+                Event::Failed(failure @ LoadFailure::Stalled { .. })
                     if self.accountant.was_in_vain() =>
                 {
                     Report::InVain(failure)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::member::Nonce;
 use onion::identity::{RelayIds, RsaId};
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use proptest::prelude::*;
 
 const FAR_AWAY: Duration = Duration::from_millis(200);

@@ -7,7 +7,7 @@ use lab::control::BwWatch;
 use lab::{Network, NetworkSpec, Node};
 use measurer::{Approach, Defences, Progress, Request, Team, TeamOptions, TeamResult};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};

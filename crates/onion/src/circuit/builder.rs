@@ -2,17 +2,17 @@ use super::{CircuitError, NextHop};
 use crate::cell::msg::{DestroyReason, Extend2, link_specifier};
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
-use crate::flow::control::Agreed;
-use crate::suite::{
-    Body, Finished, Handshake as _, Layers as _, Message, StreamId, Stretch, Suite, Tor,
+use crate::cell_model::{
+    Body, CellModel, Finished, Handshake as _, Layers as _, Message, PayloadSlice, StreamId, Tor,
 };
+use crate::flow::control::Agreed;
 use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
 /// What building a circuit asks for next.
 #[derive(Debug)]
-pub enum Step<S: Suite = Tor> {
+pub enum Step<S: CellModel = Tor> {
     /// Send this cell on the circuit.
     Send {
         /// Its command.
@@ -25,7 +25,7 @@ pub enum Step<S: Suite = Tor> {
 }
 
 /// A circuit under construction.
-pub struct Builder<S: Suite = Tor> {
+pub struct Builder<S: CellModel = Tor> {
     circ_id: CircId,
     /// With each hop.
     handshakes: Vec<S::Handshake>,
@@ -38,14 +38,14 @@ pub struct Builder<S: Suite = Tor> {
 
 /// What a finished circuit consists of.
 #[derive(Debug)]
-pub struct Built<S: Suite = Tor> {
+pub struct Built<S: CellModel = Tor> {
     /// Those of all hops.
     pub layers: S::Layers,
     /// What the last hop agrees to.
     pub agreed: Agreed,
 }
 
-impl<S: Suite> Builder<S> {
+impl<S: CellModel> Builder<S> {
     /// Plans a circuit: `first` is the handshake with the relay at the other end of the link, then
     /// come the hops after it.
     #[must_use]
@@ -161,7 +161,7 @@ impl<S: Suite> Builder<S> {
     }
 }
 
-impl<S: Suite> fmt::Debug for Builder<S> {
+impl<S: CellModel> fmt::Debug for Builder<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (circ_id, built, hops) = (self.circ_id, self.layers.len(), self.handshakes.len());
         write!(f, "Builder({circ_id}, {built} of {hops} hops)")
@@ -172,7 +172,7 @@ impl<S: Suite> fmt::Debug for Builder<S> {
 ///
 /// # Errors
 /// Where the handshake is more than fits.
-pub fn extend_body<S: Suite>(
+pub fn extend_body<S: CellModel>(
     next: &NextHop,
     handshake: &S::Handshake,
     format: RelayFormat,
@@ -200,7 +200,7 @@ pub fn extend_body<S: Suite>(
     let message = Message {
         command: RelayCommand::EXTEND2,
         stream_id: StreamId::CIRCUIT,
-        data: S::Stretch::from_bytes(&data),
+        data: S::PayloadSlice::from_bytes(&data),
     };
     let mut body = S::Body::from_bytes(&[]);
     body.write(format, &message).map_err(CircuitError::Malformed)?;

@@ -1,8 +1,8 @@
 use super::pattern::Transfer;
-use crate::suite::{Run, RunRoom, Suite, Tor, Weightless, WeightlessStretch};
+use crate::cell_model::{CellModel, HeaderOnly, HeaderOnlyPayload, Run, RunRoom, Tor};
 
 /// What stands at our end of a stream: it makes what is sent, and takes what comes.
-pub trait Application<S: Suite> {
+pub trait Application<S: CellModel> {
     /// The stream leads to its destination: the relay has said CONNECTED.
     fn handle_connected(&mut self) {}
 
@@ -17,7 +17,7 @@ pub trait Application<S: Suite> {
     fn fill(&mut self, sent_bytes: u64, room: S::Room<'_>) -> usize;
 
     /// Takes what has come behind so many bytes.
-    fn take(&mut self, received_bytes: u64, data: S::Stretch<'_>) -> Progress;
+    fn take(&mut self, received_bytes: u64, data: S::PayloadSlice<'_>) -> Progress;
 }
 
 /// What has become of a stream with what came last.
@@ -58,7 +58,7 @@ impl Application<Tor> for Transfer {
 
 /// There are no bytes, but none is missing and none comes twice. The server must know of the transfer in
 /// another way than by the request, which is a length, too.
-impl Application<Weightless> for Transfer {
+impl Application<HeaderOnly> for Transfer {
     fn has_more(&self, sent_bytes: u64) -> bool {
         sent_bytes < self.request_bytes()
     }
@@ -67,8 +67,8 @@ impl Application<Weightless> for Transfer {
         room.put(sent_bytes, self.request_bytes().saturating_sub(sent_bytes))
     }
 
-    fn take(&mut self, received_bytes: u64, data: WeightlessStretch<'_>) -> Progress {
-        let WeightlessStretch::Run(Run { at, len }) = data else { return Progress::Wrong };
+    fn take(&mut self, received_bytes: u64, data: HeaderOnlyPayload<'_>) -> Progress {
+        let HeaderOnlyPayload::Run(Run { at, len }) = data else { return Progress::Wrong };
         let received = received_bytes + u64::from(len);
         if at == Run::place(received_bytes) && received <= self.response_bytes() {
             self.progress(received)

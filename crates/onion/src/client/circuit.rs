@@ -1,12 +1,12 @@
 use super::set::LinkedSet;
 use super::streams::Streams;
 use crate::cell::{CircId, Command};
+use crate::cell_model::{Body, Cell, CellModel, Layers, Message};
 use crate::circuit::Builder;
 use crate::flow::QUEUE_LIMIT_CELLS;
 use crate::flow::control::Flow;
 use crate::flow::hop::HopAccount;
 use crate::node::ConnId;
-use crate::suite::{Body, Cell, Layers, Message, Suite};
 use crate::time::{Duration, Instant};
 use crate::tunnel::Leg;
 use alloc::boxed::Box;
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 
 /// What goes by one [`CircuitNumber`](super::CircuitNumber): a tunnel, and its streams.
 #[derive(Debug)]
-pub(super) struct Passage<S: Suite> {
+pub(super) struct Passage<S: CellModel> {
     /// One circuit, or those of a set.
     pub(super) legs: Vec<Circuit<S>>,
     pub(super) streams: Streams,
@@ -22,7 +22,7 @@ pub(super) struct Passage<S: Suite> {
     pub(super) set: Option<Box<LinkedSet<S>>>,
 }
 
-impl<S: Suite> Passage<S> {
+impl<S: CellModel> Passage<S> {
     /// The circuit of this number on this link.
     pub(super) fn place(&self, conn: ConnId, circ_id: CircId) -> Option<usize> {
         self.legs.iter().position(|it| it.is(conn, circ_id))
@@ -39,7 +39,7 @@ impl<S: Suite> Passage<S> {
 
 /// A circuit, from before its first cell to its end.
 #[derive(Debug)]
-pub(super) struct Circuit<S: Suite> {
+pub(super) struct Circuit<S: CellModel> {
     pub(super) conn: ConnId,
     pub(super) circ_id: CircId,
     /// Which leg of its set it is.
@@ -55,21 +55,21 @@ pub(super) struct Circuit<S: Suite> {
 
 /// How far a circuit is.
 #[derive(Debug)]
-pub(super) enum Stage<S: Suite> {
+pub(super) enum Stage<S: CellModel> {
     Building(Builder<S>),
     Up(Up<S>),
 }
 
 /// A finished circuit.
 #[derive(Debug)]
-pub(super) struct Up<S: Suite> {
+pub(super) struct Up<S: CellModel> {
     pub(super) layers: S::Layers,
     /// The place of the last hop.
     pub(super) last: usize,
     pub(super) leg: Leg,
 }
 
-impl<S: Suite> Circuit<S> {
+impl<S: CellModel> Circuit<S> {
     pub(super) const fn new(conn: ConnId, circ_id: CircId, leg: u8, builder: Builder<S>) -> Self {
         let stage = Stage::Building(builder);
         let hop_times = Vec::new();
@@ -115,7 +115,7 @@ impl<S: Suite> Circuit<S> {
     pub(super) fn seal(
         &mut self,
         hop: Option<usize>,
-        message: &Message<S::Stretch<'_>>,
+        message: &Message<S::PayloadSlice<'_>>,
     ) -> Option<S::Cell> {
         let circ_id = self.circ_id;
         let up = self.up_mut()?;
@@ -132,7 +132,7 @@ impl<S: Suite> Circuit<S> {
     }
 }
 
-impl<S: Suite> Up<S> {
+impl<S: CellModel> Up<S> {
     pub(super) fn new(layers: S::Layers, flow: Flow) -> Self {
         let last = layers.len().saturating_sub(1);
         let leg = Leg::new(flow, layers.format(last), QUEUE_LIMIT_CELLS);

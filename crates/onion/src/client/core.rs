@@ -8,10 +8,10 @@ use super::streams::Stream;
 use crate::cell::Command;
 use crate::cell::msg::{DestroyReason, EndReason};
 use crate::cell::relay::RelayCommand;
+use crate::cell_model::{CellModel, Message, PayloadSlice, StreamId};
 use crate::circuit::NextHop;
 use crate::flow::control::{CongestionParams, FlowFactory, TorFlows};
 use crate::node::{ConnId, Dial};
-use crate::suite::{Message, StreamId, Stretch, Suite};
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::sync::Arc;
@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use rand_core::Rng;
 
-/// What a client decides, over cells of any [`Suite`]: no bytes, and links that stand already or not at all.
+/// What a client decides, over cells of any [`CellModel`]: no bytes, and links that stand already or not at all.
 ///
 /// - *getters*: [`is_built`](Self::is_built), [`has_hop_windows`](Self::has_hop_windows), [`silent_legs`](Self::silent_legs), [`open_circuits`](Self::open_circuits),
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
@@ -37,7 +37,7 @@ use rand_core::Rng;
 ///   [`poll_timeout`](Self::poll_timeout), [`poll_event`](Self::poll_event).
 ///
 /// Links are driven as the connections of a [`Node`](crate::node::Node) are, with cells in the place of bytes.
-pub struct Core<S: Suite, A, R> {
+pub struct Core<S: CellModel, A, R> {
     pub(super) rng: R,
     /// That of the last call.
     pub(super) now: Instant,
@@ -60,7 +60,7 @@ pub struct Core<S: Suite, A, R> {
     events: VecDeque<ClientEvent>,
 }
 
-impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// One without circuits, with tor's flow control. All randomness comes from the generator.
     pub fn new(rng: R) -> Self {
         Self {
@@ -304,7 +304,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         if let Some(set) = set.as_deref_mut().filter(|_| command.is_multiplexed()) {
             set.begin_message(circuit).into_iter().for_each(|switch| link.push(switch));
         }
-        let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
+        let message = Message { command, stream_id, data: S::PayloadSlice::from_bytes(data) };
         if let Some(cell) = circuit.seal(hop.filter(|_| set.is_none()), &message) {
             link.push(cell);
             if let (Some(set), Some(up)) = (set, circuit.up())
@@ -317,7 +317,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     }
 }
 
-impl<S: Suite, A, R> fmt::Debug for Core<S, A, R> {
+impl<S: CellModel, A, R> fmt::Debug for Core<S, A, R> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (circuits, streams) = (self.passages.len(), self.streams.len());
         write!(f, "Client({circuits} circuits, {streams} streams)")

@@ -3,10 +3,10 @@ use super::{
     SetPlan, StreamNumber, Transfer,
 };
 use crate::cell::{BODY_LEN, CELL_LEN, CircId, Command, LinkProtocol};
+use crate::cell_model::{Body, Cell, Tor};
 use crate::flow::control::{CongestionParams, FlowFactory};
 use crate::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
 use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
-use crate::suite::{Body, Cell, Tor};
 use crate::time::{Duration, Instant};
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;

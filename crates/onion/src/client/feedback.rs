@@ -10,15 +10,15 @@ use super::event::CircuitNumber;
 use super::link::Link;
 use crate::cell::msg::PassedOn;
 use crate::cell::{CircId, Command};
+use crate::cell_model::{Cell, CellModel};
 use crate::flow::hop::{Excess, HopAccount};
 use crate::node::ConnId;
-use crate::suite::{Cell, Suite};
 use crate::time::Instant;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// Whether windows from hop to hop are offered to first hops: if the [flows](Self::set_flows) have them.
     #[must_use]
     pub fn has_hop_windows(&self) -> bool {

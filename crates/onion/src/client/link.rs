@@ -1,14 +1,14 @@
 use super::event::CircuitNumber;
 use crate::cell::CircId;
+use crate::cell_model::CellModel;
 use crate::circuit::NextHop;
-use crate::suite::Suite;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use core::ops::Bound;
 
 /// A link to a first hop.
 #[derive(Debug)]
-pub(super) struct Link<S: Suite> {
+pub(super) struct Link<S: CellModel> {
     pub(super) to: NextHop,
     /// One circuit has it for itself.
     is_own: bool,
@@ -30,7 +30,7 @@ pub(super) struct Link<S: Suite> {
     cells: VecDeque<S::Cell>,
 }
 
-impl<S: Suite> Link<S> {
+impl<S: CellModel> Link<S> {
     pub(super) const fn new(to: NextHop, is_own: bool) -> Self {
         Self {
             to,

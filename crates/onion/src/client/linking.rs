@@ -5,15 +5,15 @@ use super::core::Core;
 use super::event::{CircuitNumber, Loss};
 use super::link::Link;
 use crate::cell::{CircId, Command};
+use crate::cell_model::{Body, Cell, CellModel};
 use crate::circuit::NextHop;
 use crate::node::{CloseCause, ConnId, Dial, Security};
-use crate::suite::{Body, Cell, Suite};
 use crate::time::Instant;
 use alloc::string::String;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// A new link to a first hop.
     pub(super) fn dial(&mut self, first: NextHop, is_own: bool) -> ConnId {
         let conn = ConnId(self.dialled);

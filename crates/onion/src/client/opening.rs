@@ -9,19 +9,19 @@ use super::streams::{Stream, Streams};
 use crate::cell::CircId;
 use crate::cell::msg::Begin;
 use crate::cell::relay::RelayCommand;
+use crate::cell_model::{CellModel, Handshake};
 use crate::circuit::{Builder, Built, NextHop};
 use crate::crypto::ntor_v3::extension::Request;
 use crate::flow::control::{CircuitEnd, Flow};
 use crate::flow::hop::HopAccount;
 use crate::node::ConnId;
-use crate::suite::{Handshake, Suite};
 use crate::time::Instant;
 use crate::tunnel::conflux::ConfluxError;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// Opens a circuit. [`ClientEvent::Built`] or [`ClientEvent::Lost`] will tell.
     ///
     /// A path without hops is lost at once, without a word.

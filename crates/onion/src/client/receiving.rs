@@ -8,14 +8,14 @@ use super::streams::Stream;
 use crate::cell::msg::{DestroyReason, End, EndReason, Sendme, Xon};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CircId, Command};
+use crate::cell_model::{Body, CellModel, Layers, Message, PayloadSlice, StreamId};
 use crate::circuit::{CircuitError, Step};
 use crate::node::ConnId;
-use crate::suite::{Body, Layers, Message, StreamId, Stretch, Suite};
 use crate::time::Instant;
 use crate::tunnel::conflux::ConfluxError;
 use rand_core::Rng;
 
-impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// A cell has come on a link that is open.
     pub fn handle_cell(
         &mut self,
@@ -131,7 +131,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     pub(super) fn handle_stream_message(
         &mut self,
         number: CircuitNumber,
-        message: &Message<S::Stretch<'_>>,
+        message: &Message<S::PayloadSlice<'_>>,
     ) -> Result<(), Loss> {
         let passage = self.passages.get(&number);
         match passage.and_then(|it| it.streams.tunnel.find(message.stream_id)) {
@@ -162,7 +162,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     fn handle_stream(
         &mut self,
         number: StreamNumber,
-        message: &Message<S::Stretch<'_>>,
+        message: &Message<S::PayloadSlice<'_>>,
     ) -> Result<(), Loss> {
         let now = self.now;
         let Some(stream) = self.streams.get_mut(&number) else { return Ok(()) };

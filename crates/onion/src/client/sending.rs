@@ -7,12 +7,12 @@ use super::event::CircuitNumber;
 use super::set::{LOOK_EVERY, leg_state};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CELLS_PER_RECORD, CircId, Command};
+use crate::cell_model::{Cell, CellModel, Layers, StreamId};
 use crate::node::ConnId;
-use crate::suite::{Cell, Layers, StreamId, Suite};
 use crate::time::Instant;
 use rand_core::Rng;
 
-impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// Fills `out` with cells for a link; returns how many, zero for none.
     ///
     /// Cells of data come last, and no more of them than a record holds.

@@ -3,11 +3,11 @@
 //!
 //! What comes on them is taken up in [`receiving`]; what is sent again, in [`again`].
 
-mod again;
+mod leg_timeout;
 mod receiving;
-mod silent;
+mod retransmit;
 
-pub(super) use silent::LOOK_EVERY;
+pub(super) use leg_timeout::LOOK_EVERY;
 
 use super::application::Application;
 use super::circuit::{Circuit, Passage, Stage, Up};
@@ -20,7 +20,7 @@ use crate::cell::msg::{
     ConfluxLink, ConfluxNonce, ConfluxNote, ConfluxSwitch, DesiredUx, DestroyReason, Sendme,
 };
 use crate::cell::relay::{RelayCommand, RelayFormat};
-use crate::suite::{Message, StreamId, Stretch, Suite};
+use crate::cell_model::{CellModel, Message, PayloadSlice, StreamId};
 use crate::time::{Duration, Instant};
 use crate::tunnel::conflux::{Conflux, LEGS_MAX, LegState, Removed};
 use alloc::boxed::Box;
@@ -29,14 +29,14 @@ use rand_core::Rng;
 
 /// A message whose turn has not come, or that may have to be sent again.
 #[derive(Debug)]
-pub(super) struct Held<S: Suite> {
+pub(super) struct Held<S: CellModel> {
     pub(super) format: RelayFormat,
     pub(super) body: S::Body,
 }
 
 /// What the circuits of a set have in common.
 #[derive(Debug)]
-pub(super) struct LinkedSet<S: Suite> {
+pub(super) struct LinkedSet<S: CellModel> {
     pub(super) conflux: Conflux<u8, Held<S>>,
     desired: DesiredUx,
     /// The last hop is asked to send again what a lost leg has not brought.
@@ -51,7 +51,7 @@ pub(super) struct LinkedSet<S: Suite> {
     legs_opened: u8,
 }
 
-impl<S: Suite> LinkedSet<S> {
+impl<S: CellModel> LinkedSet<S> {
     /// A message goes on this leg next. The SWITCH that goes before it, if it needs one.
     pub(super) fn begin_message(&mut self, circuit: &mut Circuit<S>) -> Option<S::Cell> {
         let skipped = self.conflux.handle_chosen(circuit.leg);
@@ -60,19 +60,19 @@ impl<S: Suite> LinkedSet<S> {
     }
 }
 
-impl<S: Suite> Circuit<S> {
+impl<S: CellModel> Circuit<S> {
     /// The cell of a SWITCH.
     fn seal_switch(&mut self, skipped: u32) -> Option<S::Cell> {
         let mut data = Vec::new();
         ConfluxSwitch { skipped }.encode_into(&mut data);
         let (command, stream_id) = (RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT);
-        let data = S::Stretch::from_bytes(&data);
+        let data = S::PayloadSlice::from_bytes(&data);
         self.seal(None, &Message { command, stream_id, data })
     }
 }
 
 /// What is known of a leg.
-pub(super) fn leg_state<S: Suite>(legs: &[Circuit<S>], leg: u8) -> LegState {
+pub(super) fn leg_state<S: CellModel>(legs: &[Circuit<S>], leg: u8) -> LegState {
     let it = legs.iter().find(|it| it.leg == leg);
     it.and_then(Circuit::up).map(|up| up.leg.state()).unwrap_or_default()
 }
@@ -90,7 +90,7 @@ pub struct LegFigures {
     pub rtt: Option<Duration>,
 }
 
-impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// Opens circuits that end at the same relay and links them there: they are one to streams. [`ClientEvent::Built`]
     /// tells when they can be used, [`ClientEvent::LegLost`] of each that is lost and not missed, [`ClientEvent::Lost`] of
     /// the whole.
@@ -208,7 +208,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
     ) {
         let Some(Passage { legs, .. }) = self.passages.get_mut(&number) else { return };
         let Some(circuit) = legs.iter_mut().find(|it| it.leg == leg) else { return };
-        let data = S::Stretch::from_bytes(data);
+        let data = S::PayloadSlice::from_bytes(data);
         let message = Message { command, stream_id: StreamId::CIRCUIT, data };
         let (conn, cell) = (circuit.conn, circuit.seal(None, &message));
         if let (Some(link), Some(cell)) = (self.links.get_mut(&conn), cell) {

@@ -2,9 +2,9 @@ use super::application::{Application, Progress};
 use super::event::{CircuitNumber, Figures, Outcome, StreamNumber};
 use super::plan::Destination;
 use crate::cell::relay::{MAX_DATA_LEN, RelayFormat};
+use crate::cell_model::{Body, CellModel, PayloadSlice, StreamId};
 use crate::flow::control::FlowError;
 use crate::flow::stream::{StreamFlow, StreamSignal};
-use crate::suite::{Body, StreamId, Stretch, Suite};
 use crate::time::Instant;
 use crate::tunnel::Tunnel;
 use alloc::collections::VecDeque;
@@ -91,7 +91,7 @@ impl<A> Stream<A> {
         self.figures.begun_at = now;
     }
 
-    pub(super) fn connect<S: Suite>(&mut self, now: Instant)
+    pub(super) fn connect<S: CellModel>(&mut self, now: Instant)
     where
         A: Application<S>,
     {
@@ -105,7 +105,7 @@ impl<A> Stream<A> {
         matches!(self.to, Destination::Lookup(_))
     }
 
-    pub(super) fn has_more_to_send<S: Suite>(&self) -> bool
+    pub(super) fn has_more_to_send<S: CellModel>(&self) -> bool
     where
         A: Application<S>,
     {
@@ -114,7 +114,7 @@ impl<A> Stream<A> {
 
     /// Makes `body` that of a DATA cell with what is to be sent next; false if there is nothing in it,
     /// since the stream's flow control forbids it.
-    pub(super) fn package<S: Suite>(
+    pub(super) fn package<S: CellModel>(
         &mut self,
         now: Instant,
         format: RelayFormat,
@@ -145,10 +145,10 @@ impl<A> Stream<A> {
     }
 
     /// Data has come. The outcome, if that is the end.
-    pub(super) fn receive<S: Suite>(
+    pub(super) fn receive<S: CellModel>(
         &mut self,
         now: Instant,
-        data: S::Stretch<'_>,
+        data: S::PayloadSlice<'_>,
     ) -> Result<Option<Outcome>, FlowError>
     where
         A: Application<S>,

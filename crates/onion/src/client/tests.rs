@@ -9,11 +9,11 @@ use super::application::Application;
 use super::{CircuitNumber, CircuitPlan, ClientEvent, Core, Destination, Loss, Outcome, Transfer};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CELLS_PER_RECORD, CircId, Command};
+use crate::cell_model::fixture::hop;
+use crate::cell_model::{Cell, HeaderOnly, Tor};
 use crate::circuit::CircuitError;
 use crate::flow::control::FlowError;
 use crate::node::{CloseCause, ConnId};
-use crate::suite::fixture::hop;
-use crate::suite::{Cell, Tor, Weightless};
 use crate::time::{Duration, Instant};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -185,10 +185,10 @@ proptest! {
     /// same times, and the same random numbers.
     #[test]
     fn a_client_does_the_same_over_both_suites(plan in plan()) {
-        let (tor, weightless) = (course::<Tor>(&plan), course::<Weightless>(&plan));
-        prop_assert_eq!(&tor.0, &weightless.0);
-        prop_assert_eq!(&tor.1, &weightless.1);
-        prop_assert_eq!(tor.2, weightless.2);
+        let (tor, header_only) = (course::<Tor>(&plan), course::<HeaderOnly>(&plan));
+        prop_assert_eq!(&tor.0, &header_only.0);
+        prop_assert_eq!(&tor.1, &header_only.1);
+        prop_assert_eq!(tor.2, header_only.2);
     }
 }
 
@@ -196,7 +196,7 @@ proptest! {
 fn streams_of_a_circuit_and_circuits_of_a_link_take_turns() {
     let upload = Transfer::upload(1, 40 * 498);
     let circuits = vec![(false, false, vec![upload; 2]); 2];
-    let (seen, ..) = course::<Weightless>(&Plan { circuits, cells_max: 50 });
+    let (seen, ..) = course::<HeaderOnly>(&Plan { circuits, cells_max: 50 });
     let data = seen.iter().filter(|it| it.3 == RelayCommand::DATA.0);
     let data: Vec<(u32, u16)> = data.map(|it| (it.0.get() & 0xff, it.4.0)).collect();
     let record = |circuit: u32, first: u16| {
@@ -227,7 +227,7 @@ where
 
 #[test]
 fn a_cell_that_is_missing_is_noticed() {
-    for (_, events) in [lied_to::<Tor>(Liar::Skipping), lied_to::<Weightless>(Liar::Skipping)] {
+    for (_, events) in [lied_to::<Tor>(Liar::Skipping), lied_to::<HeaderOnly>(Liar::Skipping)] {
         let Some(ClientEvent::Over { outcome, .. }) = events.last() else { panic!("{events:?}") };
         assert_eq!(*outcome, Outcome::WrongBytes { offset: 2 * 498 });
     }
@@ -235,7 +235,7 @@ fn a_cell_that_is_missing_is_noticed() {
 
 #[test]
 fn data_before_a_stream_is_connected_is_nobodys() {
-    for (_, events) in [lied_to::<Tor>(Liar::Eager), lied_to::<Weightless>(Liar::Eager)] {
+    for (_, events) in [lied_to::<Tor>(Liar::Eager), lied_to::<HeaderOnly>(Liar::Eager)] {
         let Some(ClientEvent::Over { outcome, .. }) = events.last() else { panic!("{events:?}") };
         assert_eq!(*outcome, Outcome::Complete);
     }
@@ -251,7 +251,7 @@ fn circuits_are_lost_to_liars() {
         (Liar::Acknowledging, Loss::Flow(FlowError::UnexpectedSendme)),
     ];
     for (liar, expected) in cases {
-        for (seen, events) in [lied_to::<Tor>(liar), lied_to::<Weightless>(liar)] {
+        for (seen, events) in [lied_to::<Tor>(liar), lied_to::<HeaderOnly>(liar)] {
             let Some(ClientEvent::Lost { cause, .. }) = events.last() else { panic!("{events:?}") };
             assert_eq!(*cause, expected);
             let says_so = seen.last().is_some_and(|it| it.1 == Command::DESTROY);
@@ -287,9 +287,9 @@ where
 #[test]
 fn a_paused_stream_holds_its_sender_back() {
     for has_congestion_control in [false, true] {
-        let (tor, weightless) =
-            (paused::<Tor>(has_congestion_control), paused::<Weightless>(has_congestion_control));
-        assert_eq!(tor, weightless);
+        let (tor, header_only) =
+            (paused::<Tor>(has_congestion_control), paused::<HeaderOnly>(has_congestion_control));
+        assert_eq!(tor, header_only);
         assert!(tor.0 < 1_500_000, "{} bytes", tor.0);
         let says = |command: RelayCommand| tor.1.iter().any(|it| it.3 == command.0);
         assert_eq!(says(RelayCommand::XOFF), has_congestion_control);
@@ -299,7 +299,7 @@ fn a_paused_stream_holds_its_sender_back() {
 
 #[test]
 fn a_link_that_is_to_be_closed_gets_no_other_circuit() {
-    let mut core = Core::<Weightless, Transfer, _>::new(ChaCha8Rng::seed_from_u64(1));
+    let mut core = Core::<HeaderOnly, Transfer, _>::new(ChaCha8Rng::seed_from_u64(1));
     let now = Instant::ORIGIN;
     let first = core.open(now, &path(3, false, false));
     let conn = core.poll_dial().expect("a link is wanted").conn;
@@ -320,7 +320,7 @@ fn a_link_that_is_to_be_closed_gets_no_other_circuit() {
 
 #[test]
 fn a_link_that_is_lost_takes_its_circuits_along() {
-    let mut core = Core::<Weightless, Transfer, _>::new(ChaCha8Rng::seed_from_u64(1));
+    let mut core = Core::<HeaderOnly, Transfer, _>::new(ChaCha8Rng::seed_from_u64(1));
     let now = Instant::ORIGIN;
     let circuits = [1, 2].map(|_| core.open(now, &path(2, false, false)));
     let own = core.open(now, &CircuitPlan { has_own_link: true, ..path(2, false, false) });
@@ -357,5 +357,5 @@ where
 #[test]
 fn padding_goes_to_the_last_hop_and_fills_no_window_of_either_suite() {
     padding_goes_to_the_last_hop_and_fills_no_window::<Tor>();
-    padding_goes_to_the_last_hop_and_fills_no_window::<Weightless>();
+    padding_goes_to_the_last_hop_and_fills_no_window::<HeaderOnly>();
 }

@@ -108,12 +108,12 @@ impl RunningDigest {
 
 /// Keystream and digest of one direction.
 #[derive(Clone)]
-struct Direction {
+struct CryptState {
     keystream: Keystream,
     digest: RunningDigest,
 }
 
-impl Direction {
+impl CryptState {
     fn new(key: &[u8; 16], digest_seed: &[u8; 20]) -> Self {
         Self { keystream: Keystream::new(key), digest: RunningDigest::new(digest_seed) }
     }
@@ -121,8 +121,8 @@ impl Direction {
 
 /// The client's end of its shared layer with one hop.
 pub struct ClientHop {
-    forward: Direction,
-    backward: Direction,
+    forward: CryptState,
+    backward: CryptState,
 }
 
 impl ClientHop {
@@ -130,8 +130,8 @@ impl ClientHop {
     #[must_use]
     pub fn new(keys: &HopKeys) -> Self {
         Self {
-            forward: Direction::new(&keys.key_forward, &keys.digest_forward),
-            backward: Direction::new(&keys.key_backward, &keys.digest_backward),
+            forward: CryptState::new(&keys.key_forward, &keys.digest_forward),
+            backward: CryptState::new(&keys.key_backward, &keys.digest_backward),
         }
     }
 

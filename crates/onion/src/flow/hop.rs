@@ -1,10 +1,10 @@
 //! Windows between one relay and the next, for transports that are hop by hop.
 
 mod account;
-mod again;
 mod backtap;
 mod flight;
 mod pace;
+mod reramp;
 mod train;
 mod windows;
 

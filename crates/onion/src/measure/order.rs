@@ -5,8 +5,8 @@ mod failure;
 pub(in crate::measure) use failure::write_refusal;
 pub use failure::{OrderFailure, OrderViolation};
 
+use super::load::Target;
 use super::protocol::{ClientSecond, EXPORTER_LABEL, Message, Order, SentBack};
-use super::pump::Target;
 use crate::cell::{CircId, Command};
 use crate::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};

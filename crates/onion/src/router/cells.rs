@@ -1,13 +1,13 @@
 //! The way of a cell into the relay: from its link into the queue of its circuit, or to us.
 
-use super::circuits::{CircuitIndex, Hop, OnLink, Onward, Way};
+use super::circuits::{CircuitIndex, Direction, Hop, NextLink, OnLink};
 use super::links::Role;
-use super::{Conduct, Core, Passing};
+use super::{Behavior, Core, ForwardAction};
 use crate::cell::msg::{CircuitPadding, DestroyReason};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CELL_LEN, CircId, Command};
+use crate::cell_model::{Body, Cell, CellModel, Layer, Message, PayloadSlice, StreamId};
 use crate::node::ConnId;
-use crate::suite::{Body, Cell, Layer, Message, StreamId, Stretch, Suite};
 use crate::time::Instant;
 use alloc::vec::Vec;
 use rand_core::Rng;
@@ -18,7 +18,7 @@ const EARLY_CELLS_MAX: u8 = 8;
 /// Why a link is to be closed.
 pub(super) type Violation = &'static str;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// A cell of fixed length has come on an open link. False if the link is ours no more: nothing that it
     /// brings is to be handed over.
     #[inline]
@@ -36,7 +36,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         } else {
             self.handle_rare_cell(OnLink { conn, circ_id }, command, body)
         };
-        self.shed_excess();
+        self.handle_oom();
         let Err(problem) = outcome else { return self.conns.link(conn).is_some() };
         self.handle_violation(now, conn, problem);
         false
@@ -54,10 +54,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             link.circuits.find(at.circ_id)
         });
         match found {
-            Some((index, Way::Forth)) => return self.relay_forth(index, command, body),
-            Some((index, Way::Back)) if command == Command::RELAY => self.relay_back(index, body),
+            Some((index, Direction::Forward)) => return self.relay_forward(index, command, body),
+            Some((index, Direction::Backward)) if command == Command::RELAY => {
+                self.relay_backward(index, body)
+            }
             // It would tell the client's side more than a relay may (tor-spec §5.6).
-            Some((index, Way::Back)) => self.destroy(index, DestroyReason::PROTOCOL, None),
+            Some((index, Direction::Backward)) => {
+                self.destroy(index, DestroyReason::PROTOCOL, None)
+            }
             None => {} // of a circuit that is gone
         }
         Ok(())
@@ -98,7 +102,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             (Command::CREATE_FAST | Command::CREATE2, Some((index, _))) => {
                 self.destroy(index, DestroyReason::PROTOCOL, None);
             }
-            (Command::CREATED2, Some((index, Way::Back))) => {
+            (Command::CREATED2, Some((index, Direction::Backward))) => {
                 self.handle_created(index, at, body.bytes());
             }
             (Command::DESTROY, Some((index, _))) => self.handle_destroy(index, at),
@@ -121,7 +125,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     /// A relay cell from the one who built the circuit.
     #[inline]
-    fn relay_forth(
+    fn relay_forward(
         &mut self,
         index: CircuitIndex,
         command: Command,
@@ -130,7 +134,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
         let Hop::Relay(layer) = &mut circuit.hop else { return self.echo(index, body) };
         self.target.handle_client_received(CELL_LEN as u64);
-        circuit.forth_queue.handle_came();
+        circuit.forward_queue.handle_came();
         if command == Command::RELAY_EARLY {
             circuit.early_cells += 1;
             if circuit.early_cells > EARLY_CELLS_MAX {
@@ -138,9 +142,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
                 return Ok(());
             }
         }
-        let queue = &mut circuit.forth_queue;
+        let queue = &mut circuit.forward_queue;
         let is_full = queue.len() >= self.config.queue_limit_cells as usize;
-        let Onward::Open(out) = circuit.onward else {
+        let NextLink::Open(out) = circuit.next_link else {
             self.end_here(index, command, body, DestroyReason::PROTOCOL);
             return Ok(());
         };
@@ -149,27 +153,32 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             return Ok(());
         }
         // It is decrypted where it will wait: most cells go on.
-        let joined = queue.joining();
+        let enqueued = queue.next_enqueued();
         let passed = queue.push(self.outputs.now()).begin(out.circ_id, command);
         passed.clone_from(body);
         if layer.decrypt(command, passed) {
             let cell = queue.unpush();
             queue.handle_taken_in();
             if queue.has_news() {
-                self.outputs.note_passed(index, Way::Forth);
+                self.outputs.note_passed(index, Direction::Forward);
             }
             self.padder.handle_use(&mut self.conns, circuit, command);
             self.handle_message(index, command, cell.body());
             return Ok(());
         }
-        let passing = self.conduct.pass(&mut self.rng, circuit.back, body, passed);
+        let action = self.behavior.pass(&mut self.rng, circuit.back, body, passed);
         self.padder.handle_use(&mut self.conns, circuit, command);
-        if passing != Passing::Dropped {
-            self.outputs.handle_queued(&mut self.conns, out.conn, (index, Way::Forth), joined);
+        if action != ForwardAction::Drop {
+            self.outputs.handle_queued(
+                &mut self.conns,
+                out.conn,
+                (index, Direction::Forward),
+                enqueued,
+            );
             self.send_unsolicited(out.conn);
         }
-        if passing != Passing::On {
-            self.pass_dishonestly(index, passing);
+        if action != ForwardAction::Forward {
+            self.forward_dishonestly(index, action);
         }
         Ok(())
     }
@@ -190,37 +199,37 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let mut plain = body.clone();
         if layer.decrypt(command, &mut plain) {
-            circuit.forth_queue.handle_taken_in();
-            if circuit.forth_queue.has_news() {
-                self.outputs.note_passed(index, Way::Forth);
+            circuit.forward_queue.handle_taken_in();
+            if circuit.forward_queue.has_news() {
+                self.outputs.note_passed(index, Direction::Forward);
             }
             self.handle_message(index, command, &plain);
         } else {
-            self.note_stalled(index, Way::Forth);
+            self.note_stalled(index, Direction::Forward);
             self.destroy(index, otherwise, None);
         }
     }
 
     /// A relay cell from the next hop.
     #[inline]
-    fn relay_back(&mut self, index: CircuitIndex, body: &S::Body) {
+    fn relay_backward(&mut self, index: CircuitIndex, body: &S::Body) {
         self.target.handle_client_received(CELL_LEN as u64);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         self.padder.handle_use(&mut self.conns, circuit, Command::RELAY);
         let Hop::Relay(layer) = &mut circuit.hop else { return };
-        let queue = &mut circuit.back_queue;
+        let queue = &mut circuit.backward_queue;
         if queue.len() >= self.config.queue_limit_cells as usize {
-            self.note_stalled(index, Way::Back);
+            self.note_stalled(index, Direction::Backward);
             self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             return;
         }
         queue.handle_came();
-        let joined = queue.joining();
+        let enqueued = queue.next_enqueued();
         let passed = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
         passed.clone_from(body);
         layer.pass_back(passed);
         let conn = circuit.back.conn;
-        self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
+        self.outputs.handle_queued(&mut self.conns, conn, (index, Direction::Backward), enqueued);
     }
 
     /// A relay message for us.
@@ -249,7 +258,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         &mut self,
         index: CircuitIndex,
         command: Command,
-        message: &Message<S::Stretch<'_>>,
+        message: &Message<S::PayloadSlice<'_>>,
     ) {
         let Message { command: message, stream_id, data } = *message;
         let is_circuit = stream_id == StreamId::CIRCUIT;
@@ -314,11 +323,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let index = if command.is_multiplexed() { self.leg_for_message(index) } else { index };
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let Hop::Relay(layer) = &mut circuit.hop else { return };
-        let queue = &mut circuit.back_queue;
+        let queue = &mut circuit.backward_queue;
         let is_full = queue.len() >= self.config.queue_limit_cells as usize;
-        let joined = queue.joining();
+        let enqueued = queue.next_enqueued();
         let body = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
-        let message = Message { command, stream_id, data: S::Stretch::from_bytes(data) };
+        let message = Message { command, stream_id, data: S::PayloadSlice::from_bytes(data) };
         if is_full || body.write(layer.format(), &message).is_err() {
             queue.unpush();
             if is_full {
@@ -332,7 +341,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let copy = (is_kept && command.is_multiplexed()).then(|| (layer.format(), body.clone()));
         layer.originate(body);
         let conn = circuit.back.conn;
-        self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
+        self.outputs.handle_queued(&mut self.conns, conn, (index, Direction::Backward), enqueued);
         if let Some((format, body)) = copy {
             self.keep(index, format, &body, false);
         }

@@ -9,8 +9,9 @@ mod queue;
 
 pub use circuit::OnLink;
 pub(super) use circuit::{
-    Circuit, CircuitIndex, Circuits, End, Hop, Onward, RelayTunnel, TunnelIndex, Tunnels, Way,
+    Circuit, CircuitIndex, Circuits, Direction, End, Hop, NextLink, RelayTunnel, TunnelIndex,
+    Tunnels,
 };
 pub(super) use handshakes::{Asker, Handshakes};
 pub use handshakes::{HandshakeDone, HandshakeJob};
-pub(super) use queue::{CellQueue, Joined};
+pub(super) use queue::{CellQueue, Enqueued};

@@ -3,19 +3,19 @@
 //! What of streams comes on any of them is in one order, [`Conflux`]; what goes is given to the leg that the scheduler
 //! chooses, for each reading from a destination. What of it is kept, and sent again on other legs, is in [`again`].
 
-mod again;
+mod leg_timeout;
+mod retransmit;
 mod sets;
-mod silent;
 
 pub(super) use sets::Sets;
 
-use super::circuits::{CircuitIndex, Circuits, End, Hop, Onward, TunnelIndex};
-use super::oldest::Oldest;
-use super::{Conduct, Core};
+use super::circuits::{CircuitIndex, Circuits, End, Hop, NextLink, TunnelIndex};
+use super::queue_age::QueueAge;
+use super::{Behavior, Core};
 use crate::cell::Command;
 use crate::cell::msg::{ConfluxLink, ConfluxNote, ConfluxSwitch, DesiredUx, DestroyReason};
 use crate::cell::relay::RelayCommand;
-use crate::suite::{Body, Layer, Message, StreamId, Suite};
+use crate::cell_model::{Body, CellModel, Layer, Message, StreamId};
 use crate::tunnel::conflux::schedulers::for_wish;
 use crate::tunnel::conflux::{Conflux, ConfluxError, LegState, Order, Removed};
 use alloc::boxed::Box;
@@ -30,12 +30,12 @@ const EARLY_MAX: usize = 1 << 14;
 /// How clients are asked to send: as C tor's exits ask.
 const DESIRED: DesiredUx = DesiredUx::MinLatency;
 
-fn leg_state<S: Suite>(circuits: &Circuits<S>, leg: CircuitIndex) -> LegState {
+fn leg_state<S: CellModel>(circuits: &Circuits<S>, leg: CircuitIndex) -> LegState {
     let end = circuits.get(leg).and_then(|circuit| circuit.end.as_ref());
     end.map(|end| end.leg.state()).unwrap_or_default()
 }
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// A message about links between circuits.
     pub(super) fn handle_conflux(
         &mut self,
@@ -115,7 +115,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let circuit = self.circuits.get(index).ok_or(ConfluxError::Unsuitable)?;
         let Hop::Relay(layer) = &circuit.hop else { return Err(ConfluxError::Unsuitable) };
         let format = layer.format();
-        let ends_here = circuit.onward == Onward::Nowhere;
+        let ends_here = circuit.next_link == NextLink::None;
         let has_congestion_control = circuit.agreed.congestion_sendme_cells.is_some();
         if !ends_here || !has_congestion_control || !self.parameters.cfx_enabled {
             return Err(ConfluxError::Unsuitable);
@@ -134,8 +134,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let scheduler = self.config.conflux_scheduler.unwrap_or_else(|| for_wish(theirs.desired));
         let mut new = Set {
             conflux: Conflux::new(theirs.nonce, scheduler, EARLY_MAX),
-            oldest: Oldest::default(),
-            oldest_kept: Oldest::default(),
+            age: QueueAge::default(),
+            kept_age: QueueAge::default(),
         };
         new.conflux.set_resumes(theirs.resumes);
         let set = match known {
@@ -182,7 +182,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         index: CircuitIndex,
         command: Command,
         body: &S::Body,
-        message: &Message<S::Stretch<'_>>,
+        message: &Message<S::PayloadSlice<'_>>,
     ) {
         let now = self.outputs.now();
         let Some(circuit) = self.circuits.get(index) else { return };
@@ -197,7 +197,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             if let Order::Early(number) = order {
                 let held = Held { leg: Some(index), format, body: Box::new(body.clone()) };
                 set.conflux.hold(number, held)?;
-                set.oldest.handle_added(now, 1);
+                set.age.handle_added(now, 1);
                 silent = set.conflux.take_overdue();
             }
             Ok((order == Order::Next, came))
@@ -210,7 +210,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.originate(index, RelayCommand::CONFLUX_LINKED_ACK, StreamId::CIRCUIT, &data);
         }
         if let Some(leg) = silent {
-            self.tell_silent(tunnel, leg);
+            self.announce_timed_out(tunnel, leg);
         }
         match outcome {
             Ok((true, _)) => {
@@ -227,7 +227,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let now = self.outputs.now();
         let next = |set: &mut Set<S>| {
             let held = set.conflux.poll_early()?;
-            set.oldest.handle_taken(now, 1, set.conflux.early_len());
+            set.age.handle_taken(now, 1, set.conflux.early_len());
             Some(held)
         };
         while let Some(Held { leg, format, body }) = self.sets.change(now, tunnel, next).flatten() {

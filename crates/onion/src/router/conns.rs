@@ -8,8 +8,8 @@ use super::links::{Link, Output};
 #[cfg(test)]
 use super::looks;
 use super::streams::Stream;
+use crate::cell_model::CellModel;
 use crate::node::ConnId;
-use crate::suite::Suite;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use dials::Dials;
@@ -18,7 +18,7 @@ use relays::Relays;
 
 /// What is behind a connection's number.
 #[derive(Debug)]
-enum Slot<S: Suite> {
+enum Slot<S: CellModel> {
     /// Nothing, or nothing yet.
     Vacant,
     /// A link, with what waits to be written on it.
@@ -31,7 +31,7 @@ enum Slot<S: Suite> {
 
 /// All connections by number. The number of one that is gone is used again.
 #[derive(Debug)]
-pub(super) struct Conns<S: Suite> {
+pub(super) struct Conns<S: CellModel> {
     slots: Vec<Slot<S>>,
     free: Vec<ConnId>,
     links: usize,
@@ -42,7 +42,7 @@ pub(super) struct Conns<S: Suite> {
     pub(super) outside: Outside,
 }
 
-impl<S: Suite> Default for Conns<S> {
+impl<S: CellModel> Default for Conns<S> {
     fn default() -> Self {
         let (slots, free, relays) = (Vec::new(), Vec::new(), Relays::default());
         let outside = Outside::default();
@@ -50,7 +50,7 @@ impl<S: Suite> Default for Conns<S> {
     }
 }
 
-impl<S: Suite> Conns<S> {
+impl<S: CellModel> Conns<S> {
     /// A number that nobody has; [`release`](Self::release) gives it back.
     pub(super) fn reserve(&mut self) -> ConnId {
         self.free.pop().unwrap_or_else(|| {

@@ -1,21 +1,21 @@
 use super::circuits::{Circuits, Handshakes, Tunnels};
 use super::conflux::Sets;
 use super::conns::Conns;
-use super::defences::Neighbours;
+use super::dos::ClientAddresses;
 use super::links::{Link, Outputs, Padder, RelayLink, Role};
 use super::schedule::SchedulerConfig;
 use super::streams::{ExitConfig, KnownRelays, Streams};
-use super::{Conduct, Parameters, RouterConfig, RouterEvent, RouterTotals};
+use super::{Behavior, Parameters, RouterConfig, RouterEvent, RouterTotals};
 use crate::cell::CELL_LEN;
 use crate::cell::msg::DestroyReason;
+use crate::cell_model::CellModel;
 use crate::flow::TokenBucket;
 use crate::flow::control::CongestionParams;
 use crate::identity::RsaId;
 use crate::link::ExpectedPeer;
 use crate::measure::target::{Accepted, Target, TargetParams};
-use crate::node::{Answer, CloseCause, ConnId, Dial, Lookup, LookupId, SocketState, Unwritten};
+use crate::node::{CloseCause, ConnId, Dial, DnsAnswer, Lookup, LookupId, SocketState, Unwritten};
 use crate::rate::Rate;
-use crate::suite::Suite;
 use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 use alloc::sync::Arc;
@@ -31,7 +31,7 @@ const REFUSALS_BURST: u64 = 20;
 /// Events that wait to be asked for, at most.
 const EVENTS_MAX: usize = 256;
 
-/// What an onion router decides, over cells of any [`Suite`]: no bytes, no framing, no link handshake.
+/// What an onion router decides, over cells of any [`CellModel`]: no bytes, no framing, no link handshake.
 ///
 /// - *getters*: [`totals`](Self::totals), [`open_circuits`](Self::open_circuits),
 ///   [`open_links`](Self::open_links), [`has_dialled`](Self::has_dialled), [`has_hop_windows`](Self::has_hop_windows),
@@ -50,10 +50,10 @@ const EVENTS_MAX: usize = 256;
 /// All randomness comes from the generator passed in, and the same is drawn for any suite. `C` is for tests of
 /// those who measure: a relay that is not [`Honest`](super::Honest).
 #[derive(Debug)]
-pub struct Core<S: Suite, R, C = super::Honest> {
+pub struct Core<S: CellModel, R, C = super::Honest> {
     pub(super) config: RouterConfig<S::Identity>,
     pub(super) parameters: Parameters,
-    pub(super) conduct: C,
+    pub(super) behavior: C,
     pub(super) rng: R,
     began: Instant,
     pub(super) conns: Conns<S>,
@@ -73,7 +73,7 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     /// CREATE2 bodies that wait for links to open.
     pub(super) waiting: usize,
     /// Memory is not looked through for something to drop before this.
-    pub(super) sheds_at: Instant,
+    pub(super) next_oom_check: Instant,
     /// Nobody's circuits are looked through for some to end before this.
     pub(super) evicts_at: Instant,
     /// Circuits of measurements, among all circuits.
@@ -88,17 +88,17 @@ pub struct Core<S: Suite, R, C = super::Honest> {
     pub(super) refusals_told: TokenBucket,
     /// Nothing begins any more.
     pub(super) is_shutting_down: bool,
-    pub(super) neighbours: Neighbours,
+    pub(super) client_addresses: ClientAddresses,
     pub(super) has_hop_windows: bool,
 }
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
-    /// A relay that does as `conduct` says.
-    pub fn new(config: RouterConfig<S::Identity>, conduct: C, rng: R, now: Instant) -> Self {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
+    /// A relay that does as `behavior` says.
+    pub fn new(config: RouterConfig<S::Identity>, behavior: C, rng: R, now: Instant) -> Self {
         let target = Target::new(config.target.clone(), S::ids(&config.identity));
         let mut core = Self {
             parameters: Parameters::default(),
-            conduct,
+            behavior,
             rng,
             began: now,
             conns: Conns::default(),
@@ -114,7 +114,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             target,
             to_dial: VecDeque::new(),
             waiting: 0,
-            sheds_at: now,
+            next_oom_check: now,
             evicts_at: now,
             measurement_circuits: 0,
             events: VecDeque::new(),
@@ -123,7 +123,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             upkept_at: now,
             refusals_told: TokenBucket::new(REFUSALS_PER_S, Duration::ZERO, REFUSALS_BURST, now),
             is_shutting_down: false,
-            neighbours: Neighbours::default(),
+            client_addresses: ClientAddresses::default(),
             has_hop_windows: config.flows.hop().is_some(),
             config,
         };
@@ -139,8 +139,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     /// How the relay behaves.
     #[must_use]
-    pub const fn conduct(&self) -> &C {
-        &self.conduct
+    pub const fn behavior(&self) -> &C {
+        &self.behavior
     }
 
     /// Seconds that cells have waited in circuits' queues, all together: divided by the cells that were
@@ -286,7 +286,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if scheduler != self.config.scheduler {
             self.set_scheduler(scheduler);
         }
-        self.neighbours.set_defences(parameters.defences);
+        self.client_addresses.set_dos_params(parameters.dos);
         self.padder.follow(&parameters, &mut self.conns);
         self.parameters = parameters;
     }
@@ -321,7 +321,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let expected = self.target.expected_sockets();
         // Behind a relay of the consensus are many clients.
         let is_admitted = self.config.relays.contain_host(from)
-            || self.neighbours.admit_connection(now, from, expected);
+            || self.client_addresses.admit_connection(now, from, expected);
         self.totals.refused_links += u64::from(!is_admitted);
         is_admitted
     }
@@ -337,7 +337,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.outputs.set_now(now);
         let stranger = from.filter(|ip| !self.config.relays.contain_host(*ip));
         let expected = self.target.expected_sockets();
-        if stranger.is_some_and(|ip| !self.neighbours.admit_link(now, ip, expected)) {
+        if stranger.is_some_and(|ip| !self.client_addresses.admit_link(now, ip, expected)) {
             self.totals.refused_links += 1;
             return None;
         }
@@ -391,7 +391,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     }
 
     /// The answer to a question.
-    pub fn handle_answer(&mut self, now: Instant, id: LookupId, answer: &Answer) {
+    pub fn handle_answer(&mut self, now: Instant, id: LookupId, answer: &DnsAnswer) {
         self.outputs.set_now(now);
         self.handle_lookup(id, answer);
     }
@@ -406,14 +406,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub fn handle_unwritten(&mut self, now: Instant, conn: ConnId, unwritten: Unwritten) {
         self.outputs.set_now(now);
         self.conns.outside.set_unwritten(now, conn, unwritten);
-        self.shed_excess();
+        self.handle_oom();
     }
 
     /// So much is kept of what has come on a link before it is known who is at its other end.
     pub fn handle_early(&mut self, now: Instant, conn: ConnId, bytes: usize) {
         self.outputs.set_now(now);
         self.conns.outside.set_early(now, conn, bytes);
-        self.shed_excess();
+        self.handle_oom();
     }
 
     /// Pieces of each kind of work that may be done elsewhere at a time.

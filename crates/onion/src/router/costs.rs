@@ -7,12 +7,13 @@ use super::{Core, ExitConfig, ExitPolicy, Honest, LinkPeer, RouterConfig, looks}
 use crate::cell::msg::{Create2, DestroyReason, Extend2, encode_created2_into, link_specifier};
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
+use crate::cell_model::fixture::Staged;
+use crate::cell_model::{
+    Body, Cell, CellModel, HeaderOnly, HeaderOnlyPayload, Layers, Message, PayloadSlice, Run,
+    StreamId,
+};
 use crate::identity::{RelayIds, RsaId};
 use crate::node::{CloseCause, ConnId};
-use crate::suite::fixture::Staged;
-use crate::suite::{
-    Body, Cell, Layers, Message, Run, StreamId, Stretch, Suite, Weightless, WeightlessStretch,
-};
 use crate::time::{Duration, Instant};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -20,8 +21,8 @@ use core::net::IpAddr;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-type WeightlessBody = <Weightless as Suite>::Body;
-type WeightlessCell = <Weightless as Suite>::Cell;
+type HeaderOnlyBody = <HeaderOnly as CellModel>::Body;
+type HeaderOnlyCell = <HeaderOnly as CellModel>::Cell;
 
 const START: Instant = Instant::ORIGIN;
 
@@ -35,7 +36,7 @@ const STREAM: StreamId = StreamId(1);
 
 /// A relay that many clients use.
 struct Busy {
-    relay: Core<Weightless, ChaCha8Rng>,
+    relay: Core<HeaderOnly, ChaCha8Rng>,
     clients: Vec<ConnId>,
     others: Vec<ConnId>,
     streams: Vec<ConnId>,
@@ -52,7 +53,7 @@ impl Busy {
             exit: Some(exit),
             streams_max: u32::MAX,
             held_bytes_max: usize::MAX,
-            ..RouterConfig::new(Weightless::identity(1), 0)
+            ..RouterConfig::new(HeaderOnly::identity(1), 0)
         };
         let relay = Core::new(config, Honest, ChaCha8Rng::seed_from_u64(1), START);
         let mut busy = Self { relay, clients: vec![], others: vec![], streams: vec![] };
@@ -88,12 +89,12 @@ impl Busy {
         conn
     }
 
-    fn cell(&mut self, conn: ConnId, circuit: CircId, command: Command, body: &WeightlessBody) {
+    fn cell(&mut self, conn: ConnId, circuit: CircId, command: Command, body: &HeaderOnlyBody) {
         assert!(self.relay.handle_cell(START, conn, (circuit, command), body));
     }
 
     fn create_fast(&mut self, client: ConnId, circuit: u32) {
-        let body = WeightlessBody::from_bytes(&[]);
+        let body = HeaderOnlyBody::from_bytes(&[]);
         self.cell(client, CircId::of_initiator(circuit), Command::CREATE_FAST, &body);
         assert!(self.relay.poll_control(START, client).is_some());
     }
@@ -106,11 +107,11 @@ impl Busy {
         hop: usize,
         (command, stream_id, data): (RelayCommand, StreamId, &[u8]),
     ) {
-        let mut body = WeightlessBody::default();
-        let data = WeightlessStretch::from_bytes(data);
+        let mut body = HeaderOnlyBody::default();
+        let data = HeaderOnlyPayload::from_bytes(data);
         let message = Message { command, stream_id, data };
         body.write(RelayFormat::V0, &message).expect("it fits");
-        let mut layers = <Weightless as Suite>::Layers::default();
+        let mut layers = <HeaderOnly as CellModel>::Layers::default();
         (0..=hop).for_each(|_| layers.push(&RelayFormat::V0));
         layers.seal(hop, Command::RELAY, &mut body);
         self.cell(client, CircId::of_initiator(circuit), Command::RELAY_EARLY, &body);
@@ -139,7 +140,7 @@ impl Busy {
     fn answer_creates(&mut self, conn: ConnId) {
         let mut created = Vec::new();
         encode_created2_into(&[], &mut created);
-        let created = WeightlessBody::from_bytes(&created);
+        let created = HeaderOnlyBody::from_bytes(&created);
         while let Some(create) = self.relay.poll_control(START, conn) {
             assert_eq!(create.command, Command::CREATE2);
             self.cell(conn, create.circ_id, Command::CREATED2, &created);
@@ -153,7 +154,7 @@ impl Busy {
 
     /// All cells that wait for a link.
     fn take_all(&mut self, conn: ConnId) {
-        let mut room = vec![WeightlessCell::EMPTY; 64];
+        let mut room = vec![HeaderOnlyCell::EMPTY; 64];
         while self.relay.poll_control(START, conn).is_some() {}
         while self.relay.poll_cells(START, conn, &mut room) > 0 {}
         while self.relay.poll_writable().is_some() {}
@@ -171,7 +172,7 @@ impl Busy {
             busy.take_all(other);
         });
         count("data from a destination", self, &|busy| {
-            let data = WeightlessStretch::Run(Run { at: 0, len: 4 });
+            let data = HeaderOnlyPayload::Run(Run { at: 0, len: 4 });
             busy.relay.handle_stream_data(START, stream, data);
             busy.take_all(client);
         });
@@ -195,7 +196,7 @@ impl Busy {
             busy.take_all(client);
         });
         count("one that is destroyed", self, &|busy| {
-            let reason = WeightlessBody::from_bytes(&[DestroyReason::NONE.get()]);
+            let reason = HeaderOnlyBody::from_bytes(&[DestroyReason::NONE.get()]);
             busy.cell(client, CircId::of_initiator(20), Command::DESTROY, &reason);
             busy.take_all(other);
         });

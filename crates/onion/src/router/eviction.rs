@@ -17,10 +17,10 @@ mod shares;
 use super::circuits::CircuitIndex;
 use super::links::{Link, Role};
 use super::memory::LINK_CELLS;
-use super::{Conduct, Core, RouterEvent};
+use super::{Behavior, Core, RouterEvent};
+use crate::cell_model::CellModel;
 use crate::identity::RsaId;
 use crate::node::ConnId;
-use crate::suite::Suite;
 use crate::time::{Duration, Instant};
 use alloc::vec::Vec;
 use rand_core::Rng;
@@ -58,7 +58,7 @@ struct Rank {
     since: Instant,
 }
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Makes room for one more circuit on this link, which stays. False if there is none, and nothing can be ended.
     pub(super) fn make_room_for_circuit(&mut self, on: ConnId) -> bool {
         if self.has_room_for_circuit() {

@@ -2,20 +2,20 @@ mod verifications;
 
 use super::schedule::SchedulerConfig;
 use super::{
-    Conduct, Core, ExitConfig, HandshakeDone, Honest, KnownRelays, LinkPeer, Parameters, RateLimit,
-    RelayLink, RouterConfig, RouterEvent, RouterTotals,
+    Behavior, Core, ExitConfig, HandshakeDone, Honest, KnownRelays, LinkPeer, Parameters,
+    RateLimit, RelayLink, RouterConfig, RouterEvent, RouterTotals,
 };
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command, LinkProtocol};
+use crate::cell_model::Tor;
 use crate::flow::control::CongestionParams;
 use crate::identity::{OwnIdentity, RsaId};
 use crate::link::{Authentication, Channel, ChannelError, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
 use crate::measure::target::{Accepted, TargetParams};
 use crate::node::{
-    Answer, CloseCause, ConnId, Dial, Done, ListenerId, Lookup, LookupId, Node, SocketState,
+    CloseCause, ConnId, Dial, DnsAnswer, Done, ListenerId, Lookup, LookupId, Node, SocketState,
     Unwritten, Work,
 };
-use crate::suite::Tor;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
@@ -45,20 +45,20 @@ pub struct Router<R, C = Honest> {
 impl<R: Rng> Router<R> {
     /// An honest relay, from now on.
     pub fn new(config: RouterConfig, rng: R, now: Instant) -> Self {
-        Self::with_conduct(config, Honest, rng, now)
+        Self::with_behavior(config, Honest, rng, now)
     }
 }
 
-impl<R: Rng, C: Conduct> Router<R, C> {
-    /// A relay that does as `conduct` says.
-    pub fn with_conduct(config: RouterConfig, conduct: C, rng: R, now: Instant) -> Self {
+impl<R: Rng, C: Behavior> Router<R, C> {
+    /// A relay that does as `behavior` says.
+    pub fn with_behavior(config: RouterConfig, behavior: C, rng: R, now: Instant) -> Self {
         Self {
             identity: Arc::clone(&config.identity),
             former_identity: None,
             addresses: config.addresses.clone(),
             channels: Vec::new(),
             verifications: Verifications::default(),
-            core: Core::new(config, conduct, rng, now),
+            core: Core::new(config, behavior, rng, now),
         }
     }
 
@@ -70,8 +70,8 @@ impl<R: Rng, C: Conduct> Router<R, C> {
 
     /// How the relay behaves.
     #[must_use]
-    pub fn conduct(&self) -> &C {
-        self.core.conduct()
+    pub fn behavior(&self) -> &C {
+        self.core.behavior()
     }
 
     /// See [`Core::waited_cell_s`].
@@ -358,7 +358,7 @@ impl<R: Rng, C: Conduct> Router<R, C> {
     }
 }
 
-impl<R: Rng, C: Conduct> Node for Router<R, C> {
+impl<R: Rng, C: Behavior> Node for Router<R, C> {
     fn handle_connected(&mut self, now: Instant, conn: ConnId, tls: &dyn TlsSession) {
         let Some(expected) = self.core.expected(conn) else { return };
         let (random, unix_time_s) = self.core.begin_handshake::<24>(now);
@@ -466,7 +466,7 @@ impl<R: Rng, C: Conduct> Node for Router<R, C> {
         self.core.poll_lookup()
     }
 
-    fn handle_answer(&mut self, now: Instant, id: LookupId, answer: Answer) {
+    fn handle_answer(&mut self, now: Instant, id: LookupId, answer: DnsAnswer) {
         self.core.handle_answer(now, id, &answer);
     }
 

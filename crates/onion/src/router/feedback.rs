@@ -14,18 +14,18 @@
 //! do; what waits for it is bounded as all queues are. What it is to be told takes a place for each of its circuits, however slowly it reads.
 
 use super::cells::Violation;
-use super::circuits::{CircuitIndex, OnLink, Way};
+use super::circuits::{CircuitIndex, Direction, OnLink};
 use super::links::Control;
-use super::{Conduct, Core, RouterEvent};
+use super::{Behavior, Core, RouterEvent};
 use crate::cell::msg::PassedOn;
 use crate::cell::{CircId, Command};
+use crate::cell_model::CellModel;
 use crate::flow::hop::Excess;
 use crate::node::ConnId;
-use crate::suite::Suite;
 use crate::time::Instant;
 use rand_core::Rng;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Whether windows from hop to hop are offered to those at the other ends of links.
     #[must_use]
     pub const fn has_hop_windows(&self) -> bool {
@@ -66,14 +66,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         };
         let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
         // What comes from there goes one way; what went there goes the other.
-        let way = from.other();
-        let queue = circuit.queue_mut(way);
+        let direction = from.other();
+        let queue = circuit.queue_mut(direction);
         let outcome = queue.handle_feedback(self.outputs.now(), cells);
         let is_released = outcome.map_err(|Excess| Excess::PROBLEM)?;
         self.totals.passed_on_cells += u64::from(cells);
         if is_released {
-            let released = (queue.len(), queue.recent);
-            self.outputs.handle_released(&mut self.conns, at.conn, (index, way), released);
+            let released = (queue.len(), queue.cell_count);
+            self.outputs.handle_released(&mut self.conns, at.conn, (index, direction), released);
         }
         Ok(())
     }
@@ -81,13 +81,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// A circuit has a full queue, and is about to be destroyed. If its cells wait for the word of a next hop that is silent, that one is
     /// named; one that speaks is only slower than what comes.
     #[cold]
-    pub(super) fn note_stalled(&mut self, index: CircuitIndex, way: Way) {
+    pub(super) fn note_stalled(&mut self, index: CircuitIndex, direction: Direction) {
         let Some(circuit) = self.circuits.get_mut(index) else { return };
-        if !circuit.queue_mut(way).is_stalled(self.outputs.now()) {
+        if !circuit.queue_mut(direction).is_stalled(self.outputs.now()) {
             return;
         }
         // Where they go is where those of the other way come from.
-        let next = circuit.way_in(way.other());
+        let next = circuit.way_in(direction.other());
         let link = next.and_then(|next| self.conns.link(next.conn));
         let peer = link.and_then(|link| link.peer()).map(|ids| ids.rsa);
         self.totals.stalled_circuits += 1;
@@ -98,11 +98,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     #[inline]
     pub(super) fn poll_teller(&mut self) -> Option<ConnId> {
         let mut is_somebody = false;
-        while let Some((index, way)) = self.outputs.poll_passed() {
-            let from = self.circuits.get(index).and_then(|circuit| circuit.way_in(way));
+        while let Some((index, direction)) = self.outputs.poll_passed() {
+            let from = self.circuits.get(index).and_then(|circuit| circuit.way_in(direction));
             let Some(from) = from else { continue };
             let Some(output) = self.conns.output_mut(from.conn) else { continue };
-            output.note_to_tell(index, way);
+            output.note_to_tell(index, direction);
             self.outputs.wake(&mut self.conns, from.conn);
             is_somebody = true;
         }
@@ -112,10 +112,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Tells the other side of a link which cells have passed.
     pub(super) fn poll_feedback(&mut self, conn: ConnId) -> Option<Control> {
         let mut to_tell = core::mem::take(&mut self.conns.output_mut(conn)?.to_tell);
-        let body = PassedOn::tell(&mut to_tell, |(index, way)| {
+        let body = PassedOn::tell(&mut to_tell, |(index, direction)| {
             let circuit = self.circuits.get_mut(index)?;
-            let from = circuit.way_in(way).filter(|from| from.conn == conn)?;
-            Some(PassedOn { circ_id: from.circ_id, cells: circuit.queue_mut(way).take_untold() })
+            let from = circuit.way_in(direction).filter(|from| from.conn == conn)?;
+            Some(PassedOn {
+                circ_id: from.circ_id,
+                cells: circuit.queue_mut(direction).take_untold(),
+            })
         });
         if let Some(output) = self.conns.output_mut(conn).filter(|_| !to_tell.is_empty()) {
             output.to_tell = to_tell;

@@ -2,16 +2,16 @@
 
 mod limit;
 mod link;
-mod lot;
 mod output;
 mod padding;
+mod uniform;
 mod upkeep;
 
 pub(super) use link::{Link, Role};
-pub(super) use lot::lot;
 pub use output::Control;
 pub(super) use output::{Output, Outputs, Parked, RECORD_BYTES};
 pub(super) use padding::Padder;
+pub(super) use uniform::uniform_below;
 
 use crate::identity::{RelayIds, RsaId};
 

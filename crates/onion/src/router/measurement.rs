@@ -1,27 +1,27 @@
 //! The target's part of a measurement on the router's links.
 
 use super::cells::Violation;
-use super::circuits::{CircuitIndex, Hop, OnLink, Way};
+use super::circuits::{CircuitIndex, Direction, Hop, OnLink};
 use super::links::{Outputs, Role};
-use super::{Conduct, Core, RouterEvent};
+use super::{Behavior, Core, RouterEvent};
 use crate::cell::msg::DestroyReason;
 use crate::cell::{CircId, Command};
+use crate::cell_model::{Body, Cell, CellModel, EchoLayer};
 use crate::measure::protocol::{ErrorCode, Message};
 use crate::measure::target::{Refusal, TargetEvent};
 use crate::node::ConnId;
-use crate::suite::{Body, Cell, EchoLayer, Suite};
 use crate::time::Instant;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
 use rand_core::Rng;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// A message of the measurement's protocol has come on a link: the content of a MEASURE cell. False if
     /// the link is ours no more.
     pub fn handle_measure(&mut self, now: Instant, conn: ConnId, message: &[u8]) -> bool {
         self.outputs.set_now(now);
-        if self.conduct.hears_of_measurements() {
+        if self.behavior.hears_of_measurements() {
             self.obey_message(conn, message);
         }
         self.drain_target();
@@ -128,8 +128,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         while let Some(event) = self.target.poll_event() {
             match event {
                 TargetEvent::Report { conn, second, ended, measured_bytes, sent_back } => {
-                    let told = self.conduct.report(second, measured_bytes);
-                    let sent_back = self.conduct.report_sent_back(sent_back);
+                    let told = self.behavior.report(second, measured_bytes);
+                    let sent_back = self.behavior.report_sent_back(sent_back);
                     self.send_message(conn, &Message::ClientSecond(told, sent_back));
                     let client_bytes = second.sent_bytes;
                     let event = RouterEvent::MeasuredSecond { ended, measured_bytes, client_bytes };
@@ -148,21 +148,21 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.target.handle_measurement_cell(self.outputs.now());
         let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
         let Hop::Echo(layer) = &mut circuit.hop else { return Ok(()) };
-        if self.conduct.swallows() {
+        if self.behavior.swallows() {
             layer.apply(&mut body.clone());
             return Ok(());
         }
-        let queue = &mut circuit.back_queue;
+        let queue = &mut circuit.backward_queue;
         if queue.len() >= self.config.queue_limit_cells as usize {
             self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             return Ok(());
         }
-        let joined = queue.joining();
+        let enqueued = queue.next_enqueued();
         let echoed = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
         echoed.clone_from(body);
-        self.conduct.answer(&mut self.rng, layer, echoed);
+        self.behavior.answer(&mut self.rng, layer, echoed);
         let conn = circuit.back.conn;
-        self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
+        self.outputs.handle_queued(&mut self.conns, conn, (index, Direction::Backward), enqueued);
         self.send_unsolicited(conn);
         Ok(())
     }
@@ -170,7 +170,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Sends cells that nobody has asked for: an honest relay has none.
     #[inline]
     pub(super) fn send_unsolicited(&mut self, conn: ConnId) {
-        for _ in 0..self.conduct.unsolicited() {
+        for _ in 0..self.behavior.unsolicited() {
             self.control(OnLink { conn, circ_id: CircId::LINK }, Command::PADDING, &[]);
         }
     }
@@ -178,15 +178,20 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Answers to cells that have not come yet: an honest relay has none.
     pub(super) fn answer_ahead(&mut self, index: CircuitIndex) {
         let mut seed = [0; 16];
-        for _ in 0..self.conduct.answers_ahead() {
+        for _ in 0..self.behavior.answers_ahead() {
             self.rng.fill_bytes(&mut seed);
             let Some(circuit) = self.circuits.get_mut(index) else { return };
-            let queue = &mut circuit.back_queue;
-            let joined = queue.joining();
+            let queue = &mut circuit.backward_queue;
+            let enqueued = queue.next_enqueued();
             let cell = queue.push(self.outputs.now());
             cell.begin(circuit.back.circ_id, Command::RELAY).forge(&seed);
             let conn = circuit.back.conn;
-            self.outputs.handle_queued(&mut self.conns, conn, (index, Way::Back), joined);
+            self.outputs.handle_queued(
+                &mut self.conns,
+                conn,
+                (index, Direction::Backward),
+                enqueued,
+            );
         }
     }
 

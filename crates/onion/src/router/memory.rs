@@ -3,12 +3,12 @@
 use super::circuits::{CircuitIndex, Hop};
 use super::links::Output;
 use super::streams::State;
-use super::{Conduct, Core, RouterEvent};
+use super::{Behavior, Core, RouterEvent};
 use crate::cell::CELL_LEN;
 use crate::cell::msg::DestroyReason;
+use crate::cell_model::{Buffer, CellModel};
 use crate::flow::hop::HOP_BYTES_MAX;
 use crate::node::ConnId;
-use crate::suite::{Buffer, Suite};
 use crate::time::{Duration, Instant};
 use alloc::collections::BTreeMap;
 use alloc::vec;
@@ -52,7 +52,7 @@ enum Holder {
     Link(ConnId),
 }
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Bytes of all that waits: cells, control cells, handshakes, data on its way to destinations, what the driver has to
     /// write, and what comes before a link's other end is known.
     pub(super) const fn waiting_bytes(&self) -> usize {
@@ -81,8 +81,10 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 
     /// Keeps what peers have us hold under its bound.
     #[inline]
-    pub(super) fn shed_excess(&mut self) {
-        if self.held_bytes() > self.config.held_bytes_max && self.outputs.now() >= self.sheds_at {
+    pub(super) fn handle_oom(&mut self) {
+        if self.held_bytes() > self.config.held_bytes_max
+            && self.outputs.now() >= self.next_oom_check
+        {
             self.shed();
         }
     }
@@ -104,7 +106,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.drop_holder(holder);
         }
         if self.held_bytes() > enough {
-            self.sheds_at = self.outputs.now() + PAUSE;
+            self.next_oom_check = self.outputs.now() + PAUSE;
         }
         self.totals.sheds += 1;
         let bytes = before.saturating_sub(self.held_bytes()) as u64;
@@ -121,7 +123,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let mut all = Vec::new();
         let outside: BTreeMap<ConnId, Instant> = self.conns.outside.since().collect();
         for (conn, stream) in self.conns.streams() {
-            let both = [stream.oldest.since(), outside.get(&conn).copied()];
+            let both = [stream.age.since(), outside.get(&conn).copied()];
             let Some(since) = both.into_iter().flatten().min() else { continue };
             if stream.state == State::Draining {
                 all.push((since, Holder::Stream(conn)));
@@ -194,7 +196,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             );
             for (at, queue) in circuit.queues() {
                 queued_cells += queue.len();
-                if !queue.is_held() {
+                if !queue.is_blocked() {
                     pending[at.conn.0 as usize] += queue.len();
                 }
                 let known = self.conns.link(at.conn).map(|link| link.circuits.contains(at.circ_id));

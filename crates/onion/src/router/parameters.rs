@@ -1,6 +1,6 @@
 //! What the network's consensus asks of a relay's engine (param-spec.txt).
 
-use super::defences::{CircuitDefence, Defences, LinkDefence, StreamDefence};
+use super::dos::{CircuitLimit, ConnectionLimit, DosParams, StreamLimit};
 use crate::flow::QUEUE_LIMIT_CELLS;
 use crate::time::Duration;
 use alloc::collections::BTreeMap;
@@ -34,7 +34,7 @@ pub struct Parameters {
     /// give or take a quarter.
     pub nf_conntimeout_relays: Duration,
     /// `DoSCircuitCreation…`, `DoSConnection…` and `DoSStreamCreation…`: what one address or one circuit may ask for.
-    pub defences: Defences,
+    pub dos: DosParams,
     /// `cfx_enabled`: circuits may be linked (proposal 329 §5).
     pub cfx_enabled: bool,
     /// Congestion control: all parameters that begin with `cc_`, by their names, as the consensus has
@@ -91,10 +91,10 @@ impl Parameters {
             nf_pad_before_usage: get("nf_pad_before_usage", 1, 0, 1) == 1,
             nf_pad_relays: get("nf_pad_relays", 0, 0, 1) == 1,
             nf_conntimeout_relays: Duration::from_secs(idle_s.into()),
-            defences: Defences {
+            dos: DosParams {
                 circuits: (get("DoSCircuitCreationEnabled", 0, 0, 1) == 1
                     && get("DoSCircuitCreationDefenseType", 2, 1, 2) == 2)
-                    .then(|| CircuitDefence {
+                    .then(|| CircuitLimit {
                         links_min: get("DoSCircuitCreationMinConnections", 3, 1, MOST),
                         per_s: get("DoSCircuitCreationRate", 3, 1, MOST),
                         burst: get("DoSCircuitCreationBurst", 90, 1, MOST),
@@ -102,14 +102,14 @@ impl Parameters {
                     }),
                 links: (get("DoSConnectionEnabled", 0, 0, 1) == 1
                     && get("DoSConnectionDefenseType", 2, 1, 2) == 2)
-                    .then(|| LinkDefence {
+                    .then(|| ConnectionLimit {
                         max: get("DoSConnectionMaxConcurrentCount", 100, 1, MOST),
                         per_s: get("DoSConnectionConnectRate", 20, 1, MOST),
                         burst: get("DoSConnectionConnectBurst", 40, 1, MOST),
                     }),
                 streams: (get("DoSStreamCreationEnabled", 0, 0, 1) == 1
                     && get("DoSStreamCreationDefenseType", 2, 1, 3) > 1)
-                    .then(|| StreamDefence {
+                    .then(|| StreamLimit {
                         per_s: get("DoSStreamCreationRate", 100, 1, MOST),
                         burst: get("DoSStreamCreationBurst", 300, 1, MOST),
                         closes_circuit: get("DoSStreamCreationDefenseType", 2, 1, 3) == 3,
@@ -141,7 +141,7 @@ mod tests {
         assert!(params.nf_pad_before_usage && !params.nf_pad_relays);
         assert_eq!(params.nf_conntimeout_relays, Duration::from_secs(3600));
         assert!(params.congestion_control.is_empty());
-        assert_eq!(params.defences, Defences::default(), "none, as in C tor");
+        assert_eq!(params.dos, DosParams::default(), "none, as in C tor");
 
         let params = Parameters::from_consensus([
             ("circ_max_cell_queue_size", 1_250),
@@ -169,11 +169,11 @@ mod tests {
         assert_eq!(params.nf_ito_high, params.nf_ito_low, "never below");
         assert!(!params.nf_pad_before_usage && params.nf_pad_relays);
         assert_eq!(params.nf_conntimeout_relays, Duration::from_mins(1));
-        let circuits = params.defences.circuits.expect("enabled");
+        let circuits = params.dos.circuits.expect("enabled");
         assert_eq!((circuits.links_min, circuits.per_s, circuits.burst), (3, 3, 60));
         assert_eq!(circuits.period, Duration::from_hours(1));
-        let links = LinkDefence { max: 50, per_s: 20, burst: 40 };
-        assert_eq!(params.defences.links, Some(links));
+        let links = ConnectionLimit { max: 50, per_s: 20, burst: 40 };
+        assert_eq!(params.dos.links, Some(links));
         let names: alloc::vec::Vec<_> = params.congestion_control.into_iter().collect();
         assert_eq!(names, [("cc_alg".into(), -2), ("cc_sendme_inc".into(), 31)]);
     }

@@ -9,19 +9,19 @@
 //! Links of clients and relays are scheduled so. Links of measurers are always served at once, their
 //! circuits in turn.
 
+mod circuit_mux;
 mod ewma;
 mod runs;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use super::Parameters;
 use crate::cell::CELL_LEN;
 use crate::node::SocketState;
 use crate::time::Duration;
-pub(super) use ewma::{Decay, Moment, Recent};
+pub(super) use circuit_mux::CircuitMux;
+pub(super) use ewma::{CellCount, Decay, EwmaTick};
 pub(super) use runs::Runs;
-pub(super) use turns::Turns;
 
 /// What TLS adds to a record: its header, content type and tag.
 pub(super) const RECORD_OVERHEAD_BYTES: u64 = 22;

@@ -2,14 +2,14 @@
 
 use super::circuits::OnLink;
 use super::links::{Control, Parked};
-use super::{Conduct, Core};
+use super::{Behavior, Core};
 use crate::cell::{CELL_LEN, Command};
+use crate::cell_model::CellModel;
 use crate::node::ConnId;
-use crate::suite::Suite;
 use crate::time::Instant;
 use rand_core::Rng;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Queues a cell that opens or closes a circuit, or a message. False if too many wait.
     pub(super) fn control(&mut self, at: OnLink, command: Command, body: &[u8]) -> bool {
         let control = Control { circ_id: at.circ_id, command, body: body.into() };
@@ -57,7 +57,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if wanted == 0 {
             return 0;
         }
-        if let Some(rate) = self.conduct.rate_while_measured() {
+        if let Some(rate) = self.behavior.rate_while_measured() {
             self.change_rate(rate); // an honest relay has no such code
         }
         let now = self.outputs.now();
@@ -71,7 +71,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         if is_measurers {
             return wanted;
         }
-        let bytes = self.conduct.clients_may_send(self.target.clients_may_send(now));
+        let bytes = self.behavior.clients_may_send(self.target.clients_may_send(now));
         let cells = usize::try_from(bytes / CELL_LEN as u64).unwrap_or(usize::MAX);
         let allowed = wanted.min(cells);
         if allowed == 0 {

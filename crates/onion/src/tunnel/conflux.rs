@@ -7,18 +7,18 @@
 //! Messages of streams ([`is_multiplexed`](crate::cell::relay::RelayCommand::is_multiplexed)) are numbered from one, over
 //! all legs. No number is on the wire: a leg counts its own, and SWITCH says how many others come before the next.
 
-mod again;
 mod error;
+mod leg_timeout;
 mod order;
+mod retransmit;
 pub mod schedulers;
-mod silent;
 
-use again::Kept;
 pub use error::ConfluxError;
+pub use leg_timeout::LEG_TIMEOUT;
+use leg_timeout::Look;
 pub use order::Order;
+use retransmit::Kept;
 pub use schedulers::{LegScheduler, LegState};
-use silent::Look;
-pub use silent::SILENT_MAX;
 
 use crate::cell::msg::{ConfluxLink, ConfluxNonce, DesiredUx};
 use crate::time::{Duration, Instant};

@@ -1,8 +1,8 @@
 use super::conflux::LegState;
 use crate::cell::CELLS_PER_RECORD;
 use crate::cell::relay::{RelayCommand, RelayFormat};
+use crate::cell_model::Salt;
 use crate::flow::control::{BlockedMark, Flow, FlowState, PathState};
-use crate::suite::Salt;
 
 /// DATA cells after which one has some random bytes, so that nobody can know the tag that a SENDME must
 /// have without having received the cells (proposal 289). One in 31, that is, or in as many as have a

@@ -1,4 +1,4 @@
-use crate::suite::StreamId;
+use crate::cell_model::StreamId;
 use alloc::collections::BTreeMap;
 
 /// The streams of one end, by their numbers; `H` is how that end knows a stream.

@@ -4,12 +4,12 @@ use crate::vectors;
 use onion::cell::{CircId, Command};
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::link::{Channel, TlsSession};
+use onion::measure::load::Target;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderFailure, OrderLink, OrderViolation};
 use onion::measure::protocol::{
     ClientSecond, ClientShare, CoordinatorKey, EXPORTER_LABEL, MeasurerKey, Message, Nonce, Order,
     SignedOrder,
 };
-use onion::measure::pump::Target;
 use onion::node::{CloseCause, ConnId, Dial, Node, Security};
 use onion::{Duration, Instant};
 use sim::fixture::Session;

@@ -5,7 +5,7 @@ use onion::Duration;
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
 use onion::cell::{CELL_LEN, CircId, Command};
-use onion::node::{Answer, CloseCause, ConnId, Node};
+use onion::node::{CloseCause, ConnId, DnsAnswer, Node};
 use onion::router::{Parameters, RouterConfig};
 use proptest::prelude::*;
 
@@ -126,7 +126,7 @@ fn who_asks_for_names_that_nobody_answers_keeps_no_other_circuit_from_asking() {
     world.say_on(id(2), RelayCommand::RESOLVE, 1, b"a.b");
     assert_eq!(world.questions.len(), 65);
     // Each answer makes room for another question.
-    world.answer(Answer::Failed);
+    world.answer(DnsAnswer::Failed);
     world.say_on(CIRCUIT, RelayCommand::RESOLVE, 300, b"a.b");
     assert_eq!(world.questions.len(), 65);
 }
@@ -256,14 +256,14 @@ fn what_is_asked_and_given_up_leaves_nothing_behind() {
         assert_eq!(world.router.open_streams(), 0);
         // A circuit has so many under way and no more.
         while world.questions.len() > 60 {
-            world.answer(Answer::Failed);
+            world.answer(DnsAnswer::Failed);
         }
     }
     let highest = world.closed.iter().max().expect("some");
     assert!(highest.0 < 5, "numbers are used again: {highest:?}");
     // Answers that come late are for nobody.
     while !world.questions.is_empty() {
-        world.answer(Answer::Addresses(vec![[192, 0, 2, 1].into()]));
+        world.answer(DnsAnswer::Addresses(vec![[192, 0, 2, 1].into()]));
     }
     assert!(world.destinations.is_empty());
     world.hear_nothing();
@@ -283,7 +283,7 @@ enum Step {
     Lose(usize),
     Feed(usize, usize),
     Read(usize, bool),
-    Answer(u8),
+    DnsAnswer(u8),
     Link(bool),
     ReadLink(usize),
     Pass(u64),
@@ -303,7 +303,7 @@ fn any_step() -> impl Strategy<Value = Step> {
         1 => any::<usize>().prop_map(Step::Lose),
         4 => (any::<usize>(), 1usize..200_000).prop_map(|(it, len)| Step::Feed(it, len)),
         1 => (any::<usize>(), any::<bool>()).prop_map(|(it, reads)| Step::Read(it, reads)),
-        2 => any::<u8>().prop_map(Step::Answer),
+        2 => any::<u8>().prop_map(Step::DnsAnswer),
         1 => any::<bool>().prop_map(Step::Link),
         1 => (0usize..100_000).prop_map(Step::ReadLink),
         1 => (0u64..20_000).prop_map(Step::Pass),
@@ -374,13 +374,13 @@ impl Player {
                     }
                 }
             }
-            Step::Answer(how) => {
+            Step::DnsAnswer(how) => {
                 if !world.questions.is_empty() {
                     let addresses = vec![[192, 0, 2, 1].into()];
                     world.answer(match how % 4 {
-                        0 => Answer::Failed,
-                        1 => Answer::Name("a.b".into()),
-                        _ => Answer::Addresses(addresses),
+                        0 => DnsAnswer::Failed,
+                        1 => DnsAnswer::Name("a.b".into()),
+                        _ => DnsAnswer::Addresses(addresses),
                     });
                 }
             }

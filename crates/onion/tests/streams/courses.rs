@@ -5,7 +5,7 @@ use onion::Duration;
 use onion::cell::msg::{DestroyReason, EndReason};
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
-use onion::node::{Answer, CloseCause, Node};
+use onion::node::{CloseCause, DnsAnswer, Node};
 use onion::router::RouterConfig;
 use sim::fixture::RUN;
 
@@ -42,7 +42,7 @@ fn what_comes_before_the_connection_stands_waits_for_it() {
     let mut world = World::exit();
     world.begin(5, "a.b", 80);
     world.say(RelayCommand::DATA, 5, b"GET ");
-    world.answer(Answer::Addresses(vec![[192, 0, 2, 1].into()]));
+    world.answer(DnsAnswer::Addresses(vec![[192, 0, 2, 1].into()]));
     world.say(RelayCommand::DATA, 5, b"/");
     let conn = world.dialled();
     assert_eq!(world.router.queued_bytes(), 5);
@@ -166,7 +166,7 @@ fn a_circuit_that_goes_takes_its_streams_along() {
         assert_eq!(world.router.open_streams(), 0);
         // Answers come to nobody.
         while !world.questions.is_empty() {
-            world.answer(Answer::Failed);
+            world.answer(DnsAnswer::Failed);
         }
     }
 }

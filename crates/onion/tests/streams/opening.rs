@@ -5,7 +5,7 @@ use crate::world::{CIRCUIT, World, exit, middle};
 use onion::cell::msg::{BeginFlags, Connected, DestroyReason, End, EndReason, Resolved};
 use onion::cell::relay::RelayCommand;
 use onion::identity::RsaId;
-use onion::node::{Answer, CloseCause, Question};
+use onion::node::{CloseCause, DnsAnswer, DnsQuery};
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
 use std::net::IpAddr;
 
@@ -48,10 +48,10 @@ fn a_stream_to_an_address_is_dialled_at_once() {
 fn a_name_is_looked_up_first() {
     let mut world = World::exit();
     world.begin(5, "Www.Example.com", 80);
-    let question = Question::Addresses("www.example.com".into());
+    let question = DnsQuery::Addresses("www.example.com".into());
     assert_eq!(world.questions[0].1, question);
     assert!(world.destinations.is_empty());
-    world.answer(Answer::Addresses(vec![ip("192.0.2.9")]));
+    world.answer(DnsAnswer::Addresses(vec![ip("192.0.2.9")]));
     let conn = world.dialled();
     assert_eq!(world.destination(conn).to.to_string(), "192.0.2.9:80");
     world.connect(conn);
@@ -74,7 +74,7 @@ fn a_client_chooses_between_the_families() {
     ] {
         let mut world = World::exit();
         world.begin_with(5, "a.b", 80, BeginFlags(flags));
-        world.answer(Answer::Addresses(answer.iter().map(|it| ip(it)).collect()));
+        world.answer(DnsAnswer::Addresses(answer.iter().map(|it| ip(it)).collect()));
         match to {
             Some(to) => {
                 let conn = world.dialled();
@@ -94,11 +94,11 @@ fn the_policy_decides_after_the_lookup() {
         assert_eq!(end, End { reason: EndReason::EXIT_POLICY, refused: Some((ip(host), TTL_S)) });
     }
     world.begin(5, "a.b", 80);
-    world.answer(Answer::Addresses(vec![ip("192.0.2.1")]));
+    world.answer(DnsAnswer::Addresses(vec![ip("192.0.2.1")]));
     let end = End::parse(&world.hear().data);
     assert_eq!(end.refused, Some((ip("192.0.2.1"), TTL_S)));
     world.begin(5, "a.b", 80);
-    world.answer(Answer::Addresses(vec![ip("192.0.2.1"), ip("198.51.100.1")]));
+    world.answer(DnsAnswer::Addresses(vec![ip("192.0.2.1"), ip("198.51.100.1")]));
     let conn = world.dialled();
     assert_eq!(world.destination(conn).to.to_string(), "198.51.100.1:80", "another of them");
 }
@@ -111,7 +111,7 @@ fn ipv6_goes_out_only_where_it_is_offered() {
     world.begin(5, "2001:db8::1", 80);
     assert_eq!(world.hear_end(5), EndReason::EXIT_POLICY);
     world.begin_with(6, "a.b", 80, BeginFlags(5));
-    world.answer(Answer::Addresses(vec![ip("2001:db8::1"), ip("192.0.2.1")]));
+    world.answer(DnsAnswer::Addresses(vec![ip("2001:db8::1"), ip("192.0.2.1")]));
     let conn = world.dialled();
     assert!(world.destination(conn).to.is_ipv4());
 }
@@ -209,7 +209,7 @@ fn what_goes_wrong_with_a_connection_is_told() {
 
 #[test]
 fn a_name_without_answer_ends_the_stream() {
-    for answer in [Answer::NoSuchName, Answer::Failed, Answer::Name("a.b".into())] {
+    for answer in [DnsAnswer::NoSuchName, DnsAnswer::Failed, DnsAnswer::Name("a.b".into())] {
         let mut world = World::exit();
         world.begin(5, "a.b", 80);
         world.answer(answer);
@@ -226,9 +226,9 @@ fn a_stream_that_is_ended_while_it_is_looked_up_leaves_nothing() {
     assert_eq!(world.router.open_streams(), 0);
     // Its numbers are used again meanwhile.
     world.begin(5, "c.d", 80);
-    world.answer(Answer::Addresses(vec![ip("192.0.2.1")]));
+    world.answer(DnsAnswer::Addresses(vec![ip("192.0.2.1")]));
     assert!(world.destinations.is_empty(), "an answer to nobody");
-    world.answer(Answer::Addresses(vec![ip("192.0.2.2")]));
+    world.answer(DnsAnswer::Addresses(vec![ip("192.0.2.2")]));
     let conn = world.dialled();
     world.say(RelayCommand::END, 5, &[6]);
     assert_eq!(world.closed, [conn]);
@@ -237,7 +237,7 @@ fn a_stream_that_is_ended_while_it_is_looked_up_leaves_nothing() {
 }
 
 #[track_caller]
-fn resolve(world: &mut World, name: &[u8], answer: Option<Answer>) -> Vec<(String, u32)> {
+fn resolve(world: &mut World, name: &[u8], answer: Option<DnsAnswer>) -> Vec<(String, u32)> {
     world.say(RelayCommand::RESOLVE, 9, name);
     if let Some(answer) = answer {
         world.answer(answer);
@@ -253,14 +253,14 @@ fn resolve(world: &mut World, name: &[u8], answer: Option<Answer>) -> Vec<(Strin
 fn names_and_addresses_are_resolved() {
     let mut world = World::exit();
     let all = ["192.0.2.1", "192.0.2.2", "2001:db8::1", "2001:db8::2"].map(ip).to_vec();
-    let found = resolve(&mut world, b"a.b\0", Some(Answer::Addresses(all)));
+    let found = resolve(&mut world, b"a.b\0", Some(DnsAnswer::Addresses(all)));
     let one_each =
         [("Address(192.0.2.1)".to_owned(), TTL_S), ("Address(2001:db8::1)".to_owned(), TTL_S)];
     assert_eq!(found, one_each);
     assert_eq!(resolve(&mut world, b"192.0.2.1", None), [("Address(192.0.2.1)".to_owned(), TTL_S)]);
     world.say(RelayCommand::RESOLVE, 9, b"4.4.8.8.in-addr.arpa");
-    assert_eq!(world.questions[0].1, Question::Name(ip("8.8.4.4")));
-    world.answer(Answer::Name("dns.example".into()));
+    assert_eq!(world.questions[0].1, DnsQuery::Name(ip("8.8.4.4")));
+    world.answer(DnsAnswer::Name("dns.example".into()));
     let heard = world.hear();
     let answers = Resolved::parse(&heard.data).expect("readable");
     assert_eq!(answers, [(Resolved::Name("dns.example"), TTL_S)]);
@@ -271,8 +271,8 @@ fn names_and_addresses_are_resolved() {
 fn what_does_not_resolve_is_an_error_of_its_kind() {
     let mut world = World::exit();
     let error = |kind: &str| [(kind.to_owned(), TTL_S)];
-    assert_eq!(resolve(&mut world, b"a.b", Some(Answer::NoSuchName)), error("Error"));
-    assert_eq!(resolve(&mut world, b"a.b", Some(Answer::Failed)), error("TransientError"));
+    assert_eq!(resolve(&mut world, b"a.b", Some(DnsAnswer::NoSuchName)), error("Error"));
+    assert_eq!(resolve(&mut world, b"a.b", Some(DnsAnswer::Failed)), error("TransientError"));
     for name in [&b"1.0.0.10.in-addr.arpa"[..], b"x.in-addr.arpa", b"", b"\0", b"a b", b"\xff"] {
         assert_eq!(resolve(&mut world, name, None), error("Error"), "{name:?}");
     }
@@ -325,7 +325,7 @@ fn no_stream_leads_to_a_relay_where_it_takes_links() {
         assert_eq!(world.hear_end(stream_id), EndReason::CONNECT_REFUSED);
     }
     world.begin(4, "www.example.com", 9001);
-    world.answer(Answer::Addresses(vec![ip("192.0.2.7")]));
+    world.answer(DnsAnswer::Addresses(vec![ip("192.0.2.7")]));
     assert_eq!(world.hear_end(4), EndReason::CONNECT_REFUSED);
     assert!(world.destinations.is_empty() && world.router.open_streams() == 0);
     // The same machine at another port, the same port at another machine, and a relay that is gone.

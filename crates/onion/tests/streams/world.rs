@@ -10,7 +10,7 @@ use onion::cell::relay::{RelayCommand, RelayFormat, RelayMessage};
 use onion::cell::{CircId, Command};
 use onion::crypto::{ClientHop, HopKeys};
 use onion::link::Authentication;
-use onion::node::{Answer, CloseCause, ConnId};
+use onion::node::{CloseCause, ConnId, DnsAnswer};
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -218,7 +218,7 @@ impl World {
         self.pass(RUN);
     }
 
-    pub(crate) fn answer(&mut self, answer: Answer) {
+    pub(crate) fn answer(&mut self, answer: DnsAnswer) {
         self.fixture.answer(answer);
         self.pass(RUN);
     }

@@ -1,6 +1,6 @@
 //! Answers that are known.
 
-use onion::node::{Answer, Question};
+use onion::node::{DnsAnswer, DnsQuery};
 use onion::{Duration, Instant};
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -22,9 +22,9 @@ const NO_NAME_HOLDS_S: std::ops::Range<u64> = 30..90;
 /// Answers by their questions, each until a time of its own.
 #[derive(Debug)]
 pub(super) struct Cache {
-    answers: BTreeMap<Question, (Instant, Answer)>,
+    answers: BTreeMap<DnsQuery, (Instant, DnsAnswer)>,
     /// When each goes.
-    ends: BTreeSet<(Instant, Question)>,
+    ends: BTreeSet<(Instant, DnsQuery)>,
     rng: StdRng,
 }
 
@@ -34,7 +34,7 @@ impl Cache {
     }
 
     /// The answer, if it is known and still holds.
-    pub(super) fn find(&mut self, now: Instant, question: &Question) -> Option<Answer> {
+    pub(super) fn find(&mut self, now: Instant, question: &DnsQuery) -> Option<DnsAnswer> {
         while let Some((end, _)) = self.ends.first()
             && *end <= now
         {
@@ -44,11 +44,11 @@ impl Cache {
     }
 
     /// Keeps an answer. A failure is none: the next may succeed.
-    pub(super) fn keep(&mut self, now: Instant, question: Question, answer: &Answer) {
+    pub(super) fn keep(&mut self, now: Instant, question: DnsQuery, answer: &DnsAnswer) {
         let holds_s = match answer {
-            Answer::Addresses(_) | Answer::Name(_) => HOLDS_S,
-            Answer::NoSuchName => NO_NAME_HOLDS_S,
-            Answer::Failed => return,
+            DnsAnswer::Addresses(_) | DnsAnswer::Name(_) => HOLDS_S,
+            DnsAnswer::NoSuchName => NO_NAME_HOLDS_S,
+            DnsAnswer::Failed => return,
         };
         let millis = self.rng.random_range(holds_s.start * 1000..holds_s.end * 1000);
         let end = now + Duration::from_millis(millis);
@@ -73,16 +73,16 @@ mod tests {
     use super::*;
     use rand::SeedableRng;
 
-    fn question(number: usize) -> Question {
-        Question::Addresses(format!("{number}.test"))
+    fn question(number: usize) -> DnsQuery {
+        DnsQuery::Addresses(format!("{number}.test"))
     }
 
-    fn answer() -> Answer {
-        Answer::Addresses(vec![[192, 0, 2, 1].into()])
+    fn answer() -> DnsAnswer {
+        DnsAnswer::Addresses(vec![[192, 0, 2, 1].into()])
     }
 
     /// For how long it holds this, in whole seconds.
-    fn holds_s(cache: &mut Cache, begin: Instant, number: usize, answer: &Answer) -> u64 {
+    fn holds_s(cache: &mut Cache, begin: Instant, number: usize, answer: &DnsAnswer) -> u64 {
         cache.keep(begin, question(number), answer);
         let at = |second| begin + Duration::from_secs(second);
         (0..).find(|second| cache.find(at(*second), &question(number)).is_none()).expect("it ends")
@@ -96,9 +96,9 @@ mod tests {
             (0..50).map(|_| holds_s(&mut cache, begin, 1, &answer())).collect();
         assert!(all.len() > 30, "{all:?}");
         assert!(all.iter().all(|second| (180..=480).contains(second)), "{all:?}");
-        let none = holds_s(&mut cache, begin, 1, &Answer::NoSuchName);
+        let none = holds_s(&mut cache, begin, 1, &DnsAnswer::NoSuchName);
         assert!((30..=90).contains(&none), "{none}");
-        assert_eq!(holds_s(&mut cache, begin, 1, &Answer::Failed), 0);
+        assert_eq!(holds_s(&mut cache, begin, 1, &DnsAnswer::Failed), 0);
     }
 
     #[test]

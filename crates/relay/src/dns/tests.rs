@@ -61,7 +61,7 @@ fn server() -> (SocketAddr, mpsc::Receiver<String>) {
 #[derive(Default)]
 struct Asker {
     questions: VecDeque<Lookup>,
-    answer: Option<Answer>,
+    answer: Option<DnsAnswer>,
 }
 
 impl Node for Asker {
@@ -90,7 +90,7 @@ impl Node for Asker {
     fn poll_lookup(&mut self) -> Option<Lookup> {
         self.questions.pop_front()
     }
-    fn handle_answer(&mut self, _: Instant, _: LookupId, answer: Answer) {
+    fn handle_answer(&mut self, _: Instant, _: LookupId, answer: DnsAnswer) {
         self.answer = Some(answer);
     }
 }
@@ -113,7 +113,7 @@ impl World {
         Self { driver, health }
     }
 
-    fn ask(&mut self, question: Question) -> Answer {
+    fn ask(&mut self, question: DnsQuery) -> DnsAnswer {
         let lookup = Lookup { id: LookupId(1), question };
         self.driver.node_mut().questions.push_back(lookup);
         let end = self.driver.now() + Duration::from_secs(60);
@@ -126,8 +126,8 @@ impl World {
         }
     }
 
-    fn addresses(&mut self, name: &str) -> Answer {
-        self.ask(Question::Addresses(name.to_owned()))
+    fn addresses(&mut self, name: &str) -> DnsAnswer {
+        self.ask(DnsQuery::Addresses(name.to_owned()))
     }
 }
 
@@ -139,13 +139,13 @@ fn ip(text: &str) -> IpAddr {
 fn names_have_addresses_and_addresses_names_for_a_bounded_time() {
     let (address, asked) = server();
     let mut world = World::new(&[address]);
-    let Answer::Addresses(mut found) = world.addresses("short.test") else { panic!() };
+    let DnsAnswer::Addresses(mut found) = world.addresses("short.test") else { panic!() };
     found.sort();
     assert_eq!(found, vec![ip("192.0.2.1"), ip("192.0.2.2")]);
-    let expected = Answer::Addresses(vec![ip("192.0.2.3"), ip("2001:db8::1")]);
+    let expected = DnsAnswer::Addresses(vec![ip("192.0.2.3"), ip("2001:db8::1")]);
     assert_eq!(world.addresses("Both.Test."), expected);
-    let of_seven = world.ask(Question::Name(ip("192.0.2.7")));
-    assert_eq!(of_seven, Answer::Name("seven.test".to_owned()));
+    let of_seven = world.ask(DnsQuery::Name(ip("192.0.2.7")));
+    assert_eq!(of_seven, DnsAnswer::Name("seven.test".to_owned()));
     // What is known is not asked again.
     let before = asked.try_iter().count();
     assert!(before >= 5, "{before}");
@@ -157,13 +157,13 @@ fn names_have_addresses_and_addresses_names_for_a_bounded_time() {
 fn names_that_do_not_exist_are_told_from_failures() {
     let (address, asked) = server();
     let mut world = World::new(&[address]);
-    assert_eq!(world.addresses("nowhere.test"), Answer::NoSuchName);
-    assert_eq!(world.ask(Question::Name(ip("192.0.2.8"))), Answer::NoSuchName);
+    assert_eq!(world.addresses("nowhere.test"), DnsAnswer::NoSuchName);
+    assert_eq!(world.ask(DnsQuery::Name(ip("192.0.2.8"))), DnsAnswer::NoSuchName);
     let long = "a".repeat(64) + ".test";
     for no_name in ["", "a..b", long.as_str()] {
-        assert_ne!(world.addresses(no_name), Answer::Failed, "{no_name:?}");
+        assert_ne!(world.addresses(no_name), DnsAnswer::Failed, "{no_name:?}");
     }
-    assert_eq!(world.addresses("broken.test"), Answer::Failed);
+    assert_eq!(world.addresses("broken.test"), DnsAnswer::Failed);
     assert_eq!(world.health.count(Outcome::ServerFailed), 1);
     assert_eq!(world.health.count(Outcome::NotExist) + world.health.count(Outcome::NoData), 5);
     // Only as they are, without the domains of this machine.
@@ -194,8 +194,8 @@ fn other_server(says: Option<ResponseCode>) -> SocketAddr {
 #[tokio::test]
 async fn a_server_that_refuses_fails_or_is_silent_keeps_no_name_from_being_found_by_another() {
     let (good, _asked) = server();
-    let expected = Answer::Addresses(vec![ip("192.0.2.3"), ip("2001:db8::1")]);
-    let question = Question::Addresses("both.test".to_owned());
+    let expected = DnsAnswer::Addresses(vec![ip("192.0.2.3"), ip("2001:db8::1")]);
+    let question = DnsQuery::Addresses("both.test".to_owned());
     for says in [
         None,
         Some(ResponseCode::Refused),
@@ -223,8 +223,8 @@ async fn what_all_servers_refuse_has_failed_with_its_reason() {
         for count in [1, 2, 3] {
             let addresses: Vec<_> = (0..count).map(|_| other_server(Some(says))).collect();
             let servers = Servers::new(&addresses).expect("servers");
-            let question = Question::Addresses("both.test".to_owned());
-            assert_eq!(servers.ask(&question).await, (Answer::Failed, outcome));
+            let question = DnsQuery::Addresses("both.test".to_owned());
+            assert_eq!(servers.ask(&question).await, (DnsAnswer::Failed, outcome));
         }
     }
 }
@@ -236,10 +236,10 @@ async fn silent_servers_are_given_up_as_soon_as_c_tor_gives_them_up() {
         let addresses: Vec<_> = (0..count).map(|_| other_server(None)).collect();
         let servers = Servers::new(&addresses).expect("servers");
         for question in
-            [Question::Addresses("both.test".to_owned()), Question::Name(ip("192.0.2.7"))]
+            [DnsQuery::Addresses("both.test".to_owned()), DnsQuery::Name(ip("192.0.2.7"))]
         {
             let begin = tokio::time::Instant::now();
-            let failed = (Answer::Failed, Outcome::Timeout);
+            let failed = (DnsAnswer::Failed, Outcome::Timeout);
             assert_eq!(servers.ask(&question).await, failed);
             let after = begin.elapsed();
             assert!(after <= std::time::Duration::from_millis(2_250), "{after:?}");

@@ -1,7 +1,7 @@
 //! A request to our own directory, as clients make it.
 
+use onion::cell_model::Tor;
 use onion::client::{Application, Progress};
-use onion::suite::Tor;
 
 /// The smallest document that every directory has.
 const REQUEST: &[u8] = b"GET /tor/robots.txt HTTP/1.0\r\n\r\n";

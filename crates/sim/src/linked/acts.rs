@@ -7,9 +7,9 @@ use onion::Duration;
 use onion::cell::Command;
 use onion::cell::msg::{ConfluxLink, ConfluxSwitch, DesiredUx};
 use onion::cell::relay::{RelayCommand, RelayFormat};
-use onion::suite::{
-    Body, Layer, Layers, Message, StreamId, Stretch, Suite, Weightless, WeightlessBody,
-    WeightlessStretch,
+use onion::cell_model::{
+    Body, CellModel, HeaderOnly, HeaderOnlyBody, HeaderOnlyPayload, Layer, Layers, Message,
+    PayloadSlice, StreamId,
 };
 use onion::tunnel::conflux::schedulers;
 
@@ -118,10 +118,10 @@ impl Linked {
     fn link_data(&self, script: &mut Script<'_>) -> Vec<u8> {
         let mut nonce = self.nonce;
         nonce.0[0] ^= u8::from(script.next().is_multiple_of(8));
-        let wish = [DesiredUx::NoOpinion, DesiredUx::HighThroughput][script.below(2)];
+        let action = [DesiredUx::NoOpinion, DesiredUx::HighThroughput][script.below(2)];
         let (last_sent, last_received) = (script.next().into(), script.next().into());
         let resumes = !script.next().is_multiple_of(3);
-        let (desired, leg) = (wish, script.next() % 16);
+        let (desired, leg) = (action, script.next() % 16);
         let link = ConfluxLink { nonce, last_sent, last_received, desired, resumes, leg };
         let mut data = Vec::new();
         link.encode_into(&mut data);
@@ -157,12 +157,12 @@ impl Linked {
         let Some(cells) = self.cells_to(link, to) else { return };
         let Some(first) = cells.front_mut().filter(|it| it.1 == Command::RELAY) else { return };
         let format = RelayFormat::V0;
-        let mut body = WeightlessBody::from_bytes(&[]);
+        let mut body = HeaderOnlyBody::from_bytes(&[]);
         let written = if command == RelayCommand::DATA {
-            let data = WeightlessStretch::Run(onion::suite::Run { at: 0, len: 9 });
+            let data = HeaderOnlyPayload::Run(onion::cell_model::Run { at: 0, len: 9 });
             body.write(format, &Message { command, stream_id, data })
         } else {
-            let data = WeightlessStretch::from_bytes(bytes);
+            let data = HeaderOnlyPayload::from_bytes(bytes);
             body.write(format, &Message { command, stream_id, data })
         };
         if written.is_err() {
@@ -171,10 +171,10 @@ impl Linked {
         // Whose layers they are does not matter: those of the true ends count on.
         match to {
             LegEnd::Client => {
-                <Weightless as Suite>::Layer::new(&format).originate(&mut body);
+                <HeaderOnly as CellModel>::Layer::new(&format).originate(&mut body);
             }
             LegEnd::Exit => {
-                let mut layers = <Weightless as Suite>::Layers::default();
+                let mut layers = <HeaderOnly as CellModel>::Layers::default();
                 layers.push(&format);
                 layers.seal(0, Command::RELAY, &mut body);
             }

@@ -6,10 +6,12 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 use onion::cell::msg::ConfluxLink;
 use onion::cell::relay::{RelayCommand, RelayFormat};
+use onion::cell_model::{
+    Body, Cell, HeaderOnly, HeaderOnlyBody, HeaderOnlyCell, PayloadSlice, Run, RunRoom,
+};
 use onion::client::{ClientEvent, Outcome};
 use onion::node::{ConnId, Dial, Security};
 use onion::router::LinkPeer;
-use onion::suite::{Body, Cell, Run, RunRoom, Stretch, Weightless, WeightlessBody, WeightlessCell};
 
 /// More than any reaction takes.
 const POLLS_MAX: u32 = 100_000;
@@ -116,7 +118,7 @@ impl Linked {
     }
 
     /// Whoever lies has to know the set's name.
-    fn note_link(&mut self, body: &WeightlessBody) {
+    fn note_link(&mut self, body: &HeaderOnlyBody) {
         if let Ok(message) = body.message(RelayFormat::V0)
             && message.command == RelayCommand::CONFLUX_LINK
             && let Ok(link) = ConfluxLink::parse(message.data.bytes())
@@ -129,8 +131,8 @@ impl Linked {
         let mut taken = Vec::new();
         while let Some(control) = self.exit.poll_control(self.now, conn) {
             if !control.command.is_variable_length() {
-                let mut cell = WeightlessCell::EMPTY;
-                control.fill::<Weightless>(&mut cell);
+                let mut cell = HeaderOnlyCell::EMPTY;
+                control.fill::<HeaderOnly>(&mut cell);
                 taken.push(moved(&cell));
             }
         }
@@ -205,10 +207,10 @@ fn whole_bytes(it: &Errand) -> u64 {
     it.transfer.download_bytes + onion::client::Transfer::RECEIPT_LEN as u64
 }
 
-fn cells() -> Vec<WeightlessCell> {
-    (0..RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect()
+fn cells() -> Vec<HeaderOnlyCell> {
+    (0..RECORD_CELLS).map(|_| HeaderOnlyCell::EMPTY).collect()
 }
 
-fn moved(cell: &WeightlessCell) -> super::Moved {
+fn moved(cell: &HeaderOnlyCell) -> super::Moved {
     (cell.circ_id(), cell.command(), cell.body().clone())
 }

@@ -5,10 +5,10 @@ use crate::script::Script;
 use alloc::vec::Vec;
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
-use onion::node::{Answer, CloseCause};
+use onion::cell_model::StreamId;
+use onion::node::{CloseCause, DnsAnswer};
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{Parameters, RateLimit};
-use onion::suite::StreamId;
 use onion::{Duration, Rate};
 use rand_core::Rng;
 
@@ -133,9 +133,9 @@ impl<S: Cast, R: Rng> Stage<S, R> {
 
     fn act_answer(&mut self, script: &mut Script<'_>) {
         let answer = match script.next() % 4 {
-            0 => Answer::NoSuchName,
-            1 => Answer::Failed,
-            _ => Answer::Addresses(Vec::from([[192, 0, 2, 81].into()])),
+            0 => DnsAnswer::NoSuchName,
+            1 => DnsAnswer::Failed,
+            _ => DnsAnswer::Addresses(Vec::from([[192, 0, 2, 81].into()])),
         };
         self.answer(&answer);
     }

@@ -1,11 +1,11 @@
 use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
+use onion::cell_model::{CellModel, HeaderOnly, HeaderOnlyPayload, Run, RunRoom, Tor};
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
-use onion::suite::{Run, RunRoom, Suite, Tor, Weightless, WeightlessStretch};
 
 /// A suite that a [`Stage`](super::Stage) can play.
-pub trait Cast: Suite {
+pub trait Cast: CellModel {
     /// The identity of a relay; another number is another relay.
     fn identity(number: u8) -> Self::Identity;
 
@@ -13,7 +13,7 @@ pub trait Cast: Suite {
     fn onion_key(identity: &Self::Identity) -> [u8; 32];
 
     /// Some of a stream's data, which begins so far from the stream's beginning.
-    fn with_data<T>(at: u32, len: u32, give: impl FnOnce(Self::Stretch<'_>) -> T) -> T;
+    fn with_data<T>(at: u32, len: u32, give: impl FnOnce(Self::PayloadSlice<'_>) -> T) -> T;
 
     /// Room for so many bytes of data.
     fn with_room<T>(most: u32, take: impl FnOnce(Self::Room<'_>) -> T) -> T;
@@ -50,7 +50,7 @@ impl Cast for Tor {
     }
 }
 
-impl Cast for Weightless {
+impl Cast for HeaderOnly {
     fn identity(number: u8) -> RelayIds {
         RelayIds { rsa: RsaId([number + 1; 20]), ed25519: Some(Ed25519Id([number + 3; 32])) }
     }
@@ -59,8 +59,8 @@ impl Cast for Weightless {
         [0; 32]
     }
 
-    fn with_data<T>(at: u32, len: u32, give: impl FnOnce(WeightlessStretch<'_>) -> T) -> T {
-        give(WeightlessStretch::Run(Run { at, len }))
+    fn with_data<T>(at: u32, len: u32, give: impl FnOnce(HeaderOnlyPayload<'_>) -> T) -> T {
+        give(HeaderOnlyPayload::Run(Run { at, len }))
     }
 
     fn with_room<T>(most: u32, take: impl FnOnce(&mut RunRoom) -> T) -> T {

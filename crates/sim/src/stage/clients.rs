@@ -4,10 +4,12 @@ use alloc::vec::Vec;
 use onion::cell::msg::{Sendme, parse_created2};
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
+use onion::cell_model::{
+    Body, CellModel, Finished, Handshake, Layers, Message, PayloadSlice, StreamId,
+};
 use onion::circuit::{NextHop, extend_body};
 use onion::crypto::ntor_v3::extension::Request;
 use onion::flow::control::SendmeTag;
-use onion::suite::{Body, Finished, Handshake, Layers, Message, StreamId, Stretch, Suite};
 use rand_core::Rng;
 
 /// How a client asks a hop for a circuit.
@@ -25,7 +27,7 @@ pub enum Handshaking {
 
 /// A client's end of a circuit.
 #[derive(Debug)]
-pub(super) struct ClientCircuit<S: Suite> {
+pub(super) struct ClientCircuit<S: CellModel> {
     layers: S::Layers,
     /// With the hop that is to answer.
     handshake: Option<S::Handshake>,
@@ -124,7 +126,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         bytes: &[u8],
     ) {
         let mut body = S::Body::from_bytes(&[]);
-        let data = S::Stretch::from_bytes(bytes);
+        let data = S::PayloadSlice::from_bytes(bytes);
         let Some(circuit) = self.client_mut(link, circ_id) else { return };
         let format = circuit.layers.format(hop);
         if body.write(format, &Message { command, stream_id, data }).is_ok() {
@@ -223,14 +225,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     }
 }
 
-impl<S: Suite> ClientCircuit<S> {
+impl<S: CellModel> ClientCircuit<S> {
     /// A hop has answered.
     fn finish(&mut self, finished: &Finished<S>) {
         self.layers.push(&finished.keys);
         self.sendme_cells = finished.agreed.congestion_sendme_cells.map_or(100, u64::from);
     }
 
-    fn heard(&mut self, hop: usize, message: &Message<S::Stretch<'_>>) -> Option<Said> {
+    fn heard(&mut self, hop: usize, message: &Message<S::PayloadSlice<'_>>) -> Option<Said> {
         let Message { command, data, .. } = *message;
         if command == RelayCommand::DATA {
             self.data_cells += 1;
@@ -251,7 +253,7 @@ impl<S: Suite> ClientCircuit<S> {
 
 impl Said {
     /// Notes a message. Handshakes and tags differ from suite to suite; of them only the length would tell.
-    pub(super) fn new<S: Suite>(hop: usize, message: &Message<S::Stretch<'_>>) -> Self {
+    pub(super) fn new<S: CellModel>(hop: usize, message: &Message<S::PayloadSlice<'_>>) -> Self {
         let Message { command, stream_id, data } = *message;
         let is_same = !matches!(
             command,

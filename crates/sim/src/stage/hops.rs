@@ -4,14 +4,14 @@ use core::net::SocketAddr;
 use onion::cell::msg::{Create2, encode_created2_into};
 use onion::cell::relay::{RelayCommand, RelayFormat};
 use onion::cell::{CircId, Command};
+use onion::cell_model::{Body, CellModel, Layer, Message, PayloadSlice, StreamId};
 use onion::flow::control::Agreed;
 use onion::node::ConnId;
-use onion::suite::{Body, Layer, Message, StreamId, Stretch, Suite};
 use rand_core::Rng;
 
 /// A circuit as the next hop sees it.
 #[derive(Debug)]
-pub(super) struct HopCircuit<S: Suite> {
+pub(super) struct HopCircuit<S: CellModel> {
     layer: S::Layer,
 }
 
@@ -50,7 +50,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         bytes: &[u8],
     ) {
         let mut body = S::Body::from_bytes(&[]);
-        let data = S::Stretch::from_bytes(bytes);
+        let data = S::PayloadSlice::from_bytes(bytes);
         let Some(format) = self.format_of(link, circ_id) else { return };
         if body.write(format, &Message { command, stream_id, data }).is_ok() {
             self.originate(link, circ_id, body);

@@ -5,10 +5,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use onion::cell::msg::{DestroyReason, PassedOn};
 use onion::cell::{CELL_LEN, CircId, Command};
+use onion::cell_model::{Body, Cell, CellModel};
 use onion::identity::RelayIds;
 use onion::node::{CloseCause, ConnId, SocketState};
 use onion::router::LinkPeer;
-use onion::suite::{Body, Cell, Suite};
 use onion::{Duration, Instant};
 use rand_core::Rng;
 
@@ -26,7 +26,7 @@ const RECORD_CELLS: usize = 31;
 
 /// A link of the relay's, and who is at its other end.
 #[derive(Debug)]
-pub(super) struct StageLink<S: Suite> {
+pub(super) struct StageLink<S: CellModel> {
     /// None once it is closed.
     pub(super) conn: Option<ConnId>,
     /// Without one everything is taken at once.
@@ -46,7 +46,7 @@ pub(super) struct StageLink<S: Suite> {
     unfed: BTreeMap<CircId, u32>,
 }
 
-impl<S: Suite> StageLink<S> {
+impl<S: CellModel> StageLink<S> {
     pub(super) const fn new(
         now: Instant,
         conn: ConnId,

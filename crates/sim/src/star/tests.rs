@@ -61,7 +61,7 @@ fn the_sources_window_settles_at_the_optimum_wherever_the_slow_place_is() {
 
 #[test]
 fn a_cell_waits_no_longer_anywhere_than_windows_let_it() {
-    let (mut star, _) = chain(3, 2_500.0, || Box::new(BackTap::ramping_again()));
+    let (mut star, _) = chain(3, 2_500.0, || Box::new(BackTap::with_reramp()));
     star.run(Instant::from_millis(3_000));
     let queued = &star.results()[0].most_queued[1..];
     // The source learns of the slow place four round trips late: its trains have doubled as often.
@@ -80,7 +80,7 @@ fn circuits_that_share_a_node_have_equal_parts_of_it() {
     for _ in 0..4 {
         let [source, sink] = [FAST, FAST].map(|rate| star.add_node(StarNode::new(rate, DELAY)));
         let path = vec![source, shared, sink];
-        let windows = windows(|| Box::new(BackTap::ramping_again()), 2);
+        let windows = windows(|| Box::new(BackTap::with_reramp()), 2);
         star.add_circuit(StarCircuit { path, cells: 2_000, begins: Instant::ORIGIN, windows });
     }
     star.run(Instant::from_millis(60_000));
@@ -93,7 +93,7 @@ fn circuits_that_share_a_node_have_equal_parts_of_it() {
 #[test]
 fn a_run_in_parts_is_the_whole_run() {
     let results = |parts: u64| {
-        let (mut star, _) = chain(2, 2_500.0, || Box::new(BackTap::ramping_again()));
+        let (mut star, _) = chain(2, 2_500.0, || Box::new(BackTap::with_reramp()));
         for part in 1..=parts {
             star.run(Instant::from_millis(9_000 * part / parts));
         }
@@ -109,7 +109,7 @@ fn a_run_in_parts_is_the_whole_run() {
 fn a_narrow_place_is_used_whole_wherever_it_is() {
     for rate in [1_250.0, 2_500.0, 5_000.0] {
         for slow in [1, 2, 3] {
-            for of in [BackTap::with_circuit_start, BackTap::ramping_again] {
+            for of in [BackTap::with_circuit_start, BackTap::with_reramp] {
                 let (mut star, _) = chain(slow, rate, || Box::new(of()));
                 star.run(Instant::from_millis(60_000));
                 let took = star.results()[0].last_byte.expect("ended").as_secs_f64();
@@ -140,7 +140,7 @@ fn a_place_that_becomes_twice_as_wide_is_found_within_five_round_trips_to_it() {
         [(2_441.0, 1), (2_441.0, 2), (2_441.0, 3), (4_883.0, 1), (4_883.0, 2), (4_883.0, 3)]
     {
         for nth in 0..8 {
-            let (mut star, mut nodes) = chain(slow, rate, || Box::new(BackTap::ramping_again()));
+            let (mut star, mut nodes) = chain(slow, rate, || Box::new(BackTap::with_reramp()));
             let widened = Instant::from_millis(1_000 + 13 * nth);
             star.change(widened, slow, 2.0 * rate);
             star.run(Instant::from_millis(2_000));

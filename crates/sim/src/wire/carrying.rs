@@ -1,9 +1,9 @@
 //! How bytes get from one node to another.
 
 use super::Wire;
-use super::agenda::{Event, Load};
 use super::config::{NodeId, WireError};
 use super::conn::{End, LinkId, Side, Tcp};
+use super::event_queue::{Event, Load};
 use super::path::Path;
 use super::tcp::{Chunk, Receiver, SEGMENT_BYTES, Sender};
 use alloc::boxed::Box;
@@ -64,7 +64,7 @@ impl Wire {
             end.last_arrival = end.last_arrival.max(left_at + latency);
             end.under_way_bytes += len;
             let load = Load::Bytes(self.scratch[..len].to_vec());
-            self.agenda.plan(end.last_arrival, Event::Reached(id, side.other(), load));
+            self.events.plan(end.last_arrival, Event::Reached(id, side.other(), load));
         }
         self.send_chunks(id, side);
     }
@@ -90,7 +90,7 @@ impl Wire {
             match self.pass(node, other, chunk.bytes.len()) {
                 Some(at) => {
                     let load = Load::Chunk(chunk);
-                    self.agenda.plan(at, Event::Reached(id, side.other(), load));
+                    self.events.plan(at, Event::Reached(id, side.other(), load));
                 }
                 None => self.lose(id, side, chunk),
             }
@@ -117,7 +117,7 @@ impl Wire {
         let through_at = path.pass(left_at, bytes)?;
         let segments = (bytes as u64).div_ceil(SEGMENT_BYTES);
         let per_million = path.model.loss_per_million;
-        let losses = (0..segments).filter(|_| self.losses.falls(per_million)).count();
+        let losses = (0..segments).filter(|_| self.losses.chance(per_million)).count();
         (losses == 0).then_some(through_at + latency)
     }
 
@@ -126,7 +126,7 @@ impl Wire {
         let Some(tcp) = end.and_then(|end| end.tcp.as_mut()) else { return };
         let number = chunk.number();
         let overdue_at = tcp.sender.lose(self.now, chunk);
-        self.agenda.plan(overdue_at, Event::Overdue(id, side, number));
+        self.events.plan(overdue_at, Event::Overdue(id, side, number));
     }
 
     /// Bytes reach a node, which may be limited in receiving.
@@ -146,7 +146,7 @@ impl Wire {
             Load::Chunk(_) => ingress.pass_or_drop(self.now, load.len()),
         };
         match (through_at, load) {
-            (Some(at), load) => self.agenda.plan(at, Event::Arrived(id, side, load)),
+            (Some(at), load) => self.events.plan(at, Event::Arrived(id, side, load)),
             (None, Load::Chunk(chunk)) => self.lose(id, side.other(), chunk),
             (None, Load::Bytes(_)) => {}
         }
@@ -185,7 +185,7 @@ impl Wire {
         tcp.window_end = window_end;
         let ack = tcp.receiver.ack(head, window_end);
         let at = self.now + self.latency(node, other);
-        self.agenda.plan(at, Event::Acked(id, side.other(), ack));
+        self.events.plan(at, Event::Acked(id, side.other(), ack));
         self.tell_end(id, side);
         Ok(())
     }
@@ -266,7 +266,7 @@ impl Wire {
         if until - tcp.window_end >= receive_buffer_bytes / 4 {
             tcp.window_end = until;
             let at = self.now + self.latency(node, other);
-            self.agenda.plan(at, Event::Opened(id, side.other(), until));
+            self.events.plan(at, Event::Opened(id, side.other(), until));
         }
     }
 

@@ -1,5 +1,4 @@
 use super::conn::{LinkId, Side};
-use core::num::NonZeroUsize;
 use onion::Instant;
 
 /// FNV-1a over what is delivered: enough to tell two runs apart, no protection against intent.
@@ -28,33 +27,5 @@ impl Fingerprint {
 
     pub(super) const fn get(self) -> u64 {
         self.0
-    }
-}
-
-/// A small generator for where to cut and what to lose; neither may depend on any other randomness.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct SplitMix(u64);
-
-impl SplitMix {
-    pub(super) const fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    /// A number from one to `max`.
-    pub(super) fn up_to(&mut self, max: NonZeroUsize) -> usize {
-        1 + usize::try_from(self.next() % max.get() as u64).unwrap_or(0)
-    }
-
-    /// True so many times of a million.
-    pub(super) fn falls(&mut self, per_million: u32) -> bool {
-        per_million > 0 && self.next() % 1_000_000 < u64::from(per_million)
     }
 }

@@ -1,29 +1,29 @@
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use core::net::IpAddr;
-use onion::node::{Answer, Question};
+use onion::node::{DnsAnswer, DnsQuery};
 
 /// The domain name system of a world.
 #[derive(Debug, Default)]
 pub(super) struct Names {
-    addresses: BTreeMap<String, Answer>,
-    names: BTreeMap<IpAddr, Answer>,
+    addresses: BTreeMap<String, DnsAnswer>,
+    names: BTreeMap<IpAddr, DnsAnswer>,
 }
 
 impl Names {
-    pub(super) fn set(&mut self, question: Question, answer: Answer) {
+    pub(super) fn set(&mut self, question: DnsQuery, answer: DnsAnswer) {
         match question {
-            Question::Addresses(name) => self.addresses.insert(name, answer),
-            Question::Name(address) => self.names.insert(address, answer),
+            DnsQuery::Addresses(name) => self.addresses.insert(name, answer),
+            DnsQuery::Name(address) => self.names.insert(address, answer),
         };
     }
 
     /// What is not in the table does not exist.
-    pub(super) fn answer(&self, question: &Question) -> Answer {
+    pub(super) fn answer(&self, question: &DnsQuery) -> DnsAnswer {
         let known = match question {
-            Question::Addresses(name) => self.addresses.get(name),
-            Question::Name(address) => self.names.get(address),
+            DnsQuery::Addresses(name) => self.addresses.get(name),
+            DnsQuery::Name(address) => self.names.get(address),
         };
-        known.cloned().unwrap_or(Answer::NoSuchName)
+        known.cloned().unwrap_or(DnsAnswer::NoSuchName)
     }
 }

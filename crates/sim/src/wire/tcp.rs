@@ -27,7 +27,7 @@ const WINDOW_FIRST_BYTES: u64 = 10 * SEGMENT_BYTES;
 const WINDOW_LEAST_BYTES: u64 = 2 * SEGMENT_BYTES;
 
 /// Least time without any acknowledgement before a chunk is sent again.
-const SILENCE_MIN: Duration = Duration::from_millis(200);
+const RTO_MIN: Duration = Duration::from_millis(200);
 
 /// Longest such time, however often it was doubled.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
@@ -184,7 +184,7 @@ impl Sender {
     pub(super) fn lose(&mut self, now: Instant, chunk: Chunk) -> Instant {
         self.lost.insert(chunk.number, chunk);
         let patience = self.round_trip.unwrap_or_default() * 2;
-        let patience = patience.max(SILENCE_MIN) * (1 << self.silences.min(10));
+        let patience = patience.max(RTO_MIN) * (1 << self.silences.min(10));
         now + patience.min(SILENCE_MAX)
     }
 

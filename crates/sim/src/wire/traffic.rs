@@ -1,14 +1,14 @@
 //! What the world does for its nodes: dials, closes, tells.
 
-use super::agenda::Event;
 use super::config::{NodeId, WireError};
 use super::conn::{End, Link, LinkId, Side};
+use super::event_queue::Event;
 use super::tls::NullTls;
 use super::{Listener, Wire};
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use onion::link::{NoTls, TlsSession};
-use onion::node::{CloseCause, ConnId, Dial, Security, Wish};
+use onion::node::{Action, CloseCause, ConnId, Dial, Security};
 
 /// Polls of one node after one event before it counts as never idle.
 const DRAIN_POLLS_MAX: u32 = 1 << 20;
@@ -19,15 +19,15 @@ impl Wire {
         let mut readable = VecDeque::new();
         for _ in 0..DRAIN_POLLS_MAX {
             let resident = &mut self.residents[id.0];
-            match resident.node.poll_wish(self.now) {
-                Some(Wish::Dial(dial)) => self.dial(id, dial),
-                Some(Wish::Lookup(lookup)) => {
+            match resident.node.poll_action(self.now) {
+                Some(Action::Dial(dial)) => self.dial(id, dial),
+                Some(Action::Lookup(lookup)) => {
                     let answer = self.names.answer(&lookup.question);
                     let at = self.now + self.config.lookup_latency;
-                    self.agenda.plan(at, Event::Answered(id, lookup.id, answer));
+                    self.events.plan(at, Event::Answered(id, lookup.id, answer));
                 }
-                Some(Wish::Work(work)) => resident.node.handle_work(self.now, work.run()),
-                Some(Wish::SocketState(conn)) => {
+                Some(Action::Work(work)) => resident.node.handle_work(self.now, work.run()),
+                Some(Action::SocketState(conn)) => {
                     let end = resident.conns.get(&conn);
                     let end = end
                         .and_then(|(link, side)| self.links.get(link).and_then(|it| it.end(*side)));
@@ -35,13 +35,13 @@ impl Wire {
                     let state = tcp.map(|tcp| tcp.sender.state());
                     resident.node.handle_socket_state(self.now, conn, state);
                 }
-                Some(Wish::Transmit(conn)) => {
+                Some(Action::Transmit(conn)) => {
                     if let Some((link, side)) = resident.conns.get(&conn).copied() {
                         self.flush(link, side);
                     }
                 }
-                Some(Wish::Close(conn)) => self.close(id, conn),
-                Some(Wish::Read(conn)) => readable.extend(resident.conns.get(&conn).copied()),
+                Some(Action::Close(conn)) => self.close(id, conn),
+                Some(Action::Read(conn)) => readable.extend(resident.conns.get(&conn).copied()),
                 None => match readable.pop_front() {
                     Some((link, side)) if self.release_held(link, side) => {
                         readable.push_back((link, side));
@@ -104,7 +104,7 @@ impl Wire {
         let security = dial.security;
         self.links.insert(link, Link { to: dial.to, security, dialler, acceptor: None });
         self.residents[node.0].conns.insert(dial.conn, (link, Side::Dialler));
-        self.agenda.plan(self.now + latency, Event::Dialled(link));
+        self.events.plan(self.now + latency, Event::Dialled(link));
     }
 
     fn handle_dialled(&mut self, id: LinkId) -> Result<(), WireError> {
@@ -114,13 +114,13 @@ impl Wire {
         let listener = self.listeners.get(&link.to).filter(|_| !is_full);
         let Some(&Listener { node, id: listener, security: expected, .. }) = listener else {
             let refused = Event::Gone(id, Side::Dialler, CloseCause::Refused);
-            self.agenda.plan(self.now + self.config.latency, refused);
+            self.events.plan(self.now + self.config.latency, refused);
             return Ok(());
         };
         let answer_at = self.now + self.latency(dialler, node);
         if security == Security::Tls && expected == Security::Plain {
             let cause = CloseCause::Tls(String::from("the peer does not speak it"));
-            self.agenda.plan(answer_at, Event::Gone(id, Side::Dialler, cause));
+            self.events.plan(answer_at, Event::Gone(id, Side::Dialler, cause));
             return Ok(());
         }
         let is_plain = security == Security::Plain;
@@ -140,10 +140,10 @@ impl Wire {
             }
             self.residents[node.0].conns.insert(conn, (id, Side::Acceptor));
         }
-        self.agenda.plan(answer_at, Event::Connected(id));
+        self.events.plan(answer_at, Event::Connected(id));
         if conn.is_none() {
             // Refused only after TLS: the dialler sees it connect and close.
-            self.agenda.plan(answer_at, Event::Closed(id, Side::Dialler));
+            self.events.plan(answer_at, Event::Closed(id, Side::Dialler));
         }
         self.drain(node)
     }
@@ -200,7 +200,7 @@ impl Wire {
         }
         let (node, last_arrival) = (end.node, end.last_arrival);
         let at = last_arrival.max(self.now + self.latency(node, other));
-        self.agenda.plan(at, Event::Closed(id, side.other()));
+        self.events.plan(at, Event::Closed(id, side.other()));
     }
 
     /// One side's way in has ended: its node hears of it once it has taken all.
@@ -227,7 +227,7 @@ impl Wire {
         if (has_all || end.is_closed)
             && let Some(cause) = end.ended.take()
         {
-            self.agenda.plan(self.now, Event::Gone(id, side, cause));
+            self.events.plan(self.now, Event::Gone(id, side, cause));
         }
     }
 

@@ -7,15 +7,15 @@ mod streams;
 
 use super::config::ClientConfig;
 use super::conns::Conns;
-use super::desk::RECORD_CELLS;
+use super::host_scratch::RECORD_CELLS;
 use super::kernel::{Event, Kernel};
-use super::lot::Lot;
 use super::markov::Walk;
 use super::message::Purpose;
 use super::net::host_at;
 use super::paths::Paths;
 use super::records::Record;
 use super::users::Users;
+use crate::split_mix::SplitMix64;
 use alloc::collections::{BTreeMap, BinaryHeap, VecDeque};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,9 +23,9 @@ use circuits::Use;
 use core::cmp::Reverse;
 use flows::{Beginnings, Flow};
 use onion::Instant;
+use onion::cell_model::{Cell, HeaderOnly};
 use onion::client::{CircuitNumber, ClientEvent, Core, StreamNumber};
 use onion::node::{CloseCause, ConnId};
-use onion::suite::{Cell, Weightless};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use streams::{Stream, Traffic};
@@ -56,14 +56,14 @@ enum Timer {
 #[derive(Debug)]
 pub(super) struct Client {
     id: u32,
-    core: Core<Weightless, Traffic, ChaCha8Rng>,
+    core: Core<HeaderOnly, Traffic, ChaCha8Rng>,
     engine_at: u64,
     conns: Conns,
     config: ClientConfig,
     paths: Arc<Paths>,
     /// Hosts that are servers.
     servers: Arc<[u32]>,
-    lot: Lot,
+    rng: SplitMix64,
     guards: Vec<u32>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
     /// Circuits that nobody has used.
@@ -91,17 +91,17 @@ impl Client {
         (paths, servers): (Arc<Paths>, Arc<[u32]>),
         seed: u64,
     ) -> Self {
-        let mut lot = Lot::of(seed, u64::from(id) << 8 | 3);
-        let mut core = Core::new(ChaCha8Rng::seed_from_u64(lot.next()));
+        let mut rng = SplitMix64::of(seed, u64::from(id) << 8 | 3);
+        let mut core = Core::new(ChaCha8Rng::seed_from_u64(rng.next()));
         if let Some(congestion) = &config.congestion {
             core.set_congestion(congestion.clone());
         }
         if let Some(windows) = config.hop_windows {
             core.set_flows(Arc::new(windows));
         }
-        let guards = paths.draw_guards(&mut lot, config.guards);
+        let guards = paths.draw_guards(&mut rng, config.guards);
         let walk = match &config.users {
-            Users::Markov(models, _) => Some(Walk::new(&models.flow, Lot::new(lot.next()))),
+            Users::Markov(models, _) => Some(Walk::new(&models.flow, SplitMix64::new(rng.next()))),
             Users::Fetch(_) | Users::Scan(_) => None,
         };
         let begins = u64::try_from(config.begins.as_nanos()).unwrap_or(u64::MAX);
@@ -113,7 +113,7 @@ impl Client {
             config: config.clone(),
             paths,
             servers,
-            lot,
+            rng,
             guards,
             timers: BinaryHeap::from([Reverse((begins, Timer::Begin))]),
             ready: VecDeque::new(),
@@ -212,7 +212,7 @@ impl Client {
                 kernel.tell(socket, body.into());
             }
             let now = kernel.instant();
-            let count = self.core.poll_cells(now, conn, &mut kernel.desk.record[..most]);
+            let count = self.core.poll_cells(now, conn, &mut kernel.scratch.record[..most]);
             if count == 0 {
                 break;
             }

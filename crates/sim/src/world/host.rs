@@ -131,7 +131,7 @@ impl Host {
                 self.handle_time();
             }
             let mut is_touched = application_at < kernel_at;
-            while let Some(event) = self.kernel.desk.events.pop_front() {
+            while let Some(event) = self.kernel.scratch.events.pop_front() {
                 self.handle(event);
                 is_touched = true;
             }

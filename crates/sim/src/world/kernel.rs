@@ -9,12 +9,12 @@ mod pair;
 mod sockets;
 mod up;
 
-use super::desk::Desk;
-use super::lot::Lot;
+use super::host_scratch::HostScratch;
 use super::message::Mail;
 use super::net::Net;
 use super::socket::{Phase, Socket};
 use super::tcp::Control;
+use crate::split_mix::SplitMix64;
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::sync::Arc;
@@ -23,7 +23,7 @@ use backlog::Backlog;
 use codel::Codel;
 use core::cmp::Reverse;
 pub(super) use feedback::Feedback;
-use onion::suite::WeightlessCell;
+use onion::cell_model::HeaderOnlyCell;
 use onion::{Duration, Instant, Rate};
 
 /// Bytes around a segment: Ethernet, IPv4, TCP with time stamps.
@@ -46,7 +46,7 @@ pub(super) enum Event {
     /// One has come in, and stands.
     Accepted(u32),
     /// Cells have come.
-    Cells(u32, Vec<WeightlessCell>),
+    Cells(u32, Vec<HeaderOnlyCell>),
     /// A FEEDBACK cell has come.
     Feedback(u32, Box<[u8]>),
     /// There are bytes to be read.
@@ -77,7 +77,7 @@ pub(super) struct Kernel {
     /// Bytes around a segment.
     headers: u64,
     segment_memory_bytes: u32,
-    lot: Lot,
+    rng: SplitMix64,
     up_ps_per_byte: u64,
     down_ps_per_byte: u64,
     queue_ns: u64,
@@ -95,7 +95,7 @@ pub(super) struct Kernel {
     silences: BinaryHeap<Reverse<(u64, u32, u32)>>,
     mails: u32,
     /// Lent by the part while the host lives a window.
-    pub(super) desk: Box<Desk>,
+    pub(super) scratch: Box<HostScratch>,
     /// What was still on its way down at the end of its last window.
     waiting: VecDeque<Mail>,
     pub(super) counts: Counts,
@@ -123,7 +123,7 @@ impl Kernel {
             control,
             headers: if control == Control::Shadow { HEADERS_OF_SHADOW } else { HEADERS },
             segment_memory_bytes,
-            lot: Lot::of(seed, u64::from(id) << 8 | 1),
+            rng: SplitMix64::of(seed, u64::from(id) << 8 | 1),
             up_ps_per_byte: ps_per_byte(up),
             down_ps_per_byte: ps_per_byte(down),
             queue_ns: u64::try_from(queue.as_nanos()).unwrap_or(u64::MAX),
@@ -137,7 +137,7 @@ impl Kernel {
             free: Vec::new(),
             silences: BinaryHeap::new(),
             mails: 0,
-            desk: Box::new(Desk::none()),
+            scratch: Box::new(HostScratch::none()),
             waiting: VecDeque::new(),
             counts: Counts::default(),
             sent_bytes: Vec::new(),
@@ -167,24 +167,24 @@ impl Kernel {
     }
 
     /// Takes a desk to live a window with.
-    pub(super) fn take_desk(&mut self, desk: &mut Box<Desk>) {
-        core::mem::swap(&mut self.desk, desk);
+    pub(super) fn take_scratch(&mut self, scratch: &mut Box<HostScratch>) {
+        core::mem::swap(&mut self.scratch, scratch);
         if !self.waiting.is_empty() {
-            self.desk.arriving.append(&mut self.waiting);
+            self.scratch.arriving.append(&mut self.waiting);
         }
     }
 
     /// Gives it back. What is still on its way down stays here.
-    pub(super) fn give_desk_back(&mut self, desk: &mut Box<Desk>) {
-        if !self.desk.arriving.is_empty() {
-            self.waiting.append(&mut self.desk.arriving);
+    pub(super) fn give_scratch_back(&mut self, scratch: &mut Box<HostScratch>) {
+        if !self.scratch.arriving.is_empty() {
+            self.waiting.append(&mut self.scratch.arriving);
         }
-        core::mem::swap(&mut self.desk, desk);
+        core::mem::swap(&mut self.scratch, scratch);
     }
 
     /// When something happens here by itself.
     pub(super) fn next_at(&self) -> u64 {
-        let first = self.desk.arriving.front().or_else(|| self.waiting.front());
+        let first = self.scratch.arriving.front().or_else(|| self.waiting.front());
         let arrives = first.map_or(u64::MAX, |mail| mail.at);
         let sends = if self.ready.is_empty() { u64::MAX } else { self.up_at() };
         let silent = self.silences.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
@@ -198,7 +198,7 @@ impl Kernel {
     /// Does what is due now.
     pub(super) fn step(&mut self) {
         self.counts.events += 1;
-        let arriving = &mut self.desk.arriving;
+        let arriving = &mut self.scratch.arriving;
         if arriving.front().is_some_and(|mail| mail.at <= self.now) {
             if let Some(mail) = arriving.pop_front() {
                 if arriving.is_empty() {

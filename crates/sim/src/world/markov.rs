@@ -1,6 +1,6 @@
 //! Hidden Markov models as TGen has them: how often flows begin, streams in a flow, packets in a stream.
 
-use super::lot::Lot;
+use crate::split_mix::SplitMix64;
 use alloc::vec::Vec;
 use onion::Duration;
 
@@ -43,13 +43,13 @@ pub enum Delay {
 }
 
 impl Delay {
-    fn draw(self, lot: &mut Lot) -> Duration {
+    fn draw(self, rng: &mut SplitMix64) -> Duration {
         let us = match self {
-            Self::Uniform(low, high) => low + (high - low) * lot.unit(),
-            Self::Normal(mean, deviation) => mean + deviation * normal(lot),
-            Self::LogNormal(mean, deviation) => libm::exp(mean + deviation * normal(lot)),
-            Self::Exponential(rate) => -libm::log(1.0 - lot.unit()) / rate,
-            Self::Pareto(scale, shape) => scale / libm::pow(1.0 - lot.unit(), 1.0 / shape),
+            Self::Uniform(low, high) => low + (high - low) * rng.unit(),
+            Self::Normal(mean, deviation) => mean + deviation * normal(rng),
+            Self::LogNormal(mean, deviation) => libm::exp(mean + deviation * normal(rng)),
+            Self::Exponential(rate) => -libm::log(1.0 - rng.unit()) / rate,
+            Self::Pareto(scale, shape) => scale / libm::pow(1.0 - rng.unit(), 1.0 / shape),
         };
         // Also where it is not a number.
         let us = if us > 0.0 { us.min(DELAY_MAX_US) } else { 0.0 };
@@ -63,8 +63,8 @@ fn nanos(us: f64) -> u64 {
 }
 
 /// By Box and Muller; the second number is not used, so that there is no state.
-fn normal(lot: &mut Lot) -> f64 {
-    let (first, second) = (1.0 - lot.unit(), lot.unit());
+fn normal(rng: &mut SplitMix64) -> f64 {
+    let (first, second) = (1.0 - rng.unit(), rng.unit());
     libm::sqrt(-2.0 * libm::log(first)) * libm::cos(2.0 * core::f64::consts::PI * second)
 }
 
@@ -105,13 +105,13 @@ pub struct MarkovModel {
 /// A walk through a model.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Walk {
-    lot: Lot,
+    rng: SplitMix64,
     state: usize,
 }
 
 impl Walk {
-    pub(super) const fn new(model: &MarkovModel, lot: Lot) -> Self {
-        Self { lot, state: model.start }
+    pub(super) const fn new(model: &MarkovModel, rng: SplitMix64) -> Self {
+        Self { rng, state: model.start }
     }
 
     /// The next observation, and the pause after it. The end where a state leads nowhere.
@@ -129,26 +129,33 @@ impl Walk {
         let Some(state) = model.states.get(self.state) else { return OVER };
         let weights = state.transitions.iter().map(|it| it.0);
         let total = totals(self.state).transitions;
-        let Some(place) = choose_of(&mut self.lot, total, weights) else { return OVER };
+        let Some(place) = choose_of(&mut self.rng, total, weights) else { return OVER };
         self.state = state.transitions[place].1;
         let Some(state) = model.states.get(self.state) else { return OVER };
         let weights = state.emissions.iter().map(|it| it.0);
         let total = totals(self.state).emissions;
-        let Some(place) = choose_of(&mut self.lot, total, weights) else { return OVER };
+        let Some(place) = choose_of(&mut self.rng, total, weights) else { return OVER };
         let (_, observation, delay) = state.emissions[place];
-        (observation, delay.draw(&mut self.lot))
+        (observation, delay.draw(&mut self.rng))
     }
 }
 
 /// Which of some weights.
-pub(super) fn choose(lot: &mut Lot, weights: impl Iterator<Item = f64> + Clone) -> Option<usize> {
+pub(super) fn choose(
+    rng: &mut SplitMix64,
+    weights: impl Iterator<Item = f64> + Clone,
+) -> Option<usize> {
     let total: f64 = weights.clone().sum();
-    choose_of(lot, total, weights)
+    choose_of(rng, total, weights)
 }
 
 /// The same, where their sum is known.
-fn choose_of(lot: &mut Lot, total: f64, weights: impl Iterator<Item = f64>) -> Option<usize> {
-    let mut left = lot.unit() * total;
+fn choose_of(
+    rng: &mut SplitMix64,
+    total: f64,
+    weights: impl Iterator<Item = f64>,
+) -> Option<usize> {
+    let mut left = rng.unit() * total;
     let mut last = None;
     for (place, weight) in weights.enumerate() {
         if weight <= 0.0 {
@@ -208,7 +215,7 @@ impl MarkovModel {
     /// What both sides of a stream send by this seed. As TGen does it: each side has its own clock, and what the other one sends is a pause to it.
     #[must_use]
     pub fn packets(&self, seed: u64) -> Packets {
-        let mut walk = Walk::new(self, Lot::new(seed));
+        let mut walk = Walk::new(self, SplitMix64::new(seed));
         // A stream has many packets, and a model few states.
         let totals: Vec<Totals> = self.states.iter().map(State::totals).collect();
         let mut packets = Packets::default();

@@ -16,9 +16,9 @@ use alloc::string::ToString;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use onion::cell::{CircId, Command};
+use onion::cell_model::{Body, Cell, HeaderOnlyBody, HeaderOnlyCell};
 use onion::flow::{InFlightWindow, QUEUE_LIMIT_CELLS};
 use onion::measure::protocol::{Message, Proof, SignedOrder};
-use onion::suite::{Body, Cell, WeightlessBody, WeightlessCell};
 use pumping::Pumping;
 
 /// Cells under way on one circuit, at most: what the measurer has for relays that take part.
@@ -65,7 +65,7 @@ pub(super) struct Member {
     measurements: BTreeMap<u32, Pumping>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
     reports: Vec<TeamReport>,
-    record: Vec<WeightlessCell>,
+    record: Vec<HeaderOnlyCell>,
 }
 
 impl Member {
@@ -77,7 +77,7 @@ impl Member {
             measurements: BTreeMap::new(),
             timers: BinaryHeap::new(),
             reports: Vec::new(),
-            record: (0..pumping::RECORD_CELLS).map(|_| WeightlessCell::EMPTY).collect(),
+            record: (0..pumping::RECORD_CELLS).map(|_| HeaderOnlyCell::EMPTY).collect(),
         }
     }
 
@@ -181,7 +181,7 @@ impl Member {
         }
     }
 
-    fn handle_cells(&mut self, kernel: &mut Kernel, socket: u32, cells: &[WeightlessCell]) {
+    fn handle_cells(&mut self, kernel: &mut Kernel, socket: u32, cells: &[HeaderOnlyCell]) {
         let now = kernel.instant();
         for cell in cells {
             let Some(Some((measurement, link))) = self.links.get_mut(socket as usize) else {
@@ -277,8 +277,8 @@ impl Member {
 
 /// One cell, at once.
 fn say(kernel: &mut Kernel, socket: u32, (circ_id, command): (CircId, Command), bytes: &[u8]) {
-    let mut cell = WeightlessCell::EMPTY;
-    *cell.begin(circ_id, command) = WeightlessBody::from_bytes(bytes);
+    let mut cell = HeaderOnlyCell::EMPTY;
+    *cell.begin(circ_id, command) = HeaderOnlyBody::from_bytes(bytes);
     kernel.write_cells(socket, core::slice::from_mut(&mut cell));
     kernel.send(socket);
 }

@@ -1,6 +1,6 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
-use onion::suite::WeightlessCell;
+use onion::cell_model::HeaderOnlyCell;
 
 /// A host of the world, by its number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,11 +56,11 @@ pub(super) enum What {
     /// A step of TCP's, TLS's and the link's handshakes.
     Step { back: SocketKey, step: u8 },
     /// A flight of cells. If it gets lost, the receiver keeps them apart until it is sent again.
-    Cells { number: u32, start: u64, cells: Vec<WeightlessCell> },
+    Cells { number: u32, start: u64, cells: Vec<HeaderOnlyCell> },
     /// A flight of bytes that nobody looks at.
     Bytes { number: u32, start: u64, bytes: u32 },
     /// A flight that was sent before, and has got lost.
-    Again { number: u32, start: u64, bytes: u32 },
+    Retransmit { number: u32, start: u64, bytes: u32 },
     /// This flight has come; so has all before `next`; nothing from `window_end` on is taken.
     Ack { number: u32, next: u64, window_end: u64 },
     /// A FEEDBACK cell, which stands before this byte of the stream.

@@ -1,12 +1,12 @@
-use super::calendar::{BATCH_MAILS, Calendar, GROUP_HOSTS};
 use super::config::{HostConfig, Role};
-use super::desk::Desk;
 use super::host::{Around, Host, HostFigures};
+use super::host_scratch::HostScratch;
 use super::message::{HostId, Mail};
 use super::net::Net;
 use super::paths::Paths;
 use super::records::Record;
 use super::team::{TeamOrder, TeamReport};
+use super::timing_wheel::{BATCH_MAILS, GROUP_HOSTS, TimingWheel};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
@@ -23,11 +23,11 @@ pub struct Part {
     window_ns: u64,
     /// The window that is to be passed next.
     window: u64,
-    calendar: Calendar,
+    wheel: TimingWheel,
     /// To be sorted: host, time, sender, number; and the place in the mail of a group of hosts.
     order: Vec<((u32, u64, u32, u32), u32)>,
     today: Vec<Vec<Mail>>,
-    desk: Box<Desk>,
+    scratch: Box<HostScratch>,
     records: Vec<Record>,
 }
 
@@ -61,10 +61,10 @@ impl Part {
             place_of,
             window_ns: net.window_ns(),
             window: 0,
-            calendar: Calendar::new(here.len()),
+            wheel: TimingWheel::new(here.len()),
             order: Vec::new(),
             today: Vec::new(),
-            desk: Box::new(Desk::new()),
+            scratch: Box::new(HostScratch::new()),
             records: Vec::new(),
         }
     }
@@ -79,20 +79,20 @@ impl Part {
     pub fn take(&mut self, mail: Mail) {
         let window = (mail.at / self.window_ns).max(self.window);
         let place = self.place_of[mail.to as usize] as usize;
-        self.calendar.put((self.window, window), place, mail);
+        self.wheel.put((self.window, window), place, mail);
     }
 
     /// Passes the next window. What is sent to hosts elsewhere is given to `post`.
     pub fn pass_window(&mut self, mut post: impl FnMut(Mail)) {
         let window = self.window;
-        self.calendar.begin(window);
+        self.wheel.begin(window);
         self.window += 1;
-        for group in 0..self.calendar.groups() {
-            self.calendar.take(window, group, &mut self.today);
+        for group in 0..self.wheel.groups() {
+            self.wheel.take(window, group, &mut self.today);
             self.sort();
             self.live(group);
-            self.calendar.give_back(&mut self.today);
-            let mut out = core::mem::take(&mut self.desk.out);
+            self.wheel.give_back(&mut self.today);
+            let mut out = core::mem::take(&mut self.scratch.out);
             for mail in out.drain(..) {
                 if self.place_of[mail.to as usize] == u32::MAX {
                     post(mail);
@@ -100,7 +100,7 @@ impl Part {
                     self.take(mail);
                 }
             }
-            self.desk.out = out;
+            self.scratch.out = out;
         }
     }
 
@@ -128,7 +128,7 @@ impl Part {
                 continue;
             }
             let host = &mut self.hosts[place];
-            host.kernel.take_desk(&mut self.desk);
+            host.kernel.take_scratch(&mut self.scratch);
             while let Some((_, at)) = order.next_if(is_his) {
                 let (batch, at) = (*at as usize / BATCH_MAILS, *at as usize % BATCH_MAILS);
                 host.admit(core::mem::replace(&mut self.today[batch][at], Mail::NONE));
@@ -136,7 +136,7 @@ impl Part {
             host.run(end);
             // Before the desk that it has otherwise is looked at: that is not at hand.
             self.next_at[place] = host.next_at();
-            host.kernel.give_desk_back(&mut self.desk);
+            host.kernel.give_scratch_back(&mut self.scratch);
         }
     }
 

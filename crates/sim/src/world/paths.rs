@@ -1,7 +1,7 @@
 //! Which relays a circuit leads through: by weight and position (dir-spec §3.8.3, path-spec §2.2).
 
-use super::lot::Lot;
 use super::message::HostId;
+use crate::split_mix::SplitMix64;
 use alloc::vec::Vec;
 
 /// A relay that circuits may lead through.
@@ -85,12 +85,12 @@ impl PositionWeights {
 
 /// Relays by what they weigh at a position, summed up.
 #[derive(Clone, Debug, Default)]
-struct Wheel {
+struct WeightedRelays {
     hosts: Vec<u32>,
     sums: Vec<f64>,
 }
 
-impl Wheel {
+impl WeightedRelays {
     fn new(candidates: &[Candidate], share: impl Fn(&Candidate) -> f64) -> Self {
         let mut wheel = Self::default();
         let mut sum = 0.0;
@@ -106,10 +106,10 @@ impl Wheel {
     }
 
     /// One that is none of these.
-    fn draw(&self, lot: &mut Lot, others: &[u32]) -> Option<u32> {
+    fn draw(&self, rng: &mut SplitMix64, others: &[u32]) -> Option<u32> {
         let total = *self.sums.last()?;
         for _ in 0..100 {
-            let at = lot.unit() * total;
+            let at = rng.unit() * total;
             let place = self.sums.partition_point(|sum| *sum <= at);
             let host = self.hosts.get(place).copied();
             if let Some(host) = host.filter(|host| !others.contains(host)) {
@@ -128,9 +128,9 @@ fn weight(it: &Candidate) -> f64 {
 /// All relays that circuits may lead through.
 #[derive(Clone, Debug)]
 pub struct Paths {
-    guards: Wheel,
-    middles: Wheel,
-    exits: Wheel,
+    guards: WeightedRelays,
+    middles: WeightedRelays,
+    exits: WeightedRelays,
 }
 
 impl Paths {
@@ -160,28 +160,28 @@ impl Paths {
             it => weights.exit[usize::from(it.is_guard)],
         };
         Self {
-            guards: Wheel::new(candidates, guard),
-            middles: Wheel::new(candidates, middle),
-            exits: Wheel::new(candidates, exit),
+            guards: WeightedRelays::new(candidates, guard),
+            middles: WeightedRelays::new(candidates, middle),
+            exits: WeightedRelays::new(candidates, exit),
         }
     }
 
     /// Some first hops, no two the same.
-    pub(super) fn draw_guards(&self, lot: &mut Lot, count: u8) -> Vec<u32> {
+    pub(super) fn draw_guards(&self, rng: &mut SplitMix64, count: u8) -> Vec<u32> {
         let mut guards = Vec::new();
         for _ in 0..count {
-            let next = self.guards.draw(lot, &guards);
+            let next = self.guards.draw(rng, &guards);
             guards.extend(next);
         }
         guards
     }
 
     /// A path of three, whose first is one of these if there are any. The last is chosen first, as clients do.
-    pub(super) fn draw(&self, lot: &mut Lot, guards: &[u32]) -> Option<[u32; 3]> {
-        let exit = self.exits.draw(lot, &[])?;
+    pub(super) fn draw(&self, rng: &mut SplitMix64, guards: &[u32]) -> Option<[u32; 3]> {
+        let exit = self.exits.draw(rng, &[])?;
         let kept = guards.iter().copied().find(|guard| *guard != exit);
-        let guard = kept.or_else(|| self.guards.draw(lot, &[exit]))?;
-        let middle = self.middles.draw(lot, &[exit, guard])?;
+        let guard = kept.or_else(|| self.guards.draw(rng, &[exit]))?;
+        let middle = self.middles.draw(rng, &[exit, guard])?;
         Some([guard, middle, exit])
     }
 }

@@ -2,7 +2,7 @@
 
 use super::config::RelayConfig;
 use super::conns::Conns;
-use super::desk::RECORD_CELLS;
+use super::host_scratch::RECORD_CELLS;
 use super::kernel::{Event, Kernel};
 use super::message::Purpose;
 use super::net::{address, host_at, ids, job_at};
@@ -13,10 +13,10 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use onion::Instant;
 use onion::cell::{CircId, Command};
+use onion::cell_model::{Body, Cell, HeaderOnly, HeaderOnlyCell, HeaderOnlyPayload, Run, RunRoom};
 use onion::measure::target::TargetParams;
 use onion::node::{CloseCause, ConnId, Dial, Security};
 use onion::router::{Core, ExitConfig, ExitPolicy, Honest, LinkPeer, RouterConfig};
-use onion::suite::{Body, Cell, Run, RunRoom, Weightless, WeightlessCell, WeightlessStretch};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
@@ -28,7 +28,7 @@ pub(super) const UNIX_TIME_S: u64 = 1_600_000_000;
 
 #[derive(Debug)]
 pub(super) struct Relay {
-    pub(super) core: Core<Weightless, ChaCha8Rng>,
+    pub(super) core: Core<HeaderOnly, ChaCha8Rng>,
     engine_at: u64,
     conns: Conns,
     cell_cost_ns: u64,
@@ -41,7 +41,7 @@ pub(super) struct Relay {
 /// What has come on a link.
 #[derive(Debug)]
 enum Work {
-    Cells(Vec<WeightlessCell>),
+    Cells(Vec<HeaderOnlyCell>),
     Feedback(Box<[u8]>),
 }
 
@@ -66,7 +66,8 @@ impl Relay {
             ipv6: true,
             allows_single_hop: false,
         });
-        let rng = ChaCha8Rng::seed_from_u64(super::Lot::of(seed, u64::from(id) << 8 | 2).next());
+        let rng =
+            ChaCha8Rng::seed_from_u64(super::SplitMix64::of(seed, u64::from(id) << 8 | 2).next());
         let mut core = Core::new(router, Honest, rng, Instant::ORIGIN);
         core.set_congestion_params(config.congestion.clone());
         Self {
@@ -167,7 +168,7 @@ impl Relay {
         }
     }
 
-    fn handle_cells(&mut self, kernel: &mut Kernel, conn: ConnId, cells: Vec<WeightlessCell>) {
+    fn handle_cells(&mut self, kernel: &mut Kernel, conn: ConnId, cells: Vec<HeaderOnlyCell>) {
         let now = kernel.instant();
         for cell in &cells {
             let at = (cell.circ_id(), cell.command());
@@ -196,7 +197,7 @@ impl Relay {
             }
             let run = Run { at: Run::place(it.rx.read), len: u32::try_from(len).unwrap_or(0) };
             kernel.read_bytes(socket, len);
-            self.core.handle_stream_data(kernel.instant(), conn, WeightlessStretch::Run(run));
+            self.core.handle_stream_data(kernel.instant(), conn, HeaderOnlyPayload::Run(run));
         }
         let it = kernel.socket(socket);
         if it.unread() == 0 && it.rx.is_over() {
@@ -229,14 +230,14 @@ impl Relay {
                 }
                 // Of those of variable length only these are of use here. Each has a cell of its own.
                 if !control.command.is_variable_length() || control.command == Command::MEASURE {
-                    let mut cell = WeightlessCell::EMPTY;
-                    control.fill::<Weightless>(&mut cell);
+                    let mut cell = HeaderOnlyCell::EMPTY;
+                    control.fill::<HeaderOnly>(&mut cell);
                     kernel.write_cells(socket, core::slice::from_mut(&mut cell));
                 }
                 continue;
             }
             let most = room.min(RECORD_CELLS);
-            let count = self.core.poll_cells(now, conn, &mut kernel.desk.record[..most]);
+            let count = self.core.poll_cells(now, conn, &mut kernel.scratch.record[..most]);
             if count == 0 {
                 break;
             }

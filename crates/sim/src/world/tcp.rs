@@ -13,7 +13,7 @@ pub use buffer::SEGMENT_MEMORY_BYTES;
 use growth::{Cubic, SlowStart};
 use onion::node::SocketState;
 pub(super) use receiver::{Payload, Receiver};
-use shadow::Peculiar;
+use shadow::ShadowTcp;
 
 /// Bytes of a segment.
 pub(super) const MSS: u64 = 1448;
@@ -51,17 +51,17 @@ pub(super) struct Flight {
     pub(super) bytes: u32,
     sent_at: u64,
     /// It was sent before.
-    pub(super) is_again: bool,
+    pub(super) is_retransmit: bool,
 }
 
 impl Flight {
-    const fn again(&self) -> Again {
+    const fn as_retransmit(&self) -> Retransmit {
         (self.start, self.bytes, self.number)
     }
 }
 
 /// What is to be sent again: where it begins, its bytes, and the number of the flight that had it.
-type Again = (u64, u32, u32);
+type Retransmit = (u64, u32, u32);
 
 /// One side's way out. Its place in a [`Socket`](super::socket::Socket) is known: what comes first is on the second line, and behind it whole lines follow.
 #[derive(Debug)]
@@ -93,7 +93,7 @@ pub(super) struct Sender {
         clippy::box_collection,
         reason = "most connections never have any, and there are many"
     )]
-    again: Option<Box<VecDeque<Again>>>,
+    retransmits: Option<Box<VecDeque<Retransmit>>>,
     /// When all that is under way counts as lost.
     pub(super) silent_at: u64,
     sent_at: u64,
@@ -111,7 +111,7 @@ pub(super) struct Sender {
     peak_until: u64,
     cubic: Cubic,
     start: SlowStart,
-    peculiar: Peculiar,
+    shadow: ShadowTcp,
 }
 
 impl Sender {
@@ -123,7 +123,7 @@ impl Sender {
             acked: 0,
             window_end: window,
             flights: VecDeque::new(),
-            again: None,
+            retransmits: None,
             sent_flights: 0,
             in_flight: 0,
             cwnd: match control {
@@ -145,7 +145,7 @@ impl Sender {
             silent_at: u64::MAX,
             sent_at: 0,
             cubic: Cubic::default(),
-            peculiar: Peculiar::NEW,
+            shadow: ShadowTcp::NEW,
         }
     }
 
@@ -178,13 +178,15 @@ impl Sender {
 
     /// Whether a flight may be sent.
     pub(super) fn may_send(&mut self, unit: u64) -> bool {
-        if let Some(again) = &mut self.again {
+        if let Some(retransmits) = &mut self.retransmits {
             let acked = self.acked;
-            while again.front().is_some_and(|it| it.0 + u64::from(it.1) <= acked) {
-                again.pop_front();
+            while retransmits.front().is_some_and(|it| it.0 + u64::from(it.1) <= acked) {
+                retransmits.pop_front();
             }
         }
-        if let Some((start, bytes, _)) = self.again.as_ref().and_then(|again| again.front()) {
+        if let Some((start, bytes, _)) =
+            self.retransmits.as_ref().and_then(|retransmits| retransmits.front())
+        {
             let fits = match self.control {
                 Control::Shadow => *start < self.acked + self.cwnd,
                 _ => self.in_flight + u64::from(*bytes) <= self.cwnd,
@@ -210,7 +212,8 @@ impl Sender {
         if !self.may_send(unit) {
             return None;
         }
-        let (start, bytes, is_again) = if let Some((start, bytes, _)) = self.take_again() {
+        let (start, bytes, is_retransmit) = if let Some((start, bytes, _)) = self.take_retransmit()
+        {
             self.is_repair_due = false;
             (start, bytes, true)
         } else {
@@ -226,11 +229,12 @@ impl Sender {
             self.next += bytes;
             (start, u32::try_from(bytes).unwrap_or(0), false)
         };
-        let flight = Flight { number: self.sent_flights, start, bytes, sent_at: now, is_again };
+        let flight =
+            Flight { number: self.sent_flights, start, bytes, sent_at: now, is_retransmit };
         self.sent_flights += 1;
         self.in_flight += u64::from(bytes);
         self.peak = self.peak.max(self.in_flight);
-        if self.flights.is_empty() || is_again && self.is_shadows() {
+        if self.flights.is_empty() || is_retransmit && self.is_shadows() {
             self.silent_at = now + self.silence_ns();
         }
         self.sent_at = now;
@@ -238,8 +242,8 @@ impl Sender {
         Some(flight)
     }
 
-    fn take_again(&mut self) -> Option<Again> {
-        self.again.as_mut()?.pop_front()
+    fn take_retransmit(&mut self) -> Option<Retransmit> {
+        self.retransmits.as_mut()?.pop_front()
     }
 
     /// After a pause nothing is known of the path any more (RFC 5681, §4.1): the window halves for each time of silence.
@@ -285,13 +289,13 @@ impl Sender {
             self.flights.remove(overlooked);
             self.in_flight -= u64::from(flight.bytes);
             if flight.number < number {
-                self.again.get_or_insert_default().push_back(flight.again());
+                self.retransmits.get_or_insert_default().push_back(flight.as_retransmit());
                 if !self.is_shadows() {
                     self.handle_loss(&flight);
                 }
                 continue;
             }
-            if !flight.is_again {
+            if !flight.is_retransmit {
                 self.handle_round_trip(now, &flight);
             }
             // A window that is not used says nothing of the path. As in Linux, half of it is enough in slow start.
@@ -326,8 +330,8 @@ impl Sender {
 
     /// Nothing was heard for long.
     pub(super) fn handle_silence(&mut self) {
-        let again = self.again.get_or_insert_default();
-        again.extend(self.flights.drain(..).map(|flight| flight.again()));
+        let retransmits = self.retransmits.get_or_insert_default();
+        retransmits.extend(self.flights.drain(..).map(|flight| flight.as_retransmit()));
         self.in_flight = 0;
         self.reduce();
         // Linux forgets what it knew of the path.
@@ -357,8 +361,8 @@ impl Sender {
     pub(super) fn state(&self) -> SocketState {
         let packet = self.packet_bytes();
         let segments = |bytes: u64| u32::try_from(bytes.div_ceil(packet)).unwrap_or(u32::MAX);
-        let again = self.again.iter().flat_map(|again| again.iter());
-        let again: u64 = again.map(|it| u64::from(it.1)).sum();
+        let retransmits = self.retransmits.iter().flat_map(|retransmits| retransmits.iter());
+        let retransmits: u64 = retransmits.map(|it| u64::from(it.1)).sum();
         SocketState {
             cwnd_segments: segments(self.cwnd),
             unacked_segments: segments(match self.control {
@@ -367,7 +371,8 @@ impl Sender {
             }),
             // Shadow tells its largest segment as well (`TCP_INFO`), however short the packets are that its window counts.
             mss_bytes: 1448,
-            notsent_bytes: u32::try_from(self.written - self.next + again).unwrap_or(u32::MAX),
+            notsent_bytes: u32::try_from(self.written - self.next + retransmits)
+                .unwrap_or(u32::MAX),
             unwritten_bytes: 0,
             rtt_us: u32::try_from(self.round_trip_ns / 1000).unwrap_or(u32::MAX),
         }

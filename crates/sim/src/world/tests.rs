@@ -5,7 +5,7 @@ mod team;
 mod whole;
 
 use super::markov::{Observation, State};
-use super::{Candidate, Delay, HostId, Lot, MarkovModel, Paths, PositionWeights};
+use super::{Candidate, Delay, HostId, MarkovModel, Paths, PositionWeights, SplitMix64};
 use proptest::prelude::*;
 use std::vec::Vec;
 
@@ -60,10 +60,10 @@ fn paths_follow_weights_and_never_have_a_relay_twice() {
     };
     let all: Vec<Candidate> = (0..40).map(candidate).collect();
     let paths = Paths::new(&all);
-    let mut lot = Lot::new(7);
+    let mut rng = SplitMix64::new(7);
     let mut uses = [0u64; 40];
     for _ in 0..100_000 {
-        let path = paths.draw(&mut lot, &[]).expect("there are relays for each position");
+        let path = paths.draw(&mut rng, &[]).expect("there are relays for each position");
         let [guard, middle, exit] = path;
         assert!(guard != middle && middle != exit && guard != exit);
         assert!(all[guard as usize].is_guard && all[exit as usize].is_exit);

@@ -1,6 +1,6 @@
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-use onion::suite::{Cell, WeightlessCell};
+use onion::cell_model::{Cell, HeaderOnlyCell};
 
 /// Cells of a piece, at most: those of the largest flight.
 const PIECE_CELLS: usize = 31;
@@ -11,8 +11,8 @@ const SMALL_CELLS: usize = 8;
 /// Room that is used again. A part lends it to each of its hosts in turn, so that it stays in the processor's cache.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
-    small: Vec<Vec<WeightlessCell>>,
-    large: Vec<Vec<WeightlessCell>>,
+    small: Vec<Vec<HeaderOnlyCell>>,
+    large: Vec<Vec<HeaderOnlyCell>>,
 }
 
 impl Pool {
@@ -21,7 +21,7 @@ impl Pool {
     }
 
     /// Room for so many cells at least.
-    fn room(&mut self, cells: usize) -> Vec<WeightlessCell> {
+    fn room(&mut self, cells: usize) -> Vec<HeaderOnlyCell> {
         let (pool, most) = if cells <= SMALL_CELLS {
             (&mut self.small, SMALL_CELLS)
         } else {
@@ -36,12 +36,12 @@ impl Pool {
 pub(super) struct Unsent {
     /// Of the first piece so many have left.
     taken: usize,
-    first: Vec<WeightlessCell>,
-    rest: VecDeque<Vec<WeightlessCell>>,
+    first: Vec<HeaderOnlyCell>,
+    rest: VecDeque<Vec<HeaderOnlyCell>>,
 }
 
 impl Unsent {
-    pub(super) fn push(&mut self, cells: &mut [WeightlessCell], pool: &mut Pool) {
+    pub(super) fn push(&mut self, cells: &mut [HeaderOnlyCell], pool: &mut Pool) {
         let last = self.rest.back_mut().unwrap_or(&mut self.first);
         let last = if last.len() + cells.len() > last.capacity() {
             let piece = pool.room(cells.len());
@@ -60,7 +60,7 @@ impl Unsent {
     }
 
     /// The next of them: so many, or all that there are.
-    pub(super) fn take(&mut self, count: usize, pool: &mut Pool) -> Vec<WeightlessCell> {
+    pub(super) fn take(&mut self, count: usize, pool: &mut Pool) -> Vec<HeaderOnlyCell> {
         if self.taken == 0 && self.first.len() == count {
             let whole = core::mem::take(&mut self.first);
             self.step();
@@ -89,15 +89,15 @@ impl Unsent {
     }
 }
 
-fn take(cell: &mut WeightlessCell) -> WeightlessCell {
-    core::mem::replace(cell, WeightlessCell::EMPTY)
+fn take(cell: &mut HeaderOnlyCell) -> HeaderOnlyCell {
+    core::mem::replace(cell, HeaderOnlyCell::EMPTY)
 }
 
 /// Flights for which there is room in advance.
 const POOL_MAX: usize = 1 << 16;
 
 /// Gives room back.
-pub(super) fn pool_back(mut cells: Vec<WeightlessCell>, pool: &mut Pool) {
+pub(super) fn pool_back(mut cells: Vec<HeaderOnlyCell>, pool: &mut Pool) {
     cells.clear();
     let pool = if cells.capacity() < PIECE_CELLS { &mut pool.small } else { &mut pool.large };
     if cells.capacity() >= SMALL_CELLS && pool.len() < POOL_MAX {
@@ -111,8 +111,8 @@ mod tests {
     use onion::cell::{CircId, Command};
     use proptest::prelude::*;
 
-    fn cell(number: u32) -> WeightlessCell {
-        let mut cell = WeightlessCell::EMPTY;
+    fn cell(number: u32) -> HeaderOnlyCell {
+        let mut cell = HeaderOnlyCell::EMPTY;
         cell.begin(CircId::of_initiator(number), Command::RELAY);
         cell
     }

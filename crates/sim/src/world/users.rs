@@ -1,8 +1,8 @@
 //! What users do.
 
-use super::lot::Lot;
 use super::markov::MarkovModel;
 use super::message::{HostId, Job};
+use crate::split_mix::SplitMix64;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use onion::Duration;
@@ -59,12 +59,12 @@ pub struct Fetch {
 
 impl Fetch {
     /// The time until the next download begins. No random number is drawn where there is no choice.
-    pub(super) fn draw_pause(&self, lot: &mut Lot) -> Duration {
+    pub(super) fn draw_pause(&self, rng: &mut SplitMix64) -> Duration {
         match self.pauses[..] {
             [] => Duration::MAX,
             [only] => only,
             _ => {
-                let place = lot.below(self.pauses.len() as u64);
+                let place = rng.below(self.pauses.len() as u64);
                 self.pauses[usize::try_from(place).unwrap_or(0)]
             }
         }

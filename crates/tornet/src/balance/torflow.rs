@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::network::{Network, Relay, Site};
 use crate::run::{Director, News, Plan, run_with};
 use onion::{Duration, Rate};
-use sim::world::{Ending, HostFigures, HostId, Lot, Probe, Record, Scan, TeamOrder};
+use sim::world::{Ending, HostFigures, HostId, Probe, Record, Scan, SplitMix64, TeamOrder};
 use std::sync::Arc;
 
 /// Seconds over which a relay takes the mean of what it carries; the best one is its observed bandwidth (dir-spec §2.1.1).
@@ -90,7 +90,7 @@ impl Balancer for TorFlow {
 
     #[expect(clippy::cast_precision_loss, reason = "numbers of relays")]
     fn weigh(&self, network: &Network, how: &Conditions<'_>) -> Result<Weighing, Error> {
-        let probes = self.probes(network, &mut Lot::of(how.seed, 5));
+        let probes = self.probes(network, &mut SplitMix64::of(how.seed, 5));
         let site = Site::new("scanner", "US", Rate::from_bit_per_s(1_000_000_000));
         let scan = Scan {
             probes: probes.iter().map(|it| it.1).collect(),
@@ -146,14 +146,14 @@ impl TorFlow {
     }
 
     /// All downloads, and the relay that each is to measure. Relays take turns, so that each is measured at several times.
-    fn probes(&self, network: &Network, lot: &mut Lot) -> Vec<(usize, Probe)> {
+    fn probes(&self, network: &Network, rng: &mut SplitMix64) -> Vec<(usize, Probe)> {
         let mut weights: Vec<u64> = network.relays.iter().map(|it| it.weight).collect();
         weights.sort_unstable();
         let middle = weights.get(weights.len() / 2).copied().unwrap_or(0);
         let mut probes = Vec::new();
         for _ in 0..self.downloads {
             for (place, relay) in network.relays.iter().enumerate() {
-                let Some(helper) = helper(network, place, lot) else { continue };
+                let Some(helper) = helper(network, place, rng) else { continue };
                 let path = if relay.is_exit { [helper, place] } else { [place, helper] };
                 let (bytes, timeout_s) =
                     if relay.weight >= middle { (5 << 20, 120) } else { (1 << 20, 60) };
@@ -166,7 +166,7 @@ impl TorFlow {
 }
 
 /// The other relay of a circuit: an exit unless this one is. With twice the weight or more; where nobody has, one of the heaviest ten.
-fn helper(network: &Network, place: usize, lot: &mut Lot) -> Option<usize> {
+fn helper(network: &Network, place: usize, rng: &mut SplitMix64) -> Option<usize> {
     let relay = &network.relays[place];
     let may = |(other, it): &(usize, &Relay)| *other != place && it.is_exit != relay.is_exit;
     let mut others: Vec<(usize, &Relay)> =
@@ -174,7 +174,7 @@ fn helper(network: &Network, place: usize, lot: &mut Lot) -> Option<usize> {
     others.sort_by_key(|(_, it)| std::cmp::Reverse(it.weight));
     let twice = others.iter().filter(|(_, it)| it.weight >= 2 * relay.weight).count();
     let among = if twice > 0 { twice } else { others.len().min(10) };
-    let chosen = usize::try_from(lot.below(among.max(1) as u64)).ok()?;
+    let chosen = usize::try_from(rng.below(among.max(1) as u64)).ok()?;
     others.get(chosen).map(|(other, _)| *other)
 }
 

@@ -5,7 +5,7 @@ use onion::cell::msg::CreatedFast;
 use onion::cell::{CircId, Command};
 use onion::crypto::fast;
 use onion::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use rand::Rng;
 use rand::rngs::StdRng;

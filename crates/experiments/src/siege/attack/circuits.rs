@@ -4,9 +4,9 @@ use super::Attack;
 use super::field::{Field, LineId};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
+use onion::cell_model::{CellModel, Handshake, Tor};
 use onion::circuit::{Builder, NextHop, Step};
 use onion::crypto::Layers;
-use onion::suite::{Handshake, Suite, Tor};
 use std::collections::BTreeMap;
 
 /// A circuit that stands.
@@ -98,7 +98,7 @@ impl Field {
 
     /// Begins a circuit with CREATE_FAST, and goes on by ntor. Returns its number on the line.
     pub(super) fn begin(&mut self, line: LineId, onward: &[NextHop]) -> CircId {
-        type Half = <Tor as Suite>::Handshake;
+        type Half = <Tor as CellModel>::Handshake;
         let circ_id = self.next_id(line);
         let first = Half::fast(self.random());
         let onward = onward.iter().map(|hop| (*hop, Half::ntor(hop, self.random()))).collect();

@@ -6,9 +6,9 @@ use super::field::{Field, LineId};
 use crate::error::Error;
 use onion::cell::Command;
 use onion::cell::relay::{RelayCommand, RelayFormat};
+use onion::cell_model::{CellModel, Handshake, Tor};
 use onion::circuit::NextHop;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
-use onion::suite::{Handshake, Suite, Tor};
 use std::collections::VecDeque;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
@@ -90,7 +90,7 @@ impl Attack for BlackHoles {
     fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
         let Some(hop) = self.nobody(field) else { return };
         // The engine's own EXTEND2, whose layers are then those of the circuit.
-        let half = <Tor as Suite>::Handshake::ntor(&hop, [9; 32]);
+        let half = <Tor as CellModel>::Handshake::ntor(&hop, [9; 32]);
         if let Ok(body) = onion::circuit::extend_body::<Tor>(&hop, &half, RelayFormat::V0)
             && let Ok(message) = onion::cell::relay::RelayMessage::parse(&body)
         {

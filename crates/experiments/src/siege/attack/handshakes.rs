@@ -6,8 +6,8 @@ use super::{Attack, Prey};
 use crate::error::Error;
 use onion::cell::Command;
 use onion::cell::msg::{Create2, HANDSHAKE_NTOR_V3};
+use onion::cell_model::{CellModel, Handshake, Tor};
 use onion::crypto::ntor_v3;
-use onion::suite::{Handshake, Suite, Tor};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Addresses of the attacker, with a link each.
@@ -33,7 +33,7 @@ impl Flood {
 
     /// CREATE2 with ntor, by the right keys.
     pub(super) fn ntor(prey: &Prey) -> Self {
-        Self::new(<Tor as Suite>::Handshake::ntor(prey.relay(), [9; 32]).create_cell())
+        Self::new(<Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]).create_cell())
     }
 
     /// CREATE2 with ntor of version 3, by the right keys; the client's proof that it knows them may be wrong.
@@ -56,7 +56,7 @@ impl Flood {
 
     /// CREATE_FAST.
     pub(super) fn fast() -> Self {
-        Self::new(<Tor as Suite>::Handshake::fast([9; 20]).create_cell())
+        Self::new(<Tor as CellModel>::Handshake::fast([9; 20]).create_cell())
     }
 }
 

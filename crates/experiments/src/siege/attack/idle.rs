@@ -5,7 +5,7 @@ use super::circuits::Lines;
 use super::field::{Field, LineId};
 use super::{Attack, Prey};
 use onion::cell::{BODY_LEN, CircId, Command};
-use onion::suite::{Handshake, Suite, Tor};
+use onion::cell_model::{CellModel, Handshake, Tor};
 use std::collections::BTreeMap;
 
 /// What our relay counts for an idle circuit, in bytes. It lets circuits have half of its bound on memory.
@@ -45,18 +45,18 @@ pub(super) struct Idle {
 impl Idle {
     /// By CREATE_FAST, over 40 links: below the bound at which the defences look at the circuits of an address.
     pub(super) fn fast(prey: &Prey) -> Self {
-        Self::new(prey, <Tor as Suite>::Handshake::fast([9; 20]).create_cell(), 40)
+        Self::new(prey, <Tor as CellModel>::Handshake::fast([9; 20]).create_cell(), 40)
     }
 
     /// By CREATE2 with ntor, as relays and most clients open circuits.
     pub(super) fn create2(prey: &Prey) -> Self {
-        let create = <Tor as Suite>::Handshake::ntor(prey.relay(), [9; 32]).create_cell();
+        let create = <Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]).create_cell();
         Self::new(prey, create, 40)
     }
 
     /// From 2,000 addresses, so that each holds about as few circuits as an honest client.
     pub(super) fn thin(prey: &Prey) -> Self {
-        Self::new(prey, <Tor as Suite>::Handshake::fast([9; 20]).create_cell(), 2_000)
+        Self::new(prey, <Tor as CellModel>::Handshake::fast([9; 20]).create_cell(), 2_000)
     }
 
     fn new(prey: &Prey, (command, body): (Command, Vec<u8>), links: usize) -> Self {

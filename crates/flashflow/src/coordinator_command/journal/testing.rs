@@ -8,7 +8,7 @@ use coordinator::{
 use measurer::{Approach, Defences, Request};
 use netdoc::Fingerprint;
 use onion::Rate;
-use onion::measure::pump::Target;
+use onion::measure::load::Target;
 use terminal::measuring::Subject;
 
 pub(in super::super) const NOW: u64 = 1_800_000_000;

@@ -100,7 +100,7 @@ fn one_pump_that_is_left_without_an_answer_in_vain_is_enough() {
     sums.take_in(1, ready(1, 1));
     sums.start();
     take(&told);
-    sums.take_in(1, Report::InVain(PumpFailure::Stalled { silent_ms: 5000 }));
+    sums.take_in(1, Report::InVain(LoadFailure::Stalled { silent_ms: 5000 }));
     let failed = take(&told);
     let [MemberReport::Failed { kind, .. }] = &failed[..] else { panic!("{failed:?}") };
     assert_eq!(*kind, FailureKind::Stalled);
@@ -108,21 +108,21 @@ fn one_pump_that_is_left_without_an_answer_in_vain_is_enough() {
 
 #[test]
 fn failures_are_told_once_and_by_their_kind() {
-    let few = || PumpFailure::TooFewOpen { open: 0, wanted: 2, last_problem: "gone".to_owned() };
-    let refused = |code| PumpFailure::Refused { code, text: String::new() };
+    let few = || LoadFailure::TooFewOpen { open: 0, wanted: 2, last_problem: "gone".to_owned() };
+    let refused = |code| LoadFailure::Refused { code, text: String::new() };
     let cases = [
         (few(), false, FailureKind::Unreachable),
         (few(), true, FailureKind::Closed),
-        (PumpFailure::Stalled { silent_ms: 1 }, true, FailureKind::Silent),
-        (PumpFailure::AnsweredEarly { circuit: 0, sent: 1 }, true, FailureKind::WrongContent),
+        (LoadFailure::Stalled { silent_ms: 1 }, true, FailureKind::Silent),
+        (LoadFailure::AnsweredEarly { circuit: 0, sent: 1 }, true, FailureKind::WrongContent),
         (
-            PumpFailure::CheckFailed { circuit: 0, cell: 1, mismatch: Mismatch::Forged },
+            LoadFailure::CheckFailed { circuit: 0, cell: 1, mismatch: Mismatch::Forged },
             true,
             FailureKind::WrongContent,
         ),
-        (PumpFailure::NoRoom { open: 0, wanted: 2 }, false, FailureKind::NoRoom),
-        (PumpFailure::NoRoom { open: 0, wanted: 2 }, true, FailureKind::NoRoom),
-        (PumpFailure::Unsolicited { cells: 900, load_cells: 9 }, true, FailureKind::BrokeProtocol),
+        (LoadFailure::NoRoom { open: 0, wanted: 2 }, false, FailureKind::NoRoom),
+        (LoadFailure::NoRoom { open: 0, wanted: 2 }, true, FailureKind::NoRoom),
+        (LoadFailure::Unsolicited { cells: 900, load_cells: 9 }, true, FailureKind::BrokeProtocol),
         (refused(ErrorCode::UNKNOWN_MEASURER), false, FailureKind::Refused),
         (refused(ErrorCode::CALLED_OFF), true, FailureKind::Closed),
         (refused(ErrorCode::NO_TRAFFIC), true, FailureKind::NothingCame),

@@ -89,7 +89,7 @@ impl ConfluxLink {
         let last_sent = u64::from_be_bytes(reader.take_array()?);
         let last_received = u64::from_be_bytes(reader.take_array()?);
         let desired = DesiredUx::new(reader.take_u8()?);
-        let desired = desired.ok_or(reader.malformed("unknown wish"))?;
+        let desired = desired.ok_or(reader.malformed("unknown action"))?;
         let (resumes, leg) = match *reader.rest() {
             [RESUMES, leg, ..] => (true, leg),
             _ => (false, 0),

@@ -3,15 +3,15 @@
 use super::Held;
 use crate::cell::msg::{ConfluxLink, ConfluxNote, ConfluxSwitch};
 use crate::cell::relay::{RelayCommand, RelayFormat};
+use crate::cell_model::{Body, CellModel, Message, PayloadSlice};
 use crate::client::application::Application;
 use crate::client::circuit::Passage;
 use crate::client::core::Core;
 use crate::client::event::{CircuitNumber, Loss};
-use crate::suite::{Body, Message, Stretch, Suite};
 use crate::tunnel::conflux::{ConfluxError, Order};
 use rand_core::Rng;
 
-impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
+impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// The last hop has linked a circuit.
     fn handle_linked(&mut self, number: CircuitNumber, leg: u8, data: &[u8]) -> Result<(), Loss> {
         let now = self.now;
@@ -42,7 +42,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
         leg: u8,
         format: RelayFormat,
         body: &S::Body,
-        message: &Message<S::Stretch<'_>>,
+        message: &Message<S::PayloadSlice<'_>>,
     ) -> Result<(), Loss> {
         match message.command {
             RelayCommand::CONFLUX_LINKED => {
@@ -64,7 +64,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                             set.conflux.handle_came(leg, count);
                         }
                     }
-                    ConfluxNote::Gone(silent) => self.give_up_silent(number, silent),
+                    ConfluxNote::Gone(silent) => self.give_up_timed_out(number, silent),
                 }
                 return Ok(());
             }
@@ -87,7 +87,7 @@ impl<S: Suite, A: Application<S>, R: Rng> Core<S, A, R> {
                 self.look_soon();
                 Ok(())
             }
-            Order::Again => Ok(()),
+            Order::Duplicate => Ok(()),
             Order::Next => {
                 self.handle_stream_message(number, message)?;
                 self.deliver_early(number)

@@ -5,14 +5,14 @@ use crate::cell::msg::{
 };
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
+use crate::cell_model::fixture::Staged;
+use crate::cell_model::{
+    Body, HeaderOnly, HeaderOnlyPayload, Layer, Message, PayloadSlice, RunRoom, StreamId, Tor,
+};
 use crate::client::Transfer;
 use crate::flow::QUEUE_LIMIT_CELLS;
 use crate::flow::control::{Agreed, CircuitEnd, CongestionParams, Flow, FlowFactory, TorFlows};
 use crate::flow::stream::{StreamFlow, StreamSignal};
-use crate::suite::fixture::Staged;
-use crate::suite::{
-    Body, Layer, Message, RunRoom, StreamId, Stretch, Tor, Weightless, WeightlessStretch,
-};
 use crate::time::Instant;
 use crate::tunnel::Leg;
 use alloc::collections::{BTreeMap, VecDeque};
@@ -26,7 +26,7 @@ pub(super) trait Played: Staged {
     fn respond(transfer: &Transfer, from: u64, has_upload: bool, room: Self::Room<'_>) -> usize;
 
     /// Whether this is what the client sends from `from` on.
-    fn is_request(transfer: &Transfer, from: u64, data: Self::Stretch<'_>) -> bool;
+    fn is_request(transfer: &Transfer, from: u64, data: Self::PayloadSlice<'_>) -> bool;
 }
 
 impl Played for Tor {
@@ -40,13 +40,13 @@ impl Played for Tor {
     }
 }
 
-impl Played for Weightless {
+impl Played for HeaderOnly {
     fn respond(transfer: &Transfer, from: u64, has_upload: bool, room: &mut RunRoom) -> usize {
         let receipt = if has_upload { Transfer::RECEIPT_LEN as u64 } else { 0 };
         room.put(from, transfer.download_bytes + receipt - from)
     }
 
-    fn is_request(_transfer: &Transfer, from: u64, data: WeightlessStretch<'_>) -> bool {
+    fn is_request(_transfer: &Transfer, from: u64, data: HeaderOnlyPayload<'_>) -> bool {
         Self::is_from(data, from)
     }
 }
@@ -173,7 +173,7 @@ impl<S: Played> Chain<S> {
 
     fn say(&mut self, hop: usize, command: RelayCommand, stream_id: StreamId, data: &[u8]) {
         let mut body = S::Body::from_bytes(&[]);
-        let data = S::Stretch::from_bytes(data);
+        let data = S::PayloadSlice::from_bytes(data);
         let format = self.layers[hop].format();
         body.write(format, &Message { command, stream_id, data }).expect("it fits");
         self.send_from(hop, body);
@@ -184,7 +184,7 @@ impl<S: Played> Chain<S> {
         now: Instant,
         hop: usize,
         command: Command,
-        message: &Message<S::Stretch<'_>>,
+        message: &Message<S::PayloadSlice<'_>>,
     ) {
         let Message { command: RelayCommand(number), stream_id, data } = *message;
         let is_handshake = message.command == RelayCommand::EXTEND2;
@@ -255,7 +255,13 @@ impl<S: Played> Chain<S> {
         }
     }
 
-    fn handle_data(&mut self, now: Instant, hop: usize, stream_id: StreamId, data: S::Stretch<'_>) {
+    fn handle_data(
+        &mut self,
+        now: Instant,
+        hop: usize,
+        stream_id: StreamId,
+        data: S::PayloadSlice<'_>,
+    ) {
         if self.leg.flow.handle_received() {
             let tag = self.layers[hop].received_tag();
             let mut data = Vec::new();

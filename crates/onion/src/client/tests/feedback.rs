@@ -13,7 +13,7 @@ type Lie = fn(&mut Hop) -> bool;
 
 /// A client that uploads over a circuit of three hops, on a link with windows.
 struct Hop {
-    world: World<Weightless>,
+    world: World<HeaderOnly>,
     /// Cells that the first hop has said to have passed on, and that it had got.
     fed: u32,
 }

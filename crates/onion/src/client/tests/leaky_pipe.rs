@@ -49,7 +49,7 @@ where
 #[test]
 fn each_hop_answers_what_is_asked_of_it_over_both_suites() {
     each_hop_answers::<Tor>();
-    each_hop_answers::<Weightless>();
+    each_hop_answers::<HeaderOnly>();
 }
 
 fn other_hops_have_no_say<S: Played>()
@@ -67,5 +67,5 @@ where
 #[test]
 fn a_hop_cannot_answer_for_another_over_both_suites() {
     other_hops_have_no_say::<Tor>();
-    other_hops_have_no_say::<Weightless>();
+    other_hops_have_no_say::<HeaderOnly>();
 }

@@ -7,13 +7,13 @@ use crate::cell::msg::{
 };
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CircId, Command};
+use crate::cell_model::fixture::Staged;
+use crate::cell_model::{Body, Cell, CellModel, Layer, Message, StreamId, Tor};
 use crate::client::{
     Application, CircuitNumber, ClientEvent, Core, Destination, Loss, Progress, SetPlan,
 };
 use crate::flow::control::Agreed;
 use crate::node::ConnId;
-use crate::suite::fixture::Staged;
-use crate::suite::{Body, Cell, Layer, Message, StreamId, Suite, Tor};
 use crate::time::{Duration, Instant};
 use crate::tunnel::conflux::ConfluxError;
 use alloc::collections::BTreeMap;
@@ -26,7 +26,7 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_core::SeedableRng;
 
-type TorLayer = <Tor as Suite>::Layer;
+type TorLayer = <Tor as CellModel>::Layer;
 
 /// Keeps all that comes, and sends nothing.
 struct Keeps(Rc<RefCell<Vec<u8>>>);

@@ -1,7 +1,7 @@
 use super::HopWindow;
-use super::again::{Advice, Again};
 use super::flight::Flight;
-use super::train::{Sign, Train, Way, queued_cells};
+use super::reramp::{Advice, Reramp};
+use super::train::{HopPath, Sign, Train, queued_cells};
 use crate::time::{Duration, Instant};
 
 /// Cells with which a circuit begins.
@@ -36,7 +36,7 @@ pub struct BackTap {
     passed: u64,
     phase: Phase,
     /// When to ramp up again.
-    again: Option<Again>,
+    reramp: Option<Reramp>,
 }
 
 #[derive(Debug)]
@@ -83,8 +83,8 @@ impl BackTap {
 
     /// With `CircuitStart`, and again when calm rounds show that the way has become wider: what the paper leaves for later.
     #[must_use]
-    pub fn ramping_again() -> Self {
-        Self { again: Some(Again::new()), ..Self::with_circuit_start() }
+    pub fn with_reramp() -> Self {
+        Self { reramp: Some(Reramp::new()), ..Self::with_circuit_start() }
     }
 
     /// With the slow start of a single TCP connection: doubled in each round trip, and halved at its end.
@@ -122,7 +122,7 @@ impl BackTap {
             sent: 0,
             passed: 0,
             phase: phase(size),
-            again: None,
+            reramp: None,
         }
     }
 
@@ -137,8 +137,8 @@ impl BackTap {
         match &mut self.phase {
             Phase::Trains { train, doubles, size_before } => {
                 let (before, doubles) = (*size_before, *doubles);
-                let way = Way { base, grain: self.grain };
-                match train.handle_passed((sent_at, now), number, way) {
+                let path = HopPath { base, grain: self.grain };
+                match train.handle_passed((sent_at, now), number, path) {
                     Sign::Going => self.begin_again_if_paused(),
                     Sign::Full(cells) => self.end_ramp(cells, before),
                     Sign::Whole if !doubles => self.end_ramp(self.size, before),
@@ -178,8 +178,8 @@ impl BackTap {
     fn end_ramp(&mut self, size: u32, before: u32) {
         // What was full before another ramp-up, and nothing waited, does fit.
         self.size = size.clamp(before.max(INITIAL), SIZE_MAX);
-        if let Some(again) = &mut self.again {
-            again.handle_ramp_end(self.size, before);
+        if let Some(reramp) = &mut self.reramp {
+            reramp.handle_ramp_end(self.size, before);
         }
         self.phase = Phase::Avoidance(Round::new(self.sent));
     }
@@ -187,9 +187,9 @@ impl BackTap {
     fn end_round(&mut self, base: Duration) {
         let Phase::Avoidance(Round { least_rtt, was_full, .. }) = self.phase else { return };
         let queued = queued_cells(self.size.into(), least_rtt.as_secs_f64(), base);
-        let again = self.again.as_mut();
+        let reramp = self.reramp.as_mut();
         let advice =
-            again.map_or(Advice::Step(1), |it| it.handle_round(self.size, queued, was_full));
+            reramp.map_or(Advice::Step(1), |it| it.handle_round(self.size, queued, was_full));
         let step = match advice {
             Advice::Step(cells) => cells,
             Advice::Ramp => return self.ramp_again(),

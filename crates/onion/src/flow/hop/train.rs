@@ -18,7 +18,7 @@ const STRETCH_RUNS: u32 = 2;
 
 /// The way to the next hop and back, and what happens there.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct HopPath {
     /// The least round trip, with a run's interval.
     pub(super) base: Duration,
     /// How far apart the next hop's runs are.
@@ -105,26 +105,26 @@ impl Train {
         &mut self,
         (sent_at, now): (Instant, Instant),
         number: u64,
-        way: Way,
+        path: HopPath,
     ) -> Sign {
         if number < self.first {
             return Sign::Going;
         }
         self.passed += 1;
         let cell = Mark { passed: self.passed, passed_at: now, sent_at };
-        let begun = self.begun(cell, way);
+        let begun = self.begun(cell, path);
         let passed = cell.passed - begun.passed + 1;
         let spacing_s = cell.spacing_s(&begun);
-        let waited_s = (now - sent_at).saturating_sub(way.base).as_secs_f64();
-        let queued = queued_cells(passed.into(), spacing_s * f64::from(passed), way.base);
+        let waited_s = (now - sent_at).saturating_sub(path.base).as_secs_f64();
+        let queued = queued_cells(passed.into(), spacing_s * f64::from(passed), path.base);
         if queued > QUEUED_MAX && waited_s > spacing_s * QUEUED_MAX {
             return Sign::Full(passed);
         }
-        let half = way.base.mul_f64(STRETCH).max(way.grain * STRETCH_RUNS);
+        let half = path.base.mul_f64(STRETCH).max(path.grain * STRETCH_RUNS);
         if let Some(spacing_s) = self.pace.handle_passed(cell, half)
             && waited_s > spacing_s * QUEUED_MAX
         {
-            let fit = fit_cells(way.base, spacing_s);
+            let fit = fit_cells(path.base, spacing_s);
             if f64::from(self.next_len) > f64::from(fit) + QUEUED_MAX {
                 return Sign::Full((fit + QUEUED).min(self.next_len));
             }
@@ -136,13 +136,13 @@ impl Train {
     ///
     /// That is the first one that comes when nothing is at the next hop: where the source, or the hop before, has nothing for a while, the time until there is
     /// more says nothing of the next hop's pace. And a pause of that hop is forgotten, once: one that gives cells out in runs seems to make one after each.
-    fn begun(&mut self, cell: Mark, way: Way) -> Mark {
+    fn begun(&mut self, cell: Mark, path: HopPath) -> Mark {
         let silent = cell.passed_at - core::mem::replace(&mut self.last_passed, cell.passed_at);
-        let is_pause = !self.has_paused && silent > way.base.mul_f64(PAUSE);
+        let is_pause = !self.has_paused && silent > path.base.mul_f64(PAUSE);
         match self.begun {
-            Some(begun) if !is_pause && way.has_waited(&cell, &begun) => begun,
+            Some(begun) if !is_pause && path.has_waited(&cell, &begun) => begun,
             before => {
-                self.has_paused |= before.is_some_and(|begun| way.has_waited(&cell, &begun));
+                self.has_paused |= before.is_some_and(|begun| path.has_waited(&cell, &begun));
                 self.pace = Pace::new();
                 *self.begun.insert(cell)
             }
@@ -150,7 +150,7 @@ impl Train {
     }
 }
 
-impl Way {
+impl HopPath {
     /// Whether a cell has found others at the next hop, which has passed cells on since that one.
     fn has_waited(&self, cell: &Mark, since: &Mark) -> bool {
         let least_s = self.base.saturating_sub(self.grain).as_secs_f64();

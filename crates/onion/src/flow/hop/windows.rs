@@ -50,7 +50,7 @@ impl HopWindows {
         let window = match self {
             Self::BackTap => BackTap::new(),
             Self::CircuitStart => BackTap::with_circuit_start(),
-            Self::CircuitStartAgain => BackTap::ramping_again(),
+            Self::CircuitStartAgain => BackTap::with_reramp(),
             Self::SlowStart => BackTap::with_slow_start(),
             Self::JumpStart { cells } => BackTap::with_jump_start(cells),
             Self::Fixed { cells } => return Box::new(FixedHopWindow::new(cells)),

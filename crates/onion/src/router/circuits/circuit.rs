@@ -1,10 +1,10 @@
 use super::queue::CellQueue;
 use crate::cell::CircId;
+use crate::cell_model::{CellModel, Layer};
 use crate::flow::TokenBucket;
 use crate::flow::control::Agreed;
 use crate::node::ConnId;
 use crate::router::slab::{Slab, key};
-use crate::suite::{Layer, Suite};
 use crate::time::Instant;
 use crate::tunnel::{Leg, Tunnel};
 use alloc::boxed::Box;
@@ -31,64 +31,64 @@ pub struct OnLink {
 
 /// Which way a cell goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::router) enum Way {
+pub(in crate::router) enum Direction {
     /// Away from the one who built the circuit.
-    Forth,
+    Forward,
     /// Towards that one.
-    Back,
+    Backward,
 }
 
-impl Way {
+impl Direction {
     /// The one the other way.
     pub(in crate::router) const fn other(self) -> Self {
         match self {
-            Self::Forth => Self::Back,
-            Self::Back => Self::Forth,
+            Self::Forward => Self::Backward,
+            Self::Backward => Self::Forward,
         }
     }
 }
 
 /// Where a circuit goes on from here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::router) enum Onward {
+pub(in crate::router) enum NextLink {
     /// It ends here.
-    Nowhere,
+    None,
     /// Its CREATE2 waits for the link to open.
-    Waiting(ConnId),
+    Dialing(ConnId),
     /// CREATE2 is sent.
-    Asked(OnLink),
+    Extending(OnLink),
     /// CREATED2 has come: cells pass.
     Open(OnLink),
 }
 
-impl Onward {
+impl NextLink {
     /// The link that it is extended over, from EXTEND2 on.
     pub(in crate::router) const fn conn(self) -> Option<ConnId> {
         match self {
-            Self::Nowhere => None,
-            Self::Waiting(conn) => Some(conn),
-            Self::Asked(at) | Self::Open(at) => Some(at.conn),
+            Self::None => None,
+            Self::Dialing(conn) => Some(conn),
+            Self::Extending(at) | Self::Open(at) => Some(at.conn),
         }
     }
 
     /// The circuit there, from CREATE2 on.
     pub(in crate::router) const fn on_link(self) -> Option<OnLink> {
         match self {
-            Self::Nowhere | Self::Waiting(_) => None,
-            Self::Asked(at) | Self::Open(at) => Some(at),
+            Self::None | Self::Dialing(_) => None,
+            Self::Extending(at) | Self::Open(at) => Some(at),
         }
     }
 }
 
 /// What the relay does with a circuit's cells.
-pub(in crate::router) enum Hop<S: Suite> {
+pub(in crate::router) enum Hop<S: CellModel> {
     /// Its layer comes off or goes on, and the cells pass.
     Relay(S::Layer),
     /// A measurement circuit: its layer comes off, and the cells go back.
     Echo(Box<S::EchoLayer>),
 }
 
-impl<S: Suite> fmt::Debug for Hop<S> {
+impl<S: CellModel> fmt::Debug for Hop<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Relay(_) => "Relay",
@@ -124,11 +124,11 @@ pub(in crate::router) type Tunnels = Slab<TunnelIndex, RelayTunnel>;
 
 /// A circuit that passes through the relay, or ends at it.
 #[derive(Debug)]
-pub(in crate::router) struct Circuit<S: Suite> {
+pub(in crate::router) struct Circuit<S: CellModel> {
     /// Towards the one who built it.
     pub(in crate::router) back: OnLink,
     /// Away from that one.
-    pub(in crate::router) onward: Onward,
+    pub(in crate::router) next_link: NextLink,
     pub(in crate::router) hop: Hop<S>,
     /// What was agreed on how many DATA cells may be under way between the one who built it and us.
     pub(in crate::router) agreed: Agreed,
@@ -141,26 +141,26 @@ pub(in crate::router) struct Circuit<S: Suite> {
     /// RELAY_EARLY cells that have come.
     pub(in crate::router) early_cells: u8,
     /// Cells that wait for the link towards the one who built it.
-    pub(in crate::router) back_queue: CellQueue<S::Cell>,
+    pub(in crate::router) backward_queue: CellQueue<S::Cell>,
     /// Cells that wait for the link to the next hop.
-    pub(in crate::router) forth_queue: CellQueue<S::Cell>,
+    pub(in crate::router) forward_queue: CellQueue<S::Cell>,
     /// Its end here, once it has had a use for it.
     pub(in crate::router) end: Option<Box<End>>,
 }
 
-impl<S: Suite> Circuit<S> {
+impl<S: CellModel> Circuit<S> {
     pub(in crate::router) fn new(now: Instant, back: OnLink, hop: Hop<S>, agreed: Agreed) -> Self {
         Self {
             back,
-            onward: Onward::Nowhere,
+            next_link: NextLink::None,
             hop,
             agreed,
             used_at: now,
             is_used: false,
             has_told_use: false,
             early_cells: 0,
-            back_queue: CellQueue::default(),
-            forth_queue: CellQueue::default(),
+            backward_queue: CellQueue::default(),
+            forward_queue: CellQueue::default(),
             end: None,
         }
     }
@@ -171,44 +171,47 @@ impl<S: Suite> Circuit<S> {
         if let Hop::Relay(layer) = &mut self.hop {
             layer.rest();
         }
-        self.back_queue.rest();
-        self.forth_queue.rest();
+        self.backward_queue.rest();
+        self.forward_queue.rest();
     }
 
     /// Where cells that go this way leave.
     #[inline]
-    pub(in crate::router) const fn way_out(&self, way: Way) -> Option<OnLink> {
-        match way {
-            Way::Back => Some(self.back),
-            Way::Forth => self.onward.on_link(),
+    pub(in crate::router) const fn way_out(&self, direction: Direction) -> Option<OnLink> {
+        match direction {
+            Direction::Backward => Some(self.back),
+            Direction::Forward => self.next_link.on_link(),
         }
     }
 
     /// Where cells that go this way come from.
-    pub(in crate::router) const fn way_in(&self, way: Way) -> Option<OnLink> {
-        match way {
-            Way::Forth => Some(self.back),
-            Way::Back => self.onward.on_link(),
+    pub(in crate::router) const fn way_in(&self, direction: Direction) -> Option<OnLink> {
+        match direction {
+            Direction::Forward => Some(self.back),
+            Direction::Backward => self.next_link.on_link(),
         }
     }
 
     #[inline]
-    pub(in crate::router) const fn queue_mut(&mut self, way: Way) -> &mut CellQueue<S::Cell> {
-        match way {
-            Way::Back => &mut self.back_queue,
-            Way::Forth => &mut self.forth_queue,
+    pub(in crate::router) const fn queue_mut(
+        &mut self,
+        direction: Direction,
+    ) -> &mut CellQueue<S::Cell> {
+        match direction {
+            Direction::Backward => &mut self.backward_queue,
+            Direction::Forward => &mut self.forward_queue,
         }
     }
 
     /// Both queues, with the links that their cells wait for.
     pub(in crate::router) fn queues(&self) -> impl Iterator<Item = (OnLink, &CellQueue<S::Cell>)> {
-        let forth = self.onward.on_link().map(|at| (at, &self.forth_queue));
-        core::iter::once((self.back, &self.back_queue)).chain(forth)
+        let forth = self.next_link.on_link().map(|at| (at, &self.forward_queue));
+        core::iter::once((self.back, &self.backward_queue)).chain(forth)
     }
 
     /// Since when the oldest cell has waited in either queue, as far as is known.
     pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
-        let queues = [&self.back_queue, &self.forth_queue];
+        let queues = [&self.backward_queue, &self.forward_queue];
         queues.into_iter().filter_map(CellQueue::oldest_since).min()
     }
 
@@ -216,29 +219,29 @@ impl<S: Suite> Circuit<S> {
     ///
     /// Cells that go on leave their time in the queues, so that it costs nothing for each of them.
     pub(in crate::router) fn moved_at(&self) -> Instant {
-        self.used_at.max(self.back_queue.moved_at()).max(self.forth_queue.moved_at())
+        self.used_at.max(self.backward_queue.moved_at()).max(self.forward_queue.moved_at())
     }
 
     /// Cells in both queues.
     pub(in crate::router) const fn queued_cells(&self) -> usize {
-        self.back_queue.len() + self.forth_queue.len()
+        self.backward_queue.len() + self.forward_queue.len()
     }
 }
 
 /// All circuits.
 pub(in crate::router) type Circuits<S> = Slab<CircuitIndex, Circuit<S>>;
 
-impl<S: Suite> Circuits<S> {
+impl<S: CellModel> Circuits<S> {
     /// A circuit's queue of cells for this link; `None` if it is gone, or leads elsewhere by now.
     #[inline]
     pub(in crate::router) fn queue_for(
         &mut self,
         index: CircuitIndex,
-        way: Way,
+        direction: Direction,
         conn: ConnId,
     ) -> Option<&mut CellQueue<S::Cell>> {
         let circuit = self.get_mut(index)?;
-        (circuit.way_out(way)?.conn == conn).then(|| circuit.queue_mut(way))
+        (circuit.way_out(direction)?.conn == conn).then(|| circuit.queue_mut(direction))
     }
 
     /// All of them give back what they do not use.
@@ -250,14 +253,14 @@ impl<S: Suite> Circuits<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::suite::{Tor, Weightless};
+    use crate::cell_model::{HeaderOnly, Tor};
 
     #[test]
     fn a_circuit_that_rests_is_small() {
         // All that it takes but for its entries in the tables of its two links.
         let bytes = size_of::<Circuit<Tor>>();
         assert!(bytes <= 512, "{bytes} bytes");
-        let bytes = size_of::<Circuit<Weightless>>();
+        let bytes = size_of::<Circuit<HeaderOnly>>();
         assert!(bytes <= 320, "{bytes} bytes");
     }
 }

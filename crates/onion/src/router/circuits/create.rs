@@ -1,16 +1,16 @@
 //! How circuits begin here.
 
 use super::handshakes::Next;
-use super::{Asker, Circuit, CircuitIndex, HandshakeDone, HandshakeJob, Hop, OnLink, Way};
+use super::{Asker, Circuit, CircuitIndex, Direction, HandshakeDone, HandshakeJob, Hop, OnLink};
 use crate::cell::Command;
 use crate::cell::msg::{Create2, DestroyReason, encode_created2_into};
 use crate::cell::relay::RelayFormat;
+use crate::cell_model::{Body, CellModel, EchoLayer, HandshakeReply, Layer};
 use crate::flow::control::Agreed;
 use crate::node::ConnId;
-use crate::router::defences::Place;
+use crate::router::dos::Place;
 use crate::router::links::{Link, Role};
-use crate::router::{Conduct, Core};
-use crate::suite::{Answer, Body, EchoLayer, Layer, Suite};
+use crate::router::{Behavior, Core};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -23,7 +23,7 @@ const CIRCUITS_PER_LINK_MAX: usize = 10_000;
 /// Measurement circuits on one link.
 const MEASUREMENT_CIRCUITS_PER_LINK_MAX: usize = 16;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Answers CREATE_FAST. An error is a violation of a measurement's rules.
     pub(in crate::router) fn create_fast(
         &mut self,
@@ -54,7 +54,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         self.control(at, Command::CREATED_FAST, &answer);
         let now = self.outputs.now();
         let index = self.begin(Circuit::new(now, at, hop, Agreed::default()));
-        if let Some(reason) = self.conduct.ends_at_once(at) {
+        if let Some(reason) = self.behavior.ends_at_once(at) {
             self.destroy(index, reason, None);
         }
         Ok(())
@@ -122,9 +122,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     }
 
     /// Begins the circuit whose handshake has this answer, or refuses it if there is none.
-    fn create(&mut self, at: OnLink, answer: Option<Answer<S>>) {
+    fn create(&mut self, at: OnLink, answer: Option<HandshakeReply<S>>) {
         match answer {
-            Some(Answer { data, keys, agreed }) => {
+            Some(HandshakeReply { data, keys, agreed }) => {
                 let mut created = Vec::new();
                 encode_created2_into(&data, &mut created);
                 self.control(at, Command::CREATED2, &created);
@@ -139,13 +139,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     fn admits_circuit(&mut self, conn: ConnId) -> bool {
         let Some(link) = self.conns.link(conn) else { return false };
         let Some(from) = link.from.filter(|_| link.is_counted) else { return true };
-        let is_admitted = self.neighbours.admit_circuit(self.outputs.now(), from, &mut self.rng);
+        let is_admitted =
+            self.client_addresses.admit_circuit(self.outputs.now(), from, &mut self.rng);
         self.totals.refused_circuits += u64::from(!is_admitted);
         is_admitted
     }
 
     /// Answers the handshake in a CREATE2, if that is possible.
-    fn answer(&mut self, body: &[u8]) -> Option<Answer<S>> {
+    fn answer(&mut self, body: &[u8]) -> Option<HandshakeReply<S>> {
         let create = Create2::parse(body).ok()?;
         let offered = self.offered();
         let rng = &mut self.rng;
@@ -176,11 +177,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             && !is_measured
             && let Some(circuit) = self.circuits.get_mut(index)
         {
-            circuit.back_queue.set_window(self.config.flows.hop());
-            circuit.forth_queue.tell_hop_before();
+            circuit.backward_queue.set_window(self.config.flows.hop());
+            circuit.forward_queue.tell_hop_before();
         }
         if let Some(link) = self.conns.link_mut(at.conn) {
-            link.circuits.add(at.circ_id, index, Way::Forth);
+            link.circuits.add(at.circ_id, index, Direction::Forward);
         }
         self.totals.circuits += 1;
         self.totals.cgo_circuits += u64::from(is_cgo);

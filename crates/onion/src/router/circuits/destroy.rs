@@ -1,16 +1,16 @@
 //! How circuits end.
 
-use super::{CircuitIndex, Hop, OnLink, Onward, Way};
+use super::{CircuitIndex, Direction, Hop, NextLink, OnLink};
 use crate::cell::Command;
 use crate::cell::msg::DestroyReason;
 use crate::cell::relay::RelayCommand;
+use crate::cell_model::{CellModel, StreamId};
 use crate::node::ConnId;
-use crate::router::{Conduct, Core};
-use crate::suite::{StreamId, Suite};
+use crate::router::{Behavior, Core};
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Refuses a circuit that has not begun, or whose ID is not known.
     pub(in crate::router) fn refuse(&mut self, at: OnLink, reason: DestroyReason) {
         self.control(at, Command::DESTROY, &[reason.get()]);
@@ -35,7 +35,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             None => Vec::new(),
         };
         for (at, queue) in circuit.queues() {
-            self.outputs.handle_dropped(&mut self.conns, at.conn, queue.len(), queue.is_held());
+            self.outputs.handle_dropped(&mut self.conns, at.conn, queue.len(), queue.is_blocked());
             let Some(link) = self.conns.link_mut(at.conn) else { continue };
             link.circuits.remove(at.circ_id);
             link.stray_cells += u64::from(queue.in_flight());
@@ -58,14 +58,14 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     pub(in crate::router) fn truncate(&mut self, index: CircuitIndex) {
         self.forget_waiting(index);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
-        let onward = core::mem::replace(&mut circuit.onward, Onward::Nowhere);
-        let dropped = circuit.forth_queue.cut();
-        if circuit.forth_queue.has_news() {
-            self.outputs.note_passed(index, Way::Forth);
+        let next_link = core::mem::replace(&mut circuit.next_link, NextLink::None);
+        let dropped = circuit.forward_queue.cut();
+        if circuit.forward_queue.has_news() {
+            self.outputs.note_passed(index, Direction::Forward);
         }
-        circuit.back_queue.forget_hop_before();
-        if let Some(at) = onward.on_link() {
-            let (cells, was_held) = (dropped.len(), dropped.is_held());
+        circuit.backward_queue.forget_hop_before();
+        if let Some(at) = next_link.on_link() {
+            let (cells, was_held) = (dropped.len(), dropped.is_blocked());
             self.outputs.handle_dropped(&mut self.conns, at.conn, cells, was_held);
             if let Some(link) = self.conns.link_mut(at.conn) {
                 link.circuits.remove(at.circ_id);
@@ -81,7 +81,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// is not dialled any further.
     fn forget_waiting(&mut self, index: CircuitIndex) {
         let Some(circuit) = self.circuits.get(index) else { return };
-        let Onward::Waiting(conn) = circuit.onward else { return };
+        let NextLink::Dialing(conn) = circuit.next_link else { return };
         let Some(link) = self.conns.link_mut(conn) else { return };
         if link.waiting.remove(&index).is_none() {
             return;
@@ -98,13 +98,13 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Some(mut link) = self.conns.remove_link(id) else { return };
         self.padder.forget(id, &mut link.padding);
         if let Some(from) = link.from.filter(|_| link.is_counted) {
-            self.neighbours.handle_gone(from);
+            self.client_addresses.handle_gone(from);
         }
         self.handshakes.cancel_link(id);
         self.waiting -= link.waiting.len();
         for index in link.circuits.indices().into_iter().chain(link.waiting.into_keys()) {
             let uses_it = self.circuits.get(index).is_some_and(|circuit| {
-                circuit.back.conn == id || circuit.onward.conn() == Some(id)
+                circuit.back.conn == id || circuit.next_link.conn() == Some(id)
             });
             if uses_it {
                 self.destroy(index, reason, None);

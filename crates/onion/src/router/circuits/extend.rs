@@ -1,29 +1,29 @@
 //! How circuits get their next hop.
 
-use super::{CircuitIndex, Hop, OnLink, Onward, Way};
+use super::{CircuitIndex, Direction, Hop, NextLink, OnLink};
 use crate::cell::Command;
 use crate::cell::msg::{
     DestroyReason, Extend2, encode_created2_into, link_specifier, parse_created2,
 };
 use crate::cell::relay::RelayCommand;
+use crate::cell_model::{CellModel, StreamId};
 use crate::identity::{Ed25519Id, RelayIds, RsaId};
 use crate::node::{ConnId, Dial, Security};
 use crate::router::links::Link;
 use crate::router::streams::is_private;
-use crate::router::{Conduct, Core};
-use crate::suite::{StreamId, Suite};
+use crate::router::{Behavior, Core};
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rand_core::Rng;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Begins to extend a circuit: over the link to that relay, or over a new one.
     pub(in crate::router) fn extend(
         &mut self,
         index: CircuitIndex,
         data: &[u8],
     ) -> Result<(), DestroyReason> {
-        if let Some(reason) = self.conduct.refuses_to_extend() {
+        if let Some(reason) = self.behavior.refuses_to_extend() {
             return Err(reason);
         }
         let extend = Extend2::parse(data).map_err(|_| DestroyReason::PROTOCOL)?;
@@ -34,7 +34,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let address = *addresses.first().ok_or(DestroyReason::PROTOCOL)?;
         let circuit = self.circuits.get(index).ok_or(DestroyReason::PROTOCOL)?;
         let is_linked = circuit.end.as_ref().is_some_and(|end| end.is_linked);
-        if circuit.onward != Onward::Nowhere || matches!(circuit.hop, Hop::Echo(_)) || is_linked {
+        if circuit.next_link != NextLink::None || matches!(circuit.hop, Hop::Echo(_)) || is_linked {
             return Err(DestroyReason::PROTOCOL);
         }
         // Nobody honest sends a circuit back where it comes from; in circles it multiplies what its
@@ -59,7 +59,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         link.waiting.insert(index, create.into());
         let is_open = link.is_open;
         if let Some(circuit) = self.circuits.get_mut(index) {
-            circuit.onward = Onward::Waiting(id);
+            circuit.next_link = NextLink::Dialing(id);
         }
         if is_open {
             self.create_waiting(id);
@@ -87,12 +87,12 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             let Some(link) = self.conns.link_mut(id) else { return };
             // It may have been destroyed while it waited, and its number used again.
             let Some(circuit) = self.circuits.get_mut(index) else { continue };
-            if circuit.onward != Onward::Waiting(id) {
+            if circuit.next_link != NextLink::Dialing(id) {
                 continue;
             }
             let at = OnLink { conn: id, circ_id: link.next_circ_id() };
-            circuit.onward = Onward::Asked(at);
-            link.circuits.add(at.circ_id, index, Way::Back);
+            circuit.next_link = NextLink::Extending(at);
+            link.circuits.add(at.circ_id, index, Direction::Backward);
             if !self.control(at, Command::CREATE2, &create) {
                 self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             }
@@ -109,11 +109,11 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let has_feedback = self.conns.link(from.conn).is_some_and(|link| link.has_feedback);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         match parse_created2(body) {
-            Ok(answer) if circuit.onward == Onward::Asked(from) => {
-                circuit.onward = Onward::Open(from);
+            Ok(answer) if circuit.next_link == NextLink::Extending(from) => {
+                circuit.next_link = NextLink::Open(from);
                 if has_feedback {
-                    circuit.forth_queue.set_window(self.config.flows.hop());
-                    circuit.back_queue.tell_hop_before();
+                    circuit.forward_queue.set_window(self.config.flows.hop());
+                    circuit.backward_queue.tell_hop_before();
                 }
                 let mut data = Vec::new();
                 encode_created2_into(answer, &mut data);

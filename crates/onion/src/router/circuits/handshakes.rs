@@ -6,10 +6,10 @@
 use super::OnLink;
 use crate::cell::CircId;
 use crate::cell::msg::Create2;
+use crate::cell_model::{Body, CellModel, HandshakeReply};
 use crate::flow::control::Agreed;
 use crate::node::ConnId;
-use crate::router::defences::Place;
-use crate::suite::{Answer, Body, Suite};
+use crate::router::dos::Place;
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -35,7 +35,7 @@ pub(in crate::router) enum Asker {
 struct Ticket(u64);
 
 /// A handshake to be answered, on any thread.
-pub struct HandshakeJob<S: Suite> {
+pub struct HandshakeJob<S: CellModel> {
     at: OnLink,
     ticket: Ticket,
     identity: S::Identity,
@@ -44,7 +44,7 @@ pub struct HandshakeJob<S: Suite> {
     ephemeral: [u8; 32],
 }
 
-impl<S: Suite> HandshakeJob<S> {
+impl<S: CellModel> HandshakeJob<S> {
     /// Answers it. Takes some ten to hundred microseconds.
     #[must_use]
     pub fn run(self) -> HandshakeDone<S> {
@@ -55,7 +55,7 @@ impl<S: Suite> HandshakeJob<S> {
     }
 }
 
-impl<S: Suite> fmt::Debug for HandshakeJob<S> {
+impl<S: CellModel> fmt::Debug for HandshakeJob<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HandshakeJob").field("at", &self.at).finish_non_exhaustive()
     }
@@ -63,15 +63,15 @@ impl<S: Suite> fmt::Debug for HandshakeJob<S> {
 
 /// An answered handshake, or one that could not be answered.
 #[derive(Debug)]
-pub struct HandshakeDone<S: Suite> {
+pub struct HandshakeDone<S: CellModel> {
     at: OnLink,
     ticket: Ticket,
-    answer: Option<Answer<S>>,
+    answer: Option<HandshakeReply<S>>,
 }
 
 /// A CREATE2 that waits.
 #[derive(Debug)]
-struct Waiting<S: Suite> {
+struct Waiting<S: CellModel> {
     at: OnLink,
     ticket: Ticket,
     since: Instant,
@@ -79,7 +79,7 @@ struct Waiting<S: Suite> {
 }
 
 /// What comes of a look for the next one.
-pub(in crate::router) enum Next<S: Suite> {
+pub(in crate::router) enum Next<S: CellModel> {
     /// This is to be answered with that identity.
     Answer(Unanswered<S>),
     /// This has waited too long.
@@ -87,9 +87,9 @@ pub(in crate::router) enum Next<S: Suite> {
 }
 
 /// One that is handed out.
-pub(in crate::router) struct Unanswered<S: Suite>(Waiting<S>);
+pub(in crate::router) struct Unanswered<S: CellModel>(Waiting<S>);
 
-impl<S: Suite> Unanswered<S> {
+impl<S: CellModel> Unanswered<S> {
     pub(in crate::router) fn job(
         self,
         identity: S::Identity,
@@ -106,7 +106,7 @@ impl<S: Suite> Unanswered<S> {
 /// Whoever asks has his turn, however many others ask for: a flood waits behind itself. Each step costs the logarithm
 /// of the number of those who ask.
 #[derive(Debug)]
-pub(in crate::router) struct Handshakes<S: Suite> {
+pub(in crate::router) struct Handshakes<S: CellModel> {
     /// Those whose peer still waits for the answer.
     known: BTreeMap<OnLink, Ticket>,
     /// In order of coming. One that nobody waits for any more stays until its turn, and counts.
@@ -118,7 +118,7 @@ pub(in crate::router) struct Handshakes<S: Suite> {
     tickets: u64,
 }
 
-impl<S: Suite> Default for Handshakes<S> {
+impl<S: CellModel> Default for Handshakes<S> {
     fn default() -> Self {
         Self {
             known: BTreeMap::new(),
@@ -132,7 +132,7 @@ impl<S: Suite> Default for Handshakes<S> {
     }
 }
 
-impl<S: Suite> Handshakes<S> {
+impl<S: CellModel> Handshakes<S> {
     /// How many wait.
     pub(in crate::router) const fn len(&self) -> usize {
         self.len
@@ -203,7 +203,7 @@ impl<S: Suite> Handshakes<S> {
     pub(in crate::router) fn take(
         &mut self,
         done: HandshakeDone<S>,
-    ) -> Option<(OnLink, Option<Answer<S>>)> {
+    ) -> Option<(OnLink, Option<HandshakeReply<S>>)> {
         self.under_way -= 1;
         self.forget(done.at, done.ticket).then_some((done.at, done.answer))
     }

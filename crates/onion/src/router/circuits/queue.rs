@@ -1,7 +1,7 @@
+use crate::cell_model::Cell;
 use crate::flow::hop::{Excess, HopAccount, HopWindow};
-use crate::router::oldest::Oldest;
-use crate::router::schedule::Recent;
-use crate::suite::Cell;
+use crate::router::queue_age::QueueAge;
+use crate::router::schedule::CellCount;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -24,7 +24,7 @@ pub(in crate::router) struct CellQueue<T> {
     len: usize,
     /// Most cells that waited at once since it was last looked at.
     peak: usize,
-    oldest: Oldest,
+    age: QueueAge,
     /// Times that it has run empty since then.
     emptied: u16,
     /// Somebody waits for it to be shorter than this.
@@ -34,9 +34,9 @@ pub(in crate::router) struct CellQueue<T> {
     /// In a box: it is rare, and the room for it is in every circuit.
     hops: Option<Box<HopAccount>>,
     /// It has cells and its window has no room: it is out of its link's turns.
-    is_held: bool,
+    is_blocked: bool,
     /// What has left it of late.
-    pub(in crate::router) recent: Recent,
+    pub(in crate::router) cell_count: CellCount,
 }
 
 impl<T> Default for CellQueue<T> {
@@ -46,25 +46,25 @@ impl<T> Default for CellQueue<T> {
             head: 0,
             len: 0,
             peak: 0,
-            oldest: Oldest::default(),
+            age: QueueAge::default(),
             emptied: 0,
             watched: None,
             hops: None,
-            is_held: false,
-            recent: Recent::default(),
+            is_blocked: false,
+            cell_count: CellCount::default(),
         }
     }
 }
 
 /// What a link has to know of a cell that is put into a queue.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::router) enum Joined {
+pub(in crate::router) enum Enqueued {
     /// The queue was empty: it gets a place in the link's turns. With what has left it of late.
-    Empty(Recent),
+    First(CellCount),
     /// It has its place.
-    Waiting,
+    More,
     /// Its window is full: it will get its place when there is room.
-    Held,
+    Blocked,
 }
 
 /// Times that a queue runs empty before its room is looked at.
@@ -78,23 +78,23 @@ impl<T: Cell> CellQueue<T> {
 
     /// Since when its first cell has waited, as far as is known.
     pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
-        self.oldest.since()
+        self.age.since()
     }
 
     /// When a cell came or left last, as far as is known; the driver's origin if there was none.
     pub(in crate::router) const fn moved_at(&self) -> Instant {
-        self.oldest.moved_at()
+        self.age.moved_at()
     }
 
     /// What the link has to know of the next cell.
     #[inline]
-    pub(in crate::router) const fn joining(&self) -> Joined {
-        if self.is_held {
-            Joined::Held
+    pub(in crate::router) const fn next_enqueued(&self) -> Enqueued {
+        if self.is_blocked {
+            Enqueued::Blocked
         } else if self.len == 0 {
-            Joined::Empty(self.recent)
+            Enqueued::First(self.cell_count)
         } else {
-            Joined::Waiting
+            Enqueued::More
         }
     }
 
@@ -106,7 +106,7 @@ impl<T: Cell> CellQueue<T> {
         }
         let at = self.place(self.len);
         self.len += 1;
-        self.oldest.handle_added(now, 1);
+        self.age.handle_added(now, 1);
         self.peak = self.peak.max(self.len);
         &mut self.slots[at]
     }
@@ -115,7 +115,7 @@ impl<T: Cell> CellQueue<T> {
     pub(in crate::router) fn unpush(&mut self) -> T {
         debug_assert!(self.len > 0, "nothing was pushed");
         self.len -= 1;
-        self.oldest.handle_taken_back(self.len);
+        self.age.handle_taken_back(self.len);
         let at = self.place(self.len);
         core::mem::replace(&mut self.slots[at], T::EMPTY)
     }
@@ -129,7 +129,7 @@ impl<T: Cell> CellQueue<T> {
         T::shift(&mut self.slots[self.head..self.head + until_end], first);
         T::shift(&mut self.slots[..second.len()], second);
         self.len -= count;
-        self.oldest.handle_taken(now, count, self.len);
+        self.age.handle_taken(now, count, self.len);
         if self.len == 0 {
             self.head = 0;
             self.emptied += 1;
@@ -210,17 +210,17 @@ impl<T: Cell> CellQueue<T> {
     }
 
     /// There is no room for more of its cells: it leaves its link's turns.
-    pub(in crate::router) const fn hold(&mut self) {
-        self.is_held = true;
+    pub(in crate::router) const fn block(&mut self) {
+        self.is_blocked = true;
     }
 
-    pub(in crate::router) const fn is_held(&self) -> bool {
-        self.is_held
+    pub(in crate::router) const fn is_blocked(&self) -> bool {
+        self.is_blocked
     }
 
     /// Its cells wait for a next hop that has not said anything of them for some seconds.
     pub(in crate::router) fn is_stalled(&self, now: Instant) -> bool {
-        self.is_held && self.hops.as_ref().is_some_and(|hops| hops.is_silent(now))
+        self.is_blocked && self.hops.as_ref().is_some_and(|hops| hops.is_silent(now))
     }
 
     /// The next hop has passed cells on. True if the queue is held no more: it gets its place in the turns
@@ -232,8 +232,8 @@ impl<T: Cell> CellQueue<T> {
     ) -> Result<bool, Excess> {
         let hops = self.hops.as_mut().ok_or(Excess)?;
         hops.handle_feedback(now, cells)?;
-        let is_released = self.is_held && hops.room_cells(now) > 0;
-        self.is_held &= !is_released;
+        let is_released = self.is_blocked && hops.room_cells(now) > 0;
+        self.is_blocked &= !is_released;
         Ok(is_released)
     }
 

@@ -2,9 +2,9 @@
 
 use crate::cell::msg::ConfluxNonce;
 use crate::cell::relay::RelayFormat;
+use crate::cell_model::CellModel;
 use crate::router::circuits::{CircuitIndex, TunnelIndex};
-use crate::router::oldest::Oldest;
-use crate::suite::Suite;
+use crate::router::queue_age::QueueAge;
 use crate::time::Instant;
 use crate::tunnel::conflux::Conflux;
 use alloc::boxed::Box;
@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 /// A message whose turn has not come, or that may have to be sent again.
 #[derive(Debug)]
-pub(super) struct Held<S: Suite> {
+pub(super) struct Held<S: CellModel> {
     /// The circuit that has brought it, if it has come; it may be gone.
     pub(super) leg: Option<CircuitIndex>,
     pub(super) format: RelayFormat,
@@ -23,15 +23,15 @@ pub(super) struct Held<S: Suite> {
 
 /// A set of linked circuits.
 #[derive(Debug)]
-pub(super) struct Set<S: Suite> {
+pub(super) struct Set<S: CellModel> {
     pub(super) conflux: Conflux<CircuitIndex, Held<S>>,
     /// Of what waits for its turn.
-    pub(super) oldest: Oldest,
+    pub(super) age: QueueAge,
     /// Of what is kept, to be sent again if its leg is lost.
-    pub(super) oldest_kept: Oldest,
+    pub(super) kept_age: QueueAge,
 }
 
-impl<S: Suite> Set<S> {
+impl<S: CellModel> Set<S> {
     /// Messages in memory.
     fn held(&self) -> usize {
         self.conflux.early_len() + self.conflux.again_len()
@@ -40,20 +40,20 @@ impl<S: Suite> Set<S> {
 
 /// All sets.
 #[derive(Debug)]
-pub(in crate::router) struct Sets<S: Suite> {
+pub(in crate::router) struct Sets<S: CellModel> {
     pub(super) by_nonce: BTreeMap<ConfluxNonce, TunnelIndex>,
     pub(super) all: BTreeMap<TunnelIndex, Set<S>>,
     /// Messages that wait for their turn, or are kept to be sent again.
     held_cells: usize,
 }
 
-impl<S: Suite> Default for Sets<S> {
+impl<S: CellModel> Default for Sets<S> {
     fn default() -> Self {
         Self { by_nonce: BTreeMap::new(), all: BTreeMap::new(), held_cells: 0 }
     }
 }
 
-impl<S: Suite> Sets<S> {
+impl<S: CellModel> Sets<S> {
     /// Messages that wait for their turn, or are kept to be sent again, of all sets.
     pub(in crate::router) const fn held_cells(&self) -> usize {
         self.held_cells
@@ -61,15 +61,14 @@ impl<S: Suite> Sets<S> {
 
     /// Since when the oldest of them has waited, of each set that has some.
     pub(in crate::router) fn oldest(&self) -> impl Iterator<Item = (TunnelIndex, Instant)> {
-        let since =
-            |set: &Set<S>| set.oldest.since().into_iter().chain(set.oldest_kept.since()).min();
+        let since = |set: &Set<S>| set.age.since().into_iter().chain(set.kept_age.since()).min();
         self.all.iter().filter_map(move |(tunnel, set)| Some((*tunnel, since(set)?)))
     }
 
-    /// A leg of each set that it keeps waiting: see [`Conflux::take_silent`].
-    pub(super) fn take_silent(&mut self, now: Instant) -> Vec<(TunnelIndex, CircuitIndex)> {
+    /// A leg of each set that it keeps waiting: see [`Conflux::take_timed_out_legs`].
+    pub(super) fn take_timed_out_legs(&mut self, now: Instant) -> Vec<(TunnelIndex, CircuitIndex)> {
         let silent = |(tunnel, set): (&TunnelIndex, &mut Set<S>)| {
-            Some((*tunnel, set.conflux.take_silent(now)?))
+            Some((*tunnel, set.conflux.take_timed_out_leg(now)?))
         };
         self.all.iter_mut().filter_map(silent).collect()
     }
@@ -96,9 +95,9 @@ impl<S: Suite> Sets<S> {
         self.held_cells = self.held_cells + set.held() - before;
         let kept = set.conflux.again_len();
         if kept > kept_before {
-            set.oldest_kept.handle_added(now, kept - kept_before);
+            set.kept_age.handle_added(now, kept - kept_before);
         } else {
-            set.oldest_kept.handle_taken(now, kept_before - kept, kept);
+            set.kept_age.handle_taken(now, kept_before - kept, kept);
         }
         Some(outcome)
     }

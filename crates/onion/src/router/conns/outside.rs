@@ -2,7 +2,7 @@
 //! at the other end.
 
 use crate::node::{ConnId, Unwritten};
-use crate::router::oldest::Oldest;
+use crate::router::queue_age::QueueAge;
 use crate::time::Instant;
 use alloc::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use alloc::collections::BTreeMap;
 struct Held {
     unwritten: Unwritten,
     /// Counts bytes.
-    oldest: Oldest,
+    age: QueueAge,
     early_bytes: usize,
     early_since: Option<Instant>,
 }
@@ -45,8 +45,8 @@ impl Outside {
         self.change(id, |held| {
             let before = held.unwritten.pending_bytes;
             let left = before.saturating_sub(unwritten.written_bytes);
-            held.oldest.handle_taken(now, before - left, left);
-            held.oldest.handle_added(now, unwritten.pending_bytes.saturating_sub(left));
+            held.age.handle_taken(now, before - left, left);
+            held.age.handle_added(now, unwritten.pending_bytes.saturating_sub(left));
             held.unwritten = unwritten;
         });
     }
@@ -81,7 +81,7 @@ impl Outside {
     /// Since when the oldest of what is held of each connection has waited.
     pub(in crate::router) fn since(&self) -> impl Iterator<Item = (ConnId, Instant)> + '_ {
         self.by_conn.iter().filter_map(|(id, held)| {
-            let both = [held.oldest.since(), held.early_since];
+            let both = [held.age.since(), held.early_since];
             Some((*id, both.into_iter().flatten().min()?))
         })
     }

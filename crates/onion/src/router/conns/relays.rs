@@ -1,8 +1,8 @@
 use super::{Conns, Dials};
+use crate::cell_model::CellModel;
 use crate::identity::{RelayIds, RsaId};
 use crate::node::ConnId;
 use crate::router::links::{Link, LinkPeer};
-use crate::suite::Suite;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -38,7 +38,7 @@ impl Relays {
     }
 }
 
-impl<S: Suite> Conns<S> {
+impl<S: CellModel> Conns<S> {
     /// The handshake of a link has brought this.
     pub(in crate::router) fn handle_link_open(&mut self, id: ConnId, peer: &LinkPeer) {
         let Some(link) = self.link_mut(id) else { return };

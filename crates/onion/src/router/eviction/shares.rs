@@ -6,7 +6,7 @@
 
 use crate::identity::RsaId;
 use crate::node::ConnId;
-use crate::router::defences::Place;
+use crate::router::dos::Place;
 use alloc::vec;
 use alloc::vec::Vec;
 

@@ -1,17 +1,19 @@
 use super::*;
 use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell::{CircId, Command};
+use crate::cell_model::fixture::Staged;
+use crate::cell_model::{
+    Body, HeaderOnly, HeaderOnlyPayload, Layers, Message, PayloadSlice, StreamId,
+};
 use crate::identity::RelayIds;
 use crate::router::{Honest, KnownRelays, LinkPeer, RouterConfig, looks};
-use crate::suite::fixture::Staged;
-use crate::suite::{Body, Layers, Message, StreamId, Stretch, Weightless, WeightlessStretch};
 use alloc::vec;
 use core::net::{IpAddr, Ipv6Addr};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-type WeightlessBody = <Weightless as Suite>::Body;
+type HeaderOnlyBody = <HeaderOnly as CellModel>::Body;
 
 /// Circuits for which there is room, on few links.
 const ROOM: u32 = 2_000;
@@ -22,17 +24,17 @@ const LISTED: RsaId = RsaId([7; 20]);
 
 /// A relay with little memory, and its surroundings.
 struct World {
-    relay: Core<Weightless, ChaCha8Rng>,
+    relay: Core<HeaderOnly, ChaCha8Rng>,
     now: Instant,
 }
 
 impl World {
     fn new() -> Self {
-        let cell = size_of::<<Weightless as Suite>::Cell>();
+        let cell = size_of::<<HeaderOnly as CellModel>::Cell>();
         let config = RouterConfig {
             held_bytes_max: 2 * ROOM as usize * CIRCUIT_CELLS * cell,
             relays: KnownRelays::default().with_identities([LISTED]),
-            ..RouterConfig::new(Weightless::identity(1), 0)
+            ..RouterConfig::new(HeaderOnly::identity(1), 0)
         };
         let now = Instant::ORIGIN;
         Self { relay: Core::new(config, Honest, ChaCha8Rng::seed_from_u64(1), now), now }
@@ -57,7 +59,7 @@ impl World {
     /// Whether a circuit begins, with this number.
     fn create(&mut self, conn: ConnId, number: u32) -> bool {
         let at = (CircId::of_initiator(number), Command::CREATE_FAST);
-        self.relay.handle_cell(self.now, conn, at, &WeightlessBody::from_bytes(&[]));
+        self.relay.handle_cell(self.now, conn, at, &HeaderOnlyBody::from_bytes(&[]));
         let mut is_created = false;
         while let Some(control) = self.relay.poll_control(self.now, conn) {
             is_created |= control.command == Command::CREATED_FAST;
@@ -73,11 +75,11 @@ impl World {
 
     /// A cell passes.
     fn touch(&mut self, conn: ConnId, number: u32) {
-        let data = WeightlessStretch::from_bytes(&[]);
+        let data = HeaderOnlyPayload::from_bytes(&[]);
         let message = Message { command: RelayCommand::DROP, stream_id: StreamId::CIRCUIT, data };
-        let mut body = WeightlessBody::default();
+        let mut body = HeaderOnlyBody::default();
         body.write(RelayFormat::V0, &message).expect("it fits");
-        let mut layers = <Weightless as Suite>::Layers::default();
+        let mut layers = <HeaderOnly as CellModel>::Layers::default();
         layers.push(&RelayFormat::V0);
         layers.seal(0, Command::RELAY, &mut body);
         let at = (CircId::of_initiator(number), Command::RELAY);

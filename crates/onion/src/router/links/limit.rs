@@ -1,13 +1,13 @@
 //! The rate limit, and when links that have to wait go on.
 
 use super::output::RECORD_BYTES;
+use crate::cell_model::CellModel;
 use crate::rate::Rate;
-use crate::router::{Conduct, Core, RateLimit};
-use crate::suite::Suite;
+use crate::router::{Behavior, Core, RateLimit};
 use crate::time::Instant;
 use rand_core::Rng;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Sends no more than this from now on.
     pub fn set_limit(&mut self, now: Instant, limit: Option<RateLimit>) {
         self.outputs.set_now(now);
@@ -41,7 +41,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             self.outputs.wake_parked(&mut self.conns, count.max(1));
         }
         if self.outputs.has_held() {
-            let bytes = self.conduct.clients_may_send(self.target.clients_may_send(now));
+            let bytes = self.behavior.clients_may_send(self.target.clients_may_send(now));
             let count = usize::try_from(bytes.div_ceil(RECORD_BYTES)).unwrap_or(usize::MAX);
             self.outputs.wake_held(&mut self.conns, count);
         }

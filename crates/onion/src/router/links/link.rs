@@ -3,7 +3,7 @@ use super::padding::state::Padding;
 use crate::cell::CircId;
 use crate::identity::RelayIds;
 use crate::link::ExpectedPeer;
-use crate::router::circuits::{CircuitIndex, Way};
+use crate::router::circuits::{CircuitIndex, Direction};
 use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -184,14 +184,14 @@ impl Link {
 #[repr(C)]
 pub(in crate::router) struct CircuitIds {
     /// Where the last cell belonged: the next one most likely does, too.
-    last: Option<(CircId, (CircuitIndex, Way))>,
-    entries: BTreeMap<CircId, (CircuitIndex, Way)>,
+    last: Option<(CircId, (CircuitIndex, Direction))>,
+    entries: BTreeMap<CircId, (CircuitIndex, Direction)>,
 }
 
 impl CircuitIds {
     /// The circuit with this ID, and the way of cells that come from this link.
     #[inline]
-    pub(in crate::router) fn find(&mut self, circ_id: CircId) -> Option<(CircuitIndex, Way)> {
+    pub(in crate::router) fn find(&mut self, circ_id: CircId) -> Option<(CircuitIndex, Direction)> {
         if let Some((known, found)) = self.last
             && known == circ_id
         {
@@ -207,8 +207,13 @@ impl CircuitIds {
         self.entries.contains_key(&circ_id)
     }
 
-    pub(in crate::router) fn add(&mut self, circ_id: CircId, index: CircuitIndex, way: Way) {
-        self.entries.insert(circ_id, (index, way));
+    pub(in crate::router) fn add(
+        &mut self,
+        circ_id: CircId,
+        index: CircuitIndex,
+        direction: Direction,
+    ) {
+        self.entries.insert(circ_id, (index, direction));
     }
 
     pub(in crate::router) fn remove(&mut self, circ_id: CircId) {
@@ -222,7 +227,8 @@ impl CircuitIds {
 
     /// Those that the other end has begun.
     pub(in crate::router) fn begun_there(&self) -> impl Iterator<Item = CircuitIndex> {
-        let theirs = self.entries.values().filter(|(_, way)| *way == Way::Forth);
+        let theirs =
+            self.entries.values().filter(|(_, direction)| *direction == Direction::Forward);
         theirs.map(|(index, _)| *index)
     }
 

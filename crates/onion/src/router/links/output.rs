@@ -6,12 +6,12 @@ mod serving;
 mod tests;
 
 use crate::cell::{BODY_LEN, CELL_LEN, CELLS_PER_RECORD, CircId, Command};
+use crate::cell_model::{Body, Cell, CellModel};
 use crate::node::ConnId;
-use crate::router::circuits::{CircuitIndex, Joined, Way};
+use crate::router::circuits::{CircuitIndex, Direction, Enqueued};
 use crate::router::conns::Conns;
-use crate::router::oldest::Oldest;
-use crate::router::schedule::{Decay, Moment, Recent, Runs, SchedulerConfig, Turns};
-use crate::suite::{Body, Cell, Suite};
+use crate::router::queue_age::QueueAge;
+use crate::router::schedule::{CellCount, CircuitMux, Decay, EwmaTick, Runs, SchedulerConfig};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
@@ -43,7 +43,7 @@ impl Control {
     }
 
     /// Makes `cell` this one. For commands of fixed length.
-    pub fn fill<S: Suite>(&self, cell: &mut S::Cell) {
+    pub fn fill<S: CellModel>(&self, cell: &mut S::Cell) {
         *cell.begin(self.circ_id, self.command) = S::Body::from_bytes(&self.body);
     }
 }
@@ -66,16 +66,16 @@ pub(in crate::router) struct Output {
     /// It gets closed when its control cells are written.
     is_closing: bool,
     /// Circuits with cells for this link.
-    turns: Turns,
+    mux: CircuitMux,
     /// Cells of a record, at most, where windows from hop to hop have it shorter.
     record_cells: Option<usize>,
     /// Cells that open and close circuits, and messages: not limited by any rate or scheduler.
     control: VecDeque<Control>,
     /// Bytes of them on the wire.
     control_bytes: usize,
-    oldest_control: Oldest,
+    control_age: QueueAge,
     /// Queues of circuits that have passed on cells from it, which is to be told; some may be gone.
-    pub(in crate::router) to_tell: Vec<(CircuitIndex, Way)>,
+    pub(in crate::router) to_tell: Vec<(CircuitIndex, Direction)>,
     /// When these are as many, they are looked through for those that are there twice.
     to_tell_most: usize,
 }
@@ -98,13 +98,13 @@ pub(in crate::router) struct Outputs {
     /// Circuits whose queue has become as short as their streams wait for.
     drained: VecDeque<CircuitIndex>,
     /// Queues that have passed cells on, of which the hop before is to be told.
-    passed: Vec<(CircuitIndex, Way)>,
+    passed: Vec<(CircuitIndex, Direction)>,
     runs: Runs,
     decay: Decay,
     now: Instant,
     /// Of [`now`](Self::now) or an earlier time: it takes a power of two, and by far not all that happens needs it.
-    moment: Moment,
-    moment_at: Instant,
+    ewma_tick: EwmaTick,
+    ewma_tick_at: Instant,
     /// Time that cells have waited in circuits' queues, all together: nanoseconds.
     waited_cell_ns: u128,
 }
@@ -123,8 +123,8 @@ impl Outputs {
             drained: VecDeque::new(),
             passed: Vec::new(),
             runs: Runs::new(config.scheduler),
-            moment: decay.at(now),
-            moment_at: now,
+            ewma_tick: decay.at(now),
+            ewma_tick_at: now,
             decay,
             now,
             waited_cell_ns: 0,
@@ -137,11 +137,11 @@ impl Outputs {
     }
 
     /// From now on a link's cells are measurement traffic: no scheduler's business. It has none yet.
-    pub(in crate::router) fn set_measurers<S: Suite>(conns: &mut Conns<S>, id: ConnId) {
+    pub(in crate::router) fn set_measurers<S: CellModel>(conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id) {
             output.is_measurers = true;
             output.allotment = None;
-            output.turns = Turns::InTurn(VecDeque::new());
+            output.mux = CircuitMux::RoundRobin(VecDeque::new());
         }
     }
 
@@ -164,12 +164,12 @@ impl Outputs {
 
     /// Now, as counts see it.
     #[inline]
-    fn moment(&mut self) -> Moment {
-        if self.moment_at != self.now {
-            self.moment_at = self.now;
-            self.moment = self.decay.at(self.now);
+    fn ewma_tick(&mut self) -> EwmaTick {
+        if self.ewma_tick_at != self.now {
+            self.ewma_tick_at = self.now;
+            self.ewma_tick = self.decay.at(self.now);
         }
-        self.moment
+        self.ewma_tick
     }
 
     /// Seconds that cells have waited in circuits' queues, all together.
@@ -180,7 +180,7 @@ impl Outputs {
 
     /// Queues a link for writing, once.
     #[inline]
-    pub(in crate::router) fn wake<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+    pub(in crate::router) fn wake<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id)
             && !output.is_queued
         {
@@ -190,7 +190,7 @@ impl Outputs {
     }
 
     /// Queues a cell that opens or closes a circuit, or a message. False if too many wait.
-    pub(in crate::router) fn control<S: Suite>(
+    pub(in crate::router) fn control<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
@@ -204,7 +204,7 @@ impl Outputs {
             return false;
         }
         output.control_bytes += control.weight_bytes();
-        output.oldest_control.handle_added(self.now, 1);
+        output.control_age.handle_added(self.now, 1);
         self.held_controls += 1;
         output.control.push_back(control);
         self.wake(conns, id);
@@ -213,19 +213,21 @@ impl Outputs {
 
     /// A cell has been put into a circuit's queue.
     #[inline]
-    pub(in crate::router) fn handle_queued<S: Suite>(
+    pub(in crate::router) fn handle_queued<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
-        (index, way): (CircuitIndex, Way),
-        joined: Joined,
+        (index, direction): (CircuitIndex, Direction),
+        enqueued: Enqueued,
     ) {
         self.queued_cells += 1;
         let Some(output) = conns.output_mut(id) else { return };
-        match joined {
-            Joined::Held => return,
-            Joined::Waiting => {}
-            Joined::Empty(recent) => output.turns.add(index, way, recent, &self.moment()),
+        match enqueued {
+            Enqueued::Blocked => return,
+            Enqueued::More => {}
+            Enqueued::First(cell_count) => {
+                output.mux.add(index, direction, cell_count, &self.ewma_tick())
+            }
         }
         output.pending_cells += 1;
         if output.parked == Parked::No {
@@ -234,15 +236,15 @@ impl Outputs {
     }
 
     /// A circuit that waited for the next hop may send again; it has so many cells.
-    pub(in crate::router) fn handle_released<S: Suite>(
+    pub(in crate::router) fn handle_released<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
-        (index, way): (CircuitIndex, Way),
-        (cells, recent): (usize, Recent),
+        (index, direction): (CircuitIndex, Direction),
+        (cells, cell_count): (usize, CellCount),
     ) {
         let Some(output) = conns.output_mut(id) else { return };
-        output.turns.add(index, way, recent, &self.moment());
+        output.mux.add(index, direction, cell_count, &self.ewma_tick());
         output.pending_cells += cells;
         if output.parked == Parked::No {
             self.want(conns, id);
@@ -250,7 +252,7 @@ impl Outputs {
     }
 
     /// A circuit with so many cells for this link is gone; none of them was pending if it `was_held`.
-    pub(in crate::router) fn handle_dropped<S: Suite>(
+    pub(in crate::router) fn handle_dropped<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
@@ -270,18 +272,18 @@ impl Outputs {
     }
 
     /// A queue has passed cells on, of which the hop before is to be told.
-    pub(in crate::router) fn note_passed(&mut self, index: CircuitIndex, way: Way) {
-        self.passed.push((index, way));
+    pub(in crate::router) fn note_passed(&mut self, index: CircuitIndex, direction: Direction) {
+        self.passed.push((index, direction));
     }
 
     /// The last of the queues that have passed cells on.
     #[inline]
-    pub(in crate::router) fn poll_passed(&mut self) -> Option<(CircuitIndex, Way)> {
+    pub(in crate::router) fn poll_passed(&mut self) -> Option<(CircuitIndex, Direction)> {
         self.passed.pop()
     }
 
     /// The next control cell of a link.
-    pub(in crate::router) fn poll_control<S: Suite>(
+    pub(in crate::router) fn poll_control<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
@@ -289,7 +291,7 @@ impl Outputs {
         let output = conns.output_mut(id)?;
         let control = output.control.pop_front()?;
         output.control_bytes -= control.weight_bytes();
-        output.oldest_control.handle_taken(self.now, 1, output.control.len());
+        output.control_age.handle_taken(self.now, 1, output.control.len());
         self.held_controls -= 1;
         if output.control.is_empty() {
             output.control = VecDeque::new();
@@ -298,12 +300,16 @@ impl Outputs {
     }
 
     /// A link's control cells are not to be written any more.
-    pub(in crate::router) fn drop_control<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+    pub(in crate::router) fn drop_control<S: CellModel>(
+        &mut self,
+        conns: &mut Conns<S>,
+        id: ConnId,
+    ) {
         let Some(output) = conns.output_mut(id) else { return };
         self.held_controls -= output.held_controls();
         output.control = VecDeque::new();
         output.control_bytes = 0;
-        output.oldest_control = Oldest::default();
+        output.control_age = QueueAge::default();
     }
 
     /// Control cells of all links.
@@ -317,14 +323,14 @@ impl Outputs {
     }
 
     /// Closes the link once its control cells are written.
-    pub(in crate::router) fn close<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+    pub(in crate::router) fn close<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         let Some(output) = conns.output_mut(id) else { return };
         if output.is_closing {
             return;
         }
         output.is_closing = true;
         debug_assert!(output.pending_cells == 0, "its circuits are gone");
-        output.turns.clear();
+        output.mux.clear();
         // Writing comes first: the driver asks for closes when nothing is left to write.
         self.wake(conns, id);
         self.to_close.push_back(id);
@@ -335,7 +341,7 @@ impl Outputs {
     }
 
     /// It is closed, by us or by the peer.
-    pub(in crate::router) fn forget<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+    pub(in crate::router) fn forget<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id) {
             let gone = core::mem::take(output);
             self.held_controls -= gone.held_controls();
@@ -354,20 +360,20 @@ impl Outputs {
 impl Output {
     /// Since when its first control cell has waited, as far as is known.
     pub(in crate::router) fn oldest_control_since(&self) -> Option<Instant> {
-        self.oldest_control.since()
+        self.control_age.since()
     }
 
     /// A queue has passed on cells that came from this link.
     ///
     /// Each is there once, until its circuit goes and the next gets its number: a link that is not read keeps no more than there are
     /// numbers.
-    pub(in crate::router) fn note_to_tell(&mut self, index: CircuitIndex, way: Way) {
+    pub(in crate::router) fn note_to_tell(&mut self, index: CircuitIndex, direction: Direction) {
         if self.to_tell.len() >= self.to_tell_most {
             self.to_tell.sort_unstable();
             self.to_tell.dedup();
             self.to_tell_most = (self.to_tell.len() * 2).max(TO_TELL_MIN);
         }
-        self.to_tell.push((index, way));
+        self.to_tell.push((index, direction));
     }
 
     /// Control cells that wait.

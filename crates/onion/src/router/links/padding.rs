@@ -21,14 +21,14 @@
 //! What passes in between sends it back to being looked at.
 
 use super::link::{Link, Role};
-use super::lot::lot;
+use super::uniform::uniform_below;
 use crate::cell::Command;
 use crate::cell::msg::LinkPadding;
+use crate::cell_model::CellModel;
 use crate::node::ConnId;
 use crate::router::circuits::Circuit;
 use crate::router::conns::Conns;
 use crate::router::parameters::Parameters;
-use crate::suite::Suite;
 use crate::time::{Duration, Instant};
 use alloc::collections::BTreeSet;
 use rand_core::Rng;
@@ -83,7 +83,7 @@ impl Padder {
     }
 
     /// The consensus has changed.
-    pub(in crate::router) fn follow<S: Suite>(
+    pub(in crate::router) fn follow<S: CellModel>(
         &mut self,
         parameters: &Parameters,
         conns: &mut Conns<S>,
@@ -162,7 +162,7 @@ impl Padder {
 
     /// A relay cell has come on a circuit, either way.
     #[inline]
-    pub(in crate::router) fn handle_use<S: Suite>(
+    pub(in crate::router) fn handle_use<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         circuit: &mut Circuit<S>,
@@ -174,7 +174,7 @@ impl Padder {
     }
 
     /// Only circuits of several hops count: those that go on from here, or come from another relay.
-    fn note_use<S: Suite>(
+    fn note_use<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         circuit: &mut Circuit<S>,
@@ -182,7 +182,7 @@ impl Padder {
     ) {
         let id = circuit.back.conn;
         let Some(link) = conns.link_mut(id) else { return };
-        if !link.is_relays() && circuit.onward.on_link().is_none() {
+        if !link.is_relays() && circuit.next_link.on_link().is_none() {
             return;
         }
         circuit.has_told_use = command == Command::RELAY;
@@ -244,7 +244,8 @@ impl Padder {
         let (low_ms, high_ms) = self.limits(padding);
         // Both ends do this, so that the shorter time counts: the greater of two keeps the average
         // in the middle (padding-spec §2.3).
-        let drawn_ms = lot(rng, high_ms - low_ms).max(lot(rng, high_ms - low_ms));
+        let drawn_ms =
+            uniform_below(rng, high_ms - low_ms).max(uniform_below(rng, high_ms - low_ms));
         let at = padding.active_at + Duration::from_millis((low_ms + drawn_ms).into());
         self.enter(Entry::Due(at.max(now)), id, padding);
         false

@@ -1,10 +1,10 @@
 //! What is looked after from time to time: links that nobody needs, and queues that hold too much.
 
 use super::link::Role;
-use super::lot::lot;
+use super::uniform::uniform_below;
+use crate::cell_model::CellModel;
 use crate::node::ConnId;
-use crate::router::{Conduct, Core, Parameters, RouterEvent};
-use crate::suite::Suite;
+use crate::router::{Behavior, Core, Parameters, RouterEvent};
 use crate::time::{Duration, Instant};
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -30,14 +30,14 @@ pub(in crate::router) fn idle_max(
     let seconds = if is_relays {
         let middle_s = parameters.nf_conntimeout_relays.as_secs();
         let middle_s = u32::try_from(middle_s).unwrap_or(u32::MAX / 4);
-        middle_s * 3 / 4 + lot(rng, middle_s / 2)
+        middle_s * 3 / 4 + uniform_below(rng, middle_s / 2)
     } else {
-        CLIENT_IDLE_S + lot(rng, CLIENT_IDLE_S / 2)
+        CLIENT_IDLE_S + uniform_below(rng, CLIENT_IDLE_S / 2)
     };
     Duration::from_secs(seconds.into())
 }
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// When links and streams are to be looked through; never, without any.
     pub(in crate::router) fn upkeep_at(&self) -> Option<Instant> {
         let conns = self.conns.link_count() + self.conns.stream_count();
@@ -52,7 +52,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         self.upkept_at = now;
         self.target.note_clients(now);
-        self.neighbours.keep_up(now);
+        self.client_addresses.keep_up(now);
         let mut stale: Vec<ConnId> = Vec::new();
         for (id, link) in self.conns.links_mut() {
             let is_used = link.role != Role::Ordinary || link.circuits.len() > 0;

@@ -15,7 +15,7 @@ pub(in crate::router) struct Decay {
 
 /// A time as counts see it.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::router) struct Moment {
+pub(in crate::router) struct EwmaTick {
     /// Ticks since the origin.
     pub(super) tick: u64,
     /// What a cell sent now counts, if one at the beginning of the tick counts 1.
@@ -35,16 +35,16 @@ impl Decay {
         Self { tick_ns, halflives_per_tick: halflives_per_tick.min(HALFLIVES_PER_TICK_MAX) }
     }
 
-    pub(in crate::router) fn at(&self, now: Instant) -> Moment {
+    pub(in crate::router) fn at(&self, now: Instant) -> EwmaTick {
         let nanos = u64::try_from((now - Instant::ORIGIN).as_nanos()).unwrap_or(u64::MAX);
         let fraction = (nanos % self.tick_ns) as f64 / self.tick_ns as f64;
         let halflives_per_tick = self.halflives_per_tick;
         let weight = exp2(fraction * halflives_per_tick);
-        Moment { tick: nanos / self.tick_ns, weight, halflives_per_tick }
+        EwmaTick { tick: nanos / self.tick_ns, weight, halflives_per_tick }
     }
 }
 
-impl Moment {
+impl EwmaTick {
     /// What a count of that tick is worth in this one.
     #[expect(clippy::cast_precision_loss, reason = "nothing is left after so many ticks anyway")]
     pub(super) fn since(&self, tick: u64) -> f64 {
@@ -54,25 +54,29 @@ impl Moment {
 
 /// What a circuit has sent one way of late.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(in crate::router) struct Recent {
+pub(in crate::router) struct CellCount {
     cells: f64,
     /// The tick that `cells` belongs to.
     tick: u64,
 }
 
-impl Recent {
+impl CellCount {
     /// So many cells have been sent.
     #[inline]
     #[expect(clippy::cast_precision_loss, reason = "a turn has few cells")]
-    pub(super) fn add(&mut self, cells: usize, moment: &Moment) {
-        self.cells = self.at(moment) + cells as f64 * moment.weight;
-        self.tick = moment.tick;
+    pub(super) fn add(&mut self, cells: usize, ewma_tick: &EwmaTick) {
+        self.cells = self.at(ewma_tick) + cells as f64 * ewma_tick.weight;
+        self.tick = ewma_tick.tick;
     }
 
     /// The count now. It is never negative, and may be compared with others of the same tick.
     #[inline]
-    pub(super) fn at(&self, moment: &Moment) -> f64 {
-        if self.tick == moment.tick { self.cells } else { self.cells * moment.since(self.tick) }
+    pub(super) fn at(&self, ewma_tick: &EwmaTick) -> f64 {
+        if self.tick == ewma_tick.tick {
+            self.cells
+        } else {
+            self.cells * ewma_tick.since(self.tick)
+        }
     }
 }
 
@@ -116,13 +120,13 @@ mod tests {
         ) {
             let decay = Decay::new(&SchedulerConfig::default());
             let (then, now) = (Instant::from_millis(sent_ms), Instant::from_millis(sent_ms + later_ms));
-            let mut old = Recent::default();
+            let mut old = CellCount::default();
             old.add(cells, &decay.at(then));
-            let mut new = Recent::default();
+            let mut new = CellCount::default();
             new.add(cells, &decay.at(now));
-            let moment = decay.at(now);
+            let ewma_tick = decay.at(now);
             let expected = 0.5f64.powf(later_ms as f64 / 30_000.0);
-            prop_assert!((old.at(&moment) / new.at(&moment) / expected - 1.0).abs() < 1e-9);
+            prop_assert!((old.at(&ewma_tick) / new.at(&ewma_tick) / expected - 1.0).abs() < 1e-9);
         }
     }
 
@@ -131,12 +135,12 @@ mod tests {
         let config =
             SchedulerConfig { priority_halflife: Duration::from_millis(1), ..Default::default() };
         let decay = Decay::new(&config);
-        let mut recent = Recent::default();
+        let mut cell_count = CellCount::default();
         for second in [0, 1, 9, 10, 1000, 100_000] {
-            recent.add(31, &decay.at(Instant::from_millis(second * 1000 + 999)));
-            let count = recent.at(&decay.at(Instant::from_millis(second * 1000 + 999)));
+            cell_count.add(31, &decay.at(Instant::from_millis(second * 1000 + 999)));
+            let count = cell_count.at(&decay.at(Instant::from_millis(second * 1000 + 999)));
             assert!(count.is_finite() && count > 0.0, "{count}");
         }
-        assert_eq!(recent.at(&decay.at(Instant::from_millis(1_000_000_000))), 0.0);
+        assert_eq!(cell_count.at(&decay.at(Instant::from_millis(1_000_000_000))), 0.0);
     }
 }

@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::cell::{CircId, Command};
+use crate::cell_model::Tor;
 use crate::crypto::Keystream;
 use crate::flow::control::Agreed;
 use crate::flow::hop::FixedHopWindow;
 use crate::node::ConnId;
-use crate::router::circuits::{Circuit, CircuitIndex, Circuits, Hop, OnLink, Way};
+use crate::router::circuits::{Circuit, CircuitIndex, Circuits, Direction, Hop, OnLink};
 use crate::router::conns::Conns;
 use crate::router::links::{Control, Link, Outputs};
-use crate::suite::Tor;
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -78,22 +78,27 @@ impl Stage {
     fn queue(&mut self, circuit: CircuitIndex, cells: usize) {
         for _ in 0..cells {
             let it = self.circuits.get_mut(circuit).expect("is there");
-            let (conn, queue) = (it.back.conn, &mut it.back_queue);
-            let joined = queue.joining();
+            let (conn, queue) = (it.back.conn, &mut it.backward_queue);
+            let enqueued = queue.next_enqueued();
             let slot = queue.push(Instant::ORIGIN);
             slot.fill(0);
             slot[..4].copy_from_slice(&circuit.0.to_be_bytes());
-            self.outputs.handle_queued(&mut self.conns, conn, (circuit, Way::Back), joined);
+            self.outputs.handle_queued(
+                &mut self.conns,
+                conn,
+                (circuit, Direction::Backward),
+                enqueued,
+            );
         }
     }
 
     /// The next hop has passed so many of a circuit's cells on.
     fn feed_back(&mut self, circuit: CircuitIndex, cells: u32) {
         let it = self.circuits.get_mut(circuit).expect("is there");
-        let (conn, queue) = (it.back.conn, &mut it.back_queue);
+        let (conn, queue) = (it.back.conn, &mut it.backward_queue);
         if queue.handle_feedback(self.now, cells) == Ok(true) {
-            let released = (queue.len(), queue.recent);
-            let queue = (circuit, Way::Back);
+            let released = (queue.len(), queue.cell_count);
+            let queue = (circuit, Direction::Backward);
             self.outputs.handle_released(&mut self.conns, conn, queue, released);
         }
     }
@@ -404,7 +409,7 @@ fn a_hop_window_holds_its_circuit_alone_and_feedback_lets_it_go_on() {
         let mut stage = Stage { has_windows: true, ..Stage::new(config, 1) };
         let (windowed, free) = (stage.circuit(0), stage.circuit(0));
         let circuit = stage.circuits.get_mut(windowed).expect("is there");
-        circuit.back_queue.set_window(Some(Box::new(FixedHopWindow::new(12))));
+        circuit.backward_queue.set_window(Some(Box::new(FixedHopWindow::new(12))));
         stage.queue(windowed, 50);
         stage.queue(free, 50);
         stage.drain_at(0);

@@ -4,13 +4,13 @@ use super::lookup::{TOLD_TTL_S, clean_name};
 use super::{Asked, State, Stream, StreamKind};
 use crate::cell::msg::{Begin, BeginFlags, Connected, DestroyReason, End as StreamEnd, EndReason};
 use crate::cell::relay::RelayCommand;
+use crate::cell_model::{CellModel, Layer as _, StreamId};
 use crate::flow::control::{CircuitEnd, Flow};
-use crate::node::{ConnId, Dial, Question, Security};
+use crate::node::{ConnId, Dial, DnsQuery, Security};
 use crate::router::circuits::{CircuitIndex, End, Hop, RelayTunnel};
-use crate::router::defences::{StreamDefence, bucket};
+use crate::router::dos::{StreamLimit, bucket};
 use crate::router::links::Link;
-use crate::router::{Conduct, Core};
-use crate::suite::{Layer as _, StreamId, Suite};
+use crate::router::{Behavior, Core};
 use crate::tunnel::{Leg, Tunnel};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
@@ -29,7 +29,7 @@ const DIRECTORY_MAX: usize = 1_000;
 /// For addresses that the client has named itself.
 pub(super) const ANY_FAMILY: BeginFlags = BeginFlags(BeginFlags::IPV6_OK.0);
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// A client asks for a stream to a destination.
     pub(in crate::router) fn begin_stream(
         &mut self,
@@ -74,7 +74,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let tunnel = self.asking_tunnel(index).ok_or(StreamEnd::of(EndReason::MISC))?;
         self.make_room(index, StreamKind::Exit)?;
         let (now, conn) = (self.outputs.now(), self.conns.reserve());
-        let lookup = self.streams.ask(now, tunnel, conn, Question::Addresses(name));
+        let lookup = self.streams.ask(now, tunnel, conn, DnsQuery::Addresses(name));
         self.add_stream(index, stream_id, conn, State::Resolving { lookup, asked });
         Ok(())
     }
@@ -258,8 +258,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     /// Whether the circuit does not ask for more streams a second than the consensus has for one. It may be gone
     /// afterwards.
     fn admit_stream(&mut self, index: CircuitIndex) -> Result<(), StreamEnd> {
-        let Some(defence) = self.neighbours.defences().streams else { return Ok(()) };
-        let StreamDefence { per_s, burst, closes_circuit } = defence;
+        let Some(defence) = self.client_addresses.params().streams else { return Ok(()) };
+        let StreamLimit { per_s, burst, closes_circuit } = defence;
         let now = self.outputs.now();
         let tunnel = self.end_mut(index).map(|end| end.tunnel);
         let tunnel = tunnel.and_then(|tunnel| self.tunnels.get_mut(tunnel));

@@ -4,11 +4,11 @@ use super::State;
 use crate::cell::Command;
 use crate::cell::msg::{DestroyReason, End as StreamEnd, EndReason, Sendme, Xoff, Xon};
 use crate::cell::relay::RelayCommand;
+use crate::cell_model::{Body, Cell, CellModel, Layer, Message, PayloadSlice, Salt, StreamId};
 use crate::flow::control::FlowError;
 use crate::node::ConnId;
-use crate::router::circuits::{CircuitIndex, Hop, Way};
-use crate::router::{Conduct, Core};
-use crate::suite::{Body, Cell, Layer, Message, Salt, StreamId, Stretch, Suite};
+use crate::router::circuits::{CircuitIndex, Direction, Hop};
+use crate::router::{Behavior, Core};
 use crate::time::Instant;
 use alloc::vec::Vec;
 use rand_core::Rng;
@@ -17,7 +17,7 @@ use rand_core::Rng;
 /// who goes on loses the stream.
 const STREAM_BUFFER_MAX: usize = 16 << 20;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// The stream of this number on a circuit.
     #[inline]
     pub(in crate::router) fn find_stream(
@@ -51,7 +51,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         &mut self,
         index: CircuitIndex,
         stream_id: StreamId,
-        data: S::Stretch<'_>,
+        data: S::PayloadSlice<'_>,
     ) {
         // Of a stream that is over: some was under way when we ended it.
         let Some(conn) = self.find_stream(index, stream_id) else { return };
@@ -116,7 +116,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let end = circuit.end.as_mut().ok_or(FlowError::UnexpectedSendme)?;
         let sendme = Sendme::parse(data).map_err(|_| FlowError::WrongTag)?;
         let had_room = end.leg.flow.room_cells() > 0;
-        let path = end.leg.path(circuit.back_queue.len());
+        let path = end.leg.path(circuit.backward_queue.len());
         end.leg.flow.handle_sendme(now, &sendme, path)?;
         let (has_room, is_linked) = (end.leg.flow.room_cells() > 0, end.is_linked);
         if is_linked {
@@ -205,11 +205,16 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let Some(index) = self.leg_for_data(stream.tunnel) else { return Some(0) };
         let circuit = self.circuits.get(index)?;
         let end = circuit.end.as_ref()?;
-        Some(end.leg.room_bytes(circuit.back_queue.len(), stream.room_bytes))
+        Some(end.leg.room_bytes(circuit.backward_queue.len(), stream.room_bytes))
     }
 
     /// Data from a destination: it is on its way to the client at once.
-    pub fn handle_stream_data(&mut self, now: Instant, conn: ConnId, mut data: S::Stretch<'_>) {
+    pub fn handle_stream_data(
+        &mut self,
+        now: Instant,
+        conn: ConnId,
+        mut data: S::PayloadSlice<'_>,
+    ) {
         self.outputs.set_now(now);
         if data.len() > self.stream_limit(conn).unwrap_or(0) {
             // The shell breaks its contract. To drop some would corrupt the stream.
@@ -227,7 +232,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             }
         }
         self.streams.update_room(&mut self.conns, now, conn);
-        self.shed_excess();
+        self.handle_oom();
     }
 
     /// Fills a cell of a circuit with a stream's data, and gives back the rest.
@@ -236,8 +241,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         now: Instant,
         conn: ConnId,
         index: CircuitIndex,
-        data: S::Stretch<'a>,
-    ) -> Option<S::Stretch<'a>> {
+        data: S::PayloadSlice<'a>,
+    ) -> Option<S::PayloadSlice<'a>> {
         let tunnel = self.conns.stream(conn)?.tunnel;
         let is_set = self.tunnels.get(tunnel)?.is_set;
         if is_set {
@@ -253,8 +258,8 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         let filling = end.leg.fill(data.len());
         let (data, rest) = data.split_at(filling.data_len);
 
-        let queue = &mut circuit.back_queue;
-        let joined = queue.joining();
+        let queue = &mut circuit.backward_queue;
+        let enqueued = queue.next_enqueued();
         let body = queue.push(now).begin(circuit.back.circ_id, Command::RELAY);
         let message = Message { command: RelayCommand::DATA, stream_id: stream.stream_id, data };
         let format = layer.format();
@@ -275,7 +280,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
             queue.watch(cells);
         }
         let back = circuit.back.conn;
-        self.outputs.handle_queued(&mut self.conns, back, (index, Way::Back), joined);
+        self.outputs.handle_queued(&mut self.conns, back, (index, Direction::Backward), enqueued);
         if let Some(body) = copy {
             self.keep(index, format, &body, is_marked);
         }

@@ -8,14 +8,14 @@ use super::State;
 use super::lookup::TOLD_TTL_S;
 use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
+use crate::cell_model::{CellModel, StreamId};
 use crate::node::{CloseCause, ConnId};
 use crate::router::circuits::{CircuitIndex, TunnelIndex};
-use crate::router::{Conduct, Core};
-use crate::suite::{StreamId, Suite};
+use crate::router::{Behavior, Core};
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     pub(super) fn send_end(&mut self, index: CircuitIndex, stream_id: StreamId, end: StreamEnd) {
         let mut data = Vec::new();
         end.encode_into(&mut data);

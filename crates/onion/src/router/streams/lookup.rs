@@ -4,10 +4,10 @@ use super::exit_policy::is_refused;
 use super::{State, StreamKind};
 use crate::cell::msg::{End as StreamEnd, EndReason, Resolved};
 use crate::cell::relay::RelayCommand;
-use crate::node::{Answer, Dial, LookupId, Question, Security};
+use crate::cell_model::{CellModel, StreamId};
+use crate::node::{Dial, DnsAnswer, DnsQuery, LookupId, Security};
 use crate::router::circuits::{CircuitIndex, TunnelIndex};
-use crate::router::{Conduct, Core};
-use crate::suite::{StreamId, Suite};
+use crate::router::{Behavior, Core};
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -20,7 +20,7 @@ pub(super) const TOLD_TTL_S: u32 = 60;
 /// Bytes of a name, at most (RFC 1035).
 const NAME_MAX: usize = 253;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// A client asks for the addresses of a name, or for the name of an address.
     pub(in crate::router) fn resolve(
         &mut self,
@@ -46,7 +46,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         &mut self,
         index: CircuitIndex,
         data: &[u8],
-    ) -> Result<(TunnelIndex, Question), Resolved<'static>> {
+    ) -> Result<(TunnelIndex, DnsQuery), Resolved<'static>> {
         const ERROR: Resolved<'static> = Resolved::Error;
         let name = data.split(|byte| *byte == 0).next().unwrap_or_default();
         let name = core::str::from_utf8(name).map_err(|_| ERROR)?;
@@ -66,9 +66,9 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         }
         let name = clean_name(name).ok_or(ERROR)?;
         let question = match reverse(&name) {
-            Some(Some(ip)) if is_public(ip) => Question::Name(ip),
+            Some(Some(ip)) if is_public(ip) => DnsQuery::Name(ip),
             Some(_) => return Err(ERROR),
-            None => Question::Addresses(name),
+            None => DnsQuery::Addresses(name),
         };
         let tunnel = self.asking_tunnel(index).ok_or(Resolved::TransientError)?;
         self.make_room(index, StreamKind::Exit).map_err(|_| Resolved::TransientError)?;
@@ -82,7 +82,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
     }
 
     /// An answer of the domain name system.
-    pub(in crate::router) fn handle_lookup(&mut self, id: LookupId, answer: &Answer) {
+    pub(in crate::router) fn handle_lookup(&mut self, id: LookupId, answer: &DnsAnswer) {
         let Some(conn) = self.streams.take_asker(id) else { return };
         let Some(stream) = self.conns.stream(conn) else { return };
         let state = stream.state;
@@ -90,7 +90,7 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
         match state {
             State::Resolving { asked, .. } => {
                 let chosen = match answer {
-                    Answer::Addresses(addresses) => self.choose(addresses, asked),
+                    DnsAnswer::Addresses(addresses) => self.choose(addresses, asked),
                     _ => Err(StreamEnd::of(EndReason::RESOLVE_FAILED)),
                 };
                 match chosen {
@@ -124,16 +124,16 @@ impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
 }
 
 /// What a RESOLVED says: of each family one address, as in C tor.
-fn resolved(answer: &Answer) -> Vec<Resolved<'_>> {
+fn resolved(answer: &DnsAnswer) -> Vec<Resolved<'_>> {
     match answer {
-        Answer::Addresses(addresses) => {
+        DnsAnswer::Addresses(addresses) => {
             let first = |is_v6| addresses.iter().find(|ip| ip.is_ipv6() == is_v6);
             let found = [first(false), first(true)].into_iter().flatten();
             found.map(|ip| Resolved::Address(*ip)).collect()
         }
-        Answer::Name(name) if name.len() <= NAME_MAX => Vec::from([Resolved::Name(name)]),
-        Answer::Failed => Vec::from([Resolved::TransientError]),
-        Answer::Name(_) | Answer::NoSuchName => Vec::from([Resolved::Error]),
+        DnsAnswer::Name(name) if name.len() <= NAME_MAX => Vec::from([Resolved::Name(name)]),
+        DnsAnswer::Failed => Vec::from([Resolved::TransientError]),
+        DnsAnswer::Name(_) | DnsAnswer::NoSuchName => Vec::from([Resolved::Error]),
     }
 }
 

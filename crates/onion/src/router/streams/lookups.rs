@@ -1,6 +1,6 @@
 //! Questions to the domain name system that are under way, and who waits for the answers.
 
-use crate::node::{ConnId, Lookup, LookupId, Question};
+use crate::node::{ConnId, DnsQuery, Lookup, LookupId};
 use crate::router::circuits::TunnelIndex;
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -40,7 +40,7 @@ impl Lookups {
         now: Instant,
         tunnel: TunnelIndex,
         conn: ConnId,
-        question: Question,
+        question: DnsQuery,
     ) -> LookupId {
         self.made = self.made.wrapping_add(1);
         let id = LookupId(self.made);
@@ -112,8 +112,8 @@ impl Lookups {
 mod tests {
     use super::*;
 
-    fn name() -> Question {
-        Question::Addresses("slow.example".into())
+    fn name() -> DnsQuery {
+        DnsQuery::Addresses("slow.example".into())
     }
 
     #[test]

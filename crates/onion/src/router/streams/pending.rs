@@ -1,10 +1,10 @@
 use super::lookups::{LOOKUP_MAX, Lookups};
 use super::ranking::{Ranking, Source};
 use super::{State, StreamKind};
-use crate::node::{ConnId, Lookup, LookupId, Question};
+use crate::cell_model::{Buffer, CellModel, PayloadSlice};
+use crate::node::{ConnId, DnsQuery, Lookup, LookupId};
 use crate::router::circuits::TunnelIndex;
 use crate::router::conns::Conns;
-use crate::suite::{Buffer, Stretch, Suite};
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
@@ -32,7 +32,7 @@ pub(in crate::router) struct Streams {
 
 impl Streams {
     /// A connection is gone, by whoever's doing; its number is free.
-    pub(in crate::router) fn remove<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+    pub(in crate::router) fn remove<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.remove_stream(conn) else { return };
         self.held_bytes -= stream.buffer.held_bytes();
         self.counts[stream.kind as usize] -= 1;
@@ -99,7 +99,7 @@ impl Streams {
         now: Instant,
         tunnel: TunnelIndex,
         conn: ConnId,
-        question: Question,
+        question: DnsQuery,
     ) -> LookupId {
         self.lookups.ask(now, tunnel, conn, question)
     }
@@ -114,16 +114,16 @@ impl Streams {
     }
 
     /// Puts data from the client into a stream's buffer; returns how much is in it.
-    pub(in crate::router) fn buffer<S: Suite>(
+    pub(in crate::router) fn buffer<S: CellModel>(
         &mut self,
         now: Instant,
         conns: &mut Conns<S>,
         conn: ConnId,
-        data: S::Stretch<'_>,
+        data: S::PayloadSlice<'_>,
     ) -> usize {
         let Some(stream) = conns.stream_mut(conn) else { return 0 };
         let before = stream.buffer.held_bytes();
-        stream.oldest.handle_added(now, data.len());
+        stream.age.handle_added(now, data.len());
         stream.buffer.push(data);
         self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
         let buffered_bytes = stream.buffer.len();
@@ -132,7 +132,7 @@ impl Streams {
     }
 
     /// Takes data for the destination; returns how much, and how much is left.
-    pub(in crate::router) fn unbuffer<S: Suite>(
+    pub(in crate::router) fn unbuffer<S: CellModel>(
         &mut self,
         now: Instant,
         conns: &mut Conns<S>,
@@ -147,7 +147,7 @@ impl Streams {
         let taken = stream.buffer.pop_into(room);
         self.held_bytes = self.held_bytes + stream.buffer.held_bytes() - before;
         let left = stream.buffer.len();
-        stream.oldest.handle_taken(now, taken, left);
+        stream.age.handle_taken(now, taken, left);
         if taken > 0 {
             stream.since = now;
         }
@@ -155,7 +155,7 @@ impl Streams {
     }
 
     /// Names a connection for writing, once, if it has something to write.
-    pub(in crate::router) fn wake<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+    pub(in crate::router) fn wake<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state.is_writable() && !stream.buffer.is_empty() && !stream.is_writable_named {
             stream.is_writable_named = true;
@@ -163,7 +163,7 @@ impl Streams {
         }
     }
 
-    pub(in crate::router) fn poll_writable<S: Suite>(
+    pub(in crate::router) fn poll_writable<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
     ) -> Option<ConnId> {
@@ -179,7 +179,11 @@ impl Streams {
     }
 
     /// Names a connection for reading, once.
-    pub(in crate::router) fn wake_reading<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+    pub(in crate::router) fn wake_reading<S: CellModel>(
+        &mut self,
+        conns: &mut Conns<S>,
+        conn: ConnId,
+    ) {
         let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state == State::Open && !stream.is_readable_named {
             stream.is_readable_named = true;
@@ -187,7 +191,7 @@ impl Streams {
         }
     }
 
-    pub(in crate::router) fn poll_readable<S: Suite>(
+    pub(in crate::router) fn poll_readable<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
     ) -> Option<ConnId> {
@@ -204,7 +208,7 @@ impl Streams {
 
     /// Looks again how much the stream's flow control lets be read, after something has changed. True
     /// if it can be read now.
-    pub(in crate::router) fn update_room<S: Suite>(
+    pub(in crate::router) fn update_room<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         now: Instant,
@@ -230,7 +234,11 @@ impl Streams {
     }
 
     /// Wakes streams whose advised rate lets them be read again.
-    pub(in crate::router) fn wake_rated<S: Suite>(&mut self, conns: &mut Conns<S>, now: Instant) {
+    pub(in crate::router) fn wake_rated<S: CellModel>(
+        &mut self,
+        conns: &mut Conns<S>,
+        now: Instant,
+    ) {
         while let Some((at, conn)) = self.rated.first().copied()
             && at <= now
         {
@@ -245,7 +253,7 @@ impl Streams {
     }
 
     /// The stream is over. Its connection is closed once all is written; nothing more is read from it.
-    pub(in crate::router) fn finish<S: Suite>(
+    pub(in crate::router) fn finish<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         now: Instant,
@@ -269,7 +277,7 @@ impl Streams {
     }
 
     /// Closes a connection, and drops what is not written.
-    pub(in crate::router) fn close<S: Suite>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+    pub(in crate::router) fn close<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state == State::Closing {
             return;
@@ -285,7 +293,7 @@ impl Streams {
     }
 
     /// The next connection to be closed: it is forgotten.
-    pub(in crate::router) fn poll_close<S: Suite>(
+    pub(in crate::router) fn poll_close<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
     ) -> Option<ConnId> {
@@ -300,7 +308,7 @@ impl Streams {
 
     /// Looks through all. Closes connections that take nothing, and gives back room that nobody uses;
     /// returns streams whose lookups have waited too long.
-    pub(in crate::router) fn keep_up<S: Suite>(
+    pub(in crate::router) fn keep_up<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         now: Instant,

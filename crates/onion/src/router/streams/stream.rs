@@ -1,10 +1,10 @@
 use crate::cell::msg::BeginFlags;
 use crate::cell::relay::MAX_DATA_LEN;
+use crate::cell_model::{CellModel, StreamId};
 use crate::flow::stream::StreamFlow;
 use crate::node::LookupId;
 use crate::router::circuits::TunnelIndex;
-use crate::router::oldest::Oldest;
-use crate::suite::{StreamId, Suite};
+use crate::router::queue_age::QueueAge;
 use crate::time::Instant;
 use core::net::SocketAddr;
 
@@ -61,7 +61,7 @@ impl State {
 
 /// One stream of a circuit that ends here, or its connection after its end.
 #[derive(Debug)]
-pub(in crate::router) struct Stream<S: Suite> {
+pub(in crate::router) struct Stream<S: CellModel> {
     /// Its tunnel, while the stream is not over.
     pub(in crate::router) tunnel: TunnelIndex,
     /// Its number in the tunnel.
@@ -71,7 +71,7 @@ pub(in crate::router) struct Stream<S: Suite> {
     /// From the client to the destination.
     pub(in crate::router) buffer: S::Buffer,
     /// Of the bytes in it.
-    pub(in crate::router) oldest: Oldest,
+    pub(in crate::router) age: QueueAge,
     pub(in crate::router) flow: StreamFlow,
     /// What the stream's flow control lets be read from the destination.
     pub(in crate::router) room_bytes: u64,
@@ -83,7 +83,7 @@ pub(in crate::router) struct Stream<S: Suite> {
     pub(super) is_readable_named: bool,
 }
 
-impl<S: Suite> Stream<S> {
+impl<S: CellModel> Stream<S> {
     pub(in crate::router) fn new(
         now: Instant,
         tunnel: TunnelIndex,
@@ -97,7 +97,7 @@ impl<S: Suite> Stream<S> {
             state,
             kind: StreamKind::Exit,
             buffer: S::Buffer::default(),
-            oldest: Oldest::default(),
+            age: QueueAge::default(),
             room_bytes: flow.room_bytes(now),
             flow,
             rated_until: None,

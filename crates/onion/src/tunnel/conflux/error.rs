@@ -18,7 +18,7 @@ pub enum ConfluxError {
     /// A message of streams on a circuit that is not linked yet, or from another hop than the last.
     Misplaced,
     /// A message that has come already.
-    Again,
+    Duplicate,
     /// More messages than the bound wait for others that come before them.
     TooEarly,
 }
@@ -33,7 +33,7 @@ impl fmt::Display for ConfluxError {
             Self::Desynchronised => "a linked circuit whose ends disagree on what was sent",
             Self::Switch => "a switch of circuits that nothing follows",
             Self::Misplaced => "data on a circuit, or from a hop, that is not linked",
-            Self::Again => "a message of linked circuits that has come before",
+            Self::Duplicate => "a message of linked circuits that has come before",
             Self::TooEarly => "too much data on linked circuits before its turn",
         })
     }

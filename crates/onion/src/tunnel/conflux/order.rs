@@ -11,7 +11,7 @@ pub enum Order {
     /// This is its number, and others come before it: it goes to [`hold`](Conflux::hold).
     Early(u64),
     /// It has come before, on a leg that was lost, and is of no use.
-    Again,
+    Duplicate,
 }
 
 /// How many must wait for a leg to be given up, if so many did when one was given up last: there must be room for what comes until
@@ -48,7 +48,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         it.received_here += 1;
         let number = it.received;
         if number <= self.delivered || self.early.contains_key(&number) {
-            return if self.resumes { Ok(Order::Again) } else { Err(ConfluxError::Again) };
+            return if self.resumes { Ok(Order::Duplicate) } else { Err(ConfluxError::Duplicate) };
         }
         if number == self.delivered + 1 {
             self.delivered = number;

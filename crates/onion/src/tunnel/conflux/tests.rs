@@ -1,4 +1,4 @@
-mod again;
+mod retransmit;
 
 use super::*;
 use crate::cell::msg::ConfluxSwitch;
@@ -50,7 +50,7 @@ fn arrive(end: &mut Conflux<usize, u64>, leg: usize, sent: Sent) -> Result<Vec<u
                 delivered.extend(core::iter::from_fn(|| end.poll_early()));
             }
             Order::Early(number) => end.hold(number, message)?,
-            Order::Again => {}
+            Order::Duplicate => {}
         },
     }
     Ok(delivered)
@@ -99,13 +99,13 @@ fn switches_that_nothing_follows_break_the_set() {
 fn a_number_that_was_delivered_or_waits_does_not_come_again() {
     let mut end = linked(2, 100);
     assert_eq!(end.handle_received(0), Ok(Order::Next));
-    assert_eq!(end.handle_received(1), Err(ConfluxError::Again), "the first is there");
+    assert_eq!(end.handle_received(1), Err(ConfluxError::Duplicate), "the first is there");
     let mut end = linked(2, 100);
     end.handle_switch(0, ConfluxSwitch { skipped: 4 }).expect("good");
     end.handle_switch(1, ConfluxSwitch { skipped: 4 }).expect("good so far");
     assert_eq!(end.handle_received(0), Ok(Order::Early(5)));
     end.hold(5, 0).expect("room");
-    assert_eq!(end.handle_received(1), Err(ConfluxError::Again));
+    assert_eq!(end.handle_received(1), Err(ConfluxError::Duplicate));
 }
 
 #[test]
@@ -286,7 +286,7 @@ proptest! {
                         break;
                     }
                 }
-                Ok(Order::Again) | Err(_) => break,
+                Ok(Order::Duplicate) | Err(_) => break,
             }
             prop_assert!(end.early_len() <= 10);
         }

@@ -21,7 +21,7 @@ struct Peer {
     asks_state: bool,
     state: Option<SocketState>,
     to_ask: VecDeque<onion::node::Lookup>,
-    answers: Vec<(LookupId, Answer)>,
+    answers: Vec<(LookupId, DnsAnswer)>,
     events: Vec<&'static str>,
     closed: Option<CloseCause>,
     is_writable: bool,
@@ -88,7 +88,7 @@ impl Node for Peer {
     fn poll_lookup(&mut self) -> Option<onion::node::Lookup> {
         self.to_ask.pop_front()
     }
-    fn handle_answer(&mut self, _: Instant, id: LookupId, answer: Answer) {
+    fn handle_answer(&mut self, _: Instant, id: LookupId, answer: DnsAnswer) {
         self.answers.push((id, answer));
     }
     fn poll_socket_query(&mut self) -> Option<ConnId> {
@@ -175,10 +175,10 @@ fn tls_and_plain_do_not_meet() {
 #[test]
 fn names_are_looked_up_in_the_table_of_the_world() {
     let mut wire = Wire::new(WireConfig::default());
-    let (known, unknown) = (Question::Addresses("a".into()), Question::Addresses("b".into()));
-    let answer = Answer::Addresses(vec![[10, 0, 0, 9].into()]);
+    let (known, unknown) = (DnsQuery::Addresses("a".into()), DnsQuery::Addresses("b".into()));
+    let answer = DnsAnswer::Addresses(vec![[10, 0, 0, 9].into()]);
     wire.set_answer(known.clone(), answer.clone());
-    let lookup = |id, question: &Question| {
+    let lookup = |id, question: &DnsQuery| {
         let (id, question) = (LookupId(id), question.clone());
         onion::node::Lookup { id, question }
     };
@@ -186,7 +186,7 @@ fn names_are_looked_up_in_the_table_of_the_world() {
     let node = wire.add(Peer { to_ask, ..Peer::default() });
     wire.drive_bounded(100).expect("ends");
     assert_eq!(wire.now(), Instant::from_millis(20));
-    let expected = [(LookupId(1), answer), (LookupId(2), Answer::NoSuchName)];
+    let expected = [(LookupId(1), answer), (LookupId(2), DnsAnswer::NoSuchName)];
     assert_eq!(peer(&wire, node).answers, expected);
 }
 

@@ -25,7 +25,7 @@ impl Client {
     }
 
     fn open(&mut self, now: u64) -> Option<CircuitNumber> {
-        let path = self.paths.draw(&mut self.lot, &self.guards)?;
+        let path = self.paths.draw(&mut self.rng, &self.guards)?;
         let mut plan = CircuitPlan::new(path.map(next_hop).into());
         plan.has_congestion_control = self.config.congestion.is_some();
         let circuit = self.core.open(Instant::from_nanos(now), &plan);

@@ -3,7 +3,7 @@
 use super::circuits::later;
 use super::streams::Limits;
 use super::{Client, Timer};
-use crate::world::lot::Lot;
+use crate::split_mix::SplitMix64;
 use crate::world::markov::{Observation, Walk, choose};
 use crate::world::message::Job;
 use crate::world::users::Users;
@@ -44,9 +44,9 @@ impl Client {
             Users::Markov(..) => self.next_flow(now),
             Users::Fetch(fetch) => {
                 // Not all at once.
-                let pause = fetch.draw_pause(&mut self.lot);
+                let pause = fetch.draw_pause(&mut self.rng);
                 let every = u64::try_from(pause.as_nanos()).unwrap_or(u64::MAX);
-                let at = now.saturating_add(self.lot.below(every.max(1)));
+                let at = now.saturating_add(self.rng.below(every.max(1)));
                 self.set(at, Timer::NextFlow);
             }
             Users::Scan(scan) => (0..scan.at_once).for_each(|_| self.next_probe(now)),
@@ -67,7 +67,7 @@ impl Client {
                     return;
                 }
                 let flow = Flow {
-                    walk: Walk::new(&models.stream, Lot::new(self.lot.next())),
+                    walk: Walk::new(&models.stream, SplitMix64::new(self.rng.next())),
                     circuit: None,
                     streams: 0,
                     is_ending: false,
@@ -82,10 +82,10 @@ impl Client {
                     return;
                 }
                 self.fetched += 1;
-                let pause = fetch.draw_pause(&mut self.lot);
+                let pause = fetch.draw_pause(&mut self.rng);
                 self.set(later(now, pause), Timer::NextFlow);
                 let weights = fetch.sizes.iter().map(|it| it.weight);
-                let Some(place) = choose(&mut self.lot, weights) else { return };
+                let Some(place) = choose(&mut self.rng, weights) else { return };
                 let size = fetch.sizes[place];
                 let number = u8::try_from(place).ok();
                 let limits = Limits { timeout: size.timeout, stallout: size.stallout };
@@ -136,7 +136,7 @@ impl Client {
         }
         flow.streams += 1;
         self.set(later(now, pause), Timer::NextStream(place));
-        let job = Job::Packets(self.lot.next());
+        let job = Job::Packets(self.rng.next());
         self.begin_stream(now, Some(place), job, (None, Limits::default()));
     }
 

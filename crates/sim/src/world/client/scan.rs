@@ -4,7 +4,7 @@ use super::circuits::{Use, later};
 use super::flows::Flow;
 use super::streams::{Limits, TRIES_MAX};
 use super::{Client, Timer};
-use crate::world::lot::Lot;
+use crate::split_mix::SplitMix64;
 use crate::world::markov::{MarkovModel, Walk};
 use crate::world::message::{HostId, Job};
 use crate::world::net::next_hop;
@@ -34,7 +34,7 @@ impl Client {
         let Some(number) = self.scanning.remove(&circuit) else { return };
         let Some(probe) = scan.probes.get(number as usize) else { return };
         let place = self.add_flow(Flow {
-            walk: Walk::new(&MarkovModel::default(), Lot::new(0)),
+            walk: Walk::new(&MarkovModel::default(), SplitMix64::new(0)),
             circuit: Some(circuit),
             streams: 1,
             is_ending: true,

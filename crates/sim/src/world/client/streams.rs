@@ -10,10 +10,10 @@ use crate::world::users::{Models, Users};
 use alloc::string::ToString;
 use alloc::vec::Vec;
 use onion::cell::msg::BeginFlags;
+use onion::cell_model::{HeaderOnly, HeaderOnlyPayload, PayloadSlice, Run, RunRoom};
 use onion::client::{
     Application, CircuitNumber, Destination, Figures, Outcome, Progress, StreamNumber,
 };
-use onion::suite::{Run, RunRoom, Stretch, Weightless, WeightlessStretch};
 use onion::{Duration, Instant};
 
 /// Circuits that a stream tries, at most (C tor gives up after some, too).
@@ -53,7 +53,7 @@ pub(super) struct Traffic {
     expected_bytes: u64,
 }
 
-impl Application<Weightless> for Traffic {
+impl Application<HeaderOnly> for Traffic {
     fn has_more(&self, sent_bytes: u64) -> bool {
         sent_bytes < self.may_send_bytes
     }
@@ -64,8 +64,8 @@ impl Application<Weightless> for Traffic {
         len
     }
 
-    fn take(&mut self, received_bytes: u64, data: WeightlessStretch<'_>) -> Progress {
-        let WeightlessStretch::Run(Run { at, len }) = data else { return Progress::Wrong };
+    fn take(&mut self, received_bytes: u64, data: HeaderOnlyPayload<'_>) -> Progress {
+        let HeaderOnlyPayload::Run(Run { at, len }) = data else { return Progress::Wrong };
         let received = received_bytes + u64::from(len);
         if at != Run::place(received_bytes) || received > self.expected_bytes {
             return Progress::Wrong;
@@ -102,7 +102,7 @@ impl Client {
             self.leave_flow(flow);
             return;
         };
-        let place = usize::try_from(self.lot.below(servers)).unwrap_or(0);
+        let place = usize::try_from(self.rng.below(servers)).unwrap_or(0);
         let server = self.servers[place];
         let request_bytes = Models::request_bytes(job);
         let (mut sending, later_bytes, expected_bytes) = match (&self.config.users, job) {

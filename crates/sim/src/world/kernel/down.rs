@@ -36,7 +36,7 @@ impl Kernel {
                 let bytes = cells.len() as u64 * 514 + RECORD;
                 (bytes, bytes.div_ceil(MSS))
             }
-            What::Bytes { bytes, .. } | What::Again { bytes, .. } => {
+            What::Bytes { bytes, .. } | What::Retransmit { bytes, .. } => {
                 (u64::from(*bytes), u64::from(*bytes).div_ceil(MSS))
             }
             What::Feedback { body, .. } => (record_bytes(body), 0),
@@ -48,7 +48,7 @@ impl Kernel {
         if segments > 0 {
             let socket = self.sockets.get(mail.socket.index as usize);
             let loss = socket.map_or(0, |socket| socket.loss);
-            is_lost = loss > 0 && is_hit(self.lot.next() >> 32, loss, bytes);
+            is_lost = loss > 0 && is_hit(self.rng.next() >> 32, loss, bytes);
             self.counts.lost_flights += u64::from(is_lost);
             // What is lost on its way does not come to the queue.
             if !is_lost && self.overflows(at, mail.socket.index, takes_ns) {
@@ -59,10 +59,10 @@ impl Kernel {
         if !is_lost {
             self.down_free_at = self.down_free_at.max(at) + takes_ns;
         }
-        let before = self.desk.arriving.back().map_or(0, |last| last.at);
+        let before = self.scratch.arriving.back().map_or(0, |last| last.at);
         mail.at = before.max(self.down_free_at).max(at);
         mail.is_lost = is_lost;
-        self.desk.arriving.push_back(mail);
+        self.scratch.arriving.push_back(mail);
     }
 
     /// Whether the queue has no room for what comes now to a socket, which is a flight's segments at once, where on a real way they come one by one.
@@ -82,7 +82,7 @@ impl Kernel {
             return true;
         }
         let room_ns = self.queue_ns.saturating_sub(waits_ns);
-        let is_full = takes_ns > room_ns && self.lot.below(takes_ns) >= room_ns;
+        let is_full = takes_ns > room_ns && self.rng.below(takes_ns) >= room_ns;
         if is_full {
             self.full = (at + 2 * takes_ns, socket);
         }
@@ -119,7 +119,7 @@ impl Kernel {
             What::Bytes { number, start, bytes } => {
                 self.handle_flight(index, number, start, Payload::Bytes(bytes), is_lost);
             }
-            What::Again { number, start, .. } => {
+            What::Retransmit { number, start, .. } => {
                 if is_lost {
                     return;
                 }
@@ -136,7 +136,7 @@ impl Kernel {
                     socket.tx.widen(self.segment_memory_bytes);
                     if socket.tx.is_writable() {
                         socket.wants_room = false;
-                        self.desk.events.push_back(Event::Room(index));
+                        self.scratch.events.push_back(Event::Room(index));
                     }
                 }
                 self.send(index);
@@ -181,7 +181,7 @@ impl Kernel {
         // Who has asked before it stood is told that it does.
         socket.wants_room = false;
         let event = if has_dialled { Event::Opened(index) } else { Event::Accepted(index) };
-        self.desk.events.push_back(event);
+        self.scratch.events.push_back(event);
     }
 
     fn handle_flight(
@@ -197,7 +197,7 @@ impl Kernel {
             socket.rx.lose(start, payload);
             return;
         }
-        let (events, counts) = (&mut self.desk.events, &mut self.counts);
+        let (events, counts) = (&mut self.scratch.events, &mut self.counts);
         let is_heard = socket.phase == Phase::Open;
         let is_link = socket.is_link();
         socket.rx.receive(start, payload, |payload| {
@@ -212,7 +212,7 @@ impl Kernel {
             socket.rx.read = socket.rx.received();
             self.hear_feedback(index);
         } else {
-            self.desk.events.push_back(Event::Bytes(index));
+            self.scratch.events.push_back(Event::Bytes(index));
         }
         self.acknowledge(index, number);
         self.handle_end(index);
@@ -228,7 +228,7 @@ impl Kernel {
         if socket.rx.is_over() {
             if matches!(socket.phase, Phase::Open) {
                 // The application may still read what is there; its number stays until it was told.
-                self.desk.events.push_back(Event::Closed(index));
+                self.scratch.events.push_back(Event::Closed(index));
             } else {
                 self.release(index);
             }

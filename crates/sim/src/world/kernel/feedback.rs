@@ -69,7 +69,7 @@ impl Kernel {
             if let Some((_, body)) = feedback.early.pop_front()
                 && is_heard
             {
-                self.desk.events.push_back(Event::Feedback(index, body));
+                self.scratch.events.push_back(Event::Feedback(index, body));
             }
         }
     }

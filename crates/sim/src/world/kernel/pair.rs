@@ -8,7 +8,7 @@ use crate::world::tcp::{Control, SEGMENT_MEMORY_BYTES};
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use onion::suite::{Cell, WeightlessCell};
+use onion::cell_model::{Cell, HeaderOnlyCell};
 use onion::{Duration, Rate};
 
 /// Two hosts, 10 ms apart, and a link from the first to the second.
@@ -50,7 +50,7 @@ impl Pair {
         let end = self.kernels[0].now + time_ns;
         loop {
             for kernel in &mut self.kernels {
-                self.under_way.append(&mut kernel.desk.out);
+                self.under_way.append(&mut kernel.scratch.out);
             }
             let first = (0..self.under_way.len()).min_by_key(|place| self.under_way[*place].at);
             let comes = first.map_or(u64::MAX, |place| self.under_way[place].at);
@@ -67,7 +67,7 @@ impl Pair {
             let kernel = &mut self.kernels[host];
             kernel.now = kernel.now.max(one.min(other));
             kernel.step();
-            while let Some(event) = kernel.desk.events.pop_front() {
+            while let Some(event) = kernel.scratch.events.pop_front() {
                 match event {
                     Event::Cells(_, cells) if host == 1 => {
                         self.cells += u32::try_from(cells.len()).expect("few");
@@ -84,7 +84,7 @@ impl Pair {
     }
 
     pub(super) fn write(&mut self, cells: usize) {
-        let mut cells: Vec<_> = (0..cells).map(|_| WeightlessCell::EMPTY).collect();
+        let mut cells: Vec<_> = (0..cells).map(|_| HeaderOnlyCell::EMPTY).collect();
         for piece in cells.chunks_mut(31) {
             self.kernels[0].write_cells(self.socket, piece);
         }

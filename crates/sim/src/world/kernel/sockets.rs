@@ -6,8 +6,8 @@ use crate::world::socket::{Phase, Socket};
 use crate::world::unsent::{Unsent, pool_back};
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use onion::cell_model::HeaderOnlyCell;
 use onion::node::SocketState;
-use onion::suite::WeightlessCell;
 
 /// What a socket takes that is not read. Links' always are.
 const RECEIVE_WINDOW: u64 = 1 << 20;
@@ -110,12 +110,12 @@ impl Kernel {
     }
 
     /// Takes cells; they leave with [`send`](Self::send).
-    pub(in crate::world) fn write_cells(&mut self, index: u32, cells: &mut [WeightlessCell]) {
+    pub(in crate::world) fn write_cells(&mut self, index: u32, cells: &mut [HeaderOnlyCell]) {
         let socket = &mut self.sockets[index as usize];
         let bytes = cells.len() as u64 * 514;
         socket.tx.write(bytes);
         self.backlog.handle_written(self.now, bytes);
-        socket.unsent.push(cells, &mut self.desk.pool);
+        socket.unsent.push(cells, &mut self.scratch.pool);
     }
 
     /// Takes the first cells of the desk's record.
@@ -124,7 +124,7 @@ impl Kernel {
         let bytes = count as u64 * 514;
         socket.tx.write(bytes);
         self.backlog.handle_written(self.now, bytes);
-        socket.unsent.push(&mut self.desk.record[..count], &mut self.desk.pool);
+        socket.unsent.push(&mut self.scratch.record[..count], &mut self.scratch.pool);
     }
 
     /// Takes bytes, and sends what may be sent.
@@ -143,8 +143,8 @@ impl Kernel {
     }
 
     /// Gives back what cells came in.
-    pub(in crate::world) fn recycle(&mut self, cells: Vec<WeightlessCell>) {
-        pool_back(cells, &mut self.desk.pool);
+    pub(in crate::world) fn recycle(&mut self, cells: Vec<HeaderOnlyCell>) {
+        pool_back(cells, &mut self.scratch.pool);
     }
 
     /// The application has been told that the peer has closed it.

@@ -37,13 +37,13 @@ impl Kernel {
         let unit = socket.unit();
         let Some(flight) = socket.tx.take_flight(now, unit) else { return };
         let (number, start, bytes) = (flight.number, flight.start, flight.bytes);
-        let what = if flight.is_again {
-            What::Again { number, start, bytes }
+        let what = if flight.is_retransmit {
+            What::Retransmit { number, start, bytes }
         } else if unit == 1 {
             What::Bytes { number, start, bytes }
         } else {
             let count = (bytes / 514) as usize;
-            let cells = socket.unsent.take(count, &mut self.desk.pool);
+            let cells = socket.unsent.take(count, &mut self.scratch.pool);
             self.backlog.handle_left(now, u64::from(bytes));
             What::Cells { number, start, cells }
         };
@@ -83,6 +83,6 @@ impl Kernel {
             what,
         };
         self.mails = self.mails.wrapping_add(1);
-        self.desk.out.push(mail);
+        self.scratch.out.push(mail);
     }
 }

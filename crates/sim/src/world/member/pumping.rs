@@ -8,8 +8,8 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use onion::cell::Command;
+use onion::cell_model::Cell;
 use onion::flow::TokenBucket;
-use onion::suite::Cell;
 use onion::{Duration, Instant, Rate};
 
 /// Cells that are given to a socket at once.

@@ -4,12 +4,12 @@ use crate::world::message::What;
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use onion::suite::WeightlessCell;
+use onion::cell_model::HeaderOnlyCell;
 
 /// What a flight brings.
 #[derive(Debug)]
 pub(in crate::world) enum Payload {
-    Cells(Vec<WeightlessCell>),
+    Cells(Vec<HeaderOnlyCell>),
     Bytes(u32),
 }
 

@@ -34,7 +34,7 @@ const SILENCES_FORGOTTEN: u32 = 2;
 
 /// What a sender knows besides.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Peculiar {
+pub(super) struct ShadowTcp {
     timeout_ns: u64,
     packet_bytes: u32,
     /// Packets that were acknowledged since the last of them that brought news.
@@ -43,7 +43,7 @@ pub(super) struct Peculiar {
     is_recovering: bool,
 }
 
-impl Peculiar {
+impl ShadowTcp {
     pub(super) const NEW: Self = Self {
         timeout_ns: SILENCE_FIRST_NS,
         packet_bytes: SEGMENT,
@@ -55,7 +55,7 @@ impl Peculiar {
 impl Sender {
     /// It is to carry cells, in records that are written one by one.
     pub(in crate::world) const fn carry_cells(&mut self) {
-        self.peculiar.packet_bytes = PACKET_OF_LINK;
+        self.shadow.packet_bytes = PACKET_OF_LINK;
         if self.is_shadows() {
             self.cwnd = PACKETS_FIRST * PACKET_OF_LINK as u64;
         }
@@ -67,7 +67,7 @@ impl Sender {
 
     /// What windows are counted in.
     pub(super) const fn packet_bytes(&self) -> u64 {
-        if self.is_shadows() { self.peculiar.packet_bytes as u64 } else { MSS }
+        if self.is_shadows() { self.shadow.packet_bytes as u64 } else { MSS }
     }
 
     pub(super) const fn first_window_of_shadow() -> u64 {
@@ -75,17 +75,18 @@ impl Sender {
     }
 
     pub(super) const fn timeout_of_shadow(&self) -> u64 {
-        self.peculiar.timeout_ns
+        self.shadow.timeout_ns
     }
 
     /// A flight has come; `is_news` if all before it have, too, for the first time. If not, each of its packets is answered by an acknowledgement without news.
     pub(super) fn count_duplicates(&mut self, number: u32, is_news: bool) {
         if is_news {
-            self.peculiar.duplicates = 0;
+            self.shadow.duplicates = 0;
             return;
         }
         // What was under way at a time-out is to be sent again, and comes nevertheless.
-        let given_up = || self.again.iter().flat_map(|it| it.iter()).find(|it| it.2 == number);
+        let given_up =
+            || self.retransmits.iter().flat_map(|it| it.iter()).find(|it| it.2 == number);
         let flight = self.flights.iter().find(|it| it.number == number);
         let Some((start, bytes)) =
             flight.map(|it| (it.start, it.bytes)).or_else(|| given_up().map(|it| (it.0, it.1)))
@@ -95,17 +96,17 @@ impl Sender {
         if start <= self.acked {
             return;
         }
-        if self.peculiar.is_recovering {
+        if self.shadow.is_recovering {
             self.cwnd += u64::from(bytes);
             return;
         }
-        let packets = bytes.div_ceil(self.peculiar.packet_bytes);
-        let duplicates = u32::from(self.peculiar.duplicates) + packets;
-        self.peculiar.duplicates = u16::try_from(duplicates).unwrap_or(u16::MAX);
+        let packets = bytes.div_ceil(self.shadow.packet_bytes);
+        let duplicates = u32::from(self.shadow.duplicates) + packets;
+        self.shadow.duplicates = u16::try_from(duplicates).unwrap_or(u16::MAX);
         if duplicates >= DUPLICATES {
             self.reduce();
             self.cwnd = self.threshold + u64::from(duplicates) * self.packet_bytes();
-            (self.peculiar.is_recovering, self.is_after_silence) = (true, false);
+            (self.shadow.is_recovering, self.is_after_silence) = (true, false);
         }
     }
 
@@ -113,7 +114,7 @@ impl Sender {
     pub(super) fn forget_what_has_come(&mut self) {
         let (acked, mut gone) = (self.acked, 0);
         self.flights.retain(|it| {
-            let has_come = it.is_again && it.start + u64::from(it.bytes) <= acked;
+            let has_come = it.is_retransmit && it.start + u64::from(it.bytes) <= acked;
             gone += if has_come { u64::from(it.bytes) } else { 0 };
             !has_come
         });
@@ -122,15 +123,15 @@ impl Sender {
 
     /// Whether the loss of a flight, before one that has come, is not noticed: it is only of the first byte that is missing.
     pub(super) const fn overlooks(&self, flight: &Flight) -> bool {
-        flight.is_again
+        flight.is_retransmit
             || flight.start > self.acked
-            || (self.peculiar.duplicates as u32) < DUPLICATES
+            || (self.shadow.duplicates as u32) < DUPLICATES
     }
 
     /// So many bytes more have come without a gap: all of them let the window grow, those that had waited behind a gap, too. In slow start by as much up to the threshold,
     /// and for the rest by a packet for each window.
     pub(super) fn hear_news_of_shadow(&mut self, news: u64) {
-        if core::mem::take(&mut self.peculiar.is_recovering) {
+        if core::mem::take(&mut self.shadow.is_recovering) {
             self.cwnd = self.threshold;
         }
         let mut rest = news;
@@ -147,17 +148,17 @@ impl Sender {
         }
         self.cwnd += self.packet_bytes() * rest / self.cwnd;
         if self.silences > SILENCES_FORGOTTEN {
-            self.peculiar.timeout_ns = SILENCE_FIRST_NS;
+            self.shadow.timeout_ns = SILENCE_FIRST_NS;
         }
     }
 
     /// All that is under way is to be sent again, in its order: the window ends a few packets after the first byte that is missing.
     pub(super) fn handle_silence_of_shadow(&mut self) {
         self.cwnd = PACKETS_AFTER_SILENCE * self.packet_bytes();
-        if let Some(again) = &mut self.again {
-            again.make_contiguous().sort_unstable();
+        if let Some(retransmits) = &mut self.retransmits {
+            retransmits.make_contiguous().sort_unstable();
         }
-        let it = &mut self.peculiar;
+        let it = &mut self.shadow;
         (it.duplicates, it.is_recovering) = (0, false);
         it.timeout_ns = (2 * it.timeout_ns).min(SILENCE_MAX_NS);
     }

@@ -17,7 +17,7 @@ fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
     for _ in 0..1_000_000 {
         while let Some(flight) = sender.take_flight(now, 1) {
             if lost.contains(&sent) {
-                if !flight.is_again {
+                if !flight.is_retransmit {
                     receiver.lose(flight.start, Payload::Bytes(flight.bytes));
                 }
             } else {
@@ -34,8 +34,9 @@ fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
         now = now.max(next);
         if forth.front().is_some_and(|it| it.0 <= now) {
             let Some((_, flight)) = forth.pop_front() else { continue };
-            let Flight { number, start, bytes, is_again, .. } = flight;
-            let payload = if is_again { receiver.find(start) } else { Some(Payload::Bytes(bytes)) };
+            let Flight { number, start, bytes, is_retransmit, .. } = flight;
+            let payload =
+                if is_retransmit { receiver.find(start) } else { Some(Payload::Bytes(bytes)) };
             if let Some(payload) = payload {
                 receiver.receive(start, payload, |payload| got.push(payload.bytes()));
             }
@@ -176,7 +177,7 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
         if !is_noticed {
             let at = sender.silent_at;
             sender.handle_silence();
-            assert!(sender.take_flight(at, 1).is_some_and(|it| it.is_again));
+            assert!(sender.take_flight(at, 1).is_some_and(|it| it.is_retransmit));
         }
         (after, is_noticed)
     };
@@ -193,18 +194,18 @@ fn shadows_tcp_mends_one_hole_after_the_other_and_linux_all_at_once() {
         let mut mended = Vec::new();
         let mut ack = |sender: &mut Sender, place: usize, number: u32, acked: u64| {
             sender.handle_ack(100, number, acked, 1 << 30);
-            let again = send_all(sender, 100);
+            let retransmits = send_all(sender, 100);
             let place_of = |it: &Flight| flights.iter().position(|old| old.start == it.start);
-            mended.extend(again.iter().map(|it| (place, place_of(it).expect("one of them"))));
-            again.first().map(|it| it.number)
+            mended.extend(retransmits.iter().map(|it| (place, place_of(it).expect("one of them"))));
+            retransmits.first().map(|it| it.number)
         };
         // Those that were sent before come before what is sent again.
-        let mut again = None;
+        let mut retransmits = None;
         for place in [1, 3, 4, 5, 6, 7, 8, 9] {
             let first = ack(&mut sender, place, flights[place].number, flights[0].start);
-            again = again.or(first);
+            retransmits = retransmits.or(first);
         }
-        ack(&mut sender, 0, again.expect("sent again"), flights[2].start);
+        ack(&mut sender, 0, retransmits.expect("sent again"), flights[2].start);
         for place in 10..13 {
             let Flight { number, .. } = one(&mut sender, 70);
             ack(&mut sender, place, number, flights[2].start);
@@ -257,11 +258,12 @@ fn shadows_window_begins_at_the_first_byte_that_is_missing_and_grows_while_it_is
         sent.extend(send_all(&mut sender, 200));
     }
     // Half of thirty are allowed, and as many more as have come.
-    let (again, new): (Vec<Flight>, Vec<Flight>) = sent.iter().copied().partition(|it| it.is_again);
-    assert_eq!(again.len(), 1);
+    let (retransmits, new): (Vec<Flight>, Vec<Flight>) =
+        sent.iter().copied().partition(|it| it.is_retransmit);
+    assert_eq!(retransmits.len(), 1);
     assert!((8..=13).contains(&segments(&new)), "{new:?}");
     // The first hole is mended. From the second on more is under way than half of the window: nothing may be sent.
-    sender.handle_ack(300, again[0].number, hole.start, 1 << 30);
+    sender.handle_ack(300, retransmits[0].number, hole.start, 1 << 30);
     assert_eq!(send_all(&mut sender, 300).len(), 0);
 }
 
@@ -273,8 +275,11 @@ fn after_a_time_out_shadow_begins_with_what_is_missing_first_though_it_was_sent_
     for it in &flights[1..4] {
         sender.handle_ack(200, it.number, flights[0].start, 1 << 30);
     }
-    let again = send_all(&mut sender, 200);
-    assert!(again[0].is_again && again[0].start == flights[0].start, "{again:?}");
+    let retransmits = send_all(&mut sender, 200);
+    assert!(
+        retransmits[0].is_retransmit && retransmits[0].start == flights[0].start,
+        "{retransmits:?}"
+    );
     sender.handle_silence();
     assert_eq!(send_all(&mut sender, 5_000_000_000)[0].start, flights[0].start);
 }
@@ -285,8 +290,8 @@ fn after_a_time_out_shadows_window_ends_at_its_threshold_though_it_was_longer() 
     let flights: Vec<Flight> = (0..8).map(|_| one(&mut sender, 10)).collect();
     sender.handle_silence();
     assert_eq!(sender.state().cwnd_segments, 10);
-    let again = send_all(&mut sender, 2_000_000_000);
-    sender.handle_ack(2_100_000_000, again[0].number, flights[1].start, 1 << 30);
+    let retransmits = send_all(&mut sender, 2_000_000_000);
+    sender.handle_ack(2_100_000_000, retransmits[0].number, flights[1].start, 1 << 30);
     // Half of ten, and one.
     assert_eq!(sender.state().cwnd_segments, 7, "six and a part");
 }
@@ -296,14 +301,14 @@ fn what_comes_late_after_a_time_out_counts_as_a_loss_for_shadow() {
     let mut sender = after_segments(Control::Shadow, 28);
     let flights: Vec<Flight> = (0..20).map(|_| one(&mut sender, 10)).collect();
     sender.handle_silence();
-    let again = send_all(&mut sender, 2_000_000_000);
+    let retransmits = send_all(&mut sender, 2_000_000_000);
     // Of what is not sent again yet, since only ten packets are.
     for it in &flights[12..15] {
         sender.handle_ack(2_010_000_000, it.number, flights[0].start, 1 << 30);
     }
     // Half of ten and one, and three.
     assert_eq!(sender.state().cwnd_segments, 9);
-    sender.handle_ack(2_100_000_000, again[0].number, flights[1].start, 1 << 30);
+    sender.handle_ack(2_100_000_000, retransmits[0].number, flights[1].start, 1 << 30);
     assert_eq!(sender.state().cwnd_segments, 7, "six and a part");
 }
 
@@ -327,18 +332,18 @@ fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() 
     for it in &flights[1..] {
         sender.handle_ack(now + 150_000_000, it.number, flights[0].start, 1 << 30);
     }
-    let again = send_all(&mut sender, now + 150_000_000);
-    assert_eq!(again[0].start, flights[0].start);
+    let retransmits = send_all(&mut sender, now + 150_000_000);
+    assert_eq!(retransmits[0].start, flights[0].start);
     // Half, and a packet for each that has come since.
     let recovering = segments(&sender);
     assert!((before..2 * before).contains(&recovering), "{before} and {recovering}");
     sender.handle_silence();
     assert_eq!(segments(&sender), 10);
-    let again = send_all(&mut sender, now + 2_000_000_000)[0];
-    assert_eq!(again.start, flights[0].start);
+    let retransmits = send_all(&mut sender, now + 2_000_000_000)[0];
+    assert_eq!(retransmits.start, flights[0].start);
     let last = flights[flights.len() - 1];
     let end = last.start + u64::from(last.bytes);
-    sender.handle_ack(now + 2_100_000_000, again.number, end, 1 << 30);
+    sender.handle_ack(now + 2_100_000_000, retransmits.number, end, 1 << 30);
     // Half of what it was, and a packet for each of the windows that came at once.
     let (half, after) = (recovering / 2, segments(&sender));
     assert!((half..half + 8).contains(&after), "{recovering} and {after}");

@@ -146,7 +146,7 @@ fn slow_start_stops_too_early_and_a_jump_is_cut_to_what_fits() {
 #[test]
 fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
     for fits in [20, 60, 200] {
-        let mut hop = Hop::new(BackTap::ramping_again(), fits);
+        let mut hop = Hop::new(BackTap::with_reramp(), fits);
         hop.run(hop.round_trip() * 40, |_, _| {});
         hop.spacing /= 2;
         hop.run(hop.round_trip() * 5, |_, _| {});
@@ -169,7 +169,7 @@ fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
 #[test]
 fn cells_that_come_more_slowly_than_the_next_hop_passes_them_on_do_not_wait() {
     for gap_us in [300, 1_000, 3_000] {
-        for window in [BackTap::with_circuit_start(), BackTap::ramping_again()] {
+        for window in [BackTap::with_circuit_start(), BackTap::with_reramp()] {
             let mut hop = Hop::new(window, 1_000);
             let most = hop.trickle(5_000, Duration::from_micros(gap_us));
             assert_eq!(most, 0, "every {gap_us} µs");
@@ -201,7 +201,7 @@ fn where_cells_are_given_out_in_runs_a_wider_way_is_found_as_soon() {
     let run = Duration::from_millis(10);
     for fits in [30, 60] {
         for settles_ms in [2_400, 2_452, 2_548, 2_644, 2_820] {
-            let mut hop = Hop::new(BackTap::ramping_again().with_grain(run), fits);
+            let mut hop = Hop::new(BackTap::with_reramp().with_grain(run), fits);
             hop.runs = run;
             hop.run(Duration::from_millis(settles_ms), |_, _| {});
             let before = hop.window.size_cells();
@@ -219,7 +219,7 @@ fn where_cells_are_given_out_in_runs_a_wider_way_is_found_as_soon() {
 fn noise_begins_no_ramp_up() {
     for noise_ms in [1, 2, 5] {
         let ramps = |seed: &u64| {
-            let mut hop = Hop::new(BackTap::ramping_again(), 60);
+            let mut hop = Hop::new(BackTap::with_reramp(), 60);
             hop.rng = ChaCha8Rng::seed_from_u64(*seed);
             hop.run(hop.round_trip() * 20, |_, _| {});
             hop.noise = Duration::from_millis(noise_ms);
@@ -243,15 +243,15 @@ fn what_waits_for_the_next_run_is_no_queue() {
         hop.window.size_cells()
     };
     // Twelve milliseconds on top of forty: more are under way, and some may wait.
-    let with = settled(BackTap::ramping_again().with_grain(Duration::from_millis(13)));
+    let with = settled(BackTap::with_reramp().with_grain(Duration::from_millis(13)));
     assert!((70..=100).contains(&with), "{with} with");
-    let without = settled(BackTap::ramping_again());
+    let without = settled(BackTap::with_reramp());
     assert!(without < 40, "{without} without");
 }
 
 #[test]
 fn a_source_with_little_to_send_gets_no_large_window() {
-    let mut hop = Hop::new(BackTap::ramping_again(), 100);
+    let mut hop = Hop::new(BackTap::with_reramp(), 100);
     for _ in 0..2_000 {
         hop.send(3);
         hop.now += hop.round_trip();
@@ -273,7 +273,7 @@ proptest! {
         let mut window = match kind {
             0 => BackTap::new(),
             1 => BackTap::with_circuit_start(),
-            2 => BackTap::ramping_again(),
+            2 => BackTap::with_reramp(),
             3 => BackTap::with_slow_start(),
             _ => BackTap::with_jump_start(100),
         };

@@ -1,12 +1,12 @@
 use super::*;
 use crate::cell::BODY_LEN;
 use crate::cell::msg::HANDSHAKE_NTOR_V3;
+use crate::cell_model::Tor;
+use crate::cell_model::fixture::Staged;
 use crate::crypto::ntor_v3::extension::{Request, Response};
 use crate::crypto::ntor_v3::{Client, RelayKeys};
 use crate::flow::control::{CongestionParams, FlowFactory, TorFlows};
 use crate::router::{Honest, RouterConfig};
-use crate::suite::Tor;
-use crate::suite::fixture::Staged;
 use crate::time::Instant;
 use alloc::sync::Arc;
 use rand_chacha::ChaCha8Rng;

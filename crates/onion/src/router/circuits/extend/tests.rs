@@ -1,9 +1,9 @@
 use super::*;
 use crate::cell::msg::Create2;
 use crate::cell::{BODY_LEN, CircId};
+use crate::cell_model::Tor;
+use crate::cell_model::fixture::Staged;
 use crate::router::{Honest, LinkPeer, RouterConfig};
-use crate::suite::Tor;
-use crate::suite::fixture::Staged;
 use crate::time::Instant;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
@@ -45,7 +45,7 @@ fn find(
     core: &mut Core<Tor, ChaCha8Rng>,
     conn: ConnId,
     circuit: u32,
-) -> Option<(CircuitIndex, Way)> {
+) -> Option<(CircuitIndex, Direction)> {
     core.conns.link_mut(conn)?.circuits.find(CircId::of_initiator(circuit))
 }
 

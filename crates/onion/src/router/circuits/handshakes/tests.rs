@@ -1,11 +1,11 @@
 use super::*;
 use crate::cell::Command;
 use crate::cell::msg::DestroyReason;
+use crate::cell_model::fixture::{Staged, hop};
+use crate::cell_model::{Handshake, HeaderOnly, Tor};
 use crate::circuit::NextHop;
 use crate::node::ConnId;
-use crate::router::{Conduct, Core, Honest, LinkPeer, RouterConfig};
-use crate::suite::fixture::{Staged, hop};
-use crate::suite::{Handshake, Tor, Weightless};
+use crate::router::{Behavior, Core, Honest, LinkPeer, RouterConfig};
 use alloc::vec;
 use core::net::{IpAddr, Ipv4Addr};
 use proptest::prelude::*;
@@ -22,13 +22,13 @@ fn link(conn: u32) -> Asker {
     Asker::Link(ConnId(conn))
 }
 
-fn add(handshakes: &mut Handshakes<Weightless>, conn: u32, circ_id: u32) -> Option<OnLink> {
-    let body = <Weightless as Suite>::Body::from_bytes(&[]);
+fn add(handshakes: &mut Handshakes<HeaderOnly>, conn: u32, circ_id: u32) -> Option<OnLink> {
+    let body = <HeaderOnly as CellModel>::Body::from_bytes(&[]);
     handshakes.add(START, link(conn), at(conn, circ_id), &body)
 }
 
 /// The circuit whose turn it is.
-fn next(handshakes: &mut Handshakes<Weightless>) -> Option<OnLink> {
+fn next(handshakes: &mut Handshakes<HeaderOnly>) -> Option<OnLink> {
     match handshakes.next(START)? {
         Next::Answer(unanswered) => Some(unanswered.0.at),
         Next::TooLate(_) => panic!("no time has passed"),
@@ -72,7 +72,7 @@ proptest! {
     fn each_has_one_turn_and_all_are_counted(
         steps in prop::collection::vec((0u8..4, 0u32..4, 0u32..6), 0..200),
     ) {
-        let mut handshakes = Handshakes::<Weightless>::default();
+        let mut handshakes = Handshakes::<HeaderOnly>::default();
         let mut model: Vec<OnLink> = vec![];
         for (kind, conn, circ_id) in steps {
             match kind {
@@ -142,7 +142,7 @@ fn to_it() -> NextHop {
 }
 
 /// All that it says on a link.
-fn said<S: Suite, C: Conduct<S>>(
+fn said<S: CellModel, C: Behavior<S>>(
     relay: &mut Core<S, ChaCha8Rng, C>,
     conn: ConnId,
 ) -> Vec<(CircId, Command, Vec<u8>)> {
@@ -172,12 +172,12 @@ fn the_same_is_answered_elsewhere_as_on_the_spot<S: Staged>() {
 #[test]
 fn a_handshake_is_answered_elsewhere_as_on_the_spot() {
     the_same_is_answered_elsewhere_as_on_the_spot::<Tor>();
-    the_same_is_answered_elsewhere_as_on_the_spot::<Weightless>();
+    the_same_is_answered_elsewhere_as_on_the_spot::<HeaderOnly>();
 }
 
 #[test]
 fn no_more_are_handed_out_than_are_wanted_at_once() {
-    let (mut relay, conn) = relay::<Weightless>(2);
+    let (mut relay, conn) = relay::<HeaderOnly>(2);
     (1..=5).for_each(|circ_id| ask(&mut relay, conn, circ_id));
     let first = relay.poll_handshake(START).expect("one");
     let second = relay.poll_handshake(START).expect("another");
@@ -190,10 +190,10 @@ fn no_more_are_handed_out_than_are_wanted_at_once() {
 
 #[test]
 fn an_answer_to_a_circuit_that_was_given_up_begins_no_other() {
-    let (mut relay, conn) = relay::<Weightless>(4);
+    let (mut relay, conn) = relay::<HeaderOnly>(4);
     ask(&mut relay, conn, 1);
     let job = relay.poll_handshake(START).expect("one");
-    let destroy = <Weightless as Suite>::Body::from_bytes(&[DestroyReason::REQUESTED.get()]);
+    let destroy = <HeaderOnly as CellModel>::Body::from_bytes(&[DestroyReason::REQUESTED.get()]);
     let circ_id = CircId::of_initiator(1);
     assert!(relay.handle_cell(START, conn, (circ_id, Command::DESTROY), &destroy));
     ask(&mut relay, conn, 1);
@@ -208,7 +208,7 @@ fn an_answer_to_a_circuit_that_was_given_up_begins_no_other() {
 
 #[test]
 fn who_asks_twice_under_one_number_is_refused_both() {
-    let (mut relay, conn) = relay::<Weightless>(4);
+    let (mut relay, conn) = relay::<HeaderOnly>(4);
     ask(&mut relay, conn, 1);
     ask(&mut relay, conn, 1);
     let said = said(&mut relay, conn);
@@ -218,7 +218,7 @@ fn who_asks_twice_under_one_number_is_refused_both() {
 
 #[test]
 fn a_link_that_is_gone_wants_no_answer() {
-    let (mut relay, conn) = relay::<Weightless>(1);
+    let (mut relay, conn) = relay::<HeaderOnly>(1);
     ask(&mut relay, conn, 1);
     ask(&mut relay, conn, 2);
     let job = relay.poll_handshake(START).expect("one");
@@ -233,7 +233,7 @@ fn a_link_that_is_gone_wants_no_answer() {
 
 #[test]
 fn who_has_waited_too_long_is_refused_and_not_answered() {
-    let (mut relay, conn) = relay::<Weightless>(1);
+    let (mut relay, conn) = relay::<HeaderOnly>(1);
     ask(&mut relay, conn, 1);
     let late = START + WAIT_MAX + Duration::from_millis(1);
     assert!(relay.poll_handshake(late).is_none());

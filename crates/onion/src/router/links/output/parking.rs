@@ -1,9 +1,9 @@
 //! Links that have cells and may not send them now.
 
 use super::{Output, Outputs};
+use crate::cell_model::CellModel;
 use crate::node::ConnId;
 use crate::router::conns::Conns;
-use crate::suite::Suite;
 
 /// Why a link that has cells does not send them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub(in crate::router) enum Parked {
 
 impl Outputs {
     /// Wakes so many links that the rate limit holds, clients' first.
-    pub(in crate::router) fn wake_parked<S: Suite>(
+    pub(in crate::router) fn wake_parked<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         mut count: usize,
@@ -33,7 +33,7 @@ impl Outputs {
     }
 
     /// Wakes so many links that the clients' share holds.
-    pub(in crate::router) fn wake_held<S: Suite>(
+    pub(in crate::router) fn wake_held<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         mut count: usize,
@@ -46,7 +46,7 @@ impl Outputs {
         }
     }
 
-    fn unpark<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId, from: Parked) {
+    fn unpark<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId, from: Parked) {
         if let Some(output) = conns.output_mut(id)
             && output.parked == from
         {
@@ -61,7 +61,7 @@ impl Outputs {
         }
     }
 
-    pub(in crate::router) fn park<S: Suite>(
+    pub(in crate::router) fn park<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,

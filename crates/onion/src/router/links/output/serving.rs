@@ -3,11 +3,11 @@
 
 use super::{Output, Outputs};
 use crate::cell::{CELL_LEN, CELLS_PER_RECORD};
+use crate::cell_model::CellModel;
 use crate::node::{ConnId, SocketState};
 use crate::router::circuits::Circuits;
 use crate::router::conns::Conns;
 use crate::router::schedule::{Decay, RECORD_OVERHEAD_BYTES, Runs, SchedulerConfig};
-use crate::suite::Suite;
 use crate::time::Instant;
 
 /// Cells of a record on a link with windows from hop to hop: as many as TCP sends in a run's interval, as far as it is known.
@@ -42,14 +42,14 @@ impl Output {
 
 impl Outputs {
     /// Schedules like this from now on.
-    pub(in crate::router) fn set_scheduler<S: Suite>(
+    pub(in crate::router) fn set_scheduler<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         config: &SchedulerConfig,
     ) {
         self.runs = Runs::new(config.scheduler);
         self.decay = Decay::new(config);
-        (self.moment, self.moment_at) = (self.decay.at(self.now), self.now);
+        (self.ewma_tick, self.ewma_tick_at) = (self.decay.at(self.now), self.now);
         let allotment = self.runs.are_there().then_some(0);
         for (id, link) in conns.links_mut() {
             let output = &mut link.output;
@@ -71,7 +71,7 @@ impl Outputs {
 
     /// A link has cells that it may send as far as parking goes: now, or in the next run.
     #[inline]
-    pub(super) fn want<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+    pub(super) fn want<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         let Some(output) = conns.output_mut(id) else { return };
         if output.allotment.is_none() {
             self.wake(conns, id);
@@ -87,7 +87,7 @@ impl Outputs {
     }
 
     /// The next link whose socket the scheduler wants to know of.
-    pub(in crate::router) fn poll_socket_query<S: Suite>(
+    pub(in crate::router) fn poll_socket_query<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
     ) -> Option<ConnId> {
@@ -95,7 +95,7 @@ impl Outputs {
         self.runs.ask()
     }
 
-    pub(in crate::router) fn handle_socket_state<S: Suite>(
+    pub(in crate::router) fn handle_socket_state<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
@@ -108,7 +108,7 @@ impl Outputs {
         self.allot(conns, id, limit_bytes);
     }
 
-    pub(in crate::router) fn poll_writable<S: Suite>(
+    pub(in crate::router) fn poll_writable<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
     ) -> Option<ConnId> {
@@ -128,7 +128,7 @@ impl Outputs {
         self.runs.next()
     }
 
-    fn begin_run<S: Suite>(&mut self, conns: &mut Conns<S>) {
+    fn begin_run<S: CellModel>(&mut self, conns: &mut Conns<S>) {
         self.runs.begin(self.now, |id| {
             let Some(output) = conns.output_mut(id) else { return false };
             output.awaits_run = false;
@@ -136,14 +136,14 @@ impl Outputs {
         });
     }
 
-    fn allot<S: Suite>(&mut self, conns: &mut Conns<S>, id: ConnId, limit_bytes: u64) {
+    fn allot<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId, limit_bytes: u64) {
         let Some(output) = conns.output_mut(id) else { return };
         if output.allotment.is_none() {
             return; // it has become a measurer's
         }
         output.allotment = Some(limit_bytes);
         if output.has_allotment() {
-            let rank = output.turns.rank(&self.moment());
+            let rank = output.mux.rank(&self.ewma_tick());
             self.runs.enter(id, rank);
         } else {
             self.want(conns, id);
@@ -152,7 +152,7 @@ impl Outputs {
 
     /// Cells that a link may put into a record now; zero if it has none, or if others go first.
     #[inline]
-    pub(in crate::router) fn wanted_cells<S: Suite>(
+    pub(in crate::router) fn wanted_cells<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
@@ -172,8 +172,8 @@ impl Outputs {
             self.want(conns, id);
             return 0;
         }
-        let (turns, moment) = (&mut output.turns, self.moment());
-        if !self.runs.may_give(id, || turns.rank(&moment)) {
+        let (turns, ewma_tick) = (&mut output.mux, self.ewma_tick());
+        if !self.runs.may_give(id, || turns.rank(&ewma_tick)) {
             return 0;
         }
         pending.min(allotted).min(output.record_cells.unwrap_or(CELLS_PER_RECORD))
@@ -181,17 +181,17 @@ impl Outputs {
 
     /// Fills `out` with cells of a link's circuits; returns how many.
     #[inline]
-    pub(in crate::router) fn take_cells<S: Suite>(
+    pub(in crate::router) fn take_cells<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         circuits: &mut Circuits<S>,
         id: ConnId,
         out: &mut [S::Cell],
     ) -> usize {
-        let moment = self.moment();
+        let ewma_tick = self.ewma_tick();
         let Some(output) = conns.output_mut(id) else { return 0 };
         let (drained, passed) = (&mut self.drained, &mut self.passed);
-        let taken = output.turns.take((id, self.now), &moment, circuits, drained, passed, out);
+        let taken = output.mux.take((id, self.now), &ewma_tick, circuits, drained, passed, out);
         let cells = taken.cells;
         output.take_pending(cells + taken.held_cells);
         output.awaits_turn &= cells == 0;

@@ -1,6 +1,6 @@
 use super::*;
+use crate::cell_model::Tor;
 use crate::router::links::Link;
-use crate::suite::Tor;
 
 fn conns() -> (Outputs, Conns<Tor>, ConnId) {
     let outputs = Outputs::new(&SchedulerConfig::default(), Instant::ORIGIN);
@@ -51,7 +51,7 @@ fn a_link_that_is_not_read_has_a_place_for_each_circuit_to_be_told_of() {
     let (_, mut conns, id) = conns();
     let output = conns.output_mut(id).expect("open");
     for number in 0..100_000 {
-        output.note_to_tell(CircuitIndex(number % 50), Way::Forth);
+        output.note_to_tell(CircuitIndex(number % 50), Direction::Forward);
     }
     assert!(output.to_tell.capacity() <= 256, "{} places", output.to_tell.capacity());
     let told: alloc::collections::BTreeSet<_> = output.to_tell.iter().collect();

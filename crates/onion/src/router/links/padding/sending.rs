@@ -1,16 +1,16 @@
 //! What the router does about padding, from the opening of a link on.
 
 use crate::cell::{CircId, Command};
+use crate::cell_model::CellModel;
 use crate::node::ConnId;
 use crate::router::circuits::OnLink;
 use crate::router::links::LinkPeer;
 use crate::router::links::upkeep::idle_max;
-use crate::router::{Conduct, Core};
-use crate::suite::Suite;
+use crate::router::{Behavior, Core};
 use crate::time::Instant;
 use rand_core::Rng;
 
-impl<S: Suite, R: Rng, C: Conduct<S>> Core<S, R, C> {
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// The handshake of a link is done, and has brought this. No cell comes on it before.
     pub fn handle_link_open(&mut self, now: Instant, conn: ConnId, peer: &LinkPeer) {
         self.outputs.set_now(now);

@@ -51,7 +51,7 @@ fn a_link_is_in_the_set_once_whatever_happens_to_it_and_costs_little() {
     let mut rng = ChaCha8Rng::seed_from_u64(2);
     for step in 0..10_000u32 {
         let now = Instant::from_millis(u64::from(step) * 100);
-        match lot(&mut rng, 4) {
+        match uniform_below(&mut rng, 4) {
             0 => padder.handle_transfer(now, ID, &mut link),
             1 => padder.consider(ID, &mut link),
             2 => padder.negotiate(ID, &mut link, &[0, 2, 0, 0, 0, 0]),

@@ -1,9 +1,9 @@
 use super::*;
 use crate::cell::msg::BeginFlags;
+use crate::cell_model::{StreamId, Tor};
 use crate::flow::stream::{StreamFlow, StreamWindow};
 use crate::router::circuits::TunnelIndex;
 use crate::router::streams::{Asked, Stream};
-use crate::suite::{StreamId, Tor};
 use alloc::collections::BTreeMap;
 use alloc::{format, vec};
 use core::net::SocketAddr;
@@ -84,7 +84,7 @@ impl Model {
                 self.now,
                 TunnelIndex(0),
                 conn,
-                Question::Addresses(format!("{conn:?}")),
+                DnsQuery::Addresses(format!("{conn:?}")),
             );
             State::Resolving { lookup, asked: asked() }
         } else {

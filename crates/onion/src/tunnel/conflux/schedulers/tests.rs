@@ -63,7 +63,7 @@ fn names_are_found() {
 
 #[test]
 fn wishes_get_what_c_tor_has_for_them() {
-    let names = DesiredUx::ALL.map(|wish| for_wish(wish).name());
+    let names = DesiredUx::ALL.map(|action| for_wish(action).name());
     assert_eq!(names, ["low-rtt", "min-rtt", "min-rtt", "low-rtt", "min-rtt"]);
 }
 

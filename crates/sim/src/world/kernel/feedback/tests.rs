@@ -3,7 +3,7 @@ use crate::world::message::Purpose;
 use alloc::vec;
 use alloc::vec::Vec;
 use onion::Rate;
-use onion::suite::{Cell, WeightlessCell};
+use onion::cell_model::{Cell, HeaderOnlyCell};
 use proptest::prelude::*;
 
 #[test]
@@ -38,7 +38,7 @@ fn among_the_sockets_of_a_host_it_waits_for_its_turn() {
     let others = [1, 2, 3].map(|conn| pair.kernels[0].dial(1, Purpose::Link, conn));
     pair.pass(1_000_000_000);
     for other in others {
-        let mut cells: Vec<_> = (0..5).map(|_| WeightlessCell::EMPTY).collect();
+        let mut cells: Vec<_> = (0..5).map(|_| HeaderOnlyCell::EMPTY).collect();
         pair.kernels[0].write_cells(other, &mut cells);
         pair.kernels[0].send(other);
     }

@@ -1,0 +1,192 @@
+use super::{HeaderOnly, HeaderOnlyPayload, Run, RunRoom};
+use crate::cell::relay::{RelayCommand, RelayFormat};
+use crate::cell::{CircId, Command, Malformed};
+use crate::cell_model::{Body, Cell, Message, PayloadSlice, Salt, StreamId};
+use alloc::boxed::Box;
+
+/// What is in a weightless cell.
+///
+/// Simulations hold millions of them: it is as small as can be, and what is rare is elsewhere.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HeaderOnlyBody(Content);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Content {
+    /// By far the most frequent.
+    Data {
+        layers: u8,
+        stream_id: StreamId,
+        len: u16,
+        at: u32,
+    },
+    Message {
+        layers: u8,
+        message: Box<(RelayCommand, StreamId, Box<[u8]>)>,
+    },
+    /// Of a cell that opens or closes circuits, or concerns a link.
+    Bytes {
+        layers: u8,
+        bytes: Box<Box<[u8]>>,
+    },
+}
+
+const EMPTY: HeaderOnlyBody =
+    HeaderOnlyBody(Content::Data { layers: 0, stream_id: StreamId::CIRCUIT, len: 0, at: 0 });
+
+impl Default for HeaderOnlyBody {
+    fn default() -> Self {
+        EMPTY
+    }
+}
+
+impl HeaderOnlyBody {
+    /// No relay has sealed it: with real layers it would be recognized nowhere.
+    pub(super) const fn is_noise(&self) -> bool {
+        matches!(self.0, Content::Bytes { .. })
+    }
+
+    /// Layers that are on it.
+    #[inline]
+    pub(super) const fn layers(&self) -> u8 {
+        match &self.0 {
+            Content::Data { layers, .. }
+            | Content::Message { layers, .. }
+            | Content::Bytes { layers, .. } => *layers,
+        }
+    }
+
+    #[inline]
+    pub(super) const fn set_layers(&mut self, count: u8) {
+        match &mut self.0 {
+            Content::Data { layers, .. }
+            | Content::Message { layers, .. }
+            | Content::Bytes { layers, .. } => *layers = count,
+        }
+    }
+
+    /// Of a length that fits into a cell.
+    fn data(stream_id: StreamId, run: Run) -> Self {
+        let len = u16::try_from(run.len).unwrap_or(u16::MAX);
+        Self(Content::Data { layers: 0, stream_id, len, at: run.at })
+    }
+}
+
+impl Body<HeaderOnly> for HeaderOnlyBody {
+    fn from_bytes(bytes: &[u8]) -> Self {
+        Self(Content::Bytes { layers: 0, bytes: Box::new(bytes.into()) })
+    }
+
+    fn bytes(&self) -> &[u8] {
+        match &self.0 {
+            Content::Bytes { bytes, .. } => bytes,
+            Content::Data { .. } | Content::Message { .. } => &[],
+        }
+    }
+
+    fn message(&self, format: RelayFormat) -> Result<Message<HeaderOnlyPayload<'_>>, Malformed> {
+        let (command, stream_id, data) = match &self.0 {
+            Content::Data { stream_id, len, at, .. } => {
+                let run = Run { at: *at, len: u32::from(*len) };
+                (RelayCommand::DATA, *stream_id, HeaderOnlyPayload::Run(run))
+            }
+            Content::Message { message, .. } => {
+                let (command, stream_id, bytes) = &**message;
+                (*command, *stream_id, HeaderOnlyPayload::Bytes(bytes))
+            }
+            Content::Bytes { .. } => {
+                return Err(Malformed { message: "relay cell", problem: "no relay message in it" });
+            }
+        };
+        if format == RelayFormat::V1 && !command.is_known() {
+            let problem = "a command that we do not know";
+            return Err(Malformed { message: "relay cell", problem });
+        }
+        Ok(Message { command, stream_id, data })
+    }
+
+    fn write(
+        &mut self,
+        format: RelayFormat,
+        message: &Message<HeaderOnlyPayload<'_>>,
+    ) -> Result<(), Malformed> {
+        let Message { command, stream_id, data } = *message;
+        format.check(command, stream_id.0, data.len())?;
+        *self = match data {
+            HeaderOnlyPayload::Run(run) => {
+                debug_assert_eq!(command, RelayCommand::DATA, "a length says nothing else");
+                Self::data(stream_id, run)
+            }
+            HeaderOnlyPayload::Bytes(bytes) => {
+                let message = Box::new((command, stream_id, bytes.into()));
+                Self(Content::Message { layers: 0, message })
+            }
+        };
+        Ok(())
+    }
+
+    fn write_data(
+        &mut self,
+        format: RelayFormat,
+        stream_id: StreamId,
+        most_bytes: usize,
+        fill: impl FnOnce(&mut RunRoom) -> usize,
+    ) -> usize {
+        let fitting_bytes = format.max_data_len(RelayCommand::DATA);
+        let room_bytes = u32::try_from(most_bytes.min(fitting_bytes)).unwrap_or(0);
+        let mut room = RunRoom { room_bytes, run: Run::default() };
+        let len = fill(&mut room);
+        debug_assert_eq!(len, room.run.len as usize, "what is said to be there is there");
+        *self = Self::data(stream_id, room.run);
+        len
+    }
+
+    fn salt(&mut self, _format: RelayFormat, _at: usize, _salt: &Salt) {}
+
+    fn forge(&mut self, _seed: &[u8; 16]) {
+        *self = EMPTY;
+        // No circuit has so many hops that this would be for one of them.
+        self.set_layers(u8::MAX);
+    }
+}
+
+/// A weightless cell.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HeaderOnlyCell {
+    circ_id: CircId,
+    command: u8,
+    body: HeaderOnlyBody,
+}
+
+impl Cell for HeaderOnlyCell {
+    type Body = HeaderOnlyBody;
+
+    const EMPTY: Self = Self { circ_id: CircId::LINK, command: 0, body: EMPTY };
+
+    fn begin(&mut self, circ_id: CircId, command: Command) -> &mut HeaderOnlyBody {
+        self.circ_id = circ_id;
+        self.command = command.get();
+        &mut self.body
+    }
+
+    fn circ_id(&self) -> CircId {
+        self.circ_id
+    }
+
+    fn command(&self) -> Command {
+        Command::new(self.command)
+    }
+
+    fn body(&self) -> &HeaderOnlyBody {
+        &self.body
+    }
+
+    fn body_mut(&mut self) -> &mut HeaderOnlyBody {
+        &mut self.body
+    }
+
+    fn shift(from: &mut [Self], to: &mut [Self]) {
+        from.swap_with_slice(to);
+    }
+}
+
+const _: () = assert!(size_of::<HeaderOnlyCell>() <= 24, "millions of them are held");

@@ -1,0 +1,53 @@
+//! Legs that are silent, though nobody breaks a link.
+
+use crate::cell_model::CellModel;
+use crate::client::application::Application;
+use crate::client::circuit::Passage;
+use crate::client::core::Core;
+use crate::client::event::CircuitNumber;
+use crate::time::Duration;
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+/// How often sets are looked at of which something waits.
+pub(in crate::client) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
+    /// Something of a set waits: it is to be looked at.
+    pub(in crate::client) fn look_soon(&mut self) {
+        self.look_at.get_or_insert(self.now + LOOK_EVERY);
+    }
+
+    /// Gives up legs that keep their sets waiting, if it is time to look.
+    pub(in crate::client) fn look_at_sets(&mut self) {
+        let now = self.now;
+        if self.look_at.is_none_or(|at| now < at) {
+            return;
+        }
+        self.look_at = None;
+        let mut silent = Vec::new();
+        for (number, Passage { set, .. }) in &mut self.passages {
+            let Some(set) = set else { continue };
+            silent.extend(set.conflux.take_timed_out_leg(now).map(|leg| (*number, leg)));
+        }
+        for (number, leg) in silent {
+            self.give_up_leg(number, leg);
+        }
+        let is_waiting =
+            |it: &Passage<S>| it.set.as_ref().is_some_and(|it| it.conflux.is_waiting());
+        if self.passages.values().any(is_waiting) {
+            self.look_soon();
+        }
+    }
+
+    /// The last hop waits for what these legs have, and they bring nothing. It is we who decide, so that both ends do not give up different ones; and the last leg stays.
+    pub(super) fn give_up_timed_out(&mut self, number: CircuitNumber, silent: &[u8]) {
+        for leg in silent {
+            let legs = self.set_mut(number).map(|set| set.conflux.legs());
+            let legs: Vec<u8> = legs.into_iter().flatten().collect();
+            if legs.len() > 1 && legs.contains(leg) {
+                self.give_up_leg(number, *leg);
+            }
+        }
+    }
+}

@@ -1,0 +1,230 @@
+use super::backtap::QUEUED;
+
+/// With fewer than so many cells waiting, a round is calm: something may have become wider.
+const CALM: f64 = 1.0;
+
+/// So many calm rounds in a row begin another ramp-up; more after one that was for nothing, up to the second.
+///
+/// Unless no cells have waited since then: it ended too soon, since the next hop's own window was not found yet.
+const CALM_ROUNDS: (u32, u32) = (3, 6);
+
+/// After so many rounds in which cells waited, one calm round less is enough again: what was the matter then is over.
+const FORGOTTEN_AFTER: u32 = 8;
+
+/// Cells have waited for so many rounds: the window with which they began to is no more than history.
+const HISTORY_AFTER: u32 = 16;
+
+/// The first calm round takes a window back to where cells last began to wait, if that is no more than by this part of it.
+const BACK_PART: u32 = 4;
+
+/// Each calm round adds no more than this part of the window. What is added shows itself two rounds later.
+const STEP_PART: u32 = 8;
+
+/// A ramp-up was worth it if the window has become so many times as large.
+const WORTH: f64 = 1.5;
+
+/// What is to become of a window after a round.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Advice {
+    /// If it grows, by so many cells.
+    Step(u32),
+    /// Another ramp-up.
+    Ramp,
+}
+
+/// When a window ramps up again, since the way seems to have become wider: what `CircuitStart`'s paper leaves for later.
+///
+/// A window in balance has two to four cells waiting, so some *calm* rounds in a row, without any, say that more fit. They do not say it for sure:
+///
+/// - Noise makes round trips longer, and windows smaller; where it ceases, a round is calm. So each calm round in a row adds twice as many cells as
+///   the one before it: if it was noise, these wait soon.
+/// - A next hop that gives cells out in runs has them wait for a whole run, or not at all. There a window in balance goes up and down, and on its way up
+///   rounds are calm. So these say nothing until the window was larger than when cells last began to wait; and the first of them takes it there.
+#[derive(Debug)]
+pub(super) struct Reramp {
+    /// Calm rounds in a row that it takes.
+    needed: u32,
+    /// Rounds in which cells have waited since that last changed.
+    proofs: u32,
+    /// Cells have waited since the last ramp-up.
+    is_proved: bool,
+    /// Calm rounds in a row.
+    calm: u32,
+    /// Rounds in which cells have waited since the last calm one.
+    waiting: u32,
+    /// The window with which they began to.
+    waited_cells: u32,
+    /// The window of the round before. What is passed on in a round was sent in the one before.
+    last_cells: u32,
+}
+
+impl Reramp {
+    /// For a window that begins.
+    pub(super) const fn new() -> Self {
+        Self {
+            needed: CALM_ROUNDS.0,
+            proofs: 0,
+            is_proved: false,
+            calm: 0,
+            waiting: 0,
+            waited_cells: 0,
+            last_cells: 0,
+        }
+    }
+
+    /// A ramp-up has ended with a window of so many cells, which had so many before.
+    pub(super) fn handle_ramp_end(&mut self, cells: u32, before_cells: u32) {
+        let is_worth = f64::from(cells) >= WORTH * f64::from(before_cells);
+        let needed = if is_worth { CALM_ROUNDS.0 } else { (self.needed * 2).min(CALM_ROUNDS.1) };
+        let waited_cells = self.waited_cells;
+        *self = Self { needed, waited_cells, last_cells: cells, ..Self::new() };
+    }
+
+    /// A round of avoidance is over, with a window of so many cells, of which so many waited. `was_full` says that there was no room for a while.
+    pub(super) fn handle_round(&mut self, cells: u32, queued: f64, was_full: bool) -> Advice {
+        let is_calm = was_full && queued < CALM;
+        self.calm = if is_calm { self.calm + 1 } else { 0 };
+        if is_calm {
+            self.waiting = 0;
+        } else if queued >= QUEUED.0 {
+            self.handle_waiting(cells);
+        }
+        let seen_cells = core::mem::replace(&mut self.last_cells, cells);
+        let needed = if self.is_proved { self.needed } else { CALM_ROUNDS.0 };
+        if self.calm >= needed && seen_cells > self.waited_cells {
+            return Advice::Ramp;
+        }
+        Advice::Step(self.step(cells))
+    }
+
+    fn step(&self, cells: u32) -> u32 {
+        let step = match self.calm {
+            0 => 1,
+            1 => (self.waited_cells + 1).saturating_sub(cells).min(cells / BACK_PART),
+            calm => 1u32.checked_shl(calm - 1).unwrap_or(u32::MAX).min(cells / STEP_PART),
+        };
+        step.max(1)
+    }
+
+    const fn handle_waiting(&mut self, cells: u32) {
+        if self.waiting == 0 || self.waiting >= HISTORY_AFTER {
+            self.waited_cells = cells;
+        }
+        self.waiting += 1;
+        self.is_proved = true;
+        self.proofs += 1;
+        if self.proofs >= FORGOTTEN_AFTER {
+            self.proofs = 0;
+            if self.needed > CALM_ROUNDS.0 {
+                self.needed -= 1;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    /// A window in balance.
+    fn balanced(cells: u32) -> Reramp {
+        let mut reramp = Reramp::new();
+        reramp.handle_ramp_end(cells, 2);
+        assert_eq!(reramp.handle_round(cells, 3.0, true), Advice::Step(1));
+        reramp
+    }
+
+    /// What follows from calm rounds, with windows that grow as it says, until a ramp-up begins.
+    fn calm(reramp: &mut Reramp, cells: u32) -> Vec<u32> {
+        let mut sizes = [cells].to_vec();
+        while let Advice::Step(step) = reramp.handle_round(sizes[sizes.len() - 1], 0.0, true) {
+            sizes.push(sizes[sizes.len() - 1] + step);
+            assert!(sizes.len() < 20, "it never ramps: {sizes:?}");
+        }
+        sizes
+    }
+
+    #[test]
+    fn each_calm_round_adds_twice_as_much_and_the_third_ramps() {
+        assert_eq!(calm(&mut balanced(50), 50), [50, 51, 53]);
+    }
+
+    #[test]
+    fn rounds_are_not_calm_in_a_row_if_cells_wait_in_one_or_the_window_is_not_full() {
+        for (queued, was_full) in [(2.0, true), (1.5, true), (0.0, false)] {
+            let mut reramp = balanced(50);
+            (0..2).for_each(|_| _ = reramp.handle_round(51, 0.0, true));
+            assert_eq!(reramp.handle_round(52, queued, was_full), Advice::Step(1));
+            assert_eq!(calm(&mut reramp, 52).len(), 3);
+        }
+    }
+
+    #[test]
+    fn until_a_window_was_larger_than_when_cells_last_began_to_wait_calm_rounds_say_nothing() {
+        let falling = || {
+            let mut reramp = balanced(60);
+            for cells in [59, 58, 57] {
+                assert_eq!(reramp.handle_round(cells, 4.5, true), Advice::Step(1));
+            }
+            reramp
+        };
+        let mut reramp = falling();
+        for cells in [57, 58, 59, 60, 60, 61] {
+            assert!(matches!(reramp.handle_round(cells, 0.0, true), Advice::Step(_)));
+        }
+        // What was passed on in the last of them was sent in the one before.
+        assert_eq!(reramp.handle_round(61, 0.0, true), Advice::Ramp);
+        // It is soon as large again.
+        assert_eq!(calm(&mut falling(), 57), [57, 61, 63]);
+    }
+
+    #[test]
+    fn no_window_goes_back_to_one_that_is_much_larger() {
+        let mut reramp = balanced(100);
+        (0..10).for_each(|_| _ = reramp.handle_round(40, 9.0, true));
+        assert_eq!(reramp.handle_round(40, 0.0, true), Advice::Step(10));
+    }
+
+    #[test]
+    fn where_cells_wait_for_long_the_way_has_become_narrower_and_what_was_is_forgotten() {
+        let mut reramp = balanced(100);
+        for cells in (50..100).rev() {
+            reramp.handle_round(cells, 9.0, true);
+        }
+        assert_eq!(calm(&mut reramp, 50), [50, 51, 53]);
+    }
+
+    #[test]
+    fn after_a_ramp_up_for_nothing_it_takes_more_until_cells_have_waited_for_some_time() {
+        let after = |rounds| {
+            let mut reramp = balanced(50);
+            calm(&mut reramp, 50);
+            reramp.handle_ramp_end(55, 53);
+            (0..rounds).for_each(|_| _ = reramp.handle_round(55, 3.0, true));
+            calm(&mut reramp, 55).len()
+        };
+        assert_eq!((after(1), after(8), after(16), after(24), after(80)), (6, 5, 4, 3, 3));
+    }
+
+    #[test]
+    fn a_ramp_up_after_which_no_cells_have_waited_ended_too_soon() {
+        let mut reramp = balanced(50);
+        calm(&mut reramp, 50);
+        reramp.handle_ramp_end(55, 53);
+        assert_eq!(calm(&mut reramp, 55).len(), 3);
+    }
+
+    #[test]
+    fn no_step_is_more_than_a_part_of_the_window() {
+        let mut reramp = Reramp::new();
+        reramp.waited_cells = u32::MAX - 1;
+        assert_eq!(reramp.handle_round(40, 0.0, true), Advice::Step(10), "back");
+        for _ in 0..100 {
+            let Advice::Step(step) = reramp.handle_round(40, 0.0, true) else {
+                panic!("it was never so large")
+            };
+            assert!((1..=5).contains(&step), "{step}");
+        }
+    }
+}

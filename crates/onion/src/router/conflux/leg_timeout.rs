@@ -1,0 +1,30 @@
+//! Legs that are silent, though nobody breaks a link: the client is told, who alone gives legs up.
+
+use crate::cell::msg::ConfluxNote;
+use crate::cell::relay::RelayCommand;
+use crate::cell_model::{CellModel, StreamId};
+use crate::router::circuits::{CircuitIndex, TunnelIndex};
+use crate::router::{Behavior, Core};
+use alloc::vec::Vec;
+use rand_core::Rng;
+
+impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
+    /// Tells clients, on their other legs, of those that keep sets waiting. Every few seconds.
+    pub(in crate::router) fn look_at_sets(&mut self) {
+        for (tunnel, leg) in self.sets.take_timed_out_legs(self.outputs.now()) {
+            self.announce_timed_out(tunnel, leg);
+        }
+    }
+
+    /// A leg has kept the others waiting for too long.
+    pub(super) fn announce_timed_out(&mut self, tunnel: TunnelIndex, silent: CircuitIndex) {
+        let Some(set) = self.sets.all.get(&tunnel) else { return };
+        let Some(number) = set.conflux.number_of(silent) else { return };
+        let others: Vec<_> = set.conflux.legs().filter(|leg| *leg != silent).collect();
+        let mut data = Vec::new();
+        ConfluxNote::Gone(&[number]).encode_into(&mut data);
+        for leg in others {
+            self.originate(leg, RelayCommand::CONFLUX_LINKED_ACK, StreamId::CIRCUIT, &data);
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! What one address may ask for: C tor's defences against denial of service (`dos.c`), by the consensus' parameters.
+//!
+//! They count by address, since that is what an attacker has few of. Relays of the consensus are exempt: behind each
+//! of them are many clients. Without the parameters there is none of it, as in C tor.
+
+use super::links::uniform_below;
+use crate::flow::TokenBucket;
+use crate::rate::Rate;
+use crate::time::{Duration, Instant};
+use alloc::collections::BTreeMap;
+use core::net::{IpAddr, Ipv6Addr};
+use rand_core::Rng;
+
+/// Bounds for circuits: `DoSCircuitCreation…`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CircuitLimit {
+    /// `MinConnections`: an address with fewer links is left alone.
+    pub links_min: u32,
+    /// `Rate`: circuits a second, over all links of an address.
+    pub per_s: u32,
+    /// `Burst`: and so many at once.
+    pub burst: u32,
+    /// `DefenseTimePeriod`: who is over it has no more circuits for so long, and up to half as long again.
+    pub period: Duration,
+}
+
+/// Bounds for links: `DoSConnection…`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ConnectionLimit {
+    /// `MaxConcurrentCount`: links from an address at a time.
+    pub max: u32,
+    /// `ConnectRate`: new ones a second.
+    pub per_s: u32,
+    /// `ConnectBurst`: and so many at once.
+    pub burst: u32,
+}
+
+/// Bounds for streams of one circuit: `DoSStreamCreation…`. Lookups count as well.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamLimit {
+    /// `Rate`: new ones a second.
+    pub per_s: u32,
+    /// `Burst`: and so many at once.
+    pub burst: u32,
+    /// `DefenseType` 3: a circuit that asks for more is closed. With 2 it is refused the stream.
+    pub closes_circuit: bool,
+}
+
+/// Which defences there are, and how strict.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DosParams {
+    /// Of circuits.
+    pub circuits: Option<CircuitLimit>,
+    /// Of links.
+    pub links: Option<ConnectionLimit>,
+    /// Of streams.
+    pub streams: Option<StreamLimit>,
+}
+
+/// An address as attackers have them: one of IPv4, or a network of 64 bits of IPv6. In order, the places of one network are
+/// next to each other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Place {
+    is_v6: bool,
+    bits: u64,
+}
+
+impl Place {
+    /// Where this address is.
+    #[must_use]
+    pub fn of(ip: IpAddr) -> Self {
+        match ip.to_canonical() {
+            IpAddr::V4(v4) => Self { is_v6: false, bits: v4.to_bits().into() },
+            IpAddr::V6(v6) => Self { is_v6: true, bits: network(v6) },
+        }
+    }
+
+    /// The network around it that one customer has: a /24 of IPv4, a /48 of IPv6.
+    pub(super) const fn network(self) -> (bool, u64) {
+        (self.is_v6, self.bits >> if self.is_v6 { 16 } else { 8 })
+    }
+
+    /// The network around it that one provider has: a /16 of IPv4, a /32 of IPv6.
+    pub(super) const fn provider(self) -> (bool, u64) {
+        (self.is_v6, self.bits >> if self.is_v6 { 32 } else { 16 })
+    }
+}
+
+fn network(ip: Ipv6Addr) -> u64 {
+    u64::try_from(ip.to_bits() >> 64).unwrap_or(u64::MAX)
+}
+
+/// What is known of an address with links, or that had some.
+#[derive(Debug)]
+struct Neighbour {
+    links: u32,
+    /// Circuits; one byte of it is one.
+    circuits: Option<TokenBucket>,
+    /// New links, likewise.
+    connects: Option<TokenBucket>,
+    /// It has no more circuits until then.
+    refused_until: Option<Instant>,
+    seen_at: Instant,
+}
+
+/// Who has asked for how much.
+#[derive(Debug, Default)]
+pub(super) struct ClientAddresses {
+    params: DosParams,
+    by_place: BTreeMap<Place, Neighbour>,
+    /// When those without links were last forgotten.
+    kept_up_at: Instant,
+}
+
+/// An address without links is forgotten after so long, if it is not refused.
+const FORGOTTEN: Duration = Duration::from_mins(10);
+
+/// Where so many are known, those without links are forgotten at the next look: networks of 64 bits are cheap.
+const KNOWN_MAX: usize = 1 << 16;
+
+/// Between two looks at so many.
+const LOOK_PAUSE: Duration = Duration::from_secs(1);
+
+impl ClientAddresses {
+    /// The defences that there are.
+    pub(super) const fn params(&self) -> &DosParams {
+        &self.params
+    }
+
+    /// From now on. What was counted until now is forgotten where the bounds have changed, but for the links.
+    pub(super) fn set_dos_params(&mut self, params: DosParams) {
+        if params == self.params {
+            return;
+        }
+        self.params = params;
+        for neighbour in self.by_place.values_mut() {
+            (neighbour.circuits, neighbour.connects) = (None, None);
+            neighbour.refused_until = None;
+        }
+    }
+
+    /// A connection has come from there: whether it may become a link. So many measurers' links are `expected` besides, which
+    /// nobody can tell from others yet.
+    pub(super) fn admit_connection(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
+        let Some(ConnectionLimit { max, per_s, burst }) = self.params.links else { return true };
+        // Before TLS it costs nothing to come from ever other places. Who cannot be remembered is not counted.
+        if self.by_place.len() >= KNOWN_MAX && !self.by_place.contains_key(&Place::of(from)) {
+            if now - self.kept_up_at < LOOK_PAUSE {
+                return true;
+            }
+            self.keep_up(now);
+        }
+        let neighbour = self.neighbour(now, from);
+        let connects = neighbour.connects.get_or_insert_with(|| bucket(per_s, burst, now));
+        if connects.available_bytes(now) == 0 && expected == 0 {
+            return false;
+        }
+        connects.take(1);
+        neighbour.links < max.saturating_add(expected)
+    }
+
+    /// One that was admitted has become a link. False if there are too many by now: it does not count then.
+    pub(super) fn admit_link(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
+        let max = self.params.links.map_or(u32::MAX, |it| it.max.saturating_add(expected));
+        let neighbour = self.neighbour(now, from);
+        let is_one_more = neighbour.links < max;
+        neighbour.links += u32::from(is_one_more);
+        is_one_more
+    }
+
+    /// A link from there that counted is gone.
+    pub(super) fn handle_gone(&mut self, from: IpAddr) {
+        if let Some(neighbour) = self.by_place.get_mut(&Place::of(from)) {
+            neighbour.links = neighbour.links.saturating_sub(1);
+        }
+    }
+
+    /// Whether a circuit may begin on a link from there.
+    pub(super) fn admit_circuit(&mut self, now: Instant, from: IpAddr, rng: &mut impl Rng) -> bool {
+        let Some(CircuitLimit { links_min, per_s, burst, period }) = self.params.circuits else {
+            return true;
+        };
+        let neighbour = self.neighbour(now, from);
+        if neighbour.refused_until.is_some_and(|until| now < until) {
+            return false;
+        }
+        let circuits = neighbour.circuits.get_or_insert_with(|| bucket(per_s, burst, now));
+        if circuits.available_bytes(now) > 0 {
+            circuits.take(1);
+            return true;
+        }
+        if neighbour.links < links_min {
+            return true;
+        }
+        let half_s = u32::try_from(period.as_secs() / 2).unwrap_or(u32::MAX);
+        let more = Duration::from_secs(uniform_below(rng, half_s.max(1)).into());
+        neighbour.refused_until = Some(now + period + more);
+        false
+    }
+
+    /// Forgets who has long been gone.
+    pub(super) fn keep_up(&mut self, now: Instant) {
+        self.kept_up_at = now;
+        let are_too_many = self.by_place.len() >= KNOWN_MAX;
+        self.by_place.retain(|_, it| {
+            it.links > 0
+                || it.refused_until.is_some_and(|until| now < until)
+                || !are_too_many && now - it.seen_at < FORGOTTEN
+        });
+    }
+
+    fn neighbour(&mut self, now: Instant, from: IpAddr) -> &mut Neighbour {
+        let new = || Neighbour {
+            links: 0,
+            circuits: None,
+            connects: None,
+            refused_until: None,
+            seen_at: now,
+        };
+        let neighbour = self.by_place.entry(Place::of(from)).or_insert_with(new);
+        neighbour.seen_at = now;
+        neighbour
+    }
+}
+
+/// One byte of it is one of what is counted.
+pub(super) fn bucket(per_s: u32, burst: u32, now: Instant) -> TokenBucket {
+    TokenBucket::new(Rate::from_byte_per_s(per_s.into()), Duration::ZERO, burst.max(1).into(), now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rand_chacha::ChaCha8Rng;
+    use rand_chacha::rand_core::SeedableRng;
+
+    /// As the live consensus has them.
+    const LIVE: DosParams = DosParams {
+        circuits: Some(CircuitLimit {
+            links_min: 2,
+            per_s: 2,
+            burst: 60,
+            period: Duration::from_secs(3600),
+        }),
+        links: Some(ConnectionLimit { max: 50, per_s: 20, burst: 40 }),
+        streams: None,
+    };
+
+    fn at(seconds: u64) -> Instant {
+        Instant::from_millis(seconds * 1000)
+    }
+
+    fn addresses(params: DosParams) -> ClientAddresses {
+        let mut addresses = ClientAddresses::default();
+        addresses.set_dos_params(params);
+        addresses
+    }
+
+    fn ip(text: &str) -> IpAddr {
+        text.parse().expect("an address")
+    }
+
+    #[test]
+    fn connections_from_ever_other_places_are_not_all_remembered() {
+        let mut it = addresses(LIVE);
+        assert!(it.admit_link(at(1), ip("192.0.2.1"), 0));
+        for number in 0..2 * u32::try_from(KNOWN_MAX).expect("few") {
+            let from = core::net::Ipv4Addr::from_bits(0x0a00_0000 + number);
+            assert!(it.admit_connection(at(2), from.into(), 0), "nobody is refused for others");
+            assert!(it.by_place.len() <= KNOWN_MAX);
+        }
+        // Those with links are, and so is whoever comes when there is room.
+        assert_eq!(it.by_place[&Place::of(ip("192.0.2.1"))].links, 1);
+        let flooder = ip("198.51.100.7");
+        assert!((0..40).all(|_| it.admit_connection(at(4), flooder, 0)));
+        assert!(!it.admit_connection(at(4), flooder, 0));
+        assert!(it.by_place.len() < 10);
+    }
+
+    fn circuits(it: &mut ClientAddresses, now: Instant, from: IpAddr, asked: u32) -> usize {
+        let rng = &mut ChaCha8Rng::seed_from_u64(1);
+        (0..asked).filter(|_| it.admit_circuit(now, from, rng)).count()
+    }
+
+    fn admit(it: &mut ClientAddresses, now: Instant, from: IpAddr, expected: u32) -> bool {
+        it.admit_connection(now, from, expected) && it.admit_link(now, from, expected)
+    }
+
+    #[test]
+    fn who_asks_for_too_many_circuits_has_none_for_an_hour_and_nobody_else_feels_it() {
+        let (attacker, honest) = (ip("192.0.2.1"), ip("192.0.2.2"));
+        let mut it = addresses(LIVE);
+        for from in [attacker, attacker, honest, honest] {
+            assert!(admit(&mut it, at(0), from, 0));
+        }
+        assert_eq!(circuits(&mut it, at(0), attacker, 10_000), 60);
+        assert_eq!(circuits(&mut it, at(3_500), attacker, 1), 0);
+        assert_eq!(circuits(&mut it, at(0), honest, 50), 50);
+        assert_eq!(circuits(&mut it, at(5_400), attacker, 1), 1, "an hour and a half at most");
+        // At two a second nobody is refused.
+        for second in 1..1000 {
+            assert_eq!(circuits(&mut it, at(second), honest, 2), 2);
+        }
+    }
+
+    #[test]
+    fn an_address_with_one_link_is_left_alone() {
+        let from = ip("192.0.2.1");
+        let mut it = addresses(LIVE);
+        assert!(admit(&mut it, at(0), from, 0));
+        assert_eq!(circuits(&mut it, at(0), from, 500), 500);
+        assert!(admit(&mut it, at(0), from, 0));
+        assert_eq!(circuits(&mut it, at(0), from, 500), 0);
+    }
+
+    #[test]
+    fn links_of_an_address_are_bounded_in_number_and_in_time() {
+        let mut it = addresses(LIVE);
+        // Networks of 64 bits are one address.
+        let from = |host: u16| IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host]);
+        let count = |it: &mut ClientAddresses, now, asked: u16| {
+            (0..asked).filter(|host| admit(it, now, from(*host), 0)).count()
+        };
+        assert_eq!(count(&mut it, at(0), 100), 40, "at once");
+        assert_eq!(count(&mut it, at(10), 100), 10, "50 in all");
+        assert!(admit(&mut it, at(10), ip("2001:db8:0:2::1"), 0), "another network");
+        (0..30).for_each(|host| it.handle_gone(from(host)));
+        assert_eq!(count(&mut it, at(20), 100), 30);
+        // Measurers are expected.
+        let measurers = (0..500).filter(|host| admit(&mut it, at(20), from(*host), 160)).count();
+        assert_eq!(measurers, 160);
+        (0..160).for_each(|host| it.handle_gone(from(host)));
+        // Who is gone is forgotten, but not who is refused.
+        (0..50).for_each(|host| it.handle_gone(from(host)));
+        it.handle_gone(ip("2001:db8:0:2::1"));
+        it.keep_up(at(700));
+        assert!(it.by_place.is_empty());
+    }
+
+    #[test]
+    fn connections_that_become_no_links_are_bounded_in_time_alone() {
+        let (mut it, from) = (addresses(LIVE), ip("192.0.2.1"));
+        let come = |it: &mut ClientAddresses, now| {
+            (0..1000).filter(|_| it.admit_connection(now, from, 0)).count()
+        };
+        assert_eq!(
+            (come(&mut it, at(0)), come(&mut it, at(1)), come(&mut it, at(60))),
+            (40, 20, 40)
+        );
+        assert!(it.admit_link(at(60), from, 0), "one of those");
+    }
+
+    #[test]
+    fn who_comes_from_ever_other_networks_is_not_remembered_for_long() {
+        let mut it = addresses(LIVE);
+        for number in 0..=KNOWN_MAX as u128 {
+            let from = IpAddr::from(Ipv6Addr::from_bits((0x2001_0db8_u128 << 96) | (number << 64)));
+            assert!(admit(&mut it, at(0), from, 0));
+            it.handle_gone(from);
+        }
+        let honest = ip("192.0.2.1");
+        assert!(admit(&mut it, at(0), honest, 0));
+        it.keep_up(at(1));
+        assert_eq!(it.by_place.len(), 1, "who has a link is known still");
+    }
+
+    #[test]
+    fn without_defences_everything_may_be() {
+        let from = ip("192.0.2.1");
+        let mut it = addresses(DosParams::default());
+        assert!((0..1000).all(|_| admit(&mut it, at(0), from, 0)));
+        assert_eq!(circuits(&mut it, at(0), from, 1000), 1000);
+    }
+}

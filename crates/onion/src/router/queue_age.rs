@@ -1,0 +1,110 @@
+use crate::time::Instant;
+
+/// Since when the oldest of what waits in a queue has waited: not a moment for each, but one for all of them.
+///
+/// It knows how many things there were at one moment. When so many have left, what is left has all come since, and
+/// that is the next moment. So nothing is called older than it is. A queue that nothing leaves is known exactly;
+/// of one that moves the oldest is held for younger by no more than the time in which the queue passes once.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct QueueAge {
+    since: Instant,
+    /// Of those that were there then.
+    left: u32,
+}
+
+impl Default for QueueAge {
+    fn default() -> Self {
+        Self { since: Instant::ORIGIN, left: 0 }
+    }
+}
+
+impl QueueAge {
+    /// So many have come.
+    #[inline]
+    pub(super) fn handle_added(&mut self, now: Instant, count: usize) {
+        if self.left == 0 {
+            *self = Self { since: now, left: number(count) };
+        }
+    }
+
+    /// So many have left, from the front, and so many are there still.
+    #[inline]
+    pub(super) fn handle_taken(&mut self, now: Instant, count: usize, remaining: usize) {
+        self.left = self.left.saturating_sub(number(count));
+        if self.left == 0 && count > 0 {
+            *self = Self { since: now, left: number(remaining) };
+        }
+    }
+
+    /// Those that came last have been taken back; so many are there still.
+    pub(super) fn handle_taken_back(&mut self, remaining: usize) {
+        self.left = self.left.min(number(remaining));
+    }
+
+    /// When something came or left last, as far as is known: while things wait, not later than the oldest of them.
+    pub(super) const fn moved_at(&self) -> Instant {
+        self.since
+    }
+
+    /// Since when the oldest has waited, as far as is known; `None` if nothing waits.
+    pub(super) fn since(&self) -> Option<Instant> {
+        (self.left > 0).then_some(self.since)
+    }
+}
+
+fn number(count: usize) -> u32 {
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::collections::VecDeque;
+    use alloc::vec::Vec;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn nothing_is_called_older_than_it_is_and_what_does_not_move_is_known_exactly(
+            steps in prop::collection::vec((0u64..1000, 0usize..6, 0usize..6), 1..300),
+        ) {
+            let mut age = QueueAge::default();
+            let (mut queue, mut now_ms): (VecDeque<u64>, u64) = (VecDeque::new(), 0);
+            // When the queue had last passed once.
+            let mut moved: Vec<u64> = Vec::new();
+            for (passed_ms, add, take) in steps {
+                now_ms += passed_ms;
+                let now = Instant::from_millis(now_ms);
+                if add > 0 {
+                    queue.extend(core::iter::repeat_n(now_ms, add));
+                    age.handle_added(now, add);
+                }
+                let taken = take.min(queue.len());
+                queue.drain(..taken);
+                if taken > 0 {
+                    moved.push(now_ms);
+                    age.handle_taken(now, taken, queue.len());
+                }
+                let Some(front) = queue.front() else {
+                    prop_assert_eq!(age.since(), None);
+                    continue;
+                };
+                let since = age.since().expect("something waits");
+                prop_assert!(since >= Instant::from_millis(*front));
+                if moved.iter().all(|at| at < front) {
+                    prop_assert_eq!(since, Instant::from_millis(*front));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_taken_back_is_gone() {
+        let mut age = QueueAge::default();
+        age.handle_added(Instant::from_millis(5), 1);
+        age.handle_taken_back(0);
+        assert_eq!(age.since(), None);
+        age.handle_added(Instant::from_millis(9), 1);
+        assert_eq!(age.since(), Some(Instant::from_millis(9)));
+    }
+}

@@ -1,0 +1,277 @@
+//! What is sent again when its leg is lost.
+
+use super::*;
+
+/// Two ends that send again, the ways between them, and when a SENDME is due.
+struct Resuming {
+    from: Conflux<usize, u64>,
+    to: Conflux<usize, u64>,
+    /// With whether a SENDME will acknowledge it.
+    ways: Vec<VecDeque<(Sent, bool)>>,
+    /// On each leg, since the last that was marked.
+    unmarked: Vec<u32>,
+    alive: Vec<usize>,
+    sent: u64,
+    got: Vec<u64>,
+}
+
+/// Messages that one SENDME acknowledges.
+const MARKED_EVERY: u32 = 3;
+
+impl Resuming {
+    fn new(legs: usize) -> Self {
+        let mut ends = [linked(legs, 1000), linked(legs, 1000)];
+        ends.iter_mut().for_each(|end| end.set_resumes(true));
+        let [from, to] = ends;
+        Self {
+            from,
+            to,
+            ways: vec![VecDeque::new(); legs],
+            unmarked: vec![0; legs],
+            alive: (0..legs).collect(),
+            sent: 0,
+            got: vec![],
+        }
+    }
+
+    fn put(&mut self, leg: usize, skipped: Option<u32>, message: u64) {
+        self.unmarked[leg] += 1;
+        let is_marked = self.unmarked[leg] == MARKED_EVERY;
+        if is_marked {
+            self.unmarked[leg] = 0;
+        }
+        self.ways[leg].extend(skipped.map(|skipped| (Sent::Switch(skipped), false)));
+        self.ways[leg].push_back((Sent::Message(message), is_marked));
+        self.from.keep(leg, message, is_marked);
+    }
+
+    fn send(&mut self, leg: usize) {
+        self.sent += 1;
+        let skipped = self.from.handle_chosen(leg);
+        self.from.handle_sent(leg);
+        self.put(leg, skipped, self.sent);
+    }
+
+    fn arrive(&mut self, leg: usize) -> bool {
+        let Some((sent, is_marked)) = self.ways[leg].pop_front() else { return false };
+        self.got.extend(arrive(&mut self.to, leg, sent).expect("honest"));
+        if is_marked {
+            self.from.handle_acknowledged(leg);
+        }
+        true
+    }
+
+    /// All that is on the way of a leg is gone, at both ends.
+    fn kill(&mut self, leg: usize) {
+        if self.alive.len() == 1 {
+            return;
+        }
+        self.alive.retain(|it| *it != leg);
+        self.ways[leg].clear();
+        assert_eq!(self.from.remove_leg(leg, 1, false), Removed::Spare);
+        assert_eq!(self.to.remove_leg(leg, 0, false), Removed::Spare);
+        let mut turn = 0;
+        while self.from.next_lost().is_some() {
+            turn += 1;
+            let other = self.alive[turn % self.alive.len()];
+            let (skipped, message) = self.from.take_lost(other).expect("one is lost");
+            self.put(other, skipped, message);
+        }
+    }
+}
+
+#[test]
+fn who_does_not_send_again_takes_no_switch_back() {
+    let mut end = linked(1, 100);
+    (0..5).for_each(|_| _ = end.handle_received(0));
+    let back = ConfluxSwitch { skipped: 3u32.wrapping_neg() };
+    end.handle_switch(0, back).expect("far ahead");
+    assert_eq!(end.handle_received(0), Ok(Order::Early(5 + u64::from(u32::MAX) - 2 + 1)));
+    let mut end = linked(1, 100);
+    end.set_resumes(true);
+    (0..5).for_each(|_| _ = end.handle_received(0));
+    end.handle_switch(0, back).expect("back");
+    assert_eq!(end.handle_received(0), Ok(Order::Duplicate));
+    let before_the_first = ConfluxSwitch { skipped: 9u32.wrapping_neg() };
+    assert_eq!(end.handle_switch(0, before_the_first), Err(ConfluxError::Switch));
+}
+
+#[test]
+fn what_cannot_be_kept_is_not_made_good() {
+    let mut end = linked(2, 100);
+    end.set_resumes(true);
+    for number in 0..=1 << 13 {
+        end.handle_chosen(0);
+        end.handle_sent(0);
+        end.keep(0, 1, number % 31 == 0);
+    }
+    assert_eq!(end.again_len(), 1 << 13);
+    assert_eq!(end.remove_leg(0, 9, false), Removed::Broken);
+    assert_eq!(end.again_len(), 0);
+}
+
+/// Only data is acknowledged: who has nothing but answers sent to him makes us keep few of them.
+#[test]
+fn what_no_sendme_will_acknowledge_is_kept_for_a_while_only() {
+    let mut end = linked(2, 100);
+    end.set_resumes(true);
+    for _ in 0..600 {
+        end.handle_chosen(0);
+        end.handle_sent(0);
+        end.keep(0, 1, false);
+    }
+    assert_eq!(end.again_len(), 512);
+    assert_eq!(end.remove_leg(0, 9, false), Removed::Broken);
+    assert_eq!(end.again_len(), 0);
+}
+
+/// A client that only downloads, slowly, sends thousands of XOFFs and XONs, and hardly any data.
+#[test]
+fn what_no_sendme_will_acknowledge_is_kept_until_the_other_end_tells_that_it_has_come() {
+    let mut ends = [linked(2, 100), linked(2, 100)];
+    ends.iter_mut().for_each(|end| end.set_resumes(true));
+    let [mut from, mut to] = ends;
+    for number in 1..=5000 {
+        from.handle_chosen(0);
+        from.handle_sent(0);
+        from.keep(0, number, false);
+        assert_eq!(to.handle_received(0), Ok(Order::Next));
+        if let Some(count) = to.take_came(0, false) {
+            from.handle_came(0, count);
+        }
+    }
+    assert_eq!(from.again_len(), 5000 % 128);
+    assert_eq!(from.remove_leg(0, 9, false), Removed::Spare);
+    assert_eq!(from.next_lost(), Some(&(5000 - 5000 % 128 + 1)));
+}
+
+/// The SENDME of what is known to have come is for nothing else.
+#[test]
+fn a_sendme_after_the_other_end_has_told_acknowledges_nothing_twice() {
+    let mut end = linked(2, 100);
+    end.set_resumes(true);
+    for (number, is_marked) in [(1, false), (2, true), (3, false), (4, true)] {
+        end.handle_chosen(0);
+        end.handle_sent(0);
+        end.keep(0, number, is_marked);
+    }
+    end.handle_came(0, 3);
+    assert_eq!(end.again_len(), 1);
+    end.handle_came(0, 2);
+    end.handle_acknowledged(0);
+    assert_eq!(end.again_len(), 1, "it was for the second");
+    end.handle_acknowledged(0);
+    assert_eq!(end.again_len(), 0);
+}
+
+/// A leg that is gone is not linked, however late its LINK comes; nor are two of one number.
+#[test]
+fn legs_that_are_gone_are_not_linked() {
+    let mut end = linked(1, 100);
+    end.set_resumes(true);
+    let link =
+        |end: &Conflux<usize, u64>, leg| ConfluxLink { leg, ..end.link(DesiredUx::NoOpinion) };
+    assert_eq!(end.handle_gone(&[5, 9]), [] as [usize; 0]);
+    let mut add = |it, number| {
+        let link = link(&end, number);
+        end.add_leg(it, &link, &link, NOW)
+    };
+    assert_eq!(add(50, 5), Err(ConfluxError::Handshake));
+    assert_eq!(add(60, 6), Ok(()));
+    assert_eq!(add(61, 6), Err(ConfluxError::Handshake));
+    assert_eq!(end.handle_gone(&[6, 5]), [60]);
+}
+
+/// What was not kept does no harm any more once a later SENDME has told that it has come.
+#[test]
+fn a_leg_that_was_acknowledged_after_it_had_too_much_is_made_good() {
+    let mut end = linked(2, 100);
+    end.set_resumes(true);
+    let send = |end: &mut Conflux<usize, u64>, message, is_marked| {
+        end.handle_chosen(0);
+        end.handle_sent(0);
+        end.keep(0, message, is_marked);
+    };
+    (1..=600).for_each(|message| send(&mut end, message, false));
+    send(&mut end, 601, true);
+    send(&mut end, 602, false);
+    end.handle_acknowledged(0);
+    assert_eq!(end.again_len(), 1);
+    assert_eq!(end.remove_leg(0, 9, false), Removed::Spare);
+    assert_eq!(end.next_lost(), Some(&602));
+}
+
+proptest! {
+    /// The set is lost with a leg if something of it was neither kept nor acknowledged, and only then; else just what was not acknowledged
+    /// is sent again.
+    #[test]
+    fn what_is_sent_again_of_a_leg_is_what_was_not_acknowledged(
+        steps in prop::collection::vec((0u8..4, 1u64..700), 1..40),
+    ) {
+        let mut end = linked(2, 100);
+        end.set_resumes(true);
+        // By number; with whether a SENDME will tell of it.
+        let mut open: VecDeque<(u64, bool)> = VecDeque::new();
+        let (mut sent, mut unmarked, mut last_dropped) = (0, 0, 0);
+        for (what, count) in steps {
+            let (count, marked_every) = match what {
+                0 => (count, u64::MAX),
+                1 => (4 * count, 31),
+                2 => (1, 1),
+                _ => (0, 1),
+            };
+            for at in 1..=count {
+                let is_marked = at % marked_every == 0;
+                unmarked = if is_marked { 0 } else { unmarked + 1 };
+                let first = open.front().map_or(sent + 1, |it| it.0).max(last_dropped + 1);
+                let kept = sent + 1 - first;
+                if kept >= 1 << 13 || (kept > 0 && unmarked > 512) {
+                    last_dropped = first;
+                }
+                sent += 1;
+                end.handle_chosen(0);
+                end.handle_sent(0);
+                end.keep(0, sent, is_marked);
+                open.push_back((sent, is_marked));
+            }
+            if what == 3 && open.iter().any(|it| it.1) {
+                while open.pop_front().is_some_and(|it| !it.1) {}
+                end.handle_acknowledged(0);
+            }
+        }
+        let kept = open.iter().filter(|it| it.0 > last_dropped).count();
+        prop_assert_eq!(end.again_len(), kept);
+        let removed = end.remove_leg(0, 9, false);
+        if kept < open.len() {
+            prop_assert_eq!((removed, end.again_len()), (Removed::Broken, 0));
+        } else {
+            prop_assert_eq!(removed, Removed::Spare);
+            let again = core::iter::from_fn(|| end.take_lost(1).map(|it| it.1));
+            prop_assert!(again.eq(open.iter().map(|it| it.0)));
+        }
+    }
+
+    /// Whichever legs die, and whenever: as long as one is left all comes once, and in order.
+    #[test]
+    fn legs_that_die_lose_nothing_between_ends_that_send_again(
+        legs in 2usize..=5,
+        steps in prop::collection::vec((0usize..5, 0u8..20), 1..400),
+    ) {
+        let mut world = Resuming::new(legs);
+        for (leg, what) in steps {
+            let leg = world.alive[leg % world.alive.len()];
+            match what {
+                0 => world.kill(leg),
+                1..10 => _ = world.arrive(leg),
+                _ => world.send(leg),
+            }
+        }
+        for leg in world.alive.clone() {
+            while world.arrive(leg) {}
+        }
+        prop_assert_eq!(world.got, (1..=world.sent).collect::<Vec<u64>>());
+        prop_assert_eq!((world.to.early_len(), world.to.delivered()), (0, world.sent));
+        let kept = world.alive.iter().map(|leg| world.unmarked[*leg] as usize).sum::<usize>();
+        prop_assert_eq!(world.from.again_len(), kept, "what is acknowledged is kept no more");
+    }
+}

@@ -1,0 +1,162 @@
+//! The engine cannot tell what its cells hold: the same play with tor's cells and with weightless ones gives the
+//! same cells in the same order at the same times.
+
+use onion::cell::relay::RelayCommand;
+use onion::cell::{CircId, Command};
+use onion::cell_model::{CellModel, HeaderOnly, StreamId, Tor};
+use onion::flow::hop::HopWindows;
+use onion::router::schedule::SchedulerConfig;
+use onion::router::{ExitConfig, ExitPolicy, RateLimit, RouterConfig, RouterTotals};
+use onion::{Duration, Rate};
+use proptest::prelude::*;
+use rand_chacha::ChaCha8Rng;
+use rand_chacha::rand_core::SeedableRng;
+use sim::stage::{Cast, Handshaking, Pace, Seen, Stage};
+use std::sync::Arc;
+
+/// Cells that all queues together may hold.
+const HELD_CELLS_MAX: usize = 600;
+
+fn stage<S: Cast>(limit: Option<RateLimit>) -> Stage<S, ChaCha8Rng> {
+    stage_with(|config| config.limit = limit)
+}
+
+fn stage_with<S: Cast>(
+    change: impl FnOnce(&mut RouterConfig<S::Identity>),
+) -> Stage<S, ChaCha8Rng> {
+    Stage::new(ChaCha8Rng::seed_from_u64(7), |config: &mut RouterConfig<S::Identity>| {
+        let policy = ExitPolicy::accept_all();
+        config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
+        config.directory = Some(([127, 0, 0, 1], 9030).into());
+        // So many cells of this suite, whatever they hold.
+        config.held_bytes_max = HELD_CELLS_MAX * size_of::<<S as CellModel>::Cell>();
+        config.scheduler = SchedulerConfig::default();
+        change(config);
+    })
+}
+
+fn circuit(number: u32) -> CircId {
+    CircId::of_initiator(number)
+}
+
+/// What has come of a play.
+#[derive(Debug, PartialEq)]
+struct Course {
+    seen: Vec<Seen>,
+    totals: RouterTotals,
+    waited_cell_s: f64,
+}
+
+impl Course {
+    fn of<S: Cast>(stage: &Stage<S, ChaCha8Rng>) -> Self {
+        let (relay, seen) = (&stage.relay, stage.seen().to_vec());
+        // What was dropped holds more or less, by the suite.
+        let totals = RouterTotals { shed_bytes: 0, ..*relay.totals() };
+        Self { seen, totals, waited_cell_s: relay.waited_cell_s() }
+    }
+
+    fn count(&self, command: Command) -> usize {
+        self.seen.iter().filter(|seen| seen.command == command).count()
+    }
+
+    fn said(&self, command: RelayCommand) -> usize {
+        let said = self.seen.iter().filter_map(|seen| seen.said.as_ref());
+        said.filter(|said| said.command == command).count()
+    }
+}
+
+/// An exit with a rate limit under KIST: a download with Vegas and one with fixed windows on a slow link, a circuit
+/// that goes on to the next hop, uploads, and then clients that read nothing until memory runs short.
+fn play<S: Cast>() -> Course {
+    let rate = Rate::from_byte_per_s(2_000_000);
+    let mut stage = stage::<S>(Some(RateLimit { rate, burst_bytes: 100_000 }));
+    let pace = |cells_per_ms| Some(Pace { cells_per_ms, buffer_cells: 200 });
+    let (slow, fast) = (stage.accept(Some(7), pace(2)), stage.accept(None, pace(30)));
+
+    stage.create(slow, circuit(1), Handshaking::Cgo);
+    stage.create(slow, circuit(2), Handshaking::Ntor);
+    stage.create(fast, circuit(3), Handshaking::Fast);
+    stage.pass(Duration::from_millis(5));
+    stage.extend(fast, circuit(3), Handshaking::Congestion, 3);
+    stage.pass(Duration::from_millis(5));
+    assert_eq!((stage.hops(slow, circuit(2)), stage.hops(fast, circuit(3))), (1, 2));
+    for number in [1, 2] {
+        for stream in 1..=2 {
+            let begin = (0, RelayCommand::BEGIN);
+            stage.say(slow, circuit(number), begin, StreamId(stream), b"192.0.2.80:80\0");
+        }
+    }
+    (0..4).for_each(|number| stage.connect(number));
+
+    let next = stage.next_hops().find(|link| *link > fast).expect("it was dialled");
+    let onward = stage.begun(next)[0];
+    for ms in 0..600_u32 {
+        (0..4).for_each(|number| _ = stage.feed(number, 3000));
+        stage.say_data(slow, circuit(1 + ms % 2), 0, StreamId(1), 300);
+        stage.say_data(fast, circuit(3), 1, StreamId(9), 498);
+        stage.reply_data(next, onward, StreamId(9), 498);
+        stage.pass(Duration::from_millis(1));
+        for number in 1..=2 {
+            while stage.acknowledge(slow, circuit(number)) {}
+        }
+    }
+
+    let deaf = stage.accept(Some(7), Some(Pace { cells_per_ms: 0, buffer_cells: 10 }));
+    for number in 10..15 {
+        stage.create(deaf, circuit(number), Handshaking::Ntor);
+        let begin = (0, RelayCommand::BEGIN);
+        stage.say(deaf, circuit(number), begin, StreamId(1), b"192.0.2.81:80\0");
+    }
+    let first = stage.destinations() - 5;
+    (first..first + 5).for_each(|number| stage.connect(number));
+    for _ in 0..40 {
+        let open = stage.destinations();
+        (first.min(open)..open).for_each(|number| _ = stage.feed(number, 10_000));
+        stage.pass(Duration::from_millis(1));
+        stage.relay.check_accounts();
+    }
+    stage.pass(Duration::from_secs(30));
+    stage.relay.check_accounts();
+    Course::of(&stage)
+}
+
+#[test]
+fn a_play_with_weightless_cells_is_the_play_with_tors() {
+    let real = play::<Tor>();
+    let weightless = play::<HeaderOnly>();
+    // All of it is in the play.
+    assert!(real.said(RelayCommand::DATA) > 2000, "{} cells", real.said(RelayCommand::DATA));
+    assert!(real.said(RelayCommand::SENDME) > 3 && real.count(Command::CREATE2) == 1);
+    assert!(real.count(Command::PADDING) > 0, "idle links are padded");
+    assert!(real.count(Command::DESTROY) > 0 && real.totals.sheds > 0, "memory ran short");
+    assert!(real.waited_cell_s > 1.0, "cells have waited");
+    for (at, (real, weightless)) in real.seen.iter().zip(&weightless.seen).enumerate() {
+        assert_eq!(real, weightless, "cell {at}");
+    }
+    assert_eq!(real, weightless);
+}
+
+fn drawn<S: Cast>(script: &[u8], windows: Option<HopWindows>) -> Course {
+    let mut stage = stage_with::<S>(|config| {
+        if let Some(windows) = windows {
+            config.flows = Arc::new(windows.flows(SchedulerConfig::INTERVAL));
+        }
+    });
+    stage.play(script, |stage| stage.relay.check_accounts());
+    stage.pass(Duration::from_secs(2));
+    stage.end();
+    assert_eq!((stage.relay.open_circuits(), stage.relay.queued_bytes()), (0, 0));
+    assert_eq!(stage.relay.open_streams(), 0);
+    Course::of(&stage)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_play_tells_the_suites_apart(script in prop::collection::vec(any::<u8>(), 0..600)) {
+        for windows in [None, Some(HopWindows::CircuitStartAgain)] {
+            prop_assert_eq!(drawn::<Tor>(&script, windows), drawn::<HeaderOnly>(&script, windows));
+        }
+    }
+}
