@@ -8,26 +8,25 @@ mod adversary;
 mod balance;
 pub mod batch;
 pub mod bench;
+mod bottleneck;
 mod circuitstart;
+mod client_impact;
 mod client_load;
 mod common;
 mod concurrent;
 mod conflux;
+mod crash;
+mod cross_traffic;
 mod crowd;
 mod distant;
 mod downloads;
 mod error;
 mod factor;
-mod felt;
-mod hosts;
-mod kill;
 mod kist;
 mod load;
 mod midway;
 mod mode;
-mod narrow;
-mod paths;
-mod penetrators;
+mod paper_hosts;
 mod ratio;
 mod selection;
 mod siege;
@@ -36,6 +35,7 @@ mod stage;
 mod telling;
 mod trial;
 pub mod truth;
+mod wan;
 mod witness;
 
 use clap::{Args, Subcommand};
@@ -73,22 +73,22 @@ enum Experiment {
     Accuracy(accuracy::Options),
     Adversary(adversary::Options),
     Balance(balance::Options),
+    Bottleneck(bottleneck::Options),
     #[command(name = "circuitstart")]
     CircuitStart(circuitstart::Options),
+    ClientImpact(client_impact::Options),
     Concurrent(concurrent::Options),
     Conflux(conflux::Options),
+    Crash(crash::Options),
+    CrossTraffic(cross_traffic::Options),
     Downloads(downloads::Options),
-    Felt(felt::Options),
-    Hosts(hosts::Options),
-    Kill(kill::Options),
     Kist(kist::Options),
-    Narrow(narrow::Options),
-    Paths(paths::Options),
-    Penetrators(penetrators::Options),
+    PaperHosts(paper_hosts::Options),
     Ratio(ratio::Options),
     Selection(selection::Options),
     Siege(siege::Options),
     Soak(siege::soak::Options),
+    Wan(wan::Options),
 }
 
 /// Plays an experiment, and leaves its report.
@@ -110,13 +110,17 @@ pub fn run(
         Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
         Experiment::Conflux(options) => conflux::run(options, common, output, interrupt)?,
         Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
-        Experiment::Felt(options) => felt::run(options, common, output, interrupt)?,
-        Experiment::Hosts(options) => hosts::run(options, common, output, interrupt)?,
-        Experiment::Kill(options) => kill::run(options, common, output, interrupt)?,
+        Experiment::ClientImpact(options) => {
+            client_impact::run(options, common, output, interrupt)?
+        }
+        Experiment::PaperHosts(options) => paper_hosts::run(options, common, output, interrupt)?,
+        Experiment::Crash(options) => crash::run(options, common, output, interrupt)?,
         Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
-        Experiment::Narrow(options) => narrow::run(options, common, output, interrupt)?,
-        Experiment::Paths(options) => paths::run(options, common, output, interrupt)?,
-        Experiment::Penetrators(options) => penetrators::run(options, common, output, interrupt)?,
+        Experiment::Bottleneck(options) => bottleneck::run(options, common, output, interrupt)?,
+        Experiment::Wan(options) => wan::run(options, common, output, interrupt)?,
+        Experiment::CrossTraffic(options) => {
+            cross_traffic::run(options, common, output, interrupt)?
+        }
         Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
         Experiment::Selection(options) => selection::run(options, common, output, interrupt)?,
         Experiment::Siege(options) => siege::run(options, common, output, interrupt)?,

@@ -185,7 +185,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         teams.iter().enumerate().map(|(team, it)| fill(&plan, team, it.capacity)).collect();
     output.text(picture::text(&filled, options.slot_s));
     if let Some(path) = &options.svg {
-        let svg = picture::figure(&filled, options.slot_s, options.greedy).to_svg()?;
+        let svg = picture::figure(&filled, options.slot_s, options.greedy).to_svg();
         let failed = |source| Error::File { what: "write the picture", path: path.clone(), source };
         fs::write(path, svg).map_err(failed)?;
     }

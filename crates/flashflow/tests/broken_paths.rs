@@ -18,7 +18,7 @@ fn a_path_that_breaks_gives_a_reason_in_time_and_one_that_shuffles_packets_no_wr
         skip::this_test!("it needs {what}");
     }
     let scratch = Scratch::new();
-    let arguments = "experiment paths --modes echo --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
+    let arguments = "experiment wan --modes echo --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
                      --faults reorders,breaks-out,breaks-back,loses-all --seconds 8 --out results --json";
     let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
     eprintln!("it took {:?}", ended.took);
@@ -51,7 +51,7 @@ fn a_path_to_a_stock_relay_that_breaks_either_way_is_told_from_a_relay_that_stan
         skip::this_test!("it needs {what}");
     }
     let scratch = Scratch::new();
-    let arguments = "experiment paths --modes transit --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
+    let arguments = "experiment wan --modes transit --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
                      --faults breaks-out,breaks-back,stops --seconds 16 --out results --json";
     let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
     eprintln!("it took {:?}", ended.took);

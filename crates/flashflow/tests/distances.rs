@@ -1,4 +1,4 @@
-//! `flashflow experiment felt` and `hosts`, over distances of their own.
+//! `flashflow experiment client-impact` and `paper-hosts`, over distances of their own.
 
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
@@ -22,7 +22,8 @@ fn a_stock_client_downloads_through_a_far_relay_of_ours_and_a_stock_one_at_each_
         skip::this_test!("it needs {what}");
     }
     let scratch = Scratch::new();
-    let cases = run(&scratch, "felt", "--rtts-ms 20 --losses-percent 0 --runs 1 --bytes 500000");
+    let cases =
+        run(&scratch, "client-impact", "--rtts-ms 20 --losses-percent 0 --runs 1 --bytes 500000");
     let places: Vec<&str> = cases.iter().map(|it| text(it, "place")).collect();
     assert_eq!(places, ["guard", "middle", "exit"]);
     for case in &cases {
@@ -42,7 +43,8 @@ fn the_papers_hosts_measure_a_relay_and_no_wrong_number_is_conclusive() {
         skip::this_test!("it needs {what}");
     }
     let scratch = Scratch::new();
-    let cases = run(&scratch, "hosts", "--vary multiplier --modes echo --limits 20 --seconds 8");
+    let cases =
+        run(&scratch, "paper-hosts", "--vary multiplier --modes echo --limits 20 --seconds 8");
     let multipliers: Vec<f64> = cases.iter().map(|it| number(it, "multiplier")).collect();
     assert_eq!(multipliers, [1.5, 2.25]);
     for case in &cases {

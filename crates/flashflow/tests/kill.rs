@@ -1,4 +1,4 @@
-//! `flashflow experiment kill`, with a victim of each kind.
+//! `flashflow experiment crash`, with a victim of each kind.
 
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
@@ -14,7 +14,7 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     let scratch = Scratch::new();
     let ended = scratch.run(&[
         "experiment",
-        "kill",
+        "crash",
         "--rounds",
         "3",
         "--seconds",
@@ -27,7 +27,7 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     ]);
     ended.assert_code(0);
     let summary = ended.summary();
-    assert_eq!((text(&summary, "experiment"), &summary["held"]), ("kill", &true.into()));
+    assert_eq!((text(&summary, "experiment"), &summary["held"]), ("crash", &true.into()));
     let cases = summary["cases"].as_array().expect("cases");
     // The first round, in which nobody is killed, says how long they take. In each of the others somebody is;
     // where the victim had ended before, that one is played again.
@@ -58,7 +58,7 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     // Each case was told when it ended.
     let told = ended.values().iter().filter(|value| value["type"] == "case").count();
     assert_eq!(told, cases.len());
-    for file in ["kill.html", "kill.json"] {
+    for file in ["crash.html", "crash.json"] {
         assert!(scratch.path("results").join(file).is_file(), "{file}");
     }
     let files = fs::read_dir(scratch.path("results")).expect("a folder");
@@ -75,7 +75,7 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
 fn an_experiment_that_is_ended_leaves_nothing() {
     let scratch = Scratch::new();
     let mut running =
-        scratch.start(&["experiment", "kill", "--quick", "--out", "results", "--json"]);
+        scratch.start(&["experiment", "crash", "--quick", "--out", "results", "--json"]);
     running.wait_for_out("the first round", |line| line.contains(r#""type":"case""#));
     running.signal(Signal::INT);
     let ended = running.end();

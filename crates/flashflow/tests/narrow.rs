@@ -1,4 +1,4 @@
-//! `flashflow experiment narrow`, on hosts of its own.
+//! `flashflow experiment bottleneck`, on hosts of its own.
 
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
@@ -12,14 +12,14 @@ fn whose_link_is_narrow_and_whose_path_is_broken_is_named_and_the_relays_own_lin
         skip::this_test!("it needs {what}");
     }
     let scratch = Scratch::new();
-    let arguments = "experiment narrow --quick --places relay,measurer,breaks,all,coordinator --limit 60 --link 25 --measurer 8 \
+    let arguments = "experiment bottleneck --quick --places relay,measurer,breaks,all,coordinator --limit 60 --link 25 --measurer 8 \
                      --seconds 10 --out results --json";
     let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
     eprintln!("it took {:?}", ended.took);
     ended.assert_no_panic();
     scratch.assert_clean();
     let summary = ended.summary();
-    assert_eq!(text(&summary, "experiment"), "narrow");
+    assert_eq!(text(&summary, "experiment"), "bottleneck");
     let [nowhere, relay, measurer, breaks, all, coordinator] =
         summary["cases"].as_array().expect("cases").as_slice()
     else {

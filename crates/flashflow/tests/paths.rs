@@ -1,4 +1,4 @@
-//! `flashflow experiment paths`, over a distance of its own.
+//! `flashflow experiment wan`, over a distance of its own.
 
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
@@ -15,12 +15,12 @@ fn a_path_that_no_number_of_sockets_makes_wide_enough_is_named_and_no_wrong_numb
         skip::this_test!("it needs {what}");
     }
     let scratch = Scratch::new();
-    let arguments = "experiment paths --modes echo --limits 200 --rtts-ms 300 --losses-percent 1 \
+    let arguments = "experiment wan --modes echo --limits 200 --rtts-ms 300 --losses-percent 1 \
                      --congestions reno --seconds 12 --out results --json";
     let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
     ended.assert_no_panic();
     let summary = ended.summary();
-    assert_eq!(text(&summary, "experiment"), "paths");
+    assert_eq!(text(&summary, "experiment"), "wan");
     let [case] = summary["cases"].as_array().expect("cases").as_slice() else {
         panic!("{summary}");
     };
@@ -42,20 +42,20 @@ fn an_interrupted_grid_goes_on_without_playing_again_what_is_over_and_refuses_ot
     }
     let scratch = Scratch::new();
     let grid = |seconds: &str| {
-        let arguments = "experiment paths --modes echo --limits 40 --rtts-ms 20 --losses-percent 0,0.02 \
+        let arguments = "experiment wan --modes echo --limits 40 --rtts-ms 20 --losses-percent 0,0.02 \
                          --congestions reno --out results --json --seconds";
         let arguments = arguments.split_whitespace().chain([seconds]);
         arguments.map(str::to_owned).collect::<Vec<String>>()
     };
     let mut first = scratch.start(&grid("8"));
     first.wait_for_out("the first case", |line| line.contains(r#""type":"case""#));
-    let kept = scratch.path("results/paths-runs/echo-40-20-0-reno.json");
+    let kept = scratch.path("results/wan-runs/echo-40-20-0-reno.json");
     common::wait_for("the file of the first run", || kept.exists().then_some(()));
     first.signal(Signal::INT);
     let ended = first.end();
     ended.assert_code(130);
     scratch.wait_until_clean();
-    let second = scratch.path("results/paths-runs/echo-40-20-0.02-reno.json");
+    let second = scratch.path("results/wan-runs/echo-40-20-0.02-reno.json");
     assert!(!second.exists(), "it was interrupted before");
     let changed = || fs::metadata(&kept).and_then(|it| it.modified()).expect("a time");
     let before = changed();

@@ -1,4 +1,4 @@
-//! `flashflow experiment selection` and `penetrators`, in networks of their own.
+//! `flashflow experiment selection` and `cross-traffic`, in networks of their own.
 
 #[expect(dead_code, reason = "what the other test files need")]
 mod common;
@@ -145,7 +145,7 @@ fn a_stream_and_a_set_up_are_measured_beside_penetrators_through_stock_relays_an
         skip::this_test!("it needs {what}");
     }
     let scratch = Scratch::new();
-    let arguments = "experiment penetrators --penetrators 0,2 --streams 1,2 --repeats 3 --bytes 100000 --out results --json";
+    let arguments = "experiment cross-traffic --penetrators 0,2 --streams 1,2 --repeats 3 --bytes 100000 --out results --json";
     let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
     eprintln!("it took {:?}", ended.took);
     ended.assert_no_panic();

@@ -1,21 +1,18 @@
-//! Figures as data: what is drawn, not how. The page draws them with plotly, [`to_svg`] with
-//! `plotters`, and programs read the points.
-//!
-//! [`to_svg`]: ExperimentFigure::to_svg
+//! Figures as data: what is drawn, not how. [`svg`] draws them for pages and files, and programs read the points.
 
 mod build;
-mod drawn;
 mod scale;
 mod svg;
 #[cfg(test)]
 mod tests;
+mod ticks;
 
 pub use build::{TrafficSecond, cumulative};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// A figure of an experiment.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentFigure {
     /// In the names of its files, such as `figure-6`; made of letters, digits and `-`.
     pub name: String,
@@ -36,7 +33,7 @@ pub struct ExperimentFigure {
 }
 
 /// An axis. Without a range it shows what there is; rates, counts and shares on *y* begin at zero.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
     /// What it measures, with its unit.
     pub label: String,
@@ -52,7 +49,7 @@ pub struct Axis {
 }
 
 /// How numbers are laid out on an axis.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
     /// Equal differences take equal room.
@@ -63,14 +60,14 @@ pub enum Scale {
 }
 
 /// Points that belong together.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
     /// In the legend.
     pub name: String,
     /// *x* and *y*, in the order in which to join them. A number that is none makes a gap.
     pub points: Vec<(f64, f64)>,
     /// What each point is, for whoever points at it: one for each, or none at all.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
     /// How points are joined.
     pub style: Style,
@@ -79,7 +76,7 @@ pub struct Series {
 }
 
 /// How points are drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
     /// Joined by straight lines.
@@ -94,7 +91,7 @@ pub enum Style {
 }
 
 /// What something shows. The same things have the same colour in all figures.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// What FlashFlow measured.
@@ -116,7 +113,7 @@ pub enum Role {
 }
 
 /// A shaded range of one axis.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Band {
     /// The axis.
     pub on: On,
@@ -131,7 +128,7 @@ pub struct Band {
 }
 
 /// A dotted line at one place of an axis, right across the figure.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Mark {
     /// The axis; on *x*, the line is vertical.
     pub on: On,
@@ -144,7 +141,7 @@ pub struct Mark {
 }
 
 /// One of the axes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
     /// Along the bottom.

@@ -1,20 +1,20 @@
-//! The page. What stands in it besides this file's own words goes through [`frame`], an
-//! escaping or number formatter, or [`Figure`].
+//! The page. What it contains besides this file's own words goes through [`frame`], an
+//! escaping or number formatter, or [`ExperimentFigure`].
 
 pub(crate) mod frame;
 mod relays;
 
-use crate::plots::{self, ACCURATE, Figure, MOST_IN_OVERVIEW};
+use crate::figure::ExperimentFigure;
+use crate::plots;
 use crate::text::mbit;
 use crate::{RelayReport, Report};
-use frame::{Frame, figure};
+use frame::Frame;
 use std::fmt;
 
 const EXPLANATION: &str = include_str!("explanation.html");
 
 impl Report {
-    /// The report as a page that needs no other file and no network: about 5 MB, most of which is
-    /// the script that draws the plots; without plots a few kB.
+    /// The report as a page that needs no other file and no network.
     #[must_use]
     pub fn to_html(&self) -> String {
         Page::new(self).to_string()
@@ -23,9 +23,9 @@ impl Report {
 
 struct Page<'a> {
     report: &'a Report,
-    overview: Option<Figure>,
-    accuracy: Option<Figure>,
-    seconds: Vec<Option<Figure>>,
+    overview: Option<ExperimentFigure>,
+    accuracy: Option<ExperimentFigure>,
+    seconds: Vec<Option<ExperimentFigure>>,
 }
 
 impl<'a> Page<'a> {
@@ -54,29 +54,9 @@ impl<'a> Page<'a> {
     }
 
     fn overviews(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(overview) = &self.overview {
-            f.write_str("<h2>Overview</h2>\n<div class=\"card\">")?;
-            let shown = if self.report.relays.len() > MOST_IN_OVERVIEW {
-                format!(" Only the first {MOST_IN_OVERVIEW} relays are shown here.")
-            } else {
-                String::new()
-            };
-            let caption = format!(
-                "Per relay: the estimate with its quartiles, the median of what the relay itself \
-                 says it carried, and its configured limit where known.{shown}"
-            );
-            figure(f, overview, &caption)?;
-            f.write_str("</div>\n")?;
-        }
-        if let Some(accuracy) = &self.accuracy {
-            let [low, high] = ACCURATE;
-            f.write_str("<h2>Accuracy</h2>\n<div class=\"card\">")?;
-            let caption = format!(
-                "The share of relays whose estimate is at most so many times their configured \
-                 limit. The shaded band, {low:.2} to {high:.2}, is what the FlashFlow paper \
-                 promises; the dotted line marks perfect estimates."
-            );
-            figure(f, accuracy, &caption)?;
+        for figure in [&self.overview, &self.accuracy].into_iter().flatten() {
+            write!(f, "<h2>{}</h2>\n<div class=\"card\">", figure.title)?;
+            frame::figure(f, figure)?;
             f.write_str("</div>\n")?;
         }
         Ok(())

@@ -1,55 +1,63 @@
 "use strict";
-(() => {
-  const dark = window.matchMedia("(prefers-color-scheme: dark)");
-  const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
-  const drawn = new Set();
-
-  const theme = (layout) => {
-    const axis = { gridcolor: colour("--line"), linecolor: colour("--line"), zerolinecolor: colour("--line") };
-    Object.assign(layout, {
-      paper_bgcolor: "rgba(0,0,0,0)",
-      plot_bgcolor: "rgba(0,0,0,0)",
-      font: { family: "system-ui, sans-serif", size: 13, color: colour("--text") },
-      modebar: { orientation: "v", bgcolor: "rgba(0,0,0,0)", color: colour("--muted"), activecolor: colour("--accent") },
-      hoverlabel: {
-        bgcolor: colour("--card"),
-        bordercolor: colour("--line"),
-        font: { color: colour("--text") },
-      },
-    });
-    for (const name of ["xaxis", "yaxis"]) Object.assign(layout[name], axis);
-    return layout;
+// Values at the pointer, and series that are hidden by a click on their name. Without it figures are pictures.
+for (const figure of document.querySelectorAll("figure.plot")) {
+  const svg = figure.querySelector("svg");
+  const series = JSON.parse(figure.querySelector("script").textContent);
+  const groups = svg.querySelectorAll(".series");
+  const shown = series.map(() => true);
+  const tip = figure.appendChild(document.createElement("div"));
+  const cursor = svg.appendChild(document.createElementNS(svg.namespaceURI, "circle"));
+  cursor.setAttribute("class", "cursor");
+  cursor.setAttribute("r", 7);
+  tip.className = "tip";
+  const hide = () => {
+    tip.hidden = true;
+    cursor.style.display = "none";
   };
+  hide();
 
-  const draw = (figure) => {
-    if (drawn.has(figure)) return;
-    drawn.add(figure);
-    const { data, layout } = JSON.parse(figure.querySelector("script").textContent);
-    Object.assign(layout, {
-      autosize: true,
-      margin: { l: 60, r: 40, t: 44, b: 52 },
-      legend: { orientation: "h", x: 0, y: 1, yanchor: "bottom", bgcolor: "rgba(0,0,0,0)" },
+  svg.querySelectorAll(".key").forEach((key, index) => {
+    const toggle = () => {
+      shown[index] = !shown[index];
+      key.setAttribute("aria-pressed", shown[index]);
+      groups[index].style.display = shown[index] ? "" : "none";
+      hide();
+    };
+    key.setAttribute("role", "button");
+    key.setAttribute("tabindex", 0);
+    key.setAttribute("aria-pressed", true);
+    key.addEventListener("click", toggle);
+    key.addEventListener("keydown", (event) => {
+      if (event.key !== "Enter" && event.key !== " ") return;
+      event.preventDefault();
+      toggle();
     });
-    layout.xaxis.title = { ...layout.xaxis.title, standoff: 8 };
-    Plotly.newPlot(figure.querySelector("div"), data, theme(layout), {
-      responsive: true,
-      displaylogo: false,
-      scrollZoom: false,
-      modeBarButtonsToRemove: ["lasso2d", "select2d", "autoScale2d", "zoomIn2d", "zoomOut2d"],
-    });
-  };
-
-  const figures = [...document.querySelectorAll("figure.plot")];
-  const visible = new IntersectionObserver(
-    (entries) => entries.filter((entry) => entry.isIntersecting).forEach((entry) => draw(entry.target)),
-    { rootMargin: "600px" },
-  );
-  figures.forEach((figure) => visible.observe(figure));
-  window.addEventListener("beforeprint", () => figures.forEach(draw));
-  dark.addEventListener("change", () => {
-    for (const figure of drawn) {
-      const plot = figure.querySelector("div");
-      Plotly.relayout(plot, theme(plot.layout));
-    }
   });
-})();
+
+  const nearest = (points, at) => {
+    const distance = ([x, y]) => Math.hypot(x - at.x, y - at.y);
+    return points.reduce((best, it) => (best && distance(best) <= distance(it) ? best : it), null);
+  };
+
+  svg.addEventListener("pointermove", (event) => {
+    const at = new DOMPoint(event.clientX, event.clientY).matrixTransform(svg.getScreenCTM().inverse());
+    const visible = series.filter((_, index) => shown[index]);
+    const here = nearest(visible.flatMap(([, points]) => points), at);
+    if (!here || Math.hypot(here[0] - at.x, here[1] - at.y) > 40) return hide();
+    // What other series have at the same place of the x axis is compared with it.
+    const lines = visible.flatMap(([name, points]) =>
+      points.filter(([x]) => x === here[0]).slice(0, 3).map(([, , text]) => `${name}: ${text}`),
+    );
+    tip.replaceChildren(...lines.map((line) => Object.assign(document.createElement("div"), { textContent: line })));
+    tip.hidden = false;
+    const frame = figure.getBoundingClientRect();
+    const isRight = event.clientX - frame.left > frame.width / 2;
+    tip.style.top = `${event.clientY - frame.top + 14}px`;
+    tip.style.left = isRight ? "" : `${event.clientX - frame.left + 14}px`;
+    tip.style.right = isRight ? `${frame.right - event.clientX + 14}px` : "";
+    cursor.setAttribute("cx", here[0]);
+    cursor.setAttribute("cy", here[1]);
+    cursor.style.display = "";
+  });
+  svg.addEventListener("pointerleave", hide);
+}

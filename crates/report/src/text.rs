@@ -69,6 +69,17 @@ pub(crate) fn quotient(ratio: Option<f64>) -> String {
     finite(ratio).map_or_else(|| NOTHING.into(), |ratio| format!("{ratio:.3}"))
 }
 
+/// A number of any kind, to about four digits.
+pub(crate) fn readable(number: f64) -> String {
+    match number.abs() {
+        0.0 => "0".into(),
+        size if size < 0.001 => format!("{number:.1e}"),
+        size if size < 10.0 => format!("{number:.3}"),
+        size if size < 100.0 => format!("{number:.2}"),
+        _ => format!("{number:.1}"),
+    }
+}
+
 /// Two rates in Mbit/s with a dash between.
 pub(crate) fn range(low: f64, high: f64) -> String {
     format!("{}–{}", mbit(Some(low)), mbit(Some(high)))

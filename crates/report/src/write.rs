@@ -16,16 +16,6 @@ pub enum ReportError {
         /// What the operating system said.
         source: io::Error,
     },
-    /// A figure could not be drawn.
-    #[error(
-        "cannot draw the figure `{figure}`: {reason}. This is a defect of FlashFlow: please report it"
-    )]
-    Draw {
-        /// The figure's title.
-        figure: String,
-        /// What `plotters` said.
-        reason: String,
-    },
 }
 
 impl Report {
@@ -55,7 +45,7 @@ fn advice(error: &io::Error) -> &'static str {
             "A part of its path is a file: name another one"
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "Free some space (a report takes about 5 MB), or name a file on another disk"
+            "Free some space (a report takes less than 1 MB), or name a file on another disk"
         }
         ErrorKind::ReadOnlyFilesystem => "Name a file on a disk that can be written to",
         _ => "Name another file",

@@ -70,7 +70,7 @@ mod tests {
         let slots: Vec<f64> = (0..2880).map(|slot| f64::from(slot % 2)).collect();
         let points = together(&slots, POINTS);
         assert_eq!((points.len(), points[1]), (288, (10, 0.5)));
-        let svg = figure(&[slots.clone(), slots], 30, false).to_svg().expect("drawn");
+        let svg = figure(&[slots.clone(), slots], 30, false).to_svg();
         assert!(svg.contains("team 1") && svg.len() < 100_000, "{}", svg.len());
     }
 }

@@ -47,7 +47,7 @@ impl ExperimentReport {
         for (figure, name) in self.figures.iter().zip(names.figures) {
             let [csv, svg] = [name.csv, name.svg].map(|name| folder.join(name));
             write_table(&csv, figure.points_csv())?;
-            write::write(&svg, figure.to_svg()?.as_bytes())?;
+            write::write(&svg, figure.to_svg().as_bytes())?;
             figures.push(WrittenFigure { csv, svg });
         }
         write_table(&csv, self.cases_csv())?;

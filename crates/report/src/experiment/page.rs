@@ -2,23 +2,19 @@
 
 use super::{Case, CaseVerdict, ExperimentReport, Value};
 use crate::html::frame::{self, Badge, Frame};
-use crate::plots::Figure;
-use crate::text::{Escaped, NOTHING, count, mbit, quotient};
+use crate::text::{Escaped, NOTHING, count, mbit, quotient, readable};
 use std::fmt::{self, Formatter};
 
 impl ExperimentReport {
-    /// The report as a page that needs no other file and no network: about 5 MB, most of which is
-    /// the script that draws the figures; without figures a few kB.
+    /// The report as a page that needs no other file and no network.
     #[must_use]
     pub fn to_html(&self) -> String {
-        let figures = self.figures.iter().map(super::ExperimentFigure::to_plot).collect();
-        Page { report: self, figures }.to_string()
+        Page { report: self }.to_string()
     }
 }
 
 struct Page<'a> {
     report: &'a ExperimentReport,
-    figures: Vec<Figure>,
 }
 
 impl fmt::Display for Page<'_> {
@@ -30,7 +26,7 @@ impl fmt::Display for Page<'_> {
             title: &report.title,
             generated_unix_s: report.generated_unix_s,
             facts: &facts,
-            has_plots: !self.figures.is_empty(),
+            has_plots: !report.figures.is_empty(),
         };
         frame.around(f, |f| {
             self.answer(f)?;
@@ -72,9 +68,9 @@ impl Page<'_> {
     }
 
     fn figures(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        for (figure, plot) in self.report.figures.iter().zip(&self.figures) {
+        for figure in &self.report.figures {
             writeln!(f, "<h2>{}</h2>\n<div class=\"card\">", Escaped(&figure.title))?;
-            frame::figure(f, plot, &figure.caption)?;
+            frame::figure(f, figure)?;
             f.write_str("</div>\n")?;
         }
         Ok(())
@@ -217,16 +213,5 @@ impl<'a> Column<'a> {
         };
         let class = if self.is_number { " class=\"number\"" } else { "" };
         write!(f, "<td{class}>{}</td>", Escaped(&text))
-    }
-}
-
-/// A number of any kind, to about four digits.
-fn readable(number: f64) -> String {
-    match number.abs() {
-        0.0 => "0".into(),
-        size if size < 0.001 => format!("{number:.1e}"),
-        size if size < 10.0 => format!("{number:.3}"),
-        size if size < 100.0 => format!("{number:.2}"),
-        _ => format!("{number:.1}"),
     }
 }

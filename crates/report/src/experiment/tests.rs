@@ -4,7 +4,6 @@ use super::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, On, Promise, Role, Series,
     Value,
 };
-use crate::plots;
 use std::path::Path;
 
 const EVIL: &str = "</script><img src=x onerror='alert(1)'>\"&";
@@ -37,7 +36,7 @@ fn figure(name: &str) -> ExperimentFigure {
 }
 
 fn page(report: &ExperimentReport) -> String {
-    report.to_html().replacen(&plots::script(), "", 1)
+    report.to_html()
 }
 
 fn rows(csv: &[u8]) -> Vec<Vec<String>> {

@@ -1,14 +1,13 @@
 //! What pages of all kinds have in common. Words that come from elsewhere are escaped here.
 
-use crate::plots::{self, Figure};
+use crate::figure::ExperimentFigure;
 use crate::text::Escaped;
 use std::fmt::{self, Formatter};
 
 const STYLE: &str = include_str!("../style.css");
 const SCRIPT: &str = include_str!("../page.js");
 /// Nothing may be fetched: the page works, and keeps its secrets, without a network.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; \
-                      img-src data: blob:";
+const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
 /// A page without its content.
 pub(crate) struct Frame<'a> {
@@ -16,7 +15,7 @@ pub(crate) struct Frame<'a> {
     pub(crate) generated_unix_s: i64,
     /// What stands beside the time, such as versions.
     pub(crate) facts: &'a [String],
-    /// Whether the script that draws plots is needed.
+    /// Whether the script of plots is needed.
     pub(crate) has_plots: bool,
 }
 
@@ -45,7 +44,7 @@ impl Frame<'_> {
         content(f)?;
         f.write_str("</main>\n")?;
         if self.has_plots {
-            write!(f, "{}\n<script>\n{SCRIPT}</script>\n", plots::script())?;
+            write!(f, "<script>\n{SCRIPT}</script>\n")?;
         }
         f.write_str("</body></html>\n")
     }
@@ -80,17 +79,10 @@ pub(crate) fn notes(f: &mut Formatter<'_>, notes: &[String]) -> fmt::Result {
     f.write_str("</div>\n")
 }
 
-/// A place for `page.js` to draw in.
-pub(crate) fn figure(f: &mut Formatter<'_>, figure: &Figure, caption: &str) -> fmt::Result {
-    let Figure { json, height_px } = figure;
-    writeln!(
-        f,
-        "<figure class=\"plot\"><div style=\"height:{height_px}px\"></div>\
-         <script type=\"application/json\">{json}</script>\
-         <noscript><p class=\"muted\">Plots need JavaScript.</p></noscript>\
-         <figcaption>{}</figcaption></figure>",
-        Escaped(caption)
-    )
+/// A figure with its caption. `page.js` makes it interactive.
+pub(crate) fn figure(f: &mut Formatter<'_>, figure: &ExperimentFigure) -> fmt::Result {
+    let (drawn, caption) = (figure.in_page(), Escaped(&figure.caption));
+    writeln!(f, "<figure class=\"plot\">{drawn}<figcaption>{caption}</figcaption></figure>")
 }
 
 /// A word on a coloured ground, named as its class in the style sheet: a word of our own.

@@ -1,7 +1,7 @@
 //! What the page says of relays.
 
 use super::frame::{Badge, figure, numbers};
-use crate::plots::Figure;
+use crate::figure::ExperimentFigure;
 use crate::text::{Escaped, NOTHING, count, mbit, percent, plural, quotient, range};
 use crate::{Mode, RelayReport, Report, RoundAccount, Verdict};
 use coordinator::Hindrance;
@@ -35,7 +35,7 @@ pub(super) fn results(f: &mut fmt::Formatter<'_>, relays: &[RelayReport]) -> fmt
 pub(super) fn details(
     f: &mut fmt::Formatter<'_>,
     relays: &[RelayReport],
-    seconds: &[Option<Figure>],
+    seconds: &[Option<ExperimentFigure>],
 ) -> fmt::Result {
     if relays.is_empty() {
         return Ok(());
@@ -52,7 +52,7 @@ pub(super) fn details(
         )?;
         writeln!(f, "<p>{}</p>", Escaped(&in_words(relay)))?;
         if let Some(seconds) = seconds {
-            figure(f, seconds, "")?;
+            figure(f, seconds)?;
         }
         accounts(f, &relay.accounts)?;
         f.write_str("</section>\n")?;

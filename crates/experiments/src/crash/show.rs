@@ -40,7 +40,7 @@ pub(super) fn report(
     let setup_s = params.setup_timeout.as_secs();
     let grace_s = params.report_grace.as_secs();
     let mut report = telling::report(
-        "kill",
+        "crash",
         if options.freeze { "Frozen at any moment" } else { "Killed at any moment" },
         "What if a measurer, the coordinator or the target is killed at a random moment of a \
          measurement?",

@@ -1,4 +1,4 @@
-//! `flashflow experiment narrow`: a narrow place at the relay, and at one of two measurers.
+//! `flashflow experiment bottleneck`: a narrow place at the relay, and at one of two measurers.
 
 mod judge;
 mod place;
@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// be put down to the relay. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment narrow --quick --out results
-  flashflow experiment narrow --rtts-ms 40,200 --congestions reno --modes echo --link 50")]
+  flashflow experiment bottleneck --quick --out results
+  flashflow experiment bottleneck --rtts-ms 40,200 --congestions reno --modes echo --link 50")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]
@@ -117,7 +117,7 @@ pub(super) fn run(
 }
 
 fn base() -> ExperimentReport {
-    report("narrow", judge::TITLE, judge::QUESTION)
+    report("bottleneck", judge::TITLE, judge::QUESTION)
 }
 
 /// All runs with this relay; whether the user let them all be played.
@@ -154,7 +154,7 @@ mod tests {
     use clap::{Command, FromArgMatches};
 
     fn planned(arguments: &str) -> Plan {
-        let command = Options::augment_args(Command::new("narrow").no_binary_name(true));
+        let command = Options::augment_args(Command::new("bottleneck").no_binary_name(true));
         let matches = command.try_get_matches_from(arguments.split_whitespace()).expect("right");
         plan(&Options::from_arg_matches(&matches).expect("options"), true)
     }

@@ -1,4 +1,4 @@
-//! `flashflow experiment paths`: relays with known limits are measured over paths of many lengths and
+//! `flashflow experiment wan`: relays with known limits are measured over paths of many lengths and
 //! losses.
 
 mod fault;
@@ -34,15 +34,15 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// sockets. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
 /// than none. Where a path breaks or a relay stops while it is measured, none is right, and the one
 /// must not be blamed for the other. What came out of a run is a file of its
-/// own in DIR/paths-runs, written when the run is over: the same command goes on where it was interrupted. Needs root,
+/// own in DIR/wan-runs, written when the run is over: the same command goes on where it was interrupted. Needs root,
 /// for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment paths --quick --out results
-  flashflow experiment paths --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit
-  flashflow experiment paths --quick --faults returns,breaks,breaks-out,breaks-back,stops
-  flashflow experiment paths --quick --faults breaks,stops --fault-at lead
-  flashflow experiment paths --shard 1/6 --out shared-folder")]
+  flashflow experiment wan --quick --out results
+  flashflow experiment wan --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit
+  flashflow experiment wan --quick --faults returns,breaks,breaks-out,breaks-back,stops
+  flashflow experiment wan --quick --faults breaks,stops --fault-at lead
+  flashflow experiment wan --shard 1/6 --out shared-folder")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]
@@ -130,7 +130,7 @@ pub(super) fn run(
     judged.extend(
         unplayed.map(|(mode, congestion, error)| Judged::unplayed(*mode, *congestion, error)),
     );
-    Ok(judge::report(&plan, judged, missing, report("paths", judge::TITLE, judge::QUESTION)))
+    Ok(judge::report(&plan, judged, missing, report("wan", judge::TITLE, judge::QUESTION)))
 }
 
 /// What a relay carries over a path without distance, by the number of sockets: a stock relay with a rate limit

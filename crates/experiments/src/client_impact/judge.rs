@@ -165,7 +165,7 @@ pub(super) fn report(plan: &Plan, judged: Vec<Judged>, base: ExperimentReport) -
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::felt::Place;
+    use crate::client_impact::Place;
     use std::time::Duration;
 
     fn verdict(stock: &[f64], ours: &[f64]) -> CaseVerdict {

@@ -12,7 +12,7 @@ use std::io;
 use std::path::Path as FilePath;
 
 /// Where runs that are over are kept, in the folder of results.
-const RUNS: &str = "paths-runs";
+const RUNS: &str = "wan-runs";
 
 /// A run as it is in its file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
