@@ -4,6 +4,8 @@
 ARGS ?=
 # A folder of real consensuses and server descriptors, for `make bench`. It need not be there.
 DATA ?= ../shared/data
+# The program of private networks and benchmarks.
+LAB = $(or $(CARGO_TARGET_DIR),target)/release/flashflow-lab
 
 .PHONY: help deps cargo demo test quick lint bench
 
@@ -25,7 +27,8 @@ cargo:
 	  echo 'then open a new shell, or run: . "$$HOME/.cargo/env"' >&2; exit 1; }
 
 demo: deps
-	cargo run --release --locked -- demo $(ARGS)
+	cargo build --release --locked
+	$(LAB) demo $(ARGS)
 
 test: deps
 	@scripts/test
@@ -37,10 +40,11 @@ lint: deps
 	@scripts/lint
 
 bench: deps
-	cargo run --release --locked -- bench measurer $(ARGS)
-	cargo run --release --locked -- bench echo $(ARGS)
-	cargo run --release --locked -- bench relay $(ARGS)
-	cargo run --release --locked -- bench client $(filter --json,$(ARGS))
+	cargo build --release --locked
+	$(LAB) bench measurer $(ARGS)
+	$(LAB) bench echo $(ARGS)
+	$(LAB) bench relay $(ARGS)
+	$(LAB) bench client $(filter --json,$(ARGS))
 	@files=$$(ls $(DATA)/consensus/*-consensus $(DATA)/descriptors/*-server-descriptors 2>/dev/null); \
 	if [ -n "$$files" ]; then \
 	  cargo run --release --locked -p netdoc --example parse_speed -- $$files; \

@@ -1,4 +1,4 @@
-//! `flashflow experiment accuracy`: relays with known limits are measured many times, by teams of
+//! `flashflow-lab experiment accuracy`: relays with known limits are measured many times, by teams of
 //! several sizes.
 
 mod judge;
@@ -34,8 +34,8 @@ const PAUSE: Duration = Duration::from_millis(1200);
 /// held. Figure 6 of the paper, drawn.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment accuracy --quick --out results
-  flashflow experiment accuracy --modes echo --limits 10,100,none --teams 1,3 --runs 3 --seconds 10")]
+  flashflow-lab experiment accuracy --quick --out results
+  flashflow-lab experiment accuracy --modes echo --limits 10,100,none --teams 1,3 --runs 3 --seconds 10")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 3 to 120; 30 by default, 8 if --quick. The first second
     /// holds the relay's burst: with fewer than 6 it weighs much.

@@ -1,4 +1,4 @@
-//! `flashflow experiment adversary`: relays, coordinators and measurers that lie or break the rules.
+//! `flashflow-lab experiment adversary`: relays, coordinators and measurers that lie or break the rules.
 
 mod evasion;
 mod figures;
@@ -41,7 +41,7 @@ const CAPACITY: f64 = 3.0;
 /// turns or burst together, and one that is fast only at the minute at which it was measured the day before, are computed. Then many relays that
 /// forge answers are measured in virtual time: how many are checked before k forged answers have come back?
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  flashflow experiment adversary --quick --out results")]
+#[command(after_help = "Example:\n  flashflow-lab experiment adversary --quick --out results")]
 pub(super) struct Options {
     /// Length of each measurement in seconds, 3 to 120; 15 by default, 6 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]

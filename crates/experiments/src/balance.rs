@@ -1,4 +1,4 @@
-//! `flashflow experiment balance`: what FlashFlow's weights do for a whole network, beside TorFlow's and ideal ones.
+//! `flashflow-lab experiment balance`: what FlashFlow's weights do for a whole network, beside TorFlow's and ideal ones.
 
 mod judge;
 mod weighed;
@@ -26,9 +26,9 @@ use weighed::Weighed;
 /// simulation.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment balance --network docs/scenarios/small.toml --quick --out results
-  flashflow experiment balance --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
-  flashflow experiment balance --network tornet-0.05-1 --shard 2/8 --out shared-folder")]
+  flashflow-lab experiment balance --network docs/scenarios/small.toml --quick --out results
+  flashflow-lab experiment balance --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
+  flashflow-lab experiment balance --network tornet-0.05-1 --shard 2/8 --out shared-folder")]
 pub(super) struct Options {
     #[command(flatten)]
     simulated: SimulatedOptions,

@@ -1,4 +1,4 @@
-//! `flashflow sim batch` and `sim report`: networks run over and over, and what comes out, side by side.
+//! `flashflow-lab sim batch` and `sim report`: networks run over and over, and what comes out, side by side.
 
 mod judge;
 
@@ -22,8 +22,8 @@ const RUNS: &str = "batch-runs";
 /// seed by seed, and draws the distributions of transfer times.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow sim batch --network kist.toml --network vanilla.toml --seeds 10 --out results
-  flashflow sim batch --network five-percent.toml --loads 100,130 --shard 2/8 --out shared-folder
+  flashflow-lab sim batch --network kist.toml --network vanilla.toml --seeds 10 --out results
+  flashflow-lab sim batch --network five-percent.toml --loads 100,130 --shard 2/8 --out shared-folder
 
 Exit status: 0 all runs are there, or this shard's; 1 something is wrong with a network, a file of another batch is in the way, or a file
 cannot be written; 2 wrong arguments; 130 interrupted: runs that are over are kept.")]
@@ -37,9 +37,6 @@ pub struct BatchOptions {
     /// Folder for runs, page, tables and figures.
     #[arg(long, value_name = "DIR", default_value = "flashflow-batch")]
     out: PathBuf,
-    /// Print results as JSON, one value a line: a run each, what they come to, and a summary.
-    #[arg(long)]
-    pub json: bool,
 }
 
 /// Make one report of batches' runs.
@@ -47,7 +44,7 @@ pub struct BatchOptions {
 /// Of all that lie in the folders, such as shards of one batch on several machines. A run that is in several of them must be the same in each.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  flashflow sim report machine-1 machine-2 --out results
+  flashflow-lab sim report machine-1 machine-2 --out results
 
 Exit status: 0 done; 1 a file cannot be read or written, or folders hold runs that do not belong together; 2 wrong arguments.")]
 pub struct ReportOptions {
@@ -60,12 +57,9 @@ pub struct ReportOptions {
     /// Folder for page, tables and figures.
     #[arg(long, value_name = "DIR", default_value = "flashflow-batch")]
     out: PathBuf,
-    /// Print results as JSON, one value a line.
-    #[arg(long)]
-    pub json: bool,
 }
 
-/// `flashflow sim batch`.
+/// `flashflow-lab sim batch`.
 ///
 /// # Errors
 /// Where a network cannot be simulated, or files cannot be read or written.
@@ -137,7 +131,7 @@ pub fn batch(
     })
 }
 
-/// `flashflow sim report`.
+/// `flashflow-lab sim report`.
 ///
 /// # Errors
 /// Where there is nothing to report, folders do not belong together, or files cannot be read or written.

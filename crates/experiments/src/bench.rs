@@ -1,4 +1,4 @@
-//! `flashflow bench`: what our own work costs.
+//! `flashflow-lab bench`: what our own work costs.
 
 mod client;
 mod echo;

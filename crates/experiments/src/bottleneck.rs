@@ -1,4 +1,4 @@
-//! `flashflow experiment bottleneck`: a narrow place at the relay, and at one of two measurers.
+//! `flashflow-lab experiment bottleneck`: a narrow place at the relay, and at one of two measurers.
 
 mod judge;
 mod place;
@@ -30,8 +30,8 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// be put down to the relay. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment bottleneck --quick --out results
-  flashflow experiment bottleneck --rtts-ms 40,200 --congestions reno --modes echo --link 50")]
+  flashflow-lab experiment bottleneck --quick --out results
+  flashflow-lab experiment bottleneck --rtts-ms 40,200 --congestions reno --modes echo --link 50")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]

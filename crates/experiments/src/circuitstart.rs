@@ -1,4 +1,4 @@
-//! `flashflow experiment circuitstart`: windows from hop to hop, and how they begin.
+//! `flashflow-lab experiment circuitstart`: windows from hop to hop, and how they begin.
 
 mod chain;
 mod crowd;
@@ -88,9 +88,9 @@ enum World {
 /// --network, all relays and clients of a simulated network have such windows, or Tor's own from end to end, or both: see researchers.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment circuitstart --out results
-  flashflow experiment circuitstart --worlds simulated --json
-  flashflow experiment circuitstart --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
+  flashflow-lab experiment circuitstart --out results
+  flashflow-lab experiment circuitstart --worlds simulated --json
+  flashflow-lab experiment circuitstart --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
 
 It has held if the source's window settles within a tenth (and the four cells that may wait) of the optimum at each distance; if it is at the new optimum within five round trips to a place that has \
 become twice as wide, and stays there for three; if no quantile of the 50 transfers is worse with CircuitStart than without, and the best half a second better; and if over real paths it settles within 15 % of the model.")]

@@ -1,4 +1,4 @@
-//! `flashflow experiment client-impact`: what clients feel of a relay of ours that is far away, beside a stock one.
+//! `flashflow-lab experiment client-impact`: what clients feel of a relay of ours that is far away, beside a stock one.
 
 mod judge;
 mod scene;
@@ -28,8 +28,8 @@ const WARM_UP_BYTES: u64 = 10_000;
 /// stock, of paired downloads, is below 1; where it holds 1 and is wide, the case decides nothing. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment client-impact --quick --out results
-  flashflow experiment client-impact --places guard --rtts-ms 100 --losses-percent 0 --congestion bbr")]
+  flashflow-lab experiment client-impact --quick --out results
+  flashflow-lab experiment client-impact --places guard --rtts-ms 100 --losses-percent 0 --congestion bbr")]
 pub(super) struct Options {
     /// Downloads through each of the two for each case; 5 by default, 4 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]

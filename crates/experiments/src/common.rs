@@ -12,9 +12,6 @@ pub(crate) struct Common {
     /// Minutes instead of hours: fewer and shorter runs.
     #[arg(long, global = true)]
     pub(crate) quick: bool,
-    /// Print results as JSON, one value a line; the last is the summary.
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
 }
 
 /// A rate in Mbit/s, from 1 to 1000.

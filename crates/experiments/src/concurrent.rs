@@ -1,4 +1,4 @@
-//! `flashflow experiment concurrent`: several relays measured at once by one team, against each alone.
+//! `flashflow-lab experiment concurrent`: several relays measured at once by one team, against each alone.
 
 mod at_once;
 mod results;
@@ -33,9 +33,9 @@ const PAUSE: Duration = Duration::from_millis(1200);
 /// appendix F.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment concurrent --quick --out results
-  flashflow experiment concurrent --quick --total 800
-  flashflow experiment concurrent --relays 2 --total 100 --seconds 10 --runs 1")]
+  flashflow-lab experiment concurrent --quick --out results
+  flashflow-lab experiment concurrent --quick --total 800
+  flashflow-lab experiment concurrent --relays 2 --total 100 --seconds 10 --runs 1")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 3 to 120; 30 by default, 6 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]

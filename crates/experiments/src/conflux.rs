@@ -1,4 +1,4 @@
-//! `flashflow experiment conflux`: downloads over linked circuits beside plain Tor (Kristel et al., figures 2 to 4, table I).
+//! `flashflow-lab experiment conflux`: downloads over linked circuits beside plain Tor (Kristel et al., figures 2 to 4, table I).
 
 mod judge;
 mod plan;
@@ -24,9 +24,9 @@ use terminal::{Interrupt, Output};
 /// Without it the experiment needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment conflux --quick --json --out results
-  flashflow experiment conflux --simulated --json
-  flashflow experiment conflux --sizes 5 --legs 1,2,3 --exits ours --runs 20
+  flashflow-lab experiment conflux --quick --json --out results
+  flashflow-lab experiment conflux --simulated --json
+  flashflow-lab experiment conflux --sizes 5 --legs 1,2,3 --exits ours --runs 20
 
 It has held if downloads over several legs are sooner than plain Tor's somewhere beyond what chance can do, later nowhere, and all whole. The last line of --json has, for each case, `size_mb`, `legs`, `client`,
 `exit`, `median_s`, `mean_s`, `change_against_tor_percent` and its `interval`: half its width at 95 %, in percentage points.")]

@@ -1,4 +1,4 @@
-//! `flashflow experiment crash`: measurements in which a process is killed.
+//! `flashflow-lab experiment crash`: measurements in which a process is killed.
 
 mod cast;
 mod judge;
@@ -28,7 +28,7 @@ use terminal::{Interrupt, Output};
 /// must end their parts by their deadlines, no estimate may be wrong by the relay's limit and by what the
 /// kernel counted, and nothing may be left.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  flashflow experiment crash --quick --out results")]
+#[command(after_help = "Example:\n  flashflow-lab experiment crash --quick --out results")]
 pub(super) struct Options {
     /// Rounds in which somebody is killed; 200, or 12 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=10_000))]

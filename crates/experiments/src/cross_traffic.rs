@@ -1,4 +1,4 @@
-//! `flashflow experiment cross-traffic`: a node that others use, too (Panchenko et al., figures 1 to 3).
+//! `flashflow-lab experiment cross-traffic`: a node that others use, too (Panchenko et al., figures 1 to 3).
 
 mod judge;
 mod scene;
@@ -26,8 +26,8 @@ use terminal::{Interrupt, Output};
 /// ours take turns at each step. All is on this machine, clients and penetrators, too: what they cost is in it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment cross-traffic --quick --json --out results
-  flashflow experiment cross-traffic --penetrators 0,14 --streams 1,6 --repeats 60
+  flashflow-lab experiment cross-traffic --quick --json --out results
+  flashflow-lab experiment cross-traffic --penetrators 0,14 --streams 1,6 --repeats 60
 
 It has held if, beyond what chance can do, throughput falls and set-up takes longer with the most penetrators and the most streams, as in the paper.")]
 pub(super) struct Options {

@@ -1,4 +1,4 @@
-//! `flashflow experiment downloads`: a stock client downloads through relays of ours in every position.
+//! `flashflow-lab experiment downloads`: a stock client downloads through relays of ours in every position.
 
 mod plan;
 mod results;
@@ -36,7 +36,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// loopback. Each download has a circuit of its own and is compared by its SHA-256. As many again go
 /// through stock relays alone, to compare with.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  flashflow experiment downloads --quick --out results")]
+#[command(after_help = "Example:\n  flashflow-lab experiment downloads --quick --out results")]
 pub(super) struct Options {
     /// Downloads through ours; 100, or 16 with --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(4..=10_000))]

@@ -1,4 +1,4 @@
-//! `flashflow experiment kist`: what schedulers do to quiet circuits at a narrow place.
+//! `flashflow-lab experiment kist`: what schedulers do to quiet circuits at a narrow place.
 
 mod actor;
 mod client;
@@ -32,8 +32,8 @@ use terminal::{Interrupt, Output};
 /// each scheduler in turn instead: see simulation.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment kist --quick --out results
-  flashflow experiment kist --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3")]
+  flashflow-lab experiment kist --quick --out results
+  flashflow-lab experiment kist --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3")]
 pub(super) struct Options {
     /// Runs with each scheduler, 1 to 100; 10 by default, 2 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]

@@ -1,6 +1,6 @@
 //! Experiments and benchmarks: what the paper claims, tried on this machine, and what our own work costs.
 //!
-//! [`run`] is `flashflow experiment`, [`bench::run`] `flashflow bench`, [`batch`](mod@batch) `flashflow sim batch` and `sim report`. The first two start relays, measurers and coordinators
+//! [`run`] is `flashflow-lab experiment`, [`bench::run`] `flashflow-lab bench`, [`batch`](mod@batch) `flashflow-lab sim batch` and `sim report`. The first two start relays, measurers and coordinators
 //! as processes of their own ([`lab::OwnProcess`]), so the program that calls them must know those commands.
 
 mod accuracy;
@@ -50,7 +50,7 @@ use terminal::{Exit, Interrupt, Output};
 /// Each leaves a page with plots, tables as CSV, and everything as JSON in the folder --out.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  flashflow experiment ratio --quick --out results
+  flashflow-lab experiment ratio --quick --out results
 
 Exit status: 0 the claim held; 1 it did not, or something failed; 2 wrong arguments; 130 interrupted.")]
 pub struct ExperimentOptions {
@@ -58,14 +58,6 @@ pub struct ExperimentOptions {
     what: Experiment,
     #[command(flatten)]
     common: Common,
-}
-
-impl ExperimentOptions {
-    /// Whether results are to be printed as JSON.
-    #[must_use]
-    pub const fn wants_json(&self) -> bool {
-        self.common.json
-    }
 }
 
 #[derive(Debug, Subcommand)]

@@ -1,4 +1,4 @@
-//! `flashflow experiment paper-hosts`: the paper's experiments over the paper's distances.
+//! `flashflow-lab experiment paper-hosts`: the paper's experiments over the paper's distances.
 
 mod judge;
 mod plan;
@@ -29,9 +29,9 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// sockets while US-SW measures it. The paper's §6, appendices D and E. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment paper-hosts --vary team --limits 250 --out results
-  flashflow experiment paper-hosts --quick --vary sockets,seconds --modes transit
-  flashflow experiment paper-hosts --vary team --sockets 160")]
+  flashflow-lab experiment paper-hosts --vary team --limits 250 --out results
+  flashflow-lab experiment paper-hosts --quick --vary sockets,seconds --modes transit
+  flashflow-lab experiment paper-hosts --vary team --sockets 160")]
 pub(super) struct Options {
     /// What is varied; all by default. With --quick, what is named is varied at all hosts, and all, if nothing is named, at the
     /// nearest and the farthest only.

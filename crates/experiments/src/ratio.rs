@@ -1,4 +1,4 @@
-//! `flashflow experiment ratio`: a relay with clients is measured, once for each share that they may
+//! `flashflow-lab experiment ratio`: a relay with clients is measured, once for each share that they may
 //! have.
 
 mod downloading;
@@ -43,7 +43,7 @@ const MEASURERS: usize = 2;
 /// measurers, to clients and to the relays behind is read from the kernel's counters of their sockets.
 /// Figure 7 of the paper, drawn.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  flashflow experiment ratio --quick --out results")]
+#[command(after_help = "Example:\n  flashflow-lab experiment ratio --quick --out results")]
 pub(super) struct Options {
     /// Length of each measurement in seconds, 3 to 120; 30 by default, 10 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]

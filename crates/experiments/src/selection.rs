@@ -1,4 +1,4 @@
-//! `flashflow experiment selection`: ways of choosing paths, and what circuits cost (Panchenko et al., tables I to V, figures 4 to 7).
+//! `flashflow-lab experiment selection`: ways of choosing paths, and what circuits cost (Panchenko et al., tables I to V, figures 4 to 7).
 
 mod claims;
 mod correlation;
@@ -43,8 +43,8 @@ use ways::Way;
 /// as far as weights of relays say it: see simulation.md (in the documentation) for such networks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment selection --quick --json --out results
-  flashflow experiment selection --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
+  flashflow-lab experiment selection --quick --json --out results
+  flashflow-lab experiment selection --network tornet-0.05-1 --scale 0.2 --run-seconds 150 --seeds 3
 
 It has held if no comparison has come out the other way, and one at least this way, beyond what chance can do: weighted paths are set up sooner than uniform ones, answer sooner and have more throughput; set-up and round trip go together, and throughput
 falls with both; paths chosen by measured latency have a smaller round trip than uniform ones, and all within one country than across continents; each link's round trip is within 10 % of the truth. The last three need root. Without users

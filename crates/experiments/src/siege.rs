@@ -1,4 +1,4 @@
-//! `flashflow experiment siege`: relays of ours and stock tor under the same attacks, side by side.
+//! `flashflow-lab experiment siege`: relays of ours and stock tor under the same attacks, side by side.
 
 mod attack;
 mod honest;
@@ -39,7 +39,7 @@ use watch::{Memory, Witness};
 /// the kernel's word. All of it stays on loopback, and attacks accept no other place.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  flashflow experiment siege --quick --attacks sniper-wide,create2-flood --out results
+  flashflow-lab experiment siege --quick --attacks sniper-wide,create2-flood --out results
 
 An attack is held if honest downloads keep 80 % of their rate, 99 % of honest circuits live (those that stood, and those asked for
 meanwhile), 95 % of honest directory requests are answered, and the relay's memory grows by no more than its bound.")]

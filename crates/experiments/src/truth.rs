@@ -1,8 +1,8 @@
 //! The simulation held beside real sockets: small Tor networks that both play, by the same description.
 //!
-//! A body, such as [`downloads`], describes a [`Network`], lets a [`World`] play it, and gives what was seen there. [`Simulated`] plays it in virtual time, as `flashflow sim run`
+//! A body, such as [`downloads`], describes a [`Network`], lets a [`World`] play it, and gives what was seen there. [`Simulated`] plays it in virtual time, as `flashflow-lab sim run`
 //! does; [`RealSockets`] on relays, a server and clients of ours, each at a host of its own, with the kernel's TCP, real TLS, and the map's latencies
-//! ([`lab::wan`]). `flashflow sim truth` prints the figures of both, and the tests claim of both what has to hold in both.
+//! ([`lab::wan`]). `flashflow-lab sim truth` prints the figures of both, and the tests claim of both what has to hold in both.
 //!
 //! What TCP alone does in both is in [`tornet::truth`].
 

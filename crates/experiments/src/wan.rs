@@ -1,4 +1,4 @@
-//! `flashflow experiment wan`: relays with known limits are measured over paths of many lengths and
+//! `flashflow-lab experiment wan`: relays with known limits are measured over paths of many lengths and
 //! losses.
 
 mod fault;
@@ -38,11 +38,11 @@ const PAUSE: Duration = Duration::from_millis(1500);
 /// for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
-  flashflow experiment wan --quick --out results
-  flashflow experiment wan --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit
-  flashflow experiment wan --quick --faults returns,breaks,breaks-out,breaks-back,stops
-  flashflow experiment wan --quick --faults breaks,stops --fault-at lead
-  flashflow experiment wan --shard 1/6 --out shared-folder")]
+  flashflow-lab experiment wan --quick --out results
+  flashflow-lab experiment wan --rtts-ms 100 --losses-percent 0,0.1 --limits 90 --modes transit
+  flashflow-lab experiment wan --quick --faults returns,breaks,breaks-out,breaks-back,stops
+  flashflow-lab experiment wan --quick --faults breaks,stops --fault-at lead
+  flashflow-lab experiment wan --shard 1/6 --out shared-folder")]
 pub(super) struct Options {
     /// Length of a measurement in seconds, 8 to 60; 30 by default, 12 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(8..=60))]

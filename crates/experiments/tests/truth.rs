@@ -1,7 +1,7 @@
 //! Small Tor networks in virtual time and on real sockets, by the same bodies: what has to come out in both.
 //!
 //! Claims are ranges that hold on a busy machine. Where a claim is that something was in time, and the network itself was late, the test says so and claims nothing. What comes out on a
-//! quiet machine, figure beside figure, is for `flashflow sim truth`, and stands in docs/simulation.md.
+//! quiet machine, figure beside figure, is for `flashflow-lab sim truth`, and stands in docs/simulation.md.
 
 #![expect(
     clippy::print_stdout,

@@ -3,16 +3,16 @@
 mod check;
 mod explain;
 
-use crate::documents::read;
-use crate::error::Error;
-use crate::times::readable;
 use clap::{Args, Subcommand};
+use cli::Error;
+use documents::read;
 use netdoc::bwfile::{BandwidthFile, Difference, FileVerdict, RelayLine, Report};
 use netdoc::input::without_annotations;
 use netdoc::{Fingerprint, check_as_tor};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use terminal::times::readable;
 use terminal::{Exit, Output};
 
 /// Look at bandwidth files: what a directory authority makes of them, and what has changed.
@@ -28,17 +28,6 @@ enum Action {
     Show(ShowOptions),
     Diff(DiffOptions),
     Explain(explain::ExplainOptions),
-}
-
-impl BwfileOptions {
-    pub(crate) const fn wants_json(&self) -> bool {
-        match &self.action {
-            Action::Check(check::CheckOptions { json, .. })
-            | Action::Show(ShowOptions { json, .. })
-            | Action::Diff(DiffOptions { json, .. }) => *json,
-            Action::Explain(options) => options.json,
-        }
-    }
 }
 
 /// Show the relays of a file as tor would vote on them, the fastest first.
@@ -59,9 +48,6 @@ struct ShowOptions {
     /// This relay only, with all that its line says: its fingerprint, or a nickname that is its alone.
     #[arg(long, value_name = "RELAY")]
     relay: Option<String>,
-    /// Print relays as JSON, one a line; then a summary.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Show how the votes by two files would differ.
@@ -77,9 +63,6 @@ struct DiffOptions {
     /// The later file.
     #[arg(value_name = "LATER")]
     later: PathBuf,
-    /// Print relays as JSON, one a line; then a summary.
-    #[arg(long)]
-    json: bool,
 }
 
 pub(crate) fn run(options: &BwfileOptions, output: &Output) -> Result<Exit, Error> {

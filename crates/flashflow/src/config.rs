@@ -1,6 +1,6 @@
 //! What the daemons' configuration files have in common.
 
-use crate::error::Error;
+use cli::Error;
 use control::keys::PublicKey;
 use onion::Rate;
 use serde::de::{DeserializeOwned, Error as _};

@@ -18,11 +18,11 @@ pub(crate) use config::{Config, Mate, slot_s};
 pub(crate) use team::RemoteTeam;
 
 use crate::config::log_to_stderr;
-use crate::documents::{self, Documents};
-use crate::error::Error;
 use campaign::{Common, Found};
 use clap::Args;
+use cli::Error;
 use coordinator::{History, MeasurerId, Record};
+use documents::{self, Documents};
 use journal::Journal;
 use link::unix_time_s;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
@@ -55,9 +55,6 @@ pub(crate) struct CoordinatorOptions {
     /// Measure all relays once, and end.
     #[arg(long)]
     once: bool,
-    /// Print results as JSON, one value a line; the last one of each period is its summary.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 pub(crate) fn run(

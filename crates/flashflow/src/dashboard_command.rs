@@ -1,8 +1,8 @@
 //! `flashflow dashboard`: shows what a coordinator's store holds.
 
 use crate::config::log_to_stderr;
-use crate::error::Error;
 use clap::Args;
+use cli::Error;
 use dashboard::{Options, Server};
 use link::unix_time_s;
 use netdoc::bwfile::LATEST;
@@ -41,9 +41,6 @@ pub(crate) struct DashboardOptions {
     /// A host name under which browsers may request it, such as that of a reverse proxy; may be given several times.
     #[arg(long, value_name = "NAME")]
     host_name: Vec<String>,
-    /// Print the address as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 pub(crate) fn run(

@@ -5,9 +5,8 @@ mod parquet;
 mod rows;
 mod table;
 
-use crate::error::Error;
-use crate::times::time;
 use clap::{Args, ValueEnum};
+use cli::Error;
 use netdoc::Fingerprint;
 use onion::identity::RsaId;
 use rows::{MeasurementLine, PathLine, PeriodLine, RelayLine, SecondLine, SuspicionLine};
@@ -18,6 +17,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use store::{Measurement, Reader, RelayQuery};
 use table::{Failed, Told, table};
+use terminal::times::time;
 use terminal::{Exit, Output};
 
 /// Write what a coordinator's store holds as JSON lines, CSV, or Parquet.

@@ -1,7 +1,7 @@
 //! `flashflow keys`: the key of a coordinator or a measurer.
 
-use crate::error::Error;
 use clap::{ArgGroup, Args};
+use cli::Error;
 use control::keys::SecretKey;
 use serde_json::json;
 use std::path::PathBuf;
@@ -26,9 +26,6 @@ pub(crate) struct KeysOptions {
     /// Show the public half of the key in this file.
     #[arg(long, value_name = "FILE")]
     show: Option<PathBuf>,
-    /// Print the result as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 pub(crate) fn run(options: &KeysOptions, output: &Output) -> Result<Exit, Error> {

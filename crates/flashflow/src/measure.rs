@@ -1,10 +1,10 @@
 //! `flashflow measure`: how fast is this relay?
 
 use crate::coordinator_command::{Config, RemoteTeam};
-use crate::documents;
-use crate::error::Error;
 use clap::Args;
+use cli::Error;
 use coordinator::Verdict;
+use documents;
 use link::unix_time_s;
 use measurer::{Approach, Consent, Coordinator, Defences, Request, Team, TeamOptions};
 use netdoc::consensus::Consensus;
@@ -54,9 +54,6 @@ pub(crate) struct MeasureOptions {
     /// Measure with the measurers of a coordinator's configuration, instead of threads of this process.
     #[arg(long = "team", value_name = "FILE")]
     pub(crate) coordinator: Option<PathBuf>,
-    /// Print results as JSON, one value per line: each second, then a summary.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 pub(crate) fn run(
@@ -145,7 +142,7 @@ fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> 
             let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
             let what = format!("the consensus from {authority}");
             let consensus = Consensus::parse(&text)
-                .map_err(|source| Error::Consensus { what: what.clone(), source })?;
+                .map_err(|error| Error::Failed(format!("{what}: {error}")))?;
             (what, consensus)
         }
         (None, Some(path)) => {
@@ -158,7 +155,8 @@ fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> 
             return Err(Error::Usage(message.to_owned()));
         }
     };
-    let router = consensus.find(&options.relay).map_err(|source| Error::Lookup { what, source })?;
+    let router = consensus.find(&options.relay);
+    let router = router.map_err(|error| Error::Failed(format!("{what}: {error}")))?;
     let target = Target {
         address: SocketAddr::new(router.address.into(), router.or_port),
         ids: Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes())),

@@ -1,8 +1,8 @@
 //! `flashflow measure-team`: what can the measurers themselves send and receive?
 
 use crate::coordinator_command::{Config, Mate};
-use crate::error::Error;
 use clap::{ArgGroup, Args};
+use cli::Error;
 use control::{CapacityPlan, Remotes};
 use coordinator::{MemberTraffic, TeamCapacity, team_capacities};
 use measurer::capacity::{
@@ -57,9 +57,6 @@ pub(crate) struct MeasureTeamOptions {
     /// --local; with --team what that says of each, or what each one's own configuration says.
     #[arg(long, value_name = "MBIT")]
     pub(crate) rate: Option<f64>,
-    /// Print results as JSON, one value a line: each measurer, then a summary.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 pub(crate) fn run(

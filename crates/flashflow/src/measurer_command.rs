@@ -1,8 +1,8 @@
 //! `flashflow measurer`: does what coordinators order.
 
 use crate::config::{self, Key, Mbit};
-use crate::error::Error;
 use clap::Args;
+use cli::Error;
 use control::keys::SecretKey;
 use control::{MeasurerServer, ServerOptions};
 use measurer::member::MemberError;
@@ -39,9 +39,6 @@ pub(crate) struct MeasurerOptions {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Print the address as JSON.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// `measurer.toml`.

@@ -1,8 +1,8 @@
 //! `flashflow relay`: a relay that can be measured by the echo protocol.
 
-use crate::error::Error;
 use crate::service::Service;
 use clap::Args;
+use cli::Error;
 use link::Clock;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RouterEvent;
@@ -92,9 +92,6 @@ pub(crate) struct RelayOptions {
     /// What clients and relays may have it hold in memory, in MiB; by default two fifths of the machine's.
     #[arg(long, value_name = "MIB")]
     max_mem_in_queues_mib: Option<u32>,
-    /// Print what happens as JSON, one value a line.
-    #[arg(long)]
-    pub(crate) json: bool,
     /// Tell once a second what has passed and waited: for experiments.
     #[arg(long, hide = true)]
     tell_load: bool,
@@ -243,7 +240,7 @@ impl Run<'_> {
     /// Waits for an event, for a moment; says whether it was that nothing is left.
     fn step(&self) -> Result<bool, Error> {
         match self.events.recv_timeout(STEP) {
-            Ok(RelayEvent::Ended(reason)) => return Err(Error::RelayEnded(reason)),
+            Ok(RelayEvent::Ended(reason)) => return Err(ended(&reason)),
             Ok(RelayEvent::Drained) => return Ok(true),
             Ok(RelayEvent::Load(_)) if !self.options.tell_load => {}
             Ok(event) => {
@@ -252,13 +249,15 @@ impl Run<'_> {
             }
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
-                return Err(Error::RelayEnded(
-                    "its threads are gone; a mistake of ours".to_owned(),
-                ));
+                return Err(ended("its threads are gone: a bug"));
             }
         }
         Ok(false)
     }
+}
+
+fn ended(reason: &str) -> Error {
+    Error::Failed(format!("the relay has ended: {reason}"))
 }
 
 /// An event for programs.

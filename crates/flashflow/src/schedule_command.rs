@@ -5,8 +5,8 @@ mod newcomers;
 mod picture;
 
 use crate::coordinator_command;
-use crate::error::Error;
 use clap::Args;
+use cli::Error;
 use coordinator::Params;
 use coordinator::plan::{Machine, Plan, Seed, TeamRoom};
 use link::Clock;
@@ -87,9 +87,6 @@ pub(crate) struct ScheduleOptions {
     /// Write a picture of how full the slots are to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-    /// Print the plan as JSON: one measurement per line, then a summary.
-    #[arg(long)]
-    pub(crate) json: bool,
 }
 
 /// The length of a coordinator's slots.

@@ -1,7 +1,7 @@
 //! `flashflow store`: looks after a coordinator's store.
 
-use crate::error::Error;
 use clap::{Args, Subcommand};
+use cli::Error;
 use serde_json::json;
 use std::path::PathBuf;
 use store::{Reader, RelayQuery};
@@ -36,9 +36,6 @@ struct BackupOptions {
     /// The copy, which must not be there.
     #[arg(value_name = "COPY")]
     copy: PathBuf,
-    /// Print what was done as JSON.
-    #[arg(long)]
-    json: bool,
 }
 
 /// Look at every page of a store and at all its indexes.
@@ -53,18 +50,6 @@ struct CheckOptions {
     /// The store.
     #[arg(value_name = "STORE")]
     store: PathBuf,
-    /// Print what was found as JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-impl StoreOptions {
-    pub(crate) const fn wants_json(&self) -> bool {
-        match &self.action {
-            Action::Backup(options) => options.json,
-            Action::Check(options) => options.json,
-        }
-    }
 }
 
 pub(crate) fn run(options: &StoreOptions, output: &Output) -> Result<Exit, Error> {

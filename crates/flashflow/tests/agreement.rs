@@ -1,15 +1,12 @@
 //! Coordinators of several authorities, as processes: one secret seed for all of them.
 
-#[expect(dead_code, reason = "what the other test files need")]
-mod common;
-
-use common::team::{make_key, measurer_of};
-use common::{Running, Scratch, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use testbin::team::{make_key, measurer_of};
+use testbin::{Running, Scratch, text};
 
 /// Five rounds, and somewhat more.
 const PERIOD_S: u64 = 38;
@@ -46,7 +43,7 @@ fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
     let measurer = make_key(&scratch, "m.key");
     // Whoever comes in the middle of an agreement waits for the next one.
     let is_early = || link::unix_time_s() % PERIOD_S < 3;
-    common::wait_for("a period", || is_early().then_some(()));
+    testbin::wait_for("a period", || is_early().then_some(()));
     let addresses = names.map(|_| free());
     for (own, name) in names.iter().enumerate() {
         let mut config = format!(

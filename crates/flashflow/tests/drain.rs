@@ -3,10 +3,6 @@
 //!
 //! They end three times by default. `FLASHFLOW_TERMINATIONS=200 cargo test -p flashflow --test drain` does it two hundred times.
 
-#[expect(dead_code, reason = "what the other test files need")]
-mod common;
-
-use common::{PATIENCE, Running, Scratch, now, number, text};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
 use onion::cell::msg::{DestroyReason, EndReason};
@@ -23,6 +19,7 @@ use std::cell::RefCell;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use testbin::{PATIENCE, Running, Scratch, now, number, text};
 
 /// How often a relay is told to end.
 const TERMINATIONS: usize = 3;

@@ -1,14 +1,11 @@
 //! What a coordinator remembers: killed in the middle of its work it goes on where it was, and what it knows is told.
 
-#[expect(dead_code, reason = "what the other test files need")]
-mod common;
-
-use common::team::{make_key, measurer_of, two_relays_by_plan};
-use common::{Ended, Scratch, number, text};
 use rustix::process::Signal;
 use serde_json::Value;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use testbin::team::{make_key, measurer_of, two_relays_by_plan};
+use testbin::{Ended, Scratch, number, text};
 
 /// Those lines that are whole: a killed process may leave half of one.
 fn values(ended: &Ended) -> Vec<Value> {
@@ -29,12 +26,12 @@ fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothi
     let (network, measurer) = two_relays_by_plan(&scratch, PERIOD_S);
     // At the beginning of a period: then all that is killed, and what comes after it, is in one.
     let passed_s = || link::unix_time_s() % PERIOD_S;
-    common::wait_for("a period", || (passed_s() < 3).then_some(()));
+    testbin::wait_for("a period", || (passed_s() < 3).then_some(()));
     let arguments = ["coordinator", "--config", "c.toml", "--json"];
     let mut told = Vec::new();
     // In the middle of a measurement, at the end of one, and in the middle of another.
     let moments: [fn(&str) -> bool; 3] =
-        [common::is_second, |line| line.contains("\"type\":\"relay\""), common::is_second];
+        [testbin::is_second, |line| line.contains("\"type\":\"relay\""), testbin::is_second];
     for moment in moments {
         let mut run = scratch.start(&arguments);
         run.wait_for_out("its moment", moment);
@@ -140,7 +137,7 @@ fn two_coordinators_cannot_share_a_store() {
     fs::write(scratch.path("c.toml"), config).expect("written");
     let mut first = scratch.start(&["coordinator", "--config", "c.toml"]);
     first.wait_for_error("its start", |line| line.contains("coordinator"));
-    common::wait_for("a store", || scratch.path("out/store.db").exists().then_some(()));
+    testbin::wait_for("a store", || scratch.path("out/store.db").exists().then_some(()));
     let second = scratch.run(&["coordinator", "--config", "c.toml"]);
     second.assert_refused(&["store.db", "another program"]);
     first.signal(Signal::TERM);

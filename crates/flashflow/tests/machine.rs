@@ -1,10 +1,5 @@
 //! Relays of one machine, through the command line: in networks of their own, since on loopback no address says anything.
 
-#[expect(dead_code, reason = "what the other test files need")]
-mod common;
-
-use common::team::{make_key, measurer_of, start_measurer, write_measurer};
-use common::{Running, Scratch, lacking, number, text};
 use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec};
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::{Duration, Rate};
@@ -13,6 +8,8 @@ use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
+use testbin::team::{make_key, measurer_of, start_measurer, write_measurer};
+use testbin::{Running, Scratch, lacking, number, text};
 
 /// What the machine's link lets through, each way.
 const MACHINE_MBIT_S: f64 = 24.0;

@@ -1,9 +1,5 @@
 //! `flashflow relay` as a service: what it reads again, what it tells systemd and Prometheus.
 
-#[expect(dead_code, reason = "what the other test files need")]
-mod common;
-
-use common::{PATIENCE, Running, Scratch, text};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::cell::RefCell;
@@ -11,6 +7,7 @@ use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
+use testbin::{PATIENCE, Running, Scratch, text};
 
 /// What systemd hears next.
 fn hear(systemd: &UnixDatagram) -> String {

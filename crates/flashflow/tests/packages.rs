@@ -1,16 +1,13 @@
 //! What the package sets up: a user for each service. The package's own scripts run in a mount namespace with another /etc and /var/lib, and the
 //! services' programs under the users and groups that their units name.
 
-#[expect(dead_code, reason = "what the other test files need")]
-mod common;
-
-use common::{Running, Scratch, text};
 use rustix::process::Signal;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use testbin::{Running, Scratch, text};
 
 const STORE: &str = "/var/lib/flashflow/bandwidth/store.db";
 

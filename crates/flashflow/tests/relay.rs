@@ -1,9 +1,5 @@
 //! `flashflow relay` as people and scripts run it.
 
-#[expect(dead_code, reason = "what the other test files need")]
-mod common;
-
-use common::{PATIENCE, Running, Scratch, number, text};
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
 use netdoc::Fingerprint;
 use rustix::process::Signal;
@@ -11,6 +7,7 @@ use serde_json::Value;
 use std::fs;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
+use testbin::{PATIENCE, Running, Scratch, number, text};
 
 /// A public key (RFC 8032, §7.1, test 1).
 const KEY: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";

@@ -1,10 +1,5 @@
 //! Coordinators and measurers as processes: `flashflow keys`, `measurer` and `coordinator`.
 
-#[expect(dead_code, reason = "what the other test files need")]
-mod common;
-
-use common::team::{Ten, make_key, measurer_of, start_measurer, two_relays, write_measurer};
-use common::{Scratch, assert_estimate, number, text};
 use netdoc::consensus::Flag;
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -12,6 +7,8 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt as _;
+use testbin::team::{Ten, make_key, measurer_of, start_measurer, two_relays, write_measurer};
+use testbin::{Scratch, assert_estimate, number, text};
 
 #[test]
 fn a_key_is_made_once_and_shown_again() {
@@ -99,7 +96,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
         let consensus = netdoc::consensus::Consensus::parse(text.as_bytes()).expect("a consensus");
         consensus.by_nickname("echoing").is_ok_and(|it| it.flags.contains(Flag::Running))
     };
-    network.wait_for_consensus(None, &mut is_listed, common::PATIENCE).expect("listed");
+    network.wait_for_consensus(None, &mut is_listed, testbin::PATIENCE).expect("listed");
 
     let (one, two) = (make_key(&scratch, "m1.key"), make_key(&scratch, "m2.key"));
     write_measurer(&scratch, "m1", "127.0.0.1:0", &coordinator);
@@ -116,7 +113,7 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     fs::write(scratch.path("c.toml"), config).expect("written");
 
     let mut run = scratch.start(&["coordinator", "--config", "c.toml", "--once", "--json"]);
-    run.wait_for_out("a second", common::is_second);
+    run.wait_for_out("a second", testbin::is_second);
     second.signal(Signal::KILL);
     assert_eq!(second.end().code, None, "killed");
     write_measurer(&scratch, "m2", &second_at, &coordinator);

@@ -13,6 +13,7 @@ mod interrupt;
 pub mod measuring;
 pub mod network;
 mod output;
+pub mod times;
 
 pub use arguments::{TeamArguments, socket_address};
 pub use error::Error;

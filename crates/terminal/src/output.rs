@@ -2,7 +2,6 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
-use std::error::Error as StdError;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,7 +116,7 @@ impl Output {
     }
 
     /// What went wrong, on stderr; as a value, too, for programs.
-    pub fn error(&self, error: &(dyn StdError + 'static)) {
+    pub fn error(&self, error: impl Display) {
         self.quiet();
         let _ = writeln!(io::stderr().lock(), "flashflow: {error}");
         self.record(|| serde_json::json!({"type": "error", "error": error.to_string()}));

@@ -1,9 +1,9 @@
 //! Downloads in Shadow beside ours, of the same network.
 //!
 //! ```sh
-//! flashflow sim export --network scenario.toml --shadow out --seconds 600
+//! flashflow-lab sim export --network scenario.toml --shadow out --seconds 600
 //! (cd out && shadow --parallelism 2 shadow.config.yaml > ../shadow.log)
-//! flashflow sim run --network scenario.toml --seconds 600 --out ours
+//! flashflow-lab sim run --network scenario.toml --seconds 600 --out ours
 //! cargo run --release -p tornet --example beside_shadow -- out/shadow.data ours/transfers.csv
 //! ```
 //!

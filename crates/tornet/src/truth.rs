@@ -1,6 +1,6 @@
 //! The model of TCP held beside real sockets: scenes that both can play, and their simulated side.
 //!
-//! The other side is played by whoever has sockets and paths: `flashflow sim truth`, on network namespaces.
+//! The other side is played by whoever has sockets and paths: `flashflow-lab sim truth`, on network namespaces.
 
 use onion::{Duration, Rate};
 pub use sim::world::Control;

@@ -1,4 +1,4 @@
-//! `flashflow bench client`: what downloads cost a client, ours beside stock tor, and how soon their first byte comes.
+//! `flashflow-lab bench client`: what downloads cost a client, ours beside stock tor, and how soon their first byte comes.
 
 use super::options::ClientBench;
 use crate::error::Error;
@@ -127,7 +127,7 @@ fn start_ours(
         "--data".as_ref(),
         data.as_os_str(),
     ];
-    let ours = OwnProcess::start("client", arguments, Clock::start())?;
+    let ours = OwnProcess::start_self("client", arguments, Clock::start())?;
     let said = ours.wait_for("socks", PATIENCE)?;
     let address = said["address"].as_str().and_then(|text| text.parse().ok());
     let address =

@@ -1,4 +1,4 @@
-//! `flashflow bench echo`: what echoing costs a relay, beside stock tor that relays the same cells.
+//! `flashflow-lab bench echo`: what echoing costs a relay, beside stock tor that relays the same cells.
 
 use super::options::BesideTor;
 use super::subjects::{Sample, Stage, Subject, median_gbit_per_cpu_s};

@@ -1,4 +1,4 @@
-//! `flashflow bench idle`: what connections and circuits cost a relay that do nothing, and whether it
+//! `flashflow-lab bench idle`: what connections and circuits cost a relay that do nothing, and whether it
 //! forgets those that end.
 
 mod crowd;

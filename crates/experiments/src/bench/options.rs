@@ -1,22 +1,19 @@
-//! What `flashflow bench` accepts.
+//! What `flashflow-lab bench` accepts.
 
 use clap::{Args, Subcommand};
 
 /// Benchmarks.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:\n  flashflow bench measurer --seconds 10 --json")]
+#[command(after_help = "Example:\n  flashflow-lab bench measurer --seconds 10 --json")]
 pub struct BenchOptions {
     #[command(subcommand)]
     pub(super) what: BenchWhat,
-    /// Print results as JSON, one value a line; the last is the summary.
-    #[arg(long, global = true)]
-    pub json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BenchWhat {
     /// What a measurer's processor needs to send, receive and check, beside a bare TLS pump.
-    #[command(after_help = "Example:\n  flashflow bench measurer --seconds 10 --json")]
+    #[command(after_help = "Example:\n  flashflow-lab bench measurer --seconds 10 --json")]
     Measurer {
         /// Length of each measurement in seconds, 3 to 600.
         #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(3..=600))]
@@ -32,7 +29,7 @@ pub(super) enum BenchWhat {
     ///
     /// A stock relay without a limit is measured in transit, a relay of ours as an echo and in transit,
     /// in turn; what each uses of the processors comes from /proc.
-    #[command(after_help = "Example:\n  flashflow bench echo --seconds 10 --json")]
+    #[command(after_help = "Example:\n  flashflow-lab bench echo --seconds 10 --json")]
     Echo(BesideTor),
     /// What relaying costs our relay, beside stock tor and beside bare TLS.
     ///
@@ -41,29 +38,29 @@ pub(super) enum BenchWhat {
     /// In each run a TLS forwarder (receive, decrypt, encrypt, send) shows what no relay can beat. Then
     /// each is loaded with nine tenths of what stock tor could carry, and ours with nine tenths of its
     /// own, while a circuit with next to nothing on it measures its round trip.
-    #[command(after_help = "Example:\n  flashflow bench relay --seconds 10 --json")]
+    #[command(after_help = "Example:\n  flashflow-lab bench relay --seconds 10 --json")]
     Relay(BesideTor),
     /// What downloads cost our client, beside stock tor as a client.
     ///
     /// Both, each a process, download the same through one private network of stock tor in turn; what each uses of the processors for it comes from
     /// /proc. Before, over circuits that stand, downloads of a byte tell how soon the first byte comes.
     #[command(
-        after_help = "Example:\n  flashflow bench client --mb 50 --streams 4 --runs 5 --json"
+        after_help = "Example:\n  flashflow-lab bench client --mb 50 --streams 4 --runs 5 --json"
     )]
     Client(ClientBench),
     /// What a network of our own with real distances carries, and what that costs.
     ///
-    /// Bulk TCP from one host to another, over a path of `flashflow lab path`, in networks of its own
+    /// Bulk TCP from one host to another, over a path of `flashflow-lab lab path`, in networks of its own
     /// (namespaces), which needs root. What has arrived the receiving kernel counts.
-    #[command(after_help = "Example:\n  flashflow bench path --rtt-ms 100 --seconds 10 --json")]
+    #[command(after_help = "Example:\n  flashflow-lab bench path --rtt-ms 100 --seconds 10 --json")]
     Path(PathBench),
     /// What idle connections and circuits cost our relay, and whether it forgets those that end.
     ///
     /// Opens connections and circuits of one hop to a relay of ours, and reads its memory and its
     /// processor time while nothing happens on them. Then builds and tears down circuits one after
     /// another on the same connections, and reads the memory again and again.
-    #[command(after_help = "Examples:\n  flashflow bench idle --json\n  \
-        flashflow bench idle --connections 500 --circuits 5000 --soak 100000 --beside-tor")]
+    #[command(after_help = "Examples:\n  flashflow-lab bench idle --json\n  \
+        flashflow-lab bench idle --connections 500 --circuits 5000 --soak 100000 --beside-tor")]
     Idle {
         /// Connections.
         #[arg(long, default_value_t = 5_000, value_parser = clap::value_parser!(u32).range(1..=20_000))]

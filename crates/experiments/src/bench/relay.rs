@@ -1,4 +1,4 @@
-//! `flashflow bench relay`: what relaying costs us and stock tor, beside a forwarder that does nothing
+//! `flashflow-lab bench relay`: what relaying costs us and stock tor, beside a forwarder that does nothing
 //! but TLS.
 
 use super::options::BesideTor;

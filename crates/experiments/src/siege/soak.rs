@@ -1,4 +1,4 @@
-//! `flashflow experiment soak`: one relay of ours through all attacks, again and again.
+//! `flashflow-lab experiment soak`: one relay of ours through all attacks, again and again.
 
 use super::Force;
 use super::attack::Kind;
@@ -45,7 +45,7 @@ const POSITION: Kind = Kind::DnsProbing;
 /// stays on loopback.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  flashflow experiment soak --rounds 10 --seconds 20 --out results
+  flashflow-lab experiment soak --rounds 10 --seconds 20 --out results
 
 It has lasted if each attack of each round is held by the rules of `siege`, and its memory at rest after the last round is at most a tenth
 and 8 MiB more than after the first.")]

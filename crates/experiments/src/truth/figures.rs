@@ -1,4 +1,4 @@
-//! The figures of each scene: what `flashflow sim truth` holds side by side.
+//! The figures of each scene: what `flashflow-lab sim truth` holds side by side.
 
 use super::{World, downloads, measurement, queueing};
 use crate::error::Error;

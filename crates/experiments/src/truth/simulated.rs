@@ -10,7 +10,7 @@ use tornet::balance::{Balancer, Conditions, FlashFlow};
 use tornet::network::Network;
 use tornet::run::{Plan, run};
 
-/// `sim::world`, as `flashflow sim run` has it.
+/// `sim::world`, as `flashflow-lab sim run` has it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Simulated;
 

@@ -1,10 +1,9 @@
 //! `flashflow bwfile check`: what a directory authority would do with a file.
 
 use super::plural;
-use crate::documents::{self, read_raw};
-use crate::error::Error;
-use crate::times::{readable, time};
 use clap::Args;
+use cli::Error;
+use documents::{self, read_raw};
 use link::unix_time_s;
 use netdoc::bwfile::{
     Advice, BandwidthFile, Beside, FileVerdict, LineVerdict, Report, advise, first_line,
@@ -14,6 +13,7 @@ use netdoc::{Fingerprint, check_as_tor};
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use terminal::times::{readable, time};
 use terminal::{Exit, Output, note};
 
 /// Report what tor's directory authority would do with a file, and what is wrong with it although tor is silent.
@@ -49,9 +49,6 @@ pub(super) struct CheckOptions {
     /// Fail if anything is wrong.
     #[arg(long)]
     strict: bool,
-    /// Print what is found as JSON, a value a line; the last is the summary.
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 /// A file that tor refuses, as tor would read it if it were new, plain and without annotations.

@@ -1,8 +1,8 @@
 //! `flashflow bwfile explain`: why a relay has its weight, or none.
 
 use super::bad;
-use crate::error::Error;
 use clap::Args;
+use cli::Error;
 use dashboard::weights;
 use link::unix_time_s;
 use netdoc::Fingerprint;
@@ -34,9 +34,6 @@ pub(super) struct ExplainOptions {
     /// The bandwidth file; without it, `latest.v3bw` beside the store, if it is there.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Print it as JSON.
-    #[arg(long)]
-    pub(super) json: bool,
 }
 
 pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Error> {

@@ -1,7 +1,7 @@
 //! Seeds of periods: our own, and those that were agreed on with other authorities, which are kept in a file.
 
 use super::seed;
-use crate::error::Error;
+use cli::Error;
 use coordinator::agreement::{Agreed, AuthorityKey, Offer};
 use coordinator::plan::{Seed, TeamRoom};
 use onion::Rate;

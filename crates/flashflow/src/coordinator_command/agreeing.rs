@@ -3,7 +3,7 @@
 use super::agreed::Seeds;
 use super::campaign::{Common, LATENCY};
 use super::config::{Authorities, Authority, Config, Mate};
-use crate::error::Error;
+use cli::Error;
 use control::Heard;
 use control::keys::PublicKey;
 use coordinator::agreement::{Agreement, AuthorityKey, Group, Outcome, Part, Times, Timetable};

@@ -5,7 +5,7 @@ use super::journal::Journal;
 use super::relays::Relay;
 use super::team::RemoteTeam;
 use super::together::{Machines, TurnOver, come_along};
-use crate::error::Error;
+use cli::Error;
 use coordinator::{
     Campaign, End, Ended, Failure, Launch, MeasurerId, Next, Outcome, PathSeen, Record,
 };

@@ -5,7 +5,7 @@ mod authorities;
 pub(crate) use authorities::{Authorities, Authority};
 
 use crate::config::{self, Key, Mbit};
-use crate::error::Error;
+use cli::Error;
 use control::keys::{PublicKey, SecretKey};
 use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
 use measurer::{Consent, TeamOptions};

@@ -4,7 +4,7 @@ use super::campaign::Common;
 use super::config::Config;
 use super::past;
 use super::relays::Relay;
-use crate::error::Error;
+use cli::Error;
 use coordinator::{
     Decline, Failure, History, MeasurerId, Mode, PastEstimate, PathSeen, Record, Turn,
 };

@@ -1,6 +1,6 @@
 //! What earlier bandwidth files of ours tell a store that is new.
 
-use crate::documents::{estimate_in, identities};
+use documents::{estimate_in, identities};
 use netdoc::bwfile::{self, BandwidthFile};
 use std::fs;
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! Which relays are measured, and what is to be expected of them.
 
 use super::config::{Config, Source};
-use crate::documents::{Documents, Origin};
-use crate::error::Error;
+use cli::Error;
 use coordinator::plan::{Candidate, Machine, TeamRoom, machines, machines_within};
 use coordinator::{Expectations, Guess, MeasurerId, PathSeen, Turn};
+use documents::{Documents, Origin};
 use measurer::{Approach, Consent, ConsentError, Coordinator, Defences, Request};
 use netdoc::consensus::{Flag, Router};
 use netdoc::fetch::{Fetcher, Resource};
@@ -78,7 +78,7 @@ pub(super) fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, E
     let lasts = documents.consensus.valid_until.saturating_add(STALE_S);
     if documents.signers.is_some() && lasts < now_unix_s {
         let what = std::mem::take(&mut documents.what);
-        return Err(Error::Unsigned { what, problem: "it ended over a day ago".to_owned() });
+        return Err(Error::Failed(format!("{what} is not believed: it ended over a day ago")));
     }
     Ok(documents)
 }
@@ -109,7 +109,7 @@ fn verify(
             "{signers} of the {} authorities in `authority_identities` have signed it, and {needed} must have",
             trusted.len()
         );
-        return Err(Error::Unsigned { what: what.to_owned(), problem });
+        return Err(Error::Failed(format!("{what} is not believed: {problem}")));
     }
     Ok(u32::try_from(signers).ok())
 }
@@ -210,7 +210,7 @@ fn named<'d>(documents: &'d Documents, names: &[String]) -> Result<Vec<&'d Route
         match documents.consensus.find(name) {
             Ok(router) => found.push(router),
             Err(source) => {
-                let error = Error::Lookup { what: documents.what.clone(), source };
+                let error = Error::Failed(format!("{}: {source}", documents.what));
                 tracing::warn!("`{name}` of the configuration is passed over: {error}");
                 problem.get_or_insert(error);
             }

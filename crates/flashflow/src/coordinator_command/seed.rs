@@ -1,6 +1,6 @@
 //! The secret seed of the schedule, in a file of its own.
 
-use crate::error::Error;
+use cli::Error;
 use coordinator::plan::Seed;
 use files::Access;
 use rand::TryRng as _;

@@ -1,7 +1,7 @@
 //! Measurers elsewhere.
 
 use super::config::{Config, Mate};
-use crate::error::Error;
+use cli::Error;
 use control::keys::PublicKey;
 use control::{Abilities, ConnectError, RemoteMeasurer, Remotes};
 use coordinator::{Allocation, MeasurerId};

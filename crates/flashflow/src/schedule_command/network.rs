@@ -1,9 +1,9 @@
 //! The relays of a consensus, with what to expect of them.
 
 use super::ScheduleOptions;
-use crate::documents::{consensus, families, newest, no_weights, read};
-use crate::error::Error;
+use cli::Error;
 use coordinator::plan::{Candidate, Machine, machines};
+use documents::{consensus, families, newest, no_weights, read};
 use link::unix_time_s;
 use netdoc::Fingerprint;
 use netdoc::consensus::Router;
@@ -54,7 +54,9 @@ impl Network {
             }
         }
         if relays.iter().all(|relay| relay.guess == Rate::ZERO) {
-            return Err(no_weights(&format!("the consensus in {}", options.consensus.display())));
+            return Err(
+                no_weights(&format!("the consensus in {}", options.consensus.display())).into()
+            );
         }
         let mut rates: Vec<f64> = relays.iter().map(|relay| relay.guess.as_mbit_per_s()).collect();
         let most = options.max_mbit_per_s.unwrap_or(f64::INFINITY);

@@ -2,7 +2,7 @@
 
 use super::ScheduleOptions;
 use super::network::{Network, Relay, relays};
-use crate::error::Error;
+use cli::Error;
 use coordinator::plan::{Admission, Plan};
 use coordinator::{Percentile, Standing};
 use onion::Rate;

@@ -1,9 +1,9 @@
 //! `flashflow measure`: relays on public addresses must have opted in.
 
-use crate::common::Scratch;
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use testbin::Scratch;
 
 /// Five relays of the live network in 2020, all on public addresses.
 fn public_relays() -> String {

@@ -1,8 +1,8 @@
 //! `flashflow measure-team`.
 
-use crate::common::{Scratch, number, text};
 use serde_json::Value;
 use std::fs;
+use testbin::{Scratch, number, text};
 
 #[test]
 fn measurers_on_loopback_are_measured() {

@@ -8,14 +8,17 @@ use serde_json::Value;
 use std::env;
 use std::ffi::OsStr;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::thread;
+use std::{io, thread};
 
-/// A command of this program in a process of its own, told to print JSON.
+/// Names the program `flashflow` where it is not in the folder of this program.
+const PROGRAM_VARIABLE: &str = "FLASHFLOW_BIN";
+
+/// A process of `flashflow`, or of this program, that prints JSON.
 ///
-/// It ends with this value, and by itself if this process is killed, since it is tied to its input.
+/// Drop ends it. It also ends when this process is killed, since it is tied to its standard input.
 pub struct OwnProcess {
     name: String,
     child: Child,
@@ -26,10 +29,12 @@ pub struct OwnProcess {
 }
 
 impl OwnProcess {
-    /// Starts it; `clock` dates what it says. `--json` and `--tied` are added to the arguments.
+    /// Starts `flashflow`; `clock` dates what it prints. `--json` and `--tied` are added to the arguments.
+    ///
+    /// The program is the one that the environment variable `FLASHFLOW_BIN` names, or the one in the folder of this program.
     ///
     /// # Errors
-    /// [`OwnError::Start`] if the system refuses.
+    /// [`OwnError::Start`] if the system refuses, for instance because there is no such program.
     pub fn start<I: AsRef<OsStr>>(
         name: &str,
         arguments: impl IntoIterator<Item = I>,
@@ -38,7 +43,7 @@ impl OwnProcess {
         Self::start_in(name, arguments, None, clock)
     }
 
-    /// The same, with a folder of its own for temporary files.
+    /// Starts `flashflow` as [`start`](Self::start) does, with a folder of its own for temporary files.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -48,15 +53,36 @@ impl OwnProcess {
         temporary: Option<&Path>,
         clock: Clock,
     ) -> Result<Self, OwnError> {
+        Self::spawn(name, flashflow(), arguments, temporary, clock)
+    }
+
+    /// Starts this program again, with other arguments, as [`start`](Self::start) does.
+    ///
+    /// # Errors
+    /// As for [`start`](Self::start).
+    pub fn start_self<I: AsRef<OsStr>>(
+        name: &str,
+        arguments: impl IntoIterator<Item = I>,
+        clock: Clock,
+    ) -> Result<Self, OwnError> {
+        Self::spawn(name, env::current_exe(), arguments, None, clock)
+    }
+
+    fn spawn<I: AsRef<OsStr>>(
+        name: &str,
+        program: io::Result<PathBuf>,
+        arguments: impl IntoIterator<Item = I>,
+        temporary: Option<&Path>,
+        clock: Clock,
+    ) -> Result<Self, OwnError> {
         let failed = |source| OwnError::Start { name: name.to_owned(), source };
-        let program = env::current_exe().map_err(failed)?;
-        let mut child = Command::new(program)
+        let mut child = Command::new(program.map_err(failed)?)
             .args(arguments)
             .args(["--json", "--tied"])
             .envs(temporary.map(|folder| ("TMPDIR", folder)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Its progress is not ours; what matters it says as JSON.
+            // Progress of the process; its results are JSON on standard output.
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
@@ -148,4 +174,20 @@ impl Drop for OwnProcess {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The program `flashflow`.
+fn flashflow() -> io::Result<PathBuf> {
+    if let Some(program) = env::var_os(PROGRAM_VARIABLE).filter(|it| !it.is_empty()) {
+        return Ok(program.into());
+    }
+    let program = env::current_exe()?.with_file_name("flashflow");
+    if program.is_file() {
+        return Ok(program);
+    }
+    let problem = format!(
+        "there is no program {}: build or copy it there, or name another in the environment variable {PROGRAM_VARIABLE}",
+        program.display()
+    );
+    Err(io::Error::new(io::ErrorKind::NotFound, problem))
 }

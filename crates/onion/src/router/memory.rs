@@ -16,7 +16,7 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 
 /// What is no cell is counted as if it were some, so that the same happens whatever a suite's cells hold. A circuit on which
-/// nothing waits, with its keys and its entries on its links: 1.2 to 1.7 KB (`flashflow bench idle`).
+/// nothing waits, with its keys and its entries on its links: 1.2 to 1.7 KB (`flashflow-lab bench idle`).
 const CIRCUIT_CELLS: usize = 3;
 
 /// Windows from hop to hop, both ways, with what is under way.
@@ -26,7 +26,7 @@ const _: () = assert!(2 * HOP_BYTES_MAX <= HOP_WINDOWS_CELLS * CELL_LEN, "more t
 /// A stream, but for its buffer.
 const STREAM_CELLS: usize = 1;
 
-/// A link at rest with its TLS session, but for what the kernel holds of it: 5 KB (`flashflow bench idle`).
+/// A link at rest with its TLS session, but for what the kernel holds of it: 5 KB (`flashflow-lab bench idle`).
 pub(super) const LINK_CELLS: usize = 10;
 
 /// The body of a CREATE2 that waits for a link.

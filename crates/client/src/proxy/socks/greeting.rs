@@ -26,7 +26,7 @@ const NOT_HTTP: &str = "HTTP/1.0 501 This port speaks SOCKS, not HTTP\r\n\
     Connection: close\r\n\r\n\
     <!DOCTYPE html>\n<title>A SOCKS port, not an HTTP proxy</title>\n\
     <h1>A SOCKS port, not an HTTP proxy</h1>\n\
-    <p>This is the SOCKS port of a Tor client (<code>flashflow client</code>). It understands SOCKS 4, 4a and 5, and no \
+    <p>This is the SOCKS port of a Tor client (<code>flashflow-lab client</code>). It understands SOCKS 4, 4a and 5, and no \
     HTTP. Enter its address as the SOCKS proxy of your browser or program, not as its HTTP proxy, and let host names \
     be resolved by the proxy: with curl, <code>--socks5-hostname ADDRESS:PORT</code>.</p>\n";
 

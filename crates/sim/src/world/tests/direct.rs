@@ -112,7 +112,7 @@ fn slow_start_ends_before_a_queue_overflows_with_cubic_and_by_a_loss_with_reno()
     assert!(dropped(Control::Reno) > 5, "{}", dropped(Control::Reno));
 }
 
-/// What Linux 6.18 gives with Cubic to one from afar in the first eight seconds: 2.5 Mbit/s (`flashflow sim truth`).
+/// What Linux 6.18 gives with Cubic to one from afar in the first eight seconds: 2.5 Mbit/s (`flashflow-lab sim truth`).
 #[test]
 fn who_comes_from_afar_to_a_narrow_way_gets_as_little_as_linux_gives() {
     let how = (Rate::from_mbit_per_s(20.0), Control::Cubic);

@@ -1,0 +1,21 @@
+use super::*;
+
+#[test]
+fn paragraphs_become_lines_and_examples_stay_commands() {
+    let text = "Examples:\n  flashflow run --once\n  flashflow run --with 'a long value' \\\n      --and another\n\nA sentence that\n\
+                goes on.\nIt ends.\n  a table   of its own\n\nExit status: 0\ndone.";
+    let expected = "Examples:\n  flashflow run --once\n  flashflow run --with 'a long value' --and another\n\n\
+                    A sentence that goes on. It ends.\n  a table   of its own\n\nExit status: 0 done.";
+    assert_eq!(reflow(text), expected);
+    assert_eq!(reflow(expected), expected);
+}
+
+#[test]
+fn a_long_example_is_broken_between_arguments() {
+    let text = "  flashflow export --store /var/lib/flashflow/bandwidth/store.db --what seconds --out 'a b.csv' > file";
+    let expected = "  flashflow export --store /var/lib/flashflow/bandwidth/store.db \\\n      --what seconds --out 'a b.csv' > file";
+    assert_eq!(reflow(text), expected);
+    // Also one that somebody has broken without saying so to a shell.
+    let text = "  flashflow export --store /var/lib/flashflow/bandwidth/store.db\n      --what seconds --out 'a b.csv' > file";
+    assert_eq!(reflow(text), expected);
+}

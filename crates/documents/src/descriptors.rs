@@ -1,0 +1,203 @@
+//! What relays say of themselves, as far as the consensus names it: who has signed that has signed this.
+
+use super::read;
+use crate::error::Error;
+use netdoc::Fingerprint;
+use netdoc::consensus::Consensus;
+use netdoc::descriptor::{self, ServerDescriptor};
+use netdoc::fetch::{Fetcher, Resource};
+use netdoc::pieces::server_descriptors;
+use sha1::{Digest as _, Sha1};
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+
+/// Where relays' descriptors come from.
+#[derive(Clone, Copy)]
+pub enum Origin<'o> {
+    /// An authority or cache, by its directory port.
+    Authority(SocketAddr),
+    /// Tor's `cached-descriptors`, and what is new since, beside it in `cached-descriptors.new`.
+    File(&'o Path),
+    /// There are none: no relay has a limit or a family then.
+    Nowhere,
+}
+
+/// An authority answers for so many at once.
+const AT_ONCE: usize = 96;
+
+impl Origin<'_> {
+    /// All that there are, those among them that the consensus names.
+    pub(super) fn get(self, consensus: &Consensus) -> Result<Vec<u8>, Error> {
+        match self {
+            Self::Nowhere => Ok(Vec::new()),
+            Self::File(path) => from_files(path),
+            Self::Authority(authority) => {
+                let fetcher = Fetcher::default();
+                let mut text = fetcher.get(authority, &Resource::AllDescriptors)?;
+                // What a relay has replaced since the consensus was made is asked for by its name.
+                let missing = missing(consensus, &text);
+                for some in missing.chunks(AT_ONCE) {
+                    let names: Vec<String> = some.iter().map(hex::encode).collect();
+                    let path = format!("/tor/server/d/{}", names.join("+"));
+                    match fetcher.get(authority, &Resource::Path(path)) {
+                        Ok(more) => text.extend(more),
+                        Err(error) => tracing::debug!("without some descriptors: {error}"),
+                    }
+                }
+                Ok(text)
+            }
+        }
+    }
+}
+
+fn from_files(path: &Path) -> Result<Vec<u8>, Error> {
+    let failed = |path: &Path, source| Error::File {
+        what: "read the descriptors",
+        path: path.to_owned(),
+        source,
+    };
+    let mut text = read(path, "read the descriptors")?;
+    let mut newer = path.as_os_str().to_owned();
+    newer.push(".new");
+    let newer = PathBuf::from(newer);
+    match fs::read(&newer) {
+        Ok(more) => text.extend(more),
+        // Of standard input, or of an archive, there is no second part.
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(failed(&newer, error)),
+    }
+    Ok(text)
+}
+
+/// The descriptor of each relay that the consensus names, by its digest. All others are nobody's word.
+pub(super) fn named<'t>(
+    consensus: &Consensus,
+    text: &'t [u8],
+) -> BTreeMap<Fingerprint, ServerDescriptor<'t>> {
+    let wanted = wanted(consensus);
+    let found = server_descriptors(text).filter_map(|piece| {
+        let digest: [u8; 20] = Sha1::digest(piece.digested).into();
+        let whose = wanted.get(&digest)?;
+        // One that does not parse leaves its relay without the limit that it sets.
+        let descriptor = descriptor::iter(piece.text).next()?.ok()?;
+        (descriptor.fingerprint == *whose).then_some((*whose, descriptor))
+    });
+    found.collect()
+}
+
+/// Says so if this many are not all that the consensus names.
+///
+/// # Errors
+/// If it names none: then no limit and no family would count, and nobody would hear of it.
+pub(super) fn check(what: &str, consensus: &Consensus, found: usize) -> Result<(), Error> {
+    let wanted = wanted(consensus).len();
+    if wanted == 0 && !consensus.routers().is_empty() {
+        return Err(Error::Unusable(format!(
+            "{what} names no descriptors, so that none of them can be believed: it is of the flavour for clients, as tor's \
+             cached-microdesc-consensus. Name tor's cached-consensus, which it keeps with `UseMicrodescriptors 0`, or leave out \
+             `descriptors`"
+        )));
+    }
+    if found < wanted {
+        let missing = wanted - found;
+        tracing::warn!(
+            "{missing} of {wanted} descriptors are missing: their relays have neither their operators' limits nor families"
+        );
+    }
+    Ok(())
+}
+
+fn wanted(consensus: &Consensus) -> BTreeMap<[u8; 20], Fingerprint> {
+    let routers = consensus.routers().iter();
+    routers.filter_map(|it| Some((it.descriptor_digest?, it.fingerprint))).collect()
+}
+
+/// Digests that the consensus has and the text has not.
+fn missing(consensus: &Consensus, text: &[u8]) -> Vec<[u8; 20]> {
+    let mut wanted = wanted(consensus);
+    for piece in server_descriptors(text) {
+        wanted.remove(&<[u8; 20]>::from(Sha1::digest(piece.digested)));
+    }
+    wanted.into_keys().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CONSENSUS: &str = include_str!("../../netdoc/tests/data/consensus-ns");
+    const DESCRIPTORS: &[u8] = include_bytes!("../../netdoc/tests/data/server-descriptors");
+    /// Of the first of those, in base64, as another program reckons it.
+    const DIGEST: &str = "rZ5lEvCtKCWpSKBZ0WIaECLWE/E";
+
+    /// Who wrote the first of those.
+    fn author() -> Fingerprint {
+        descriptor::iter(DESCRIPTORS).next().expect("one").expect("a descriptor").fingerprint
+    }
+
+    /// A consensus with a relay of this identity, and a descriptor with this digest.
+    fn naming(identity: &Fingerprint, digest: &str) -> Consensus {
+        let (head, _) = CONSENSUS.split_once("\nr ").expect("a relay");
+        let (_, foot) = CONSENSUS.split_once("\ndirectory-footer").expect("a footer");
+        let mut bytes = [0; 32];
+        bytes[..20].copy_from_slice(identity.as_bytes());
+        // Of 20 bytes: zeros that follow change nothing.
+        let identity = netdoc::Ed25519Identity::from_bytes(bytes).to_string();
+        let text = format!(
+            "{head}\nr relay {} {digest} 2020-02-28 21:39:07 192.0.2.1 9001 0\ns Running Valid\nw Bandwidth=1\n\
+             directory-footer{foot}",
+            &identity[..27]
+        );
+        Consensus::parse(text.as_bytes()).expect("a consensus")
+    }
+
+    #[test]
+    fn only_the_descriptors_that_the_consensus_names_are_believed() {
+        let found = |consensus: &Consensus, text: &[u8]| {
+            named(consensus, text).into_keys().collect::<Vec<_>>()
+        };
+        let consensus = naming(&author(), DIGEST);
+        assert_eq!(found(&consensus, DESCRIPTORS), [author()]);
+        let lacks = |text: &[u8]| missing(&consensus, text).len();
+        assert_eq!((lacks(DESCRIPTORS), lacks(b"")), (0, 1));
+        // Another limit, another descriptor of the same relay, and one that is named as another's.
+        let text = String::from_utf8(DESCRIPTORS.to_vec()).expect("text");
+        let forged = text.replacen("\nbandwidth ", "\nbandwidth 1", 1);
+        assert_eq!(found(&consensus, forged.as_bytes()), []);
+        assert_eq!(lacks(forged.as_bytes()), 1);
+        let other = naming(&author(), "fT1lwALw2cmUMK6Otfxu5FIrrSc");
+        assert_eq!(found(&other, DESCRIPTORS), []);
+        let stranger = naming(&Fingerprint::from_bytes([1; 20]), DIGEST);
+        assert_eq!(found(&stranger, DESCRIPTORS), []);
+    }
+
+    #[test]
+    fn a_consensus_that_names_no_descriptors_is_refused_where_there_are_some() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cached-descriptors");
+        fs::write(&path, DESCRIPTORS).expect("room");
+        let clients = include_bytes!("../../netdoc/tests/data/consensus-microdesc");
+        let new = |origin| super::super::Documents::new("it".to_owned(), clients, origin, 0);
+        let error = new(Origin::File(&path)).map(drop).expect_err("no digests").to_string();
+        assert!(error.contains("cached-microdesc-consensus"), "{error}");
+        assert!(new(Origin::Nowhere).is_ok());
+    }
+
+    #[test]
+    fn tors_own_files_are_read_with_what_is_new() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("cached-descriptors");
+        let consensus = naming(&author(), DIGEST);
+        let read = || Origin::File(&path).get(&consensus);
+        let error = read().expect_err("none yet").to_string();
+        assert!(error.contains("cached-descriptors"), "{error}");
+        fs::write(&path, "@downloaded-at 2020-02-29 10:00:00\n").expect("room");
+        assert!(named(&consensus, &read().expect("read")).is_empty());
+        fs::write(folder.path().join("cached-descriptors.new"), DESCRIPTORS).expect("room");
+        assert_eq!(named(&consensus, &read().expect("read")).len(), 1);
+        assert!(Origin::Nowhere.get(&consensus).expect("nothing").is_empty());
+    }
+}

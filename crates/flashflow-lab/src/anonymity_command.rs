@@ -1,0 +1,216 @@
+//! `flashflow-lab anonymity`: what strategies for choosing relays cost, computed over a consensus.
+
+use crate::choosing::{Choosing, StrategyName, share};
+use clap::Args;
+use cli::Error;
+use client::View;
+use client::anonymity::{Adversary, Anonymity, Choice, Study, Weights};
+use client::countries::Country;
+use client::path::{Need, Rules};
+use documents::{consensus, newest, read};
+use link::unix_time_s;
+use netdoc::Fingerprint;
+use rand::SeedableRng;
+use rand::rngs::StdRng;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use terminal::{Exit, Output};
+
+/// Compute what strategies for choosing relays cost in anonymity, over a consensus. Nothing is sent.
+///
+/// For each strategy: the entropy of the choice of guard, middle and exit and of whole paths, in bits, and the share of paths
+/// whose both ends an adversary has. Any consensus will do, of either flavour.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow-lab anonymity --consensus cached-consensus
+  flashflow-lab anonymity --consensus cached-consensus --strategy ranking \\
+      --descriptors cached-descriptors --influence 0.5
+  flashflow-lab anonymity --consensus cached-consensus --strategy uniform \\
+      --geo country=DE --adversary-country DE
+  flashflow-lab anonymity --consensus cached-consensus --adversary-weight 0.05 \\
+      --adversary-relays 0.01 --json
+
+With --json: one line for each strategy, `type` anonymity. The share of an adversary that is
+drawn at random is the mean of ten draws. FILE may be `-`, which is standard input, and may be
+compressed with gzip or zlib.
+
+Exit status: 0 computed; 1 a file cannot be used, or there is no path; 2 wrong arguments.")]
+pub(crate) struct AnonymityOptions {
+    /// A consensus, of either flavour.
+    #[arg(long, value_name = "FILE")]
+    consensus: PathBuf,
+    /// Strategy; may be repeated. By default weighted and uniform.
+    #[arg(long = "strategy", value_enum)]
+    strategies: Vec<StrategyName>,
+    #[command(flatten)]
+    choosing: Choosing,
+    /// Port that paths are for.
+    #[arg(long, default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
+    port: u16,
+    /// Relays of one network of 16 bits may be in a path together.
+    #[arg(long)]
+    same_subnets: bool,
+    /// An adversary who has this share of the relays, by lot; may be repeated.
+    #[arg(long, value_name = "0..1", value_parser = share)]
+    adversary_relays: Vec<f64>,
+    /// Who has relays with this share of the consensus' weight, by lot; may be repeated.
+    #[arg(long, value_name = "0..1", value_parser = share)]
+    adversary_weight: Vec<f64>,
+    /// Who has the largest relays, up to this share of the weight; may be repeated. Without any adversary, 0.1.
+    #[arg(long, value_name = "0..1", value_parser = share)]
+    adversary_largest: Vec<f64>,
+    /// Who watches all relays of a country, by --countries; may be repeated.
+    #[arg(long, value_name = "CC")]
+    adversary_country: Vec<Country>,
+    /// Who has these relays, by fingerprint, with commas between.
+    #[arg(long, value_name = "FP,...", value_delimiter = ',')]
+    adversary_fingerprints: Vec<Fingerprint>,
+    /// Pairs of guard and exit whose middles are looked at: all, if there are no more, else so many by lot.
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
+    pairs: u32,
+    /// Draws whatever is drawn by lot.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+}
+
+/// Draws of an adversary by lot.
+const DRAWS: usize = 10;
+
+/// An adversary, drawn as often as lots are.
+struct Party {
+    name: String,
+    draws: Vec<Adversary>,
+}
+
+pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, Error> {
+    let consensus = consensus(&options.consensus, unix_time_s())?;
+    let descriptors = match &options.choosing.descriptors {
+        Some(path) => Some((path, read(path, "read the descriptors")?)),
+        None => None,
+    };
+    // Relays whose descriptors cannot be read declare no family.
+    let descriptors = match &descriptors {
+        Some((path, text)) => newest(path, text)?.descriptors,
+        None => Vec::new(),
+    };
+    let view = View::for_study(&consensus, &descriptors);
+    if view.relays().iter().all(|it| it.weight_kb_s == 0) {
+        output.step(
+            "all relays weigh 0 in the consensus: where weights decide, all are chosen alike, as by tor",
+        );
+    }
+    let parties = options.parties(&view)?;
+    let adversaries: Vec<Adversary> =
+        parties.iter().flat_map(|party| party.draws.iter().cloned()).collect();
+    let strategies = match options.strategies.as_slice() {
+        [] => &[StrategyName::Weighted, StrategyName::Uniform],
+        some => some,
+    };
+    for name in strategies {
+        let strategy = options.choosing.strategy(*name, 3, &[])?;
+        output.doing(format!("{}: {} relays", name.word(), view.relays().len()));
+        let study = Study {
+            view: &view,
+            strategy: &*strategy,
+            rules: Rules { distinct_subnets: !options.same_subnets },
+            need: Need::Port { port: options.port, is_ipv6: false },
+            pairs: usize::try_from(options.pairs).unwrap_or(usize::MAX),
+        };
+        let found = study.run(&adversaries, &mut StdRng::seed_from_u64(options.seed));
+        let found = found.map_err(|it| Error::Failed(format!("{}: {it}", name.word())))?;
+        let shares = means(&parties, &found);
+        output.quiet();
+        output.result(told(name.word(), &found, &shares), || value(name.word(), &found, &shares));
+    }
+    Ok(Exit::Done)
+}
+
+impl AnonymityOptions {
+    fn parties(&self, view: &View) -> Result<Vec<Party>, Error> {
+        let mut rng = StdRng::seed_from_u64(self.seed);
+        let mut parties: Vec<Party> = Vec::new();
+        let mut add = |draws: Vec<Adversary>| {
+            let name = draws.first().map(|it| it.name.clone()).unwrap_or_default();
+            parties.push(Party { name, draws });
+        };
+        for share in &self.adversary_relays {
+            add((0..DRAWS).map(|_| Adversary::with_relays(view, *share, &mut rng)).collect());
+        }
+        for share in &self.adversary_weight {
+            let draw = |_| Adversary::with_weight(view, *share, Weights::ByLot, &mut rng);
+            add((0..DRAWS).map(draw).collect());
+        }
+        for share in &self.adversary_largest {
+            add(vec![Adversary::with_weight(view, *share, Weights::Largest, &mut rng)]);
+        }
+        if !self.adversary_country.is_empty() {
+            let table = self.choosing.table()?;
+            for country in &self.adversary_country {
+                add(vec![Adversary::in_country(view, *country, &table)]);
+            }
+        }
+        if !self.adversary_fingerprints.is_empty() {
+            let known = self.adversary_fingerprints.iter().copied();
+            add(vec![Adversary::of("the relays that were named", known)]);
+        }
+        if parties.is_empty() {
+            let draws = vec![Adversary::with_weight(view, 0.1, Weights::Largest, &mut rng)];
+            parties.push(Party { name: draws[0].name.clone(), draws });
+        }
+        Ok(parties)
+    }
+}
+
+/// For each party its name, how many relays it has, and its share of paths, the mean of its draws.
+fn means(parties: &[Party], found: &Anonymity) -> Vec<(String, f64, f64)> {
+    let mut shares = found.compromised.iter();
+    let mean = |party: &Party| {
+        let count = party.draws.len().max(1) as f64;
+        let relays = party.draws.iter().map(|it| it.len() as f64).sum::<f64>() / count;
+        let share = shares.by_ref().take(party.draws.len()).sum::<f64>() / count;
+        (party.name.clone(), relays, share)
+    };
+    parties.iter().map(mean).collect()
+}
+
+fn told(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> String {
+    let choice = |word: &str, it: Choice| {
+        format!(
+            "\n  {word:<7} {:6.2} bits of {:.2} ({} relays, the likeliest {:.2} %)",
+            it.entropy_bits,
+            it.most_bits(),
+            it.relays,
+            it.largest_share * 100.0
+        )
+    };
+    let mut text = format!("{name}: paths {:.2} bits", found.path_bits);
+    if found.path_bits_error > 0.0 {
+        text += &format!(" (± {:.3})", 1.96 * found.path_bits_error);
+    }
+    text += &choice("guard", found.guard);
+    text += &choice("middle", found.middle);
+    text += &choice("exit", found.exit);
+    for (name, relays, share) in shares {
+        text += &format!(
+            "\n  {name} ({relays:.0} relays): both ends of {:.4} % of paths",
+            share * 100.0
+        );
+    }
+    text
+}
+
+fn value(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> Value {
+    let choice = |it: Choice| {
+        json!({
+            "relays": it.relays, "entropy_bits": it.entropy_bits, "most_bits": it.most_bits(),
+            "degree": it.degree(), "largest_share": it.largest_share,
+        })
+    };
+    let share = |(name, relays, share): &(String, f64, f64)| json!({"adversary": name, "relays": relays, "compromised_share": share});
+    json!({
+        "type": "anonymity", "strategy": name, "path_bits": found.path_bits,
+        "path_bits_error": found.path_bits_error, "guard": choice(found.guard),
+        "middle": choice(found.middle), "exit": choice(found.exit),
+        "adversaries": shares.iter().map(share).collect::<Vec<_>>(), "stuck_share": found.stuck,
+    })
+}

@@ -1,0 +1,95 @@
+//! The commands.
+
+use crate::anonymity_command::{self, AnonymityOptions};
+use crate::client_command::{self, ClientOptions};
+use crate::demo::{self, DemoOptions};
+use crate::lab_command::{self, LabOptions};
+use crate::model_command::{self, ModelOptions};
+use crate::probe_command::{self, ProbeOptions};
+use crate::sim_command::{self, SimOptions};
+use clap::Subcommand;
+use cli::{Commands, CompletionsOptions, Error, ManualOptions};
+use experiments::bench::BenchOptions;
+use experiments::{ExperimentOptions, bench};
+use std::error::Error as StdError;
+use terminal::{Exit, Interrupt, Output};
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    Demo(DemoOptions),
+    Lab(LabOptions),
+    Sim(SimOptions),
+    Experiment(ExperimentOptions),
+    Bench(BenchOptions),
+    Client(ClientOptions),
+    Probe(ProbeOptions),
+    Model(ModelOptions),
+    Anonymity(AnonymityOptions),
+    #[command(after_help = "Examples:
+  flashflow-lab completions bash > ~/.local/share/bash-completion/completions/flashflow-lab
+  flashflow-lab completions zsh > ~/.zfunc/_flashflow-lab
+  flashflow-lab completions fish > ~/.config/fish/completions/flashflow-lab.fish
+
+The Debian package installs them for bash, zsh and fish.
+
+Exit status: 0 done; 1 cannot write to standard output; 2 wrong arguments.")]
+    Completions(CompletionsOptions),
+    /// For packagers.
+    #[command(hide = true)]
+    Manual(ManualOptions),
+}
+
+impl Commands for Command {
+    const NAME: &'static str = "flashflow-lab";
+    const ABOUT: &'static str =
+        "Tor in the laboratory: private networks, experiments and simulations";
+    const LONG_ABOUT: &'static str = "Networks of unmodified tor and of FlashFlow's relays run on this machine, or whole networks in \
+        virtual time. Relays, measurers and coordinators are processes of the program flashflow, which is expected in the folder \
+        of this one; the environment variable FLASHFLOW_BIN names another.";
+    const EXAMPLES: &'static str = "Example:\n  flashflow-lab demo --limits 10,50,0 --seconds 10";
+    const GROUPS: &'static [(&'static str, &'static [&'static str])] = &[
+        ("Private networks", &["demo", "lab"]),
+        ("Experiments and simulations", &["experiment", "bench", "sim"]),
+        ("Clients and paths", &["client", "probe", "model", "anonymity"]),
+        ("Other", &["completions", "help"]),
+    ];
+
+    fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+        match self {
+            Self::Demo(options) => demo::run(options, output, interrupt),
+            Self::Lab(options) => lab_command::run(&options.action, output, interrupt),
+            Self::Bench(options) => Ok(bench::run(options, output, interrupt)?),
+            Self::Experiment(options) => Ok(experiments::run(options, output, interrupt)?),
+            Self::Client(options) => client_command::run(options, output, interrupt),
+            Self::Probe(options) => probe_command::run(options, output, interrupt),
+            Self::Model(options) => model_command::run(&options.action, output, interrupt),
+            Self::Anonymity(options) => anonymity_command::run(options, output),
+            Self::Sim(options) => sim_command::run(&options.action, output, interrupt),
+            Self::Completions(options) => Ok(options.run(cli::command::<Self>(), output)),
+            Self::Manual(options) => options.run(&cli::command::<Self>(), output),
+        }
+    }
+
+    fn is_usage(error: &(dyn StdError + Send + Sync + 'static)) -> bool {
+        use lab::{LabError, wan::WanError};
+        error.downcast_ref::<experiments::Error>().is_some_and(experiments::Error::is_usage)
+            || matches!(error.downcast_ref(), Some(documents::Error::StdinTaken))
+            || matches!(error.downcast_ref(), Some(LabError::Spec(_)))
+            || matches!(error.downcast_ref(), Some(WanError::Spec(_)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_fits_its_terminal_and_examples_can_be_pasted() {
+        testbin::help::assert_help_fits(&cli::command::<Command>(), 50);
+    }
+
+    #[test]
+    fn each_command_is_in_one_group() {
+        testbin::help::assert_grouped(&cli::command::<Command>(), Command::GROUPS);
+    }
+}

@@ -1,0 +1,146 @@
+//! `flashflow-lab lab`: private networks for other purposes than the demo, and distances.
+
+mod path;
+
+use clap::{Args, Subcommand};
+use cli::Error;
+use lab::{NetworkSpec, RelaySpec};
+use path::PathOptions;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use terminal::{Exit, Interrupt, Output, network};
+
+/// Private networks of stock tor, for other purposes than the demo, and paths with real distances.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow-lab lab up --dir /tmp/net --limits 10,0
+  flashflow-lab lab status --dir /tmp/net
+  flashflow-lab lab down --dir /tmp/net
+  flashflow-lab lab path --rtt-ms 100 --loss-percent 0.1
+
+Exit status: 0 done, or all nodes run; 1 failed, or a node is dead; 2 wrong arguments.")]
+pub(crate) struct LabOptions {
+    #[command(subcommand)]
+    pub(crate) action: LabAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum LabAction {
+    /// Bring up a network that stays until `lab down`.
+    #[command(after_help = "Example:\n  flashflow-lab lab up --dir /tmp/net --limits 10,0")]
+    Up {
+        /// Folder of the network: absent or empty.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+        /// Number of relays, 1 to 50; by default as many as there are limits.
+        #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
+        relays: Option<u32>,
+        /// Rate limits of the relays in Mbit/s, taken in turn; 0 for no limit.
+        #[arg(long, value_delimiter = ',', default_value = "10,50,100,250", value_name = "MBIT,…")]
+        limits: Vec<f64>,
+        /// Let the relays be exits, that let clients go anywhere, also on this machine.
+        #[arg(long)]
+        exits: bool,
+    },
+    /// Say what runs, and where.
+    #[command(after_help = "Example:\n  flashflow-lab lab status --dir /tmp/net")]
+    Status {
+        /// Folder of the network.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+    },
+    /// Take the network down and remove its folder.
+    #[command(after_help = "Example:\n  flashflow-lab lab down --dir /tmp/net
+
+Exit status: 0 done, or all nodes run; 1 failed, or a node is dead; 2 wrong arguments.")]
+    Down {
+        /// Folder of the network.
+        #[arg(long, value_name = "DIR")]
+        dir: PathBuf,
+    },
+    Path(Box<PathOptions>),
+}
+
+pub(crate) fn run(
+    action: &LabAction,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    match action {
+        LabAction::Path(options) => path::run(options, output, interrupt),
+        LabAction::Up { dir, relays, limits, exits } => {
+            let mut relays = network::relays(*relays, limits)?;
+            if *exits {
+                let open = |relay: RelaySpec| relay.exiting_to("accept *:*");
+                relays = relays.into_iter().map(open).collect();
+            }
+            let spec =
+                NetworkSpec { dir: Some(dir.clone()), detached: true, ..NetworkSpec::new(relays) };
+            let network = network::start(&spec, output)?;
+            output.quiet();
+            let nodes: Vec<Value> = network.nodes().iter().map(node_value).collect();
+            let lines = network.nodes().iter().map(node_line).collect::<Vec<_>>().join("\n");
+            let bandwidth_file = network.bandwidth_file_path();
+            let dir = network.detach()?;
+            let text = format!(
+                "{lines}\nThe authorities vote by {} once it is there.\nTake it down with: flashflow-lab lab \
+                 down --dir {}",
+                bandwidth_file.display(),
+                dir.display()
+            );
+            output.result(text, || {
+                json!({"type": "lab", "dir": dir, "nodes": nodes, "bandwidth_file": bandwidth_file})
+            });
+            Ok(Exit::Done)
+        }
+        LabAction::Status { dir } => {
+            let status = lab::status(dir)?;
+            output.quiet();
+            let lines = status.nodes.iter().map(|node| {
+                let state = if node.is_alive() { "running" } else { "DEAD" };
+                format!("{}  {state}", node_line(node))
+            });
+            let text = lines.collect::<Vec<_>>().join("\n");
+            output.result(text, || {
+                let nodes: Vec<Value> = status
+                    .nodes
+                    .iter()
+                    .map(|node| {
+                        let mut value = node_value(node);
+                        value["alive"] = json!(node.is_alive());
+                        value
+                    })
+                    .collect();
+                json!({
+                    "type": "lab", "dir": status.dir, "up": status.is_up(), "nodes": nodes,
+                    "valid_after_unix_s": status.valid_after_unix,
+                    "bandwidth_file": status.bandwidth_file_path(),
+                })
+            });
+            Ok(if status.is_up() { Exit::Done } else { Exit::Failed })
+        }
+        LabAction::Down { dir } => {
+            lab::down(dir)?;
+            output.quiet();
+            output.result(
+                format!("{} is down", dir.display()),
+                || json!({"type": "lab", "dir": dir, "up": false}),
+            );
+            Ok(Exit::Done)
+        }
+    }
+}
+
+fn node_value(node: &lab::Node) -> Value {
+    json!({
+        "nickname": node.nickname(), "fingerprint": node.rsa_hex(),
+        "or_address": node.or_addr(), "dir_address": node.dir_addr(),
+        "control_address": node.control_addr(), "pid": node.pid(),
+        "limit_mbit_per_s": node.limit().map(onion::Rate::as_mbit_per_s),
+    })
+}
+
+fn node_line(node: &lab::Node) -> String {
+    let directory = node.dir_addr().map_or_else(String::new, |address| format!("  dir {address}"));
+    format!("{:<8} {}  or {}{directory}", node.nickname(), node.rsa_hex(), node.or_addr())
+}

@@ -1,0 +1,137 @@
+//! `flashflow-lab lab path`: two hosts with a real distance between them.
+
+mod options;
+
+pub(crate) use options::PathOptions;
+
+use cli::Error;
+use lab::wan::{Counts, Host, Unordered, Wan, WanSpec};
+use onion::Duration;
+use serde_json::{Value, json};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use terminal::{Exit, Interrupt, Output};
+
+/// How late the end of a command may be noticed.
+const LATENCY: Duration = Duration::from_millis(50);
+
+pub(super) fn run(
+    options: &PathOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let wan = Wan::start(&options.spec()?)?;
+    interrupt.wind_up_in_order();
+    let (near, far) = (wan.host(WanSpec::NEAR)?, wan.host(WanSpec::FAR)?);
+    let is_alone = options.command.is_empty();
+    output.record(|| json!({"type": "path", "near": host_value(near), "far": host_value(far)}));
+    if is_alone {
+        output.text(format!("{}\n{}\nCtrl-C ends both.", entrance(near), entrance(far)));
+    }
+    let mut far_command = match &options.far {
+        Some(line) => {
+            let mut command = Command::new("/bin/sh");
+            Some(start(far, command.args(["-c", line]), Stdio::null(), &wan)?)
+        }
+        None => None,
+    };
+    let ended = match options.command.split_first() {
+        Some((program, arguments)) => {
+            let mut command = Command::new(program);
+            let mut child = start(near, command.args(arguments), Stdio::inherit(), &wan)?;
+            let ended = wait(options.seconds, interrupt, || child.try_wait().ok().flatten());
+            stop(&mut child);
+            ended
+        }
+        None => wait::<ExitStatus>(options.seconds, interrupt, || None),
+    };
+    if let Some(child) = &mut far_command {
+        stop(child);
+    }
+    let counts = [(near, far), (far, near)].map(|(from, to)| wan.counts(from.name(), to.name()));
+    let [out, back] = counts;
+    tell(&out?, &back?, &wan.unordered()?, ended, output);
+    Ok(match ended {
+        _ if interrupt.is_requested() && !is_alone => Exit::Interrupted,
+        Some(status) if !status.success() => Exit::Failed,
+        _ => Exit::Done,
+    })
+}
+
+/// Starts a user's command at a host. What it prints is not our result: in JSON, standard output is ours.
+fn start(host: &Host, command: &mut Command, input: Stdio, wan: &Wan) -> Result<Child, Error> {
+    for host in wan.hosts() {
+        let name = host.name().to_uppercase();
+        command.env(format!("FLASHFLOW_{name}"), host.address().to_string());
+        command.env(format!("FLASHFLOW_{name}_NETNS"), host.namespace().path());
+    }
+    Ok(host.start(command.stdin(input).stdout(std::io::stderr()))?)
+}
+
+/// Waits until something has ended, the time is over, or the user has asked for the end.
+fn wait<T>(
+    seconds: Option<u32>,
+    interrupt: &Interrupt,
+    mut ended: impl FnMut() -> Option<T>,
+) -> Option<T> {
+    let mut left = seconds.map(|seconds| Duration::from_secs(seconds.into()));
+    loop {
+        if let Some(it) = ended() {
+            return Some(it);
+        }
+        let step = left.map_or(LATENCY, |left| left.min(LATENCY));
+        if step.is_zero() || interrupt.wait(step) {
+            return None;
+        }
+        left = left.map(|left| left.saturating_sub(step));
+    }
+}
+
+fn stop(child: &mut Child) {
+    // It may have ended already.
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// How to come to a host.
+fn entrance(host: &Host) -> String {
+    let (name, address, path) = (host.name(), host.address(), host.namespace().path());
+    format!("{name:<4}  {address}  sudo nsenter --net={path} bash")
+}
+
+fn host_value(host: &Host) -> Value {
+    json!({"address": host.address(), "netns": host.namespace().path()})
+}
+
+fn tell(
+    out: &Counts,
+    back: &Counts,
+    unordered: &Unordered,
+    ended: Option<ExitStatus>,
+    output: &Output,
+) {
+    let row = |name: &str, figure: fn(&Counts) -> u64| {
+        format!("{name:<20}{:>14}{:>14}", figure(out), figure(back))
+    };
+    let rows = [
+        format!("{:<20}{:>14}{:>14}", "", "out", "back"),
+        row("packets", |it| it.packets),
+        row("bytes", |it| it.bytes),
+        row("delivered", |it| it.delivered_packets),
+        row("delivered bytes", |it| it.delivered_bytes),
+        row("lost by chance", |it| it.lost_by_chance),
+        row("dropped by queue", |it| it.dropped_by_queue),
+        row("held back", |it| it.held_back),
+        row("duplicated", |it| it.duplicated),
+        format!(
+            "lost although nobody asked for it: {}; at most {:.1} ms late",
+            unordered.losses(),
+            Duration::from_micros(unordered.worst_lateness_us).as_secs_f64() * 1e3
+        ),
+    ];
+    output.result(rows.join("\n"), || {
+        json!({
+            "type": "summary", "out": out, "back": back, "unordered": unordered,
+            "exit_status": ended.and_then(|status| status.code()),
+        })
+    });
+}

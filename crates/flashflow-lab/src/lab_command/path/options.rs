@@ -1,0 +1,169 @@
+//! What `flashflow-lab lab path` accepts.
+
+use clap::Args;
+use cli::Error;
+use lab::wan::{Congestion, Jitter, Loss, Narrow, Queue, Reordering, WanSpec, Way};
+use onion::{Duration, Rate};
+
+/// Two hosts with a real distance between them: `near` and `far`.
+///
+/// Each is a network of its own (a namespace), which needs root. What is said of the path holds for both ways,
+/// unless there is a `--back-…` for the way from far to near. A command after `--` runs at the near end, and the
+/// path ends with it; without one it stays until Ctrl-C, and says how to enter both ends. Commands find in their
+/// environment FLASHFLOW_NEAR and FLASHFLOW_FAR (addresses), FLASHFLOW_NEAR_NETNS and FLASHFLOW_FAR_NETNS (paths for
+/// `nsenter --net=`). What they print on standard output goes to standard error.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow-lab lab path --rtt-ms 100 --loss-percent 0.1 --congestion reno
+  flashflow-lab lab path --rtt-ms 40 --rate-mbit-per-s 50 --back-rate-mbit-per-s 10 --seconds 30 -- ping -c 5 10.77.0.2
+  flashflow-lab lab path --far 'nc -l -p 80 >/dev/null' -- sh -c 'sleep 1; head -c 10M /dev/zero | nc -N $FLASHFLOW_FAR 80'
+
+Exit status: 0 done; 1 the command or something else failed; 2 wrong arguments; 130 interrupted.")]
+pub(crate) struct PathOptions {
+    /// Round trip, half of it each way, in milliseconds.
+    #[arg(long, default_value_t = 100.0, value_name = "MS")]
+    rtt_ms: f64,
+    #[command(flatten)]
+    out: OutOptions,
+    #[command(flatten)]
+    back: BackOptions,
+    /// How long packets are held back that others overtake, in milliseconds.
+    #[arg(long, default_value_t = 10.0, value_name = "MS")]
+    reorder_ms: f64,
+    /// Let jitter reorder packets: each draws a delay of its own.
+    #[arg(long)]
+    jitter_reorders: bool,
+    /// TCP's congestion control at both ends: bbr, cubic or reno; this machine's if absent.
+    #[arg(long, value_name = "NAME")]
+    congestion: Option<Congestion>,
+    /// The same at the far end only.
+    #[arg(long, value_name = "NAME")]
+    far_congestion: Option<Congestion>,
+    /// With the same seed, chance decides the same for the same packets.
+    #[arg(long, default_value_t = 0)]
+    seed: u64,
+    /// End after so many seconds.
+    #[arg(long)]
+    pub(super) seconds: Option<u32>,
+    /// What a shell runs at the far end, before the near end's command and as long as that.
+    #[arg(long, value_name = "COMMAND-LINE")]
+    pub(super) far: Option<String>,
+    /// What runs at the near end.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(super) command: Vec<String>,
+}
+
+/// The way from near to far.
+#[derive(Debug, Args)]
+struct OutOptions {
+    /// What delays vary by, in milliseconds, beyond the half round trip.
+    #[arg(long, default_value_t = 0.0, value_name = "MS")]
+    jitter_ms: f64,
+    /// Packets lost by chance, in percent.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    loss_percent: f64,
+    /// They are lost in bursts of so many on average.
+    #[arg(long, value_name = "PACKETS")]
+    burst_packets: Option<f64>,
+    /// A narrow place, in Mbit/s of IP packets.
+    #[arg(long, value_name = "MBIT")]
+    rate_mbit_per_s: Option<f64>,
+    /// What may wait there, in milliseconds of its rate.
+    #[arg(long, default_value_t = 100.0, value_name = "MS")]
+    queue_ms: f64,
+    /// Packets held back so that others overtake them, in percent.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    reorder_percent: f64,
+    /// Packets that arrive twice, in percent.
+    #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
+    duplicate_percent: f64,
+    /// Nothing gets through.
+    #[arg(long)]
+    blackhole: bool,
+}
+
+/// The way from far to near, where it differs.
+#[derive(Debug, Args)]
+struct BackOptions {
+    /// The same from far to near.
+    #[arg(long, value_name = "MS")]
+    back_jitter_ms: Option<f64>,
+    /// The same from far to near.
+    #[arg(long, value_name = "PERCENT")]
+    back_loss_percent: Option<f64>,
+    /// The same from far to near.
+    #[arg(long, value_name = "PACKETS")]
+    back_burst_packets: Option<f64>,
+    /// The same from far to near; 0 for no narrow place.
+    #[arg(long, value_name = "MBIT")]
+    back_rate_mbit_per_s: Option<f64>,
+    /// The same from far to near.
+    #[arg(long, value_name = "MS")]
+    back_queue_ms: Option<f64>,
+    /// The same from far to near.
+    #[arg(long, value_name = "PERCENT")]
+    back_reorder_percent: Option<f64>,
+    /// The same from far to near.
+    #[arg(long, value_name = "PERCENT")]
+    back_duplicate_percent: Option<f64>,
+    /// Nothing gets from far to near; --blackhole alone is for the way out.
+    #[arg(long)]
+    back_blackhole: bool,
+}
+
+impl PathOptions {
+    /// The network that is asked for.
+    pub(super) fn spec(&self) -> Result<WanSpec, Error> {
+        let (out, back) = (&self.out, &self.back);
+        let back = OutOptions {
+            jitter_ms: back.back_jitter_ms.unwrap_or(out.jitter_ms),
+            loss_percent: back.back_loss_percent.unwrap_or(out.loss_percent),
+            // Bursts of a loss that is not there are none.
+            burst_packets: back.back_burst_packets.or(out.burst_packets),
+            rate_mbit_per_s: back
+                .back_rate_mbit_per_s
+                .or(out.rate_mbit_per_s)
+                .filter(|&rate| rate != 0.0),
+            queue_ms: back.back_queue_ms.unwrap_or(out.queue_ms),
+            reorder_percent: back.back_reorder_percent.unwrap_or(out.reorder_percent),
+            duplicate_percent: back.back_duplicate_percent.unwrap_or(out.duplicate_percent),
+            blackhole: back.back_blackhole,
+        };
+        let spec =
+            WanSpec::pair(self.way(out)?).with_way(WanSpec::FAR, WanSpec::NEAR, self.way(&back)?);
+        let mut spec = spec.with_seed(self.seed);
+        let congestion = [self.congestion, self.far_congestion.or(self.congestion)];
+        for (host, congestion) in spec.hosts.iter_mut().zip(congestion) {
+            host.congestion = congestion;
+        }
+        Ok(spec)
+    }
+
+    fn way(&self, options: &OutOptions) -> Result<Way, Error> {
+        let share = |percent: f64| percent / 100.0;
+        let loss = match options.burst_packets {
+            Some(mean_packets) => Loss::Bursts { share: share(options.loss_percent), mean_packets },
+            None => Loss::Random { share: share(options.loss_percent) },
+        };
+        let queue = Queue::Time(millis(options.queue_ms)?);
+        let narrow =
+            options.rate_mbit_per_s.map(|rate| Narrow { rate: Rate::from_mbit_per_s(rate), queue });
+        Ok(Way {
+            latency: millis(self.rtt_ms)? / 2,
+            jitter: Jitter { up_to: millis(options.jitter_ms)?, reorders: self.jitter_reorders },
+            loss,
+            narrow,
+            reordering: Reordering {
+                share: share(options.reorder_percent),
+                held_back: millis(self.reorder_ms)?,
+            },
+            duplicate_share: share(options.duplicate_percent),
+            is_blackhole: options.blackhole,
+        })
+    }
+}
+
+fn millis(millis: f64) -> Result<Duration, Error> {
+    let wrong = |_| Error::Usage(format!("{millis} is no number of milliseconds"));
+    Duration::try_from_secs_f64(millis / 1e3).map_err(wrong)
+}

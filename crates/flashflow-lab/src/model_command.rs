@@ -1,0 +1,297 @@
+//! `flashflow-lab model`: models of a network, and the performance directory that gives them to clients.
+
+use crate::authorities::{Authorities, Known};
+use crate::choosing::{read, read_model};
+use clap::{Args, Subcommand};
+use cli::Error;
+use client::model::{self, DirectoryServer, Model, PATH};
+use client::probe;
+use control::keys::{PublicKey, SecretKey};
+use link::unix_time_s;
+use netdoc::Fingerprint;
+use netdoc::bwfile::BandwidthFile;
+use netdoc::fetch::{Fetcher, Resource};
+use relay::LinkObservations;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fs;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::str::FromStr;
+use std::time::Duration;
+use terminal::{Exit, Interrupt, Output};
+
+/// How soon an interrupt is noticed, and a file that has changed.
+const STEP: Duration = Duration::from_millis(200);
+/// How long to wait for a network to be known.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Models of a network: what was measured of its relays and links, for clients that choose by it.
+///
+/// A performance directory signs a model and gives it to clients by HTTP. Clients ask several, and take the middle of what they say.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow-lab probe --network /tmp/net --write-model model.gz
+  flashflow-lab model show model.gz
+  flashflow keys --out directory.key
+  flashflow-lab model serve model.gz --key directory.key --listen 127.0.0.1:8080
+  flashflow-lab model observe --network /tmp/net --out model.gz */link-observations
+  flashflow-lab model fetch --from 127.0.0.1:8080=KEY --own model.gz --out merged.gz
+
+Exit status: 0 done; 1 failed, for instance because no directory is believed; 2 wrong arguments; 130 interrupted.")]
+pub(crate) struct ModelOptions {
+    #[command(subcommand)]
+    pub(crate) action: ModelAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum ModelAction {
+    /// Make a model of what relays of ours saw pass on their links: of the files `link-observations` that they write if their operators want it
+    /// (`link_observations_every_s`). A link counts as far as both its ends say the same.
+    #[command(override_usage = "flashflow-lab model observe [OPTIONS] --out <FILE> <FILES>...")]
+    Observe {
+        /// What relays have written.
+        #[arg(required = true)]
+        files: Vec<PathBuf>,
+        #[command(flatten)]
+        network: Authorities,
+        /// Bandwidth file, such as FlashFlow's: no link counts as faster than either end was measured, and relays without a measurement are
+        /// left out.
+        #[arg(long, value_name = "FILE")]
+        bwfile: Option<PathBuf>,
+        /// Where to write the model.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+    /// Say what a model knows.
+    Show {
+        /// The model.
+        file: PathBuf,
+    },
+    /// Sign a model and serve it by HTTP until told to end; when the file changes, what it has then.
+    Serve {
+        /// The model.
+        file: PathBuf,
+        /// The directory's key, as `flashflow keys --out` makes it.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+        /// Where to listen. Whoever can connect gets the model.
+        #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
+        listen: SocketAddr,
+    },
+    /// Ask performance directories for their models, and merge them with one's own.
+    Fetch {
+        /// A directory and its public key; may be repeated. What not more than half of those that are believed say is left out.
+        #[arg(long = "from", value_name = "ADDRESS:PORT=KEY", required = true)]
+        from: Vec<Source>,
+        /// What one has measured oneself: it counts before all that others say.
+        #[arg(long, value_name = "FILE")]
+        own: Option<PathBuf>,
+        /// Where to write what comes of it.
+        #[arg(long, value_name = "FILE")]
+        out: PathBuf,
+    },
+}
+
+/// A performance directory.
+#[derive(Clone, Debug)]
+pub(crate) struct Source {
+    address: SocketAddr,
+    key: PublicKey,
+}
+
+impl FromStr for Source {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (address, key) = text.split_once('=').ok_or("it is written ADDRESS:PORT=KEY")?;
+        let address = address.parse().map_err(|_| format!("`{address}` is no address and port"))?;
+        let key = key.parse().map_err(|it| format!("{it}"))?;
+        Ok(Self { address, key })
+    }
+}
+
+pub(crate) fn run(
+    action: &ModelAction,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    match action {
+        ModelAction::Show { file } => {
+            let model = read_model(file)?;
+            output.result(told(&model), || value(&model));
+            Ok(Exit::Done)
+        }
+        ModelAction::Observe { files, network, bwfile, out } => {
+            observe(files, network, bwfile.as_deref(), out, output, interrupt)
+        }
+        ModelAction::Serve { file, key, listen } => serve(file, key, *listen, output, interrupt),
+        ModelAction::Fetch { from, own, out } => fetch(from, own.as_deref(), out, output),
+    }
+}
+
+fn told(model: &Model) -> String {
+    let rtts = model.links().values().filter_map(|link| link.rtt_ms).count();
+    let rates = model.nodes().values().filter_map(|node| node.throughput_kb_s).count();
+    let mut text = format!(
+        "{} relays, {rates} with a throughput; {} links, {rtts} with a round trip",
+        model.nodes().len(),
+        model.links().len(),
+    );
+    for (pair, link) in model.links() {
+        let [a, b] = pair.ends();
+        let ms = link.rtt_ms.map_or("-".to_owned(), |it| format!("{it:.1} ms"));
+        let kb_s = link.throughput_kb_s.map_or("-".to_owned(), |it| format!("{it:.0} kB/s"));
+        text += &format!("\n  {a} {b} {ms} {kb_s}");
+    }
+    text
+}
+
+fn value(model: &Model) -> Value {
+    let node = |(relay, node): (&Fingerprint, &model::Node)| {
+        json!({
+            "relay": relay, "entry_rtt_ms": node.entry_rtt_ms,
+            "throughput_kb_s": node.throughput_kb_s, "circuits": node.circuits,
+            "failed": node.failed, "rtt_index": model.node_rtt_index(relay),
+            "throughput_index": model.node_throughput_index(relay),
+        })
+    };
+    let link = |(pair, link): (&model::Pair, &model::Link)| {
+        let [a, b] = pair.ends();
+        json!({
+            "between": [a, b], "rtt_ms": link.rtt_ms, "throughput_kb_s": link.throughput_kb_s,
+            "rtt_index": model.rtt_index(&[(*a, *b)]),
+        })
+    };
+    json!({
+        "type": "model", "made_unix_s": model.made_unix_s(),
+        "relays": model.nodes().iter().map(node).collect::<Vec<_>>(),
+        "links": model.links().iter().map(link).collect::<Vec<_>>(),
+    })
+}
+
+fn serve(
+    file: &Path,
+    key: &Path,
+    listen: SocketAddr,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    interrupt.wind_up_in_order();
+    let key = SecretKey::read(key)?;
+    let problem = |source| Error::File { what: "serve", path: file.to_owned(), source };
+    let modified = || fs::metadata(file).and_then(|it| it.modified()).ok();
+    let document = || model::sign(&read_model(file)?, &key.seed()).map_err(problem);
+    let mut seen = modified();
+    let server = DirectoryServer::start(listen, document()?).map_err(problem)?;
+    let (address, public) = (server.address(), key.public().to_string());
+    output.result(
+        format!("{address}={public}"),
+        || json!({"type": "serving", "address": address, "public_key": public}),
+    );
+    let (_nobody, wait) = std::sync::mpsc::channel::<()>();
+    while !interrupt.is_requested() {
+        // Nobody sends anything: this only waits.
+        let _timeout = wait.recv_timeout(STEP);
+        let now = modified();
+        if now != seen {
+            seen = now;
+            match document() {
+                Ok(document) => server.replace(document),
+                Err(error) => output.step(format!("{error}; what was there is served on")),
+            }
+        }
+    }
+    Ok(Exit::Done)
+}
+
+fn observe(
+    files: &[PathBuf],
+    network: &Authorities,
+    bwfile: Option<&Path>,
+    out: &Path,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    interrupt.wind_up_in_order();
+    let capacities = bwfile.map(read_bwfile).transpose()?;
+    let folder = lab::TemporaryFolder::new()?;
+    let Known { authorities, identities, directories } = network.find()?;
+    output.doing("learning of the network");
+    let learnt = probe::learn(
+        authorities,
+        directories,
+        identities,
+        folder.path().join("network"),
+        PATIENCE,
+        |view| !view.relays().is_empty(),
+        || interrupt.is_requested(),
+    );
+    if interrupt.is_requested() {
+        return Ok(Exit::Interrupted);
+    }
+    let view = learnt?;
+    let find = |relay: &Fingerprint| Some(view.find(relay)?.hop.ids.ed25519?.0);
+    let mut accounts = Vec::new();
+    for path in files {
+        let text = read(path, "read what a relay has seen:")?;
+        match LinkObservations::verify(&text, find) {
+            Ok(account) => accounts.push(account),
+            Err(error) => output.step(format!("`{}`: {error}", path.display())),
+        }
+    }
+    if accounts.is_empty() {
+        return Err(Error::Failed("no relay's account of its links is believed".to_owned()));
+    }
+    let capacity = |relay: &Fingerprint| match &capacities {
+        Some(known) => known.get(relay).copied(),
+        None => Some(f64::INFINITY),
+    };
+    let model = model::of_links(&accounts, capacity, unix_time_s());
+    write_model(&model, out)?;
+    output.result(told(&model), || value(&model));
+    Ok(Exit::Done)
+}
+
+/// What a bandwidth file has measured of each relay, in kB/s.
+fn read_bwfile(path: &Path) -> Result<BTreeMap<Fingerprint, f64>, Error> {
+    let text = read(path, "read the bandwidth file")?;
+    let wrong = |it: String| Error::Config { path: path.to_owned(), problem: it };
+    let parsed = BandwidthFile::parse(&text).map_err(|it| wrong(it.to_string()))?;
+    let measured = parsed.file.relays.into_iter().filter(|it| !it.unmeasured);
+    Ok(measured.map(|it| (it.node_id, it.bw_kb_s as f64)).collect())
+}
+
+fn write_model(model: &Model, out: &Path) -> Result<(), Error> {
+    let problem = |source| Error::File { what: "write", path: out.to_owned(), source };
+    fs::write(out, model::write(model).map_err(problem)?).map_err(problem)
+}
+
+fn fetch(from: &[Source], own: Option<&Path>, out: &Path, output: &Output) -> Result<Exit, Error> {
+    let own = own.map(read_model).transpose()?;
+    let (mut models, mut last) = (Vec::new(), None);
+    for Source { address, key } in from {
+        let found = Fetcher::default()
+            .get(*address, &Resource::Path(PATH.to_owned()))
+            .map_err(Error::from)
+            .and_then(|document| {
+                let from = format!("the performance directory at {address}");
+                model::verify(&document, &key.0, unix_time_s())
+                    .map_err(|error| Error::Failed(format!("{from}: {error}")))
+            });
+        match found {
+            Ok(published) => models.push(published.model),
+            Err(error) => {
+                output.step(&error);
+                last = Some(error);
+            }
+        }
+    }
+    if let (true, Some(error)) = (models.is_empty(), last) {
+        return Err(error);
+    }
+    let merged = model::merge(own.as_ref(), &models);
+    write_model(&merged, out)?;
+    output.result(told(&merged), || value(&merged));
+    Ok(Exit::Done)
+}

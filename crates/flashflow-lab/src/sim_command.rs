@@ -1,0 +1,199 @@
+//! `flashflow-lab sim`: whole networks in virtual time.
+
+mod export;
+mod figures;
+mod sample;
+mod truth;
+
+use clap::{Args, Subcommand};
+use cli::Error;
+use experiments::batch::{self, BatchOptions, ReportOptions};
+use export::ExportOptions;
+use figures::counted;
+use sample::SampleOptions;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use std::time::Duration;
+use terminal::{Exit, Interrupt, Output};
+use tornet::network::Network;
+use tornet::results::{SizeFigures, Summary, check_is_free, finish};
+use tornet::run::{Plan, run as run_network};
+use truth::TruthOptions;
+
+/// Simulate whole Tor networks, in virtual time.
+///
+/// Relays and clients are the engine itself, with cells that weigh 514 bytes and hold a few. See simulation.md (in the documentation).
+#[derive(Debug, Args)]
+pub(crate) struct SimOptions {
+    #[command(subcommand)]
+    pub(crate) action: SimAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum SimAction {
+    Run(RunOptions),
+    Batch(BatchOptions),
+    Report(ReportOptions),
+    Sample(SampleOptions),
+    Export(ExportOptions),
+    Truth(TruthOptions),
+}
+
+/// Run one network once.
+///
+/// A seed gives the same result files, to the byte, with any number of threads.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow-lab sim run --network docs/scenarios/small.toml --seconds 1200 --out results
+  flashflow-lab sim run --network tornet-0.05-1 --seconds 300 --threads 2 --json
+
+The documentation (simulation.md) says where samples such as tornet-0.05-1 are from.
+
+Exit status: 0 done; 1 something is wrong with the network, or a file cannot be written; 2 wrong arguments;
+130 interrupted: what was simulated until then is told and written.")]
+pub(crate) struct RunOptions {
+    /// A scenario (TOML), or a folder with one (`scenario.toml`), or a folder with a sample that tornettools
+    /// made for Shadow.
+    #[arg(long, value_name = "PATH")]
+    network: PathBuf,
+    /// Simulated seconds, 1 to 1000000.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    seconds: u32,
+    /// Seconds at the beginning by which speed and throughput are not judged; at most half of all.
+    #[arg(long, default_value_t = 60, value_name = "SECONDS")]
+    warm_up: u32,
+    /// Threads, 1 to 256.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    threads: u16,
+    /// Another seed gives another run of the same network.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// How much users by models do, times what the network says: 1.15 is 15 % more. Clients that fetch keep their
+    /// pace, and a network that has no others refuses a load.
+    #[arg(long, value_name = "FACTOR")]
+    load: Option<f64>,
+    /// Multiply the number of relays and clients by FACTOR, 0.01 to 100: to see what size costs.
+    #[arg(long, value_name = "FACTOR")]
+    scale: Option<f64>,
+    /// Write transfers.csv, relays.csv and seconds.csv into this folder. Those of an earlier run are not overwritten.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+    /// The same tables as Parquet, too: transfers.parquet, relays.parquet and seconds.parquet.
+    #[arg(long, requires = "out")]
+    parquet: bool,
+}
+
+pub(crate) fn run(
+    action: &SimAction,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    match action {
+        SimAction::Run(options) => run_once(options, output, interrupt),
+        SimAction::Batch(options) => Ok(batch::batch(options, output, interrupt)?),
+        SimAction::Report(options) => Ok(batch::report(options, output)?),
+        SimAction::Export(options) => export::run(options, output),
+        SimAction::Sample(options) => sample::run(options, output),
+        SimAction::Truth(options) => truth::run(options, output, interrupt),
+    }
+}
+
+fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+    if let Some(folder) = &options.out {
+        check_is_free(folder)?;
+    }
+    let mut network = Network::read(&options.network)?;
+    if let Some(remark) = network.remark() {
+        output.step(remark);
+    }
+    if let Some(load) = options.load {
+        if !load.is_finite() || load <= 0.0 {
+            return Err(Error::Usage(format!("--load {load}: more than 0 please")));
+        }
+        let loaded = network.loaded(load);
+        network = loaded.map_err(|error| Error::Usage(format!("--load {load}: {error}")))?;
+    }
+    if let Some(scale) = options.scale {
+        if !(0.01..=100.0).contains(&scale) {
+            return Err(Error::Usage(format!("--scale {scale}: from 0.01 to 100 please")));
+        }
+        network = network.scaled(scale);
+    }
+    interrupt.wind_up_in_order();
+    let Plan { seconds, .. } = plan(options);
+    let progress = |second: u32, wall: Duration| {
+        let each_s = wall.as_secs_f64() / f64::from(second.max(1));
+        let left_s = each_s * f64::from(seconds.saturating_sub(second));
+        output.doing(format!(
+            "{second} of {seconds} simulated seconds, {} each, {left_s:.0} s to go",
+            figures::seconds(each_s),
+        ));
+    };
+    let outcome = run_network(&network, &plan(options), interrupt.requested(), &progress)?;
+    output.quiet();
+    let summary = finish(&network, &plan(options), &outcome, options.out.as_deref())?;
+    if let Some(folder) = options.out.as_deref().filter(|_| options.parquet) {
+        tornet::results::write_parquet(&network, &outcome, folder)?;
+    }
+    for size in &summary.downloads {
+        output.result(download(size), || value("downloads", size));
+    }
+    output.result(in_words(&summary), || value("summary", &summary));
+    if interrupt.is_requested() {
+        output.step(format!("interrupted after {:.1} simulated seconds", summary.simulated_s));
+        return Ok(Exit::Interrupted);
+    }
+    Ok(Exit::Done)
+}
+
+fn plan(options: &RunOptions) -> Plan {
+    Plan {
+        seconds: options.seconds,
+        warm_up_s: options.warm_up.min(options.seconds / 2),
+        threads: options.threads,
+        seed: options.seed,
+    }
+}
+
+/// A line that says of which kind it is.
+fn value(kind: &str, what: &impl serde::Serialize) -> Value {
+    let mut line = json!({"type": kind});
+    if let (Value::Object(line), Ok(Value::Object(rest))) = (&mut line, serde_json::to_value(what))
+    {
+        line.extend(rest);
+    }
+    line
+}
+
+fn download(size: &SizeFigures) -> String {
+    let seconds = |time: Option<f64>| time.map_or("-".into(), figures::seconds);
+    format!(
+        "{:>10}: {} complete, {} timed out, {} lost, {} under way; first byte {}, last {}, 95 of 100 within {}",
+        figures::bytes(size.bytes),
+        size.complete,
+        size.timed_out,
+        size.lost,
+        size.under_way,
+        seconds(size.first_byte_median_s),
+        seconds(size.last_byte_median_s),
+        seconds(size.last_byte_p95_s),
+    )
+}
+
+fn in_words(summary: &Summary) -> String {
+    format!(
+        "{}, {}: {:.1} simulated seconds in {}, {} each after the warm-up, {:.0} MiB
+relays sent {}, {} % of what they can; {}, {:.0} ns each; fingerprint {}",
+        counted(summary.relays as u64, "relay"),
+        counted(summary.clients as u64, "client"),
+        summary.simulated_s,
+        figures::seconds(summary.wall_s),
+        figures::seconds(summary.wall_s_per_simulated_s),
+        summary.peak_memory_mib.unwrap_or_default(),
+        figures::rate(summary.relays_sent_gbit_per_s * 1e9),
+        figures::significant(summary.utilisation * 100.0),
+        counted(summary.cell_hops, "cell-hop"),
+        summary.ns_per_cell_hop,
+        summary.fingerprint,
+    )
+}

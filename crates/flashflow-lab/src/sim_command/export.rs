@@ -1,0 +1,60 @@
+//! `flashflow-lab sim export`: the same network for other simulators.
+
+use super::figures::counted;
+use clap::Args;
+use cli::Error;
+use serde_json::json;
+use std::path::PathBuf;
+use terminal::{Exit, Output};
+use tornet::export::{Programs, write};
+use tornet::network::Network;
+
+/// Write a network for Shadow 3, with stock tor and TGen.
+///
+/// So that our results can be held beside Shadow's. Keys are made by tor's own programs. `flashflow-lab sim run` reads the folder, too.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow-lab sim export --network scenario.toml --shadow out --seconds 600
+  cd out && shadow shadow.config.yaml
+
+Exit status: 0 done; 1 the network cannot be exported, a file cannot be written, or tor fails; 2 wrong arguments.")]
+pub(crate) struct ExportOptions {
+    /// A scenario, or a folder with a sample, as for `sim run`.
+    #[arg(long, value_name = "PATH")]
+    network: PathBuf,
+    /// The folder to be written: absent or empty.
+    #[arg(long, value_name = "DIR")]
+    shadow: PathBuf,
+    /// Simulated seconds after the five minutes in which tor bootstraps, 1 to 1000000.
+    #[arg(long, default_value_t = 1200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    seconds: u32,
+    /// Stock tor.
+    #[arg(long, default_value = "tor", value_name = "PROGRAM")]
+    tor: PathBuf,
+    /// What makes authorities' keys.
+    #[arg(long, default_value = "tor-gencert", value_name = "PROGRAM")]
+    tor_gencert: PathBuf,
+}
+
+pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Error> {
+    let network = Network::read(&options.network)?;
+    if let Some(remark) = network.remark() {
+        output.step(remark);
+    }
+    output.doing(format!("tor makes the keys of {} relays", network.relays.len()));
+    let programs = Programs { tor: options.tor.clone(), gencert: options.tor_gencert.clone() };
+    write(&network, &options.shadow, &programs, options.seconds)?;
+    output.quiet();
+    let (relays, clients) = (network.relays.len(), network.clients.len());
+    let folder = &options.shadow;
+    output.result(
+        format!(
+            "{} and {}: shadow {}",
+            counted(relays as u64, "relay"),
+            counted(clients as u64, "client"),
+            folder.join("shadow.config.yaml").display()
+        ),
+        || json!({"type": "export", "folder": folder, "relays": relays, "clients": clients}),
+    );
+    Ok(Exit::Done)
+}

@@ -1,0 +1,187 @@
+//! `flashflow-lab sim sample`: a network of any size, drawn from a consensus.
+
+mod countries;
+
+use super::figures::{counted, rate};
+use clap::Args;
+use cli::Error;
+use countries::Countries;
+use documents::{consensus, newest, no_weights, read};
+use link::unix_time_s;
+use netdoc::Fingerprint;
+use netdoc::consensus::{Flag, Router};
+use netdoc::descriptor;
+use onion::Rate;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::PathBuf;
+use std::sync::Arc;
+use terminal::{Exit, Output};
+use tornet::network::Network;
+use tornet::sample::{KnownRelay, Sample, Wanted, sample};
+use tornet::scenario::scenario_text;
+use tornet::shadow::read_models;
+
+/// Draw a network of any size from a consensus and descriptors.
+///
+/// Relays are drawn in layers of their weights, those that are guards and exits, exits, guards, and neither apart. Clients, servers and where they are follow Shadow's
+/// published 5 % sample. What comes out is a scenario for `sim run` and `sim batch`, to be changed by hand as you like. See simulation.md (in the documentation).
+#[derive(Debug, Args)]
+#[command(after_help = "Example:
+  flashflow-lab sim sample --consensus 2020-02-29-10-00-00-consensus --descriptors server-descriptors \\
+      --scale 0.05 --models tornet-0.05-1/conf --out five-percent.toml
+
+Exit status: 0 done; 1 a file cannot be read or written, or so small a network cannot work; 2 wrong arguments.")]
+pub(crate) struct SampleOptions {
+    /// A consensus of Tor, either flavour.
+    #[arg(long, value_name = "FILE")]
+    consensus: PathBuf,
+    /// Server descriptors, one after another: what relays have been seen to carry. May be given several times;
+    /// the largest counts. A relay without one is taken to carry what its weight says.
+    #[arg(long, value_name = "FILE")]
+    descriptors: Vec<PathBuf>,
+    /// Where addresses are: tor's own geoip file, or a CSV whose columns begin with address and country. A relay of
+    /// which it says nothing is placed by lot.
+    #[arg(long, value_name = "FILE")]
+    countries: Option<PathBuf>,
+    /// Folder with TGen's models (tgen.tor-flowmodel*, -streammodel*, -packetmodel*), as a Shadow sample's conf/:
+    /// what users do. Without them there are only benchmarks.
+    #[arg(long, value_name = "DIR")]
+    models: Option<PathBuf>,
+    /// The size; 1 is the whole of Tor. From 0.0001 to 10.
+    #[arg(long, value_name = "FACTOR")]
+    scale: f64,
+    /// Another seed draws other relays.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The scenario to be written.
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+}
+
+pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Error> {
+    let scale = options.scale;
+    if !(0.0001..=10.0).contains(&scale) {
+        return Err(Error::Usage(format!("--scale {scale}: from 0.0001 to 10 please")));
+    }
+    let consensus = consensus(&options.consensus, unix_time_s())?;
+    let claims = claims(&options.descriptors)?;
+    let countries = match &options.countries {
+        Some(path) => Countries::read(path)?,
+        None => Countries::default(),
+    };
+    let known: Vec<KnownRelay> = consensus
+        .routers()
+        .iter()
+        .filter(|it| it.flags.contains(Flag::Running) && it.flags.contains(Flag::Valid))
+        .map(|it| known(it, &claims, &countries))
+        .collect();
+    if known.iter().all(|it| it.weight == 0) {
+        return Err(no_weights(&format!("the consensus in {}", options.consensus.display())).into());
+    }
+    let models = options.models.as_deref().map(read_models).transpose()?.map(Arc::new);
+    let wanted = Wanted { scale, seed: options.seed, models };
+    let drawn = sample(&known, &wanted)?;
+    let folder = match &options.models {
+        // From where the scenario is, or from anywhere.
+        Some(path) => Some(fs::canonicalize(path).map_err(|source| Error::File {
+            what: "find",
+            path: path.clone(),
+            source,
+        })?),
+        None => None,
+    };
+    let scenario = scenario_text(&drawn.network, folder.as_deref())?;
+    let text = format!("{}\n{scenario}", heading(options, known.len(), &drawn));
+    let out = &options.out;
+    // What is written is what `sim run` takes, whatever the consensus and the descriptors claim.
+    Network::parse(&text, out)?;
+    files::replace(out, text.as_bytes(), files::Access::Umask).map_err(|source| Error::File {
+        what: "write",
+        path: out.clone(),
+        source,
+    })?;
+    tell(options, known.len(), &drawn, output);
+    Ok(Exit::Done)
+}
+
+/// What descriptors say: the most that was observed, and the most that the relay lets itself send.
+fn claims(files: &[PathBuf]) -> Result<BTreeMap<Fingerprint, (u64, u64)>, Error> {
+    let mut claims: BTreeMap<Fingerprint, (u64, u64)> = BTreeMap::new();
+    for path in files {
+        let text = read(path, "read the descriptors")?;
+        // Of several, what a relay has ever been seen to carry counts.
+        newest(path, &text)?;
+        for it in descriptor::iter(&text).flatten() {
+            let claim = claims.entry(it.fingerprint).or_default();
+            claim.0 = claim.0.max(it.bandwidth_observed_bytes_s);
+            claim.1 = claim.1.max(it.bandwidth_avg_bytes_s.min(it.bandwidth_burst_bytes_s));
+        }
+    }
+    Ok(claims)
+}
+
+fn known(
+    router: &Router,
+    claims: &BTreeMap<Fingerprint, (u64, u64)>,
+    countries: &Countries,
+) -> KnownRelay {
+    let has = |flag| router.flags.contains(flag);
+    // Nothing has been observed of a relay that is new.
+    let claim = claims.get(&router.fingerprint).filter(|(observed, _)| *observed > 0);
+    KnownRelay {
+        name: router.nickname.to_string(),
+        country: countries.of(router.address).map(str::to_owned),
+        weight: router.bandwidth_kb_s.unwrap_or(0).into(),
+        is_guard: has(Flag::Guard),
+        is_exit: has(Flag::Exit) && !has(Flag::BadExit),
+        observed: claim.map(|(observed, _)| Rate::from_byte_per_s(*observed)),
+        limit: claim.map(|(_, limit)| Rate::from_byte_per_s(*limit)),
+    }
+}
+
+/// Where a scenario comes from, for whoever finds it later.
+fn heading(options: &SampleOptions, of: usize, drawn: &Sample) -> String {
+    format!(
+        "# {} of {of} relays of {}, scale {}, seed {}, by flashflow {}.
+# What nobody knew of them was guessed: the rates of {}, the countries of {}.\n",
+        drawn.network.relays.len(),
+        options.consensus.display(),
+        options.scale,
+        options.seed,
+        env!("CARGO_PKG_VERSION"),
+        drawn.guessed_rates,
+        drawn.guessed_countries,
+    )
+}
+
+fn tell(options: &SampleOptions, of: usize, drawn: &Sample, output: &Output) {
+    let network = &drawn.network;
+    let (relays, clients, servers) =
+        (network.relays.len(), network.clients.len(), network.servers.len());
+    let bit_per_s = network.capacities().iter().sum::<f64>();
+    if options.models.is_none() {
+        output.step("no --models: nobody uses this network but benchmarks");
+    }
+    let Sample { guessed_rates, guessed_countries, .. } = drawn;
+    output.result(
+        format!(
+            "{}: {relays} of {}, {}; {}, {}
+guessed: what {} carry, where {guessed_countries} are",
+            options.out.display(),
+            counted(of as u64, "relay"),
+            rate(bit_per_s),
+            counted(clients as u64, "client"),
+            counted(servers as u64, "server"),
+            counted(*guessed_rates as u64, "relay"),
+        ),
+        || {
+            json!({
+                "type": "sample", "file": options.out, "relays": relays, "relays_known": of,
+                "capacity_gbit_per_s": bit_per_s * 1e-9, "clients": clients, "servers": servers,
+                "guessed_rates": guessed_rates, "guessed_countries": guessed_countries,
+            })
+        },
+    );
+}

@@ -1,0 +1,96 @@
+//! `flashflow-lab experiment balance` and `kist --network`, as users call them.
+
+use serde_json::Value;
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn experiment(name: &str, out: &Path, (run_s, more): (&str, &[&str])) -> Output {
+    let network = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tornet/examples/small.toml");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
+    command.args(["experiment", name, "--quick", "--json", "--network"]).arg(network);
+    command.args(["--scale", "0.4", "--run-seconds", run_s, "--seeds", "1"]);
+    command.arg("--out").arg(out).args(more);
+    command.output().expect("it starts")
+}
+
+fn balance(out: &Path, more: &[&str]) -> Output {
+    let mut all = vec!["--seconds", "3"];
+    all.extend(more);
+    experiment("balance", out, ("60", &all))
+}
+
+fn lines(output: &Output) -> Vec<Value> {
+    let text = String::from_utf8_lossy(&output.stdout);
+    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+fn files(out: &Path, folder: &str) -> Vec<String> {
+    let all = std::fs::read_dir(out.join(folder)).expect("a folder");
+    let mut all: Vec<String> =
+        all.map(|it| it.expect("a file").file_name().to_string_lossy().into_owned()).collect();
+    all.sort();
+    all
+}
+
+#[test]
+fn shards_of_a_batch_are_played_each_once_and_make_one_report() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let out = folder.path();
+    // One balancer of three: whoever lacks the others says so, and keeps what there is.
+    let first = balance(out, &["--shard", "3/3"]);
+    assert_eq!(first.status.code(), Some(1), "{first:?}");
+    let ours = ["flashflow-100-1.json", "weights-flashflow-1.json"];
+    assert_eq!(files(out, "balance-runs"), ours);
+    let told = lines(&first);
+    let answer = told.last().expect("a summary").to_string();
+    assert!(answer.contains("Only 1 of 3 runs"), "{answer}");
+    let path = out.join("balance-runs").join(ours[0]);
+    let kept = std::fs::read(&path).expect("a run");
+    let changed =
+        |path: &Path| std::fs::metadata(path).and_then(|it| it.modified()).expect("a time");
+    let before = changed(&path);
+    let all = balance(out, &[]);
+    assert_eq!((std::fs::read(&path).expect("a run"), changed(&path)), (kept, before));
+    assert_eq!(files(out, "balance-runs").len(), 6, "runs and weights: {all:?}");
+    let told = lines(&all);
+    let runs = told.iter().filter(|it| it["type"] == "case").count();
+    assert_eq!(runs, 3, "{told:?}");
+    assert_eq!(told.last().map(|it| it["type"].clone()), Some("summary".into()));
+    let table = std::fs::read_to_string(out.join("balance.csv")).expect("a table");
+    let claim = table.lines().find(|it| it.contains("network weight error is at most"));
+    assert!(claim.is_some_and(|it| it.contains("held")), "{table}");
+    let page = std::fs::read_to_string(out.join("balance.html")).expect("a page");
+    assert!(page.contains("Relay weight error") && page.contains("Time to the last byte of 1 MiB"));
+    for figure in ["figure-8a", "figure-8b", "figure-9a-last-byte-1mib", "figure-9b", "figure-9c"] {
+        assert!(out.join(format!("balance-{figure}.svg")).is_file(), "{figure}");
+    }
+    let other = experiment("balance", out, ("61", &["--seconds", "3"]));
+    let told = String::from_utf8_lossy(&other.stderr).into_owned();
+    assert!(!other.status.success() && told.contains("--out"), "{told}");
+}
+
+#[test]
+fn schedulers_are_compared_over_a_whole_network() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let output = experiment("kist", folder.path(), ("60", &[]));
+    let expected = ["kist-100-1.json", "kist-lite-100-1.json", "vanilla-100-1.json"];
+    assert_eq!(files(folder.path(), "kist-runs"), expected, "{output:?}");
+    let table = std::fs::read_to_string(folder.path().join("kist-network.csv")).expect("a table");
+    for claim in [
+        "kist, load 100 %, first bytes of 1 MiB: no later than with Vanilla",
+        "kist-lite, load 100 %, what relays sent: as much as with Vanilla within 3 %",
+        "kist, load 100 %, a cell's time in a relay's queues and kernel: no longer than with Vanilla",
+    ] {
+        assert!(table.contains(claim), "{table}");
+    }
+}
+
+#[test]
+fn without_a_network_there_is_nothing_to_balance() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
+    command.args(["experiment", "balance", "--out"]).arg(folder.path());
+    let output = command.output().expect("it starts");
+    let told = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(!output.status.success() && told.contains("--network PATH"), "{told}");
+}

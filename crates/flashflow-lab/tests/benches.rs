@@ -1,0 +1,93 @@
+//! `flashflow-lab bench relay` and `bench idle`: that they compare what they say. How fast anything is, no
+//! test says.
+
+use testbin::{Scratch, number, text};
+
+#[test]
+fn our_relay_stock_tor_and_a_forwarder_are_set_side_by_side() {
+    let scratch = Scratch::new();
+    let ended = scratch.run(&["bench", "relay", "--seconds", "4", "--runs", "1", "--json"]);
+    ended.assert_code(0);
+    let runs: Vec<_> = ended.values().into_iter().filter(|it| it["type"] == "run").collect();
+    let relays: Vec<&str> = runs.iter().map(|run| text(run, "relay")).collect();
+    assert_eq!(relays, ["tor", "ours", "tls_forwarder"]);
+    let summary = ended.summary();
+    for (name, run) in ["tor_gbit_per_cpu_s", "ours_gbit_per_cpu_s", "tls_forwarder_gbit_per_cpu_s"]
+        .iter()
+        .zip(&runs)
+    {
+        assert!(number(run, "bytes") > 1e6, "{run}");
+        let of_run = number(run, "gbit_per_cpu_s");
+        assert!((number(&summary, name) - of_run).abs() < 1e-9, "{summary}");
+        assert!(
+            (number(run, "bytes") * 8e-9 / number(run, "cpu_s") - of_run).abs() < 1e-6,
+            "{run}"
+        );
+    }
+    let ratio = number(&summary, "ours_gbit_per_cpu_s") / number(&summary, "tor_gbit_per_cpu_s");
+    assert!((number(&summary, "ratio") - ratio).abs() < 1e-9, "{summary}");
+    let quiet: Vec<_> = ended.values().into_iter().filter(|it| it["type"] == "quiet").collect();
+    let loads: Vec<_> = quiet.iter().map(|it| (text(it, "relay"), text(it, "load_of"))).collect();
+    assert_eq!(loads, [("tor", "tor"), ("ours", "tor"), ("ours", "ours")]);
+    for it in &quiet {
+        assert!(
+            number(it, "round_trips") >= 1.0 && number(it, "round_trip_median_ms") > 0.0,
+            "{it}"
+        );
+        assert!(number(it, "load_mbit_per_s") > 1.0, "{it}");
+    }
+}
+
+#[test]
+fn our_client_and_stock_tor_are_set_side_by_side() {
+    let scratch = Scratch::new();
+    let ended =
+        scratch.run(&["bench", "client", "--mb", "20", "--streams", "2", "--runs", "1", "--json"]);
+    ended.assert_code(0);
+    let runs: Vec<_> = ended.values().into_iter().filter(|it| it["type"] == "run").collect();
+    let clients: Vec<&str> = runs.iter().map(|run| text(run, "client")).collect();
+    assert_eq!(clients, ["tor", "ours"]);
+    let summary = ended.summary();
+    for run in &runs {
+        let name = text(run, "client");
+        assert!((number(run, "bytes") - 4e7).abs() < 1.0, "{run}");
+        let of_run = number(run, "gbit_per_cpu_s");
+        let of_all = number(&summary, &format!("{name}_gbit_per_cpu_s"));
+        assert!((of_all - of_run).abs() < 1e-9, "{summary}");
+        assert!(
+            (number(run, "bytes") * 8e-9 / number(run, "cpu_s") - of_run).abs() < 1e-6,
+            "{run}"
+        );
+        assert!(number(&summary, &format!("{name}_first_byte_ms")) > 0.0, "{summary}");
+    }
+    let ratio = number(&summary, "ours_gbit_per_cpu_s") / number(&summary, "tor_gbit_per_cpu_s");
+    assert!((number(&summary, "ratio") - ratio).abs() < 1e-9, "{summary}");
+    let [ours, tor] = ["ours_first_byte_ms", "tor_first_byte_ms"].map(|it| number(&summary, it));
+    assert!((number(&summary, "first_byte_ratio") - ours / tor).abs() < 1e-9, "{summary}");
+    // One run tells nothing of how far runs lie apart.
+    assert!(summary["first_byte_ratio_interval"].is_null(), "{summary}");
+}
+
+#[test]
+fn circuits_that_come_and_go_leave_nothing_behind() {
+    let scratch = Scratch::new();
+    let ended = scratch.run(&[
+        "bench",
+        "idle",
+        "--connections",
+        "20",
+        "--circuits",
+        "400",
+        "--soak",
+        "40000",
+        "--json",
+    ]);
+    ended.assert_code(0);
+    let ours = &ended.summary()["ours"];
+    assert_eq!((number(ours, "connections"), number(ours, "circuits")), (20.0, 400.0), "{ours}");
+    // A circuit takes some kilobytes: were each one kept, a hundred megabytes would come to it.
+    let memory = ours["soak_memory_mb"].as_array().expect("readings");
+    assert_eq!(memory.len(), 11, "{ours}");
+    let (first, last) = (memory[1].as_f64().expect("MB"), memory[10].as_f64().expect("MB"));
+    assert!(last < first + 10.0, "{ours}");
+}

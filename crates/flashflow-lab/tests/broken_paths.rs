@@ -1,0 +1,63 @@
+//! Measurements over paths on which something goes wrong.
+
+use serde_json::Value;
+use testbin::{Scratch, lacking, number, text};
+
+fn case<'s>(summary: &'s Value, fault: &str) -> &'s Value {
+    let cases = summary["cases"].as_array().expect("cases");
+    let found = cases.iter().find(|it| it["fault"] == fault);
+    found.unwrap_or_else(|| panic!("no case {fault} in {summary:#}"))
+}
+
+#[test]
+fn a_path_that_breaks_gives_a_reason_in_time_and_one_that_shuffles_packets_no_wrong_number() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment wan --modes echo --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
+                     --faults reorders,breaks-out,breaks-back,loses-all --seconds 8 --out results --json";
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    eprintln!("it took {:?}", ended.took);
+    ended.assert_no_panic();
+    scratch.assert_clean();
+    let summary = ended.summary();
+    for fault in ["breaks on the way out", "breaks on the way back"] {
+        let case = case(&summary, fault);
+        assert_failed_as(case, "measurer", "the load stopped: the path to the relay broke");
+    }
+    let lost = case(&summary, "loses all");
+    assert_failed_as(lost, "relay", "the relay cannot be reached");
+    let shuffled = case(&summary, "reordered");
+    assert_ne!(text(shuffled, "ended"), "missed", "{shuffled}");
+    assert!(number(shuffled, "estimate_mbit_per_s") > 0.0, "{shuffled}");
+}
+
+/// No number, and in time; this reason, and this one to look at.
+fn assert_failed_as(case: &Value, blame: &str, reason: &str) {
+    assert_eq!(text(case, "ended"), "held", "{case}");
+    assert_eq!(text(case, "verdict"), "failed", "{case}");
+    assert_eq!(text(case, "blame"), blame, "{case}");
+    assert!(text(case, "detail").contains(reason), "{case}");
+}
+
+/// In 16 seconds the round is not over before the silence is long enough to be told.
+#[test]
+fn a_path_to_a_stock_relay_that_breaks_either_way_is_told_from_a_relay_that_stands_still() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment wan --modes transit --limits 40 --rtts-ms 20 --losses-percent 0 --congestions reno \
+                     --faults breaks-out,breaks-back,stops --seconds 16 --out results --json";
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    eprintln!("it took {:?}", ended.took);
+    ended.assert_no_panic();
+    scratch.assert_clean();
+    let summary = ended.summary();
+    for fault in ["breaks on the way out", "breaks on the way back"] {
+        let case = case(&summary, fault);
+        assert_failed_as(case, "measurer", "the load stopped: the path to the relay broke");
+    }
+    assert_failed_as(case(&summary, "the relay stops"), "relay", "the relay stalled");
+}

@@ -1,0 +1,56 @@
+//! `flashflow-lab experiment client-impact` and `paper-hosts`, over distances of their own.
+
+use serde_json::Value;
+use testbin::{Scratch, lacking, number, text};
+
+fn run(scratch: &Scratch, name: &str, options: &str) -> Vec<Value> {
+    let arguments = format!("experiment {name} --quick {options} --out results --json");
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    ended.assert_no_panic();
+    scratch.assert_clean();
+    let summary = ended.summary();
+    assert_eq!(text(&summary, "experiment"), name);
+    summary["cases"].as_array().expect("cases").clone()
+}
+
+#[test]
+fn a_stock_client_downloads_through_a_far_relay_of_ours_and_a_stock_one_at_each_place() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let cases =
+        run(&scratch, "client-impact", "--rtts-ms 20 --losses-percent 0 --runs 1 --bytes 500000");
+    let places: Vec<&str> = cases.iter().map(|it| text(it, "place")).collect();
+    assert_eq!(places, ["guard", "middle", "exit"]);
+    for case in &cases {
+        assert_ne!(text(case, "verdict"), "failed", "{case}");
+        for who in ["stock", "ours"] {
+            let rate = number(case, &format!("{who}_low_mbit_per_s"));
+            // Three round trips at the least: one to the relay and two beyond it would be faster.
+            assert!(rate > 0.0 && rate < 0.5 * 8.0 / 0.06, "{case}");
+            assert!(number(case, &format!("{who}_to_first_byte_s")) > 0.02, "{case}");
+        }
+    }
+}
+
+#[test]
+fn the_papers_hosts_measure_a_relay_and_no_wrong_number_is_conclusive() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let cases =
+        run(&scratch, "paper-hosts", "--vary multiplier --modes echo --limits 20 --seconds 8");
+    let multipliers: Vec<f64> = cases.iter().map(|it| number(it, "multiplier")).collect();
+    assert_eq!(multipliers, [1.5, 2.25]);
+    for case in &cases {
+        assert_eq!(text(case, "hosts"), "US-NW+US-E+NL+IN");
+        assert_ne!(text(case, "verdict"), "failed", "{case}");
+        // Not the ratio: what is said to be true was measured on this machine, too.
+        assert!(
+            number(case, "estimate_mbit_per_s") < 20.0 * 1.06,
+            "nothing makes a relay faster than its limit: {case}"
+        );
+    }
+}

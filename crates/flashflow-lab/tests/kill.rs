@@ -1,0 +1,81 @@
+//! `flashflow-lab experiment crash`, with a victim of each kind.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fs;
+use testbin::{Scratch, number, text};
+
+#[test]
+fn whoever_is_killed_the_others_end_and_nothing_is_left() {
+    let scratch = Scratch::new();
+    let ended = scratch.run(&[
+        "experiment",
+        "crash",
+        "--rounds",
+        "3",
+        "--seconds",
+        "3",
+        "--seed",
+        "1",
+        "--out",
+        "results",
+        "--json",
+    ]);
+    ended.assert_code(0);
+    let summary = ended.summary();
+    assert_eq!((text(&summary, "experiment"), &summary["held"]), ("crash", &true.into()));
+    let cases = summary["cases"].as_array().expect("cases");
+    // The first round, in which nobody is killed, says how long they take. In each of the others somebody is;
+    // where the victim had ended before, that one is played again.
+    assert_eq!((text(&cases[0], "victim"), &cases[0]["control"]), ("nobody", &true.into()));
+    let killed: Vec<&Value> = cases.iter().filter(|case| case["control"] == false).collect();
+    assert_eq!(killed.len(), 3, "{summary}");
+    assert!(killed.iter().all(|case| number(case, "killed_at_s") >= 0.0));
+    let victims: BTreeSet<&str> = killed.iter().map(|case| text(case, "victim")).collect();
+    assert!(["coordinator", "target"].iter().all(|it| victims.contains(it)), "{victims:?}");
+    assert!(victims.iter().any(|victim| victim.starts_with("measurer ")), "{victims:?}");
+    // By the kernel, which neither relay nor measurers can mislead.
+    let control = &cases[0];
+    // A machine that stands still for a while makes a lower bound.
+    let is_conclusive = control["conclusive"] == true;
+    let least = if is_conclusive { 0.9 } else { 0.0 };
+    assert!((least..=1.05).contains(&number(control, "ratio_to_got")), "{control}");
+    assert!((0.1..=1.05).contains(&number(control, "got_over_allowed")), "{control}");
+    for case in cases {
+        match text(case, "verdict") {
+            "held" if text(case, "victim") == "nobody" => {
+                assert!(!is_conclusive || number(case, "estimate_mbit_per_s") > 20.0, "{case}");
+            }
+            "held" => {}
+            "refused" => assert!(!text(case, "error").is_empty(), "{case}"),
+            other => panic!("{other}: {case}"),
+        }
+    }
+    // Each case was told when it ended.
+    let told = ended.values().iter().filter(|value| value["type"] == "case").count();
+    assert_eq!(told, cases.len());
+    for file in ["crash.html", "crash.json"] {
+        assert!(scratch.path("results").join(file).is_file(), "{file}");
+    }
+    let files = fs::read_dir(scratch.path("results")).expect("a folder");
+    let names: Vec<String> = files
+        .map(|file| file.expect("listed").file_name().to_string_lossy().into_owned())
+        .collect();
+    for figure in ["kill-to-end.svg", "kill-moments.svg"] {
+        assert!(names.iter().any(|name| name == figure), "{names:?}");
+    }
+    scratch.assert_clean();
+}
+
+#[test]
+fn an_experiment_that_is_ended_leaves_nothing() {
+    let scratch = Scratch::new();
+    let mut running =
+        scratch.start(&["experiment", "crash", "--quick", "--out", "results", "--json"]);
+    running.wait_for_out("the first round", |line| line.contains(r#""type":"case""#));
+    running.signal(Signal::INT);
+    let ended = running.end();
+    ended.assert_code(130);
+    scratch.wait_until_clean();
+}

@@ -1,0 +1,69 @@
+//! `flashflow-lab experiment kist`, in networks of its own.
+
+use rustix::process::Signal;
+use testbin::{Scratch, lacking, number, text};
+
+/// What does not depend on how fast this machine is: that the report says what its runs have shown, and
+/// that KIST keeps cells out of the kernel. How much quiet circuits gain by it is an exact claim in
+/// virtual time: `crates/sim/tests/figures/schedulers.rs`.
+#[test]
+fn each_scheduler_is_played_and_compared() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let ended = scratch.run(&[
+        "experiment",
+        "kist",
+        "--quick",
+        "--runs",
+        "1",
+        "--seconds",
+        "2",
+        "--out",
+        "results",
+        "--json",
+    ]);
+    ended.assert_no_panic();
+    let summary = ended.summary();
+    assert_eq!(text(&summary, "experiment"), "kist");
+    let cases = summary["cases"].as_array().expect("cases");
+    assert_eq!(cases.len(), 6, "{summary}");
+    let (claims, runs) = cases.split_at(3);
+    for (run, scheduler) in runs.iter().zip(["Vanilla", "KISTLite", "KIST"]) {
+        assert_eq!((text(run, "scheduler"), text(run, "verdict")), (scheduler, "held"), "{run}");
+        // No more than the narrow place lets through, and what a machine that stood still had waiting; and something.
+        let carried = number(run, "mbit_per_s");
+        assert!(carried > 0.0 && carried < 25.0, "{run}");
+    }
+    let (vanilla, kist) = (&runs[0], &runs[2]);
+    let columns = ["queue_ms", "first_byte_ms", "mbit_per_s"];
+    for (claim, column) in claims.iter().zip(columns) {
+        assert!(text(claim, "name").starts_with("KIST: "), "{claim}");
+        // Of one run each, medians are those of the runs.
+        let (ratio, shown) =
+            (number(claim, "ratio"), number(kist, column) / number(vanilla, column));
+        assert!((ratio / shown - 1.0).abs() < 1e-6, "{claim}: {shown}");
+    }
+    let kernel = |run| number(run, "kernel_kib");
+    assert!(kernel(kist) > 0.0 && kernel(kist) < 0.8 * kernel(vanilla), "{vanilla} {kist}");
+    for file in ["kist.html", "kist.json", "kist.csv", "kist-queue-time.svg", "kist-first-byte.svg"]
+    {
+        assert!(scratch.path("results").join(file).is_file(), "{file}");
+    }
+    scratch.assert_clean();
+}
+
+#[test]
+fn an_experiment_that_is_ended_leaves_nothing() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let running = scratch.start(&["experiment", "kist", "--out", "results", "--json"]);
+    testbin::wait_for("a relay", || (!scratch.processes().is_empty()).then_some(()));
+    running.signal(Signal::INT);
+    let ended = running.end();
+    ended.assert_code(130);
+    scratch.wait_until_clean();
+}

@@ -1,0 +1,141 @@
+//! `flashflow-lab lab path` and `bench path`, in networks of their own.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use std::fs;
+use testbin::{Scratch, lacking, number, text, wait_for};
+
+/// The name by which the kernel knows what a path leads to: `net:[4026532345]`.
+fn identity(host: &Value) -> String {
+    let target = fs::read_link(text(host, "netns")).expect("it is there");
+    target.to_str().expect("text").to_owned()
+}
+
+/// Processes that are in a network or hold it open.
+fn holders(identity: &str) -> Vec<String> {
+    let entries = fs::read_dir("/proc").expect("a folder").filter_map(Result::ok);
+    let holds = |path: &std::path::Path| {
+        let leads_there = |link: &std::path::Path| {
+            fs::read_link(link).is_ok_and(|target| target.as_os_str() == identity)
+        };
+        let mut descriptors =
+            fs::read_dir(path.join("fd")).into_iter().flatten().filter_map(Result::ok);
+        leads_there(&path.join("ns/net")) || descriptors.any(|fd| leads_there(&fd.path()))
+    };
+    let paths = entries.map(|entry| entry.path()).filter(|path| holds(path));
+    paths.map(|path| fs::read_to_string(path.join("cmdline")).unwrap_or_default()).collect()
+}
+
+#[test]
+fn a_command_reaches_the_far_end_over_the_path_and_its_packets_are_counted() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let received = scratch.path("received");
+    let far = format!(
+        "ip -o addr show wan >&2; readlink /proc/self/ns/net >'{}'; exec sleep 600",
+        received.display()
+    );
+    let near = "set -e; for i in 1 2 3 4 5; do echo $i > /dev/udp/$FLASHFLOW_FAR/9; done; \
+                until grep -q net: received; do sleep 0.05; done; \
+                test \"$(cat received)\" = \"$(readlink $FLASHFLOW_FAR_NETNS)\"; \
+                test \"$(readlink /proc/self/ns/net)\" = \"$(readlink $FLASHFLOW_NEAR_NETNS)\"";
+    let arguments = ["lab", "path", "--rtt-ms", "2", "--back-blackhole", "--json", "--far", &far];
+    let ended = scratch.run(&[&arguments[..], &["--", "bash", "-c", near]].concat());
+    ended.assert_code(0);
+    assert!(ended.error.contains("10.77.0.2/32"), "{}", ended.error);
+    let summary = ended.summary();
+    assert!(number(&summary["out"], "packets") >= 5.0, "{summary}");
+    // It answers that nobody listens, and that is not let through.
+    assert_eq!(number(&summary["back"], "delivered_packets"), 0.0, "{summary}");
+    assert_eq!(number(&summary, "exit_status"), 0.0);
+    scratch.wait_until_clean();
+}
+
+#[test]
+fn a_command_that_fails_is_a_failure_and_one_that_lasts_ends_with_the_time() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let ended = scratch.run(&["lab", "path", "--json", "--", "sh", "-c", "exit 7"]);
+    ended.assert_code(1);
+    assert_eq!(number(&ended.summary(), "exit_status"), 7.0);
+    let ended = scratch.run(&["lab", "path", "--seconds", "1", "--", "sleep", "600"]);
+    ended.assert_code(0);
+    let table = ended.out.join("\n");
+    assert!(table.contains("lost by chance") && table.contains("asked for it: 0"), "{table}");
+}
+
+#[test]
+fn what_cannot_be_is_refused() {
+    let scratch = Scratch::new();
+    scratch.run(&["lab", "path", "--rtt-ms", "-1"]).assert_refused(&[]);
+    scratch.run(&["lab", "path", "--rtt-ms=-1"]).assert_refused(&["milliseconds"]);
+    scratch.run(&["lab", "path", "--loss-percent", "101"]).assert_refused(&["1.01"]);
+    scratch.run(&["lab", "path", "--congestion", "vegas"]).assert_refused(&["bbr, cubic and reno"]);
+}
+
+/// Else it reads as if the machine had no networks.
+#[test]
+fn a_command_that_is_not_there_is_named() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let ended = scratch.run(&["lab", "path", "--", "no-such-command"]);
+    ended.assert_code(1);
+    let expected = "configuration: `no-such-command` cannot be started at the host `near`";
+    assert!(ended.error.contains(expected), "{}", ended.error);
+    scratch.wait_until_clean();
+}
+
+#[test]
+fn nothing_is_left_after_kill_9() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let mark = scratch.path("mark").display().to_string();
+    // A daemon at one end, and what a user has started beside it.
+    let far = format!("setsid sh -c 'sleep 600; : {mark}' & wait");
+    let near = format!("sleep 600; : {mark}");
+    let mut running =
+        scratch.start(&["lab", "path", "--json", "--far", &far, "--", "sh", "-c", &near]);
+    let path = running.wait_for_value();
+    assert_eq!((text(&path, "type"), text(&path["far"], "address")), ("path", "10.77.0.2"));
+    let networks = ["near", "far"].map(|host| identity(&path[host]));
+    let runs = || scratch.processes().iter().filter(|(_, line)| line.contains(&mark)).count();
+    // The program itself, with its arguments; both shells, and the daemon.
+    wait_for("the commands", || (runs() >= 4).then_some(()));
+    assert!(networks.iter().all(|network| holders(network).len() >= 3));
+    running.signal(Signal::KILL);
+    drop(running);
+    wait_for("the end of all processes", || scratch.processes().is_empty().then_some(()));
+    // A namespace lives as long as somebody is in it or holds it, and its interfaces as long as it.
+    for network in &networks {
+        wait_for("the end of the network", || holders(network).is_empty().then_some(()));
+    }
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("Linux tells");
+    assert!(!networks.iter().any(|network| mounts.contains(network)), "{mounts}");
+    let devices = fs::read_to_string("/proc/net/dev").expect("Linux tells");
+    assert!(!devices.contains("wan:"), "{devices}");
+}
+
+#[test]
+fn what_a_path_carries_is_counted_by_the_receiving_kernel() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = ["bench", "path", "--runs", "1", "--seconds", "1", "--warm-up-s", "1"];
+    let ended = scratch.run(&[&arguments[..], &["--rtt-ms", "10", "--json"]].concat());
+    let [run, summary] = &ended.values()[..] else { panic!("{:?}", ended.out) };
+    assert_eq!((text(run, "type"), text(summary, "type")), ("run", "summary"));
+    assert!(number(summary, "mbit_per_s") > 0.0, "{summary}");
+    // No more than what came over the path, with its headers.
+    let bytes = number(summary, "mbit_per_s") * 1e6 / 8.0;
+    assert!(number(&run["out"], "delivered_bytes") > bytes, "{run}");
+    assert!(number(summary, "path_cpu_s_per_gbit") > 0.0, "{summary}");
+}

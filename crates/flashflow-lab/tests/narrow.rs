@@ -1,0 +1,49 @@
+//! `flashflow-lab experiment bottleneck`, on hosts of its own.
+
+use testbin::{Scratch, lacking, text};
+
+#[test]
+fn whose_link_is_narrow_and_whose_path_is_broken_is_named_and_the_relays_own_link_is_its_capacity()
+{
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment bottleneck --quick --places relay,measurer,breaks,all,coordinator --limit 60 --link 25 --measurer 8 \
+                     --seconds 10 --out results --json";
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    eprintln!("it took {:?}", ended.took);
+    ended.assert_no_panic();
+    scratch.assert_clean();
+    let summary = ended.summary();
+    assert_eq!(text(&summary, "experiment"), "bottleneck");
+    let [nowhere, relay, measurer, breaks, all, coordinator] =
+        summary["cases"].as_array().expect("cases").as_slice()
+    else {
+        panic!("{summary}");
+    };
+    // A machine that is busy hinders a measurer itself, which is named then; no path is.
+    for case in [nowhere, relay] {
+        let named = text(case, "named");
+        assert!(named.is_empty() || named.contains("processor"), "{case}");
+    }
+    assert_eq!(relay["truth_mbit_per_s"], 25.0);
+    let named = text(measurer, "named");
+    let is_it = named.contains("the path of measurer 1 held it back");
+    assert!(is_it || named.contains("processor"), "{measurer}");
+    let named = text(breaks, "named");
+    assert!(named.contains("measurer 1: another measurer reaches the relay"), "{breaks}");
+    let named = text(all, "named");
+    assert!(named.contains("the load stopped"), "{all}");
+    let named = text(coordinator, "named");
+    assert!(named.contains("the coordinator does not reach the relay any more"), "{coordinator}");
+    // A busy machine may make relays slower, but nothing makes them faster than their limit.
+    for case in [nowhere, relay, measurer, breaks, all, coordinator] {
+        let figure = |key: &str| case[key].as_f64().unwrap_or_else(|| panic!("{key} of {case}"));
+        let limit = if text(case, "narrow") == "the relay's link" { 25.0 } else { 60.0 };
+        // What a bucket has saved while the relay waited for a processor comes on top of it.
+        assert!(figure("estimate_mbit_per_s") < 1.15 * limit, "{case}");
+        // What is called conclusive is right, on any machine.
+        assert!(case["conclusive"] == false || figure("ratio") > 0.9, "{case}");
+    }
+}

@@ -1,0 +1,74 @@
+//! `flashflow-lab experiment wan`, over a distance of its own.
+
+use rustix::process::Signal;
+use std::fs;
+use testbin::{Scratch, lacking, number, text};
+
+/// Of half of the sockets this path lets some 35 Mbit/s through, of all of them twice as much, and never what the
+/// relay could do: the number that comes back says nothing of the relay, and must not be called conclusive.
+#[test]
+fn a_path_that_no_number_of_sockets_makes_wide_enough_is_named_and_no_wrong_number_is_conclusive() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment wan --modes echo --limits 200 --rtts-ms 300 --losses-percent 1 \
+                     --congestions reno --seconds 12 --out results --json";
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    ended.assert_no_panic();
+    let summary = ended.summary();
+    assert_eq!(text(&summary, "experiment"), "wan");
+    let [case] = summary["cases"].as_array().expect("cases").as_slice() else {
+        panic!("{summary}");
+    };
+    assert_eq!(text(case, "verdict"), "lower_bound", "{case}");
+    // Where the machine stood still for a while, that is what is told.
+    let detail = text(case, "detail");
+    let was_hindered = detail.contains("unsteady") || detail.contains("processor");
+    assert!(was_hindered || text(case, "limited_by") == "path", "{case}");
+    assert_eq!(text(case, "ended"), "inconclusive");
+    assert!(was_hindered || detail.contains("held it back"), "{case}");
+    assert!(number(case, "estimate_mbit_per_s") < 0.9 * number(case, "truth_mbit_per_s"), "{case}");
+    assert!(number(case, "rounds") >= 1.0, "{case}");
+}
+
+#[test]
+fn an_interrupted_grid_goes_on_without_playing_again_what_is_over_and_refuses_other_files() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let grid = |seconds: &str| {
+        let arguments = "experiment wan --modes echo --limits 40 --rtts-ms 20 --losses-percent 0,0.02 \
+                         --congestions reno --out results --json --seconds";
+        let arguments = arguments.split_whitespace().chain([seconds]);
+        arguments.map(str::to_owned).collect::<Vec<String>>()
+    };
+    let mut first = scratch.start(&grid("8"));
+    first.wait_for_out("the first case", |line| line.contains(r#""type":"case""#));
+    let kept = scratch.path("results/wan-runs/echo-40-20-0-reno.json");
+    testbin::wait_for("the file of the first run", || kept.exists().then_some(()));
+    first.signal(Signal::INT);
+    let ended = first.end();
+    ended.assert_code(130);
+    scratch.wait_until_clean();
+    let second = scratch.path("results/wan-runs/echo-40-20-0.02-reno.json");
+    assert!(!second.exists(), "it was interrupted before");
+    let changed = || fs::metadata(&kept).and_then(|it| it.modified()).expect("a time");
+    let before = changed();
+
+    let whole = scratch.run(&grid("8"));
+    whole.assert_no_panic();
+    assert_eq!(changed(), before, "what is over is not played again");
+    assert!(second.exists());
+    let cases = whole.summary()["cases"].as_array().expect("cases").clone();
+    let losses: Vec<f64> = cases.iter().map(|it| number(it, "loss_percent")).collect();
+    assert_eq!(losses, [0.0, 0.02]);
+    let then = &ended.summary()["cases"][0];
+    for key in ["estimate_mbit_per_s", "truth_mbit_per_s", "ratio", "took_s"] {
+        assert!((number(&cases[0], key) - number(then, key)).abs() < 1e-9, "{key}: {then}");
+    }
+
+    let refused = scratch.run(&grid("9"));
+    refused.assert_refused(&["echo-40-20-0-reno.json", "of other runs", "--out"]);
+}

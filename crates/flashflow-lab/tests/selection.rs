@@ -1,0 +1,181 @@
+//! `flashflow-lab experiment selection` and `cross-traffic`, in networks of their own.
+
+use rustix::process::Signal;
+use serde_json::Value;
+use testbin::{Scratch, lacking, number, text};
+
+const STRATEGIES: [&str; 9] = [
+    "uniform",
+    "weighted",
+    "ranking",
+    "latency",
+    "throughput",
+    "unique-continents",
+    "single-continent-eu",
+    "single-country-us",
+    "single-country-de",
+];
+
+/// A value with its interval, where there is one, around it.
+fn assert_within_its_interval(case: &Value, name: &str) {
+    let value = number(case, name);
+    let (low, high) = (&case[format!("{name}_low")], &case[format!("{name}_high")]);
+    match (low.as_f64(), high.as_f64()) {
+        (Some(low), Some(high)) => {
+            assert!(low <= value && value <= high, "{case}");
+            let paper = number(case, &format!("{name}_paper"));
+            assert_eq!(case["paper_is_within"], (low..=high).contains(&paper), "{case}");
+        }
+        _ => {
+            assert!(low.is_null() && high.is_null() && case["paper_is_within"].is_null(), "{case}");
+        }
+    }
+}
+
+/// What does not depend on how busy this machine is: that all is probed, compared and told. How much strategies gain is for more circuits.
+#[test]
+fn strategies_are_probed_beside_users_and_compared_with_the_paper() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment selection --quick --circuits 2 --learning 4 --users 2 --bytes 20000 --out results --json";
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    eprintln!("it took {:?}", ended.took);
+    ended.assert_no_panic();
+    scratch.assert_clean();
+    let summary = ended.summary();
+    assert_eq!(text(&summary, "experiment"), "selection");
+    let cases = summary["cases"].as_array().expect("cases");
+    let case = |name: &str| {
+        let found = cases.iter().find(|it| text(it, "name") == name);
+        found.unwrap_or_else(|| panic!("no {name}: {summary}"))
+    };
+    let all = STRATEGIES.map(case);
+    for it in all {
+        assert_eq!((&it["circuits"], &it["failed"]), (&2.into(), &0.into()), "{it}");
+        for (value, least) in [
+            ("setup_ms", "setup_ms_least"),
+            ("rtt_ms", "rtt_ms_median"),
+            ("throughput_kb_s", "throughput_kb_s_median"),
+        ] {
+            assert!(number(it, value) > 0.0 && number(it, least) > 0.0, "{it}");
+        }
+        // What chooses alike, and among all, leaves the most possible paths.
+        let bits = number(it, "path_bits");
+        assert!(bits > 1.0 && bits <= number(all[0], "path_bits") + 1e-9, "{it}");
+        assert!((0.0..=1.0).contains(&number(it, "compromised_share")), "{it}");
+    }
+    // Of nine relays there are 9 · 8 · 7 paths of three.
+    assert!((number(all[0], "path_bits") - 504_f64.log2()).abs() < 0.1, "{}", all[0]);
+    assert!(number(all[1], "path_bits") < number(all[0], "path_bits") - 1.0, "{}", all[1]);
+    assert!(number(all[1], "compromised_share") > number(all[0], "compromised_share"));
+    for (value, column, paper) in [
+        ("set-up", "setup_ms", 0.5277),
+        ("round trip", "rtt_ms", 0.677),
+        ("throughput", "throughput_kb_s", 4.106),
+    ] {
+        let it = case(&format!("table III: {value}, weighted over uniform"));
+        let shown = number(all[1], column) / number(all[0], column);
+        assert!((number(it, "factor") / shown - 1.0).abs() < 1e-2, "{it}: {shown}");
+        assert!((number(it, "factor_paper") - paper).abs() < 1e-3, "{it}");
+        assert_within_its_interval(it, "factor");
+    }
+    for name in ["set-up and round trip", "throughput and round trip", "set-up and throughput"] {
+        let it = case(&format!("correlation: {name}"));
+        // Of two strategies, and of those that were learned from.
+        assert_eq!(it["circuits"], 8, "{it}");
+        assert!(number(it, "correlation").abs() <= 1.0, "{it}");
+        assert!(it["correlation_low"].is_number(), "{it}");
+        assert_within_its_interval(it, "correlation");
+    }
+    let links = case("links' round trips");
+    // Four paths of three, that have no link in common if they need not.
+    assert_eq!(links["links"], 8, "{links}");
+    assert!(number(links, "within_tenth") <= 8.0 && number(links, "worst_error") >= 0.0);
+    let close = number(links, "worst_error") <= 0.1;
+    assert_eq!(text(links, "verdict") == "held", close, "{links}");
+    let users = case("users load slow relays and no fast ones");
+    assert_eq!((&users["users"], &users["failed"]), (&2.into(), &0.into()), "{users}");
+    assert!(number(users, "circuits") >= 1.0 && number(users, "slow_relays_used") > 0.0, "{users}");
+    for (who, factor) in [
+        ("stock tor", Some("stock tor over no anonymity")),
+        ("our client", Some("our client over no anonymity")),
+        ("no anonymity", None),
+    ] {
+        let it = case(&format!("table V: headers by {who}"));
+        assert_eq!((&it["headers"], &it["failed"]), (&2.into(), &0.into()), "{it}");
+        let [least, middle, most] =
+            ["header_s_least", "header_s_median", "header_s_most"].map(|name| number(it, name));
+        assert!(0.0 < least && least <= middle && middle <= most, "{it}");
+        if let Some(factor) = factor {
+            let of_nobody = number(case("table V: headers by no anonymity"), "header_s");
+            let shown = number(it, "header_s") / of_nobody;
+            let told = number(case(&format!("table V: {factor}")), "factor");
+            assert!((told / shown - 1.0).abs() < 1e-2, "{told}: {shown}");
+        }
+    }
+    for file in ["selection.html", "selection.json", "selection.csv", "selection-figure-7.svg"] {
+        assert!(scratch.path("results").join(file).is_file(), "{file}");
+    }
+}
+
+#[test]
+fn an_experiment_that_is_ended_leaves_neither_relays_nor_users() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment selection --learning 2 --out results";
+    let mut running = scratch.start(&arguments.split_whitespace().collect::<Vec<_>>());
+    running.wait_for_error("users", |line| line.contains("20 users begin"));
+    running.signal(Signal::INT);
+    let ended = running.end();
+    ended.assert_code(130);
+    scratch.wait_until_clean();
+}
+
+/// Whether others slow anything down is for more than two of them; what they do is not.
+#[test]
+fn a_stream_and_a_set_up_are_measured_beside_penetrators_through_stock_relays_and_ours() {
+    if let Some(what) = lacking() {
+        skip::this_test!("it needs {what}");
+    }
+    let scratch = Scratch::new();
+    let arguments = "experiment cross-traffic --penetrators 0,2 --streams 1,2 --repeats 3 --bytes 100000 --out results --json";
+    let ended = scratch.run(&arguments.split_whitespace().collect::<Vec<_>>());
+    eprintln!("it took {:?}", ended.took);
+    ended.assert_no_panic();
+    scratch.assert_clean();
+    let summary = ended.summary();
+    let cases = summary["cases"].as_array().expect("cases");
+    let case = |name: &str| {
+        let found = cases.iter().find(|it| text(it, "name") == name);
+        found.unwrap_or_else(|| panic!("no {name}: {summary}"))
+    };
+    for (figure, others, levels) in [
+        ("figure-1", "penetrators", [0, 2]),
+        ("figure-2", "streams", [1, 2]),
+        ("figure-3", "penetrators", [0, 2]),
+    ] {
+        for relays in ["stock", "ours"] {
+            let [few, many] =
+                levels.map(|level| case(&format!("{figure}: {relays}, {level} {others}")));
+            for (it, level) in [few, many].into_iter().zip(levels) {
+                assert_eq!((&it[others], &it["failed"]), (&level.into(), &0.into()), "{it}");
+                assert!(number(it, "value") > 0.0, "{it}");
+            }
+            // Nobody else, and then somebody, who has circuits all the time.
+            assert_eq!(number(few, "others_circuits_per_s"), 0.0, "{few}");
+            if figure != "figure-2" {
+                assert!(number(many, "others_circuits_per_s") > 0.0, "{many}");
+            }
+            let of = format!("{figure}: {relays}, {} {others} over {}", levels[1], levels[0]);
+            let factor = number(case(&of), "factor");
+            let shown = number(many, "value") / number(few, "value");
+            assert!((factor / shown - 1.0).abs() < 1e-2, "{factor}: {shown}");
+        }
+        case(&format!("{figure}: ours over stock, {} {others}", levels[1]));
+        assert!(scratch.path("results").join(format!("penetrators-{figure}.svg")).is_file());
+    }
+}
