@@ -4,7 +4,6 @@
 //! It needs no nightly compiler, but sees no coverage: `cargo fuzz` looks deeper, this goes further.
 
 use fuzz::{Mutator, TARGETS};
-use std::path::Path;
 use std::time::Instant;
 
 #[expect(clippy::disallowed_methods, reason = "how fast it goes is what it tells")]
@@ -16,11 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let found = TARGETS.iter().find(|(known, _)| known == name);
     let (_, target) = found.ok_or_else(|| format!("no target is called {name}"))?;
     let (count, seed): (u64, u64) = (count.parse()?, seed.first().map_or(Ok(0), |it| it.parse())?);
-    let mut corpus = Vec::new();
-    for entry in std::fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name))?
-    {
-        corpus.push(std::fs::read(entry?.path())?);
-    }
+    let corpus = fuzz::corpus(name)?.into_iter().map(|(_, content)| content).collect();
     let mut mutator = Mutator::new(seed, corpus);
     let begun = Instant::now();
     for done in 1..=count {

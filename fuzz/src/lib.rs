@@ -51,7 +51,7 @@ pub use linked::conflux;
 pub use links::{channel_initiator, channel_responder};
 pub use measurements::measurement;
 pub use model::model;
-pub use replay::{Mutator, replay_files};
+pub use replay::{Mutator, corpus, replay_files};
 pub use router::router;
 pub use seam::seam;
 pub use seeds::{Seed, seeds};

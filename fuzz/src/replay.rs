@@ -1,6 +1,7 @@
 use crate::Target;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::path::{Path, PathBuf};
 
 /// Runs a target over the files that the command line names.
 ///
@@ -11,6 +12,21 @@ pub fn replay_files(target: Target) -> std::io::Result<()> {
         target(&std::fs::read(path)?);
     }
     Ok(())
+}
+
+/// The committed corpus of a target, in the order of its files' names, so that a seed of [`Mutator`] makes the same inputs on every
+/// machine. Files that `cargo fuzz` has added, which it names by their SHA-1, are left out.
+///
+/// # Errors
+/// Where a file cannot be read.
+pub fn corpus(target: &str) -> std::io::Result<Vec<(PathBuf, Vec<u8>)>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
+    let mut paths = paths.collect::<std::io::Result<Vec<PathBuf>>>()?;
+    paths.retain(|path| path.file_name().is_some_and(|name| name.len() != 40));
+    paths.sort();
+    let read = |path: PathBuf| Ok((path.clone(), std::fs::read(path)?));
+    paths.into_iter().map(read).collect()
 }
 
 /// Makes inputs out of others; the same ones for the same seed.

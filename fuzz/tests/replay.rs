@@ -1,22 +1,8 @@
 //! All targets over the corpus, and over mutations of it that are the same in each run.
 
-use fuzz::{Mutator, TARGETS, Target};
+use fuzz::{Mutator, TARGETS, Target, corpus};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::{Path, PathBuf};
-
-fn corpus(name: &str) -> Vec<(PathBuf, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(name);
-    let entries = std::fs::read_dir(folder).expect("a corpus of each target");
-    let mut paths: Vec<PathBuf> = entries.map(|entry| entry.expect("readable").path()).collect();
-    // What `cargo fuzz` has added is named by its SHA-1, and is not committed.
-    paths.retain(|path| path.file_name().is_some_and(|name| name.len() != 40));
-    paths.sort();
-    let read = |path: PathBuf| {
-        let content = std::fs::read(&path).expect("readable");
-        (path, content)
-    };
-    paths.into_iter().map(read).collect()
-}
+use std::path::Path;
 
 /// Runs a target; if it panics, leaves the input where it can be replayed.
 fn run(name: &str, target: Target, input: &[u8]) {
@@ -30,7 +16,7 @@ fn run(name: &str, target: Target, input: &[u8]) {
 /// The corpus, and this many mutations of it.
 fn replay(name: &str, mutations: u32) {
     let target = TARGETS.into_iter().find(|(known, _)| *known == name).expect("a target").1;
-    let files = corpus(name);
+    let files = corpus(name).expect("a corpus of each target");
     assert!(!files.is_empty());
     for (_, content) in &files {
         run(name, target, content);

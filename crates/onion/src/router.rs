@@ -97,5 +97,6 @@ pub use face::Router;
 pub use links::{Control, LinkPeer, RelayLink};
 pub use parameters::Parameters;
 pub use streams::{
-    Addresses, ExitConfig, ExitPolicy, ExitRule, KnownRelays, RuleError, is_private,
+    Addresses, DIRECTORY_STREAMS_MAX, ExitConfig, ExitPolicy, ExitRule, KnownRelays, RuleError,
+    is_private,
 };

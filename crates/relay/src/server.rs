@@ -2,16 +2,19 @@
 //! that ask for a directory (BEGIN_DIR).
 //!
 //! It has one thread, and two more that compress. What strangers can make it do is bounded: connections, their age and the rate at
-//! which they take their answers, the length of a request, memory, and what is compressed for them. A client that connects while the
-//! directory is busy gets status 503 and retries later.
+//! which they take their answers, the length of a request, memory, and what is compressed for them. No request is refused because
+//! of other clients: a new connection ends the one that has been without progress for longest, and when there is no memory for a
+//! compressed answer, the documents are sent as they are.
 
 mod answer;
 mod body;
+mod connections;
 mod work;
 
 use crate::cache::Cache;
 use answer::{Answer, Request, answer};
 use body::{Pace, Progress, Sending};
+use connections::{CONNECTIONS_MAX, Connections};
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, EXPIRES, HeaderMap, HeaderName,
@@ -30,13 +33,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use work::{Held, Work};
 
-/// Connections at once. Beyond [`BUSY`] they are told that we are busy, beyond this they wait.
-const CONNECTIONS_MAX: usize = 1_200;
-/// Connections that are served at once.
-const BUSY: usize = 1_000;
 /// How long a request may take to come.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
 /// How long a connection may last: slow clients take minutes for a consensus.
@@ -63,10 +62,10 @@ pub(crate) struct Server {
 impl Server {
     /// Listens on a loopback port that is free, and serves what the cache has.
     pub(crate) fn start(cache: Cache) -> io::Result<Self> {
-        Self::with_pace(cache, Pace::REAL)
+        Self::with(cache, Pace::REAL, CONNECTIONS_MAX)
     }
 
-    fn with_pace(cache: Cache, pace: Pace) -> io::Result<Self> {
+    fn with(cache: Cache, pace: Pace, connections_max: usize) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
         // Connections that are accepted have it, too.
@@ -80,7 +79,7 @@ impl Server {
         thread::Builder::new().name("dirserver".to_owned()).spawn(move || {
             runtime.block_on(async move {
                 tokio::select! {
-                    () = serve(listener, cache, pace) => {}
+                    () = serve(listener, cache, pace, connections_max) => {}
                     _ = stopped => {}
                 }
             });
@@ -94,24 +93,20 @@ impl Server {
     }
 }
 
-async fn serve(listener: std::net::TcpListener, cache: Cache, pace: Pace) {
+async fn serve(listener: std::net::TcpListener, cache: Cache, pace: Pace, connections_max: usize) {
     // It is non-blocking, so there is nothing that could fail.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
-    let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let work = Arc::new(Work::new(tokio::time::Instant::now()));
+    let mut connections = Connections::new(connections_max);
     loop {
-        // It is never closed.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
-        let is_busy = places.available_permits() < CONNECTIONS_MAX - BUSY;
-        let cache = cache.clone();
-        let (held, progress) = (Held::new(Arc::clone(&work)), Progress::default());
-        tokio::spawn(async move {
-            let _place = place;
-            let talk = talk(stream, &cache, &held, &progress, is_busy);
+        let (cache, progress) = (cache.clone(), Progress::default());
+        let held = Held::new(Arc::clone(&work));
+        connections.add(progress.clone(), async move {
+            let talk = talk(stream, &cache, &held, &progress);
             // A client that goes away, or is too slow, is nothing to log.
             tokio::select! {
                 _ = talk => {}
@@ -127,13 +122,10 @@ async fn talk(
     cache: &Cache,
     held: &Held,
     progress: &Progress,
-    is_busy: bool,
 ) -> hyper::Result<()> {
     let service = service_fn(async |request: hyper::Request<Incoming>| {
         let now = unix_time_s();
-        let answer = if is_busy {
-            Answer::BUSY
-        } else if request.method() == Method::GET {
+        let answer = if request.method() == Method::GET {
             let request = Request {
                 path: request.uri().path(),
                 accept_encoding: text(request.headers(), &ACCEPT_ENCODING).unwrap_or_default(),

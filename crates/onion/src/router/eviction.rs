@@ -24,7 +24,8 @@ use crate::node::ConnId;
 use crate::time::{Duration, Instant};
 use alloc::vec::Vec;
 use rand_core::Rng;
-use shares::{Holding, Neighbour, kept, largest_level, quotas};
+pub(super) use shares::Neighbour;
+use shares::{Holding, kept, largest_level, quotas};
 
 /// A circuit is idle when no cell has passed for so long. A client that reads a page, or waits for one, is active.
 const IDLE_AFTER: Duration = Duration::from_secs(30);
@@ -209,7 +210,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Whose share a link's circuits come out of.
-    fn neighbour(&self, conn: ConnId, link: &Link) -> Neighbour {
+    pub(super) fn neighbour(&self, conn: ConnId, link: &Link) -> Neighbour {
         match (self.listed(link), link.ip()) {
             (Some(rsa), _) => Neighbour::Relay(rsa),
             (None, Some(ip)) => Neighbour::Place(super::Place::of(ip)),

@@ -15,6 +15,7 @@ mod pending;
 mod ranking;
 mod stream;
 
+pub use begin::DIRECTORY_STREAMS_MAX;
 pub use exit_policy::{Addresses, ExitConfig, ExitPolicy, ExitRule, RuleError, is_private};
 pub use known_relays::KnownRelays;
 pub(super) use pending::Streams;

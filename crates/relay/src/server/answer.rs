@@ -54,14 +54,6 @@ impl Body {
     pub(crate) fn len(&self) -> usize {
         self.texts().iter().map(Bytes::len).sum()
     }
-
-    /// Bytes of memory that this answer takes besides the cache.
-    pub(crate) const fn own_bytes(&self) -> usize {
-        match self {
-            Self::Texts(texts) => texts.len() * size_of::<Bytes>(),
-            Self::All(_) => 0,
-        }
-    }
 }
 
 /// An answer.
@@ -97,8 +89,6 @@ impl Answer {
         }
     }
 
-    /// Come again.
-    pub(crate) const BUSY: Self = Self::short(503, "Directory busy, try again later");
     const NOT_FOUND: Self = Self::short(404, "Not found");
     const NOT_MODIFIED: Self = Self::short(304, "Not modified");
 

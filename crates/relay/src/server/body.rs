@@ -5,10 +5,11 @@ use bytes::Bytes;
 use hyper::body::{Frame, SizeHint};
 use std::convert::Infallible;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio::time::Instant;
 
 /// The longest piece.
 const PIECE_MAX: usize = 16 << 10;
@@ -28,17 +29,42 @@ impl Pace {
     pub(super) const REAL: Self = Self { look: Duration::from_secs(120), least_bytes: 64 << 10 };
 }
 
-/// The bytes of one connection's answer that the kernel has taken, give or take two pieces.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Progress(Arc<AtomicU64>);
+/// What one connection's client has taken of its answer.
+#[derive(Clone, Debug)]
+pub(super) struct Progress(Arc<Taken>);
+
+#[derive(Debug)]
+struct Taken {
+    /// Of the answer, what the kernel has taken, give or take two pieces.
+    bytes: AtomicU64,
+    last: Mutex<Instant>,
+}
+
+impl Default for Progress {
+    /// A new connection, which counts as progress.
+    fn default() -> Self {
+        Self(Arc::new(Taken { bytes: AtomicU64::new(0), last: Mutex::new(Instant::now()) }))
+    }
+}
 
 impl Progress {
+    /// When the connection began, or its client last took a part of the answer.
+    pub(super) fn last(&self) -> Instant {
+        // Nobody panics while holding it.
+        *self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, bytes: u64) {
+        self.0.bytes.fetch_add(bytes, Ordering::Relaxed);
+        *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+    }
+
     /// Returns once the client has taken less than it has to.
     pub(super) async fn too_slow(&self, pace: Pace) {
         let mut before = 0;
         loop {
             tokio::time::sleep(pace.look).await;
-            let taken = self.0.load(Ordering::Relaxed);
+            let taken = self.0.bytes.load(Ordering::Relaxed);
             if taken - before < pace.least_bytes {
                 return;
             }
@@ -89,7 +115,7 @@ impl hyper::body::Body for Sending {
         let piece = self.next_piece();
         let bytes = piece.as_ref().map_or(0, Bytes::len) as u64;
         self.left_bytes -= bytes;
-        self.progress.0.fetch_add(bytes, Ordering::Relaxed);
+        self.progress.add(bytes);
         Poll::Ready(piece.map(|piece| Ok(Frame::data(piece))))
     }
 

@@ -79,13 +79,8 @@ fn dates_are_those_of_http() {
 
 #[test]
 fn a_client_that_takes_nothing_of_its_answer_is_cut_off() {
-    let mut documents = documents().0;
-    // More than the kernel's buffers hold.
-    documents.own.descriptor = vec![b'x'; 16 << 20].into();
-    let cache = Cache::default();
-    cache.set(documents);
     let pace = Pace { look: Duration::from_millis(10), least_bytes: 64 << 10 };
-    let server = Server::with_pace(cache, pace).expect("started");
+    let server = Server::with(long_cache(16 << 20), pace, 10).expect("started");
     let mut stream = StdStream::connect(server.address()).expect("connected");
     stream.write_all(b"GET /tor/server/authority HTTP/1.0\r\n\r\n").expect("sent");
     // Once the server has closed the connection, sending fails.
@@ -93,4 +88,55 @@ fn a_client_that_takes_nothing_of_its_answer_is_cut_off() {
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
     assert!(answer.len() < 8 << 20, "{}", answer.len());
+}
+
+/// A cache with a descriptor that exceeds the kernel's buffers.
+fn long_cache(descriptor_bytes: usize) -> Cache {
+    let mut documents = documents().0;
+    documents.own.descriptor = vec![b'x'; descriptor_bytes].into();
+    let cache = Cache::default();
+    cache.set(documents);
+    cache
+}
+
+/// Opens connections that stay: half never end their request, half read nothing of an answer that exceeds the kernel's buffers.
+fn stalled(server: &Server, count: usize) -> Vec<StdStream> {
+    let open = |number: usize| {
+        let mut stream = StdStream::connect(server.address()).expect("connected");
+        let end = if number.is_multiple_of(2) { "" } else { "\r\n" };
+        let request = format!("GET /tor/server/authority HTTP/1.0\r\n{end}");
+        stream.write_all(request.as_bytes()).expect("sent");
+        stream
+    };
+    (0..count).map(open).collect()
+}
+
+#[test]
+fn requests_are_answered_while_the_router_has_all_of_its_streams_stalled() {
+    link::raise_descriptor_limit();
+    let server = Server::start(long_cache(8 << 20)).expect("started");
+    // The router has closed one for the newcomer, and the server has not seen that.
+    let _stalled = stalled(&server, onion::router::DIRECTORY_STREAMS_MAX);
+    let found = ask(&server, "GET /tor/robots.txt HTTP/1.0\r\n\r\n");
+    assert!(found.starts_with("HTTP/1.0 200 OK\r\n"), "{found}");
+}
+
+#[test]
+fn a_new_connection_ends_the_one_that_has_been_without_progress_for_longest() {
+    const MAX: usize = 8;
+    let server = Server::with(long_cache(64 << 20), Pace::REAL, MAX).expect("started");
+    let mut slow = StdStream::connect(server.address()).expect("connected");
+    slow.write_all(b"GET /tor/server/authority HTTP/1.0\r\n\r\n").expect("sent");
+    let (mut part, mut others) = (vec![0; 8 << 20], Vec::new());
+    for _ in 0..6 {
+        slow.read_exact(&mut part).expect("it takes its answer, so it stays");
+        others.push(stalled(&server, MAX / 2));
+        let found = ask(&server, "GET /tor/robots.txt HTTP/1.0\r\n\r\n");
+        assert!(found.starts_with("HTTP/1.0 200 OK\r\n"), "{found}");
+    }
+    let mut first = others.swap_remove(0).swap_remove(0);
+    first.set_read_timeout(Some(REQUEST_TIMEOUT / 2)).expect("set");
+    let end = first.read(&mut [0; 100]);
+    let reset = io::ErrorKind::ConnectionReset;
+    assert!(matches!(end, Ok(0)) || end.is_err_and(|it| it.kind() == reset), "its place is taken");
 }

@@ -2,7 +2,7 @@
 //!
 //! Consensuses, the differences to them and the descriptors of all relays are compressed once and kept with the cache. Any
 //! choice of single documents is compressed when it is asked for, within a rate for all clients together: whoever asks for more gets
-//! documents as they are, which a client must take (dir-spec.txt, section 6.1), and which costs no work.
+//! documents as they are, which a client must take (dir-spec.txt, section 6.1), and which costs neither work nor memory.
 
 use super::answer::{Answer, Body};
 use crate::cache::deflate_all;
@@ -15,7 +15,7 @@ use tokio::time::Instant;
 
 /// Answers that are compressed at once.
 pub(super) const THREADS: usize = 2;
-/// Bytes of memory of answers, besides what the cache has. An answer beyond it is that the directory is busy.
+/// Bytes of memory of compressed answers, besides what the cache has. Beyond it, documents are sent as they are.
 const ANSWERS_MAX: usize = 64 << 20;
 /// The longest text that is compressed for a single request: tor asks for less than a hundred documents, some 300 KB.
 const TEXT_MAX: usize = 1 << 20;
@@ -93,8 +93,12 @@ impl Held {
 
     /// Reserves memory. Returns whether there was enough.
     fn take(&self, bytes: usize) -> bool {
-        self.bytes.fetch_add(bytes, Ordering::Relaxed);
-        self.work.held_bytes.fetch_add(bytes, Ordering::Relaxed) + bytes <= ANSWERS_MAX
+        let take = |held: usize| held.checked_add(bytes).filter(|held| *held <= ANSWERS_MAX);
+        let taken = self.work.held_bytes.fetch_update(Ordering::Relaxed, Ordering::Relaxed, take);
+        if taken.is_ok() {
+            self.bytes.fetch_add(bytes, Ordering::Relaxed);
+        }
+        taken.is_ok()
     }
 
     fn give_back(&self, bytes: usize) {
@@ -104,9 +108,6 @@ impl Held {
 
     /// The answer to be sent: compressed if the client wants that and the budgets allow it. Memory is taken before the work.
     pub(super) async fn finish(&self, answer: Answer) -> Answer {
-        if !self.take(answer.body.own_bytes()) {
-            return Answer::BUSY;
-        }
         if !answer.wants_deflated {
             return answer;
         }
@@ -125,11 +126,12 @@ impl Held {
             }
             Body::Texts(texts) => {
                 let bytes = answer.body.len();
-                if !self.work.may_compress(bytes) {
+                if !self.take(bytes) {
                     return answer;
                 }
-                if !self.take(bytes) {
-                    return Answer::BUSY;
+                if !self.work.may_compress(bytes) {
+                    self.give_back(bytes);
+                    return answer;
                 }
                 let (texts, work) = (texts.clone(), Arc::clone(&self.work));
                 match spawn_blocking(move || work.compress(&texts)).await {

@@ -9,6 +9,7 @@ use crate::flow::control::{CircuitEnd, Flow};
 use crate::node::{ConnId, Dial, DnsQuery, Security};
 use crate::router::circuits::{CircuitIndex, End, Hop, RelayTunnel};
 use crate::router::dos::{StreamLimit, bucket};
+use crate::router::eviction::Neighbour;
 use crate::router::links::Link;
 use crate::router::{Behavior, Core};
 use crate::tunnel::{Leg, Tunnel};
@@ -22,9 +23,9 @@ const STREAMS_PER_CIRCUIT_MAX: usize = 1024;
 
 /// One of so many streams may be the directory's.
 const DIRECTORY_PART: usize = 4;
-/// Streams of the directory, at most: what the directory's server has places for. So it is decided here, where it is known whose streams
-/// they are, who gives one up.
-const DIRECTORY_MAX: usize = 1_000;
+/// Streams to the directory, at most. The directory's server has more places, so this is where it is decided whose stream ends for
+/// another: here the streams' links are known. Connections whose streams have just ended may exceed it for a moment.
+pub const DIRECTORY_STREAMS_MAX: usize = 1_000;
 
 /// For addresses that the client has named itself.
 pub(super) const ANY_FAMILY: BeginFlags = BeginFlags(BeginFlags::IPV6_OK.0);
@@ -214,8 +215,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// own: a quarter.
     ///
     /// Where there is none, the circuit that has most gives one up for one that has less: whoever takes all that is
-    /// to be had keeps nobody else from as much as he has himself on any one circuit. The directory's go by links first, so that
-    /// many circuits with one stream each, which cost an attacker little, take no more than a link's share.
+    /// to be had keeps nobody else from as much as he has himself on any one circuit. The directory's go by neighbours first, so that
+    /// many links and circuits with one stream each, which cost an attacker little, take no more than an address' share.
     pub(super) fn make_room(
         &mut self,
         index: CircuitIndex,
@@ -233,7 +234,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let all = self.config.streams_max as usize;
         let of_directory = all / DIRECTORY_PART;
         let room = match kind {
-            StreamKind::Directory => of_directory.min(DIRECTORY_MAX),
+            StreamKind::Directory => of_directory.min(DIRECTORY_STREAMS_MAX),
             StreamKind::Exit => all - of_directory,
         };
         if self.streams.count(kind) < room {
@@ -247,10 +248,13 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Ok(())
     }
 
-    /// The link that a stream of this kind is counted for.
-    fn source(&self, index: CircuitIndex, kind: StreamKind) -> Option<ConnId> {
+    /// The neighbour that a stream of this kind is counted for.
+    fn source(&self, index: CircuitIndex, kind: StreamKind) -> Option<Neighbour> {
         match kind {
-            StreamKind::Directory => Some(self.circuits.get(index)?.back.conn),
+            StreamKind::Directory => {
+                let conn = self.circuits.get(index)?.back.conn;
+                Some(self.neighbour(conn, self.conns.link(conn)?))
+            }
             StreamKind::Exit => None,
         }
     }

@@ -73,7 +73,7 @@ impl Streams {
         self.counts[kind as usize]
     }
 
-    /// The newest stream of the link, and on it of the tunnel, that has most of this kind, if that has more than this one.
+    /// The newest stream of the neighbour, and of its tunnel, that has most of this kind, if that has more than this one.
     pub(super) fn richer_than(
         &self,
         kind: StreamKind,

@@ -1,23 +1,24 @@
 use crate::node::ConnId;
 use crate::router::circuits::TunnelIndex;
+use crate::router::eviction::Neighbour;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Streams of one kind by their tunnels, and by the links over which these came; and which link and tunnel has most of them.
+/// Streams of one kind by their tunnels, and by the neighbours from which these came; and which neighbour and tunnel has most of them.
 ///
 /// Each step costs the logarithm of the number of tunnels, and one look at the streams of one of them.
 #[derive(Debug, Default)]
 pub(super) struct Ranking {
     tunnels: BTreeMap<TunnelIndex, Streams>,
-    /// By link, number of streams and tunnel.
+    /// By neighbour, number of streams and tunnel.
     by_count: BTreeSet<(Source, usize, TunnelIndex)>,
-    /// The number of streams of each link.
-    links: BTreeMap<Source, usize>,
-    links_by_count: BTreeSet<(usize, Source)>,
+    /// The number of streams of each neighbour.
+    sources: BTreeMap<Source, usize>,
+    sources_by_count: BTreeSet<(usize, Source)>,
 }
 
-/// The link over which a tunnel came, where links matter; `None` is one source for all.
-pub(super) type Source = Option<ConnId>;
+/// The neighbour from which a tunnel came, where neighbours matter; `None` is one source for all.
+pub(super) type Source = Option<Neighbour>;
 
 /// Those of one tunnel.
 #[derive(Debug)]
@@ -64,23 +65,23 @@ impl Ranking {
     }
 
     fn of_source(&self, source: Source) -> usize {
-        self.links.get(&source).copied().unwrap_or(0)
+        self.sources.get(&source).copied().unwrap_or(0)
     }
 
     fn set_source(&mut self, source: Source, count: usize) {
-        if let Some(before) = self.links.remove(&source) {
-            self.links_by_count.remove(&(before, source));
+        if let Some(before) = self.sources.remove(&source) {
+            self.sources_by_count.remove(&(before, source));
         }
         if count > 0 {
-            self.links.insert(source, count);
-            self.links_by_count.insert((count, source));
+            self.sources.insert(source, count);
+            self.sources_by_count.insert((count, source));
         }
     }
 
-    /// The newest stream of the tunnel that has most of the link that has most, if that link has at
-    /// least two more than this one. Otherwise the newest stream of the tunnel that has most of this link, by the same rule among tunnels.
+    /// The newest stream of the tunnel that has most of the neighbour that has most, if that neighbour has at least two more than this
+    /// one. Otherwise the newest stream of the tunnel that has most of this neighbour, by the same rule among tunnels.
     pub(super) fn richer_than(&self, source: Source, tunnel: TunnelIndex) -> Option<ConnId> {
-        let (most, richest) = self.links_by_count.last()?;
+        let (most, richest) = self.sources_by_count.last()?;
         if *most > self.of_source(source) + 1 && *richest != source {
             return self.richest_of(*richest).map(|(_, newest)| newest);
         }
@@ -88,7 +89,7 @@ impl Ranking {
         self.richest_of(source).filter(|(most, _)| *most > own + 1).map(|(_, newest)| newest)
     }
 
-    /// How many streams the tunnel has that has most of a link, and the newest of them.
+    /// The number of streams of the tunnel that has most of a neighbour, and the newest of them.
     fn richest_of(&self, source: Source) -> Option<(usize, ConnId)> {
         let last = (source, usize::MAX, TunnelIndex(u32::MAX));
         let (of, count, tunnel) = self.by_count.range(..=last).next_back()?;
@@ -102,22 +103,26 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Of as many links as given, each with some tunnels.
-    fn source_of(tunnel: TunnelIndex, links: u32) -> Source {
-        (links > 1).then_some(ConnId(tunnel.0 % links))
+    fn neighbour(number: u32) -> Source {
+        Some(Neighbour::Unknown(ConnId(number)))
+    }
+
+    /// Of this number of neighbours, each with some tunnels.
+    fn source_of(tunnel: TunnelIndex, neighbours: u32) -> Source {
+        neighbour(tunnel.0 % neighbours).filter(|_| neighbours > 1)
     }
 
     proptest! {
         #[test]
         fn the_richest_is_known_whatever_comes_and_goes(
-            links in 1u32..4,
+            neighbours in 1u32..4,
             steps in prop::collection::vec((0u32..7, 0u32..40, 0u8..8), 0..300),
         ) {
             let mut ranking = Ranking::default();
             let mut model: BTreeMap<TunnelIndex, Vec<ConnId>> = BTreeMap::new();
             for (tunnel, conn, kind) in steps {
                 let (tunnel, conn) = (TunnelIndex(tunnel), ConnId(conn));
-                let source = source_of(tunnel, links);
+                let source = source_of(tunnel, neighbours);
                 let streams = model.entry(tunnel).or_default();
                 match kind {
                     0..5 if !streams.contains(&conn) => {
@@ -134,25 +139,25 @@ mod tests {
                     }
                     _ => {}
                 }
-                let mut by_link: BTreeMap<Source, usize> = BTreeMap::new();
+                let mut by_source: BTreeMap<Source, usize> = BTreeMap::new();
                 for (tunnel, streams) in &model {
-                    *by_link.entry(source_of(*tunnel, links)).or_default() += streams.len();
+                    *by_source.entry(source_of(*tunnel, neighbours)).or_default() += streams.len();
                 }
                 let most_of = |of: Source| {
-                    let of_it = model.iter().filter(|(it, _)| source_of(**it, links) == of);
+                    let of_it = model.iter().filter(|(it, _)| source_of(**it, neighbours) == of);
                     of_it.map(|(_, streams)| streams.len()).max().unwrap_or(0)
                 };
-                let (own_link, own) = (by_link[&source], model[&tunnel].len());
-                let most_of_a_link = by_link.values().max().copied().unwrap_or(0);
+                let (own_of_source, own) = (by_source[&source], model[&tunnel].len());
+                let most_of_all = by_source.values().max().copied().unwrap_or(0);
                 let found = ranking.richer_than(source, tunnel);
-                let is_other_link = most_of_a_link > own_link + 1;
-                prop_assert_eq!(found.is_some(), is_other_link || most_of(source) > own + 1);
+                let is_other = most_of_all > own_of_source + 1;
+                prop_assert_eq!(found.is_some(), is_other || most_of(source) > own + 1);
                 if let Some(conn) = found {
-                    // Whose it is, by links and then by tunnels.
+                    // Whose it is, by neighbours and then by tunnels.
                     let is_it = |(tunnel, streams): (&TunnelIndex, &Vec<ConnId>)| {
-                        let of = source_of(*tunnel, links);
-                        let is_of = match is_other_link {
-                            true => by_link[&of] == most_of_a_link,
+                        let of = source_of(*tunnel, neighbours);
+                        let is_of = match is_other {
+                            true => by_source[&of] == most_of_all,
                             false => of == source,
                         };
                         is_of && streams.len() == most_of(of) && streams.last() == Some(&conn)
@@ -160,15 +165,15 @@ mod tests {
                     prop_assert!(model.iter().any(is_it));
                 }
                 prop_assert_eq!(ranking.by_count.len(), ranking.tunnels.len());
-                prop_assert_eq!(ranking.links_by_count.len(), ranking.links.len());
+                prop_assert_eq!(ranking.sources_by_count.len(), ranking.sources.len());
             }
         }
     }
 
     #[test]
-    fn many_circuits_of_one_link_give_up_streams_for_a_circuit_of_another() {
+    fn many_circuits_of_one_neighbour_give_up_streams_for_a_circuit_of_another() {
         let mut ranking = Ranking::default();
-        let (attacker, other) = (Some(ConnId(1)), Some(ConnId(2)));
+        let (attacker, other) = (neighbour(1), neighbour(2));
         for number in 0..1_000 {
             ranking.add(attacker, TunnelIndex(number), ConnId(10 + number));
         }

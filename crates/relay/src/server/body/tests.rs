@@ -22,7 +22,7 @@ fn an_answer_is_sent_in_small_pieces_of_all_its_texts() {
         let piece = frame.into_data().expect("data");
         assert!((1..=PIECE_MAX).contains(&piece.len()));
         sent.extend_from_slice(&piece);
-        assert_eq!(progress.0.load(Ordering::Relaxed), sent.len() as u64);
+        assert_eq!(progress.0.bytes.load(Ordering::Relaxed), sent.len() as u64);
     }
     assert_eq!(sent, all);
 }
@@ -30,13 +30,13 @@ fn an_answer_is_sent_in_small_pieces_of_all_its_texts() {
 #[tokio::test(start_paused = true)]
 async fn a_client_has_to_take_its_answer_at_the_least_rate_all_the_time() {
     let pace = Pace { look: Duration::from_secs(10), least_bytes: 100 };
-    let begin = tokio::time::Instant::now();
+    let begin = Instant::now();
     let progress = Progress::default();
     let taking = async {
         for taken in [100, 1000, 100, 99] {
             // In the middle between two looks.
             tokio::time::sleep(Duration::from_secs(5)).await;
-            progress.0.fetch_add(taken, Ordering::Relaxed);
+            progress.add(taken);
             tokio::time::sleep(Duration::from_secs(5)).await;
         }
         std::future::pending::<()>().await;

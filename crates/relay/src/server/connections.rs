@@ -1,0 +1,43 @@
+//! The connections that are open, and which one ends for a new one.
+
+use super::body::Progress;
+use onion::router::DIRECTORY_STREAMS_MAX;
+use tokio::task::AbortHandle;
+
+/// Connections at once. The router opens at most half of them and decides whose streams they are, so clients that come by
+/// it never end each other's here: the other half is for connections that the router has closed and the server has not seen
+/// close, and for programs on this machine.
+pub(super) const CONNECTIONS_MAX: usize = 2 * DIRECTORY_STREAMS_MAX;
+
+/// The open connections.
+#[derive(Debug)]
+pub(super) struct Connections {
+    max: usize,
+    /// Some may have ended.
+    all: Vec<(AbortHandle, Progress)>,
+}
+
+impl Connections {
+    /// None yet, and at most `max` at once.
+    pub(super) const fn new(max: usize) -> Self {
+        Self { max, all: Vec::new() }
+    }
+
+    /// Serves one more. If there are too many, the one that has been without progress for longest ends.
+    pub(super) fn add(
+        &mut self,
+        progress: Progress,
+        serve: impl Future<Output = ()> + Send + 'static,
+    ) {
+        if self.all.len() >= self.max {
+            self.all.retain(|(task, _)| !task.is_finished());
+        }
+        if self.all.len() >= self.max {
+            let slowest = self.all.iter().enumerate().min_by_key(|(_, (_, it))| it.last());
+            if let Some((place, _)) = slowest {
+                self.all.swap_remove(place).0.abort();
+            }
+        }
+        self.all.push((tokio::spawn(serve).abort_handle(), progress));
+    }
+}
