@@ -1,8 +1,5 @@
 //! The dashboard in a real browser: found by keyboard, followed live, on a phone.
 
-mod chromium;
-
-use chromium::Browser;
 use coordinator::{Counts, PastEstimate};
 use dashboard::{Options, Server};
 use onion::Rate;
@@ -11,6 +8,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use store::{Begun, Entry, Period, Progress, Seen, Sighting, Store};
+use testbin::chromium::Browser;
 
 const NOW: u64 = 1_800_000_000;
 const PERIOD: u64 = NOW - 3600;

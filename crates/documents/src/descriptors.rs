@@ -1,4 +1,4 @@
-//! What relays say of themselves, as far as the consensus names it: who has signed that has signed this.
+//! Server descriptors, as far as the consensus names their digests: its signatures then cover them, too.
 
 use super::read;
 use crate::error::Error;
@@ -14,22 +14,22 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
-/// Where relays' descriptors come from.
+/// The source of server descriptors.
 #[derive(Clone, Copy)]
 pub enum Origin<'o> {
-    /// An authority or cache, by its directory port.
+    /// The directory port of an authority or cache.
     Authority(SocketAddr),
-    /// Tor's `cached-descriptors`, and what is new since, beside it in `cached-descriptors.new`.
+    /// Tor's `cached-descriptors`; the newer ones in `cached-descriptors.new` are read, too.
     File(&'o Path),
-    /// There are none: no relay has a limit or a family then.
+    /// None: relays have no rate limits and families.
     Nowhere,
 }
 
-/// An authority answers for so many at once.
+/// Maximum number of digests in a request, as in C tor.
 const AT_ONCE: usize = 96;
 
 impl Origin<'_> {
-    /// All that there are, those among them that the consensus names.
+    /// Reads or fetches the descriptors.
     pub(super) fn get(self, consensus: &Consensus) -> Result<Vec<u8>, Error> {
         match self {
             Self::Nowhere => Ok(Vec::new()),
@@ -37,7 +37,7 @@ impl Origin<'_> {
             Self::Authority(authority) => {
                 let fetcher = Fetcher::default();
                 let mut text = fetcher.get(authority, &Resource::AllDescriptors)?;
-                // What a relay has replaced since the consensus was made is asked for by its name.
+                // Descriptors that relays have replaced since the consensus are requested by digest.
                 let missing = missing(consensus, &text);
                 for some in missing.chunks(AT_ONCE) {
                     let names: Vec<String> = some.iter().map(hex::encode).collect();
@@ -65,14 +65,14 @@ fn from_files(path: &Path) -> Result<Vec<u8>, Error> {
     let newer = PathBuf::from(newer);
     match fs::read(&newer) {
         Ok(more) => text.extend(more),
-        // Of standard input, or of an archive, there is no second part.
+        // Standard input and archives have no second file.
         Err(error) if error.kind() == ErrorKind::NotFound => {}
         Err(error) => return Err(failed(&newer, error)),
     }
     Ok(text)
 }
 
-/// The descriptor of each relay that the consensus names, by its digest. All others are nobody's word.
+/// The descriptor of each relay whose digest is in the consensus. Others are not authenticated.
 pub(super) fn named<'t>(
     consensus: &Consensus,
     text: &'t [u8],
@@ -81,24 +81,23 @@ pub(super) fn named<'t>(
     let found = server_descriptors(text).filter_map(|piece| {
         let digest: [u8; 20] = Sha1::digest(piece.digested).into();
         let whose = wanted.get(&digest)?;
-        // One that does not parse leaves its relay without the limit that it sets.
+        // A relay whose descriptor cannot be parsed has no limit.
         let descriptor = descriptor::iter(piece.text).next()?.ok()?;
         (descriptor.fingerprint == *whose).then_some((*whose, descriptor))
     });
     found.collect()
 }
 
-/// Says so if this many are not all that the consensus names.
+/// Logs a warning if descriptors are missing.
 ///
 /// # Errors
-/// If it names none: then no limit and no family would count, and nobody would hear of it.
+/// If the consensus names no descriptors, because then every limit and family would be ignored silently.
 pub(super) fn check(what: &str, consensus: &Consensus, found: usize) -> Result<(), Error> {
     let wanted = wanted(consensus).len();
     if wanted == 0 && !consensus.routers().is_empty() {
         return Err(Error::Unusable(format!(
-            "{what} names no descriptors, so that none of them can be believed: it is of the flavour for clients, as tor's \
-             cached-microdesc-consensus. Name tor's cached-consensus, which it keeps with `UseMicrodescriptors 0`, or leave out \
-             `descriptors`"
+            "{what} names no server descriptors: it has the flavour microdesc, as tor's cached-microdesc-consensus. Use tor's \
+             cached-consensus, which tor keeps with `UseMicrodescriptors 0`, or leave out `descriptors`"
         )));
     }
     if found < wanted {
@@ -115,7 +114,7 @@ fn wanted(consensus: &Consensus) -> BTreeMap<[u8; 20], Fingerprint> {
     routers.filter_map(|it| Some((it.descriptor_digest?, it.fingerprint))).collect()
 }
 
-/// Digests that the consensus has and the text has not.
+/// Digests of the consensus that are missing in the text.
 fn missing(consensus: &Consensus, text: &[u8]) -> Vec<[u8; 20]> {
     let mut wanted = wanted(consensus);
     for piece in server_descriptors(text) {
@@ -130,10 +129,10 @@ mod tests {
 
     const CONSENSUS: &str = include_str!("../../netdoc/tests/data/consensus-ns");
     const DESCRIPTORS: &[u8] = include_bytes!("../../netdoc/tests/data/server-descriptors");
-    /// Of the first of those, in base64, as another program reckons it.
+    /// Digest of the first of those in base64, computed by another program.
     const DIGEST: &str = "rZ5lEvCtKCWpSKBZ0WIaECLWE/E";
 
-    /// Who wrote the first of those.
+    /// The relay of the first of those.
     fn author() -> Fingerprint {
         descriptor::iter(DESCRIPTORS).next().expect("one").expect("a descriptor").fingerprint
     }

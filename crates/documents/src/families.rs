@@ -1,4 +1,4 @@
-//! Relays of one operator, by what all of them say.
+//! Relays of one operator, by their descriptors.
 
 use netdoc::Fingerprint;
 use netdoc::descriptor::ServerDescriptor;
@@ -7,13 +7,13 @@ use relay::family::{FamilyId, proven};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
-/// Of a family with one key a relay is in a pair with so many that come after it, by their fingerprints: with all of them, but in a
-/// family of hundreds, of which no team measures more at once. A key costs nothing, and all pairs of thousands of relays would
-/// take gigabytes; who names the others in its descriptor has no room for more than some hundreds.
+/// Maximum number of pairs of a relay with later members, by fingerprint, of a family with one key. No team measures more relays of a
+/// family at the same time. Keys are free, and all pairs of thousands of relays would take gigabytes. A list of members in a
+/// descriptor has room for some hundreds only.
 const PAIRS_MAX: usize = 100;
 
-/// Pairs of which both say that they are of one operator: each names the other (`family`), as tor has it, or both have certificates
-/// by the key of one family (`family-cert`, proposal 321) that hold at this time. In each pair the smaller fingerprint is first.
+/// Pairs of relays that both declare to have one operator: each names the other (`family`), or both have certificates by the key of
+/// one family (`family-cert`, proposal 321) that are valid at this time. In each pair the smaller fingerprint is first.
 pub fn pairs<'d>(
     descriptors: impl Iterator<Item = &'d ServerDescriptor<'d>>,
     now_unix_s: u64,
@@ -31,7 +31,7 @@ pub fn pairs<'d>(
     }
     if let Some((relay, problem)) = problems.first() {
         tracing::warn!(
-            "{} family certificates of relays prove nothing, and do not count; the first is of {relay}: {problem}",
+            "ignored {} invalid family certificates; the first is of {relay}: {problem}",
             problems.len()
         );
     }
@@ -44,8 +44,7 @@ const fn id(fingerprint: &Fingerprint) -> RsaId {
     RsaId(*fingerprint.as_bytes())
 }
 
-/// Relays of which each declares the other to be of its family: what only one of them says is nothing, or a relay could name a
-/// stranger.
+/// Pairs of relays that name each other. A declaration by one of them does not count, or a relay could claim any other.
 fn mutual(declared: &BTreeMap<Fingerprint, BTreeSet<Fingerprint>>) -> BTreeSet<(RsaId, RsaId)> {
     let mut pairs = BTreeSet::new();
     for (one, family) in declared {

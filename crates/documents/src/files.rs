@@ -1,4 +1,4 @@
-//! Documents in files and on standard input: read, decompressed, and checked for what all commands have to know of them.
+//! Documents in files and on standard input: reads and decompresses them.
 
 use crate::error::Error;
 use netdoc::consensus::Consensus;
@@ -11,16 +11,19 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use terminal::note;
 use terminal::times::readable;
 
-/// After its end a consensus is out of date for clients, too (dir-spec §5.1), for this long.
+/// Clients accept a consensus for this time after its end (dir-spec, section 5.1).
 const CONSENSUS_AGE_S: u64 = 24 * 3600;
 
-/// The name of standard input where a file is expected.
+/// The file name of standard input.
 const STDIN: &str = "-";
 
-/// Standard input ends once.
+/// Standard input can be read once.
 static IS_STDIN_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// Reads a file, or standard input by the name `-`, unchanged. `what` is a phrase that follows "cannot", such as "read the consensus".
+/// Reads a file, or standard input by the name `-`. `what` follows "cannot" in errors, such as "read the consensus".
+///
+/// # Errors
+/// If it cannot be read, or standard input has been read already.
 pub fn read_raw(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
     let failed = |source| Error::File { what, path: path.to_owned(), source };
     if path != Path::new(STDIN) {
@@ -35,12 +38,18 @@ pub fn read_raw(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
 }
 
 /// Reads a document as [`read_raw`] does, and decompresses it.
+///
+/// # Errors
+/// If it cannot be read or decompressed.
 pub fn read(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
     input::plain(read_raw(path, what)?)
         .map_err(|problem| Error::Invalid { path: path.to_owned(), problem: problem.to_string() })
 }
 
-/// Reads a consensus. If it ended more than a day before `now_unix_s`, a note says so: what is computed from it is of that time.
+/// Reads a consensus. Prints a note if it ended more than a day before `now_unix_s`.
+///
+/// # Errors
+/// If it cannot be read or parsed.
 pub fn consensus(path: &Path, now_unix_s: u64) -> Result<Consensus, Error> {
     let text = read(path, "read the consensus")?;
     let what = format!("the consensus in {}", path.display());
@@ -52,17 +61,17 @@ pub fn consensus(path: &Path, now_unix_s: u64) -> Result<Consensus, Error> {
     Ok(consensus)
 }
 
-/// How long ago a consensus ended, in words; `None` if it holds, or did within the last day.
+/// How long ago a consensus ended, in words; `None` if it was valid within the last day.
 fn age(consensus: &Consensus, now_unix_s: u64) -> Option<String> {
     let since_s = now_unix_s.checked_sub(consensus.valid_until)?;
     let ended = readable(consensus.valid_until);
     (since_s > CONSENSUS_AGE_S).then(|| format!("ended at {ended}, {} days ago", since_s / 86_400))
 }
 
-/// The newest server descriptor of each relay in `text`, which was read from this file. Those that cannot be read are counted in a note.
+/// The newest server descriptor of each relay in `text`, which was read from this file. Prints a note with the number of invalid ones.
 ///
 /// # Errors
-/// If there is no descriptor, with what the file is instead.
+/// If there is no descriptor, with a description of the file.
 pub fn newest<'t>(path: &Path, text: &'t [u8]) -> Result<Newest<'t>, Error> {
     let found = descriptor::newest(text);
     if found.descriptors.is_empty() {
@@ -81,10 +90,11 @@ pub fn newest<'t>(path: &Path, text: &'t [u8]) -> Result<Newest<'t>, Error> {
     Ok(found)
 }
 
-/// What is wrong with a network whose relays all weigh nothing, where something is planned or drawn by weight.
+/// The error for a network whose relays all have the weight 0, where relays are planned or sampled by weight.
+#[must_use]
 pub fn no_weights(what: &str) -> Error {
     Error::Unusable(format!(
-        "{what} has no bandwidths: every relay that is up weighs 0, so there is nothing to go by. Use a consensus of a network with bandwidth \
+        "{what} has no bandwidths: every relay that is up has the weight 0. Use a consensus of a network with bandwidth \
          authorities"
     ))
 }

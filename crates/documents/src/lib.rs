@@ -1,5 +1,5 @@
-//! What directory authorities publish, and what becomes of a measurement in the bandwidth file that they
-//! read.
+//! Documents of a network: consensuses and server descriptors, from files, standard input or authorities, and the lines of
+//! measurements in a bandwidth file.
 
 mod descriptors;
 mod error;
@@ -18,7 +18,7 @@ use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::collections::BTreeMap;
 
-/// What authorities say of a network.
+/// A consensus, and what the descriptors that it names add to it.
 pub struct Documents {
     /// Which consensus it is, in words.
     pub what: String,
@@ -28,19 +28,22 @@ pub struct Documents {
     pub signers: Option<u32>,
     /// Relays of one operator, in pairs: each names the other in its descriptor, or both prove that they belong to one family.
     pub families: Vec<(RsaId, RsaId)>,
-    /// The limit that each relay's operator sets, in bytes per second.
+    /// The rate limit in the descriptor of each relay (`bandwidth-avg`), in bytes per second.
     averages: BTreeMap<Fingerprint, u64>,
 }
 
-/// The keys of our own in a bandwidth file.
+/// FlashFlow's keys in a bandwidth file.
 const MODE: &str = "flashflow_mode";
 const CONCLUSIVE: &str = "flashflow_conclusive";
 const CAPACITY: &str = "flashflow_capacity_bytes_s";
 const SOCKETS: &str = "flashflow_next_sockets";
 
 impl Documents {
-    /// A consensus; and from elsewhere, the limits and families in the relays' descriptors that it names, as far as they hold at this
+    /// Parses a consensus, and takes rate limits and families from the descriptors that it names, as far as they are valid at this
     /// time.
+    ///
+    /// # Errors
+    /// If the consensus cannot be parsed, or the descriptors cannot be had.
     pub fn new(
         what: String,
         consensus: &[u8],
@@ -59,12 +62,16 @@ impl Documents {
         Ok(Self { what, consensus, signers: None, families, averages })
     }
 
-    /// The same, signed by so many authorities.
+    /// Sets the number of authorities whose signatures were verified.
+    #[must_use]
     pub fn signed_by(self, signers: Option<u32>) -> Self {
         Self { signers, ..self }
     }
 
-    /// A measurement's entry in the bandwidth file.
+    /// The line of a measurement in the bandwidth file.
+    ///
+    /// # Errors
+    /// If the nickname in the record is invalid.
     pub fn entry(&self, record: &Record) -> Result<bwfile::Estimate, Error> {
         let (ids, nickname) = (&record.relay.ids, nickname(&record.relay.nickname)?);
         let Some(estimate) = PastEstimate::of(record) else {
@@ -74,11 +81,12 @@ impl Documents {
             let extra = vec![(MODE.to_owned(), name(record.mode).to_owned())];
             return Ok(bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra });
         };
-        // A lower bound, too, is still nearer to the truth than what the relay claims.
+        // A lower bound, too, is more accurate than the relay's own claim.
         Ok(self.entry_of(ids, nickname, &estimate))
     }
 
-    /// An estimate's entry, be it of now or of an earlier period.
+    /// The line of an estimate of this or an earlier period.
+    #[must_use]
     pub fn entry_of(
         &self,
         ids: &RelayIds,
@@ -103,7 +111,10 @@ impl Documents {
     }
 }
 
-/// The entry of a relay that was not tried.
+/// The line of a relay that was not measured.
+///
+/// # Errors
+/// If the nickname is invalid.
 pub fn unmeasured(ids: &RelayIds, nick: &str, reason: String) -> Result<bwfile::Estimate, Error> {
     let (fingerprint, ed25519) = names(ids);
     let outcome = bwfile::Outcome::Failed { reason, tried_at: None };
@@ -111,13 +122,14 @@ pub fn unmeasured(ids: &RelayIds, nick: &str, reason: String) -> Result<bwfile::
     Ok(bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra: Vec::new() })
 }
 
-/// What a line of an earlier bandwidth file of ours says of a relay, if it was measured.
+/// The estimate in a line of an earlier bandwidth file, if the relay was measured.
+#[must_use]
 pub fn estimate_in(line: &RelayLine) -> Option<PastEstimate> {
     let value = |key: &str| {
         let found = line.extra.iter().find(|(known, _)| known == key);
         found.map(|(_, value)| value.as_str())
     };
-    // The weight is held to what the operator allows; files of older versions have nothing else.
+    // The weight is bounded by the operator's limit. Files of older versions have no capacity.
     let weight = line.bw_kb_s.saturating_mul(1000);
     let capacity = value(CAPACITY).and_then(|it| it.parse().ok()).unwrap_or(weight);
     let modes = [Mode::Transit, Mode::Echo];
@@ -130,7 +142,8 @@ pub fn estimate_in(line: &RelayLine) -> Option<PastEstimate> {
     })
 }
 
-/// Whom a line is about.
+/// The identities of the relay of a line.
+#[must_use]
 pub fn identities(line: &RelayLine) -> RelayIds {
     RelayIds {
         rsa: RsaId(*line.node_id.as_bytes()),
@@ -138,9 +151,12 @@ pub fn identities(line: &RelayLine) -> RelayIds {
     }
 }
 
-/// The nickname in our records, which take it from a consensus.
+/// Parses a nickname.
+///
+/// # Errors
+/// If it is invalid.
 pub fn nickname(text: &str) -> Result<Nickname, Error> {
-    text.parse().map_err(|_| Error::Unusable(format!("{text} is no nickname")))
+    text.parse().map_err(|_| Error::Unusable(format!("{text} is not a nickname")))
 }
 
 fn names(ids: &RelayIds) -> (Fingerprint, Option<Ed25519Identity>) {

@@ -1,4 +1,4 @@
-//! `flashflow-lab anonymity`: what strategies for choosing relays cost, computed over a consensus.
+//! `flashflow-lab anonymity`: the anonymity of path selection strategies, computed over a consensus.
 
 use crate::choosing::{Choosing, StrategyName, share};
 use clap::Args;
@@ -16,10 +16,10 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use terminal::{Exit, Output};
 
-/// Compute what strategies for choosing relays cost in anonymity, over a consensus. Nothing is sent.
+/// Compute the anonymity of path selection strategies over a consensus. No traffic is sent.
 ///
-/// For each strategy: the entropy of the choice of guard, middle and exit and of whole paths, in bits, and the share of paths
-/// whose both ends an adversary has. Any consensus will do, of either flavour.
+/// Prints for each strategy the entropy, in bits, of the choice of guard, middle, exit and whole path, and the share of paths of which
+/// an adversary controls both ends. Both flavours of consensus are accepted.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab anonymity --consensus cached-consensus
@@ -30,13 +30,13 @@ use terminal::{Exit, Output};
   flashflow-lab anonymity --consensus cached-consensus --adversary-weight 0.05 \\
       --adversary-relays 0.01 --json
 
-With --json: one line for each strategy, `type` anonymity. The share of an adversary that is
-drawn at random is the mean of ten draws. FILE may be `-`, which is standard input, and may be
+With --json: one line for each strategy, `type` anonymity. The share of a random adversary is the mean of
+ten draws. FILE may be `-`, which is standard input, and may be
 compressed with gzip or zlib.
 
 Exit status: 0 computed; 1 a file cannot be used, or there is no path; 2 wrong arguments.")]
 pub(crate) struct AnonymityOptions {
-    /// A consensus, of either flavour.
+    /// Consensus of either flavour.
     #[arg(long, value_name = "FILE")]
     consensus: PathBuf,
     /// Strategy; may be repeated. By default weighted and uniform.
@@ -44,39 +44,39 @@ pub(crate) struct AnonymityOptions {
     strategies: Vec<StrategyName>,
     #[command(flatten)]
     choosing: Choosing,
-    /// Port that paths are for.
+    /// Destination port of the paths.
     #[arg(long, default_value_t = 443, value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Relays of one network of 16 bits may be in a path together.
+    /// Allow two relays of one /16 network in a path.
     #[arg(long)]
     same_subnets: bool,
-    /// An adversary who has this share of the relays, by lot; may be repeated.
+    /// Adversary with this share of the relays, chosen at random; may be repeated.
     #[arg(long, value_name = "0..1", value_parser = share)]
     adversary_relays: Vec<f64>,
-    /// Who has relays with this share of the consensus' weight, by lot; may be repeated.
+    /// Adversary with this share of the consensus weight, chosen at random; may be repeated.
     #[arg(long, value_name = "0..1", value_parser = share)]
     adversary_weight: Vec<f64>,
-    /// Who has the largest relays, up to this share of the weight; may be repeated. Without any adversary, 0.1.
+    /// Adversary with the largest relays, up to this share of the weight; may be repeated. Default: 0.1, if no adversary is given.
     #[arg(long, value_name = "0..1", value_parser = share)]
     adversary_largest: Vec<f64>,
-    /// Who watches all relays of a country, by --countries; may be repeated.
+    /// Adversary that observes all relays of a country, according to --countries; may be repeated.
     #[arg(long, value_name = "CC")]
     adversary_country: Vec<Country>,
-    /// Who has these relays, by fingerprint, with commas between.
+    /// Adversary with these relays.
     #[arg(long, value_name = "FP,...", value_delimiter = ',')]
     adversary_fingerprints: Vec<Fingerprint>,
-    /// Pairs of guard and exit whose middles are looked at: all, if there are no more, else so many by lot.
+    /// Maximum number of pairs of guard and exit whose middles are computed. Of more pairs, a random sample is used.
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pairs: u32,
-    /// Draws whatever is drawn by lot.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
-/// Draws of an adversary by lot.
+/// Draws of a random adversary.
 const DRAWS: usize = 10;
 
-/// An adversary, drawn as often as lots are.
+/// An adversary and its draws: [`DRAWS`] of a random one, else one.
 struct Party {
     name: String,
     draws: Vec<Adversary>,
@@ -96,7 +96,7 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
     let view = View::for_study(&consensus, &descriptors);
     if view.relays().iter().all(|it| it.weight_kb_s == 0) {
         output.step(
-            "all relays weigh 0 in the consensus: where weights decide, all are chosen alike, as by tor",
+            "all relays weigh 0 in the consensus: strategies by weight choose uniformly, as tor does",
         );
     }
     let parties = options.parties(&view)?;
@@ -120,7 +120,8 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
         let found = found.map_err(|it| Error::Failed(format!("{}: {it}", name.word())))?;
         let shares = means(&parties, &found);
         output.quiet();
-        output.result(told(name.word(), &found, &shares), || value(name.word(), &found, &shares));
+        output
+            .result(in_words(name.word(), &found, &shares), || value(name.word(), &found, &shares));
     }
     Ok(Exit::Done)
 }
@@ -173,7 +174,7 @@ fn means(parties: &[Party], found: &Anonymity) -> Vec<(String, f64, f64)> {
     parties.iter().map(mean).collect()
 }
 
-fn told(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> String {
+fn in_words(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> String {
     let choice = |word: &str, it: Choice| {
         format!(
             "\n  {word:<7} {:6.2} bits of {:.2} ({} relays, the likeliest {:.2} %)",

@@ -1,4 +1,4 @@
-//! Which network a client's command uses.
+//! The network that a client's command uses.
 
 use clap::{ArgGroup, Args};
 use cli::Error;
@@ -14,22 +14,21 @@ use std::str::FromStr;
 #[derive(Clone, Debug, Args)]
 #[command(group = ArgGroup::new("which-network").args(["authorities", "network", "public"]).multiple(true).required(true))]
 pub(crate) struct Authorities {
-    /// Directory authority, by address and directory port, which is asked by plain HTTP, or by address, OR port and fingerprint as a relay, which is asked
-    /// inside a circuit of one hop (BEGIN_DIR); may be repeated.
+    /// Directory authority; may be repeated. Without a fingerprint, the port is its directory port, for requests by plain HTTP. With
+    /// one, it is its OR port, for requests in a circuit of one hop (BEGIN_DIR).
     #[arg(long = "authority", value_name = "ADDRESS:PORT[=FP]", value_delimiter = ',')]
     authorities: Vec<Directory>,
-    /// Relay that is asked for the directory before the authorities as long as no guard is known, by address, OR port and fingerprint; may be
-    /// repeated.
+    /// Directory cache, by OR port and fingerprint; may be repeated. Until guards are chosen, fallbacks are asked before authorities.
     #[arg(long = "fallback", value_name = "ADDRESS:PORT=FP", value_delimiter = ',')]
     fallbacks: Vec<Directory>,
-    /// Fingerprint of an authority's identity key (v3ident) whose signatures count; may be repeated. Without, the authorities are
-    /// believed who they are.
+    /// Fingerprint of an authority's identity key (v3ident) whose signatures count; may be repeated. By default each authority is
+    /// asked for its own, which is trusted.
     #[arg(long = "identity", value_name = "FP", value_delimiter = ',')]
     identities: Vec<Fingerprint>,
-    /// A private network of `flashflow-lab lab up`, by its folder.
+    /// Folder of a private network that `flashflow-lab lab up` made.
     #[arg(long, value_name = "DIR", conflicts_with_all = ["authorities", "identities"])]
     network: Option<PathBuf>,
-    /// Use the public Tor network, whose authorities are built in. It is not for hiding: see above.
+    /// Use the public Tor network, whose authorities are built in. This client does not protect your anonymity.
     #[arg(long, conflicts_with_all = ["authorities", "identities", "network"])]
     pub(crate) public: bool,
 }
@@ -66,19 +65,19 @@ impl Directory {
     }
 }
 
-/// A network to learn of.
+/// A network to bootstrap from.
 #[derive(Clone, Debug)]
 pub(crate) struct Known {
-    /// Where its authorities are.
+    /// Directory addresses of its authorities.
     pub(crate) authorities: Vec<SocketAddr>,
-    /// Whose signatures count.
+    /// Identities of the authorities whose signatures count.
     pub(crate) identities: BTreeSet<Fingerprint>,
-    /// Who is asked, and how.
+    /// Authorities and fallbacks with OR ports.
     pub(crate) directories: Directories,
 }
 
 impl Authorities {
-    /// Whom to ask, how, and whose signatures count.
+    /// The network that the arguments name.
     pub(crate) fn find(&self) -> Result<Known, Error> {
         let mut known = match &self.network {
             Some(network) => of_lab(&lab::status(network)?),
@@ -100,8 +99,8 @@ impl Authorities {
         let mut all = addresses.chain(self.fallbacks.iter().map(|it| it.address));
         if let Some(address) = all.find(|it| !self.public && is_public(it.ip())) {
             return Err(Error::Usage(format!(
-                "--authority {address} is of no private network: this client is for research, and \
-                 uses the public network only if told so with --public"
+                "--authority {address} is a public address: this client is for research, and uses \
+                 the public network only with --public"
             )));
         }
         let fallback = |it: &Directory| {

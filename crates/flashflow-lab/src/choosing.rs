@@ -1,4 +1,4 @@
-//! What commands that choose paths are told: which strategy, and what it goes by.
+//! Options of commands that choose paths: the strategy, and its data.
 
 use clap::{Args, ValueEnum};
 use cli::Error;
@@ -21,14 +21,14 @@ const USUAL_TABLES: [&str; 2] = ["/usr/share/tor/geoip", "/usr/share/tor/geoip6"
 /// How relays are chosen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum StrategyName {
-    /// By bandwidth, as stock clients.
+    /// By bandwidth, as C tor does.
     #[default]
     Weighted,
-    /// All alike.
+    /// Uniformly.
     Uniform,
     /// By the ranking index: uptime, average and observed bandwidth of server descriptors, less for failures.
     Ranking,
-    /// All alike among those that keep the rules of --geo.
+    /// Uniformly among the relays that the rules of --geo allow.
     Geography,
     /// By the weights of the bandwidth file --bwfile.
     Measured,
@@ -52,26 +52,28 @@ impl StrategyName {
     }
 }
 
-/// What a strategy goes by.
+/// Data of the strategies.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Choosing {
-    /// What an index counts beside a uniform choice: 0 to 1. For ranking, latency and throughput.
+    /// Weight of the index in the choice, from 0 (uniform) to 1 (index only). For ranking, latency and throughput.
     #[arg(long, value_name = "0..1", default_value_t = 0.9, value_parser = share)]
     pub(crate) influence: f64,
-    /// Server descriptors for ranking; by default fetched from an authority.
+    /// Server descriptors, for the strategy ranking. By default they are fetched from an authority.
     #[arg(long, value_name = "FILE")]
     pub(crate) descriptors: Option<PathBuf>,
-    /// A rule of geography that paths keep, with any strategy; may be repeated: country=DE, continent=EU, entry=DE, exit=US+CA, exclude=CN,
-    /// countries=2..3, continents=..1, continents=unique.
+    /// Geographic rule for paths, with any strategy; may be repeated. Examples: country=DE, continent=EU, entry=DE, exit=US+CA,
+    /// exclude=CN, countries=2..3, continents=..1, continents=unique.
     #[arg(long = "geo", value_name = "RULE")]
     pub(crate) geo: Vec<GeoRule>,
-    /// Table of countries, in tor's format or (.mmdb) MaxMind's; may be repeated. By default those of Debian's package tor-geoipdb.
+    /// Table of countries in the format of tor or, with the suffix .mmdb, of MaxMind; may be repeated. By default the tables of
+    /// Debian's package tor-geoipdb.
     #[arg(long, value_name = "FILE")]
     pub(crate) countries: Vec<PathBuf>,
-    /// Bandwidth file for measured.
+    /// Bandwidth file, for the strategy measured.
     #[arg(long, value_name = "FILE")]
     pub(crate) bwfile: Option<PathBuf>,
-    /// Model of the network for latency and throughput, as `flashflow-lab probe --write-model`, `flashflow-lab model observe` and `flashflow-lab model fetch` write them.
+    /// Model of the network, for the strategies latency and throughput: written by `flashflow-lab probe --write-model`,
+    /// `flashflow-lab model observe` or `flashflow-lab model fetch`.
     #[arg(long, value_name = "FILE")]
     pub(crate) model: Option<PathBuf>,
 }
@@ -83,7 +85,7 @@ pub(crate) fn share(text: &str) -> Result<f64, String> {
 }
 
 impl Choosing {
-    /// The strategy of this name, for paths of so many hops. `authorities` are asked for descriptors if no file is given.
+    /// The strategy of this name, for paths of `hops` hops. `authorities` are asked for descriptors if no file is given.
     pub(crate) fn strategy(
         &self,
         name: StrategyName,

@@ -1,4 +1,4 @@
-//! `flashflow-lab client`: a SOCKS proxy on the engine's circuits.
+//! `flashflow-lab client`: a SOCKS proxy over the engine's circuits.
 
 use crate::authorities::{Authorities, Known};
 use crate::choosing::{Choosing, StrategyName};
@@ -14,16 +14,16 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 use terminal::{Exit, Interrupt, Output};
 
-/// How soon an interrupt is noticed.
+/// Interval of checks for an interrupt.
 const STEP: Duration = Duration::from_millis(100);
-/// Of its circuits.
+/// Length of its circuits.
 const HOPS: usize = 3;
 
-/// Be a Tor client for research: a SOCKS proxy whose way of choosing paths can be set.
+/// Run a Tor client for research: a SOCKS proxy with a choice of path selection strategies.
 ///
-/// It is for private networks and experiments, and no protection for anybody: nobody has audited it, it can be told from other
-/// clients, and it prints the relays of each circuit. Use Tor Browser, C tor or Arti
-/// for anonymity. It knows no onion services.
+/// The client is for private networks and experiments. It does not protect your anonymity: it has not been audited, it can be
+/// distinguished from other clients, and it prints the relays of each circuit. Use Tor Browser, C tor or Arti for anonymity. Onion
+/// services are not supported.
 #[derive(Debug, Args)]
 #[command(
     override_usage = "flashflow-lab client [OPTIONS] <--authority ...|--network ...|--public>",
@@ -38,66 +38,66 @@ const HOPS: usize = 3;
   flashflow-lab client --network /tmp/net --strategy measured --bwfile v3bw
   flashflow-lab client --network /tmp/net --strategy latency --model model.gz
 
-Programs that give different users or passwords with SOCKS never share a circuit. The first line on stdout is \
+Streams with different SOCKS users or passwords never share a circuit. The first line on stdout is \
 `SOCKS at ADDRESS`; events are printed on stderr, with --json on stdout as well: bootstrapped, leg_built, leg_lost, \
 circuit_built, circuit_closed, stream_opened, stream_closed, request_refused, trouble. Destinations are printed as \
-`[scrubbed]` unless you say --show-destinations.
+`[scrubbed]` without --show-destinations.
 
-Exit status: 0 ended as asked; 1 failed; 2 wrong arguments."
+Exit status: 0 interrupted; 1 failed; 2 wrong arguments."
 )]
 pub(crate) struct ClientOptions {
-    /// Where programs reach it; 0 for any port that is free.
+    /// Address of the SOCKS port; port 0 for any free one.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:9150")]
     socks: SocketAddr,
-    /// Let --socks be an address that others reach: they use the network under your name.
+    /// Allow an address for --socks that other hosts reach. They can then use the network in your name.
     #[arg(long)]
     allow_others: bool,
     #[command(flatten)]
     authorities: Authorities,
-    /// How relays are chosen.
+    /// Strategy that chooses relays.
     #[arg(long, value_enum, default_value_t)]
     strategy: StrategyName,
     #[command(flatten)]
     choosing: Choosing,
-    /// Ask circuits, busy or idle, every ten seconds how fast they answer, and give streams to the one that is fastest now. One program's streams then
-    /// go by several exits.
+    /// Measure the round trip of each circuit every ten seconds, and attach streams to the fastest circuit. Streams of one program
+    /// may then use several exits.
     #[arg(long)]
     by_latency: bool,
-    /// No two relays of a path in one network of 16 bits (IPv4) or 32 bits (IPv6). Always so with --public.
+    /// Never use two relays of one /16 (IPv4) or /32 (IPv6) network in a path. Always set with --public.
     #[arg(long)]
     distinct_subnets: bool,
-    /// Circuits that are linked into one at their exit (Conflux), by guards and middles of their own; where the network has no
-    /// exit that links them, or not relays enough, one circuit is used.
+    /// Number of circuits in a Conflux set, with different guards and middles. One circuit is used if no exit supports Conflux, or
+    /// the network has too few relays.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=8))]
     legs: u8,
-    /// Which of the linked circuits carries what programs send.
+    /// Scheduler that chooses the leg of a Conflux set for data to the exit.
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     leg_scheduler: LegSchedulerName,
-    /// What exits are asked to use linked circuits for: stock exits send on the fastest leg with room for throughput, and on
-    /// the fastest alone for latency.
+    /// Desired user experience (DESIRED_UX), which the exit is asked for. C tor then sends on the fastest leg with room for
+    /// throughput, and on the fastest leg only for latency.
     #[arg(long, value_enum, default_value_t, value_name = "WISH")]
     leg_wish: LegWish,
-    /// Where it keeps its guards and what it has fetched; by default a temporary folder that is removed.
+    /// Folder for guards and directory documents. By default a temporary folder.
     #[arg(long, value_name = "DIR")]
     data: Option<PathBuf>,
-    /// Print where streams lead, and where refused requests would have led. Without it, destinations are `[scrubbed]`.
+    /// Print the destinations of streams and of refused requests.
     #[arg(long)]
     show_destinations: bool,
 }
 
-/// Which leg the next cell goes on.
+/// Chooses the leg of the next cell.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum LegSchedulerName {
-    /// The fastest, and no other, as stock clients.
+    /// The fastest leg only, as clients of C tor.
     #[default]
     MinRtt,
-    /// The fastest that has room, as stock exits.
+    /// The fastest leg with room, as exits of C tor.
     LowRtt,
-    /// The same, as far as nothing comes later than by waiting.
+    /// The fastest leg with room, unless waiting for a faster leg is sooner.
     CwndRtt,
-    /// The one whose last round trip was the shortest, of those with room: the rule of Kristel et al.
+    /// The leg with room whose last round trip was the shortest (Kristel et al.).
     CurrentRtt,
-    /// The fastest, or the next if that blocks nothing.
+    /// The fastest leg, or the next one if that does not block the first (BLEST).
     Blest,
 }
 
@@ -113,13 +113,13 @@ impl LegSchedulerName {
     }
 }
 
-/// What linked circuits are for.
+/// The use of a Conflux set.
 #[derive(Clone, Copy, Debug, Default, ValueEnum)]
 enum LegWish {
-    /// As much as can be.
+    /// High throughput.
     #[default]
     Throughput,
-    /// As soon as can be.
+    /// Low latency.
     Latency,
 }
 
@@ -185,7 +185,7 @@ pub(crate) fn run(
     while !interrupt.is_requested() {
         match events.recv_timeout(STEP) {
             Ok(Event::Ended(reason)) => return Err(ended(&reason)),
-            Ok(event) => tell(&event, output),
+            Ok(event) => print(&event, output),
             Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 return Err(ended("its threads are gone: a bug"));
@@ -193,14 +193,14 @@ pub(crate) fn run(
         }
     }
     drop(proxy);
-    // What it has told by then.
-    events.try_iter().for_each(|event| tell(&event, output));
+    // Events of the shutdown.
+    events.try_iter().for_each(|event| print(&event, output));
     output.step("ended");
     output.record(|| json!({"type": "ended"}));
     Ok(Exit::Done)
 }
 
-fn tell(event: &Event, output: &Output) {
+fn print(event: &Event, output: &Output) {
     output.step(event);
     output.record(|| value(event));
 }

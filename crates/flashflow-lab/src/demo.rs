@@ -1,4 +1,4 @@
-//! `flashflow-lab demo`: a private network, measured end to end.
+//! `flashflow-lab demo`: measures a private network end to end.
 
 mod options;
 mod subjects;
@@ -27,13 +27,13 @@ use subjects::{documents, own_subject, subject};
 use terminal::measuring::{self, Subject};
 use terminal::{Exit, Interrupt, Output, network};
 
-/// Rounds that a relay of ours may be measured in; it is told to allow any number.
+/// Maximum number of rounds by the echo protocol. The relays of the demo allow any number.
 const ROUNDS_MAX: u32 = 20;
 
-/// Time for the authorities to list a relay that has published.
+/// Timeout until the authorities list the relays.
 const LISTING_PATIENCE: Duration = Duration::from_secs(120);
 
-/// Votings to wait for until the weights must be there.
+/// Voting rounds after which the weights must be in the consensus.
 const VOTINGS: u32 = 6;
 
 pub(crate) fn run(
@@ -53,7 +53,7 @@ pub(crate) fn run(
     let network = network::start(&spec, output)?;
     interrupt.wind_up_in_order();
     if options.keep {
-        output.step(format!("network: its folder stays: {}", network.dir().display()));
+        output.step(format!("network: its folder is kept: {}", network.dir().display()));
     }
     let clock = Clock::start();
     let coordinator = Coordinator { key_seed: own_key()?, rounds_max: ROUNDS_MAX };
@@ -113,7 +113,7 @@ pub(crate) fn run(
     Ok(conclude(&report, &report_path, output, interrupt))
 }
 
-/// Starts the relays of our own.
+/// Starts the relays that take part in their measurement.
 fn echo_relays(
     options: &DemoOptions,
     network: &Network,
@@ -121,7 +121,7 @@ fn echo_relays(
     clock: Clock,
     output: &Output,
 ) -> Result<Vec<OwnRelay>, Error> {
-    // In the network's folder, which its keeper removes, however we end.
+    // The keeper of the network removes its folder even if this process is killed.
     let folder = network.dir().join("own");
     let limits: Vec<f64> = options.echo_limits.iter().copied().flatten().collect();
     if let Some(bad) = limits.iter().find(|limit| !limit.is_finite() || **limit < 0.0) {
@@ -145,25 +145,25 @@ fn echo_relays(
     Ok(relays)
 }
 
-/// Waits until the network's consensus lists all relays, ours as well; returns it.
+/// Waits until the network's consensus lists all relays, and returns it.
 fn wait_until_listed(
     network: &Network,
     echoes: &[OwnRelay],
     output: &Output,
 ) -> Result<String, Error> {
-    output.doing("waiting until the authorities list our own relays");
+    output.doing("waiting until the authorities list all relays");
     let ours = echoes.iter().map(OwnRelay::rsa);
     let all: Vec<[u8; 20]> = network.relays().iter().map(lab::Node::rsa).chain(ours).collect();
-    // A later one may lack a relay again for a while, where a vote came late.
+    // A later consensus may lack a relay if a vote is late.
     let consensus = network.wait_until_running(&all, LISTING_PATIENCE)?;
     if !echoes.is_empty() {
         let ours = report::plural(echoes.len() as u64, "relay");
-        output.step(format!("network: the authorities list {ours} of our own"));
+        output.step(format!("network: the authorities list {ours} that take part (echo)"));
     }
     Ok(consensus)
 }
 
-/// A key for the demo alone.
+/// The seed of a new key.
 fn own_key() -> Result<[u8; 32], Error> {
     let mut seed = [0; 32];
     SysRng.try_fill_bytes(&mut seed).map_err(|error| Error::Random(error.to_string()))?;
@@ -199,7 +199,7 @@ fn conclude(report: &Report, path: &Path, output: &Output, interrupt: &Interrupt
     }
 }
 
-/// A bandwidth file that the authorities can read.
+/// A bandwidth file that was written for the authorities.
 struct Published {
     path: PathBuf,
     file: BandwidthFile,
@@ -219,7 +219,7 @@ fn publish(
     let file = match BandwidthFile::generate(estimates, eligibility, settings) {
         Ok(file) => file,
         Err(bwfile::GenerateError::NoResults { .. }) => {
-            output.step("no bandwidth file: not one relay was measured");
+            output.step("no bandwidth file: no relay was measured");
             return Ok(None);
         }
         Err(error) => return Err(error.into()),
@@ -232,7 +232,7 @@ fn publish(
     Ok(Some(Published { path: written.path, file, at_unix_s: unix_time_s() }))
 }
 
-/// Waits for a consensus that the authorities voted after they could read the file, and compares.
+/// Waits for a consensus that was voted after the file was written, and compares its weights with the file.
 fn compare(
     network: &Network,
     published: &Published,
@@ -248,10 +248,10 @@ fn compare(
         let voted = newest.as_ref().is_some_and(|consensus| carries(consensus, &published.file));
         voted || interrupt.is_requested()
     };
-    // That it takes too long is a result, too: the newest consensus is compared all the same.
+    // After a timeout the newest consensus is compared.
     let waited = network.wait_for_consensus(Some(published.at_unix_s), &mut accept, patience);
     if let Err(error) = waited {
-        output.step(format!("no consensus with our weights: {error}"));
+        output.step(format!("no consensus with the measured weights: {error}"));
     }
     let Some(consensus) = newest else { return Ok(false) };
     for report in reports {
@@ -269,7 +269,7 @@ fn weights(file: &BandwidthFile) -> impl Iterator<Item = (Fingerprint, u64)> + '
     file.relays.iter().filter(|line| line.vote).map(|line| (line.node_id, line.bw_kb_s))
 }
 
-/// Whether the consensus has each weight of the file, as measured.
+/// Whether the consensus has every weight of the file as a measured one.
 fn carries(consensus: &Consensus, file: &BandwidthFile) -> bool {
     let mut count = 0;
     let all = weights(file).all(|(fingerprint, bw)| {
@@ -281,7 +281,7 @@ fn carries(consensus: &Consensus, file: &BandwidthFile) -> bool {
     all && count > 0
 }
 
-/// The relays' version, where all have the same program.
+/// The version of the first relay of the consensus.
 fn tor_version(consensus: &Consensus) -> Option<String> {
     consensus.routers().first()?.tor_version().map(ToOwned::to_owned)
 }
@@ -303,15 +303,15 @@ fn parameters(team: &measurer::Team) -> Vec<(String, String)> {
 
 fn notes() -> Vec<String> {
     vec![
-        "Stock relays were loaded in transit: cells went from the measurers through the relay and \
-         back to the measurers over circuits of two hops. Client traffic is not counted that way, so \
-         the estimates are lower bounds on a network that has clients; this one has none."
+        "Relays of C tor were measured in transit: measurers sent cells through the relay and back to \
+         themselves over circuits of two hops. This method does not count client traffic, so in a network \
+         with clients the estimates are lower bounds. This network has no clients."
             .to_owned(),
-        "Relays of our own (echo) took part: they returned each cell decrypted, and reported their \
+        "FlashFlow's relays took part (echo): they returned each cell decrypted, and reported their \
          clients' traffic, which counts up to the share r."
             .to_owned(),
-        "Stock tor passes less than the configured rate, about 92 %, by the way it refills its token \
-         buckets; what the relay itself said shows it."
+        "C tor forwards about 92 % of the configured rate, because of the way it refills its token \
+         buckets; the traffic that the relay itself reports agrees."
             .to_owned(),
     ]
 }

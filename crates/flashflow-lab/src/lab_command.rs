@@ -1,4 +1,4 @@
-//! `flashflow-lab lab`: private networks for other purposes than the demo, and distances.
+//! `flashflow-lab lab`: private networks, and paths with latency and loss.
 
 mod path;
 
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use terminal::{Exit, Interrupt, Output, network};
 
-/// Private networks of stock tor, for other purposes than the demo, and paths with real distances.
+/// Run private networks of C tor, and make paths with latency and loss.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab lab up --dir /tmp/net --limits 10,0
@@ -26,33 +26,33 @@ pub(crate) struct LabOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum LabAction {
-    /// Bring up a network that stays until `lab down`.
+    /// Start a network that runs until `flashflow-lab lab down`.
     #[command(after_help = "Example:\n  flashflow-lab lab up --dir /tmp/net --limits 10,0")]
     Up {
         /// Folder of the network: absent or empty.
         #[arg(long, value_name = "DIR")]
         dir: PathBuf,
-        /// Number of relays, 1 to 50; by default as many as there are limits.
+        /// Number of relays, 1 to 50. By default one for each limit.
         #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
         relays: Option<u32>,
-        /// Rate limits of the relays in Mbit/s, taken in turn; 0 for no limit.
+        /// Rate limits of the relays in Mbit/s, used cyclically; 0 for no limit.
         #[arg(long, value_delimiter = ',', default_value = "10,50,100,250", value_name = "MBIT,…")]
         limits: Vec<f64>,
-        /// Let the relays be exits, that let clients go anywhere, also on this machine.
+        /// Make the relays exits that allow all destinations, including this machine.
         #[arg(long)]
         exits: bool,
     },
-    /// Say what runs, and where.
+    /// Show the nodes of a network, their addresses, and whether they run.
     #[command(after_help = "Example:\n  flashflow-lab lab status --dir /tmp/net")]
     Status {
         /// Folder of the network.
         #[arg(long, value_name = "DIR")]
         dir: PathBuf,
     },
-    /// Take the network down and remove its folder.
+    /// Stop a network and remove its folder.
     #[command(after_help = "Example:\n  flashflow-lab lab down --dir /tmp/net
 
-Exit status: 0 done, or all nodes run; 1 failed, or a node is dead; 2 wrong arguments.")]
+Exit status: 0 done; 1 failed; 2 wrong arguments.")]
     Down {
         /// Folder of the network.
         #[arg(long, value_name = "DIR")]
@@ -83,7 +83,7 @@ pub(crate) fn run(
             let bandwidth_file = network.bandwidth_file_path();
             let dir = network.detach()?;
             let text = format!(
-                "{lines}\nThe authorities vote by {} once it is there.\nTake it down with: flashflow-lab lab \
+                "{lines}\nThe authorities use the bandwidth file {} once it exists.\nStop the network with: flashflow-lab lab \
                  down --dir {}",
                 bandwidth_file.display(),
                 dir.display()

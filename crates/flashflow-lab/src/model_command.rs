@@ -1,4 +1,4 @@
-//! `flashflow-lab model`: models of a network, and the performance directory that gives them to clients.
+//! `flashflow-lab model`: models of a network, and the performance directory that serves them to clients.
 
 use crate::authorities::{Authorities, Known};
 use crate::choosing::{read, read_model};
@@ -21,14 +21,15 @@ use std::str::FromStr;
 use std::time::Duration;
 use terminal::{Exit, Interrupt, Output};
 
-/// How soon an interrupt is noticed, and a file that has changed.
+/// Interval of checks for an interrupt and for a changed file.
 const STEP: Duration = Duration::from_millis(200);
-/// How long to wait for a network to be known.
+/// Timeout of the bootstrap.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Models of a network: what was measured of its relays and links, for clients that choose by it.
+/// Make, serve, fetch and show models of a network: measured round trips and throughputs of its links.
 ///
-/// A performance directory signs a model and gives it to clients by HTTP. Clients ask several, and take the middle of what they say.
+/// Clients choose paths by a model. A performance directory signs a model and serves it over HTTP. A client asks several directories
+/// and takes the median of their values.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab probe --network /tmp/net --write-model model.gz
@@ -38,7 +39,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
   flashflow-lab model observe --network /tmp/net --out model.gz */link-observations
   flashflow-lab model fetch --from 127.0.0.1:8080=KEY --own model.gz --out merged.gz
 
-Exit status: 0 done; 1 failed, for instance because no directory is believed; 2 wrong arguments; 130 interrupted.")]
+Exit status: 0 done; 1 failed, for instance because no directory has a valid signature; 2 wrong arguments; 130 interrupted.")]
 pub(crate) struct ModelOptions {
     #[command(subcommand)]
     pub(crate) action: ModelAction,
@@ -46,48 +47,51 @@ pub(crate) struct ModelOptions {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ModelAction {
-    /// Make a model of what relays of ours saw pass on their links: of the files `link-observations` that they write if their operators want it
-    /// (`link_observations_every_s`). A link counts as far as both its ends say the same.
+    /// Make a model from the traffic that relays observed on their links.
+    ///
+    /// FlashFlow's relays write files named `link-observations` if their configuration has `link_observations_every_s`. A value of a
+    /// link counts as far as both its relays report it.
     #[command(override_usage = "flashflow-lab model observe [OPTIONS] --out <FILE> <FILES>...")]
     Observe {
-        /// What relays have written.
+        /// Files `link-observations`.
         #[arg(required = true)]
         files: Vec<PathBuf>,
         #[command(flatten)]
         network: Authorities,
-        /// Bandwidth file, such as FlashFlow's: no link counts as faster than either end was measured, and relays without a measurement are
-        /// left out.
+        /// Bandwidth file. The capacity of a relay in it bounds the throughput of its links. Relays without a measurement are left out.
         #[arg(long, value_name = "FILE")]
         bwfile: Option<PathBuf>,
-        /// Where to write the model.
+        /// File for the model.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
-    /// Say what a model knows.
+    /// Show the contents of a model.
     Show {
         /// The model.
         file: PathBuf,
     },
-    /// Sign a model and serve it by HTTP until told to end; when the file changes, what it has then.
+    /// Sign a model and serve it over HTTP, until interrupted.
+    ///
+    /// When the file changes, the new model is served.
     Serve {
         /// The model.
         file: PathBuf,
-        /// The directory's key, as `flashflow keys --out` makes it.
+        /// Key of the directory, made by `flashflow keys --out`.
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
-        /// Where to listen. Whoever can connect gets the model.
+        /// Address to listen on. Anybody who can connect gets the model.
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
         listen: SocketAddr,
     },
-    /// Ask performance directories for their models, and merge them with one's own.
+    /// Fetch models from performance directories, and merge them with your own.
     Fetch {
-        /// A directory and its public key; may be repeated. What not more than half of those that are believed say is left out.
+        /// Directory and its public key; may be repeated. Values that at most half of the valid models have are left out.
         #[arg(long = "from", value_name = "ADDRESS:PORT=KEY", required = true)]
         from: Vec<Source>,
-        /// What one has measured oneself: it counts before all that others say.
+        /// Your own model, which overrides the others.
         #[arg(long, value_name = "FILE")]
         own: Option<PathBuf>,
-        /// Where to write what comes of it.
+        /// File for the merged model.
         #[arg(long, value_name = "FILE")]
         out: PathBuf,
     },
@@ -119,7 +123,7 @@ pub(crate) fn run(
     match action {
         ModelAction::Show { file } => {
             let model = read_model(file)?;
-            output.result(told(&model), || value(&model));
+            output.result(in_words(&model), || value(&model));
             Ok(Exit::Done)
         }
         ModelAction::Observe { files, network, bwfile, out } => {
@@ -130,7 +134,7 @@ pub(crate) fn run(
     }
 }
 
-fn told(model: &Model) -> String {
+fn in_words(model: &Model) -> String {
     let rtts = model.links().values().filter_map(|link| link.rtt_ms).count();
     let rates = model.nodes().values().filter_map(|node| node.throughput_kb_s).count();
     let mut text = format!(
@@ -249,7 +253,7 @@ fn observe(
     };
     let model = model::of_links(&accounts, capacity, unix_time_s());
     write_model(&model, out)?;
-    output.result(told(&model), || value(&model));
+    output.result(in_words(&model), || value(&model));
     Ok(Exit::Done)
 }
 
@@ -292,6 +296,6 @@ fn fetch(from: &[Source], own: Option<&Path>, out: &Path, output: &Output) -> Re
     }
     let merged = model::merge(own.as_ref(), &models);
     write_model(&merged, out)?;
-    output.result(told(&merged), || value(&merged));
+    output.result(in_words(&merged), || value(&merged));
     Ok(Exit::Done)
 }

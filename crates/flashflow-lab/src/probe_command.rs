@@ -1,4 +1,4 @@
-//! `flashflow-lab probe`: what circuits of a network cost.
+//! `flashflow-lab probe`: set-up times, round trips and throughput of circuits.
 
 mod serving;
 mod summary;
@@ -25,15 +25,15 @@ use std::path::PathBuf;
 use summary::Summary;
 use terminal::{Exit, Interrupt, Output};
 
-/// How long to wait for a network to be known.
+/// Timeout of the bootstrap.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Measure what circuits of a network cost: how long each hop takes to set up, round trips to each hop and so of each link,
-/// throughput, failures.
+/// Measure the circuits of a network: set-up time of each hop, round-trip times, throughput and failures.
 ///
-/// One circuit at a time, with pauses. A round trip is that of a BEGIN to an address that the hop must refuse, sent to each hop of the
-/// circuit in turn; that of a link is the difference between its ends. A download needs a server of ours behind the exits (`flashflow-lab probe serve`).
-/// Relays are probed that are on loopback or private addresses, and those that have opted in.
+/// Circuits are built one at a time, with pauses. The round trip to a hop is the time that a BEGIN cell takes to an address that the
+/// hop must refuse. The round trip of a link is the difference between those of its relays. Downloads need the server
+/// `flashflow-lab probe serve` at an address that exits reach. Only relays on loopback or private addresses are probed, and those
+/// that have opted in.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -47,7 +47,7 @@ const PATIENCE: Duration = Duration::from_secs(120);
   flashflow-lab probe serve --listen 127.0.0.1:8080 &
   flashflow-lab probe --network /tmp/net --server 127.0.0.1:8080 --bytes 400000
 
-With --json: one line a circuit, `type` circuit, and at the end one, `type` summary.
+With --json, one line of `type` circuit for each circuit, and a last one of `type` summary.
 
 Exit status: 0 at least one circuit was measured; 1 none, or a file cannot be used; 2 wrong arguments; 130 interrupted."
 )]
@@ -56,45 +56,45 @@ pub(crate) struct ProbeOptions {
     action: Option<ProbeAction>,
     #[command(flatten)]
     authorities: Authorities,
-    /// Hops of circuits, with commas between: as many circuits of each.
+    /// Lengths of circuits, in hops.
     #[arg(long, value_name = "HOPS,...", value_delimiter = ',', default_values_t = [3], value_parser = clap::value_parser!(u8).range(1..=8))]
     hops: Vec<u8>,
-    /// Circuits of each number of hops.
+    /// Number of circuits of each length.
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     circuits: u32,
-    /// Round trips to each hop of a circuit.
+    /// Number of round trips to each hop of a circuit.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(0..=1000))]
     rounds: u32,
-    /// Pause between two questions on a circuit.
+    /// Pause between round trips on a circuit, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 50, value_parser = clap::value_parser!(u64).range(1..=60_000))]
     gap_ms: u64,
-    /// Pause between two circuits.
+    /// Pause between circuits, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 500, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
     pause_ms: u64,
-    /// What no relay lets a stream reach.
+    /// Destination that every relay refuses.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:1")]
     refused: SocketAddr,
-    /// A server to download from at the end of each circuit, of the kind that `flashflow-lab probe serve` is.
+    /// Address of `flashflow-lab probe serve`, for a download over each circuit.
     #[arg(long, value_name = "ADDRESS:PORT", requires = "bytes")]
     server: Option<SocketAddr>,
-    /// How much to download on each circuit.
+    /// Size of the download over each circuit, in bytes.
     #[arg(long, value_name = "BYTES", requires = "server", value_parser = clap::value_parser!(u64).range(1..=1 << 30))]
     bytes: Option<u64>,
-    /// How relays are chosen; the first hop is drawn anew for each circuit.
+    /// Strategy that chooses relays. The first hop is chosen anew for each circuit.
     #[arg(long, value_enum, default_value = "uniform")]
     strategy: StrategyName,
     #[command(flatten)]
     choosing: Choosing,
-    /// No two relays of a path in one network of 16 bits (IPv4) or 32 bits (IPv6). Always so with --public.
+    /// Never use two relays of one /16 (IPv4) or /32 (IPv6) network in a path. Always set with --public.
     #[arg(long)]
     distinct_subnets: bool,
-    /// Relays that have opted in, a fingerprint a line.
+    /// File with fingerprints of relays that have opted in, one per line.
     #[arg(long, value_name = "FILE")]
     opt_in: Option<PathBuf>,
-    /// Write what was learnt into this file, for the strategies latency and throughput.
+    /// Write a model to this file, for the strategies latency and throughput.
     #[arg(long, value_name = "FILE")]
     write_model: Option<PathBuf>,
-    /// Draws the paths; by default another each time.
+    /// Seed of the choice of paths. By default a random one.
     #[arg(long)]
     seed: Option<u64>,
 }
@@ -114,7 +114,7 @@ pub(crate) fn run(
         None => Consent::local_only(),
     };
     let folder = lab::TemporaryFolder::new()?;
-    output.doing("learning of the network");
+    output.doing("fetching the directory");
     let is_enough = |view: &View| !view.relays().is_empty();
     let learnt = probe::learn(
         authorities.clone(),
@@ -147,7 +147,7 @@ pub(crate) fn run(
     let (mut all, mut seen) = (Vec::new(), Observations::default());
     output.doing(format!("probing {} circuits", subjects.len()));
     let each = |probed: Probed| {
-        output.result(told(&view, &probed), || value(&probed));
+        output.result(in_words(&view, &probed), || value(&probed));
         seen.add(&probed.observed());
         all.push(probed);
         true
@@ -161,7 +161,7 @@ pub(crate) fn run(
         fs::write(path, packed).map_err(file)?;
     }
     let summary: Vec<Summary> = options.hops.iter().map(|hops| Summary::of(*hops, &all)).collect();
-    let text: Vec<String> = summary.iter().map(Summary::told).collect();
+    let text: Vec<String> = summary.iter().map(Summary::in_words).collect();
     let links = model.links().values().filter(|link| link.rtt_ms.is_some()).count();
     let text = format!("{}\n{links} links with a round trip", text.join("\n"));
     output.result(text, || {
@@ -210,7 +210,7 @@ fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn told(view: &View, probed: &Probed) -> String {
+fn in_words(view: &View, probed: &Probed) -> String {
     let name = |it| view.find(it).map_or("?", |relay| relay.nickname.as_str());
     let path: Vec<&str> = probed.path.iter().map(name).collect();
     let mut text = path.join(" > ");

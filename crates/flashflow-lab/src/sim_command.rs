@@ -1,4 +1,4 @@
-//! `flashflow-lab sim`: whole networks in virtual time.
+//! `flashflow-lab sim`: simulations of whole networks.
 
 mod export;
 mod figures;
@@ -20,9 +20,9 @@ use tornet::results::{SizeFigures, Summary, check_is_free, finish};
 use tornet::run::{Plan, run as run_network};
 use truth::TruthOptions;
 
-/// Simulate whole Tor networks, in virtual time.
+/// Simulate whole Tor networks in virtual time.
 ///
-/// Relays and clients are the engine itself, with cells that weigh 514 bytes and hold a few. See simulation.md (in the documentation).
+/// Relays and clients run the real engine, with cells whose payload is not stored. See simulation.md in the documentation.
 #[derive(Debug, Args)]
 pub(crate) struct SimOptions {
     #[command(subcommand)]
@@ -39,46 +39,44 @@ pub(crate) enum SimAction {
     Truth(TruthOptions),
 }
 
-/// Run one network once.
+/// Simulate a network once.
 ///
-/// A seed gives the same result files, to the byte, with any number of threads.
+/// The result files depend only on the network, the options and the seed, not on the number of threads.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab sim run --network docs/scenarios/small.toml --seconds 1200 --out results
   flashflow-lab sim run --network tornet-0.05-1 --seconds 300 --threads 2 --json
 
-The documentation (simulation.md) says where samples such as tornet-0.05-1 are from.
+See simulation.md in the documentation for samples such as tornet-0.05-1.
 
-Exit status: 0 done; 1 something is wrong with the network, or a file cannot be written; 2 wrong arguments;
-130 interrupted: what was simulated until then is told and written.")]
+Exit status: 0 done; 1 the network is invalid, or a file cannot be written; 2 wrong arguments;
+130 interrupted, with the results up to then.")]
 pub(crate) struct RunOptions {
-    /// A scenario (TOML), or a folder with one (`scenario.toml`), or a folder with a sample that tornettools
-    /// made for Shadow.
+    /// Scenario (TOML), folder with a `scenario.toml`, or folder of a Shadow network that tornettools made.
     #[arg(long, value_name = "PATH")]
     network: PathBuf,
-    /// Simulated seconds, 1 to 1000000.
+    /// Duration in simulated seconds, 1 to 1000000.
     #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     seconds: u32,
-    /// Seconds at the beginning by which speed and throughput are not judged; at most half of all.
+    /// Simulated seconds at the beginning that do not count for speed and throughput; at most half of all.
     #[arg(long, default_value_t = 60, value_name = "SECONDS")]
     warm_up: u32,
-    /// Threads, 1 to 256.
+    /// Number of threads, 1 to 256.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Another seed gives another run of the same network.
+    /// Seed of all random decisions.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// How much users by models do, times what the network says: 1.15 is 15 % more. Clients that fetch keep their
-    /// pace, and a network that has no others refuses a load.
+    /// Multiply the traffic of users with traffic models by FACTOR: 1.15 is 15 % more. The network must have such users.
     #[arg(long, value_name = "FACTOR")]
     load: Option<f64>,
-    /// Multiply the number of relays and clients by FACTOR, 0.01 to 100: to see what size costs.
+    /// Multiply the number of relays and clients by FACTOR, 0.01 to 100.
     #[arg(long, value_name = "FACTOR")]
     scale: Option<f64>,
-    /// Write transfers.csv, relays.csv and seconds.csv into this folder. Those of an earlier run are not overwritten.
+    /// Write transfers.csv, relays.csv and seconds.csv to this folder. Existing files are not overwritten.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
-    /// The same tables as Parquet, too: transfers.parquet, relays.parquet and seconds.parquet.
+    /// Also write transfers.parquet, relays.parquet and seconds.parquet.
     #[arg(long, requires = "out")]
     parquet: bool,
 }
@@ -108,14 +106,14 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
     }
     if let Some(load) = options.load {
         if !load.is_finite() || load <= 0.0 {
-            return Err(Error::Usage(format!("--load {load}: more than 0 please")));
+            return Err(Error::Usage(format!("--load {load}: must be above 0")));
         }
         let loaded = network.loaded(load);
         network = loaded.map_err(|error| Error::Usage(format!("--load {load}: {error}")))?;
     }
     if let Some(scale) = options.scale {
         if !(0.01..=100.0).contains(&scale) {
-            return Err(Error::Usage(format!("--scale {scale}: from 0.01 to 100 please")));
+            return Err(Error::Usage(format!("--scale {scale}: must lie in 0.01..=100")));
         }
         network = network.scaled(scale);
     }
@@ -155,7 +153,7 @@ fn plan(options: &RunOptions) -> Plan {
     }
 }
 
-/// A line that says of which kind it is.
+/// A JSON object with its `type`.
 fn value(kind: &str, what: &impl serde::Serialize) -> Value {
     let mut line = json!({"type": kind});
     if let (Value::Object(line), Ok(Value::Object(rest))) = (&mut line, serde_json::to_value(what))

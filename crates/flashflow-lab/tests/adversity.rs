@@ -6,7 +6,7 @@ use serde_json::Value;
 use std::fs;
 use testbin::{Ended, Scratch, number, text};
 
-/// The summary of an experiment, with what must be so of any.
+/// The summary of an experiment, after checks that hold for every experiment.
 #[track_caller]
 fn summary(scratch: &Scratch, ended: &Ended, name: &str) -> Value {
     scratch.assert_clean();
@@ -18,7 +18,7 @@ fn summary(scratch: &Scratch, ended: &Ended, name: &str) -> Value {
     let told = ended.values();
     let (_, told) = told.split_last().expect("output");
     let cases = cases(&summary);
-    assert_eq!(told.len(), cases.len(), "each case is told once, as it ends");
+    assert_eq!(told.len(), cases.len(), "one line per case");
     for (case, told) in cases.iter().zip(told) {
         assert_eq!(told["type"], "case");
         for field in ["name", "truth_mbit_per_s", "estimate_mbit_per_s", "ratio", "verdict"] {
@@ -67,8 +67,8 @@ fn clients_and_a_measurement_share_a_relay_in_a_figure() {
         assert!(points.lines().any(|line| line.starts_with("measurement,")), "{points}");
         assert!(scratch.path("out").join(format!("{figure}.svg")).exists());
         let named = |what: &str| format!("r = {r}: {what}");
-        // Whatever this machine had time for, what is told is what the kernel saw. Three seconds are few for a
-        // median to be right to 5 %.
+        // The result must agree with the kernel's counters, however busy this machine is. The median of three seconds is
+        // not accurate to 5 %.
         assert_ratio(&summary, &named("sum as forwarded"), (0.9, 1.1));
         assert_ratio(&summary, &named("clients as forwarded"), (0.8, 1.2));
         let clients = case(&summary, &named("clients as forwarded"));
@@ -106,7 +106,7 @@ fn those_who_lie_are_found_out_or_refused_by_number() {
         "{summary}"
     );
 
-    // What it gains is told beside what it carries otherwise.
+    // The gain is reported relative to the honest capacity.
     let sprinter = case(&summary, "only-fast-while-measured");
     assert_eq!(sprinter["truth_mbit_per_s"], 40.0);
     assert!(number(sprinter, "ratio") <= 2.0 * 1.05, "{sprinter}");

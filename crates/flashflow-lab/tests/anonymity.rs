@@ -72,7 +72,7 @@ fn the_public_network_of_2020_gave_weighted_paths_fewer_bits_and_more_to_its_lar
     assert!((25.0..38.0).contains(&bits(uniform)), "{uniform}");
     let share = |value: &Value, nth: usize| number(&value["adversaries"][nth], "compromised_share");
     assert!(share(weighted, 1) > 10.0 * share(uniform, 1), "{weighted} {uniform}");
-    // A tenth of all relays by lot is at both ends of about a hundredth of uniform paths.
+    // A random tenth of all relays is at both ends of about a hundredth of uniform paths.
     assert!((0.005..0.02).contains(&share(uniform, 0)), "{uniform}");
 }
 

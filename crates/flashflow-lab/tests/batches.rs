@@ -86,7 +86,7 @@ fn shards_on_two_machines_make_the_report_that_one_would() {
     for file in ["batch.html", "batch-times-last-byte-50kib.csv", "batch-throughput.svg"] {
         assert!(merged.join(file).is_file(), "{file}");
     }
-    // What is told in words: of figures that were read back the last digit may differ.
+    // The summary in words: the last digit of figures that were read back may differ.
     let table = |out: &Path| -> Vec<String> {
         let text = fs::read_to_string(out.join("batch.csv")).expect("a table");
         let means = text.lines().filter(|it| it.contains(" 2 seeds"));

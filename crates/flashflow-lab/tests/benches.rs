@@ -64,7 +64,7 @@ fn our_client_and_stock_tor_are_set_side_by_side() {
     assert!((number(&summary, "ratio") - ratio).abs() < 1e-9, "{summary}");
     let [ours, tor] = ["ours_first_byte_ms", "tor_first_byte_ms"].map(|it| number(&summary, it));
     assert!((number(&summary, "first_byte_ratio") - ours / tor).abs() < 1e-9, "{summary}");
-    // One run tells nothing of how far runs lie apart.
+    // One run has no spread.
     assert!(summary["first_byte_ratio_interval"].is_null(), "{summary}");
 }
 

@@ -41,7 +41,7 @@ fn assert_failed_as(case: &Value, blame: &str, reason: &str) {
     assert!(text(case, "detail").contains(reason), "{case}");
 }
 
-/// In 16 seconds the round is not over before the silence is long enough to be told.
+/// A round of 16 s is longer than the timeout of silence.
 #[test]
 fn a_path_to_a_stock_relay_that_breaks_either_way_is_told_from_a_relay_that_stands_still() {
     if let Some(what) = lacking() {

@@ -3,7 +3,7 @@
 use testbin::{Scratch, lacking, number, text};
 
 /// What does not depend on how fast this machine is: that circuits over real links have windows that grow from two cells on, that cells come through the narrow place and no more than
-/// it lets through, and that each distance has its rows beside the model's.
+/// it lets through, and that each distance has rows of the network and of the model.
 #[test]
 fn windows_of_real_relays_are_traced_beside_the_models() {
     if let Some(what) = lacking() {

@@ -27,12 +27,12 @@ fn wait_for(program: &mut Running, kind: &str) -> Value {
     all.find(|it| it["type"] == kind).expect("it was there")
 }
 
-/// Whether a line tells of a stream that is over.
+/// Whether a line is the end of a stream.
 fn is_closed(line: &str) -> bool {
     value(line)["type"] == "stream_closed"
 }
 
-/// What is downloaded: 90 of 1 KiB to 512 KiB, nine of 1 to 9 MiB, and one of 100 MiB, which comes first: the others pass beside it.
+/// Sizes of the downloads: 90 of 1 KiB to 512 KiB, nine of 1 to 9 MiB, and one of 100 MiB, which starts first.
 fn content(number: u64) -> Content {
     let len = match number {
         0 => 100 << 20,
@@ -42,7 +42,7 @@ fn content(number: u64) -> Content {
     Content { len, seed: number }
 }
 
-/// Downloads by `curl`; what is wrong with what came, if anything is.
+/// Downloads with `curl`. Returns what is wrong with the result.
 fn wrong_by_curl(socks: &str, isolation: u64, server: u16, content: Content) -> Option<String> {
     let Content { len, seed } = content;
     let done = Command::new("curl")
@@ -60,7 +60,7 @@ fn wrong_by_curl(socks: &str, isolation: u64, server: u16, content: Content) -> 
     (!is_right).then(|| format!("{content:?}: {came} bytes came; {}: {said}", done.status))
 }
 
-/// Downloads all, some at once, under three names; what is wrong with what came.
+/// Downloads all, several at the same time, with three SOCKS users. Returns what is wrong with the results.
 fn all_wrong_by_curl(socks: &str, server: u16, all: Vec<Content>) -> Vec<String> {
     let left = Mutex::new(all.into_iter());
     let next = || left.lock().expect("no panic").next();
@@ -134,7 +134,7 @@ fn curl_downloads_through_the_client_and_it_says_what_happens() {
     assert_eq!(of("ended").len(), 1);
 }
 
-/// A relay of ours in this network, and its fingerprint. An exit lets clients go anywhere.
+/// Starts one of FlashFlow's relays in this network, as an exit to all destinations or not an exit. Returns it with its fingerprint.
 fn relay_of_ours(
     scratch: &Scratch,
     network: &Network,
@@ -255,7 +255,7 @@ fn curl_downloads_over_linked_circuits() {
         let is_linked = |it: &&Value| it["legs"] == legs;
         let built = of("circuit_built");
         assert!(!built.is_empty() && built.iter().all(is_linked), "{values:#?}");
-        // Each leg tells its way, and each stream what the legs of its set have carried.
+        // Each leg reports its path, and each stream the traffic of each leg.
         let are_three = |it: &&Value| it["path"].as_array().is_some_and(|path| path.len() == 3);
         assert!(of("leg_built").iter().all(are_three), "{values:#?}");
         let closed = of("stream_closed");

@@ -52,7 +52,7 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
             other => panic!("{other}: {case}"),
         }
     }
-    // Each case was told when it ended.
+    // Each case was printed when it ended.
     let told = ended.values().iter().filter(|value| value["type"] == "case").count();
     assert_eq!(told, cases.len());
     for file in ["crash.html", "crash.json"] {

@@ -98,7 +98,7 @@ fn nothing_is_left_after_kill_9() {
     }
     let scratch = Scratch::new();
     let mark = scratch.path("mark").display().to_string();
-    // A daemon at one end, and what a user has started beside it.
+    // A daemon at one end, and another program there.
     let far = format!("setsid sh -c 'sleep 600; : {mark}' & wait");
     let near = format!("sleep 600; : {mark}");
     let mut running =
@@ -117,9 +117,9 @@ fn nothing_is_left_after_kill_9() {
     for network in &networks {
         wait_for("the end of the network", || holders(network).is_empty().then_some(()));
     }
-    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("Linux tells");
+    let mounts = fs::read_to_string("/proc/self/mountinfo").expect("readable");
     assert!(!networks.iter().any(|network| mounts.contains(network)), "{mounts}");
-    let devices = fs::read_to_string("/proc/net/dev").expect("Linux tells");
+    let devices = fs::read_to_string("/proc/net/dev").expect("readable");
     assert!(!devices.contains("wan:"), "{devices}");
 }
 
@@ -134,7 +134,7 @@ fn what_a_path_carries_is_counted_by_the_receiving_kernel() {
     let [run, summary] = &ended.values()[..] else { panic!("{:?}", ended.out) };
     assert_eq!((text(run, "type"), text(summary, "type")), ("run", "summary"));
     assert!(number(summary, "mbit_per_s") > 0.0, "{summary}");
-    // No more than what came over the path, with its headers.
+    // At most the traffic of the path, with headers.
     let bytes = number(summary, "mbit_per_s") * 1e6 / 8.0;
     assert!(number(&run["out"], "delivered_bytes") > bytes, "{run}");
     assert!(number(summary, "path_cpu_s_per_gbit") > 0.0, "{summary}");

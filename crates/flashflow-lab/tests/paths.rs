@@ -22,7 +22,7 @@ fn a_path_that_no_number_of_sockets_makes_wide_enough_is_named_and_no_wrong_numb
         panic!("{summary}");
     };
     assert_eq!(text(case, "verdict"), "lower_bound", "{case}");
-    // Where the machine stood still for a while, that is what is told.
+    // If the machine paused, that is the reported reason.
     let detail = text(case, "detail");
     let was_hindered = detail.contains("unsteady") || detail.contains("processor");
     assert!(was_hindered || text(case, "limited_by") == "path", "{case}");

@@ -1,9 +1,5 @@
 //! A browser shows a page with fifty images through `flashflow-lab client`, over stock relays.
 
-#[path = "../../dashboard/tests/chromium/mod.rs"]
-#[expect(dead_code, reason = "what the dashboard's test needs")]
-mod chromium;
-use chromium::Browser;
 use lab::{Network, NetworkSpec, RelaySpec};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
@@ -16,6 +12,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
+use testbin::chromium::Browser;
 use testbin::{Scratch, number, text};
 
 /// Objects of the page.
@@ -94,7 +91,7 @@ fn page() -> Vec<u8> {
     page.into_bytes()
 }
 
-/// The SHA-256 of each image as it is shown.
+/// The SHA-256 of each displayed image.
 const SHOWN: &str = "(async () => {
     const all = [];
     for (const image of document.images) {
@@ -125,7 +122,7 @@ fn a_browser_shows_a_page_of_fifty_objects_through_the_client() {
         for stream in listener.incoming().map_while(Result::ok) {
             connections.fetch_add(1, Ordering::Relaxed);
             let (objects, count) = (Arc::clone(&objects), Arc::clone(&count));
-            // A browser that goes away is nothing to tell of.
+            // The browser may close the connection.
             thread::spawn(move || serve(stream, &objects, &count));
         }
     });

@@ -1,4 +1,4 @@
-//! `flashflow bwfile`: looks at bandwidth files.
+//! `flashflow bwfile`: checks, shows and compares bandwidth files.
 
 mod check;
 mod explain;
@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 use terminal::times::readable;
 use terminal::{Exit, Output};
 
-/// Look at bandwidth files: what a directory authority makes of them, and what has changed.
+/// Check, show, compare and explain bandwidth files.
 #[derive(Debug, Args)]
 pub(crate) struct BwfileOptions {
     #[command(subcommand)]
@@ -30,7 +30,7 @@ enum Action {
     Explain(explain::ExplainOptions),
 }
 
-/// Show the relays of a file as tor would vote on them, the fastest first.
+/// Show the weights that tor would vote for, the largest first.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow bwfile show latest.v3bw
@@ -45,12 +45,12 @@ struct ShowOptions {
     /// The bandwidth file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// This relay only, with all that its line says: its fingerprint, or a nickname that is its alone.
+    /// Show only this relay, with all values of its line: fingerprint or unique nickname.
     #[arg(long, value_name = "RELAY")]
     relay: Option<String>,
 }
 
-/// Show how the votes by two files would differ.
+/// Show how the votes with two files would differ.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow bwfile diff 20261121-120000.v3bw latest.v3bw
@@ -70,7 +70,7 @@ pub(crate) fn run(options: &BwfileOptions, output: &Output) -> Result<Exit, Erro
         Action::Check(options) => check::run(options, output),
         Action::Show(options) => show(options, output),
         Action::Diff(options) => diff(options, output).or_else(|error| {
-            // As other programs that compare files do: 1 is for files that differ.
+            // As in diff(1), status 1 means that the files differ.
             output.error(&error);
             Ok(Exit::Trouble)
         }),
@@ -139,7 +139,7 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
         let report = as_when_made(&bytes);
         match report.verdict {
             FileVerdict::Read => Ok(report),
-            _ => Err(bad(path, "tor takes no such time; see: flashflow bwfile check")),
+            _ => Err(bad(path, "tor refuses its timestamp; see: flashflow bwfile check")),
         }
     };
     let (earlier, later) = (votes(&options.earlier)?, votes(&options.later)?);
@@ -152,7 +152,7 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
     let ratio = |(before, now): (u32, u32)| f64::from(now) / f64::from(before.max(1));
     let mut all: Vec<(&Fingerprint, Option<u32>, Option<u32>)> =
         added.chain(removed).chain(both).collect();
-    // What moves most traffic comes first.
+    // The largest change comes first.
     let weight = |it: &(&Fingerprint, Option<u32>, Option<u32>)| {
         it.1.unwrap_or(0).abs_diff(it.2.unwrap_or(0))
     };
@@ -182,7 +182,7 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
     Ok(if difference.is_empty() { Exit::Done } else { Exit::Failed })
 }
 
-/// What tor would have made of the file when it was new, without what archives put before it.
+/// The report of the file at its own time, without the annotations of archives.
 fn as_when_made(bytes: &[u8]) -> Report {
     let made = BandwidthFile::parse(bytes).map_or(0, |parsed| parsed.file.timestamp);
     check_as_tor(without_annotations(bytes), made)
@@ -210,7 +210,7 @@ fn find<'f>(relays: &'f [RelayLine], name: &str) -> Result<&'f RelayLine, String
     }
 }
 
-/// A count with its noun.
+/// A number with its noun.
 fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

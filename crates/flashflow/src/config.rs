@@ -1,4 +1,4 @@
-//! What the daemons' configuration files have in common.
+//! Common parts of the daemons' configuration files.
 
 use cli::Error;
 use control::keys::PublicKey;
@@ -7,7 +7,7 @@ use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 
-/// Reads a configuration file. What it does not know is an error, which names it.
+/// Reads a configuration file. Unknown settings are errors.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::File {
         what: "read the configuration",
@@ -20,8 +20,8 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     })
 }
 
-/// A file named in a configuration: beside the configuration, unless its path is absolute.
-pub(crate) fn beside(config: &Path, file: &Path) -> PathBuf {
+/// The path of a file in a configuration, which is relative to the folder of the configuration.
+pub(crate) fn resolve(config: &Path, file: &Path) -> PathBuf {
     config.parent().unwrap_or(Path::new("")).join(file)
 }
 
@@ -45,16 +45,16 @@ impl<'de> Deserialize<'de> for Mbit {
         if mbit.is_finite() && mbit > 0.0 {
             return Ok(Self(Rate::from_mbit_per_s(mbit)));
         }
-        Err(D::Error::custom(format!("{mbit} is no rate in Mbit/s above zero")))
+        Err(D::Error::custom(format!("{mbit} is not a rate in Mbit/s above zero")))
     }
 }
 
-/// Says on stderr what happens, as much as `RUST_LOG` asks for.
+/// Logs to stderr, at the level of `RUST_LOG`.
 pub(crate) fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::builder()
         .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
         .from_env_lossy();
-    // There is one already in tests that run a command twice.
+    // Tests that run a command twice have set a subscriber already.
     let _ = tracing_subscriber::fmt()
         .with_env_filter(filter)
         .with_writer(std::io::stderr)

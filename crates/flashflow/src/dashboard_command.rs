@@ -1,4 +1,4 @@
-//! `flashflow dashboard`: shows what a coordinator's store holds.
+//! `flashflow dashboard`: serves the contents of a coordinator's store.
 
 use crate::config::log_to_stderr;
 use clap::Args;
@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use store::{Reader, StoreError};
 use terminal::{Exit, Interrupt, Output, socket_address};
 
-/// Show a coordinator's progress and results: pages for a browser, JSON, metrics for Prometheus.
+/// Serve a coordinator's progress and results: web pages, JSON, and metrics for Prometheus.
 ///
-/// It reads the coordinator's store and never changes it. The coordinator need not run. Future slots are not in the store, so the
-/// dashboard cannot show them. There is no password: keep it on loopback, or put a reverse proxy in front that asks for one.
+/// The dashboard reads the coordinator's store and never changes it. The coordinator need not run. Future slots are not in the store,
+/// so the dashboard cannot show them. There is no password: keep it on loopback, or behind a reverse proxy with authentication.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow dashboard --store bandwidth/store.db
@@ -29,16 +29,16 @@ pub(crate) struct DashboardOptions {
     /// The store: `store.db` in the coordinator's folder of bandwidth files.
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
-    /// The bandwidth file; without it, `latest.v3bw` beside the store.
+    /// The bandwidth file. By default `latest.v3bw` in the folder of the store.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
-    /// The address to listen on: of loopback, unless --allow-others is given.
+    /// Address to listen on. It must be a loopback address, unless --allow-others is given.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:7300", value_parser = socket_address)]
     listen: SocketAddr,
-    /// Listen on an address that other hosts reach. They can read everything: there is no password.
+    /// Allow an address that other hosts reach. They can read everything, because there is no password.
     #[arg(long)]
     allow_others: bool,
-    /// A host name under which browsers may request it, such as that of a reverse proxy; may be given several times.
+    /// Accepted host name in requests, such as that of a reverse proxy; may be repeated.
     #[arg(long, value_name = "NAME")]
     host_name: Vec<String>,
 }
@@ -56,7 +56,7 @@ pub(crate) fn run(
             options.listen
         )));
     }
-    look_at(&options.store)?;
+    check_store(&options.store)?;
     let file = options.file.clone().unwrap_or_else(|| options.store.with_file_name(LATEST));
     let server = Server::bind(
         options.listen,
@@ -74,21 +74,23 @@ pub(crate) fn run(
         || json!({"type": "listening", "address": address.to_string()}),
     );
     if !address.ip().is_loopback() {
-        tracing::warn!("anybody who reaches {address} can read this: there is no password");
+        tracing::warn!(
+            "anybody who can connect to {address} can read the dashboard, because there is no password"
+        );
     }
     server.run(|| interrupt.is_requested())?;
     Ok(Exit::Done)
 }
 
-/// Refuses what is no store, before anybody looks at a page. A store that is not there yet may come: coordinators make theirs.
-fn look_at(store: &Path) -> Result<(), Error> {
+/// Refuses a file that is not a store. A missing file is accepted, since the coordinator may create it later.
+fn check_store(store: &Path) -> Result<(), Error> {
     let folder = store.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     match Reader::open(store) {
         Ok(_) => Ok(()),
         Err(StoreError::Missing { .. }) if folder.is_dir() => {
             let store = store.display();
             tracing::warn!(
-                "there is no store {store} yet: pages answer 503 until a coordinator has made it"
+                "there is no store {store} yet: requests get status 503 until a coordinator has created it"
             );
             Ok(())
         }

@@ -1,4 +1,4 @@
-//! `flashflow export`: what the store holds, for other programs.
+//! `flashflow export`: the contents of a store, for other programs.
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -16,14 +16,14 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use store::{Measurement, Reader, RelayQuery};
-use table::{Failed, Told, table};
+use table::{Emitted, Failed, table};
 use terminal::times::time;
 use terminal::{Exit, Output};
 
-/// Write what a coordinator's store holds as JSON lines, CSV, or Parquet.
+/// Export a coordinator's store as JSON lines, CSV or Parquet.
 ///
-/// The coordinator may run meanwhile. Rates are bytes per second, times Unix seconds. Slots are of periods that have begun; seeds
-/// of those that are over.
+/// The coordinator may run meanwhile. Rates are in bytes per second, times in Unix seconds. Slots are exported once their period has
+/// begun, seeds once it has ended.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow export --store bandwidth/store.db > measurements.jsonl
@@ -31,51 +31,51 @@ use terminal::{Exit, Output};
   flashflow export --store bandwidth/store.db --what suspicions
   flashflow export --store bandwidth/store.db --what records --relay 8A18112151D6C0361C098DF1A9E7A8507A3F1475
 
-Exit status: 0 done; 1 the store cannot be read, or the file not be written; 2 wrong arguments.")]
+Exit status: 0 done; 1 the store cannot be read, or the file cannot be written; 2 wrong arguments.")]
 pub(crate) struct ExportOptions {
     /// The store: `store.db` in the coordinator's folder of bandwidth files.
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
-    /// What to write.
+    /// Table to export.
     #[arg(long, value_enum, default_value_t = What::Measurements)]
     what: What,
-    /// The format; records are written as JSON lines only, and Parquet only by a program that was built with `--features parquet`.
+    /// Output format. Records can be exported as JSON lines only. Parquet needs a build with `--features parquet`.
     #[arg(long, value_enum, default_value_t = Format::Jsonl)]
     format: Format,
     /// Only measurements that ended at this time or later: Unix seconds, a date, or a date and time in UTC.
     #[arg(long, value_name = "TIME", value_parser = time)]
     since: Option<u64>,
-    /// Only of this relay.
+    /// Only rows of this relay.
     #[arg(long, value_name = "FINGERPRINT")]
     relay: Option<Fingerprint>,
-    /// Write to this file; without it, to standard output.
+    /// Output file. By default standard output.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum What {
-    /// A line for each measurement that has ended.
+    /// One row per completed measurement.
     Measurements,
-    /// A line for each of their seconds.
+    /// One row per second of a measurement.
     Seconds,
-    /// The whole records, as far as they are kept, with what each kernel said.
+    /// Complete records, as far as they are retained, with the kernel's statistics of each measurer.
     Records,
-    /// A line for each relay.
+    /// One row per relay.
     Relays,
-    /// A line for each period, with its seed once it is over.
+    /// One row per period.
     Periods,
-    /// A line for each two relays that may share a machine, since their estimates rise and fall together; the likeliest first.
+    /// One row per pair of relays that may share a host, because their estimates are correlated; the most likely first.
     Suspicions,
-    /// A line for each relay and measurer: what the measurer saw of its path to the relay the last time it took part.
+    /// One row per relay and measurer: the properties of the path between them in the last measurement.
     Paths,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Format {
-    /// A JSON value a line.
+    /// One JSON object per line.
     Jsonl,
-    /// Comma-separated values, with a line of names.
+    /// Comma-separated values with a header.
     Csv,
     /// Apache Parquet.
     Parquet,
@@ -83,11 +83,10 @@ enum Format {
 
 pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Error> {
     if options.what == What::Records && options.format != Format::Jsonl {
-        return Err(Error::Usage("records are no table: use --format jsonl".to_owned()));
+        return Err(Error::Usage("records are not a table: use --format jsonl".to_owned()));
     }
     if options.format == Format::Parquet && cfg!(not(feature = "parquet")) {
-        let problem =
-            "--format parquet: this program was built without; cargo build --features parquet";
+        let problem = "--format parquet: this program was built without it; build it with `--features parquet`";
         return Err(Error::Usage(problem.to_owned()));
     }
     let reader = Reader::open(&options.store)?;
@@ -96,7 +95,7 @@ pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Erro
         Some(path) => {
             let failed = |source| file_error(path, source);
             if is_same_file(path, &options.store) {
-                let problem = "--out names the store itself, which would be gone";
+                let problem = "--out names the store itself, which would be overwritten";
                 return Err(Error::Usage(problem.to_owned()));
             }
             let file = File::create(path).map_err(failed)?;
@@ -104,7 +103,7 @@ pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Erro
         }
     };
     let lines = match lines {
-        // A reader that went away, as `head` does, is no error of ours.
+        // The reader closed the pipe, as `head` does.
         Err(Failed::Write(error)) if error.kind() == io::ErrorKind::BrokenPipe => {
             return Ok(Exit::Done);
         }
@@ -128,56 +127,56 @@ fn file_error(path: &Path, source: io::Error) -> Error {
     Error::File { what: "write", path: path.to_owned(), source }
 }
 
-/// Says how many lines there were.
+/// Writes the table. Returns the number of rows.
 fn write(options: &ExportOptions, reader: &Reader, out: impl Write + Send) -> Result<u64, Failed> {
     let relay = options.relay.map(|relay| RsaId(*relay.as_bytes()));
     let format = options.format;
     match options.what {
-        What::Relays => table(format, out, |tell| {
+        What::Relays => table(format, out, |emit| {
             let query = RelayQuery { most: usize::MAX, ascending: true, ..RelayQuery::default() };
             let found = reader.relays(&query)?.relays;
             let wanted = found.iter().filter(|row| relay.is_none_or(|relay| relay == row.rsa));
-            wanted.map(RelayLine::from).try_for_each(tell)
+            wanted.map(RelayLine::from).try_for_each(emit)
         }),
-        What::Periods => table(format, out, |tell| {
-            reader.passes(usize::MAX)?.iter().map(PeriodLine::from).try_for_each(tell)
+        What::Periods => table(format, out, |emit| {
+            reader.passes(usize::MAX)?.iter().map(PeriodLine::from).try_for_each(emit)
         }),
-        What::Suspicions => table(format, out, |tell| {
-            reader.suspects(relay)?.iter().map(SuspicionLine::from).try_for_each(tell)
+        What::Suspicions => table(format, out, |emit| {
+            reader.suspects(relay)?.iter().map(SuspicionLine::from).try_for_each(emit)
         }),
-        What::Paths => table(format, out, |tell| {
+        What::Paths => table(format, out, |emit| {
             let found = reader.paths()?;
             let wanted = found.iter().filter(|path| relay.is_none_or(|relay| relay == path.relay));
-            wanted.map(PathLine::from).try_for_each(tell)
+            wanted.map(PathLine::from).try_for_each(emit)
         }),
-        What::Measurements => table(format, out, |tell| {
-            each(options, reader, relay, |it| tell(MeasurementLine::from(it)))
+        What::Measurements => table(format, out, |emit| {
+            each(options, reader, relay, |it| emit(MeasurementLine::from(it)))
         }),
-        What::Seconds => table(format, out, |tell| {
+        What::Seconds => table(format, out, |emit| {
             each(options, reader, relay, |it| {
-                it.seconds.iter().map(|second| SecondLine::of(it, second)).try_for_each(&mut *tell)
+                it.seconds.iter().map(|second| SecondLine::of(it, second)).try_for_each(&mut *emit)
             })
         }),
         What::Records => records(options, reader, relay, out),
     }
 }
 
-/// All measurements that are asked for, one by one: memory holds one at a time.
+/// Calls `emit` for each selected measurement. One measurement at a time is in memory.
 fn each(
     options: &ExportOptions,
     reader: &Reader,
     relay: Option<RsaId>,
-    mut tell: impl FnMut(&Measurement) -> Told,
-) -> Told {
-    let mut told = Ok(());
+    mut emit: impl FnMut(&Measurement) -> Emitted,
+) -> Emitted {
+    let mut emitted = Ok(());
     reader.each_measurement(options.since.unwrap_or(0), relay, |measurement| {
-        told = tell(&measurement);
-        told.is_ok()
+        emitted = emit(&measurement);
+        emitted.is_ok()
     })?;
-    told
+    emitted
 }
 
-/// Whole records, which are no rows of a table.
+/// Writes complete records. Returns their number.
 fn records(
     options: &ExportOptions,
     reader: &Reader,

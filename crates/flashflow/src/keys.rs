@@ -1,4 +1,4 @@
-//! `flashflow keys`: the key of a coordinator or a measurer.
+//! `flashflow keys`: keys of coordinators and measurers.
 
 use clap::{ArgGroup, Args};
 use cli::Error;
@@ -7,11 +7,10 @@ use serde_json::json;
 use std::path::PathBuf;
 use terminal::{Exit, Output};
 
-/// Make the key of a coordinator or a measurer, or show the public half of one.
+/// Make a key for a coordinator or a measurer, or show the public key of one.
 ///
-/// Each party has one Ed25519 key, in a file that only its owner can read. All others know it by its
-/// public half, 64 hexadecimal digits that this command prints: coordinators and measurers put each other's into
-/// their configurations.
+/// Each coordinator and measurer has one Ed25519 key, in a file that only its owner can read. This command prints the public key, 64
+/// hexadecimal digits. Coordinators and measurers list each other's public keys in their configurations.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("what").required(true).args(["out", "show"]))]
 #[command(after_help = "Examples:
@@ -20,10 +19,10 @@ use terminal::{Exit, Output};
 
 Exit status: 0 done; 1 failed, for instance because the file exists; 2 wrong arguments.")]
 pub(crate) struct KeysOptions {
-    /// Make a key and write it to this file, which must not exist.
+    /// Make a key and write it to this new file.
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Show the public half of the key in this file.
+    /// Show the public key of the key in this file.
     #[arg(long, value_name = "FILE")]
     show: Option<PathBuf>,
 }

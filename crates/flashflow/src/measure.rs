@@ -1,4 +1,4 @@
-//! `flashflow measure`: how fast is this relay?
+//! `flashflow measure`: measures one relay.
 
 use crate::coordinator_command::{Config, RemoteTeam};
 use clap::Args;
@@ -18,10 +18,10 @@ use std::path::PathBuf;
 use terminal::measuring::{self, Subject};
 use terminal::{Exit, Interrupt, Output, TeamArguments, socket_address};
 
-/// Measure one relay: how fast is it?
+/// Measure the capacity of one relay.
 ///
-/// The relay is looked up in a consensus (--authority or --consensus) by fingerprint or nickname, or given by address and
-/// fingerprint (--address).
+/// The relay is found in a consensus (--authority or --consensus) by fingerprint or nickname, or given by address and fingerprint
+/// (--address).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow measure relay1 --authority 127.0.0.1:7001
@@ -34,16 +34,16 @@ Exit status: 0 conclusive; 1 failed; 2 wrong arguments; 3 a lower bound only; 13
 pub(crate) struct MeasureOptions {
     /// Fingerprint (40 hex digits) or, with a consensus, nickname.
     pub(crate) relay: String,
-    /// Directory authority (or cache) to fetch the consensus from: IP address and port.
+    /// Directory authority or cache to fetch the consensus from.
     #[arg(long, value_name = "ADDRESS:PORT", conflicts_with_all = ["consensus", "address"], value_parser = socket_address)]
     pub(crate) authority: Option<SocketAddr>,
-    /// File with a consensus, such as tor's cached-consensus.
+    /// File with a consensus, such as tor's `cached-consensus`.
     #[arg(long, value_name = "FILE", conflicts_with = "address")]
     pub(crate) consensus: Option<PathBuf>,
-    /// The relay's address, where no consensus is at hand.
+    /// Address of the relay, instead of a consensus.
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = socket_address)]
     pub(crate) address: Option<SocketAddr>,
-    /// The relay's Ed25519 identity in base64, which it then must prove, too.
+    /// Ed25519 identity of the relay in base64. If it is given, the relay must prove it.
     #[arg(long, value_name = "BASE64", requires = "address")]
     pub(crate) ed25519: Option<String>,
     /// File with the fingerprints of relays whose operators agreed to be measured.
@@ -67,7 +67,7 @@ pub(crate) fn run(
         None => Consent::local_only(),
     };
     consent.check(subject.target().ids.rsa, subject.target().address.ip())?;
-    // A remote team's sessions last as long as it does.
+    // The sessions end when `_remote` is dropped.
     let (mut team, _remote) = match &options.coordinator {
         None => (measuring::team(&options.team, output)?, None),
         Some(path) => {
@@ -150,8 +150,7 @@ fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> 
             (format!("the consensus in {}", path.display()), consensus)
         }
         (None, None) => {
-            let message = "where is the relay? Give --authority or --consensus to look it up in, or \
-                           --address";
+            let message = "no relay address: give --authority, --consensus or --address";
             return Err(Error::Usage(message.to_owned()));
         }
     };

@@ -1,4 +1,4 @@
-//! `flashflow measure-team`: what can the measurers themselves send and receive?
+//! `flashflow measure-team`: measures the capacity of the measurers.
 
 use crate::coordinator_command::{Config, Mate};
 use clap::{ArgGroup, Args};
@@ -19,32 +19,30 @@ use std::sync::atomic::AtomicBool;
 use std::thread;
 use terminal::{Exit, Interrupt, Output};
 
-/// From the order to the flood: time for all to find each other.
+/// From the order to the first packet: time for the handshakes of all pairs.
 const START_DELAY: Duration = Duration::from_secs(2);
 
-/// What a local measurer sends at most, if nothing is said.
+/// The rate of a local measurer by default.
 const LOCAL_RATE: Rate = Rate::from_bit_per_s(1_000_000_000);
 
-/// Measure the measurers: what can each send and receive at once?
+/// Measure how much each measurer can send and receive at the same time.
 ///
-/// All measurers of a team exchange UDP with each other, in both directions at once. The capacity of
-/// each is the median second of what went both ways. What the measurers of a coordinator have to
-/// allocate is found out in this way, when they are new or have changed: with --team it prints the lines
-/// for the coordinator's configuration, which does not believe a measurer to have more.
+/// All measurers of a team exchange UDP packets with each other, in both directions at the same time. The capacity of a measurer is
+/// the median over the seconds of the smaller direction. Run it when measurers are new or have changed: with --team it prints the
+/// lines for the coordinator's configuration, which bound what the coordinator allocates.
 #[derive(Debug, Args)]
 #[command(group = ArgGroup::new("who").required(true).args(["local", "coordinator"]))]
 #[command(after_help = "Examples:
   flashflow measure-team --local 3 --seconds 10 --rate 200
   flashflow measure-team --team coordinator.toml
 
-Measurers elsewhere need their port open for UDP as well as for TCP. Those on public addresses must
-have each other's among the `peers` of their configurations.
+The firewalls of measurers must allow UDP on the same port as TCP. Measurers on public addresses must list each other as `peers` in
+their configurations.
 
-Exit status: 0 all measured; 1 something failed, or a measurer was lost; 2 wrong arguments;
+Exit status: 0 all measured; 1 failed, or a measurer was lost; 2 wrong arguments;
 130 interrupted.")]
 pub(crate) struct MeasureTeamOptions {
-    /// Run this many measurers in this process, over loopback: 2 to 16. Shows how it works; what it
-    /// finds is what this machine's processors can do.
+    /// Run this number of measurers in this process, over loopback: 2 to 16. The result is limited by this machine's processors.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(2..=16))]
     pub(crate) local: Option<u16>,
     /// Measure the measurers of a coordinator's configuration.
@@ -53,8 +51,8 @@ pub(crate) struct MeasureTeamOptions {
     /// Length of the exchange in seconds, 1 to 600.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
-    /// What each measurer sends at most, in Mbit/s: what its link carries. By default 1000 with
-    /// --local; with --team what that says of each, or what each one's own configuration says.
+    /// Maximum rate at which a measurer sends, in Mbit/s. By default 1000 with --local; with --team, the capacity in the coordinator's
+    /// or else the measurer's configuration.
     #[arg(long, value_name = "MBIT")]
     pub(crate) rate: Option<f64>,
 }
@@ -86,7 +84,7 @@ pub(crate) fn run(
             team = config.measurers;
             reports
         }
-        (None, None) => Err(Error::Usage("whom? Give --local or --team".to_owned())),
+        (None, None) => Err(Error::Usage("no measurers: give --local or --team".to_owned())),
     };
     output.quiet();
     if interrupt.is_requested() {
@@ -95,20 +93,20 @@ pub(crate) fn run(
         return Ok(Exit::Interrupted);
     }
     let reports = reports?;
-    let exit = tell(seconds, &reports, output);
+    let exit = print(seconds, &reports, output);
     if let Some(lines) = lines(seconds, &reports, &team) {
         output.text(format!("\nFor the coordinator's configuration:\n{lines}"));
     }
     Ok(exit)
 }
 
-/// What a coordinator's configuration is to say of the measurers whose capacity was found out.
+/// The `[[measurers]]` of a coordinator's configuration, with the measured capacities.
 fn lines(seconds: u32, reports: &[CapacityReport], team: &[Mate]) -> Option<String> {
     let traffic: Vec<MemberTraffic> = reports.iter().map(CapacityReport::traffic).collect();
     let found = team_capacities(seconds, &traffic).into_iter();
     let lines = found.filter_map(|found| {
         let Mate { address, key, .. } = team.get(usize::from(found.index))?;
-        // Cut, not rounded: it is a bound.
+        // Rounded down, because it is a bound.
         let mbit = (found.capacity?.as_mbit_per_s() * 10.0).floor() / 10.0;
         Some(format!(
             "\n[[measurers]]\naddress = \"{address}\"\nkey = \"{key}\"\ncapacity_mbit_per_s = {mbit}\n"
@@ -118,7 +116,7 @@ fn lines(seconds: u32, reports: &[CapacityReport], team: &[Mate]) -> Option<Stri
     (!lines.is_empty()).then_some(lines)
 }
 
-/// The members that gave a report; what the others said is told.
+/// The reports of the measurers. Errors of the others are printed.
 fn remote(
     config: &Config,
     seconds: u32,
@@ -154,7 +152,7 @@ fn remote(
     Ok(reports)
 }
 
-/// All members as threads of this process.
+/// Runs all measurers as threads of this process.
 fn local(
     count: u16,
     seconds: u32,
@@ -202,8 +200,8 @@ fn local(
     })
 }
 
-/// Prints what was found; whether all was.
-fn tell(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
+/// Prints the results.
+fn print(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
     let traffic: Vec<MemberTraffic> = reports.iter().map(CapacityReport::traffic).collect();
     let capacities = team_capacities(seconds, &traffic);
     output.text(format!(
@@ -227,7 +225,10 @@ fn tell(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
             output.text(format!("    could not always send to {}: {error}", peer.peer.address));
         }
         if report.stranger_packets > 0 {
-            output.text(format!("    ignored {} packets of strangers", report.stranger_packets));
+            output.text(format!(
+                "    ignored {} packets from unknown senders",
+                report.stranger_packets
+            ));
         }
     }
     let measured = capacities.iter().any(|it| it.capacity.is_some());
@@ -236,7 +237,7 @@ fn tell(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
     let is_whole = !capacities.is_empty()
         && capacities.iter().all(|it| it.capacity.is_some() && it.missing.is_empty());
     let text = total.map_or_else(
-        || "No measurer's capacity was found out.".to_owned(),
+        || "No measurer's capacity was measured.".to_owned(),
         |total| format!("The team together: {total}"),
     );
     output.result(text, || {
@@ -250,11 +251,11 @@ fn tell(seconds: u32, reports: &[CapacityReport], output: &Output) -> Exit {
     if is_whole { Exit::Done } else { Exit::Failed }
 }
 
-/// The means of a member's traffic.
+/// The mean rates of a measurer.
 struct Row {
     sent: Rate,
     received: Rate,
-    /// Of what it sent, from zero to one.
+    /// Lost packets, as a share of those sent.
     lost_share: f64,
 }
 

@@ -1,4 +1,4 @@
-//! `flashflow measurer`: does what coordinators order.
+//! `flashflow measurer`: the daemon of a measurer.
 
 use crate::config::{self, Key, Mbit};
 use clap::Args;
@@ -15,26 +15,26 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use terminal::{Exit, Interrupt, Output};
 
-/// File descriptors that one socket to a relay takes, in transit: the socket, the relay's connection to the landing behind it, and the
-/// landing's own listening sockets, of which some rest from the round before.
+/// File descriptors for one socket to a relay, in transit: the socket, the connection of the relay to the return relay, and the
+/// listening sockets of the return relay, some of which are left from the previous round.
 const DESCRIPTORS_PER_SOCKET: u32 = 5;
 
-/// File descriptors for everything else: sessions, logs, and what each of the rounds' threads waits with.
-const DESCRIPTORS_BESIDE: u32 = 512;
+/// File descriptors for everything else: sessions, logs, and epoll of the threads.
+const DESCRIPTORS_OTHER: u32 = 512;
 
 /// Run a measurer, which loads relays for its coordinators.
 ///
-/// It accepts sessions of the coordinators whose keys the configuration lists. It loads only relays on its own opt-in list, relays
-/// on private addresses if its configuration has `private_network = true`, and, for a coordinator on this host, relays on
-/// loopback. Prints `listening on ADDRESS:PORT` once it is ready.
+/// A measurer accepts sessions of the coordinators whose keys its configuration lists. It loads only relays on its own opt-in list,
+/// relays on private addresses if its configuration has `private_network = true`, and, for a coordinator on this host, relays on
+/// loopback. It prints `listening on ADDRESS:PORT` when it is ready.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow measurer --config measurer.toml
 
 The sample measurer.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
-SIGTERM or Ctrl-C ends the measurer and its measurements. It logs to stderr; RUST_LOG=debug logs more.
+SIGTERM or Ctrl-C ends the measurer and its measurements. The log goes to stderr; RUST_LOG=debug adds details.
 
-Exit status: 0 ended by a signal; 1 failed; 2 wrong arguments.")]
+Exit status: 0 interrupted; 1 failed; 2 wrong arguments.")]
 pub(crate) struct MeasurerOptions {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
@@ -45,24 +45,24 @@ pub(crate) struct MeasurerOptions {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Config {
-    /// Where to listen; port 0 for any.
+    /// Address to listen on; port 0 for any free one.
     listen: SocketAddr,
-    /// File with our key.
+    /// File with the key of the measurer.
     key: PathBuf,
-    /// Public keys of the coordinators that we obey.
+    /// Public keys of the coordinators that may give orders.
     coordinators: Vec<Key>,
-    /// What we can send and receive; found out if absent.
+    /// Capacity; measured if absent.
     capacity_mbit_per_s: Option<Mbit>,
-    /// Pumps; one for each free core if absent.
+    /// Number of load generators; one for each free core if absent.
     pumps: Option<NonZeroU32>,
     /// File with fingerprints of relays whose operators agreed to be measured.
     opt_in: Option<PathBuf>,
-    /// Whether relays on private addresses are measured for coordinators on other machines, too.
+    /// Whether relays on private addresses are measured for coordinators on other hosts.
     #[serde(default)]
     private_network: bool,
-    /// Measurers on public addresses whose operators agreed to capacity tests with us.
+    /// Measurers on public addresses that may take part in capacity tests.
     peers: Option<Vec<IpAddr>>,
-    /// Where targets find our landings; the address towards them if absent.
+    /// Address of the return relays; that of the route to the relay if absent.
     own_address: Option<IpAddr>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) fn run(
         format!("listening on {address}"),
         || json!({"type": "listening", "address": address}),
     );
-    // It ends by itself only if something is very wrong, which then is in the log.
+    // The server ends without a signal only after a fatal error, which it logs.
     while !server.has_ended() {
         if interrupt.wait(Duration::from_secs(1)) {
             tracing::info!("ending");
@@ -96,11 +96,11 @@ pub(crate) fn run(
 fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> {
     let bad = |problem: &str| Error::Config { path: path.to_owned(), problem: problem.to_owned() };
     if config.coordinators.is_empty() {
-        return Err(bad("`coordinators` is empty: nobody could order anything"));
+        return Err(bad("`coordinators` is empty: no coordinator could use this measurer"));
     }
-    let key = SecretKey::read(&config::beside(path, &config.key))?;
+    let key = SecretKey::read(&config::resolve(path, &config.key))?;
     let consent = match &config.opt_in {
-        Some(list) => Consent::local_only().with_list(&config::beside(path, list))?,
+        Some(list) => Consent::local_only().with_list(&config::resolve(path, list))?,
         None => Consent::local_only(),
     };
     let consent = consent.in_private_network(config.private_network);
@@ -133,12 +133,12 @@ fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> 
     })
 }
 
-/// Sockets to relays for which so many file descriptors do; at least one is tried.
+/// The number of sockets to relays that this number of file descriptors allows, at least one.
 fn sockets_max(descriptors: u32) -> u32 {
-    (descriptors.saturating_sub(DESCRIPTORS_BESIDE) / DESCRIPTORS_PER_SOCKET).max(1)
+    (descriptors.saturating_sub(DESCRIPTORS_OTHER) / DESCRIPTORS_PER_SOCKET).max(1)
 }
 
-/// What this machine can pump.
+/// The capacity of this machine.
 fn own_capacity(pumps: u32) -> Result<Rate, Error> {
     let options = TeamOptions { measurers: 1, pumps: Some(pumps), ..TeamOptions::default() };
     Ok(Team::new(options)?.capacity())

@@ -1,4 +1,4 @@
-//! `flashflow relay`: a relay that can be measured by the echo protocol.
+//! `flashflow relay`: the daemon of a relay that takes part in its measurement.
 
 use crate::service::Service;
 use clap::Args;
@@ -15,13 +15,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::Duration;
 use terminal::{Exit, Hangup, Interrupt, Output, socket_address};
 
-/// How soon an interrupt is noticed.
+/// Interval of checks for an interrupt.
 const STEP: Duration = Duration::from_millis(100);
 
 /// Run a Tor relay that takes part in measurements by the echo protocol.
 ///
-/// It serves clients as guard, middle and, if configured, exit. It publishes its descriptor, and lets the coordinators that its
-/// operator has named measure it. Settings come from a file, from flags, or both; flags win.
+/// The relay serves clients as guard, middle and, if configured, exit. It publishes its descriptor, and the coordinators that its
+/// configuration lists may measure it. Settings come from a file, from options, or both; options override the file.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow relay --config relay.toml
@@ -30,75 +30,74 @@ const STEP: Duration = Duration::from_millis(100);
 
 The sample relay.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
 
-Once the relay listens, it prints `listening on ADDRESS fingerprint FP ed25519 HEX` to stdout. It logs to stderr; with --json, to
-stdout as well. On SIGTERM or Ctrl-C it accepts no new links and circuits, and ends once no circuit is left, or after
---shutdown-wait-s. A second signal ends it at once. On SIGHUP it reads its configuration again, and logs which changes need a
-restart. It supports sd_notify(3) (Type=notify).
+When the relay listens, it prints `listening on ADDRESS fingerprint FP ed25519 HEX` to stdout. The log goes to stderr; with --json,
+to stdout as well. On SIGTERM or Ctrl-C the relay refuses new links and circuits, and exits when no circuit is left or
+--shutdown-wait-s has passed. A second signal ends it at once. On SIGHUP it reloads its configuration, and logs which changes need
+a restart. It supports sd_notify(3) (Type=notify).
 
-Exit status: 0 ended as asked; 1 failed; 2 wrong arguments.")]
+Exit status: 0 interrupted; 1 failed; 2 wrong arguments.")]
 pub(crate) struct RelayOptions {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// The relay's name: 1 to 19 letters and digits.
+    /// Nickname: 1 to 19 letters and digits.
     #[arg(long, value_name = "NAME")]
     nickname: Option<netdoc::Nickname>,
-    /// The IPv4 address at which others reach it.
+    /// Public IPv4 address.
     #[arg(long, value_name = "ADDRESS")]
     address: Option<Ipv4Addr>,
-    /// The port there; 0 for any that is free.
+    /// OR port; 0 for any free one.
     #[arg(long, value_name = "PORT")]
     or_port: Option<u16>,
-    /// The address to listen on, where it is another one than --address.
+    /// Address to listen on, if it is not --address.
     #[arg(long, value_name = "ADDRESS")]
     listen: Option<IpAddr>,
-    /// Folder of the long-term keys; made, with the keys, if it isn't there.
+    /// Folder of the long-term keys. If it does not exist, it is made with new keys.
     #[arg(long, value_name = "DIR")]
     keys: Option<PathBuf>,
-    /// What it carries for long, in Mbit/s; no limit by default.
+    /// Average rate limit (RelayBandwidthRate), in Mbit/s. By default no limit.
     #[arg(long, value_name = "MBIT")]
     rate: Option<f64>,
-    /// As much as may pass at once after a pause, in Mbit; by default what --rate lets through in a
-    /// second.
+    /// Burst (RelayBandwidthBurst), in Mbit. By default one second at --rate.
     #[arg(long, value_name = "MBIT")]
     burst: Option<f64>,
-    /// How to reach the operator; published.
+    /// Contact of the operator, which is published.
     #[arg(long, value_name = "TEXT")]
     contact: Option<String>,
-    /// Directory authority to publish to, by address and directory port; may be repeated.
+    /// Address and directory port of an authority to publish to; may be repeated.
     #[arg(long = "authority", value_name = "ADDRESS:PORT", value_delimiter = ',',
         value_parser = socket_address)]
     authorities: Vec<SocketAddr>,
-    /// Be a relay of the public Tor network: publish to its authorities, which are built in.
+    /// Join the public Tor network: publish to its authorities, which are built in.
     #[arg(long, conflicts_with = "authorities")]
     public_network: bool,
-    /// Serve metrics to Prometheus at this loopback or private address, under /metrics.
+    /// Serve Prometheus metrics at this loopback or private address, under /metrics.
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// Allow any address for --metrics: a public one, or 0.0.0.0 for all of the machine's.
+    /// Allow any address for --metrics, such as a public one or 0.0.0.0.
     #[arg(long)]
     public_metrics: bool,
-    /// Publish at once, without waiting for a circuit through other relays to come back to the relay's port.
+    /// Publish at once, without the reachability self-test.
     #[arg(long)]
     assume_reachable: bool,
-    /// Public key of a coordinator that may measure the relay, 64 hex digits; may be repeated.
-    /// Allows measurements, unless the file says otherwise.
+    /// Public key of a coordinator that may measure the relay, 64 hexadecimal digits; may be repeated. Allows measurements, unless the
+    /// file forbids them.
     #[arg(long = "coordinator", value_name = "KEY", value_delimiter = ',',
         value_parser = coordinator_key)]
     coordinators: Vec<CoordinatorKey>,
-    /// How long circuits may go on once it is told to end, in seconds; 30 by default, 0 to end at once.
+    /// Time for existing circuits to end at shutdown, in seconds; 30 by default, 0 to end at once.
     #[arg(long, value_name = "SECONDS")]
     shutdown_wait_s: Option<u32>,
-    /// What clients and relays may have it hold in memory, in MiB; by default two fifths of the machine's.
+    /// Memory limit of the queues (MaxMemInQueues), in MiB. By default two fifths of the machine's memory.
     #[arg(long, value_name = "MIB")]
     max_mem_in_queues_mib: Option<u32>,
-    /// Tell once a second what has passed and waited: for experiments.
+    /// Print the load once a second, for experiments.
     #[arg(long, hide = true)]
-    tell_load: bool,
+    print_load: bool,
 }
 
 impl RelayOptions {
-    /// The file's settings, with the flags over them.
+    /// The settings of the file, overridden by the options.
     fn configuration(&self) -> Result<RelayConfig, Error> {
         let file = match &self.config {
             Some(path) => RelayConfig::read(path)?,
@@ -120,7 +119,7 @@ impl RelayOptions {
             keys: self.keys.clone(),
             rate_mbit_per_s: self.rate,
             burst_mbit: self.burst,
-            scheduler: None, // for a file: few will want another
+            scheduler: None, // in the file only
             scheduler_interval_ms: None,
             contact: self.contact.clone(),
             shutdown_wait_s: self.shutdown_wait_s,
@@ -166,7 +165,7 @@ pub(crate) fn run(
     );
     let clock = relay.clock();
     if let Some(metrics) = relay.metrics() {
-        output.step(format!("figures at http://{metrics}/metrics"));
+        output.step(format!("metrics at http://{metrics}/metrics"));
         output.record(|| json!({"type": "metrics", "address": metrics}));
     }
     let service = Service::start(clock);
@@ -186,7 +185,7 @@ pub(crate) fn run(
         let left = relay.shut_down();
         let wait_s = shutdown_wait.as_secs();
         output.step(format!(
-            "shutting down: nothing new, and {wait_s} s at most for {left}; a second signal ends it at once"
+            "shutting down: no new circuits, and at most {wait_s} s for {left}; a second signal ends the relay at once"
         ));
         output.record(|| {
             json!({"type": "shutting_down", "circuits": left.circuits, "streams": left.streams,
@@ -201,13 +200,13 @@ pub(crate) fn run(
     drop(relay);
     output.step(match left.is_nothing() {
         true => "ended".to_owned(),
-        false => format!("ended: {left} broken off"),
+        false => format!("ended: {left} aborted"),
     });
     output.record(|| json!({"type": "ended", "circuits": left.circuits, "streams": left.streams}));
     Ok(Exit::Done)
 }
 
-/// Tells what happens.
+/// Prints events.
 struct Run<'a> {
     options: &'a RelayOptions,
     output: &'a Output,
@@ -216,7 +215,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    /// Reads the configuration again; a relay whose configuration has become unusable goes on with the one before.
+    /// Reloads the configuration. If the new one is invalid, the old one stays in effect.
     fn reload(&self, relay: &mut Relay) {
         let settings = self.options.configuration().and_then(|config| Ok(config.check()?));
         let reloaded = settings.and_then(|settings| Ok(relay.reload(settings)?));
@@ -230,19 +229,19 @@ impl Run<'_> {
             }
             Err(error) => {
                 self.output.step(format!(
-                    "configuration read again, and not used: {error}; what was set before holds on"
+                    "configuration not reloaded: {error}; the previous one stays in effect"
                 ));
                 self.output.record(|| json!({"type": "reloaded", "error": error.to_string()}));
             }
         }
     }
 
-    /// Waits for an event, for a moment; says whether it was that nothing is left.
+    /// Waits up to [`STEP`] for an event. True if the last circuit has ended.
     fn step(&self) -> Result<bool, Error> {
         match self.events.recv_timeout(STEP) {
             Ok(RelayEvent::Ended(reason)) => return Err(ended(&reason)),
             Ok(RelayEvent::Drained) => return Ok(true),
-            Ok(RelayEvent::Load(_)) if !self.options.tell_load => {}
+            Ok(RelayEvent::Load(_)) if !self.options.print_load => {}
             Ok(event) => {
                 self.output.step(&event);
                 self.output.record(|| value(&event, self.clock));

@@ -40,33 +40,33 @@ relay's own rate limit, as in the paper (section 7).
 Exit status: 0 each relay has a slot, and the teams are large enough; 1 some have no slot, or a file cannot be used; 2 wrong
 arguments; 3 each relay has a slot, but some need more than a team has: their results would be lower bounds.")]
 pub(crate) struct ScheduleOptions {
-    /// A consensus; authorities and relays that are down are left out.
+    /// Consensus. Authorities and relays that are down are left out.
     #[arg(long, value_name = "FILE")]
     consensus: PathBuf,
-    /// Server descriptors: capacities, and families.
+    /// Server descriptors, for capacities and families.
     #[arg(long, value_name = "FILE")]
     descriptors: Option<PathBuf>,
-    /// Capacities of a team's measurers, in Mbit/s. Once for each team.
+    /// Capacities of a team's measurers, in Mbit/s; repeated for each team.
     #[arg(long, value_name = "MBIT,MBIT,...", required = true)]
     team: Vec<TeamArgument>,
     /// The seed of the period, 64 hexadecimal digits. By default a new one is drawn and printed.
     #[arg(long, value_name = "HEX", conflicts_with = "greedy")]
     seed: Option<SeedArgument>,
-    /// Make the shortest plan. Anybody can predict it.
+    /// Make the shortest plan, which is predictable.
     #[arg(long)]
     greedy: bool,
     /// Scale all capacities so that their sum is this.
     #[arg(long, value_name = "GBIT")]
     total_gbit_per_s: Option<f64>,
-    /// No relay has more than this.
+    /// Limit the capacity of each relay.
     #[arg(long, value_name = "MBIT")]
     max_mbit_per_s: Option<f64>,
-    /// f: capacity of measurers for each capacity expected. Of the default parameters, 2.95.
+    /// Excess factor f: allocated measurer capacity, relative to the expected capacity of a relay. By default 2.95.
     #[arg(long, value_name = "FACTOR")]
     excess: Option<f64>,
     /// Length of a slot, including the set-up before the seconds that count. The default is the coordinator's; the paper's plans
     /// have slots of 30 s.
-    #[arg(long, value_name = "SECONDS", default_value_t = usual_slot_s(), value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    #[arg(long, value_name = "SECONDS", default_value_t = default_slot_s(), value_parser = clap::value_parser!(u32).range(1..=86_400))]
     slot_s: u32,
     /// Length of the period.
     #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u32).range(1..=31 * 86_400))]
@@ -90,7 +90,7 @@ pub(crate) struct ScheduleOptions {
 }
 
 /// The length of a coordinator's slots.
-fn usual_slot_s() -> u32 {
+fn default_slot_s() -> u32 {
     let slot_s = coordinator_command::slot_s(&TeamOptions::default().params);
     u32::try_from(slot_s).unwrap_or(u32::MAX)
 }

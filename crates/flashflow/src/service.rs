@@ -1,4 +1,4 @@
-//! What a service tells systemd (`sd_notify(3)`), if it was started by it with `Type=notify` or `Type=notify-reload`.
+//! Notifications for systemd (`sd_notify(3)`), if it started the process with `Type=notify` or `Type=notify-reload`.
 
 use link::Clock;
 use onion::{Duration, Instant};
@@ -6,16 +6,16 @@ use relay::Relay;
 use sd_notify::NotifyState;
 use std::cell::Cell;
 
-/// Tells systemd how we are. Says nothing where there is no systemd.
+/// Notifies systemd. Does nothing if systemd did not start the process.
 pub(crate) struct Service {
     clock: Clock,
-    /// How often systemd wants to hear of us.
+    /// Interval of the watchdog notifications.
     watchdog: Option<Duration>,
     watched: Cell<Instant>,
 }
 
 impl Service {
-    /// Tells that we are ready.
+    /// Notifies that the service is ready.
     pub(crate) fn start(clock: Clock) -> Self {
         // Half of what systemd allows, as its manual says.
         let watchdog = sd_notify::watchdog_enabled().map(|allowed| allowed / 2);
@@ -24,37 +24,37 @@ impl Service {
         service
     }
 
-    /// Tells that we are ready, again.
+    /// Notifies that the service is ready again, after a reload.
     pub(crate) fn ready(&self) {
-        self.tell(&[NotifyState::Ready]);
+        self.notify(&[NotifyState::Ready]);
     }
 
-    /// Tells that the configuration is being read.
+    /// Notifies that the configuration is being reloaded.
     pub(crate) fn reloading(&self) {
         match NotifyState::monotonic_usec_now() {
-            Ok(now) => self.tell(&[NotifyState::Reloading, now]),
-            Err(_) => self.tell(&[NotifyState::Reloading]),
+            Ok(now) => self.notify(&[NotifyState::Reloading, now]),
+            Err(_) => self.notify(&[NotifyState::Reloading]),
         }
     }
 
-    /// Tells that we are ending.
+    /// Notifies that the service shuts down.
     pub(crate) fn stopping(&self) {
-        self.tell(&[NotifyState::Stopping]);
+        self.notify(&[NotifyState::Stopping]);
     }
 
-    /// Tells that the relay lives, when that is due: its engine must answer for that, so that one that hangs is noticed.
+    /// Sends the watchdog notification when it is due. The engine must answer first, so that systemd restarts a relay that hangs.
     pub(crate) fn watch(&self, relay: &Relay) {
         let Some(every) = self.watchdog else { return };
         if self.clock.now() >= self.watched.get() + every {
-            let _whatever = relay.unfinished();
+            let _answered = relay.unfinished();
             self.watched.set(self.clock.now());
-            self.tell(&[NotifyState::Watchdog]);
+            self.notify(&[NotifyState::Watchdog]);
         }
     }
 
-    #[expect(clippy::unused_self, reason = "only who has begun has something to tell")]
-    fn tell(&self, states: &[NotifyState<'_>]) {
-        // Who cannot be told restarts us, or not: there is nobody else to tell.
+    #[expect(clippy::unused_self, reason = "a service notifies only once it has started")]
+    fn notify(&self, states: &[NotifyState<'_>]) {
+        // If systemd cannot be reached, there is nothing else to do.
         let _ = sd_notify::notify(states);
     }
 }

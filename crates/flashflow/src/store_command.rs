@@ -1,4 +1,4 @@
-//! `flashflow store`: looks after a coordinator's store.
+//! `flashflow store`: backup and check of a coordinator's store.
 
 use clap::{Args, Subcommand};
 use cli::Error;
@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use store::{Reader, RelayQuery};
 use terminal::{Exit, Output};
 
-/// Look after a coordinator's store: copy it while it is written, and see whether it is sound.
+/// Back up or check a coordinator's store.
 #[derive(Debug, Args)]
 pub(crate) struct StoreOptions {
     #[command(subcommand)]
@@ -20,32 +20,32 @@ enum Action {
     Check(CheckOptions),
 }
 
-/// Copy the store as it is now, though the coordinator may be writing to it.
+/// Copy the store. The coordinator may run meanwhile.
 ///
-/// The copy appears under its name only when it is whole and on the disk. To restore it, stop the coordinator, remove the
-/// store with its -wal and -shm files, and put the copy there.
+/// The copy appears under its name only when it is complete and on the disk. To restore it, stop the coordinator, remove the store
+/// with its -wal and -shm files, and put the copy in its place.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow store backup bandwidth/store.db /var/backups/flashflow-$(date +%F).db
 
-Exit status: 0 done; 1 the store cannot be read, or the copy not be made; 2 wrong arguments.")]
+Exit status: 0 done; 1 the store cannot be read, or the copy cannot be written; 2 wrong arguments.")]
 struct BackupOptions {
     /// The store.
     #[arg(value_name = "STORE")]
     store: PathBuf,
-    /// The copy, which must not be there.
+    /// File for the copy, which must not exist.
     #[arg(value_name = "COPY")]
     copy: PathBuf,
 }
 
-/// Look at every page of a store and at all its indexes.
+/// Check every page and index of a store for corruption.
 ///
-/// The coordinator does the same at its start, without the indexes.
+/// The coordinator checks the pages, but not the indexes, when it starts.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow store check bandwidth/store.db
 
-Exit status: 0 it is sound; 1 it is not, or cannot be read; 2 wrong arguments.")]
+Exit status: 0 the store is intact; 1 it is corrupt, or cannot be read; 2 wrong arguments.")]
 struct CheckOptions {
     /// The store.
     #[arg(value_name = "STORE")]
@@ -67,7 +67,7 @@ pub(crate) fn run(options: &StoreOptions, output: &Output) -> Result<Exit, Error
             let any = RelayQuery { most: 1, ..RelayQuery::default() };
             let relays = reader.relays(&any)?.found;
             output.result(
-                format!("{} is sound, and knows {relays} relays", store.display()),
+                format!("{} is intact, with {relays} relays", store.display()),
                 || json!({"type": "check", "sound": true, "relays": relays}),
             );
         }

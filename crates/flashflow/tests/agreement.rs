@@ -18,7 +18,7 @@ fn free() -> SocketAddr {
     listener.local_addr().expect("bound")
 }
 
-/// The agreement that a coordinator tells of next.
+/// The next agreement that a coordinator reports.
 fn agreement(run: &mut Running) -> Value {
     let is_it = |line: &str| line.contains("\"agreement\"");
     run.wait_for_out("an agreement", is_it);
@@ -41,7 +41,7 @@ fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
     let keys = names.map(|name| make_key(&scratch, &format!("{name}.key")));
     // They need nobody to measure for this: neither a network nor measurers are there.
     let measurer = make_key(&scratch, "m.key");
-    // Whoever comes in the middle of an agreement waits for the next one.
+    // A coordinator that joins during an agreement waits for the next one.
     let is_early = || link::unix_time_s() % PERIOD_S < 3;
     testbin::wait_for("a period", || is_early().then_some(()));
     let addresses = names.map(|_| free());

@@ -1,7 +1,6 @@
-//! Relays under load that are told to end, again and again: nobody loses a transfer. And one that is told to read its configuration
-//! again: what it says then holds.
+//! Graceful shutdown of relays under load: no transfer is lost. A reload of the configuration changes the shutdown.
 //!
-//! They end three times by default. `FLASHFLOW_TERMINATIONS=200 cargo test -p flashflow --test drain` does it two hundred times.
+//! There are three terminations by default; `FLASHFLOW_TERMINATIONS=200 cargo test -p flashflow --test drain` makes 200.
 
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
@@ -21,7 +20,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use testbin::{PATIENCE, Running, Scratch, now, number, text};
 
-/// How often a relay is told to end.
+/// Number of terminations.
 const TERMINATIONS: usize = 3;
 /// Clients' circuits through it at a time, each with a transfer.
 const TRANSFERS: usize = 8;
@@ -96,7 +95,7 @@ impl Clients {
             if let Some(found) = look(self.driver.node(), &self.events) {
                 return found;
             }
-            assert!(started.elapsed() < PATIENCE, "waited in vain for {what}: {:?}", self.events);
+            assert!(started.elapsed() < PATIENCE, "timeout: {what}: {:?}", self.events);
             let soon = self.driver.now() + onion::Duration::from_millis(100);
             self.driver.turn(soon).expect("a turn");
             while let Some(event) = self.driver.node_mut().poll_event() {
@@ -200,7 +199,7 @@ fn what_a_relay_reads_again_holds_at_once_and_its_figures_are_those_of_its_traff
     assert_eq!(figure("tor_relay_circuits_total{state=\"opened\"}"), 2.0);
     assert_eq!(figure("tor_relay_connections{type=\"Exit\",state=\"opened\"}"), 1.0);
     assert_eq!(figure("tor_relay_connections{type=\"OR\",state=\"opened\"}"), 1.0);
-    assert_eq!(outcome(&mut clients, stream), Outcome::Complete, "what stands goes on");
+    assert_eq!(outcome(&mut clients, stream), Outcome::Complete, "open circuits stay open");
     assert!(figure(limited) > before, "the rate is not what was read");
 }
 
@@ -240,7 +239,7 @@ fn relays_that_are_told_to_end_under_load_break_no_transfer_off() {
         };
         assert!(under_way(clients.driver.node()) > 0, "told to end when all was over");
 
-        // Nothing new begins: the guard tells that the next relay has refused (tor-spec §5.4).
+        // No new circuit: the guard reports that the next relay has refused (tor-spec, section 5.4).
         let late = clients.open(path.clone());
         let why = clients.until("refusal", |_, events| {
             events.iter().find_map(|event| match event {

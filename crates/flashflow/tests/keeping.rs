@@ -1,4 +1,4 @@
-//! What a coordinator remembers: killed in the middle of its work it goes on where it was, and what it knows is told.
+//! A coordinator's store: a coordinator that is killed resumes, and its results can be exported and explained.
 
 use rustix::process::Signal;
 use serde_json::Value;
@@ -24,7 +24,7 @@ fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothi
     const PERIOD_S: u64 = 56;
     let scratch = Scratch::new();
     let (network, measurer) = two_relays_by_plan(&scratch, PERIOD_S);
-    // At the beginning of a period: then all that is killed, and what comes after it, is in one.
+    // Start at the beginning of a period, so that all kills and restarts are in one period.
     let passed_s = || link::unix_time_s() % PERIOD_S;
     testbin::wait_for("a period", || (passed_s() < 3).then_some(()));
     let arguments = ["coordinator", "--config", "c.toml", "--json"];
@@ -76,7 +76,7 @@ fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothi
     }
     let finals = all.iter().filter(|it| it["is_final"] == true).count();
     assert!(finals >= results.len(), "{finals} recorded, {} told", results.len());
-    // The seed of a period is told once it is over; it was drawn in the middle of the first one.
+    // The seed of a period is exported once the period is over; it was drawn during the first one.
     let now_unix_s = link::unix_time_s();
     let periods = export(&scratch, &["--what", "periods"]);
     let first = periods.iter().filter_map(|it| it["begin_unix_s"].as_u64()).min();

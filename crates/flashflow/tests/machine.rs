@@ -1,4 +1,4 @@
-//! Relays of one machine, through the command line: in networks of their own, since on loopback no address says anything.
+//! Relays of one host, in network namespaces, since all relays on loopback share an address.
 
 use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec};
 use netdoc::{Ed25519Identity, Fingerprint};
@@ -90,10 +90,10 @@ fn two_relays_at_one_address_are_measured_together_and_have_the_machine_once() {
     let found = summary["relays"].as_array().expect("a list");
     let estimates: Vec<f64> = found.iter().map(|it| number(it, "estimate_mbit_per_s")).collect();
     assert_eq!(estimates.len(), 2);
-    // Measured one after the other each would have had nearly all of it.
+    // Measured separately, each would have nearly the whole capacity.
     let sum: f64 = estimates.iter().sum();
     assert!(estimates.iter().all(|it| *it > 0.0) && sum < 1.02 * MACHINE_MBIT_S, "{estimates:?}");
-    // Of what they had together nothing was lost, as it is if only the larger one counts.
+    // The sum is that of the joint measurement, not only the larger share.
     assert!(sum > 0.7 * MACHINE_MBIT_S, "{estimates:?}");
 
     let records =

@@ -1,4 +1,4 @@
-//! `flashflow relay` as a service: what it reads again, what it tells systemd and Prometheus.
+//! `flashflow relay` as a service: reload, notifications for systemd, metrics for Prometheus.
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -105,5 +105,5 @@ fn a_relay_reads_its_configuration_again_and_tells_systemd_and_prometheus_how_it
     assert_eq!(told.as_deref().map(str::trim), Some("STOPPING=1"));
     let ended = relay.end();
     ended.assert_code(0);
-    assert!(ended.error.contains("what was set before holds on"), "{}", ended.error);
+    assert!(ended.error.contains("the previous one stays in effect"), "{}", ended.error);
 }

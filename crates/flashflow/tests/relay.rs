@@ -107,8 +107,11 @@ fn a_file_and_flags_together_make_a_relay_that_a_stock_network_lists() {
     assert!(followed.is_sorted_by(|a, b| since(a) < since(b)), "each once: {followed:?}");
     assert_eq!(consensus.routers().len() as u64, relays);
     assert_eq!(values.last().map(|value| text(value, "type")), Some("ended"));
-    assert!(TcpStream::connect(address).is_err(), "nobody listens any more");
-    assert!(scratch.path("config/keys/secret_id_key").is_file(), "beside the file");
+    assert!(TcpStream::connect(address).is_err(), "the port is closed");
+    assert!(
+        scratch.path("config/keys/secret_id_key").is_file(),
+        "in the folder of the configuration"
+    );
 }
 
 #[test]
@@ -152,7 +155,7 @@ fn mistakes_are_refused_before_anything_is_made() {
     ended.assert_refused(&["cannot listen on", &port, "Choose another"]);
 }
 
-/// A relay of ours in this network that says how much passes; its fingerprint and address.
+/// Starts a relay in this network that prints its load. Returns it with its fingerprint and address.
 fn start_tied_to(
     scratch: &Scratch,
     network: &Network,
@@ -177,7 +180,7 @@ fn start_tied_to(
         "--shutdown-wait-s",
         wait_s,
         "--json",
-        "--tell-load",
+        "--print-load",
     ]);
     let listening = relay.wait_for_value();
     let rsa: Fingerprint = text(&listening, "fingerprint").parse().expect("a fingerprint");
@@ -234,10 +237,10 @@ fn a_download_survives_its_relays_being_told_to_end() {
     hasty.signal(Signal::INT);
     assert!(!downloading.is_finished(), "told to end in the middle of it");
 
-    // A circuit over a link that stands is refused with a reason, and nobody connects any more.
+    // A circuit over an open link is refused with a reason, and new connections are refused.
     let (stands, said) = build(&mut client, [a, b, z]);
     assert!(!stands && said.contains("REMOTE_REASON=HIBERNATING"), "{said}");
-    assert!(TcpStream::connect(guard_address).is_err(), "nobody listens any more");
+    assert!(TcpStream::connect(guard_address).is_err(), "the port is closed");
     let done = downloading.join().expect("no panic").expect("downloaded");
     assert!(done.is_right, "{done:?}");
 

@@ -177,7 +177,7 @@ fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
     ended.assert_code(130);
     let expected: BTreeSet<&str> = Ten::STOCK.into_iter().chain(Ten::ECHO).collect();
 
-    // What was told.
+    // The printed results.
     let values = ended.values();
     let periods: Vec<&[Value]> = values.split(|it| it["type"] == "summary").take(PERIODS).collect();
     for period in &periods {
@@ -227,7 +227,7 @@ fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
     let said = format!("at most {} relays are measured at once", Ten::AT_ONCE_MAX);
     assert!(ended.error.contains(&said) && !ended.error.contains("it refuses"), "{}", ended.error);
 
-    // Nobody is told the plan.
+    // The plan is not printed.
     let seed = scratch.path("bandwidth/schedule.seed");
     let mode = fs::metadata(&seed).expect("a seed").permissions().mode();
     assert_eq!(mode & 0o777, 0o600);

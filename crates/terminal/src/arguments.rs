@@ -1,4 +1,4 @@
-//! Arguments that several commands take.
+//! Options of several commands.
 
 use clap::Args;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -20,28 +20,28 @@ pub fn socket_address(text: &str) -> Result<SocketAddr, String> {
 /// How to measure.
 #[derive(Clone, Debug, Args)]
 pub struct TeamArguments {
-    /// Length of a measurement in seconds, 3 to 600. Under 10, a relay's first burst weighs much.
+    /// Length of a measurement in seconds, 3 to 600. Below 10 s, the initial burst of a relay inflates the result.
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u32).range(3..=600))]
     pub seconds: u32,
-    /// Measurers: threads of this process, 1 to 64.
+    /// Number of measurers, which are threads of this process, 1 to 64.
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
     pub measurers: u32,
-    /// What each measurer can send and receive, in Mbit/s; found out if not given.
+    /// Capacity of each measurer, in Mbit/s. By default it is measured.
     #[arg(long, value_name = "MBIT")]
     pub capacity: Option<f64>,
-    /// Most sockets to the relay, over all measurers; fewer are used where fewer do.
+    /// Maximum number of sockets to the relay, over all measurers.
     #[arg(long, default_value_t = 160, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub sockets: u32,
-    /// What to expect of a relay at first, in Mbit/s; too low costs rounds, too high costs load.
+    /// First guess of the capacity of a relay, in Mbit/s. A low guess costs more rounds, a high guess more load.
     #[arg(long, default_value_t = 100.0, value_name = "MBIT")]
     pub guess: f64,
-    /// Share of cells whose content is checked; 0.008 is one in 125.
+    /// Share of cells whose content is verified; 0.008 is one in 125.
     #[arg(long, default_value_t = coordinator::CHECK_SHARE, value_name = "SHARE")]
     pub check_share: f64,
-    /// Our own address, where the relay finds the measurers; by default the one towards it.
+    /// Address at which the relay reaches the measurers. By default that of the route to the relay.
     #[arg(long, value_name = "ADDRESS")]
     pub own_address: Option<IpAddr>,
-    /// Authenticate links as a relay's even where that gains nothing.
+    /// Authenticate links as a relay does, even where that is not needed.
     #[arg(long)]
     pub authenticate: bool,
 }

@@ -3,6 +3,7 @@
 //! The programs are found in the folder of the build: `cargo test -p flashflow-lab` builds `flashflow-lab` alone, so build the
 //! other one first: `cargo build -p flashflow`.
 
+pub mod chromium;
 pub mod help;
 pub mod team;
 
@@ -20,10 +21,10 @@ use std::time::Duration;
 use std::time::Instant;
 use tempfile::TempDir;
 
-/// Far more than anything here takes, and than a program is silent, even on a busy machine.
+/// Timeout of all waits, far above any wait on a busy machine.
 pub const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Far more than any program here runs.
+/// Timeout of a program, far above the duration of any.
 const LONGEST: Duration = Duration::from_secs(600);
 
 /// The time of the monotonic clock.
@@ -32,8 +33,8 @@ pub fn now() -> Instant {
     Instant::now()
 }
 
-/// Asserts that a relay was measured conclusively, with at least `least` of what is `right`, and a tenth more at most. Or that it says that the machine has kept it from that:
-/// one that stands still for half a second in a round of a few seconds makes the relay unsteady, or a measurer's processor busy. Then `least_unsteady` is enough.
+/// Asserts that the estimate of a relay is conclusive, and between `least` and 1.1 times `right`. If the machine pauses for half a second
+/// in a round of a few seconds, the estimate may be inconclusive because of it; then `least_unsteady` is the minimum.
 pub fn assert_estimate(relay: &Value, right: f64, least: f64, least_unsteady: f64) {
     let reason = relay["inconclusive_reason"].as_str().unwrap_or_default();
     let is_machines = reason.contains("unsteady") || reason.contains("processor");
@@ -47,18 +48,19 @@ pub fn assert_estimate(relay: &Value, right: f64, least: f64, least_unsteady: f6
 /// Waits until `look` finds something.
 pub fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
     let started = now();
-    // Nobody sends anything: this only waits.
+    // Nothing is ever sent: this is a sleep.
     let (_sender, receiver) = channel::<()>();
     loop {
         if let Some(found) = look() {
             return found;
         }
-        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(started.elapsed() < PATIENCE, "timeout: {what}");
         let _timeout = receiver.recv_timeout(Duration::from_millis(20));
     }
 }
 
-/// What is lacking for networks of our own, if anything is: programs that join them, or the right.
+/// What prevents tests with network namespaces on this machine: a missing program or privilege.
+#[must_use]
 pub fn lacking() -> Option<String> {
     for program in ["ip", "tc"] {
         if let Err(error) = Command::new(program).arg("-V").output() {
@@ -103,19 +105,21 @@ impl Scratch {
         Self { parent, temporary }
     }
 
-    /// A path beside the folder of temporary files.
+    /// A path in the folder.
+    #[must_use]
     pub fn path(&self, name: &str) -> PathBuf {
         self.parent.path().join(name)
     }
 
-    /// The folders of networks in it.
+    /// The folders of private networks in it.
+    #[must_use]
     pub fn networks(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(&self.temporary).expect("a folder");
         entries.map(|entry| entry.expect("listed").path()).collect()
     }
 
-    /// Processes that have something to do with this folder, by their arguments: tors, key-making
-    /// programs and keepers.
+    /// Processes with this folder in their arguments: tor, tor-gencert and keepers.
+    #[must_use]
     pub fn processes(&self) -> Vec<(u32, String)> {
         let mark = self.parent.path().to_str().expect("text").to_owned();
         let entries = fs::read_dir("/proc").expect("a folder");
@@ -128,18 +132,19 @@ impl Scratch {
         found.collect()
     }
 
-    /// The tors among them.
+    /// The number of processes of tor among them.
+    #[must_use]
     pub fn tors(&self) -> usize {
         self.processes().iter().filter(|(_, line)| line.contains("--defaults-torrc")).count()
     }
 
-    /// Asserts that nothing runs and no temporary file is there.
+    /// Asserts that no process and no temporary file is left.
     pub fn assert_clean(&self) {
         assert_eq!(self.processes(), []);
         assert_eq!(self.networks(), Vec::<PathBuf>::new());
     }
 
-    /// Waits until that is so.
+    /// Waits until no process and no temporary file is left.
     pub fn wait_until_clean(&self) {
         let is_clean = || self.processes().is_empty() && self.networks().is_empty();
         wait_for("the end of all processes and folders", || is_clean().then_some(()));
@@ -181,7 +186,7 @@ impl Scratch {
         Running::new(self.command(arguments))
     }
 
-    /// Runs it to its end.
+    /// Runs a command until it exits.
     pub fn run<S: AsRef<OsStr>>(&self, arguments: &[S]) -> Ended {
         self.start(arguments).end()
     }
@@ -216,7 +221,7 @@ enum Line {
     Error(String),
 }
 
-/// The program while it runs; dropping kills it.
+/// A running program. Drop kills it.
 pub struct Running {
     child: Child,
     lines: Receiver<Line>,
@@ -256,9 +261,9 @@ impl Running {
         &self.out
     }
 
-    /// Takes in a line; false when there are no more.
+    /// Reads a line; false at the end of the output.
     fn next_line(&mut self) -> bool {
-        // Periods go by the clock, and what is begun in them may take longer on a busy machine: it is silence that is too long.
+        // A period may take longer on a busy machine, so the timeout is for silence.
         let left = LONGEST.saturating_sub(self.started.elapsed()).min(PATIENCE);
         match self.lines.recv_timeout(left) {
             Ok(Line::Out(line)) => self.out.push(line),
@@ -266,20 +271,23 @@ impl Running {
             Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => return false,
             Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {
                 let ran = self.started.elapsed();
-                panic!("silent for {left:?} after {ran:?}; said {:#?} {:#?}", self.out, self.error)
+                panic!(
+                    "no output for {left:?} after {ran:?}; before: {:#?} {:#?}",
+                    self.out, self.error
+                )
             }
         }
         true
     }
 
-    /// Waits until stdout has a line of which `holds`.
+    /// Waits for a line of stdout for which `holds` is true.
     pub fn wait_for_out(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
         while !self.out.iter().any(|line| holds(line)) {
             assert!(self.next_line(), "ended without {what}: {:#?} {:#?}", self.out, self.error);
         }
     }
 
-    /// Waits until stdout has so many lines of which `holds`.
+    /// Waits for `count` lines of stdout for which `holds` is true.
     pub fn wait_for_outs(&mut self, what: &str, count: usize, holds: impl Fn(&str) -> bool) {
         while self.out.iter().filter(|line| holds(line)).count() < count {
             assert!(self.next_line(), "ended without {what}: {:#?} {:#?}", self.out, self.error);
@@ -292,14 +300,14 @@ impl Running {
         serde_json::from_str(&self.out[0]).unwrap_or_else(|error| panic!("{error}: {:?}", self.out))
     }
 
-    /// Waits until stderr has a line of which `holds`.
+    /// Waits for a line of stderr for which `holds` is true.
     pub fn wait_for_error(&mut self, what: &str, holds: impl Fn(&str) -> bool) {
         while !self.error.iter().any(|line| holds(line)) {
             assert!(self.next_line(), "ended without {what}: {:#?} {:#?}", self.out, self.error);
         }
     }
 
-    /// Waits for its end.
+    /// Waits until it exits.
     pub fn end(mut self) -> Ended {
         while self.next_line() {}
         let child = &mut self.child;
@@ -330,7 +338,7 @@ fn read(from: impl Read + Send + 'static, kind: fn(String) -> Line, sender: Send
     });
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Ended {
     /// `None` if a signal ended it.
@@ -344,15 +352,14 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// Asserts that all went well.
+    /// Asserts this exit status, and that it did not panic.
     pub fn assert_code(&self, code: i32) {
         let Self { out, error, .. } = self;
         assert_eq!(self.code, Some(code), "{out:#?}\n{error}");
         self.assert_no_panic();
     }
 
-    /// Asserts that it ended as where there is a number of each relay, conclusive (status 0) or not (3). What numbers, is for
-    /// [`assert_estimate`] to see.
+    /// Asserts the exit status of conclusive (0) or inconclusive (3) estimates. [`assert_estimate`] checks the estimates.
     pub fn assert_measured(&self) {
         let Self { code, out, error, .. } = self;
         assert!(matches!(code, Some(0 | 3)), "{code:?}: {out:#?}\n{error}");
@@ -364,7 +371,7 @@ impl Ended {
         assert!(!self.error.contains("panicked"), "{}", self.error);
     }
 
-    /// Asserts that it refused, and that its message holds all of `parts`.
+    /// Asserts that it failed with a message that contains all of `parts`.
     pub fn assert_refused(&self, parts: &[&str]) {
         let Self { out, error, .. } = self;
         assert!(matches!(self.code, Some(1 | 2)), "{:?}: {out:#?}\n{error}", self.code);
@@ -399,7 +406,7 @@ pub fn text<'v>(value: &'v Value, name: &str) -> &'v str {
     value[name].as_str().unwrap_or_else(|| panic!("no text {name} in {value}"))
 }
 
-/// Whether a line of stdout tells of a measured second.
+/// Whether a line of stdout is the result of a second of a measurement.
 pub fn is_second(line: &str) -> bool {
     line.contains("\"type\":\"second\"")
 }

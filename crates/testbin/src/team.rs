@@ -1,4 +1,4 @@
-//! The parties of a team, as processes.
+//! Coordinators, measurers and relays as processes.
 
 use crate::{Running, Scratch};
 use lab::{Network, NetworkSpec, RelaySpec};
@@ -7,14 +7,14 @@ use onion::Rate;
 use std::cell::RefCell;
 use std::fs;
 
-/// Makes a key, and says its public half.
+/// Makes a key, and returns its public key.
 pub fn make_key(scratch: &Scratch, file: &str) -> String {
     let ended = scratch.run(&["keys", "--out", file]);
     ended.assert_code(0);
     ended.out[0].clone()
 }
 
-/// A measurer that is ready, and its address.
+/// Starts a measurer. Returns it with its address when it is ready.
 pub fn start_measurer(scratch: &Scratch, config: &str) -> (Running, String) {
     ready_measurer(scratch.start(&["measurer", "--config", config]))
 }
@@ -37,7 +37,7 @@ pub fn write_measurer(scratch: &Scratch, name: &str, listen: &str, coordinator: 
     fs::write(scratch.path(&format!("{name}.toml")), text).expect("written");
 }
 
-/// The same measurer in the configuration of its coordinator.
+/// The measurer of [`write_measurer`] in the configuration of its coordinator.
 pub fn measurer_of(address: &str, key: &str) -> String {
     format!("[[measurers]]\naddress = \"{address}\"\nkey = \"{key}\"\ncapacity_mbit_per_s = 200\n")
 }
@@ -49,7 +49,7 @@ pub fn two_relays() -> Network {
     Network::start(&spec, &mut |_| {}).expect("up")
 }
 
-/// Those two relays, a measurer, and `c.toml` for a coordinator that measures them by a secret plan.
+/// [`two_relays`], a measurer, and `c.toml` for a coordinator that measures the relays by a secret plan.
 pub fn two_relays_by_plan(scratch: &Scratch, period_s: u64) -> (Network, Running) {
     let network = two_relays();
     let coordinator = make_key(scratch, "c.key");
@@ -70,22 +70,22 @@ pub fn two_relays_by_plan(scratch: &Scratch, period_s: u64) -> (Network, Running
 pub struct Ten {
     /// The network.
     pub network: Network,
-    /// Those of ours, which take part.
+    /// FlashFlow's relays, which take part.
     pub echoes: Vec<Running>,
     /// The measurer.
     pub measurer: Running,
 }
 
 impl Ten {
-    /// Stock relays, which are measured in transit.
+    /// Nicknames of relays of C tor, which are measured in transit.
     pub const STOCK: [&str; 7] =
         ["stock1", "stock2", "stock3", "stock4", "stock5", "stock6", "stock7"];
-    /// Relays of ours, which take part.
+    /// Nicknames of FlashFlow's relays, which take part.
     pub const ECHO: [&str; 3] = ["echo1", "echo2", "echo3"];
-    /// So many of them the measurer can take at once, by its file descriptors; it could load all ten.
+    /// The number of relays that the measurer can load at the same time, by its limit of file descriptors.
     pub const AT_ONCE_MAX: usize = 4;
 
-    /// Relays of 4 Mbit/s each, in slots of 8 s.
+    /// Starts ten relays of 4 Mbit/s each, for slots of 8 s.
     pub fn by_plan(scratch: &Scratch, period_s: u64) -> Self {
         const RATE_MBIT_S: f64 = 4.0;
         const SOCKETS: u32 = 16;
@@ -121,7 +121,7 @@ impl Ten {
 
         let key = make_key(scratch, "m1.key");
         write_measurer(scratch, "m1", "127.0.0.1:0", &coordinator);
-        // 512 for everything else, and five for each socket.
+        // The measurer needs 512, and five for each socket.
         let sockets = u32::try_from(Self::AT_ONCE_MAX).expect("few") * SOCKETS;
         let arguments = ["measurer", "--config", "m1.toml"];
         let command = scratch.command_with_descriptors(512 + 5 * sockets, &arguments);

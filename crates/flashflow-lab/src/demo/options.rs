@@ -1,38 +1,38 @@
-//! What `flashflow-lab demo` accepts.
+//! Options of `flashflow-lab demo`.
 
 use clap::Args;
 use std::path::PathBuf;
 use terminal::TeamArguments;
 
-/// Bring up a private Tor network on this machine and measure it end to end.
+/// Start a private Tor network on this machine and measure it end to end.
 ///
-/// Stock tor processes form a network on loopback; every relay is measured; the results become a
-/// bandwidth file, by which the network's own authorities vote; the next consensus is compared with
-/// it. Leaves an HTML report. Nothing leaves this machine, and nothing stays behind but the results.
+/// Processes of C tor form a network on loopback. Each relay is measured. The authorities of the network vote with the resulting
+/// bandwidth file, and the next consensus is compared with it. The results are the bandwidth file and an HTML report. No traffic
+/// leaves this machine, and everything else is removed.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab demo
   flashflow-lab demo --limits 10,50,100,250 --seconds 10 --json
   flashflow-lab demo --relays 2 --limits 0 --out /tmp/results
 
-Exit status: 0 all relays measured and the weights voted; 1 something failed; 2 wrong arguments;
+Exit status: 0 all relays measured and the weights voted; 1 failed; 2 wrong arguments;
 130 interrupted.")]
 pub(crate) struct DemoOptions {
-    /// Number of relays, 1 to 50; by default as many as there are limits.
+    /// Number of relays, 1 to 50. By default one for each limit.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
     pub(crate) relays: Option<u32>,
-    /// Rate limits of the relays in Mbit/s, taken in turn; 0 for no limit.
+    /// Rate limits of the relays in Mbit/s, used cyclically; 0 for no limit.
     #[arg(long, value_delimiter = ',', default_value = "10,50,100,250", value_name = "MBIT,…")]
     pub(crate) limits: Vec<f64>,
-    /// Rate limits in Mbit/s of relays of our own beside them, which take part in their measurement
-    /// (echo); 0 for no limit, `none` for no such relays.
+    /// Rate limits in Mbit/s of additional FlashFlow relays, which take part in their measurement (echo); 0 for no limit, `none` for
+    /// no such relays.
     #[arg(long, value_delimiter = ',', default_value = "50", value_name = "MBIT,…",
         value_parser = echo_limit)]
     pub(crate) echo_limits: Vec<Option<f64>>,
-    /// Keep the network's folder with all logs, and say where it is.
+    /// Keep the folder of the network with all logs, and print its path.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Folder for bandwidth file and report.
+    /// Folder for the bandwidth file and the report.
     #[arg(long, value_name = "DIR", default_value = "flashflow-demo")]
     pub(crate) out: PathBuf,
     #[command(flatten)]

@@ -1,4 +1,4 @@
-//! The network's relays, as they are to be measured.
+//! The relays of the network as subjects of measurements.
 
 use cli::Error;
 use documents::{Documents, Origin};
@@ -13,7 +13,7 @@ use onion::measure::load::Target;
 use std::net::SocketAddr;
 use terminal::measuring::Subject;
 
-/// What the authorities of a network publish, with this consensus.
+/// The documents of a network with this consensus.
 pub(super) fn documents(network: &Network, consensus: &str) -> Result<Documents, Error> {
     let what = "the consensus of the private network".to_owned();
     let origin = Origin::Authority(authority(network)?);
@@ -25,7 +25,7 @@ fn authority(network: &Network) -> Result<SocketAddr, Error> {
     found.ok_or_else(|| Error::Failed("the network has no authority that answers".to_owned()))
 }
 
-/// A relay of the network, as it is measured in transit.
+/// A relay of C tor, measured in transit.
 pub(super) fn subject(
     node: &lab::Node,
     consensus: &Consensus,
@@ -36,7 +36,7 @@ pub(super) fn subject(
     listed(node.nickname(), ids, node.limit(), consensus, guess, Approach::Transit)
 }
 
-/// A relay of ours, as it is measured with its own help.
+/// One of FlashFlow's relays, measured by the echo protocol.
 pub(super) fn own_subject(
     relay: &OwnRelay,
     consensus: &Consensus,

@@ -49,7 +49,7 @@ pub(super) fn run(
     }
     let counts = [(near, far), (far, near)].map(|(from, to)| wan.counts(from.name(), to.name()));
     let [out, back] = counts;
-    tell(&out?, &back?, &wan.unordered()?, ended, output);
+    print(&out?, &back?, &wan.unordered()?, ended, output);
     Ok(match ended {
         _ if interrupt.is_requested() && !is_alone => Exit::Interrupted,
         Some(status) if !status.success() => Exit::Failed,
@@ -102,7 +102,7 @@ fn host_value(host: &Host) -> Value {
     json!({"address": host.address(), "netns": host.namespace().path()})
 }
 
-fn tell(
+fn print(
     out: &Counts,
     back: &Counts,
     unordered: &Unordered,

@@ -1,4 +1,4 @@
-//! `flashflow-lab probe serve`: what probes download from.
+//! `flashflow-lab probe serve`: the server of downloads.
 
 use clap::Subcommand;
 use cli::Error;
@@ -8,21 +8,21 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use terminal::{Exit, Interrupt, Output};
 
-/// How soon it is noticed that the server has ended by itself.
+/// Interval of checks that the server still runs.
 const STEP: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ProbeAction {
-    /// Be the server that probes download from (--server), until told to end.
+    /// Serve downloads for `flashflow-lab probe --server`, until interrupted.
     ///
-    /// It sends as many bytes as it is asked for to whoever can connect: let it listen where nobody but your exits can.
+    /// The server sends any amount of data to anybody who can connect. Make sure that only your exits can reach it.
     #[command(after_help = "Example:
   flashflow-lab probe serve --listen 127.0.0.1:8080 &
   flashflow-lab probe --network /tmp/net --server 127.0.0.1:8080 --bytes 400000
 
-Once it listens, it says where; with --json as a line of `type` serving, with `address`.")]
+Once it listens, it prints its address; with --json, a line of `type` serving with `address`.")]
     Serve {
-        /// Where to listen; port 0 for any that is free.
+        /// Address to listen on; port 0 for any free one.
         #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:0")]
         listen: SocketAddr,
     },

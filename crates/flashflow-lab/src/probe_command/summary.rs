@@ -69,7 +69,7 @@ impl Summary {
         }
     }
 
-    pub(super) fn told(&self) -> String {
+    pub(super) fn in_words(&self) -> String {
         let or = |value: Option<f64>| value.map_or("-".to_owned(), |it| format!("{it:.1}"));
         format!(
             "{} hops: {} circuits, {} failed; set up in {} ms (median), round trip {} ms, {} kB/s",

@@ -1,4 +1,4 @@
-//! `flashflow-lab sim export`: the same network for other simulators.
+//! `flashflow-lab sim export`: a network for Shadow.
 
 use super::figures::counted;
 use clap::Args;
@@ -9,9 +9,10 @@ use terminal::{Exit, Output};
 use tornet::export::{Programs, write};
 use tornet::network::Network;
 
-/// Write a network for Shadow 3, with stock tor and TGen.
+/// Write a network for Shadow 3, with C tor and TGen.
 ///
-/// So that our results can be held beside Shadow's. Keys are made by tor's own programs. `flashflow-lab sim run` reads the folder, too.
+/// The results of Shadow can then be compared with those of `flashflow-lab sim run`, which also reads the folder. Keys are made by
+/// tor's own programs.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab sim export --network scenario.toml --shadow out --seconds 600
@@ -19,19 +20,19 @@ use tornet::network::Network;
 
 Exit status: 0 done; 1 the network cannot be exported, a file cannot be written, or tor fails; 2 wrong arguments.")]
 pub(crate) struct ExportOptions {
-    /// A scenario, or a folder with a sample, as for `sim run`.
+    /// Scenario or folder, as for `flashflow-lab sim run`.
     #[arg(long, value_name = "PATH")]
     network: PathBuf,
-    /// The folder to be written: absent or empty.
+    /// Folder to write to: absent or empty.
     #[arg(long, value_name = "DIR")]
     shadow: PathBuf,
-    /// Simulated seconds after the five minutes in which tor bootstraps, 1 to 1000000.
+    /// Duration in simulated seconds, after five minutes in which tor bootstraps, 1 to 1000000.
     #[arg(long, default_value_t = 1200, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     seconds: u32,
-    /// Stock tor.
+    /// Program of C tor.
     #[arg(long, default_value = "tor", value_name = "PROGRAM")]
     tor: PathBuf,
-    /// What makes authorities' keys.
+    /// Program that makes keys of authorities.
     #[arg(long, default_value = "tor-gencert", value_name = "PROGRAM")]
     tor_gencert: PathBuf,
 }

@@ -1,4 +1,4 @@
-//! `flashflow-lab sim sample`: a network of any size, drawn from a consensus.
+//! `flashflow-lab sim sample`: a scenario of any size, sampled from a consensus.
 
 mod countries;
 
@@ -23,39 +23,40 @@ use tornet::sample::{KnownRelay, Sample, Wanted, sample};
 use tornet::scenario::scenario_text;
 use tornet::shadow::read_models;
 
-/// Draw a network of any size from a consensus and descriptors.
+/// Sample a network of any size from a consensus and descriptors.
 ///
-/// Relays are drawn in layers of their weights, those that are guards and exits, exits, guards, and neither apart. Clients, servers and where they are follow Shadow's
-/// published 5 % sample. What comes out is a scenario for `sim run` and `sim batch`, to be changed by hand as you like. See simulation.md (in the documentation).
+/// Relays are sampled from strata of consensus weight, separately for guards, exits, both and neither. Clients, servers and their
+/// locations follow Shadow's published 5 % sample. The result is a scenario for `flashflow-lab sim run` and `flashflow-lab sim batch`.
+/// See simulation.md in the documentation.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab sim sample --consensus 2020-02-29-10-00-00-consensus --descriptors server-descriptors \\
       --scale 0.05 --models tornet-0.05-1/conf --out five-percent.toml
 
-Exit status: 0 done; 1 a file cannot be read or written, or so small a network cannot work; 2 wrong arguments.")]
+Exit status: 0 done; 1 a file cannot be read or written, or the network would be too small; 2 wrong arguments.")]
 pub(crate) struct SampleOptions {
-    /// A consensus of Tor, either flavour.
+    /// Consensus of either flavour.
     #[arg(long, value_name = "FILE")]
     consensus: PathBuf,
-    /// Server descriptors, one after another: what relays have been seen to carry. May be given several times;
-    /// the largest counts. A relay without one is taken to carry what its weight says.
+    /// Server descriptors, for the observed bandwidth of relays; may be repeated, and the largest value counts. The consensus weight is
+    /// used for relays without a descriptor.
     #[arg(long, value_name = "FILE")]
     descriptors: Vec<PathBuf>,
-    /// Where addresses are: tor's own geoip file, or a CSV whose columns begin with address and country. A relay of
-    /// which it says nothing is placed by lot.
+    /// Countries of addresses: tor's geoip file, or a CSV file whose first columns are address and country. A relay without a country
+    /// is placed at random.
     #[arg(long, value_name = "FILE")]
     countries: Option<PathBuf>,
-    /// Folder with TGen's models (tgen.tor-flowmodel*, -streammodel*, -packetmodel*), as a Shadow sample's conf/:
-    /// what users do. Without them there are only benchmarks.
+    /// Folder with TGen's traffic models (tgen.tor-flowmodel*, -streammodel*, -packetmodel*), such as conf/ of a Shadow network.
+    /// Without models, the only clients are benchmarks.
     #[arg(long, value_name = "DIR")]
     models: Option<PathBuf>,
-    /// The size; 1 is the whole of Tor. From 0.0001 to 10.
+    /// Size relative to the Tor network, 0.0001 to 10.
     #[arg(long, value_name = "FACTOR")]
     scale: f64,
-    /// Another seed draws other relays.
+    /// Seed of the sample.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// The scenario to be written.
+    /// File for the scenario.
     #[arg(long, value_name = "FILE")]
     out: PathBuf,
 }
@@ -63,7 +64,7 @@ pub(crate) struct SampleOptions {
 pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Error> {
     let scale = options.scale;
     if !(0.0001..=10.0).contains(&scale) {
-        return Err(Error::Usage(format!("--scale {scale}: from 0.0001 to 10 please")));
+        return Err(Error::Usage(format!("--scale {scale}: must lie in 0.0001..=10")));
     }
     let consensus = consensus(&options.consensus, unix_time_s())?;
     let claims = claims(&options.descriptors)?;
@@ -102,7 +103,7 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
         path: out.clone(),
         source,
     })?;
-    tell(options, known.len(), &drawn, output);
+    print(options, known.len(), &drawn, output);
     Ok(Exit::Done)
 }
 
@@ -156,7 +157,7 @@ fn heading(options: &SampleOptions, of: usize, drawn: &Sample) -> String {
     )
 }
 
-fn tell(options: &SampleOptions, of: usize, drawn: &Sample, output: &Output) {
+fn print(options: &SampleOptions, of: usize, drawn: &Sample, output: &Output) {
     let network = &drawn.network;
     let (relays, clients, servers) =
         (network.relays.len(), network.clients.len(), network.servers.len());

@@ -1,4 +1,4 @@
-//! `flashflow-lab sim truth`: the simulation held beside real sockets.
+//! `flashflow-lab sim truth`: compares the simulation with real sockets.
 
 use clap::Args;
 use cli::Error;
@@ -13,24 +13,24 @@ use std::thread;
 use terminal::{Exit, Interrupt, Output};
 use tornet::truth::{Came, Control, QUEUE, Scene, scenes, simulate};
 
-/// Hold the simulation beside real sockets.
+/// Compare the simulation with real sockets.
 ///
-/// The same scenes are played in virtual time and by Linux's TCP, over paths with real latency, loss and narrow places: first those of TCP alone, then Tor networks of relays, clients and
-/// a server of ours. A line for each figure: simulated, real (means over runs, with 95 % intervals), and the first divided by the second. Real time is as long as the scenes last. Needs
-/// root, for network namespaces.
+/// Each scene runs in virtual time and with Linux's TCP, over paths with real latency, loss and bottlenecks: first TCP connections,
+/// then Tor networks of relays, clients and a server. Prints for each figure the simulated and the real mean with 95 % confidence
+/// intervals, and their ratio. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab sim truth --seconds 20 --runs 3
 
-Exit status: 0 done, whatever the figures say; 1 the machine refuses; 2 wrong arguments; 130 interrupted.")]
+Exit status: 0 done, whatever the figures are; 1 failed; 2 wrong arguments; 130 interrupted.")]
 pub(crate) struct TruthOptions {
-    /// Length of scenes that have no end of their own, 2 to 600.
+    /// Duration in seconds of scenes without an end of their own, 2 to 600.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u32).range(2..=600))]
     seconds: u32,
-    /// How often each scene is played on either side; figures are means, 1 to 100.
+    /// Number of runs of each scene, 1 to 100.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: u32,
-    /// Only scenes whose names have this in them.
+    /// Run only scenes whose names contain TEXT.
     #[arg(long, value_name = "TEXT", default_value = "")]
     scene: String,
 }
@@ -40,7 +40,7 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    // What else is going on must not be taken for TCP's doing: a packet that is late by a few milliseconds ends Linux's slow start. Without the right to that, as all others.
+    // A packet that another process delays by a few milliseconds ends Linux's slow start. Without the privilege, the priority stays.
     let _equal = rustix::process::setpriority_process(None, -15);
     let mut all = scenes(Duration::from_secs(options.seconds.into()));
     all.retain(|scene| scene.name.contains(&options.scene));
@@ -88,7 +88,7 @@ pub(crate) fn run(
     Ok(Exit::Done)
 }
 
-/// Plays a scene of a Tor network on both sides, and tells its figures; false if the user has asked for the end.
+/// Runs a scene of a Tor network in both worlds and prints its figures; false if interrupted.
 fn hold(
     scene: NetworkScene,
     runs: u32,

@@ -119,7 +119,7 @@ fn a_network_that_is_kept_is_named_and_stays_but_does_not_run() {
 
 /// Starts a demo and stops it once it has come to some point; returns what it came to.
 fn stopped_demo(scratch: &Scratch, when: When, signal: Signal) -> Ended {
-    // The relay of ours runs from before the first second on, and has to end as well.
+    // FlashFlow's relay, which runs since before the first second, must end as well.
     let limits = ["--limits", "10", "--echo-limits", "10"];
     let arguments = [&["demo", "--json", "--seconds", "30"][..], &limits].concat();
     let mut demo = scratch.start(&arguments);

@@ -1,4 +1,4 @@
-//! `flashflow bwfile check`: what a directory authority would do with a file.
+//! `flashflow bwfile check`: what a directory authority would do with a bandwidth file.
 
 use super::plural;
 use clap::Args;
@@ -16,11 +16,10 @@ use std::path::{Path, PathBuf};
 use terminal::times::{readable, time};
 use terminal::{Exit, Output, note};
 
-/// Report what tor's directory authority would do with a file, and what is wrong with it although tor is silent.
+/// Check how a directory authority would use a bandwidth file, and report problems that tor does not.
 ///
-/// The decisions and the warnings are those of tor 0.4.9, quirks included. Tor does not look at the 60 % rule, at relays
-/// that are missing, or at a relay with more than 5 % of all bandwidth: this command does. The rest of a file that tor refuses is
-/// checked as if tor had accepted it.
+/// The decisions and warnings are those of tor 0.4.9. In addition, the command checks the 60 % rule, missing relays, and relays with
+/// more than 5 % of all bandwidth. If tor refuses the file, the rest is checked as if tor had accepted it.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow bwfile check /var/lib/flashflow/bandwidth/latest.v3bw
@@ -29,32 +28,32 @@ use terminal::{Exit, Output, note};
   flashflow bwfile check old.v3bw --at 2026-11-26T15:00:00
 
 FILE may be `-`, which is standard input. Consensus and descriptors may be compressed with gzip
-or zlib; the bandwidth file is judged as it is, and tor reads no compressed one.
+or zlib. The bandwidth file must not be compressed, because tor does not decompress it.
 
-Exit status: 0 tor votes by the file; 1 it refuses the file or takes no relay of it, or the file
-cannot be read, and with --strict also if anything is wrong; 2 wrong arguments.")]
+Exit status: 0 tor votes with the file; 1 tor refuses the file or all of its relays, or the file
+cannot be read, or, with --strict, there is any problem; 2 wrong arguments.")]
 pub(super) struct CheckOptions {
     /// The bandwidth file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
-    /// A consensus of that time: which relays should have a line, and which are authorities.
+    /// Consensus of that time, which lists the relays that should have a line, and the authorities.
     #[arg(long, value_name = "FILE")]
     consensus: Option<PathBuf>,
-    /// Server descriptors: no weight may exceed what a relay's operator allows. The newest descriptor of a relay counts.
+    /// Server descriptors: no weight may exceed the rate limit of its relay. The newest descriptor of a relay counts.
     #[arg(long, value_name = "FILE")]
     descriptors: Option<PathBuf>,
-    /// Judge it as at this time: Unix seconds, a date, or a date and time in UTC; now, without it.
+    /// Check the file as of this time: Unix seconds, a date, or a date and time in UTC. By default the current time.
     #[arg(long, value_name = "TIME", value_parser = time)]
     at: Option<u64>,
-    /// Fail if anything is wrong.
+    /// Fail if there is any problem.
     #[arg(long)]
     strict: bool,
 }
 
-/// A file that tor refuses, as tor would read it if it were new, plain and without annotations.
+/// A refused file as tor would read it if it were new, uncompressed and without annotations.
 struct Remedied {
     bytes: Vec<u8>,
-    /// When it is judged.
+    /// The time of the check.
     at_unix_s: u64,
     /// Annotations before its first line.
     skipped_lines: usize,
@@ -108,7 +107,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
     }
     if let Some(it) = &remedied {
         output.text(format!(
-            "the rest, as if tor had accepted the file (judged as at {}; --at takes another time):",
+            "the rest, as if tor had accepted the file (as of {}; --at sets another time):",
             readable(it.at_unix_s)
         ));
     }
@@ -117,7 +116,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
         None => (&report, &bytes[..], now),
     };
     let number_from = remedied.as_ref().map_or(0, |it| it.skipped_lines);
-    tell_lines(rest, number_from, output);
+    print_lines(rest, number_from, output);
     let authorities = consensus.as_ref().map(|it| rest.authorities(it)).unwrap_or_default();
     for relay in &authorities {
         output.result(
@@ -138,7 +137,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
         let line = line.map(|line| line + number_from);
         let place = line.map_or_else(String::new, |line| format!("line {line}: "));
         output.result(
-            format!("wrong, and tor is silent: {place}{what}"),
+            format!("problem without a warning by tor: {place}{what}"),
             || json!({"type": "advice", "line": line, "what": what}),
         );
     }
@@ -182,8 +181,8 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
     Ok(if votes && (is_fine || !options.strict) { Exit::Done } else { Exit::Failed })
 }
 
-/// The lines that tor leaves out, each with one verdict.
-fn tell_lines(report: &Report, number_from: usize, output: &Output) {
+/// Prints the lines that tor skips, with the reason of each.
+fn print_lines(report: &Report, number_from: usize, output: &Output) {
     let warnings: BTreeMap<usize, &str> =
         report.warnings.iter().map(|it| (it.line, it.text.as_str())).collect();
     for (number, verdict) in &report.lines {

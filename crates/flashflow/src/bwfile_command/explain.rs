@@ -14,24 +14,24 @@ use std::path::PathBuf;
 use store::{Reader, RelayQuery, RelayRow, Story, explain};
 use terminal::{Exit, Output};
 
-/// Measurements that are looked at.
+/// Number of measurements that are considered.
 const MEASUREMENTS: usize = 50;
 
-/// Say in words why a relay has its weight, or none: from the coordinator's store and its newest bandwidth file.
+/// Explain why a relay has its weight, or none, from the coordinator's store and its newest bandwidth file.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow bwfile explain 8A18112151D6C0361C098DF1A9E7A8507A3F1475 --store bandwidth/store.db
   flashflow bwfile explain relay7 --store bandwidth/store.db --file bandwidth/latest.v3bw --json
 
-Exit status: 0 done; 1 the store does not know the relay, or cannot be read; 2 wrong arguments.")]
+Exit status: 0 done; 1 the relay is not in the store, or the store cannot be read; 2 wrong arguments.")]
 pub(super) struct ExplainOptions {
-    /// The relay: its fingerprint, or a nickname that is its alone.
+    /// Fingerprint or unique nickname of the relay.
     #[arg(value_name = "RELAY")]
     relay: String,
     /// The store: `store.db` in the coordinator's folder of bandwidth files.
     #[arg(long, value_name = "FILE")]
     store: PathBuf,
-    /// The bandwidth file; without it, `latest.v3bw` beside the store, if it is there.
+    /// The bandwidth file. By default `latest.v3bw` in the folder of the store, if it exists.
     #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
 }
@@ -39,8 +39,8 @@ pub(super) struct ExplainOptions {
 pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Error> {
     let reader = Reader::open(&options.store)?;
     let relay = find(&reader, &options.relay)?;
-    let beside = options.store.with_file_name(LATEST);
-    let file = options.file.clone().or_else(|| beside.exists().then_some(beside));
+    let default = options.store.with_file_name(LATEST);
+    let file = options.file.clone().or_else(|| default.exists().then_some(default));
     let line = match &file {
         Some(path) => Some(weights(path, relay.rsa).map_err(|problem| bad(path, &problem))?),
         None => None,
@@ -73,7 +73,7 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
 fn find(reader: &Reader, name: &str) -> Result<RelayRow, Error> {
     if let Ok(fingerprint) = name.parse::<Fingerprint>() {
         let found = reader.relay(RsaId(*fingerprint.as_bytes()))?;
-        let unknown = || Error::Failed(format!("the store does not know a relay {fingerprint}"));
+        let unknown = || Error::Failed(format!("the store has no relay {fingerprint}"));
         return found.ok_or_else(unknown);
     }
     // A part of the name finds more than the name.
@@ -82,7 +82,7 @@ fn find(reader: &Reader, name: &str) -> Result<RelayRow, Error> {
     found.retain(|relay| relay.nickname == name);
     match (found.pop(), found.len()) {
         (Some(relay), 0) => Ok(relay),
-        (None, _) => Err(Error::Failed(format!("the store does not know a relay {name}"))),
+        (None, _) => Err(Error::Failed(format!("the store has no relay {name}"))),
         (Some(_), others) => {
             let problem =
                 format!("{} relays call themselves {name}: give a fingerprint", others + 1);

@@ -152,7 +152,7 @@ impl Config {
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
         let file: File = config::read(path)?;
         let bad = |problem: String| Error::Config { path: path.to_owned(), problem };
-        let beside = |file: &Path| config::beside(path, file);
+        let beside = |file: &Path| config::resolve(path, file);
         let source = match (file.authority, &file.consensus) {
             (Some(authority), None) => Source::Authority(authority),
             (None, Some(consensus)) => Source::File(beside(consensus)),

@@ -1,6 +1,6 @@
-//! The same rows as Parquet, with the feature `parquet`.
+//! Writes rows as Parquet, with the feature `parquet`.
 
-use super::table::{Failed, Told};
+use super::table::{Emitted, Failed};
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::file::writer::SerializedFileWriter;
@@ -42,10 +42,10 @@ where
     }
 }
 
-/// Writes all rows that `feed` tells, and says how many there were.
+/// Writes the rows that `feed` passes to its argument. Returns their number.
 pub(super) fn write<T: Row>(
     out: impl Write + Send,
-    feed: impl FnOnce(&mut dyn FnMut(T) -> Told) -> Told,
+    feed: impl FnOnce(&mut dyn FnMut(T) -> Emitted) -> Emitted,
 ) -> Result<u64, Failed> {
     let properties = Arc::new(WriterProperties::default());
     let schema = T::schema().map_err(failed)?;
@@ -67,7 +67,7 @@ pub(super) fn write<T: Row>(
     Ok(count)
 }
 
-/// What the file said itself, where it did: a reader that went away is no error.
+/// The I/O error of the file, if there was one: a closed pipe is not an error.
 fn failed(error: ParquetError) -> Failed {
     Failed::Write(match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
@@ -101,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_of_parquet_that_went_away_is_told_as_of_other_formats() {
+    fn a_closed_pipe_is_reported_as_for_other_formats() {
         let (reader, writer) = io::pipe().expect("a pipe");
         drop(reader);
         let suspect = suspect(60);
-        let told = write(writer, |tell| tell(SuspicionLine::from(&suspect)));
+        let written = write(writer, |emit| emit(SuspicionLine::from(&suspect)));
         let is_known =
-            matches!(&told, Err(Failed::Write(it)) if it.kind() == io::ErrorKind::BrokenPipe);
+            matches!(&written, Err(Failed::Write(it)) if it.kind() == io::ErrorKind::BrokenPipe);
         assert!(is_known);
     }
 
@@ -115,9 +115,9 @@ mod tests {
     fn parquet_has_the_rows_and_columns_of_the_other_formats() {
         let suspects = [60, 70, 80].map(suspect);
         let mut file = tempfile::tempfile().expect("room");
-        let told =
-            write(&mut file, |tell| suspects.iter().map(SuspicionLine::from).try_for_each(tell));
-        assert!(matches!(told, Ok(3)));
+        let written =
+            write(&mut file, |emit| suspects.iter().map(SuspicionLine::from).try_for_each(emit));
+        assert!(matches!(written, Ok(3)));
         let reader = SerializedFileReader::new(file).expect("Parquet");
         let schema = reader.metadata().file_metadata().schema_descr();
         let columns: Vec<&str> = schema.columns().iter().map(|it| it.name()).collect();

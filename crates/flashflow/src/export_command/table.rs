@@ -1,4 +1,4 @@
-//! Rows, in one of the formats.
+//! Writes rows in one of the formats.
 
 use super::Format;
 #[cfg(not(feature = "parquet"))]
@@ -12,8 +12,8 @@ pub(super) enum Failed {
     Write(io::Error),
 }
 
-/// What came of telling.
-pub(super) type Told = Result<(), Failed>;
+/// The result of writing a row.
+pub(super) type Emitted = Result<(), Failed>;
 
 /// What can be a row of a table.
 #[cfg(not(feature = "parquet"))]
@@ -37,11 +37,11 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// Writes all rows that `feed` tells, and says how many there were.
+/// Writes the rows that `feed` passes to its argument. Returns their number.
 pub(super) fn table<T: Row>(
     format: Format,
     out: impl Write + Send,
-    feed: impl FnOnce(&mut dyn FnMut(T) -> Told) -> Told,
+    feed: impl FnOnce(&mut dyn FnMut(T) -> Emitted) -> Emitted,
 ) -> Result<u64, Failed> {
     let mut count = 0;
     match format {

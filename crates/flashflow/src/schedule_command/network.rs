@@ -1,4 +1,4 @@
-//! The relays of a consensus, with what to expect of them.
+//! The relays of a consensus with their expected capacities.
 
 use super::ScheduleOptions;
 use cli::Error;
@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::Path;
 
-/// A relay to be planned for.
+/// A relay in the plan.
 #[derive(Clone)]
 pub(super) struct Relay {
     pub(super) id: RsaId,
@@ -97,7 +97,7 @@ impl Relay {
     }
 }
 
-/// When a consensus began to hold, and its relays, with their weights as capacities.
+/// The valid-after time of a consensus, and its relays with their weights as capacities.
 pub(super) fn relays(path: &Path) -> Result<(u64, Vec<Relay>), Error> {
     let consensus = consensus(path, unix_time_s())?;
     let relay = |router: &Router| Relay {
@@ -121,8 +121,7 @@ const fn id(fingerprint: Fingerprint) -> RsaId {
     RsaId(*fingerprint.as_bytes())
 }
 
-/// Scales rates so that their sum is `total`, if that is asked for, and none is above `most`: what the largest do not
-/// get, the others do. `None` if there is no such factor.
+/// Scales rates so that their sum is `total`, if it is given, and none is above `most`. `None` if that is impossible.
 fn fit(rates: &mut [f64], total: Option<f64>, most: f64) -> Option<()> {
     let Some(total) = total else {
         rates.iter_mut().for_each(|rate| *rate = rate.min(most));
@@ -133,7 +132,7 @@ fn fit(rates: &mut [f64], total: Option<f64>, most: f64) -> Option<()> {
     let mut rest: f64 = falling.iter().sum();
     let mut left = total;
     let mut factor = None;
-    // So many of the largest have the most there is; the others share what is left.
+    // The largest rates are capped, one more in each step; the others share the rest.
     for rate in falling {
         let candidate = left / rest;
         if !candidate.is_finite() || candidate < 0.0 {

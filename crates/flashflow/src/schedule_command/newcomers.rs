@@ -11,13 +11,13 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::path::Path;
 
-/// How long new relays wait.
+/// The waiting times of new relays.
 pub(super) struct Newcomers {
     /// Relays that the first consensus did not have.
     new: usize,
     /// Relays that only the first one has.
     gone: usize,
-    /// What is expected of new ones.
+    /// The first guess of a new relay's capacity.
     guess: Rate,
     /// From the later consensus to the last team's slot, in seconds, ascending.
     waits_s: Vec<u64>,
@@ -31,7 +31,7 @@ pub(super) struct Newcomers {
 }
 
 impl Newcomers {
-    /// Admits them, as §7 of the paper has it.
+    /// Admits the new relays of a later consensus, as in section 7 of the paper.
     pub(super) fn admit(
         plan: &mut Plan,
         network: &Network,

@@ -1,14 +1,14 @@
-//! How the slots of a plan are filled.
+//! Pictures of the load of slots.
 
 use report::experiment::{Axis, ExperimentFigure, On, Role, Series};
 use std::fmt::Write as _;
 
 /// Columns that fit into a terminal.
 const COLUMNS: usize = 72;
-/// Points of a figure, so that it stays small.
+/// Maximum number of points in a figure.
 const POINTS: usize = 288;
 
-/// A line for each team: time goes to the right, and the fuller a slot, the higher the block.
+/// A line for each team, with a block for each group of slots; its height is the mean load.
 pub(super) fn text(filled: &[Vec<f64>], slot_s: u32) -> String {
     const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
     let mut text = String::new();
@@ -17,7 +17,7 @@ pub(super) fn text(filled: &[Vec<f64>], slot_s: u32) -> String {
             let full = f64::from(8u8);
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "0 to 8")]
             let height = (share * full).round().clamp(0.0, full) as usize;
-            // What is not empty shows.
+            // A slot with any load is visible.
             BLOCKS.get(height.max(usize::from(*share > 0.0))).copied().unwrap_or(' ')
         };
         let line: String = together(slots, COLUMNS).iter().map(|(_, share)| block(share)).collect();
@@ -28,7 +28,7 @@ pub(super) fn text(filled: &[Vec<f64>], slot_s: u32) -> String {
     text
 }
 
-/// The same as a figure.
+/// The load of the slots of each team over time, as a figure.
 pub(super) fn figure(filled: &[Vec<f64>], slot_s: u32, is_greedy: bool) -> ExperimentFigure {
     let title = if is_greedy { "The fastest plan" } else { "A randomised plan" };
     let y = Axis { is_percent: true, ..Axis::new("of the team's capacity").showing(0.0, 1.05) };
@@ -46,7 +46,7 @@ fn hours(slots: usize, slot_s: u32) -> f64 {
     slots as f64 * f64::from(slot_s) / 3600.0
 }
 
-/// Neighbours together, so that there are at most so many: the first slot of each group, and the mean.
+/// Groups neighbouring slots into at most `most` groups: the first slot and the mean of each.
 fn together(slots: &[f64], most: usize) -> Vec<(usize, f64)> {
     let size = slots.len().div_ceil(most).max(1);
     let mean = |(group, slots): (usize, &[f64])| {

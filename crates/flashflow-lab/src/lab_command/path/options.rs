@@ -1,17 +1,17 @@
-//! What `flashflow-lab lab path` accepts.
+//! Options of `flashflow-lab lab path`.
 
 use clap::Args;
 use cli::Error;
 use lab::wan::{Congestion, Jitter, Loss, Narrow, Queue, Reordering, WanSpec, Way};
 use onion::{Duration, Rate};
 
-/// Two hosts with a real distance between them: `near` and `far`.
+/// Make a path with latency, loss and bottlenecks between two hosts, `near` and `far`.
 ///
-/// Each is a network of its own (a namespace), which needs root. What is said of the path holds for both ways,
-/// unless there is a `--back-…` for the way from far to near. A command after `--` runs at the near end, and the
-/// path ends with it; without one it stays until Ctrl-C, and says how to enter both ends. Commands find in their
-/// environment FLASHFLOW_NEAR and FLASHFLOW_FAR (addresses), FLASHFLOW_NEAR_NETNS and FLASHFLOW_FAR_NETNS (paths for
-/// `nsenter --net=`). What they print on standard output goes to standard error.
+/// Each host is a network namespace, which needs root. An option applies to both directions, unless its `--back-…` variant sets
+/// the direction from far to near. A command after `--` runs at the near host, and the path is removed when it ends. Without a
+/// command the path stays until Ctrl-C, and the command line to enter each host is printed. Commands get the environment variables
+/// FLASHFLOW_NEAR and FLASHFLOW_FAR (addresses), FLASHFLOW_NEAR_NETNS and FLASHFLOW_FAR_NETNS (paths for `nsenter --net=`). Their
+/// standard output goes to standard error.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab lab path --rtt-ms 100 --loss-percent 0.1 --congestion reno
@@ -20,105 +20,105 @@ use onion::{Duration, Rate};
 
 Exit status: 0 done; 1 the command or something else failed; 2 wrong arguments; 130 interrupted.")]
 pub(crate) struct PathOptions {
-    /// Round trip, half of it each way, in milliseconds.
+    /// Round-trip time in milliseconds; half of it in each direction.
     #[arg(long, default_value_t = 100.0, value_name = "MS")]
     rtt_ms: f64,
     #[command(flatten)]
     out: OutOptions,
     #[command(flatten)]
     back: BackOptions,
-    /// How long packets are held back that others overtake, in milliseconds.
+    /// Additional delay of reordered packets, in milliseconds.
     #[arg(long, default_value_t = 10.0, value_name = "MS")]
     reorder_ms: f64,
-    /// Let jitter reorder packets: each draws a delay of its own.
+    /// Let jitter reorder packets: each packet has an independent delay.
     #[arg(long)]
     jitter_reorders: bool,
-    /// TCP's congestion control at both ends: bbr, cubic or reno; this machine's if absent.
+    /// TCP congestion control at both hosts: bbr, cubic or reno. By default, that of this machine.
     #[arg(long, value_name = "NAME")]
     congestion: Option<Congestion>,
-    /// The same at the far end only.
+    /// TCP congestion control at the far host only.
     #[arg(long, value_name = "NAME")]
     far_congestion: Option<Congestion>,
-    /// With the same seed, chance decides the same for the same packets.
+    /// Seed of all random decisions about packets.
     #[arg(long, default_value_t = 0)]
     seed: u64,
-    /// End after so many seconds.
+    /// Remove the path after this number of seconds.
     #[arg(long)]
     pub(super) seconds: Option<u32>,
-    /// What a shell runs at the far end, before the near end's command and as long as that.
+    /// Shell command for the far host. It starts before the command of the near host, and is killed when that ends.
     #[arg(long, value_name = "COMMAND-LINE")]
     pub(super) far: Option<String>,
-    /// What runs at the near end.
+    /// Command for the near host.
     #[arg(last = true, value_name = "COMMAND")]
     pub(super) command: Vec<String>,
 }
 
-/// The way from near to far.
+/// The direction from near to far.
 #[derive(Debug, Args)]
 struct OutOptions {
-    /// What delays vary by, in milliseconds, beyond the half round trip.
+    /// Maximum jitter in milliseconds, in addition to half the round-trip time.
     #[arg(long, default_value_t = 0.0, value_name = "MS")]
     jitter_ms: f64,
-    /// Packets lost by chance, in percent.
+    /// Random packet loss, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     loss_percent: f64,
-    /// They are lost in bursts of so many on average.
+    /// Mean length of a burst of losses, in packets.
     #[arg(long, value_name = "PACKETS")]
     burst_packets: Option<f64>,
-    /// A narrow place, in Mbit/s of IP packets.
+    /// Rate of the bottleneck, in Mbit/s of IP packets.
     #[arg(long, value_name = "MBIT")]
     rate_mbit_per_s: Option<f64>,
-    /// What may wait there, in milliseconds of its rate.
+    /// Queue of the bottleneck, in milliseconds at its rate.
     #[arg(long, default_value_t = 100.0, value_name = "MS")]
     queue_ms: f64,
-    /// Packets held back so that others overtake them, in percent.
+    /// Reordered packets, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     reorder_percent: f64,
-    /// Packets that arrive twice, in percent.
+    /// Duplicated packets, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     duplicate_percent: f64,
-    /// Nothing gets through.
+    /// Drop all packets.
     #[arg(long)]
     blackhole: bool,
 }
 
-/// The way from far to near, where it differs.
+/// The direction from far to near, where it differs.
 #[derive(Debug, Args)]
 struct BackOptions {
-    /// The same from far to near.
+    /// Jitter from far to near.
     #[arg(long, value_name = "MS")]
     back_jitter_ms: Option<f64>,
-    /// The same from far to near.
+    /// Loss from far to near.
     #[arg(long, value_name = "PERCENT")]
     back_loss_percent: Option<f64>,
-    /// The same from far to near.
+    /// Mean length of a burst of losses from far to near.
     #[arg(long, value_name = "PACKETS")]
     back_burst_packets: Option<f64>,
-    /// The same from far to near; 0 for no narrow place.
+    /// Rate of the bottleneck from far to near; 0 for none.
     #[arg(long, value_name = "MBIT")]
     back_rate_mbit_per_s: Option<f64>,
-    /// The same from far to near.
+    /// Queue of the bottleneck from far to near.
     #[arg(long, value_name = "MS")]
     back_queue_ms: Option<f64>,
-    /// The same from far to near.
+    /// Reordered packets from far to near.
     #[arg(long, value_name = "PERCENT")]
     back_reorder_percent: Option<f64>,
-    /// The same from far to near.
+    /// Duplicated packets from far to near.
     #[arg(long, value_name = "PERCENT")]
     back_duplicate_percent: Option<f64>,
-    /// Nothing gets from far to near; --blackhole alone is for the way out.
+    /// Drop all packets from far to near. --blackhole affects the other direction only.
     #[arg(long)]
     back_blackhole: bool,
 }
 
 impl PathOptions {
-    /// The network that is asked for.
+    /// The network that the options describe.
     pub(super) fn spec(&self) -> Result<WanSpec, Error> {
         let (out, back) = (&self.out, &self.back);
         let back = OutOptions {
             jitter_ms: back.back_jitter_ms.unwrap_or(out.jitter_ms),
             loss_percent: back.back_loss_percent.unwrap_or(out.loss_percent),
-            // Bursts of a loss that is not there are none.
+            // Without loss there are no bursts.
             burst_packets: back.back_burst_packets.or(out.burst_packets),
             rate_mbit_per_s: back
                 .back_rate_mbit_per_s

@@ -1,4 +1,4 @@
-//! Headless Chromium, driven by its own protocol over pipes: no driver, and no port.
+//! Headless Chromium, controlled by the DevTools protocol over pipes, without a driver and a port.
 
 use serde_json::{Value, json};
 use std::fs::File;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// A browser with one page.
-pub(crate) struct Browser {
+pub struct Browser {
     process: Child,
     to: File,
     from: BufReader<File>,
@@ -19,26 +19,31 @@ pub(crate) struct Browser {
 }
 
 impl Browser {
-    /// Starts it; what is lacking, if it cannot be had here.
-    pub(crate) fn start() -> Result<Self, String> {
+    /// Starts the browser.
+    ///
+    /// # Errors
+    /// Why there is no browser on this machine.
+    pub fn start() -> Result<Self, String> {
         Self::start_with(&[])
     }
 
-    /// The same with these arguments besides.
-    pub(crate) fn start_with(arguments: &[&str]) -> Result<Self, String> {
+    /// Starts the browser with additional arguments.
+    ///
+    /// # Errors
+    /// Why there is no browser on this machine.
+    pub fn start_with(arguments: &[&str]) -> Result<Self, String> {
         let version = Command::new("chromium").arg("--version").output();
         version.map_err(|error| format!("the program `chromium`: {error}"))?;
         let folder = tempfile::tempdir().expect("a folder");
         let pipes = ["to", "from"].map(|name| folder.path().join(name));
         assert!(Command::new("mkfifo").args(&pipes).status().expect("started").success());
-        // It reads from descriptor 3 and writes to 4.
+        // Chromium reads from file descriptor 3 and writes to 4.
         let script = "to=$0 from=$1 profile=$2; shift 2; exec chromium --headless=new --no-sandbox --disable-gpu --disable-dev-shm-usage --no-first-run \
                       --disable-background-networking --disable-component-update --disable-sync --no-pings \
                       --remote-debugging-pipe --user-data-dir=\"$profile\" \"$@\" about:blank 3<\"$to\" 4>\"$from\"";
         let mut command = Command::new("sh");
         command.args(["-c", script]).args(&pipes).arg(folder.path().join("profile"));
         command.args(arguments);
-        // All that it starts is to end with it.
         let process = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let process = process.expect("started");
         let to = File::options().write(true).open(&pipes[0]).expect("its end");
@@ -53,14 +58,14 @@ impl Browser {
         Ok(browser)
     }
 
-    /// A window of this size; `is_phone` for one that is held in a hand.
-    pub(crate) fn resize(&mut self, width_px: u32, height_px: u32, is_phone: bool) {
+    /// Sets the size of the window, and whether it is that of a phone.
+    pub fn resize(&mut self, width_px: u32, height_px: u32, is_phone: bool) {
         let size = json!({"width": width_px, "height": height_px, "deviceScaleFactor": 1, "mobile": is_phone});
         self.call("Emulation.setDeviceMetricsOverride", size);
     }
 
-    /// Opens a page, and waits until it is there.
-    pub(crate) fn open(&mut self, url: &str) {
+    /// Opens a page, and waits until it is loaded.
+    pub fn open(&mut self, url: &str) {
         self.call("Page.navigate", json!({"url": url}));
         self.wait_for(&format!(
             "location.href === {} && document.readyState === 'complete'",
@@ -68,16 +73,16 @@ impl Browser {
         ));
     }
 
-    /// What a script says.
-    pub(crate) fn evaluate(&mut self, script: &str) -> Value {
+    /// The value of a script.
+    pub fn evaluate(&mut self, script: &str) -> Value {
         let asked = json!({"expression": script, "returnByValue": true, "awaitPromise": true});
         let said = self.call("Runtime.evaluate", asked);
         assert!(said["exceptionDetails"].is_null(), "{script}: {said}");
         said["result"]["value"].clone()
     }
 
-    /// Waits until a script says yes. Between two pages there may be nobody to be asked.
-    pub(crate) fn wait_for(&mut self, script: &str) {
+    /// Waits until the value of a script is true. Between two pages there may be no page that can run it.
+    pub fn wait_for(&mut self, script: &str) {
         for _ in 0..600 {
             let asked = json!({"expression": script, "returnByValue": true});
             if self
@@ -89,11 +94,11 @@ impl Browser {
             std::thread::park_timeout(Duration::from_millis(100));
         }
         let text = self.evaluate("document.body.innerText");
-        panic!("waited in vain for {script} in {text}");
+        panic!("timeout: {script} in {text}");
     }
 
-    /// A key is pressed and let go.
-    pub(crate) fn press(&mut self, key: &str, code: u32, text: &str) {
+    /// Presses and releases a key.
+    pub fn press(&mut self, key: &str, code: u32, text: &str) {
         let down =
             json!({"type": "keyDown", "key": key, "windowsVirtualKeyCode": code, "text": text});
         self.call("Input.dispatchKeyEvent", down);
@@ -101,13 +106,13 @@ impl Browser {
         self.call("Input.dispatchKeyEvent", up);
     }
 
-    /// Types into what has the focus.
-    pub(crate) fn type_text(&mut self, text: &str) {
+    /// Types into the focused element.
+    pub fn type_text(&mut self, text: &str) {
         self.call("Input.insertText", json!({"text": text}));
     }
 
-    /// A picture of the page.
-    pub(crate) fn save_picture(&mut self, path: &Path) {
+    /// Saves a screenshot as PNG.
+    pub fn save_picture(&mut self, path: &Path) {
         let picture = self.call("Page.captureScreenshot", json!({"format": "png"}));
         let data = picture["data"].as_str().expect("a picture");
         let decoded =
@@ -153,7 +158,7 @@ impl Browser {
 impl Drop for Browser {
     fn drop(&mut self) {
         self.session = None;
-        // Asked to, it ends all that it has started.
+        // On this request Chromium ends its child processes, too.
         let ended = self.to.write_all(b"{\"id\":0,\"method\":\"Browser.close\"}\0");
         if ended.is_err() {
             let _ = self.process.kill();
