@@ -3,13 +3,13 @@
 use crate::event::Event;
 use crate::sources::{Directories, SharedGuards, Sources};
 use crate::view::View;
+use dirmgr::{ConsensusFetcher, FetcherConfig, schedule};
 use link::unix_time_s;
 use netdoc::consensus::Consensus;
 use netdoc::{Fingerprint, Microdesc};
 use onion::Duration;
 use rand::RngExt;
 use rand::rngs::StdRng;
-use relay::Follower;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -37,14 +37,15 @@ impl Following {
         let first = rng.random_range(0..authorities.len().max(1));
         let source = Sources::new(directories, guards.clone());
         let now = unix_time_s();
-        let follower = Follower::new(authorities, identities, folder, now, first, source);
-        Directory { follower, guards, rng, tell }.run(end);
+        let config = FetcherConfig { authorities, identities, folder, first };
+        let fetcher = ConsensusFetcher::for_client(config, source, now);
+        Directory { fetcher, guards, rng, tell }.run(end);
     }
 }
 
 /// Follows the consensus for a client.
 struct Directory<T> {
-    follower: Follower<Sources>,
+    fetcher: ConsensusFetcher<Sources>,
     guards: SharedGuards,
     rng: StdRng,
     /// Takes what is found.
@@ -66,18 +67,21 @@ impl<T: Fn(News)> Directory<T> {
         let mut retry = RETRY.0;
         let mut told = None;
         // Guards that are remembered are known by what was kept, and asked from the beginning.
-        if let Some(kept) = self.follower.consensus(unix_time_s()) {
+        if let Some(kept) = self.fetcher.consensus(unix_time_s()) {
             self.guards.set_consensus(kept);
         }
         loop {
-            let found = self.follower.fetch(unix_time_s());
-            let problems = [found.problem, found.unstored];
+            let found = self.fetcher.fetch(unix_time_s());
+            let problems = [
+                found.is_new.err().map(|it| it.to_string()),
+                found.unstored.map(|it| it.to_string()),
+            ];
             problems
                 .into_iter()
                 .flatten()
                 .for_each(|it| (self.tell)(News::Event(Event::Trouble(it))));
             let now = unix_time_s();
-            let view = self.follower.consensus(now).map(|consensus| {
+            let view = self.fetcher.consensus(now).map(|consensus| {
                 let view = self.view(&consensus);
                 (consensus, view)
             });
@@ -93,7 +97,7 @@ impl<T: Fn(News)> Directory<T> {
                         (self.tell)(News::View(Arc::new(view)));
                     }
                     let chance = self.rng.random_range(0.0..1.0);
-                    let next = Follower::<Sources>::pause(&consensus, now, chance);
+                    let next = schedule::fetch_delay(&consensus, now, chance);
                     pause_after_look(next, is_whole, &mut retry)
                 }
                 Some(_) => grow(&mut retry),
@@ -114,7 +118,7 @@ impl<T: Fn(News)> Directory<T> {
     fn view(&self, consensus: &Consensus) -> View {
         View::new(consensus, |digest| {
             // The digest was compared when it came. One that cannot be read is a relay that cannot be used.
-            Microdesc::parse(&self.follower.microdesc(digest)?).ok()
+            Microdesc::parse(&self.fetcher.microdesc(digest)?).ok()
         })
     }
 }

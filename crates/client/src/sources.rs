@@ -1,13 +1,13 @@
 //! Whom a client asks for the directory, and how.
 
 use crate::tunnel::Tunnels;
+use dirmgr::Source;
 use netdoc::Fingerprint;
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::consensus::Consensus;
 use netdoc::fetch::{FetchError, Fetcher, Problem, Resource};
 use onion::circuit::NextHop;
 use onion::identity::{RelayIds, RsaId};
-use relay::Source;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -110,7 +110,7 @@ impl Sources {
 }
 
 impl Source for Sources {
-    fn nearer(&mut self) -> Vec<SocketAddr> {
+    fn mirrors(&mut self) -> Vec<SocketAddr> {
         let Directories { fallbacks, has_guards, .. } = &self.directories;
         let guards = if *has_guards { self.guards.directories() } else { Vec::new() };
         self.nearest = guards;
@@ -135,8 +135,8 @@ impl Source for Sources {
         got.map_err(|problem| FetchError { url: url(), problem })
     }
 
-    fn rest(&mut self) {
-        // Idle links would tell the relay when the client's machine is on.
+    fn close_idle(&mut self) {
+        // An open link would show the relay when the client's host is online.
         self.tunnels = None;
     }
 }

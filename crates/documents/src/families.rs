@@ -1,9 +1,9 @@
 //! Relays of one operator, by their descriptors.
 
+use dirmgr::family::{FamilyId, ProvenFamilies, proven_families};
 use netdoc::Fingerprint;
 use netdoc::descriptor::ServerDescriptor;
 use onion::identity::RsaId;
-use relay::family::{FamilyId, proven};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
 
@@ -23,7 +23,7 @@ pub fn pairs<'d>(
     let mut problems = Vec::new();
     for it in descriptors {
         declared.insert(it.fingerprint, it.family().collect());
-        let (ids, theirs) = proven(it, now_unix_s);
+        let ProvenFamilies { families: ids, problems: theirs } = proven_families(it, now_unix_s);
         for id in ids {
             families.entry(id).or_default().insert(it.fingerprint);
         }
@@ -69,7 +69,7 @@ mod tests {
     use proptest::prelude::*;
 
     /// Of stock tor: `member` is of two families, `other` of the first of them, and they do not name each other.
-    const STOCK: &[u8] = include_bytes!("../../relay/tests/data/family-descriptors");
+    const STOCK: &[u8] = include_bytes!("../../dirmgr/tests/data/family-descriptors");
     const THEN: u64 = 1_795_440_942;
     /// When the certificates end.
     const END: u64 = 499_454 * 3600;

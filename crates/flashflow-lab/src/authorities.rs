@@ -3,9 +3,10 @@
 use clap::{ArgGroup, Args};
 use cli::Error;
 use client::{Directories, OnionDirectory};
+use dirmgr::public::{AuthorityRelay, authority_relays};
 use netdoc::Fingerprint;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -135,12 +136,12 @@ fn of_lab(status: &lab::Status) -> Known {
 
 /// The public network.
 fn of_public() -> Known {
-    let (authorities, identities) = relay::public_authorities();
-    let onion = |(directory, address, relay): (SocketAddr, SocketAddr, Fingerprint)| {
-        let ids = RelayIds { rsa: RsaId(*relay.as_bytes()), ed25519: None };
-        (directory, OnionDirectory { address, ids })
+    let (authorities, identities) = dirmgr::public::authorities();
+    let onion = |relay: AuthorityRelay| {
+        let ids = RelayIds { rsa: RsaId(*relay.fingerprint.as_bytes()), ed25519: None };
+        (relay.directory, OnionDirectory { address: relay.or_port, ids })
     };
-    let or_ports: BTreeMap<_, _> = relay::public_or_ports().into_iter().map(onion).collect();
+    let or_ports = authority_relays().into_iter().map(onion).collect();
     let directories = Directories { authorities: or_ports, ..Directories::default() };
     Known { authorities, identities: identities.into_iter().collect(), directories }
 }

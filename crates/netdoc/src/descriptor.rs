@@ -78,7 +78,7 @@ pub struct ServerDescriptor<'a> {
     /// The relays it declares to be run by the same operator, as written.
     pub family_text: Option<&'a str>,
     /// Certificates by the keys of families to which it says that it belongs (`family-cert`, proposal 321), as they are. Nobody has
-    /// verified them: `relay::family::proven` does.
+    /// verified them: `dirmgr::family::proven_families` does.
     pub family_certs: Vec<Vec<u8>>,
 }
 

@@ -35,6 +35,7 @@ pub mod pieces;
 pub mod policy;
 pub mod signed;
 mod text;
+pub mod write;
 
 pub use bwfile::{BandwidthFile, check_as_tor};
 pub use consensus::{Consensus, Flag, Flags, Params, Router};

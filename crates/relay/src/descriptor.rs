@@ -17,12 +17,13 @@ pub use crate::document::DescriptorError;
 pub use exit_lines::{exit_lines, ipv6_summary};
 pub use proto::Capabilities;
 
-use crate::document::{date_time, failed, push_object, sign};
+use crate::document::{failed, sign};
 use crate::extra_info::ExtraInfo;
 use crate::family;
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use link::{Certified, LongTermKeys};
+use netdoc::write::{date_time, push_object};
 use netdoc::{Fingerprint, Nickname};
 use onion::router::ExitConfig;
 use rand::CryptoRng;

@@ -12,7 +12,6 @@ use crate::descriptor::TapKey;
 use crate::driving::Engine;
 use crate::event::RelayEvent;
 use crate::family::FamilyKey;
-use crate::following::Following;
 use crate::keys;
 use crate::metrics::{SharedStanding, Standing};
 use crate::own_addresses::{RefusedAddresses, own_addresses};
@@ -21,6 +20,7 @@ use crate::renewal::OnionKeyLife;
 use crate::schedule::Schedule;
 use crate::self_test::Report;
 use crate::state;
+use dirmgr::ConsensusFetcher;
 use link::{Certified, Clock, LongTermKeys, Teller};
 use netdoc::consensus::Flags;
 use netdoc::fetch::Fetcher;
@@ -114,7 +114,7 @@ pub(crate) struct Directory {
     published: u64,
     /// When one was last made because an authority held on to an older one.
     remade: Option<Instant>,
-    following: Following,
+    fetcher: ConsensusFetcher,
     fetching: fetching::Times,
     has_told_of_no_consensus: bool,
     /// When the consensus that it goes by began to hold.
@@ -138,7 +138,7 @@ impl Directory {
     pub(crate) fn new(
         settings: Settings,
         own: Own,
-        following: Following,
+        fetcher: ConsensusFetcher,
         target: TargetParams,
         clock: Clock,
         ties: Ties,
@@ -158,7 +158,7 @@ impl Directory {
             began: now,
             published: 0,
             remade: None,
-            following,
+            fetcher,
             fetching: fetching::Times::new(now),
             has_told_of_no_consensus: false,
             followed_unix_s: None,

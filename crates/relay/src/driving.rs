@@ -3,7 +3,7 @@
 use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
 use crate::event::{Load, RelayEvent, Unfinished};
-use crate::observations::Observing;
+use crate::observations::ObservationWriter;
 use crate::overload::Signs;
 use link::{Drive, Exhaustion, ThreadError, Traffic, Watch, unix_time_s};
 use onion::router::{Router, RouterEvent};
@@ -32,7 +32,7 @@ pub(crate) struct Overseer {
     ledger: Ledger,
     events: Sender<RelayEvent>,
     meter: Meter,
-    observing: Option<Observing>,
+    observing: Option<ObservationWriter>,
     /// It has been told that nothing is left.
     has_drained: bool,
 }
@@ -49,7 +49,7 @@ impl Overseer {
     }
 
     /// Looks at links to other relays from now on.
-    pub(crate) fn observe(&mut self, observing: Observing) {
+    pub(crate) fn observe(&mut self, observing: ObservationWriter) {
         self.observing = Some(observing);
     }
 

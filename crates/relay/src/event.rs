@@ -1,7 +1,7 @@
-use crate::document::date_time;
 use crate::publish::Answer;
 use crate::self_test::Reachability;
 use netdoc::consensus::Flags;
+use netdoc::write::date_time;
 use onion::measure::target::TargetParams;
 use onion::router::RouterEvent;
 use std::fmt;

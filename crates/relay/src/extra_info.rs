@@ -1,11 +1,12 @@
 //! Extra-info documents of our own (dir-spec.txt, section 2.1.2): what a relay publishes besides its
 //! descriptor, and clients do not fetch.
 
-use crate::document::{DescriptorError, date_time, push_object, sign};
+use crate::document::{DescriptorError, sign};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use link::{Certified, LongTermKeys};
 use netdoc::Nickname;
+use netdoc::write::{date_time, push_object};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 

@@ -84,7 +84,7 @@ impl History {
             return String::new();
         }
         let most = rate_bytes_s.saturating_mul(INTERVAL_S);
-        let end = crate::document::date_time(self.began);
+        let end = netdoc::write::date_time(self.began);
         let line = |name: &str, pick: fn(&Day) -> u64| {
             let numbers =
                 self.whole.iter().map(|day| (pick(day) & !ROUNDING).min(most).to_string());

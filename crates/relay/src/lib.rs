@@ -28,7 +28,6 @@
 
 mod accepted;
 mod bandwidth;
-mod cache;
 pub mod config;
 pub mod descriptor;
 mod directory;
@@ -38,8 +37,6 @@ mod driving;
 mod event;
 pub mod extra_info;
 pub mod family;
-mod follower;
-mod following;
 mod history;
 pub mod keys;
 mod metrics;
@@ -49,7 +46,6 @@ mod overload;
 mod own_addresses;
 mod parameters;
 mod policy;
-mod public;
 pub mod publish;
 mod reload;
 mod renewal;
@@ -57,22 +53,14 @@ mod running;
 mod schedule;
 mod self_test;
 mod server;
-mod signers;
-mod source;
 mod state;
 
-pub use cache::diffs::DiffTotals;
 pub use config::{
     ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, SchedulerName, Settings,
     coordinator_key,
 };
 pub use event::{Load, RelayEvent, Renewed, Unfinished};
-pub use follower::{Followed, Follower};
-pub use observations::{CIRCUITS_MIN, LinkObservations, ObservationError, ObservedLink};
 pub use policy::target_params;
-pub use public::{authorities as public_authorities, or_ports as public_or_ports};
 pub use reload::Reloaded;
 pub use running::{Relay, RelayError};
 pub use self_test::Reachability;
-pub use signers::consensus_signers;
-pub use source::{PlainHttp, Source};

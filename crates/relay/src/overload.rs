@@ -1,7 +1,7 @@
 //! Whether the relay was asked for more than it can do, as descriptors and extra-info documents say it (proposal 328,
 //! dir-spec.txt, sections 2.1.1 and 2.1.2). Pure: times are arguments, in Unix seconds.
 
-use crate::document::date_time;
+use netdoc::write::date_time;
 use onion::router::RateLimit;
 use serde::{Deserialize, Serialize};
 

@@ -4,8 +4,6 @@ pub use error::RelayError;
 
 use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
-use crate::cache::Cache;
-use crate::cache::diffs::DiffTotals;
 use crate::config::Settings;
 use crate::descriptor::TapKey;
 use crate::directory::{Directory, Own, Ties, Wake};
@@ -14,16 +12,16 @@ use crate::dns::health::Health;
 use crate::driving::{Engine, Overseer};
 use crate::event::{RelayEvent, Unfinished};
 use crate::family;
-use crate::following::Following;
 use crate::keys;
 use crate::metrics::{Metrics, SharedStanding, Sources};
-use crate::observations::{self, Observing};
+use crate::observations::{self, ObservationWriter};
 use crate::own_addresses::own_addresses;
 use crate::policy::target_params;
 use crate::reload::Reload;
 use crate::renewal::CERTIFICATES_S;
 use crate::server::Server;
 use crate::state::{self, State};
+use dirmgr::{Cache, ConsensusFetcher, DiffTotals, FetcherConfig};
 use link::tls::TlsConfigs;
 use link::{Clock, Crew, Drive, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
 use netdoc::Fingerprint;
@@ -189,7 +187,7 @@ impl Relay {
             let relay = Fingerprint::from_bytes(rsa.0);
             let path = settings.keys.join(observations::FILE);
             let keys = keys.ed25519.to_secret_key_bytes();
-            overseer.observe(Observing::new(clock.now(), every, relay, keys, path));
+            overseer.observe(ObservationWriter::new(clock.now(), every, relay, keys, path));
         }
         let engine = NodeThread::start("relay", driver, overseer)?;
         let standing = SharedStanding::default();
@@ -209,14 +207,13 @@ impl Relay {
             }
         };
         let (wake_directory, wakes) = mpsc::channel();
-        let following = Following::new(
-            settings.authorities.clone(),
-            settings.authority_identities.iter().copied().collect(),
-            settings.cache.clone(),
-            cache.clone(),
-            unix_time_s,
-            own_rng.random_range(0..64),
-        );
+        let config = FetcherConfig {
+            authorities: settings.authorities.clone(),
+            identities: settings.authority_identities.iter().copied().collect(),
+            folder: settings.cache.clone(),
+            first: own_rng.random_range(0..64),
+        };
+        let fetcher = ConsensusFetcher::for_relay(config, cache.clone(), unix_time_s);
         let onion_made = keys::onion_key_made(&settings.keys)?;
         let own = Own {
             keys,
@@ -233,7 +230,7 @@ impl Relay {
         let teller = engine.teller().clone();
         let wake = wake_directory.clone();
         let ties = Ties { bandwidth: Arc::clone(&bandwidth), teller, events, wake, standing };
-        let directory = Directory::new(settings.clone(), own, following, target, clock, ties);
+        let directory = Directory::new(settings.clone(), own, fetcher, target, clock, ties);
         let thread = thread::Builder::new().name("directory".to_owned());
         let no_thread = |error| RelayError::System(format!("no thread: {error}"));
         thread.spawn(move || directory.run(&wakes)).map_err(no_thread)?;

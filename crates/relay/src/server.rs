@@ -11,10 +11,10 @@ mod body;
 mod connections;
 mod work;
 
-use crate::cache::Cache;
 use answer::{Answer, Request, answer};
 use body::{Pace, Progress, Sending};
 use connections::{CONNECTIONS_MAX, Connections};
+use dirmgr::Cache;
 use hyper::body::Incoming;
 use hyper::header::{
     ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_TYPE, DATE, EXPIRES, HeaderMap, HeaderName,

@@ -5,10 +5,11 @@ mod common;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use common::{PATIENCE, config, fetched, text, wait_for, wait_until_known};
+use dirmgr::family::{FamilyId, ProvenFamilies, proven_families};
 use lab::{Network, NetworkSpec, RelaySpec};
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Consensus, descriptor};
-use relay::family::{FamilyId, FamilyIds, proven};
+use relay::family::FamilyIds;
 use relay::{Relay, RelayConfig};
 use std::process::Command;
 use std::sync::mpsc::channel;
@@ -74,7 +75,8 @@ fn authorities_put_our_relay_and_a_stock_one_with_the_same_key_into_one_family()
         // We read the same in the descriptor, of our own making or of stock tor's.
         let descriptor = text(authority, &Resource::Descriptors(vec![fingerprint]));
         let descriptor = descriptor::iter(descriptor.as_bytes()).next().expect("one");
-        let (families, problems) = proven(&descriptor.expect("sound"), link::unix_time_s());
+        let ProvenFamilies { families, problems } =
+            proven_families(&descriptor.expect("sound"), link::unix_time_s());
         let families: Vec<String> = families.iter().map(FamilyId::to_string).collect();
         assert_eq!((families, problems), (vec![id.to_owned()], Vec::new()));
     }

@@ -1,7 +1,7 @@
 use super::directory::SKEW_MAX_S;
 use super::{Link, MODEL_AGE_MAX_S, Model, Pair, THROUGHPUT_MAX_KB_S};
+use dirmgr::LinkObservations;
 use netdoc::Fingerprint;
-use relay::LinkObservations;
 use std::collections::BTreeMap;
 
 /// A model of throughputs from what relays say that they saw pass on their links (Panchenko et al., §V-B).
@@ -66,8 +66,8 @@ mod tests {
     use super::*;
     use crate::strategy::{Position, Strategy as _, Throughput};
     use crate::view::tests::{relay, view};
+    use dirmgr::ObservedLink;
     use proptest::prelude::*;
-    use relay::ObservedLink;
     use std::sync::Arc;
 
     fn name(number: u8) -> Fingerprint {

@@ -373,7 +373,7 @@ fn the_public_network_takes_the_operators_word_and_a_public_address() {
 
 #[test]
 fn what_links_of_the_public_network_carry_is_not_written_down_however_it_is_configured() {
-    let (authorities, _) = crate::public::authorities();
+    let (authorities, _) = dirmgr::public::authorities();
     let with = |authority: &str| {
         settings(&format!(
             "nickname = \"a\"\naddress = \"10.0.0.7\"\nkeys = \"k\"\nlink_observations_every_s = 3600\n\

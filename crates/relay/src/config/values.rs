@@ -1,7 +1,7 @@
 //! Settings one by one: what each may be, and what it is by default.
 
 use super::{ConfigError, SchedulerName, invalid};
-use crate::public;
+use dirmgr::public;
 use netdoc::Fingerprint;
 use onion::flow::hop::HopWindows;
 use onion::router::is_private;

@@ -1,9 +1,8 @@
 use super::Directory;
-use crate::cache::times;
 use crate::event::RelayEvent;
-use crate::following::Found;
 use crate::policy::{known_relays, target_params};
 use crate::renewal::OnionKeyLife;
+use dirmgr::{FetchOutcome, StoreError, schedule};
 use link::unix_time_s;
 use netdoc::Consensus;
 use onion::measure::target::TargetParams;
@@ -51,7 +50,7 @@ impl Directory {
         if now >= self.fetching.listings_at {
             self.fetch_listings();
         } else if self.fetching.documents_at.is_some_and(|at| now >= at) {
-            let problem = self.following.fetch_documents(unix_time_s());
+            let problem = self.fetcher.fetch_documents(unix_time_s());
             self.tell_trouble(problem);
             self.plan_documents();
         }
@@ -59,30 +58,30 @@ impl Directory {
 
     fn fetch_listings(&mut self) {
         let unix = unix_time_s();
-        let (found, unstored) = self.following.fetch(unix);
+        let FetchOutcome { is_new, unstored } = self.fetcher.fetch(unix);
         self.tell_trouble(unstored);
-        let documents = self.following.cache().get();
+        let documents = self.fetcher.cache().get();
         let known = documents.ns.as_ref().or(documents.microdesc.as_ref());
         let consensus = known.map(|listing| &listing.content);
-        let live = consensus.filter(|consensus| times::is_reasonably_live(consensus, unix));
+        let live = consensus.filter(|consensus| schedule::is_reasonably_live(consensus, unix));
         if let Some(consensus) = live {
             self.handle_consensus(consensus);
         }
         let chance: f64 = self.own.rng.random();
-        let planned = live.map_or(Duration::ZERO, |live| times::pause(live, unix, chance));
-        let pause = match found {
-            Found::New => {
+        let planned = live.map_or(Duration::ZERO, |live| schedule::fetch_delay(live, unix, chance));
+        let pause = match is_new {
+            Ok(true) => {
                 self.has_told_of_no_consensus = false;
                 self.fetching.pause = PAUSES.0;
                 planned.max(LEAST_PAUSE)
             }
-            Found::Nothing => {
+            Ok(false) => {
                 self.has_told_of_no_consensus = false;
                 planned.max(self.fetching.back_off())
             }
-            Found::Problem(problem) => {
+            Err(problem) => {
                 if !std::mem::replace(&mut self.has_told_of_no_consensus, true) {
-                    self.tell(RelayEvent::NoConsensus(problem));
+                    self.tell(RelayEvent::NoConsensus(problem.to_string()));
                 }
                 self.fetching.back_off()
             }
@@ -93,7 +92,7 @@ impl Directory {
 
     /// What is missing is asked for again soon, but not for ever: the next consensus begins anew.
     fn plan_documents(&mut self) {
-        let documents = self.following.cache().get();
+        let documents = self.fetcher.cache().get();
         let is_complete =
             documents.missing_micro().is_empty() && documents.missing_descriptors().is_empty();
         let pause = self.fetching.back_off();
@@ -103,9 +102,9 @@ impl Directory {
         }
     }
 
-    fn tell_trouble(&self, problem: Option<String>) {
+    fn tell_trouble(&self, problem: Option<StoreError>) {
         if let Some(problem) = problem {
-            self.tell(RelayEvent::Trouble(problem));
+            self.tell(RelayEvent::Trouble(problem.to_string()));
         }
     }
 
@@ -141,9 +140,9 @@ impl Directory {
 
     /// The configuration has changed, and the consensus not.
     pub(super) fn follow_again(&mut self) {
-        let documents = self.following.cache().get();
+        let documents = self.fetcher.cache().get();
         let known = documents.ns.as_ref().or(documents.microdesc.as_ref());
-        let live = known.filter(|it| times::is_reasonably_live(&it.content, unix_time_s()));
+        let live = known.filter(|it| schedule::is_reasonably_live(&it.content, unix_time_s()));
         let get = |name: &str| live.and_then(|listing| listing.content.params.get(name));
         self.handle_target(target_params(&self.settings.flashflow, &get));
     }

@@ -1,7 +1,6 @@
 //! Making a descriptor, and sending it to the authorities.
 
 use super::{Directory, FETCHER, Own, REMAKE_PAUSE};
-use crate::cache;
 use crate::config::announced;
 use crate::descriptor::{Announcement, Capabilities, DescriptorError, write};
 use crate::event::RelayEvent;
@@ -71,9 +70,9 @@ impl Directory {
         let descriptor_digest =
             digested.map_or([0; 20], |piece| Sha1::digest(piece.digested).into());
         self.extra_info = extra_info.text().to_owned();
-        let cache = self.following.cache();
-        let mut documents = cache::Documents::clone(&cache.get());
-        documents.own = cache::Own {
+        let cache = self.fetcher.cache();
+        let mut documents = dirmgr::Documents::clone(&cache.get());
+        documents.own = dirmgr::documents::OwnDocuments {
             descriptor: self.descriptor.clone().into(),
             extra_info: self.extra_info.clone().into(),
             fingerprint: Some(self.fingerprint()),

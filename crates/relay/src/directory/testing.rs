@@ -77,7 +77,7 @@ impl Directory {
             return;
         }
         let fingerprint = self.fingerprint();
-        let documents = self.following.cache().get();
+        let documents = self.fetcher.cache().get();
         let address = self.settings.address;
         let others = Others::of(&documents, &fingerprint, address, &mut self.own.rng);
         self.testing.next = now + self.testing.pause;

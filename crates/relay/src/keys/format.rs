@@ -36,7 +36,7 @@ fn untagged<const N: usize>(header: &[u8], file: &[u8]) -> Result<[u8; N], &'sta
 pub(super) fn rsa(key: &tor_rsa::KeyPair) -> Result<String, rsa::pkcs1::Error> {
     let der = key.as_key().to_pkcs1_der()?;
     let mut text = format!("{RSA_BEGIN}\n");
-    crate::document::push_base64_lines(&mut text, der.as_bytes());
+    netdoc::write::push_base64_lines(&mut text, der.as_bytes());
     text.push_str(RSA_END);
     text.push('\n');
     Ok(text)

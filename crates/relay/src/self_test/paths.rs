@@ -1,6 +1,6 @@
 //! Through whom a relay tests itself.
 
-use crate::cache::Documents;
+use dirmgr::Documents;
 use netdoc::consensus::{Flag, Router};
 use netdoc::{Fingerprint, descriptor};
 use onion::circuit::NextHop;

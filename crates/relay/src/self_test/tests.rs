@@ -1,7 +1,9 @@
 use super::Reachability;
 use super::fetch::Fetch;
 use super::paths::Others;
-use crate::cache::{Documents, Listing, Wanted, tests::NS};
+use dirmgr::documents::CachedConsensus;
+use dirmgr::fixture::{DESCRIPTORS, NS};
+use dirmgr::{Documents, Wanted};
 use netdoc::Fingerprint;
 use netdoc::consensus::Flavour;
 use onion::client::{Application, Progress};
@@ -11,20 +13,18 @@ use rand::rngs::StdRng;
 use std::collections::BTreeSet;
 use std::net::{Ipv4Addr, SocketAddr};
 
-const DESCRIPTORS: &[u8] = include_bytes!("../../../netdoc/tests/data/server-descriptors");
-
 fn others(own: &Fingerprint, address: Ipv4Addr) -> Others {
     let mut documents = Documents::default();
-    let listing = Listing::read(NS.to_vec(), Flavour::Ns).expect("a consensus");
-    // A real descriptor, as if it were each relay's: nothing here verifies signatures.
+    let consensus = CachedConsensus::parse(NS.to_vec(), Flavour::Ns).expect("a consensus");
+    // One real descriptor serves for all relays: nothing here verifies signatures.
     let template = netdoc::pieces::server_descriptors(DESCRIPTORS).next().expect("one");
     let template = String::from_utf8_lossy(template.text).into_owned();
     let line = template.lines().find(|line| line.starts_with("fingerprint ")).expect("a line");
-    for router in listing.content.routers() {
+    for router in consensus.content.routers() {
         let text = template.replace(line, &format!("fingerprint {}", router.fingerprint));
         documents.put_descriptors(0, text.as_bytes(), Wanted::All);
     }
-    documents.put_listing(0, listing);
+    documents.put_consensus(0, consensus);
     Others::of(&documents, own, address, &mut StdRng::from_seed([1; 32]))
 }
 

@@ -1,10 +1,11 @@
 //! What a directory answers to a GET request (dir-spec.txt, sections 4 and 5). Pure: no sockets, no
 //! clock.
 
-use crate::cache::{AllDescriptors, Documents, Kept, times};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use bytes::Bytes;
+use dirmgr::documents::{AllDescriptors, CachedDocument};
+use dirmgr::{Documents, schedule};
 use netdoc::Fingerprint;
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::consensus::Flavour;
@@ -170,8 +171,8 @@ impl Directory<'_> {
             have = digests_of_consensuses(digest);
             wanted = authorities;
         }
-        let Some(listing) = self.documents.listing(flavour) else { return Answer::NOT_FOUND };
-        if !times::is_reasonably_live(&listing.content, self.now) {
+        let Some(listing) = self.documents.consensus(flavour) else { return Answer::NOT_FOUND };
+        if !schedule::is_reasonably_live(&listing.content, self.now) {
             return Answer::short(404, "Consensus is too old");
         }
         if let Some(wanted) = wanted {
@@ -194,7 +195,7 @@ impl Directory<'_> {
         if have.contains(&listing.digest) {
             return Answer::NOT_MODIFIED;
         }
-        let difference = self.documents.earlier(flavour).find(&have);
+        let difference = self.documents.past(flavour).find(&have);
         let (text, deflated) = match difference {
             Some(difference) => (&difference.text, &difference.deflated),
             None if diff_only.is_some() => return Answer::short(404, "No such diff available"),
@@ -227,7 +228,7 @@ impl Directory<'_> {
 
     fn by_digest<K: Ord>(
         &self,
-        kept: &BTreeMap<K, Kept>,
+        kept: &BTreeMap<K, CachedDocument>,
         names: impl Iterator<Item = Option<K>>,
         own: &[(K, &Bytes)],
     ) -> Answer {

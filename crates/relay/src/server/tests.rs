@@ -1,5 +1,5 @@
 use super::*;
-use crate::cache::tests::documents;
+use dirmgr::fixture::documents;
 use std::io::{Read, Write};
 use std::net::TcpStream as StdStream;
 

@@ -5,8 +5,8 @@
 //! documents as they are, which a client must take (dir-spec.txt, section 6.1), and which costs neither work nor memory.
 
 use super::answer::{Answer, Body};
-use crate::cache::deflate_all;
 use bytes::Bytes;
+use dirmgr::documents::deflate;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -48,7 +48,7 @@ impl Work {
     fn compress(&self, texts: &[Bytes]) -> Bytes {
         let bytes = texts.iter().map(Bytes::len).sum();
         self.compressed_bytes.fetch_add(bytes, Ordering::Relaxed);
-        deflate_all(texts.iter().map(|text| &text[..]))
+        deflate(texts.iter().map(|text| &text[..]))
     }
 
     fn may_compress(&self, bytes: usize) -> bool {

@@ -1,7 +1,7 @@
 use super::*;
-use crate::cache::diffs::EARLIER_MAX;
-use crate::cache::tests::{NOW, authorities, documents};
-use crate::cache::{Cache, Listing, Own, deflate_all};
+use dirmgr::Cache;
+use dirmgr::documents::{CachedConsensus, OwnDocuments, PAST_MAX, deflate};
+use dirmgr::fixture::{NOW, authorities, documents};
 use flate2::read::ZlibDecoder;
 use netdoc::descriptor;
 use proptest::prelude::*;
@@ -12,15 +12,15 @@ const NOBODY: &str = "0123456789ABCDEF0123456789ABCDEF01234567";
 /// Documents whose consensuses hold now.
 fn served() -> Documents {
     let (mut documents, _) = documents();
-    let live = |listing: &Listing| {
+    let live = |listing: &CachedConsensus| {
         let mut content = (*listing.content).clone();
         (content.valid_after, content.fresh_until) = (NOW, NOW + 3_600);
         content.valid_until = NOW + 3 * 3_600;
-        Some(Listing { content: content.into(), ..listing.clone() }.into())
+        Some(CachedConsensus { content: content.into(), ..listing.clone() }.into())
     };
     documents.ns = documents.ns.as_deref().and_then(live);
     documents.microdesc = documents.microdesc.as_deref().and_then(live);
-    documents.own = Own {
+    documents.own = OwnDocuments {
         descriptor: Bytes::from_static(b"router own\n"),
         extra_info: Bytes::from_static(b"extra-info own\n"),
         fingerprint: Some(NOBODY.parse().expect("a fingerprint")),
@@ -41,7 +41,7 @@ fn gathered(documents: Documents) -> Documents {
 fn content(answer: &Answer) -> Vec<u8> {
     let texts = answer.body.texts();
     if answer.wants_deflated && !answer.is_deflated {
-        return deflate_all(texts.iter().map(|text| &text[..])).to_vec();
+        return deflate(texts.iter().map(|text| &text[..])).to_vec();
     }
     texts.concat()
 }
@@ -114,16 +114,17 @@ fn a_consensus_that_the_client_has_is_not_sent_again_and_an_old_one_not_at_all()
 }
 
 #[test]
-fn who_has_an_earlier_consensus_gets_the_difference() {
+fn a_client_with_an_earlier_consensus_receives_a_diff() {
     let mut documents = served();
     let later = documents.microdesc.clone().expect("one");
     let text = std::str::from_utf8(&later.text).expect("text");
     let earlier = text.replacen("\nparams ", "\nparams a=1 ", 1);
     assert_ne!(earlier, text);
-    let earlier = Listing::read(earlier.into_bytes(), Flavour::Microdesc).expect("a consensus");
+    let earlier =
+        CachedConsensus::parse(earlier.into_bytes(), Flavour::Microdesc).expect("a consensus");
     let (from, digest) = (earlier.text.clone(), hex::encode_upper(earlier.digest));
     documents.microdesc = Some(earlier.into());
-    documents.put_listing(NOW, Listing::clone(&later));
+    documents.put_consensus(NOW, CachedConsensus::clone(&later));
 
     let path = "/tor/status-vote/current/consensus-microdesc";
     let ask = |documents: &Documents, path: &str, diff_from: &str| {
@@ -169,20 +170,20 @@ fn earlier_consensuses_are_kept_within_bounds() {
     let mut documents = served();
     let text =
         String::from_utf8(documents.microdesc.clone().expect("one").text.to_vec()).expect("text");
-    let listing = |number: usize| {
+    let consensus = |number: usize| {
         let text = text.replacen("\nparams ", &format!("\nparams a={number} "), 1);
-        Listing::read(text.into_bytes(), Flavour::Microdesc).expect("a consensus")
+        CachedConsensus::parse(text.into_bytes(), Flavour::Microdesc).expect("a consensus")
     };
-    let digests: Vec<_> = (0..EARLIER_MAX + 3).map(|number| listing(number).digest).collect();
-    for number in 0..EARLIER_MAX + 3 {
-        documents.put_listing(NOW, listing(number));
+    let digests: Vec<_> = (0..PAST_MAX + 3).map(|number| consensus(number).digest).collect();
+    for number in 0..PAST_MAX + 3 {
+        documents.put_consensus(NOW, consensus(number));
     }
     documents.make_diffs();
-    let earlier = documents.earlier(Flavour::Microdesc);
+    let earlier = documents.past(Flavour::Microdesc);
     let found: Vec<_> = digests.iter().map(|digest| earlier.find(&[*digest]).is_some()).collect();
-    assert_eq!(found.iter().filter(|found| **found).count(), EARLIER_MAX);
+    assert_eq!(found.iter().filter(|found| **found).count(), PAST_MAX);
     assert_eq!(found[..2], [false, false], "the oldest are gone");
-    assert!(!found[EARLIER_MAX + 2], "nobody needs one to what he has");
+    assert!(!found[PAST_MAX + 2], "nobody needs one to what he has");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 use super::*;
-use crate::cache::tests::documents;
-use crate::cache::{Cache, Documents};
 use crate::server::answer::{Request, answer};
+use dirmgr::fixture::documents;
+use dirmgr::{Cache, Documents};
 use flate2::read::ZlibDecoder;
 use std::io::Read;
 

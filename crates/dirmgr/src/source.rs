@@ -1,20 +1,22 @@
-//! How documents are asked for.
+//! How documents are requested.
 
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::fetch::{FetchError, Fetcher, Resource};
 use std::net::SocketAddr;
 
-/// A way to ask directories for documents. Each goes by the address that was given for it.
+/// Requests documents from directories. A directory is identified by the address that the
+/// configuration gives for it.
 pub trait Source {
-    /// Directories besides the authorities, which are asked before them for what anybody may give away; the best first.
-    fn nearer(&mut self) -> Vec<SocketAddr> {
+    /// Directories that are asked before the authorities for documents that prove themselves, the
+    /// best first.
+    fn mirrors(&mut self) -> Vec<SocketAddr> {
         Vec::new()
     }
 
-    /// Asks for a document, as [`Fetcher::get_since`] does, and waits for it no longer than the limits permit.
+    /// Requests a document as [`Fetcher::get_since`] does, and waits for it within `limits`.
     ///
     /// # Errors
-    /// [`FetchError`], which names what was asked for, and whom.
+    /// [`FetchError`] names the document and the directory.
     fn get_since(
         &mut self,
         from: SocketAddr,
@@ -23,11 +25,11 @@ pub trait Source {
         limits: &Fetcher,
     ) -> Result<Vec<u8>, FetchError>;
 
-    /// A look at the directories is over. It may be hours until the next.
-    fn rest(&mut self) {}
+    /// Called after the last request of a fetch. The next fetch may be hours away.
+    fn close_idle(&mut self) {}
 }
 
-/// Plain HTTP, from directory ports: a connection for each document.
+/// Plain HTTP to directory ports, with one connection for each document.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PlainHttp;
 

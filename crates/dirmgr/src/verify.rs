@@ -1,0 +1,151 @@
+//! Signatures of consensuses and of authority certificates (dir-spec.txt, sections 3.1 and 3.4.1).
+
+use crate::documents::{Documents, Wanted};
+use bytes::Bytes;
+use netdoc::Fingerprint;
+use netdoc::signed::{
+    AuthorityCertificate, ConsensusSignature, DigestAlgorithm, consensus_signatures,
+};
+use sha1::Sha1;
+use sha2::{Digest, Sha256};
+use std::collections::{BTreeMap, BTreeSet};
+use tor_llcrypto::pk::rsa;
+
+/// A verified certificate of a directory authority.
+#[derive(Clone, Debug)]
+pub struct Certificate {
+    /// The whole certificate, up to the end of its signature.
+    pub text: Bytes,
+    /// Digest of the identity key.
+    pub identity: Fingerprint,
+    /// Digest of the signing key.
+    pub signing_key: Fingerprint,
+    /// The signing key, in DER.
+    pub(crate) signing_key_der: Vec<u8>,
+    /// When it was published, in Unix seconds.
+    pub published: u64,
+    /// When it expires, in Unix seconds.
+    pub expires: u64,
+}
+
+impl Certificate {
+    /// `None` unless the identity key matches the fingerprint and has signed the certificate.
+    /// Whether it has expired is not checked here.
+    pub(crate) fn verified(read: &AuthorityCertificate<'_>) -> Option<Self> {
+        let identity_key = rsa::PublicKey::from_der(&read.identity_key)?;
+        if identity_key.to_rsa_identity().as_bytes() != read.fingerprint.as_bytes() {
+            return None;
+        }
+        identity_key.verify(&Sha1::digest(read.signed), &read.certification).ok()?;
+        let signing_key = rsa::PublicKey::from_der(&read.signing_key)?;
+        Some(Self {
+            text: Bytes::copy_from_slice(read.text),
+            identity: read.fingerprint,
+            signing_key: Fingerprint::from_bytes(signing_key.to_rsa_identity().to_bytes()),
+            signing_key_der: read.signing_key.clone(),
+            published: read.published,
+            expires: read.expires,
+        })
+    }
+}
+
+/// Certificates by identity and signing key.
+pub type Certificates = BTreeMap<(Fingerprint, Fingerprint), Certificate>;
+
+/// The `trusted` authorities whose signatures on this consensus are valid, by keys of `certificates`.
+#[must_use]
+pub fn signers(
+    consensus: &[u8],
+    trusted: &BTreeSet<Fingerprint>,
+    certificates: &Certificates,
+) -> BTreeSet<Fingerprint> {
+    let Some((signed, signatures)) = consensus_signatures(consensus) else {
+        return BTreeSet::new();
+    };
+    let (sha1, sha256) = (Sha1::digest(signed), Sha256::digest(signed));
+    let is_valid = |signature: &&ConsensusSignature| {
+        let name = (signature.identity, signature.signing_key);
+        let key =
+            certificates.get(&name).and_then(|c| rsa::PublicKey::from_der(&c.signing_key_der));
+        let digest = match signature.algorithm {
+            DigestAlgorithm::Sha1 => &sha1[..],
+            DigestAlgorithm::Sha256 => &sha256[..],
+        };
+        trusted.contains(&signature.identity)
+            && key.is_some_and(|key| key.verify(digest, &signature.signature).is_ok())
+    };
+    signatures.iter().filter(is_valid).map(|signature| signature.identity).collect()
+}
+
+/// The `trusted` authorities, named by the digests of their identity keys, that have signed this
+/// consensus with a signing key from one of the `certificates`. Certificates that are invalid, or
+/// have expired at `now_unix_s`, are ignored.
+#[must_use]
+pub fn consensus_signers(
+    consensus: &[u8],
+    certificates: &[u8],
+    trusted: &BTreeSet<Fingerprint>,
+    now_unix_s: u64,
+) -> BTreeSet<Fingerprint> {
+    let mut documents = Documents::default();
+    documents.put_certificates(now_unix_s, certificates, Wanted::These(trusted));
+    signers(consensus, trusted, &documents.certificates)
+}
+
+/// Whether a trusted authority has signed with a key that has no certificate here.
+pub(crate) fn lacks_certificates(
+    consensus: &[u8],
+    trusted: &BTreeSet<Fingerprint>,
+    certificates: &Certificates,
+) -> bool {
+    let (_, signatures) = consensus_signatures(consensus).unwrap_or_default();
+    signatures.iter().any(|signature| {
+        trusted.contains(&signature.identity)
+            && !certificates.contains_key(&(signature.identity, signature.signing_key))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture::{NOW, NS, authorities, documents, signed_by};
+
+    #[test]
+    fn only_trusted_authorities_with_valid_certificates_have_signed() {
+        let [a, b, c] = authorities();
+        let certificates = [a, b, c].map(|it| it.certificate.clone()).concat();
+        let names = [a, b, c].map(|it| it.name().0);
+        let text = signed_by(&[a, b]);
+        let count = |trusted: &[Fingerprint], text: &[u8], certificates: &str, now| {
+            let trusted = trusted.iter().copied().collect();
+            consensus_signers(text, certificates.as_bytes(), &trusted, now).len()
+        };
+        assert_eq!(count(&names, &text, &certificates, NOW), 2);
+        assert_eq!(count(&names[1..], &text, &certificates, NOW), 1);
+        assert_eq!(count(&names, &text, &a.certificate, NOW), 1);
+        assert_eq!(count(&names, &text, &certificates, u64::MAX), 0, "expired certificates");
+        let text = String::from_utf8(text).expect("text");
+        let changed = text.replacen("\nr ", "\nr x", 1);
+        assert_ne!(changed, text);
+        assert_eq!(count(&names, changed.as_bytes(), &certificates, NOW), 0);
+    }
+
+    #[test]
+    fn a_signer_counts_once_and_only_with_a_valid_signature() {
+        let [a, b, c] = authorities();
+        let (documents, _) = documents();
+        let trusted: BTreeSet<_> = [a, b, c].map(|authority| authority.name().0).into();
+        let count = |text: &[u8]| signers(text, &trusted, &documents.certificates).len();
+        let good = signed_by(&[a, b]);
+        assert_eq!(count(&good), 2);
+        assert_eq!(count(&signed_by(&[a, a, a])), 1);
+        let altered = String::from_utf8(good.clone()).expect("text");
+        let altered = altered.replacen("known-flags", "known-flagz", 1);
+        assert_eq!(count(altered.as_bytes()), 0);
+        assert_eq!(count(NS), 0);
+        assert_eq!(count(b""), 0);
+        assert_eq!(signers(&good, &trusted, &Certificates::new()).len(), 0);
+        assert!(lacks_certificates(&good, &trusted, &Certificates::new()));
+        assert!(!lacks_certificates(&good, &trusted, &documents.certificates));
+    }
+}
