@@ -302,8 +302,8 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
         RelayEvent::Renewed(what) => json!({"type": "renewed", "what": what.to_string()}),
         RelayEvent::Trouble(problem) => json!({"type": "trouble", "reason": problem}),
         RelayEvent::Router(RouterEvent::MeasurementAccepted(_)) => json!({"type": "accepted"}),
-        RelayEvent::Router(RouterEvent::Refused(reason)) => {
-            json!({"type": "refused", "reason": reason})
+        RelayEvent::Router(RouterEvent::MeasurementRefused(refusal)) => {
+            json!({"type": "refused", "reason": refusal.to_string()})
         }
         RelayEvent::Router(RouterEvent::MeasuredSecond { ended, measured_bytes, client_bytes }) => {
             json!({
@@ -315,15 +315,16 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
         RelayEvent::Router(RouterEvent::Evicted { circuits, links }) => {
             json!({"type": "evicted", "circuits": circuits, "links": links})
         }
-        RelayEvent::Router(RouterEvent::FeedbackRefused { peer, problem }) => {
+        RelayEvent::Router(RouterEvent::FeedbackRefused { peer, violation }) => {
             let peer = peer.map(|peer| peer.to_string());
-            json!({"type": "feedback_refused", "relay": peer, "problem": problem})
+            json!({"type": "feedback_refused", "relay": peer, "problem": violation.to_string()})
         }
         RelayEvent::Router(RouterEvent::CircuitStalled { peer }) => {
             let peer = peer.map(|peer| peer.to_string());
             json!({"type": "circuit_stalled", "relay": peer})
         }
-        RelayEvent::Router(RouterEvent::MeasurementOver(reason)) => {
+        RelayEvent::Router(RouterEvent::MeasurementOver(refusal)) => {
+            let reason = refusal.as_ref().map(ToString::to_string);
             json!({"type": "over", "reason": reason})
         }
         RelayEvent::Load(load) => json!({

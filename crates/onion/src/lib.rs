@@ -1,8 +1,8 @@
-//! The engine of FlashFlow: everything that decides, nothing that does I/O.
+//! The FlashFlow engine: protocol logic and decisions, no I/O.
 //!
-//! Cells, links, circuits, windows and measurement are state machines without sockets, clocks, threads
-//! or randomness of their own. A shell drives them on real sockets; the crate `sim` drives the very same
-//! code in virtual time. The crate is `no_std`, so that none of these can creep in.
+//! Cells, links, circuits, windows and measurements are state machines without sockets, clocks, threads or a
+//! random generator of their own. The crate `link` drives them on real sockets; the crate `sim` drives the same
+//! code in virtual time. The crate is `no_std`, so the compiler rejects any I/O.
 //!
 //! | module | what is in it |
 //! |---|---|
@@ -11,27 +11,27 @@
 //! | [`crypto`] | CREATE_FAST, ntor of both versions, the layers of relay cells |
 //! | [`circuit`] | building a circuit hop by hop |
 //! | [`flow`] | flow control of [circuits](flow::control) and [streams](flow::stream), token buckets |
-//! | [`measure`] | content, checks, seconds, the [pump](measure::load) that measures a relay, the relay's own side |
-//! | [`router`] | what a relay does with cells |
-//! | [`cell_model`] | what cells are made of: tor's, or weightless ones for simulations |
-//! | [`node`] | the seam to the shell |
-//! | [`client`] | a client with circuits and streams, and a destination for them |
+//! | [`measure`] | content, checks, per-second counts, the [load generator](measure::load) of a measurer, the target's side |
+//! | [`router`] | a relay: cells, circuits, streams, scheduling |
+//! | [`cell_model`] | the representation of cells: tor's bytes, or headers only for simulations |
+//! | [`node`] | the interface between the engine and the code that does I/O |
+//! | [`client`] | a client with circuits and streams, and a server for its streams |
 //!
 //! # The contract
 //!
 //! Each method of a state machine is one of four kinds:
 //! - a *getter* takes `&self` and changes nothing;
-//! - `handle_*` tells that something arrived: bytes, a closed connection, the time of a timeout;
+//! - `handle_*` reports an event: bytes, a closed connection, an expired timeout;
 //! - a *command* asks for something: start, stop, send;
-//! - `poll_*` tells what to do now: dial, write, close, wait until then; it is called until it has
-//!   nothing more to say.
+//! - `poll_*` returns the next thing to do: dial, write, close, or wait until a time. The caller repeats it
+//!   until it returns nothing.
 //!
 //! One mutation, then drain: after a `handle_*` or a command, poll. `now` is an argument and never
 //! decreases; random generators are passed in.
 //!
 //! # Driving a node
 //!
-//! All that a shell does, without TLS, listeners and care for full sockets:
+//! A minimal driver, without TLS, listeners or back-pressure:
 //!
 //! ```
 //! use onion::Instant;

@@ -1,4 +1,7 @@
-//! The seam between what decides and what moves bytes.
+//! The interface between the engine and the code that does I/O.
+//!
+//! A [`Node`] decides which connections to make, what to write and when to wake up. It knows neither sockets
+//! nor TLS: it receives plaintext and a [`TlsSession`], and a driver performs its [`Action`]s.
 
 mod action;
 mod work;
@@ -33,96 +36,96 @@ pub enum Security {
 /// A connection that the node wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Dial {
-    /// How the node will call it.
+    /// Its identifier, chosen by the node.
     pub conn: ConnId,
-    /// Where it leads.
+    /// The destination.
     pub to: SocketAddr,
-    /// How its bytes travel.
+    /// Whether the connection uses TLS.
     pub security: Security,
 }
 
-/// A question to the domain name system, by the number that its [`Node`] gave it.
+/// The identifier of a DNS query, chosen by its [`Node`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LookupId(pub u32);
 
-/// A question to the domain name system.
+/// A DNS query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Lookup {
-    /// How the node calls it.
+    /// Its identifier.
     pub id: LookupId,
-    /// What it asks.
+    /// The query.
     pub question: DnsQuery,
 }
 
-/// What a [`Lookup`] asks.
+/// The content of a [`Lookup`].
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DnsQuery {
-    /// The addresses of this name.
+    /// The addresses of a name.
     Addresses(String),
-    /// The name of this address.
+    /// The name of an address.
     Name(IpAddr),
 }
 
-/// What the domain name system says. For how long that holds is nobody's business: it would tell a client when another
-/// one first asked.
+/// The result of a DNS query. It has no TTL: a TTL would reveal to a client when another client first made the
+/// same query.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DnsAnswer {
-    /// Addresses of the name. Not empty.
+    /// The addresses of the name. Not empty.
     Addresses(Vec<IpAddr>),
     /// The name of the address.
     Name(String),
-    /// There is no such name.
+    /// NXDOMAIN: the name does not exist.
     NoSuchName,
-    /// No answer now: trying later may help.
+    /// A temporary failure: a later query may succeed.
     Failed,
 }
 
-/// What the kernel knows of a connection's way out (Linux: `TCP_INFO` and `SIOCOUTQNSD`).
+/// The kernel's view of a connection's sending side (Linux: `TCP_INFO` and `SIOCOUTQNSD`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketState {
     /// TCP's congestion window, in segments.
     pub cwnd_segments: u32,
-    /// Segments that are sent and not acknowledged.
+    /// Segments sent and not acknowledged.
     pub unacked_segments: u32,
-    /// Bytes of a segment.
+    /// The segment size, in bytes.
     pub mss_bytes: u32,
-    /// Bytes in the kernel's buffer that were not sent yet.
+    /// Bytes in the kernel's send buffer that were not sent yet.
     pub notsent_bytes: u32,
-    /// Bytes that the driver has encrypted and the kernel has not taken.
+    /// Bytes that the driver has encrypted and the kernel has not accepted.
     pub unwritten_bytes: u32,
-    /// TCP's smoothed round trip, in microseconds.
+    /// TCP's smoothed round-trip time, in microseconds.
     pub rtt_us: u32,
 }
 
-/// What a driver holds of a connection's way out: it has it from the node, and the kernel has not taken it.
+/// Data of one connection that the driver has taken from the node and the kernel has not accepted yet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unwritten {
-    /// Bytes that wait.
+    /// Bytes not accepted yet.
     pub pending_bytes: usize,
-    /// Bytes that the kernel has taken since the driver last told of this connection.
+    /// Bytes that the kernel has accepted since the last report for this connection.
     pub written_bytes: usize,
-    /// Bytes of memory that this takes.
+    /// Bytes of memory that the data occupies.
     pub held_bytes: usize,
 }
 
-/// Why a connection is gone, or never came to be.
+/// Why a connection was closed, or could not be established.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum CloseCause {
-    /// Nothing listens there, or a firewall refuses.
+    /// Connection refused: no listener, or a firewall.
     Refused,
-    /// No answer within the driver's time for connecting and TLS.
+    /// The connection or the TLS handshake timed out.
     TimedOut,
-    /// The peer closed it in good order.
+    /// The peer closed it in an orderly way.
     ByPeer,
     /// The peer reset it.
     Reset,
-    /// No way leads there.
+    /// No route to the host.
     NoRoute,
-    /// The machine has no descriptors, ports or memory left.
+    /// The machine has no file descriptors, ports or memory left.
     NoResources,
-    /// TLS failed: what the library says.
+    /// TLS failed, with the error of the TLS library.
     Tls(String),
-    /// The operating system's word on anything else.
+    /// Any other error of the operating system.
     Other(String),
 }
 
@@ -146,28 +149,28 @@ impl fmt::Display for CloseCause {
 /// A state machine over many connections, driven by a shell on real sockets or in virtual time.
 ///
 /// # Contract
-/// - The driver calls `handle_*` for what has happened, then drains [`poll_action`](Self::poll_action),
-///   before it waits again.
+/// - The driver reports events by `handle_*`, then calls [`poll_action`](Self::poll_action) until it returns
+///   `None`, before it waits again.
 /// - `now` never decreases.
-/// - After [`poll_close`](Self::poll_close) or [`handle_closed`](Self::handle_closed) the driver
-///   forgets the connection; the node may not name it again, and hears no more of it.
-/// - [`poll_writable`](Self::poll_writable) names a connection once for each time that it got
-///   something to transmit; the driver then calls [`poll_transmit`](Self::poll_transmit) until it
-///   gives nothing. A driver whose socket is full may stop in between and go on later.
+/// - After [`poll_close`](Self::poll_close) or [`handle_closed`](Self::handle_closed) the connection no longer
+///   exists: the node does not name it again and receives no more events for it.
+/// - [`poll_writable`](Self::poll_writable) names a connection once each time that it gets data to transmit.
+///   The driver then calls [`poll_transmit`](Self::poll_transmit) until it returns zero. If the socket is full,
+///   the driver may stop and resume later.
 pub trait Node {
-    /// A dialled connection has finished its TLS handshake.
+    /// A dialled connection has completed its TLS handshake.
     fn handle_connected(&mut self, now: Instant, conn: ConnId, tls: &dyn TlsSession);
 
-    /// Whether a connection that has come in from there may begin its TLS handshake. A driver that can asks once for each, and
-    /// its sessions say so ([`TlsSession::was_admitted`]).
+    /// Whether an incoming connection from this address may begin its TLS handshake. A driver that supports
+    /// this calls it once for each connection, and its sessions report that ([`TlsSession::was_admitted`]).
     fn admits(&mut self, _now: Instant, _from: IpAddr) -> bool {
         true
     }
 
-    /// A connection has come in and has finished its TLS handshake. `None` refuses it.
+    /// An incoming connection has completed its TLS handshake. `None` refuses it.
     ///
-    /// If the driver listens for plain connections, the session shows and exports nothing, like
-    /// [`NoTls`](crate::link::NoTls); it may know the peer's address.
+    /// If the driver listens for plain connections, the session has no certificate and exports no key material,
+    /// like [`NoTls`](crate::link::NoTls); it may know the peer's address.
     fn handle_accepted(
         &mut self,
         now: Instant,
@@ -178,88 +181,87 @@ pub trait Node {
     /// Plaintext has arrived.
     fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]);
 
-    /// A connection is gone, or could not be made. This may be one that the node wants to have closed
-    /// and has not named yet; it is not to be named any more.
+    /// A connection was closed or could not be established. The node may have wanted to close it and not have
+    /// named it yet; it must not name it afterwards.
     fn handle_closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause);
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    /// The time that [`poll_timeout`](Self::poll_timeout) returned has passed.
     fn handle_timeout(&mut self, now: Instant);
 
-    /// The next connection to be made.
+    /// The next connection to establish.
     #[must_use]
     fn poll_dial(&mut self, now: Instant) -> Option<Dial>;
 
-    /// The next connection that has something to transmit.
+    /// The next connection with data to transmit.
     #[must_use]
     fn poll_writable(&mut self) -> Option<ConnId>;
 
-    /// Fills `out` with plaintext for `conn`; returns how much, zero for none.
+    /// Fills `out` with plaintext for `conn`; returns the number of bytes, zero if there are none.
     #[must_use]
     fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize;
 
-    /// The next connection to be closed.
+    /// The next connection to close.
     #[must_use]
     fn poll_close(&mut self) -> Option<ConnId>;
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout), unless something happens earlier.
     #[must_use]
     fn poll_timeout(&self) -> Option<Instant>;
 
-    /// A dialled connection without TLS stands.
+    /// A dialled connection without TLS is established.
     fn handle_plain_connected(&mut self, _now: Instant, _conn: ConnId) {}
 
-    /// How many bytes of a connection the node takes now, at most; the driver reads no more from
-    /// it. Zero until [`poll_readable`](Self::poll_readable) names it. Only what comes without TLS
-    /// can be held back: links are never.
+    /// The number of bytes of a connection that the node accepts now; the driver reads no more from it. After
+    /// zero, it resumes when [`poll_readable`](Self::poll_readable) names the connection. Only connections
+    /// without TLS have a limit: links never have one.
     #[must_use]
     fn receive_limit(&self, _conn: ConnId) -> usize {
         usize::MAX
     }
 
-    /// The next connection that takes bytes again after it took none.
+    /// The next connection that accepts bytes again after its limit was zero.
     #[must_use]
     fn poll_readable(&mut self) -> Option<ConnId> {
         None
     }
 
-    /// The next question to the domain name system. A driver without one answers
-    /// [`DnsAnswer::Failed`].
+    /// The next DNS query. A driver without a resolver answers [`DnsAnswer::Failed`].
     #[must_use]
     fn poll_lookup(&mut self) -> Option<Lookup> {
         None
     }
 
-    /// The answer to a question. It may come after the node has lost its interest.
+    /// The result of a DNS query. The node may no longer need it.
     fn handle_answer(&mut self, _now: Instant, _id: LookupId, _answer: DnsAnswer) {}
 
-    /// The next connection whose [`SocketState`] the node wants to know. The driver answers at once,
-    /// by [`handle_socket_state`](Self::handle_socket_state), before anything else is polled.
+    /// The next connection whose [`SocketState`] the node needs. The driver answers immediately by
+    /// [`handle_socket_state`](Self::handle_socket_state), before it polls anything else.
     #[must_use]
     fn poll_socket_query(&mut self) -> Option<ConnId> {
         None
     }
 
-    /// The state of a connection; `None` where the system does not tell.
+    /// The state of a connection's socket; `None` if the system does not provide it.
     fn handle_socket_state(&mut self, _now: Instant, _conn: ConnId, _state: Option<SocketState>) {}
 
-    /// The driver holds so much of what it has taken from the node. It tells where a connection's kernel has not taken all at once, until
-    /// it has; whenever the memory that this takes changes, and after each buffer's worth that has left; of a connection that it closes
-    /// it tells nothing more.
+    /// Reports the data that the driver has taken from the node and the kernel has not accepted. The driver
+    /// calls it for a connection whose kernel buffer is full, until the data is accepted: whenever the memory
+    /// that it occupies changes, and after each buffer that the kernel accepts. There are no reports for a
+    /// connection that the driver closes.
     fn handle_unwritten(&mut self, _now: Instant, _conn: ConnId, _unwritten: Unwritten) {}
 
-    /// The next work that is to be done on any thread.
+    /// The next computation to run on any thread.
     #[must_use]
     fn poll_work(&mut self, _now: Instant) -> Option<Work> {
         None
     }
 
-    /// Work of [`poll_work`](Self::poll_work) is done. It may come after the node has lost its interest, and in another
-    /// order.
+    /// A computation of [`poll_work`](Self::poll_work) is complete. Results may arrive in any order, and after
+    /// the node no longer needs them.
     fn handle_work(&mut self, _now: Instant, _done: Done) {}
 
-    /// The next thing that the node wants, of all kinds; `None` once there is none, until something is
-    /// handled. What is to be written comes before what is to be closed: a node may say why on its
-    /// last writing.
+    /// The next action of any kind; `None` if there is none until the next event. Writes come before closes:
+    /// the last data on a connection may be the reason why it is closed.
     #[must_use]
     #[inline]
     fn poll_action(&mut self, now: Instant) -> Option<Action> {

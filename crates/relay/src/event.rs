@@ -150,8 +150,8 @@ impl fmt::Display for RelayEvent {
             Self::Router(RouterEvent::MeasurementAccepted(_)) => {
                 f.write_str("measurement accepted")
             }
-            Self::Router(RouterEvent::Refused(reason)) => {
-                write!(f, "measurement refused: {reason}")
+            Self::Router(RouterEvent::MeasurementRefused(refusal)) => {
+                write!(f, "measurement refused: {refusal}")
             }
             Self::Router(RouterEvent::MeasuredSecond { measured_bytes, client_bytes, .. }) => {
                 write!(
@@ -167,12 +167,12 @@ impl fmt::Display for RelayEvent {
                 f,
                 "too many circuits and links for the memory of this relay: ended {circuits} circuits and {links} idle links of the neighbours that have most, the longest idle first"
             ),
-            Self::Router(RouterEvent::FeedbackRefused { peer, problem }) => {
+            Self::Router(RouterEvent::FeedbackRefused { peer, violation }) => {
                 match peer {
                     Some(peer) => write!(f, "link to relay {peer} closed: ")?,
                     None => f.write_str("link of a client closed: ")?,
                 }
-                write!(f, "windows from hop to hop: {problem}")
+                write!(f, "hop-by-hop windows: {violation}")
             }
             Self::Router(RouterEvent::CircuitStalled { peer }) => {
                 f.write_str("windows from hop to hop: a circuit ended with a full queue, since ")?;

@@ -129,7 +129,8 @@ impl Relay {
                 let node = drive.node_mut();
                 node.set_scheduler(scheduler);
                 // The consensus has its say again where the operator has none.
-                node.set_parameters(node.parameters().clone());
+                let parameters = node.parameters().clone();
+                node.set_parameters(parameters);
             });
         }
         if settings.limit != former.limit {

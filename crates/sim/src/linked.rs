@@ -274,7 +274,7 @@ impl Linked {
             let Some(conn) = conn else { continue };
             match to {
                 LegEnd::Exit => {
-                    let _ = self.exit.handle_cell(self.now, conn, (circ_id, command), &body);
+                    let _ = self.exit.handle_cell(self.now, conn, circ_id, command, &body);
                 }
                 LegEnd::Client => self.client.handle_cell(self.now, conn, circ_id, command, &body),
             }

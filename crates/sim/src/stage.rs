@@ -186,7 +186,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         } else if let Some((link, circ_id, command, body)) = self.answers.pop_front() {
             let conn = self.links[link].conn;
             let body = S::Body::from_bytes(&body);
-            conn.map(|conn| self.relay.handle_cell(self.now, conn, (circ_id, command), &body));
+            conn.map(|conn| self.relay.handle_cell(self.now, conn, circ_id, command, &body));
         } else {
             return self.relay.poll_readable().is_some();
         }

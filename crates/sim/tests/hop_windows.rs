@@ -7,7 +7,7 @@ use onion::cell_model::{HeaderOnly, StreamId, Tor};
 use onion::flow::hop::HopWindows;
 use onion::identity::RsaId;
 use onion::router::schedule::SchedulerConfig;
-use onion::router::{ExitConfig, ExitPolicy, RouterConfig, RouterEvent};
+use onion::router::{ExitConfig, ExitPolicy, RouterConfig, RouterEvent, Violation};
 use onion::{Duration, Instant};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
@@ -97,9 +97,9 @@ impl<S: Cast> Middle<S> {
     }
 
     /// Why a link was closed, if one was.
-    fn refusal(&mut self) -> Option<&'static str> {
+    fn refusal(&mut self) -> Option<Violation> {
         core::iter::from_fn(|| self.stage.relay.poll_event()).find_map(|event| match event {
-            RouterEvent::FeedbackRefused { problem, .. } => Some(problem),
+            RouterEvent::FeedbackRefused { violation, .. } => Some(violation),
             _ => None,
         })
     }
@@ -231,7 +231,7 @@ fn who_passes_on_more_than_he_got_loses_his_link_and_nobody_else_suffers() {
     assert!(middle.stage.is_open(1));
     middle.stage.feed_back(1, middle.onward, 1);
     assert!(!middle.stage.is_open(1) && middle.stage.is_open(bystander));
-    assert_eq!(middle.refusal(), Some("it says that it has passed on more cells than it got"));
+    assert_eq!(middle.refusal(), Some(Violation::ExcessFeedback));
     assert_eq!(middle.stage.relay.totals().feedback_refused, 1);
     assert_eq!(middle.stage.relay.open_circuits(), 1, "the circuit over that link is gone");
     assert_eq!(middle.left(0, Command::DESTROY), 1, "and its client knows");

@@ -167,6 +167,6 @@ fn no_measurement_begins_and_one_that_has_begun_goes_on() {
     let text = "the relay is shutting down".to_owned();
     let refusal = Message::Error { code: ErrorCode::NOT_ALLOWED, text };
     assert_eq!(order(&mut stage, 2), refusal);
-    assert!(matches!(stage.relay.poll_event(), Some(RouterEvent::Refused(_))));
+    assert!(matches!(stage.relay.poll_event(), Some(RouterEvent::MeasurementRefused(_))));
     assert_eq!(stage.relay.poll_event(), None, "the first is not over");
 }

@@ -200,7 +200,7 @@ fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
             RouterEvent::MeasuredSecond { measured_bytes, client_bytes, .. } => {
                 sent.push(Rate::from_byte_per_s(measured_bytes + client_bytes).as_mbit_per_s());
             }
-            RouterEvent::Refused(_)
+            RouterEvent::MeasurementRefused(_)
             | RouterEvent::Shed { .. }
             | RouterEvent::Evicted { .. }
             | RouterEvent::FeedbackRefused { .. }

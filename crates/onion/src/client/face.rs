@@ -1,34 +1,22 @@
-use super::{
-    Application, CircuitNumber, CircuitPlan, ClientEvent, Core, Destination, Figures, LegFigures,
-    SetPlan, StreamNumber, Transfer,
-};
+use super::{Application, Core, Transfer};
 use crate::cell::{BODY_LEN, CELL_LEN, CircId, Command, LinkProtocol};
 use crate::cell_model::{Body, Cell, Tor};
-use crate::flow::control::{CongestionParams, FlowFactory};
 use crate::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSession};
 use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
-use crate::time::{Duration, Instant};
+use crate::time::Instant;
 use alloc::collections::BTreeMap;
 use alloc::string::ToString;
-use alloc::sync::Arc;
-use alloc::vec::Vec;
 use core::fmt;
+use core::ops::{Deref, DerefMut};
 use rand_core::Rng;
 
 /// In the place of the random bytes that only those say who prove an identity.
 const SAYS_NOTHING: [u8; 24] = [0; 24];
 
-/// A client on links of bytes: a [`Core`], and the channel of each of its links. See the [module](super).
+/// A client on links of bytes: a [`Core`] with the link handshake, framing and the `Node` interface. See the
+/// [module](super).
 ///
-/// - *getters*: [`is_built`](Self::is_built), [`silent_legs`](Self::silent_legs),
-///   [`open_circuits`](Self::open_circuits), [`open_streams`](Self::open_streams), [`figures`](Self::figures),
-///   [`received_bytes`](Self::received_bytes), [`legs`](Self::legs), [`early_peak_cells`](Self::early_peak_cells);
-/// - *commands*: [`set_congestion`](Self::set_congestion), [`set_flows`](Self::set_flows),
-///   [`open`](Self::open), [`open_set`](Self::open_set), [`add_leg`](Self::add_leg), [`begin`](Self::begin), [`send_drops`](Self::send_drops), [`application_mut`](Self::application_mut),
-///   [`send_more`](Self::send_more), [`pause`](Self::pause), [`resume`](Self::resume),
-///   [`end`](Self::end), [`destroy`](Self::destroy), [`close_idle`](Self::close_idle),
-///   [`close_all`](Self::close_all);
-/// - *handle* and *poll*: those of [`Node`](crate::node::Node), and [`poll_event`](Self::poll_event).
+/// The core's getters and commands are reached by dereferencing.
 pub struct Client<R, A = Transfer> {
     /// Checked against the dates of certificates.
     unix_time_s: u64,
@@ -48,170 +36,6 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
     /// The same with other applications at our ends of its streams.
     pub fn with_applications(unix_time_s: u64, rng: R) -> Self {
         Self { unix_time_s, core: Core::new(rng), channels: BTreeMap::new() }
-    }
-
-    /// See [`Core::set_congestion`].
-    pub fn set_congestion(&mut self, params: Arc<CongestionParams>) {
-        self.core.set_congestion(params);
-    }
-
-    /// See [`Core::set_flows`].
-    pub fn set_flows(&mut self, flows: Arc<dyn FlowFactory>) {
-        self.core.set_flows(flows);
-    }
-
-    /// See [`Core::is_built`].
-    #[must_use]
-    pub fn is_built(&self, circuit: CircuitNumber) -> bool {
-        self.core.is_built(circuit)
-    }
-
-    /// See [`Core::silent_legs`].
-    #[must_use]
-    pub fn silent_legs(&self, circuit: CircuitNumber) -> Vec<u8> {
-        self.core.silent_legs(circuit)
-    }
-
-    /// See [`Core::open_circuits`].
-    #[must_use]
-    pub fn open_circuits(&self) -> usize {
-        self.core.open_circuits()
-    }
-
-    /// See [`Core::open_streams`].
-    #[must_use]
-    pub fn open_streams(&self) -> usize {
-        self.core.open_streams()
-    }
-
-    /// See [`Core::figures`].
-    #[must_use]
-    pub fn figures(&self, stream: StreamNumber) -> Option<&Figures> {
-        self.core.figures(stream)
-    }
-
-    /// See [`Core::received_bytes`].
-    #[must_use]
-    pub const fn received_bytes(&self) -> u64 {
-        self.core.received_bytes()
-    }
-
-    /// See [`Core::open`].
-    pub fn open(&mut self, now: Instant, path: &CircuitPlan) -> CircuitNumber {
-        self.core.open(now, path)
-    }
-
-    /// See [`Core::open_set`].
-    pub fn open_set(&mut self, now: Instant, plan: &SetPlan) -> CircuitNumber {
-        self.core.open_set(now, plan)
-    }
-
-    /// See [`Core::add_leg`].
-    pub fn add_leg(
-        &mut self,
-        now: Instant,
-        circuit: CircuitNumber,
-        path: &CircuitPlan,
-    ) -> Option<u8> {
-        self.core.add_leg(now, circuit, path)
-    }
-
-    /// See [`Core::legs`].
-    #[must_use]
-    pub fn legs(&self, circuit: CircuitNumber) -> Vec<LegFigures> {
-        self.core.legs(circuit)
-    }
-
-    /// See [`Core::resumes`].
-    #[must_use]
-    pub fn resumes(&self, circuit: CircuitNumber) -> bool {
-        self.core.resumes(circuit)
-    }
-
-    /// See [`Core::early_peak_cells`].
-    #[must_use]
-    pub fn early_peak_cells(&self, circuit: CircuitNumber) -> usize {
-        self.core.early_peak_cells(circuit)
-    }
-
-    /// See [`Core::begin`].
-    pub fn begin(
-        &mut self,
-        now: Instant,
-        circuit: CircuitNumber,
-        to: Destination,
-        application: A,
-    ) -> StreamNumber {
-        self.core.begin(now, circuit, to, application)
-    }
-
-    /// See [`Core::begin_at`].
-    pub fn begin_at(
-        &mut self,
-        now: Instant,
-        circuit: CircuitNumber,
-        hop: Option<usize>,
-        to: Destination,
-        application: A,
-    ) -> StreamNumber {
-        self.core.begin_at(now, circuit, hop, to, application)
-    }
-
-    /// See [`Core::hop_times`].
-    #[must_use]
-    pub fn hop_times(&self, circuit: CircuitNumber) -> &[Duration] {
-        self.core.hop_times(circuit)
-    }
-
-    /// See [`Core::send_drops`].
-    pub fn send_drops(&mut self, now: Instant, circuit: CircuitNumber, cells: usize) {
-        self.core.send_drops(now, circuit, cells);
-    }
-
-    /// See [`Core::application_mut`].
-    pub fn application_mut(&mut self, stream: StreamNumber) -> Option<&mut A> {
-        self.core.application_mut(stream)
-    }
-
-    /// See [`Core::send_more`].
-    pub fn send_more(&mut self, now: Instant, stream: StreamNumber) {
-        self.core.send_more(now, stream);
-    }
-
-    /// See [`Core::pause`].
-    pub fn pause(&mut self, stream: StreamNumber) {
-        self.core.pause(stream);
-    }
-
-    /// See [`Core::resume`].
-    pub fn resume(&mut self, now: Instant, stream: StreamNumber) {
-        self.core.resume(now, stream);
-    }
-
-    /// See [`Core::end`].
-    pub fn end(&mut self, stream: StreamNumber) {
-        self.core.end(stream);
-    }
-
-    /// See [`Core::destroy`].
-    pub fn destroy(&mut self, circuit: CircuitNumber) {
-        self.core.destroy(circuit);
-    }
-
-    /// See [`Core::close_idle`].
-    pub fn close_idle(&mut self) {
-        self.core.close_idle();
-    }
-
-    /// See [`Core::close_all`].
-    pub fn close_all(&mut self) {
-        self.core.close_all();
-    }
-
-    /// See [`Core::poll_event`].
-    #[must_use]
-    pub fn poll_event(&mut self) -> Option<ClientEvent> {
-        self.core.poll_event()
     }
 }
 
@@ -254,6 +78,20 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
     fn handle_error(&mut self, now: Instant, conn: ConnId, error: &ChannelError) {
         self.channels.remove(&conn);
         self.core.handle_broken(now, conn, error.to_string());
+    }
+}
+
+impl<R, A> Deref for Client<R, A> {
+    type Target = Core<Tor, A, R>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.core
+    }
+}
+
+impl<R, A> DerefMut for Client<R, A> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.core
     }
 }
 

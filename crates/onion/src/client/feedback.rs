@@ -43,7 +43,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             // It may have said so before it heard that the circuit is gone.
             let Some(account) = self.account_mut(conn, circ_id) else { continue };
             if let Err(Excess) = account.handle_feedback(now, cells.into()) {
-                self.handle_broken(now, conn, Excess::PROBLEM.to_string());
+                self.handle_broken(now, conn, alloc::format!("it {Excess}"));
                 return false;
             }
         }

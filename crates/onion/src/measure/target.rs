@@ -21,6 +21,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
+use core::fmt;
 
 /// Why a message is not obeyed: goes back as an error, and its link gets closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +37,13 @@ impl Refusal {
     #[must_use]
     pub const fn new(code: ErrorCode) -> Self {
         Self { code, text: String::new() }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { code, text } = self;
+        if text.is_empty() { write!(f, "{code}") } else { write!(f, "{code} ({text})") }
     }
 }
 

@@ -2,18 +2,18 @@ use alloc::boxed::Box;
 use core::any::Any;
 use core::fmt;
 
-/// Work that takes long enough to be in the way of cells, and needs nothing of its [`Node`](super::Node).
+/// A computation that is too slow to run between cells, and needs no access to its [`Node`](super::Node).
 ///
-/// A driver with other threads has it done on one of them; another does it at once.
+/// A driver with worker threads runs it on one of them; other drivers run it immediately.
 pub struct Work(Box<dyn FnOnce() -> Done + Send>);
 
 impl Work {
-    /// What `work` does. Its outcome goes to [`Node::handle_work`](super::Node::handle_work).
+    /// Wraps `work`, whose result goes to [`Node::handle_work`](super::Node::handle_work).
     pub fn new<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Self {
         Self(Box::new(move || Done(Box::new(work()))))
     }
 
-    /// Does it.
+    /// Runs the computation.
     #[must_use]
     pub fn run(self) -> Done {
         (self.0)()
@@ -26,14 +26,14 @@ impl fmt::Debug for Work {
     }
 }
 
-/// What [`Work`] has come to. Only the node that wanted it knows its type.
+/// The result of a [`Work`]. Only the node that requested it knows its type.
 pub struct Done(Box<dyn Any + Send>);
 
 impl Done {
-    /// The outcome.
+    /// The result.
     ///
     /// # Errors
-    /// Itself, if it is of another type.
+    /// Returns `self` if the result has another type.
     pub fn into<T: 'static>(self) -> Result<T, Self> {
         self.0.downcast().map(|it| *it).map_err(Self)
     }

@@ -10,27 +10,26 @@ use crate::rate::Rate;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// What becomes of a cell on its way to the next hop.
+/// What the relay does with a cell for the next hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ForwardAction {
-    /// It goes on.
+    /// Forwards it.
     Forward,
-    /// It goes on, and behind it so many cells of the relay's own making, each by
-    /// [`Behavior::add`]. Where the circuit's queue has no room for them, the circuit is destroyed,
-    /// reason 5.
+    /// Forwards it, followed by this number of cells that [`Behavior::add`] fabricates. If the circuit's queue
+    /// is full, the circuit is destroyed, reason 5.
     ForwardWith(u32),
-    /// It goes nowhere.
+    /// Drops it.
     Drop,
-    /// It is the last one: all circuits of the relay are destroyed, and both sides are told this reason.
+    /// Forwards it, then destroys all circuits of the relay with this reason.
     DestroyCircuits(DestroyReason),
-    /// It is the last one: all links of the relay are closed.
+    /// Forwards it, then closes all links of the relay.
     CloseLinks,
 }
 
 /// How a relay treats those who measure it. All defaults are honest; tests override some.
 pub trait Behavior<S: CellModel = Tor> {
-    /// What becomes of a cell that is to pass to the next hop. `cell` is what leaves: it waits in its
-    /// circuit's queue, with the relay's layer off. `received` is the same as it came, `from` there.
+    /// Decides about a cell for the next hop. `cell` is the outgoing cell in its circuit's queue, with the
+    /// relay's layer removed. `received` is the cell as received from `from`.
     #[inline]
     fn pass(
         &mut self,
@@ -42,72 +41,73 @@ pub trait Behavior<S: CellModel = Tor> {
         ForwardAction::Forward
     }
 
-    /// Writes one of the cells that [`pass`](Self::pass) wants to have behind another. `cell` holds
-    /// something of earlier use.
+    /// Writes one of the extra cells that [`pass`](Self::pass) asked for. `cell` holds the remains of an
+    /// earlier cell.
     fn add(&mut self, _rng: &mut impl Rng, _from: OnLink, _cell: &mut S::Body) {}
 
-    /// Why it ends a circuit as soon as it has answered its CREATE_FAST, if it does.
+    /// The reason to destroy a circuit immediately after answering its CREATE_FAST; `None` keeps it.
     fn ends_at_once(&mut self, _at: OnLink) -> Option<DestroyReason> {
         None
     }
 
-    /// Why it refuses to extend circuits, if it does.
+    /// The reason to refuse all EXTEND2 messages; `None` accepts them.
     fn refuses_to_extend(&self) -> Option<DestroyReason> {
         None
     }
 
-    /// Whether it hears what is said of measurements. One that does not, as stock tor, ignores it.
+    /// Whether the relay understands the measurement protocol. Stock tor ignores its messages.
     fn hears_of_measurements(&self) -> bool {
         true
     }
 
-    /// Turns a cell of a measurement circuit into its answer: takes the layer off, and nothing else.
+    /// Turns a cell of a measurement circuit into its answer. An honest relay removes its layer and changes
+    /// nothing else.
     #[inline]
     fn answer(&mut self, _rng: &mut impl Rng, layer: &mut S::EchoLayer, cell: &mut S::Body) {
         layer.apply(cell);
     }
 
-    /// Whether it leaves a cell of a measurement circuit unanswered.
+    /// Whether the relay drops this cell of a measurement circuit.
     #[inline]
     fn swallows(&mut self) -> bool {
         false
     }
 
-    /// Cells that it makes up on a new measurement circuit before it has received any.
+    /// The number of answers that it fabricates on a new measurement circuit before it receives any cell.
     fn answers_ahead(&self) -> u32 {
         0
     }
 
-    /// PADDING cells that it sends behind a cell that it sends back or passes on, on the same link.
+    /// The number of PADDING cells that it sends after each cell that it returns or forwards, on the same link.
     #[inline]
     fn unsolicited(&mut self) -> u32 {
         0
     }
 
-    /// What it tells of a second with so much measurement traffic.
+    /// The report for a second with `measured_bytes` of measurement traffic.
     fn report(&mut self, honest: ClientSecond, _measured_bytes: u64) -> ClientSecond {
         honest
     }
 
-    /// What it tells of what it has sent back to each measurer in a second.
+    /// The report of the bytes returned to each measurer in a second.
     fn report_sent_back(&mut self, honest: Vec<SentBack>) -> Vec<SentBack> {
         honest
     }
 
-    /// What clients may be sent, where the measurement's rules allow `allowed_bytes`.
+    /// The bytes that clients may be sent, if the measurement's rules allow `allowed_bytes`.
     #[inline]
     fn clients_may_send(&self, allowed_bytes: u64) -> u64 {
         allowed_bytes
     }
 
-    /// The rate that it sends with while it is measured, where it is not the usual one.
+    /// The rate limit while it is measured, if it differs from the configured one.
     #[inline]
     fn rate_while_measured(&self) -> Option<Rate> {
         None
     }
 }
 
-/// Does as the protocol says.
+/// Follows the protocol.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Honest;
 

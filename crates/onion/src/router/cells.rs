@@ -1,8 +1,8 @@
-//! The way of a cell into the relay: from its link into the queue of its circuit, or to us.
+//! Incoming cells: from a link into the queue of their circuit, or to this relay.
 
-use super::circuits::{CircuitIndex, Direction, Hop, NextLink, OnLink};
+use super::circuits::{CircuitIndex, Direction, Hop, NextLink, OnLink, QueueId};
 use super::links::Role;
-use super::{Behavior, Core, ForwardAction};
+use super::{Behavior, Core, ForwardAction, Violation};
 use crate::cell::msg::{CircuitPadding, DestroyReason};
 use crate::cell::relay::RelayCommand;
 use crate::cell::{CELL_LEN, CircId, Command};
@@ -12,33 +12,31 @@ use crate::time::Instant;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// RELAY_EARLY cells that a circuit may bring (tor-spec §5.6).
+/// The maximum number of RELAY_EARLY cells on a circuit (tor-spec §5.6).
 const EARLY_CELLS_MAX: u8 = 8;
 
-/// Why a link is to be closed.
-pub(super) type Violation = &'static str;
-
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// A cell of fixed length has come on an open link. False if the link is ours no more: nothing that it
-    /// brings is to be handed over.
+    /// Handles a fixed-length cell of an open link. Returns false if the link is closed: the caller discards
+    /// its remaining input.
     #[inline]
     pub fn handle_cell(
         &mut self,
         now: Instant,
         conn: ConnId,
-        (circ_id, command): (CircId, Command),
+        circ_id: CircId,
+        command: Command,
         body: &S::Body,
     ) -> bool {
         self.outputs.set_now(now);
-        // By far the most frequent.
+        // The hot path.
         let outcome = if command == Command::RELAY || command == Command::RELAY_EARLY {
             self.handle_relay_cell(OnLink { conn, circ_id }, command, body)
         } else {
             self.handle_rare_cell(OnLink { conn, circ_id }, command, body)
         };
         self.handle_oom();
-        let Err(problem) = outcome else { return self.conns.link(conn).is_some() };
-        self.handle_violation(now, conn, problem);
+        let Err(violation) = outcome else { return self.conns.link(conn).is_some() };
+        self.handle_violation(now, conn, violation);
         false
     }
 
@@ -58,7 +56,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             Some((index, Direction::Backward)) if command == Command::RELAY => {
                 self.relay_backward(index, body)
             }
-            // It would tell the client's side more than a relay may (tor-spec §5.6).
+            // The origin may learn only what a relay may send it (tor-spec §5.6).
             Some((index, Direction::Backward)) => {
                 self.destroy(index, DestroyReason::PROTOCOL, None)
             }
@@ -86,7 +84,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let Some(link) = self.conns.link(at.conn) else { return Ok(()) };
         match (command, found) {
             (Command::CREATE_FAST | Command::CREATE2, None) if at.circ_id == CircId::LINK => {
-                return Err("a circuit without a number");
+                return Err(Violation::ZeroCircuitId);
             }
             (Command::CREATE_FAST | Command::CREATE2, None) if link.is_our_choice(at.circ_id) => {
                 self.refuse(at, DestroyReason::PROTOCOL);
@@ -96,7 +94,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             }
             (Command::CREATE_FAST, None) => return self.create_fast(at, body),
             (Command::CREATE | Command::CREATE2, None) if link.role == Role::Measurer => {
-                return Err("a circuit other than a measurement's on a measurer's link");
+                return Err(Violation::NotAMeasurementCircuit);
             }
             (Command::CREATE2, None) => self.create2(at, body),
             (Command::CREATE_FAST | Command::CREATE2, Some((index, _))) => {
@@ -111,7 +109,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Ok(())
     }
 
-    /// A cell of a circuit whose handshake waits for its answer.
+    /// Handles a cell of a circuit whose handshake has not been answered yet.
     fn handle_unanswered(&mut self, at: OnLink, command: Command) {
         match command {
             Command::DESTROY => self.handshakes.cancel(at),
@@ -123,7 +121,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// A relay cell from the one who built the circuit.
+    /// Handles a relay cell in the forward direction.
     #[inline]
     fn relay_forward(
         &mut self,
@@ -152,29 +150,24 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             self.end_here(index, command, body, DestroyReason::RESOURCE_LIMIT);
             return Ok(());
         }
-        // It is decrypted where it will wait: most cells go on.
-        let enqueued = queue.next_enqueued();
+        // The cell is decrypted in its queue slot: most cells are forwarded.
         let passed = queue.push(self.outputs.now()).begin(out.circ_id, command);
         passed.clone_from(body);
         if layer.decrypt(command, passed) {
             let cell = queue.unpush();
             queue.handle_taken_in();
             if queue.has_news() {
-                self.outputs.note_passed(index, Direction::Forward);
+                self.outputs.note_passed(QueueId::forward(index));
             }
             self.padder.handle_use(&mut self.conns, circuit, command);
             self.handle_message(index, command, cell.body());
             return Ok(());
         }
         let action = self.behavior.pass(&mut self.rng, circuit.back, body, passed);
+        let (id, enqueued) = (QueueId::forward(index), queue.enqueued());
         self.padder.handle_use(&mut self.conns, circuit, command);
         if action != ForwardAction::Drop {
-            self.outputs.handle_queued(
-                &mut self.conns,
-                out.conn,
-                (index, Direction::Forward),
-                enqueued,
-            );
+            self.outputs.handle_queued(&mut self.conns, out.conn, id, enqueued);
             self.send_unsolicited(out.conn);
         }
         if action != ForwardAction::Forward {
@@ -183,7 +176,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Ok(())
     }
 
-    /// The same where the circuit does not go on, or cannot: the cell is for us, or wrong.
+    /// Handles a forward cell that cannot be forwarded: it is either for this relay, or an error with the
+    /// reason `otherwise`.
     fn end_here(
         &mut self,
         index: CircuitIndex,
@@ -193,7 +187,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     ) {
         let now = self.outputs.now();
         let Some(circuit) = self.circuits.get_mut(index) else { return };
-        // The first cell of any circuit comes here: it does not go on yet.
+        // The first cell of every circuit arrives here: the circuit is not extended yet.
         (circuit.used_at, circuit.is_used) = (now, true);
         self.padder.handle_use(&mut self.conns, circuit, command);
         let Hop::Relay(layer) = &mut circuit.hop else { return };
@@ -201,7 +195,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if layer.decrypt(command, &mut plain) {
             circuit.forward_queue.handle_taken_in();
             if circuit.forward_queue.has_news() {
-                self.outputs.note_passed(index, Direction::Forward);
+                self.outputs.note_passed(QueueId::forward(index));
             }
             self.handle_message(index, command, &plain);
         } else {
@@ -210,7 +204,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// A relay cell from the next hop.
+    /// Handles a relay cell in the backward direction.
     #[inline]
     fn relay_backward(&mut self, index: CircuitIndex, body: &S::Body) {
         self.target.handle_client_received(CELL_LEN as u64);
@@ -224,15 +218,15 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             return;
         }
         queue.handle_came();
-        let enqueued = queue.next_enqueued();
-        let passed = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
-        passed.clone_from(body);
-        layer.pass_back(passed);
-        let conn = circuit.back.conn;
-        self.outputs.handle_queued(&mut self.conns, conn, (index, Direction::Backward), enqueued);
+        let id = QueueId::backward(index);
+        self.outputs.enqueue(&mut self.conns, circuit.back, id, queue, |passed| {
+            passed.clone_from(body);
+            layer.pass_back(passed);
+            true
+        });
     }
 
-    /// A relay message for us.
+    /// Handles a relay message that is addressed to this relay.
     fn handle_message(&mut self, index: CircuitIndex, command: Command, body: &S::Body) {
         let Some(circuit) = self.circuits.get(index) else { return };
         let Hop::Relay(layer) = &circuit.hop else { return };
@@ -253,7 +247,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// The same, of a message whose turn it is.
+    /// Handles the next message in order: on linked circuits, reordering is done.
     pub(super) fn handle_message_in_turn(
         &mut self,
         index: CircuitIndex,
@@ -263,7 +257,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let Message { command: message, stream_id, data } = *message;
         let is_circuit = stream_id == StreamId::CIRCUIT;
         match message {
-            // By far the most frequent.
+            // The hot path.
             RelayCommand::DATA => self.handle_data(index, stream_id, data),
             RelayCommand::CONFLUX_LINK
             | RelayCommand::CONFLUX_LINKED
@@ -273,7 +267,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             RelayCommand::XON | RelayCommand::XOFF => {
                 self.handle_xon_xoff(index, stream_id, message, data.bytes());
             }
-            // C tor drops messages of streams without the number of one, and of circuits with one.
+            // C tor drops stream messages with stream ID 0, and circuit messages with another.
             RelayCommand::BEGIN
             | RelayCommand::BEGIN_DIR
             | RelayCommand::END
@@ -283,7 +277,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             RelayCommand::BEGIN_DIR => self.begin_directory_stream(index, stream_id),
             RelayCommand::RESOLVE => self.resolve(index, stream_id, data.bytes()),
             RelayCommand::END => self.handle_end(index, stream_id),
-            // These are for clients: on a stream that stands they are worse than senseless.
+            // Only relays send these. On an open stream they are a protocol violation.
             RelayCommand::CONNECTED | RelayCommand::RESOLVED
                 if self.is_stream_open(index, stream_id) =>
             {
@@ -297,12 +291,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             }
             RelayCommand::TRUNCATE => self.truncate(index),
             RelayCommand::PADDING_NEGOTIATE => self.refuse_padding(index, data.bytes()),
-            // DROP is padding; what we do not know is for relays that do.
+            // DROP is padding. Relays ignore commands that they do not know.
             _ => {}
         }
     }
 
-    /// A client asks for a padding machine, and we have none (padding-spec §3).
+    /// Refuses a padding machine: this relay has none (padding-spec §3).
     fn refuse_padding(&mut self, index: CircuitIndex, data: &[u8]) {
         let Ok(question) = CircuitPadding::parse(data) else { return };
         if let Some(refusal) = question.refusal() {
@@ -312,7 +306,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Sends a message of our own to the one who built the circuit.
+    /// Sends a message of this relay towards the origin.
     pub(super) fn originate(
         &mut self,
         index: CircuitIndex,
@@ -324,25 +318,25 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let queue = &mut circuit.backward_queue;
-        let is_full = queue.len() >= self.config.queue_limit_cells as usize;
-        let enqueued = queue.next_enqueued();
-        let body = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
-        let message = Message { command, stream_id, data: S::PayloadSlice::from_bytes(data) };
-        if is_full || body.write(layer.format(), &message).is_err() {
-            queue.unpush();
-            if is_full {
-                // Of a set all: its message has a number, and would be missed.
-                self.destroy_all_legs(index, DestroyReason::RESOURCE_LIMIT);
-            }
+        if queue.len() >= self.config.queue_limit_cells as usize {
+            // On a set all legs: the message has a sequence number, and its absence would be noticed.
+            self.destroy_all_legs(index, DestroyReason::RESOURCE_LIMIT);
             return;
         }
         let set = circuit.end.as_ref().filter(|end| end.is_linked).map(|end| end.tunnel);
-        let is_kept = set.is_some_and(|tunnel| self.sets.resumes(tunnel));
-        let copy = (is_kept && command.is_multiplexed()).then(|| (layer.format(), body.clone()));
-        layer.originate(body);
-        let conn = circuit.back.conn;
-        self.outputs.handle_queued(&mut self.conns, conn, (index, Direction::Backward), enqueued);
-        if let Some((format, body)) = copy {
+        let is_kept = command.is_multiplexed() && set.is_some_and(|it| self.sets.resumes(it));
+        let message = Message { command, stream_id, data: S::PayloadSlice::from_bytes(data) };
+        let format = layer.format();
+        let (id, mut copy) = (QueueId::backward(index), None);
+        self.outputs.enqueue(&mut self.conns, circuit.back, id, queue, |body| {
+            if body.write(format, &message).is_err() {
+                return false;
+            }
+            copy = is_kept.then(|| body.clone());
+            layer.originate(body);
+            true
+        });
+        if let Some(body) = copy {
             self.keep(index, format, &body, false);
         }
     }

@@ -1,4 +1,4 @@
-//! Circuits that pass through the relay, or end at it.
+//! Circuits through this relay, and circuits that end at it.
 
 mod circuit;
 mod create;
@@ -9,8 +9,8 @@ mod queue;
 
 pub use circuit::OnLink;
 pub(super) use circuit::{
-    Circuit, CircuitIndex, Circuits, Direction, End, Hop, NextLink, RelayTunnel, TunnelIndex,
-    Tunnels,
+    Circuit, CircuitIndex, Circuits, Direction, End, Hop, NextLink, QueueId, RelayTunnel,
+    TunnelIndex, Tunnels,
 };
 pub(super) use handshakes::{Asker, Handshakes};
 pub use handshakes::{HandshakeDone, HandshakeJob};

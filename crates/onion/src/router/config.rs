@@ -12,16 +12,16 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-/// How late a driver may look without the rate suffering: its timers are good to a millisecond or so.
+/// How late a driver may wake up without reducing the rate: its timers have a resolution of about 1 ms.
 const TIMER_SLACK: Duration = Duration::from_millis(10);
 
-/// How much a relay sends: as `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, but of cells,
-/// without TLS and TCP around them, and on the way out only.
+/// The rate limit, like `RelayBandwidthRate` and `RelayBandwidthBurst` of C tor, but for outgoing cells only,
+/// without TLS and TCP overhead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RateLimit {
-    /// On average.
+    /// Average rate.
     pub rate: Rate,
-    /// At once, after a pause: at least ten milliseconds' worth, and a TLS record's.
+    /// Burst,
     pub burst_bytes: u64,
 }
 
@@ -32,62 +32,63 @@ impl RateLimit {
     }
 }
 
-/// Choices for a router.
+/// The configuration of a router.
 #[derive(Clone, Debug)]
 pub struct RouterConfig<I = Arc<OwnIdentity>> {
-    /// Who it is.
+    /// The relay's keys and certificates.
     pub identity: I,
-    /// Who may measure it, and how.
+    /// Who may measure the relay, and the parameters of measurements.
     pub target: TargetParams,
-    /// How much it sends; all that it can if `None`.
+    /// The rate limit; `None` for none.
     pub limit: Option<RateLimit>,
-    /// Cells that wait on one circuit in one direction, at most (C tor: `circ_max_cell_queue_size`).
+    /// Maximum number of queued cells of a circuit in one direction (C tor: `circ_max_cell_queue_size`).
     pub queue_limit_cells: u32,
-    /// Which cells go first, and when.
+    /// The scheduler, and the priority of circuits.
     pub scheduler: SchedulerConfig,
-    /// Flow control of circuits, at their ends here and towards the next hop.
+    /// The flow control of circuits that end here, and the hop-by-hop windows towards the next hop.
     pub flows: Arc<dyn FlowFactory>,
-    /// Seconds since 1970 when the router begins, for certificates and orders.
+    /// The Unix time in seconds when the router starts, for certificates and orders.
     pub unix_time_s: u64,
-    /// Streams to destinations; none go out if `None`.
+    /// The exit configuration; `None` for a relay that is not an exit.
     pub exit: Option<ExitConfig>,
     /// The relays of the consensus.
     pub relays: KnownRelays,
-    /// The directory server that BEGIN_DIR leads to, if there is one.
+    /// The address of the directory server for BEGIN_DIR, if there is one.
     pub directory: Option<SocketAddr>,
-    /// Its own addresses, which it tells those it has links with: relays take a link for theirs to use
-    /// if it comes from one of them.
+    /// The relay's own addresses, which it announces in NETINFO: a peer considers the link canonical if it
+    /// comes from one of them.
     pub addresses: Vec<IpAddr>,
     /// Whether circuits may be extended to private addresses (C tor: `ExtendAllowPrivateAddresses`).
     pub extends_to_private: bool,
-    /// Streams at once, of all circuits together; more are refused.
+    /// Maximum number of streams of all circuits; more are refused.
     pub streams_max: u32,
-    /// Bytes of memory that peers may have it hold: cells, control cells, handshakes, buffers of streams, and
-    /// circuits, streams and links themselves. Beyond it whatever has waited longest is dropped, with its circuit,
-    /// until a tenth is free (C tor: `MaxMemInQueues`). Where circuits, streams and links take half of it, a new circuit ends
-    /// idle ones of the neighbours that have most.
+    /// Maximum memory that peers may occupy, in bytes: cells, control cells, handshakes, stream buffers, and
+    /// circuits, streams and links themselves. Above it, the circuits with the oldest queued data are destroyed
+    /// until a tenth is free (C tor: `MaxMemInQueues`). If circuits, streams and links occupy half of it, a new
+    /// circuit evicts idle ones of the addresses that have most.
     pub held_bytes_max: usize,
-    /// Handshakes of CREATE2 that are handed out at a time, for other threads to answer
-    /// ([`Core::poll_handshake`](super::Core::poll_handshake)). With none they are answered at once, where they come in.
+    /// Maximum number of CREATE2 handshakes outstanding on other threads
+    /// ([`Core::poll_handshake`](super::Core::poll_handshake)). With zero, handshakes are computed immediately
+    /// on this thread.
     pub handshakes_at_once: usize,
-    /// Which leg of linked circuits carries what is sent, whatever clients wish; as they wish if `None`, by
+    /// The scheduler that chooses the leg of a Conflux set. `None` follows the client's request, by
     /// [`for_wish`](crate::tunnel::conflux::schedulers::for_wish).
     pub conflux_scheduler: Option<&'static dyn LegScheduler>,
-    /// Whether clients' links are padded as consensus and clients ask for (padding-spec §2); none is if
-    /// not. C tor's relays have no such choice.
+    /// Whether clients' links are padded as the consensus and the clients request (padding-spec §2). C tor's
+    /// relays have no such option.
     pub padding: bool,
 }
 
 impl RouterConfig {
-    /// A default for [`streams_max`](Self::streams_max).
+    /// The default of [`streams_max`](Self::streams_max).
     pub const STREAMS_MAX: u32 = 16_384;
 
-    /// A default for [`held_bytes_max`](Self::held_bytes_max): 512 MiB.
+    /// The default of [`held_bytes_max`](Self::held_bytes_max): 512 MiB.
     pub const HELD_BYTES_MAX: usize = 512 << 20;
 }
 
 impl<I> RouterConfig<I> {
-    /// A relay without exits, directory, limit and measurements, with the usual bounds. Circuits may be
+    /// A relay without exit, directory, rate limit and measurements, with default limits. Circuits may be
     /// extended to any address.
     #[must_use]
     pub fn new(identity: I, unix_time_s: u64) -> Self {

@@ -1,7 +1,8 @@
-//! Circuits that end here and are linked into one tunnel (proposal 329), as C tor's exits have it.
+//! Linked circuits that end at this relay (proposal 329), as on C tor's exits.
 //!
-//! What of streams comes on any of them is in one order, [`Conflux`]; what goes is given to the leg that the scheduler
-//! chooses, for each reading from a destination. What of it is kept, and sent again on other legs, is in [`again`].
+//! [`Conflux`] restores the order of stream messages that arrive on the legs. Outgoing data uses the leg that
+//! the scheduler chooses for each read from a destination. [`retransmit`] keeps what may have to be sent again
+//! on another leg.
 
 mod leg_timeout;
 mod retransmit;
@@ -23,11 +24,11 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 use sets::{Held, Set};
 
-/// Messages of a set that may wait for others that come before them. Clients are asked to send on one leg at a time, and then
-/// hardly any do.
+/// Maximum number of out-of-order messages of a set. Clients are asked to send on one leg at a time, so there
+/// are usually few.
 const EARLY_MAX: usize = 1 << 14;
 
-/// How clients are asked to send: as C tor's exits ask.
+/// The scheduling that this relay requests from clients, like C tor's exits.
 const DESIRED: DesiredUx = DesiredUx::MinLatency;
 
 fn leg_state<S: CellModel>(circuits: &Circuits<S>, leg: CircuitIndex) -> LegState {
@@ -36,7 +37,7 @@ fn leg_state<S: CellModel>(circuits: &Circuits<S>, leg: CircuitIndex) -> LegStat
 }
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// A message about links between circuits.
+    /// Handles a Conflux control message.
     pub(super) fn handle_conflux(
         &mut self,
         index: CircuitIndex,
@@ -57,7 +58,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
                 None => Err(ConfluxError::Handshake),
             },
             RelayCommand::CONFLUX_SWITCH => self.handle_switch(index, data),
-            // For clients.
+            // Only relays send these.
             _ => Err(ConfluxError::Handshake),
         };
         if outcome.is_err() {
@@ -72,8 +73,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.set_of(index).is_some_and(|set| set.conflux.resumes())
     }
 
-    /// What the client of a set that sends again tells of its legs. It can speak for no other set's: a number means one of its
-    /// own.
+    /// Handles a resumption report of the client about its legs. The leg numbers are local to the set, so it
+    /// cannot affect other sets.
     fn handle_note(&mut self, index: CircuitIndex, data: &[u8]) -> Result<(), ConfluxError> {
         let now = self.outputs.now();
         let note = ConfluxNote::parse(data).map_err(|_| ConfluxError::Malformed)?;
@@ -108,7 +109,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.sets.all.get_mut(&tunnel)
     }
 
-    /// A client asks for a circuit to be a leg of a set, or the first of one.
+    /// Handles LINK: the circuit becomes a leg of a set, or the first leg of a new one.
     fn link(&mut self, index: CircuitIndex, data: &[u8]) -> Result<(), ConfluxError> {
         let now = self.outputs.now();
         let theirs = ConfluxLink::parse(data).map_err(|_| ConfluxError::Malformed)?;
@@ -125,7 +126,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if is_linked {
             return Err(ConfluxError::Handshake);
         }
-        // It would have streams of two tunnels.
+        // Its streams would belong to two tunnels.
         if self.tunnels.get(own).is_none_or(|tunnel| !tunnel.streams.is_empty()) {
             return Err(ConfluxError::Misplaced);
         }
@@ -145,7 +146,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if theirs.resumes != set.conflux.resumes() {
             return Err(ConfluxError::Handshake);
         }
-        // What is sent again fits the cells of any leg.
+        // A retransmitted message must fit into the cells of any leg.
         let has_format = |leg| match self.circuits.get(leg).map(|it| &it.hop) {
             Some(Hop::Relay(layer)) => layer.format() == format,
             _ => false,
@@ -176,7 +177,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Ok(())
     }
 
-    /// A message of streams has come on a leg.
+    /// A stream message has arrived on a leg.
     pub(super) fn handle_set_message(
         &mut self,
         index: CircuitIndex,
@@ -222,7 +223,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Takes up what has waited for its turn.
+    /// Delivers messages whose predecessors have arrived.
     fn deliver_early(&mut self, tunnel: TunnelIndex) {
         let now = self.outputs.now();
         let next = |set: &mut Set<S>| {
@@ -231,17 +232,18 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             Some(held)
         };
         while let Some(Held { leg, format, body }) = self.sets.change(now, tunnel, next).flatten() {
-            // The leg that has brought it may have gone since, and its number be another circuit's.
+            // The leg that the message arrived on may be gone, and its index reused.
             let leg = leg.filter(|leg| self.sets.has_leg(tunnel, *leg));
             let lead = self.tunnels.get(tunnel).map(|it| it.circuit);
-            // It was read when it came.
+            // It was parsed when it arrived.
             if let (Some(leg), Ok(message)) = (leg.or(lead), body.message(format)) {
                 self.handle_message_in_turn(leg, Command::RELAY, &message);
             }
         }
     }
 
-    /// The leg for a message to a client, other than of data; `index` itself if it is no leg. It is as good as sent.
+    /// The leg for a message other than data; `index` itself if it is not a leg. The set counts the message as
+    /// sent.
     pub(super) fn leg_for_message(&mut self, index: CircuitIndex) -> CircuitIndex {
         let Some(circuit) = self.circuits.get(index) else { return index };
         let Some(end) = circuit.end.as_ref().filter(|end| end.is_linked) else { return index };
@@ -252,7 +254,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         leg
     }
 
-    /// The circuit for a tunnel's next data; none if it has to wait.
+    /// The circuit for a tunnel's next data; `None` if all are blocked.
     pub(super) fn leg_for_data(&self, tunnel: TunnelIndex) -> Option<CircuitIndex> {
         let it = self.tunnels.get(tunnel)?;
         if !it.is_set {
@@ -261,7 +263,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.sets.all.get(&tunnel)?.conflux.choose(|leg| leg_state(&self.circuits, leg))
     }
 
-    /// A message of a set goes on this leg next: says SWITCH before it, if it needs one.
+    /// The next message of a set goes on this leg: sends SWITCH first if necessary.
     pub(super) fn begin_message(&mut self, tunnel: TunnelIndex, leg: CircuitIndex) {
         let Some(set) = self.sets.all.get_mut(&tunnel) else { return };
         let skipped = set.conflux.handle_chosen(leg);
@@ -278,7 +280,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.originate(leg, RelayCommand::CONFLUX_SWITCH, StreamId::CIRCUIT, &data);
     }
 
-    /// A leg is gone. Others that go with it, since their set is broken; their tunnel is over.
+    /// Removes a leg. Returns the other legs to destroy if the set is broken by that; its tunnel then ends.
     pub(super) fn unlink(&mut self, index: CircuitIndex, end: &End) -> Vec<CircuitIndex> {
         let tunnel = end.tunnel;
         let is_idle = self.tunnels.get(tunnel).is_none_or(|it| it.streams.is_empty());
@@ -310,7 +312,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         others
     }
 
-    /// Ends a circuit, and all that it is linked with.
+    /// Destroys a circuit and all circuits linked with it.
     pub(super) fn destroy_all_legs(&mut self, index: CircuitIndex, reason: DestroyReason) {
         let legs = self.set_of(index).map(|set| set.conflux.legs().collect::<Vec<_>>());
         self.destroy(index, reason, None);

@@ -1,4 +1,4 @@
-//! All connections of a relay in one table: links, streams, and what is left of both.
+//! All connections of a relay in one table: links, streams, and closed ones with unwritten data.
 
 mod dials;
 mod outside;
@@ -16,29 +16,29 @@ use dials::Dials;
 use outside::Outside;
 use relays::Relays;
 
-/// What is behind a connection's number.
+/// The state of a connection number.
 #[derive(Debug)]
 enum Slot<S: CellModel> {
-    /// Nothing, or nothing yet.
+    /// Free or reserved.
     Vacant,
-    /// A link, with what waits to be written on it.
+    /// A link and its output.
     Link(Box<Link>),
-    /// A link that is lost to us, while its last words are written.
+    /// A closed link whose last cells are being written.
     Closing(Box<Output>),
-    /// A stream, or its connection after its end.
+    /// A stream, or its connection after it ended.
     Stream(Box<Stream<S>>),
 }
 
-/// All connections by number. The number of one that is gone is used again.
+/// All connections by number. Numbers are reused.
 #[derive(Debug)]
 pub(super) struct Conns<S: CellModel> {
     slots: Vec<Slot<S>>,
     free: Vec<ConnId>,
     links: usize,
     streams: usize,
-    /// Which links lead to which relays.
+    /// The index of links by relay.
     pub(super) relays: Relays,
-    /// What others hold of them.
+    /// The memory that the driver and the face hold for connections.
     pub(super) outside: Outside,
 }
 
@@ -51,7 +51,7 @@ impl<S: CellModel> Default for Conns<S> {
 }
 
 impl<S: CellModel> Conns<S> {
-    /// A number that nobody has; [`release`](Self::release) gives it back.
+    /// Reserves a free number; [`release`](Self::release) frees it.
     pub(super) fn reserve(&mut self) -> ConnId {
         self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot::Vacant);
@@ -59,7 +59,7 @@ impl<S: CellModel> Conns<S> {
         })
     }
 
-    /// Nobody names the connection any more.
+    /// Frees a number that nothing refers to any longer.
     pub(super) fn release(&mut self, id: ConnId) {
         match core::mem::replace(&mut self.slots[id.0 as usize], Slot::Vacant) {
             Slot::Vacant | Slot::Closing(_) => {}
@@ -71,7 +71,7 @@ impl<S: CellModel> Conns<S> {
         self.free.push(id);
     }
 
-    /// All numbers are below.
+    /// All numbers are smaller.
     pub(super) const fn numbers(&self) -> usize {
         self.slots.len()
     }
@@ -84,7 +84,7 @@ impl<S: CellModel> Conns<S> {
         id
     }
 
-    /// How many links there are.
+    /// The number of links.
     pub(super) const fn link_count(&self) -> usize {
         self.links
     }
@@ -109,7 +109,7 @@ impl<S: CellModel> Conns<S> {
         }
     }
 
-    /// What waits on a link, which may be lost already.
+    /// The output of a link, which may be closed already.
     #[inline]
     pub(super) fn output(&self, id: ConnId) -> Option<&Output> {
         #[cfg(test)]
@@ -132,7 +132,7 @@ impl<S: CellModel> Conns<S> {
         }
     }
 
-    /// The link is no more. What waits on it stays, and so does its number.
+    /// Closes a link. Its output and its number remain.
     pub(super) fn remove_link(&mut self, id: ConnId) -> Option<Link> {
         #[cfg(test)]
         looks::note(1);
@@ -167,13 +167,13 @@ impl<S: CellModel> Conns<S> {
         })
     }
 
-    /// A number that was reserved gets its stream.
+    /// Stores a stream under a reserved number.
     pub(super) fn add_stream(&mut self, id: ConnId, stream: Stream<S>) {
         self.streams += 1;
         self.slots[id.0 as usize] = Slot::Stream(Box::new(stream));
     }
 
-    /// How many streams there are, and connections of theirs that are still to be emptied or closed.
+    /// The number of streams, and of their connections that are not closed yet.
     pub(super) const fn stream_count(&self) -> usize {
         self.streams
     }
@@ -198,7 +198,7 @@ impl<S: CellModel> Conns<S> {
         }
     }
 
-    /// The stream is gone; its number is not free yet.
+    /// Removes the stream; its number stays reserved.
     pub(super) fn remove_stream(&mut self, id: ConnId) -> Option<Box<Stream<S>>> {
         let slot = self.slots.get_mut(id.0 as usize)?;
         if !matches!(slot, Slot::Stream(_)) {

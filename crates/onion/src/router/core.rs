@@ -22,16 +22,16 @@ use alloc::sync::Arc;
 use core::net::{IpAddr, SocketAddr};
 use rand_core::Rng;
 
-/// Refusals that are told, on average.
+/// Maximum average rate of reported refusals.
 const REFUSALS_PER_S: Rate = Rate::from_byte_per_s(1);
 
-/// Refusals that are told at once.
+/// Maximum burst of reported refusals.
 const REFUSALS_BURST: u64 = 20;
 
-/// Events that wait to be asked for, at most.
+/// Maximum number of queued events.
 const EVENTS_MAX: usize = 256;
 
-/// What an onion router decides, over cells of any [`CellModel`]: no bytes, no framing, no link handshake.
+/// The decisions of an onion router, over cells of any [`CellModel`]: no bytes, no framing, no link handshake.
 ///
 /// - *getters*: [`totals`](Self::totals), [`open_circuits`](Self::open_circuits),
 ///   [`open_links`](Self::open_links), [`has_dialled`](Self::has_dialled), [`has_hop_windows`](Self::has_hop_windows),
@@ -47,8 +47,8 @@ const EVENTS_MAX: usize = 256;
 /// - *commands*: [`shut_down`](Self::shut_down), and all that begin with `set_`;
 /// - the other *handle* and *poll* methods are those of [`Node`](crate::node::Node), with the same contract.
 ///
-/// All randomness comes from the generator passed in, and the same is drawn for any suite. `C` is for tests of
-/// those who measure: a relay that is not [`Honest`](super::Honest).
+/// All random numbers come from the generator that is passed in; every cell model draws the same ones. `C`
+/// makes a relay dishonest in tests of measurements; the default is [`Honest`](super::Honest).
 #[derive(Debug)]
 pub struct Core<S: CellModel, R, C = super::Honest> {
     pub(super) config: RouterConfig<S::Identity>,
@@ -62,38 +62,38 @@ pub struct Core<S: CellModel, R, C = super::Honest> {
     pub(super) tunnels: Tunnels,
     pub(super) sets: Sets<S>,
     pub(super) streams: Streams,
-    /// Keeps the time, too.
+    /// Also the router's clock.
     pub(super) outputs: Outputs,
     pub(super) padder: Padder,
     pub(super) bucket: Option<TokenBucket>,
-    /// The bucket is not the usual one: the conduct has asked for another rate.
+    /// The bucket has another rate than the configured one, on request of the behavior.
     pub(super) has_changed_rate: bool,
     pub(super) target: Target,
     pub(super) to_dial: VecDeque<Dial>,
-    /// CREATE2 bodies that wait for links to open.
+    /// CREATE2 bodies that wait for a link to open.
     pub(super) waiting: usize,
-    /// Memory is not looked through for something to drop before this.
+    /// The OOM handler does not run before this time.
     pub(super) next_oom_check: Instant,
-    /// Nobody's circuits are looked through for some to end before this.
+    /// Eviction does not run before this time.
     pub(super) evicts_at: Instant,
-    /// Circuits of measurements, among all circuits.
+    /// The number of measurement circuits among all circuits.
     pub(super) measurement_circuits: usize,
     events: VecDeque<RouterEvent>,
     pub(super) totals: RouterTotals,
-    /// What new circuits may agree on.
+    /// The congestion control parameters that new circuits may negotiate.
     pub(super) congestion: Arc<CongestionParams>,
-    /// When links were last looked through.
+    /// When the last upkeep of links ran.
     pub(super) upkept_at: Instant,
-    /// Lets refusals and the like be told, one a second on average. One byte of it is one of them.
+    /// Limits reported refusals to one per second on average. One byte is one report.
     pub(super) refusals_told: TokenBucket,
-    /// Nothing begins any more.
+    /// New circuits, streams and orders are refused.
     pub(super) is_shutting_down: bool,
     pub(super) client_addresses: ClientAddresses,
     pub(super) has_hop_windows: bool,
 }
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// A relay that does as `behavior` says.
+    /// Creates a relay with this behavior.
     pub fn new(config: RouterConfig<S::Identity>, behavior: C, rng: R, now: Instant) -> Self {
         let target = Target::new(config.target.clone(), S::ids(&config.identity));
         let mut core = Self {
@@ -131,39 +131,39 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         core
     }
 
-    /// What has passed so far.
+    /// Traffic counters since the start.
     #[must_use]
     pub const fn totals(&self) -> &RouterTotals {
         &self.totals
     }
 
-    /// How the relay behaves.
+    /// The relay's behavior.
     #[must_use]
     pub const fn behavior(&self) -> &C {
         &self.behavior
     }
 
-    /// Seconds that cells have waited in circuits' queues, all together: divided by the cells that were
-    /// sent in the same time, it is how long one waits on average.
+    /// The sum of the times that cells have spent in circuits' queues, in cell-seconds. Divided by the number
+    /// of cells sent in the same period, it is the average queueing delay.
     #[must_use]
     pub const fn waited_cell_s(&self) -> f64 {
         self.outputs.waited_cell_s()
     }
 
-    /// Circuits that are open now.
+    /// The number of open circuits.
     #[must_use]
     pub fn open_circuits(&self) -> usize {
         self.circuits.len()
     }
 
-    /// Links that are open now, or on their way.
+    /// The number of links that are open, being dialled or in their handshake.
     #[must_use]
     pub const fn open_links(&self) -> usize {
         self.conns.link_count()
     }
 
-    /// What each link to a relay that the consensus lists has carried, in no order; links of measurements are none of them. Several may lead
-    /// to one relay.
+    /// The traffic of each link to a listed relay, in no particular order, without links of measurements. There
+    /// may be several links to one relay.
     pub fn relay_links(&self) -> impl Iterator<Item = RelayLink> {
         let ordinary = self.conns.links().filter(|(_, link)| link.role == Role::Ordinary);
         ordinary.filter_map(|(_, link)| {
@@ -177,41 +177,40 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         })
     }
 
-    /// Whether there is a link to this relay that we have dialled: it has no need to dial us.
+    /// Whether there is a link to this relay that this relay dialled: then the peer does not need to dial.
     #[must_use]
     pub fn has_dialled(&self, relay: &RsaId) -> bool {
         self.conns.has_dialled(relay)
     }
 
-    /// Streams that are open now, are being opened, or are still to be written out.
+    /// The number of streams that are open, opening, or closed with unwritten data.
     #[must_use]
     pub const fn open_streams(&self) -> usize {
         self.conns.stream_count()
     }
 
-    /// Bytes of memory that all queues of cells and buffers of streams take, and messages of linked circuits that wait
-    /// for their turn.
+    /// Memory of all cell queues, stream buffers and Conflux buffers, in bytes.
     #[must_use]
     pub const fn queued_bytes(&self) -> usize {
         let cells = self.outputs.queued_cells() + self.sets.held_cells();
         cells * size_of::<S::Cell>() + self.streams.held_bytes()
     }
 
-    /// Bytes of memory that peers have us hold in all: queues and buffers, cells that open and close circuits,
-    /// handshakes that wait, what the driver has taken and the kernel has not, and circuits, streams and links themselves. The kernel's own
-    /// buffers are not in it.
+    /// Memory that peers occupy in all, in bytes: queues and buffers, control cells, queued handshakes, data
+    /// that the driver holds, and circuits, streams and links themselves. The kernel's buffers are not
+    /// included.
     #[must_use]
     pub const fn held_bytes(&self) -> usize {
         self.waiting_bytes() + self.standing_bytes()
     }
 
-    /// What the consensus asks for, by the last [`set_parameters`](Self::set_parameters).
+    /// The consensus parameters of the last [`set_parameters`](Self::set_parameters).
     #[must_use]
     pub const fn parameters(&self) -> &Parameters {
         &self.parameters
     }
 
-    /// Who must be at the other end of a link that we have dialled.
+    /// The expected peer of a link that this relay dialled.
     #[must_use]
     pub fn expected(&self, conn: ConnId) -> Option<ExpectedPeer> {
         self.conns.link(conn)?.expected
@@ -223,61 +222,61 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.is_shutting_down
     }
 
-    /// Whether a connection is a stream's.
+    /// Whether a connection is a stream.
     #[must_use]
     pub fn is_stream(&self, conn: ConnId) -> bool {
         self.conns.stream(conn).is_some()
     }
 
-    /// Lets nothing begin from now on, as C tor on SIGINT: circuits and streams are refused with the reason
-    /// "hibernating", by which clients try the next relay, and so are orders of measurements. What has begun goes on:
-    /// it is over when there are no [`open_circuits`](Self::open_circuits) and no [`open_streams`](Self::open_streams)
-    /// left. New links are for the driver to refuse.
+    /// Starts a graceful shutdown, like C tor on SIGINT. New circuits and streams are refused with reason
+    /// "hibernating", so that clients try the next relay; so are measurement orders. Existing ones continue:
+    /// the shutdown is complete when [`open_circuits`](Self::open_circuits) and
+    /// [`open_streams`](Self::open_streams) are zero. The driver refuses new links.
     pub const fn shut_down(&mut self) {
         self.is_shutting_down = true;
     }
 
-    /// Where streams may lead from now on. Those that stand go on.
+    /// Sets the exit configuration. Existing streams continue.
     pub fn set_exit(&mut self, exit: Option<ExitConfig>) {
         self.config.exit = exit;
     }
 
-    /// The relays of the consensus from now on. Streams that stand go on.
+    /// Sets the relays of the consensus. Existing streams continue.
     pub fn set_relays(&mut self, relays: KnownRelays) {
         self.config.relays = relays;
     }
 
-    /// The directory server that streams lead to from now on.
+    /// Sets the directory server for new streams.
     pub const fn set_directory(&mut self, directory: Option<SocketAddr>) {
         self.config.directory = directory;
     }
 
-    /// Sets the parameters of congestion control, from a new consensus. Circuits keep those that they
-    /// began with.
+    /// Sets the congestion control parameters for new circuits.
     pub fn set_congestion_params(&mut self, params: CongestionParams) {
         self.congestion = Arc::new(params);
     }
 
-    /// Who may measure it from now on: the consensus has changed.
+    /// Sets who may measure this relay, from a new consensus.
     pub fn set_target_params(&mut self, params: TargetParams) {
         self.target.set_params(params);
     }
 
-    /// A measurement was accepted before this relay began, and counts against its coordinator's quota.
+    /// Restores a measurement that was accepted before the relay restarted. It counts against its coordinator's
+    /// quota.
     pub fn remember_measurement(&mut self, accepted: Accepted) {
         self.target.remember(accepted);
     }
 
-    /// Schedules like this from now on: the consensus has changed.
+    /// Sets the scheduler.
     pub fn set_scheduler(&mut self, config: SchedulerConfig) {
         self.config.scheduler = config;
         self.outputs.set_scheduler(&mut self.conns, &config);
     }
 
-    /// What the consensus asks for from now on.
+    /// Sets the consensus parameters.
     pub fn set_parameters(&mut self, parameters: Parameters) {
         let Parameters { circ_max_cell_queue_size, circ_max_cell_queue_size_out, .. } = parameters;
-        // There is one bound for both directions: the lesser keeps both promises.
+        // The two directions share one limit: the smaller one satisfies both parameters.
         self.config.queue_limit_cells = circ_max_cell_queue_size.min(circ_max_cell_queue_size_out);
         let of_congestion = |name: &str| parameters.congestion_control.get(name).copied();
         self.set_congestion_params(CongestionParams::from_consensus(of_congestion));
@@ -291,23 +290,23 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.parameters = parameters;
     }
 
-    /// Answers handshakes with this identity from now on. Its names must be the same as before.
+    /// Sets the identity that answers handshakes. Its fingerprints must not change.
     pub fn set_identity(&mut self, identity: S::Identity) {
         self.config.identity = identity;
     }
 
-    /// The calendar says this now: clocks get set, and a machine that slept has lost time.
+    /// Sets the wall-clock time: clocks are adjusted, and a suspended machine has lost time.
     pub const fn set_unix_time(&mut self, now: Instant, unix_time_s: u64) {
         self.began = now;
         self.config.unix_time_s = unix_time_s;
     }
 
-    /// The time by the calendar.
+    /// The Unix time in seconds.
     pub(super) fn unix_time_s(&self) -> u64 {
         self.config.unix_time_s + (self.outputs.now() - self.began).as_secs()
     }
 
-    /// Fresh random bytes for the handshake of a link, and the time by the calendar.
+    /// Random bytes for a link handshake, and the Unix time.
     pub(super) fn begin_handshake<const N: usize>(&mut self, now: Instant) -> ([u8; N], u64) {
         self.outputs.set_now(now);
         let mut random = [0; N];
@@ -315,19 +314,21 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         (random, self.unix_time_s())
     }
 
-    /// Whether a connection from there may become a link: to be asked once for each, before anything is spent on it.
+    /// Whether a connection from this address may become a link. The driver asks once for each connection,
+    /// before it spends anything on it.
     pub fn admits(&mut self, now: Instant, from: IpAddr) -> bool {
         self.outputs.set_now(now);
         let expected = self.target.expected_sockets();
-        // Behind a relay of the consensus are many clients.
+        // A listed relay carries many clients.
         let is_admitted = self.config.relays.contain_host(from)
             || self.client_addresses.admit_connection(now, from, expected);
         self.totals.refused_links += u64::from(!is_admitted);
         is_admitted
     }
 
-    /// A link has come in from there, which was [admitted](Self::admits); `None` if there may be no more of them, and it is to be
-    /// closed. What its TLS session has exported is for signatures of the measurement's protocol. Its handshake is still to be done.
+    /// Accepts a link from an address that was [admitted](Self::admits); `None` if there are too many by now,
+    /// and the caller closes it. `exported` is the keying material for signatures of the measurement protocol.
+    /// The link handshake follows.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -346,24 +347,24 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Some(self.conns.add_link(link))
     }
 
-    /// A link that we have dialled turns out to be none.
+    /// The link handshake of a dialled link has failed to start.
     pub fn reject(&mut self, conn: ConnId) {
         self.lose(conn, DestroyReason::CONNECT_FAILED);
         self.outputs.close(&mut self.conns, conn);
     }
 
-    /// Something of the link's handshake is to be written.
+    /// The link handshake has something to write.
     pub fn wake(&mut self, conn: ConnId) {
         self.outputs.wake(&mut self.conns, conn);
     }
 
-    /// A connection to a destination stands.
+    /// A connection to a destination is established.
     pub fn handle_plain_connected(&mut self, now: Instant, conn: ConnId) {
         self.outputs.set_now(now);
         self.handle_stream_connected(conn);
     }
 
-    /// A connection is gone, or could not be made.
+    /// A connection was closed or could not be established.
     pub fn handle_closed(&mut self, now: Instant, conn: ConnId, cause: &CloseCause) {
         self.outputs.set_now(now);
         if self.is_stream(conn) {
@@ -379,7 +380,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.drain_target();
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    /// The time of [`poll_timeout`](Self::poll_timeout) has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.outputs.set_now(now);
         self.target.handle_timeout(now);
@@ -390,53 +391,53 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.streams.wake_rated(&mut self.conns, now);
     }
 
-    /// The answer to a question.
+    /// The result of a DNS query.
     pub fn handle_answer(&mut self, now: Instant, id: LookupId, answer: &DnsAnswer) {
         self.outputs.set_now(now);
         self.handle_lookup(id, answer);
     }
 
-    /// The state of a connection that was asked for.
+    /// The state of a connection's socket, as requested.
     pub fn handle_socket_state(&mut self, now: Instant, conn: ConnId, state: Option<&SocketState>) {
         self.outputs.set_now(now);
         self.outputs.handle_socket_state(&mut self.conns, conn, state);
     }
 
-    /// The driver holds so much of what it has taken to write.
+    /// The driver reports what it has taken and not written.
     pub fn handle_unwritten(&mut self, now: Instant, conn: ConnId, unwritten: Unwritten) {
         self.outputs.set_now(now);
         self.conns.outside.set_unwritten(now, conn, unwritten);
         self.handle_oom();
     }
 
-    /// So much is kept of what has come on a link before it is known who is at its other end.
+    /// The face reports how much it holds for a link whose peer is not authenticated yet.
     pub fn handle_early(&mut self, now: Instant, conn: ConnId, bytes: usize) {
         self.outputs.set_now(now);
         self.conns.outside.set_early(now, conn, bytes);
         self.handle_oom();
     }
 
-    /// Pieces of each kind of work that may be done elsewhere at a time.
+    /// Maximum number of outstanding computations of each kind on other threads.
     pub(super) const fn works_at_once(&self) -> usize {
         self.config.handshakes_at_once
     }
 
-    /// The next connection to be made.
+    /// The next connection to establish.
     #[must_use]
     pub fn poll_dial(&mut self) -> Option<Dial> {
         self.to_dial.pop_front()
     }
 
-    /// The next connection that has something to transmit.
+    /// The next connection with data to transmit.
     #[must_use]
     pub fn poll_writable(&mut self) -> Option<ConnId> {
         let link = self.outputs.poll_writable(&mut self.conns);
-        // When all has been given out that may be: so one cell tells of all of it.
+        // After all other output, so that one FEEDBACK cell reports everything.
         let link = link.or_else(|| self.poll_teller());
         link.or_else(|| self.streams.poll_writable(&mut self.conns))
     }
 
-    /// The next connection to be closed.
+    /// The next connection to close.
     #[must_use]
     pub fn poll_close(&mut self) -> Option<ConnId> {
         if let Some(conn) = self.streams.poll_close(&mut self.conns) {
@@ -448,7 +449,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Some(id)
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout), unless something happens earlier.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         let all = [
@@ -462,31 +463,31 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         all.into_iter().flatten().min()
     }
 
-    /// How much of a stream's data may come now. Links have no limit.
+    /// The number of bytes that a stream accepts now. Links have no limit.
     #[must_use]
     pub fn receive_limit(&self, conn: ConnId) -> usize {
         self.stream_limit(conn).unwrap_or(usize::MAX)
     }
 
-    /// The next stream that takes data again after it took none.
+    /// The next stream that accepts data again.
     #[must_use]
     pub fn poll_readable(&mut self) -> Option<ConnId> {
         loop {
             let conn = self.streams.poll_readable(&mut self.conns)?;
-            // The room may be used up again; then it waits for the next.
+            // The space may be used up again; then the stream waits for the next time.
             if self.stream_limit(conn).is_some_and(|bytes| bytes > 0) {
                 return Some(conn);
             }
         }
     }
 
-    /// The next question to the domain name system.
+    /// The next DNS query.
     #[must_use]
     pub fn poll_lookup(&mut self) -> Option<Lookup> {
         self.streams.poll_lookup()
     }
 
-    /// The next link whose socket's state is to be told.
+    /// The next link whose socket state is needed.
     #[must_use]
     pub fn poll_socket_query(&mut self) -> Option<ConnId> {
         self.outputs.poll_socket_query(&mut self.conns)
@@ -505,7 +506,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.events.push_back(event);
     }
 
-    /// Closes a link from our side, once what is queued on it for its peer has been sent.
+    /// Closes a link after its queued control cells are written.
     pub(super) fn close(&mut self, id: ConnId) {
         self.lose(id, DestroyReason::CHANNEL_CLOSED);
         self.outputs.close(&mut self.conns, id);

@@ -1,7 +1,7 @@
-//! What an event costs: entries that it looks at, with a thousand circuits and with a hundred thousand.
+//! The cost of an event in table lookups, with 1,000 and with 100,000 circuits.
 //!
-//! Two things look at all, and are meant to: what is done once in ten seconds, and what frees memory, once for each
-//! tenth of its bound.
+//! Two operations look at everything by design: the upkeep every ten seconds, and the OOM handler, once for
+//! each tenth of the memory limit.
 
 use super::{Core, ExitConfig, ExitPolicy, Honest, LinkPeer, RouterConfig, looks};
 use crate::cell::msg::{Create2, DestroyReason, Extend2, encode_created2_into, link_specifier};
@@ -26,15 +26,15 @@ type HeaderOnlyCell = <HeaderOnly as CellModel>::Cell;
 
 const START: Instant = Instant::ORIGIN;
 
-/// On each link: nine that go on to the same relay, and one that ends here, with a stream.
+/// On each link: nine circuits that are extended to the same relay, and one that ends here, with a stream.
 const PER_LINK: u32 = 10;
 
-/// The one that ends here.
+/// The circuit that ends here.
 const LAST: u32 = PER_LINK;
 
 const STREAM: StreamId = StreamId(1);
 
-/// A relay that many clients use.
+/// A relay with many clients.
 struct Busy {
     relay: Core<HeaderOnly, ChaCha8Rng>,
     clients: Vec<ConnId>,
@@ -63,7 +63,7 @@ impl Busy {
         busy
     }
 
-    /// A client with his circuits, and the relay that they go on to.
+    /// A client with its circuits, and the relay that they are extended to.
     fn add(&mut self, number: u32) {
         let client = self.accept(number);
         self.clients.push(client);
@@ -90,7 +90,7 @@ impl Busy {
     }
 
     fn cell(&mut self, conn: ConnId, circuit: CircId, command: Command, body: &HeaderOnlyBody) {
-        assert!(self.relay.handle_cell(START, conn, (circuit, command), body));
+        assert!(self.relay.handle_cell(START, conn, circuit, command, body));
     }
 
     fn create_fast(&mut self, client: ConnId, circuit: u32) {
@@ -99,7 +99,7 @@ impl Busy {
         assert!(self.relay.poll_control(START, client).is_some());
     }
 
-    /// A message for the relay that is so many hops away.
+    /// A message for the hop at this distance.
     fn say(
         &mut self,
         client: ConnId,
@@ -129,7 +129,7 @@ impl Busy {
         self.say(client, circuit, 0, (RelayCommand::EXTEND2, StreamId::CIRCUIT, &data));
     }
 
-    /// The relay of the last link answers, and all circuits that wait for it.
+    /// The relay of the last link answers, and so do all circuits that wait for it.
     fn open_dialled(&mut self, number: u32) {
         let conn = *self.others.last().expect("one that was dialled");
         let peer = LinkPeer { relay: Some(ids(number)), is_canonical: true, ..LinkPeer::default() };
@@ -152,7 +152,7 @@ impl Busy {
         self.say(client, circuit, 0, (RelayCommand::BEGIN, stream, data));
     }
 
-    /// All cells that wait for a link.
+    /// All cells queued for a link.
     fn take_all(&mut self, conn: ConnId) {
         let mut room = vec![HeaderOnlyCell::EMPTY; 64];
         while self.relay.poll_control(START, conn).is_some() {}
@@ -160,7 +160,7 @@ impl Busy {
         while self.relay.poll_writable().is_some() {}
     }
 
-    /// What each kind of event looks at, of those that concern the first client.
+    /// The lookups of each kind of event that concerns the first client.
     fn costs(&mut self) -> Vec<(&'static str, u64)> {
         let (client, other, stream) = (self.clients[0], self.others[0], self.streams[0]);
         let mut costs = Vec::new();
@@ -235,7 +235,7 @@ fn an_event_costs_the_same_with_a_thousand_circuits_and_with_a_hundred_thousand(
         let mut busy = Busy::with(circuits);
         let costs = busy.costs();
         busy.relay.check_accounts();
-        // That a pass over all is seen.
+        // A full scan must be noticeable.
         let pass = looks::during(|| busy.relay.handle_timeout(START + Duration::from_secs(60)));
         assert!(pass >= circuits.into(), "{pass} looks at {circuits} circuits");
         costs

@@ -1,7 +1,7 @@
-//! What one address may ask for: C tor's defences against denial of service (`dos.c`), by the consensus' parameters.
+//! Limits for each client address: C tor's denial-of-service defences (`dos.c`), with the consensus parameters.
 //!
-//! They count by address, since that is what an attacker has few of. Relays of the consensus are exempt: behind each
-//! of them are many clients. Without the parameters there is none of it, as in C tor.
+//! The limits are per address, since addresses are what an attacker has few of. Listed relays are exempt, since
+//! they carry many clients. Without the parameters nothing is limited, as in C tor.
 
 use super::links::uniform_below;
 use crate::flow::TokenBucket;
@@ -11,54 +11,55 @@ use alloc::collections::BTreeMap;
 use core::net::{IpAddr, Ipv6Addr};
 use rand_core::Rng;
 
-/// Bounds for circuits: `DoSCircuitCreation…`.
+/// Limits on circuit creation: `DoSCircuitCreation…`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitLimit {
-    /// `MinConnections`: an address with fewer links is left alone.
+    /// `MinConnections`: an address with fewer links is exempt.
     pub links_min: u32,
-    /// `Rate`: circuits a second, over all links of an address.
+    /// `Rate`: circuits per second, over all links of an address.
     pub per_s: u32,
-    /// `Burst`: and so many at once.
+    /// `Burst`.
     pub burst: u32,
-    /// `DefenseTimePeriod`: who is over it has no more circuits for so long, and up to half as long again.
+    /// `DefenseTimePeriod`: after exceeding the limit, an address may create no circuits for this long, plus up
+    /// to half of it at random.
     pub period: Duration,
 }
 
-/// Bounds for links: `DoSConnection…`.
+/// Limits on links: `DoSConnection…`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionLimit {
-    /// `MaxConcurrentCount`: links from an address at a time.
+    /// `MaxConcurrentCount`: simultaneous links from an address.
     pub max: u32,
-    /// `ConnectRate`: new ones a second.
+    /// `ConnectRate`: new links per second.
     pub per_s: u32,
-    /// `ConnectBurst`: and so many at once.
+    /// `ConnectBurst`.
     pub burst: u32,
 }
 
-/// Bounds for streams of one circuit: `DoSStreamCreation…`. Lookups count as well.
+/// Limits on the streams of one circuit: `DoSStreamCreation…`. Lookups count as streams.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamLimit {
-    /// `Rate`: new ones a second.
+    /// `Rate`: new streams per second.
     pub per_s: u32,
-    /// `Burst`: and so many at once.
+    /// `Burst`.
     pub burst: u32,
-    /// `DefenseType` 3: a circuit that asks for more is closed. With 2 it is refused the stream.
+    /// `DefenseType` 3: closes a circuit that exceeds the limit. With 2, the stream is refused.
     pub closes_circuit: bool,
 }
 
-/// Which defences there are, and how strict.
+/// The consensus parameters `DoS…`. `None` disables a defence.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DosParams {
-    /// Of circuits.
+    /// Circuit creation.
     pub circuits: Option<CircuitLimit>,
-    /// Of links.
+    /// Connections.
     pub links: Option<ConnectionLimit>,
-    /// Of streams.
+    /// Stream creation.
     pub streams: Option<StreamLimit>,
 }
 
-/// An address as attackers have them: one of IPv4, or a network of 64 bits of IPv6. In order, the places of one network are
-/// next to each other.
+/// The unit by which addresses are counted: one IPv4 address, or an IPv6 /64. In sorted order the members of a
+/// larger network are adjacent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
     is_v6: bool,
@@ -66,7 +67,7 @@ pub struct Place {
 }
 
 impl Place {
-    /// Where this address is.
+    /// The unit that contains this address.
     #[must_use]
     pub fn of(ip: IpAddr) -> Self {
         match ip.to_canonical() {
@@ -75,12 +76,12 @@ impl Place {
         }
     }
 
-    /// The network around it that one customer has: a /24 of IPv4, a /48 of IPv6.
+    /// The network of one customer around it: an IPv4 /24, an IPv6 /48.
     pub(super) const fn network(self) -> (bool, u64) {
         (self.is_v6, self.bits >> if self.is_v6 { 16 } else { 8 })
     }
 
-    /// The network around it that one provider has: a /16 of IPv4, a /32 of IPv6.
+    /// The network of one provider around it: an IPv4 /16, an IPv6 /32.
     pub(super) const fn provider(self) -> (bool, u64) {
         (self.is_v6, self.bits >> if self.is_v6 { 32 } else { 16 })
     }
@@ -90,44 +91,45 @@ fn network(ip: Ipv6Addr) -> u64 {
     u64::try_from(ip.to_bits() >> 64).unwrap_or(u64::MAX)
 }
 
-/// What is known of an address with links, or that had some.
+/// An address with links, or one that had links recently.
 #[derive(Debug)]
 struct Neighbour {
     links: u32,
-    /// Circuits; one byte of it is one.
+    /// Circuits; one byte of the bucket is one circuit.
     circuits: Option<TokenBucket>,
-    /// New links, likewise.
+    /// New links; one byte of the bucket is one link.
     connects: Option<TokenBucket>,
-    /// It has no more circuits until then.
+    /// It may create no circuits before this time.
     refused_until: Option<Instant>,
     seen_at: Instant,
 }
 
-/// Who has asked for how much.
+/// The use of the relay by each client address.
 #[derive(Debug, Default)]
 pub(super) struct ClientAddresses {
     params: DosParams,
     by_place: BTreeMap<Place, Neighbour>,
-    /// When those without links were last forgotten.
+    /// When addresses without links were last forgotten.
     kept_up_at: Instant,
 }
 
-/// An address without links is forgotten after so long, if it is not refused.
+/// An address without links is forgotten after this time, unless it is refused circuits.
 const FORGOTTEN: Duration = Duration::from_mins(10);
 
-/// Where so many are known, those without links are forgotten at the next look: networks of 64 bits are cheap.
+/// Above this number of known addresses, those without links are forgotten at the next check: an attacker has
+/// many IPv6 /64 networks.
 const KNOWN_MAX: usize = 1 << 16;
 
-/// Between two looks at so many.
+/// Minimum time between two checks above that number.
 const LOOK_PAUSE: Duration = Duration::from_secs(1);
 
 impl ClientAddresses {
-    /// The defences that there are.
+    /// The current parameters.
     pub(super) const fn params(&self) -> &DosParams {
         &self.params
     }
 
-    /// From now on. What was counted until now is forgotten where the bounds have changed, but for the links.
+    /// Sets the parameters. If they have changed, all counts but those of links start anew.
     pub(super) fn set_dos_params(&mut self, params: DosParams) {
         if params == self.params {
             return;
@@ -139,11 +141,11 @@ impl ClientAddresses {
         }
     }
 
-    /// A connection has come from there: whether it may become a link. So many measurers' links are `expected` besides, which
-    /// nobody can tell from others yet.
+    /// Whether a connection from this address may become a link. `expected` links of measurers are additionally
+    /// allowed, since they cannot be distinguished from others yet.
     pub(super) fn admit_connection(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
         let Some(ConnectionLimit { max, per_s, burst }) = self.params.links else { return true };
-        // Before TLS it costs nothing to come from ever other places. Who cannot be remembered is not counted.
+        // Before TLS, new addresses cost an attacker nothing. Addresses that exceed the table are not counted.
         if self.by_place.len() >= KNOWN_MAX && !self.by_place.contains_key(&Place::of(from)) {
             if now - self.kept_up_at < LOOK_PAUSE {
                 return true;
@@ -159,7 +161,8 @@ impl ClientAddresses {
         neighbour.links < max.saturating_add(expected)
     }
 
-    /// One that was admitted has become a link. False if there are too many by now: it does not count then.
+    /// An admitted connection has become a link. Returns false, and does not count it, if there are too many by
+    /// now.
     pub(super) fn admit_link(&mut self, now: Instant, from: IpAddr, expected: u32) -> bool {
         let max = self.params.links.map_or(u32::MAX, |it| it.max.saturating_add(expected));
         let neighbour = self.neighbour(now, from);
@@ -168,14 +171,14 @@ impl ClientAddresses {
         is_one_more
     }
 
-    /// A link from there that counted is gone.
+    /// A counted link from this address has closed.
     pub(super) fn handle_gone(&mut self, from: IpAddr) {
         if let Some(neighbour) = self.by_place.get_mut(&Place::of(from)) {
             neighbour.links = neighbour.links.saturating_sub(1);
         }
     }
 
-    /// Whether a circuit may begin on a link from there.
+    /// Whether a link from this address may create a circuit.
     pub(super) fn admit_circuit(&mut self, now: Instant, from: IpAddr, rng: &mut impl Rng) -> bool {
         let Some(CircuitLimit { links_min, per_s, burst, period }) = self.params.circuits else {
             return true;
@@ -198,7 +201,7 @@ impl ClientAddresses {
         false
     }
 
-    /// Forgets who has long been gone.
+    /// Forgets addresses that have been gone for long.
     pub(super) fn keep_up(&mut self, now: Instant) {
         self.kept_up_at = now;
         let are_too_many = self.by_place.len() >= KNOWN_MAX;
@@ -223,7 +226,7 @@ impl ClientAddresses {
     }
 }
 
-/// One byte of it is one of what is counted.
+/// A bucket in which one byte is one counted event.
 pub(super) fn bucket(per_s: u32, burst: u32, now: Instant) -> TokenBucket {
     TokenBucket::new(Rate::from_byte_per_s(per_s.into()), Duration::ZERO, burst.max(1).into(), now)
 }
@@ -234,7 +237,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
     use rand_chacha::rand_core::SeedableRng;
 
-    /// As the live consensus has them.
+    /// As in the live consensus.
     const LIVE: DosParams = DosParams {
         circuits: Some(CircuitLimit {
             links_min: 2,

@@ -1,102 +1,103 @@
+use super::Violation;
 use crate::identity::RsaId;
-use crate::measure::target::Accepted;
+use crate::measure::target::{Accepted, Refusal};
 use crate::time::Instant;
-use alloc::string::String;
 
-/// What a router has to tell. A shell that does not ask misses the oldest.
+/// Something that a router reports. If the shell does not poll, the oldest events are lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouterEvent {
-    /// A coordinator's order was accepted. A shell that keeps it can give it back to
-    /// [`Router::remember_measurement`](super::Router::remember_measurement) when the relay starts again.
+    /// A coordinator's order was accepted. A shell that stores it can pass it to
+    /// [`Router::remember_measurement`](super::Router::remember_measurement) after a restart.
     MeasurementAccepted(Accepted),
-    /// A coordinator or measurer was refused, with this reason.
-    Refused(String),
-    /// A second of a measurement is over.
+    /// A coordinator or measurer was refused.
+    MeasurementRefused(Refusal),
+    /// A second of a measurement has ended.
     MeasuredSecond {
-        /// When it was over; however late that is told.
+        /// The end of the second; the event may be later.
         ended: Instant,
-        /// Measurement traffic that was sent back, in bytes.
+        /// Measurement traffic returned, in bytes.
         measured_bytes: u64,
-        /// Client traffic that really was sent, in bytes.
+        /// Client traffic sent, in bytes.
         client_bytes: u64,
     },
-    /// Peers had it hold more than it may: so many bytes of what had waited longest are dropped.
+    /// Peers occupied more memory than allowed: this many bytes of the oldest queued data were dropped.
     Shed {
-        /// How many.
+        /// The number of bytes.
         bytes: u64,
     },
-    /// Circuits, links and streams filled the memory that they may take: circuits and idle links of the neighbours that
-    /// have most were ended, the longest idle first. Frequent evictions are not all reported; [`RouterTotals::evicted_circuits`] counts
-    /// them.
+    /// Circuits, links and streams occupied all the memory that they may: circuits and idle links of the
+    /// addresses that have most were closed, the longest idle first. Frequent evictions are not all reported;
+    /// [`RouterTotals::evicted_circuits`] counts them.
     Evicted {
-        /// Circuits that were destroyed.
+        /// Circuits destroyed.
         circuits: u64,
-        /// Links without circuits that were closed.
+        /// Links without circuits closed.
         links: u64,
     },
-    /// A link was closed, since the other end breaks the rules of windows from hop to hop. Not each is told, where there are many:
-    /// [`RouterTotals::feedback_refused`] counts them.
+    /// A link was closed because its peer violated the rules of hop-by-hop windows. Frequent ones are not all
+    /// reported; [`RouterTotals::feedback_refused`] counts them.
     FeedbackRefused {
-        /// The relay there, if it has proved to be one.
+        /// The peer, if it has authenticated as a relay.
         peer: Option<RsaId>,
-        /// What it does.
-        problem: &'static str,
+        /// The violation.
+        violation: Violation,
     },
-    /// A circuit was destroyed with a full queue, since the next hop had not said for three seconds that it passes its cells on.
+    /// A circuit with a full queue was destroyed, and its next hop has not reported forwarded cells for three
+    /// seconds.
     ///
-    /// That hop may be honest, and wait for another one behind it. Not each is told, where there are many: [`RouterTotals::stalled_circuits`]
-    /// counts them.
+    /// That hop may be honest and blocked by a hop behind it. Frequent ones are not all reported;
+    /// [`RouterTotals::stalled_circuits`] counts them.
     CircuitStalled {
-        /// The relay there, if it has proved to be one.
+        /// The next hop, if it has authenticated as a relay.
         peer: Option<RsaId>,
     },
-    /// A measurement is over; the reason if before its time.
-    MeasurementOver(Option<String>),
+    /// A measurement has ended, with the reason if it ended early.
+    MeasurementOver(Option<Refusal>),
 }
 
-/// What has passed through a router since it began: cells of 514 bytes.
+/// Counters since the router started. Cells count 514 bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RouterTotals {
-    /// Bytes of measurement cells sent back.
+    /// Measurement cells returned, in bytes.
     pub measured_bytes: u64,
-    /// Bytes of clients' cells sent, either way.
+    /// Clients' cells sent in both directions, in bytes.
     pub client_bytes: u64,
     /// Circuits opened.
     pub circuits: u64,
-    /// Of them, those with Counter Galois Onion for our layer.
+    /// Circuits among them with Counter Galois Onion at this relay.
     pub cgo_circuits: u64,
-    /// Sets of circuits that were linked here (proposal 329).
+    /// Conflux sets created (proposal 329).
     pub conflux_sets: u64,
     /// Circuits in them.
     pub conflux_legs: u64,
-    /// Times that clients or we went over from one leg to another.
+    /// Switches from one leg to another, by clients and this relay.
     pub conflux_switches: u64,
-    /// Messages that were sent again, since the leg was lost that had them.
+    /// Messages retransmitted because their leg was lost.
     pub conflux_resent: u64,
-    /// Streams opened, and names looked up, for clients.
+    /// Streams opened and names resolved for clients.
     pub streams: u64,
-    /// Links that were refused, since too many come from one address.
+    /// Links refused because of too many from one address.
     pub refused_links: u64,
-    /// Circuits that were refused for that reason.
+    /// Circuits refused for that reason.
     pub refused_circuits: u64,
-    /// Streams and lookups that were refused, since their circuit asked for too many.
+    /// Streams and lookups refused because their circuit requested too many.
     pub refused_streams: u64,
-    /// Handshakes that were refused, since too many waited, or for too long.
+    /// Handshakes refused because the queue was full, or because they were queued for too long.
     pub refused_handshakes: u64,
-    /// Cells that next hops have said to have passed on: windows from hop to hop are in use.
+    /// Cells that next hops have reported as forwarded: nonzero if hop-by-hop windows are in use.
     pub passed_on_cells: u64,
-    /// Links that were closed, since the other end broke the rules of windows from hop to hop.
+    /// Links closed because of a violation of the rules of hop-by-hop windows.
     pub feedback_refused: u64,
-    /// Circuits that were destroyed with a full queue while the next hop did not say that it passes cells on.
+    /// Circuits destroyed with a full queue whose next hop reported no forwarded cells.
     pub stalled_circuits: u64,
-    /// Times that a link had to wait for the rate limit.
+    /// How often a link had to wait for the rate limit.
     pub limited: u64,
-    /// Times that memory was looked through, since there was too much in it.
+    /// Runs of the OOM handler.
     pub sheds: u64,
-    /// Bytes of memory that were dropped then.
+    /// Bytes of memory that it reclaimed.
     pub shed_bytes: u64,
-    /// Circuits that were ended so that others could begin.
+    /// Circuits evicted to make space for new ones.
     pub evicted_circuits: u64,
-    /// Links without circuits that were closed for that.
+    /// Links without circuits that were evicted for that.
     pub evicted_links: u64,
 }

@@ -1,16 +1,16 @@
-//! What ends so that a new circuit can begin: circuits and links on which nothing happens.
+//! Eviction: which idle circuits and links end so that a new circuit can begin.
 //!
-//! Circuits, streams and links take half of the relay's memory at most. Circuits that nobody uses cost their owner nothing, so
-//! a relay that refused new ones could be shut by a few links for as long as they stay open. Instead, a new circuit always
-//! begins, and somebody else's ends:
+//! Circuits, streams and links may occupy half of the relay's memory. An idle circuit costs its owner nothing,
+//! so a relay that refused new ones could be blocked by a few links for as long as they stay open. Instead, a
+//! new circuit always begins, and another one ends:
 //!
 //! 1. Each neighbour keeps a fair share ([`shares`]). A neighbour that holds less than its share loses nothing. Circuits that are
 //!    active count separately, and of those it keeps [`ACTIVE_LEVELS`] times as many.
 //! 2. Of those beyond the shares, idle ones end before active ones. Among the idle ones, circuits that have never carried a
 //!    cell end first, and then those that have been idle longest.
 //!
-//! Circuits of a measurement never end for others: its order bounds them. Each look at everything frees a tenth of what may be
-//! taken, so that a new circuit costs a constant on average.
+//! Circuits of a measurement are never evicted: its order bounds them. Each scan frees a tenth of the limit, so
+//! the amortised cost of a new circuit is constant.
 
 mod shares;
 
@@ -27,31 +27,32 @@ use rand_core::Rng;
 pub(super) use shares::Neighbour;
 use shares::{Holding, kept, largest_level, quotas};
 
-/// A circuit is idle when no cell has passed for so long. A client that reads a page, or waits for one, is active.
+/// A circuit is idle if no cell has passed for this time. A client that reads a page, or waits for one, is
+/// active.
 const IDLE_AFTER: Duration = Duration::from_secs(30);
 
-/// When a circuit that has carried no cell, or a link that has no circuit, counts as idle: an honest client continues after one round
-/// trip.
+/// A circuit that has carried no cell, or a link without circuits, is idle after this time: an honest client
+/// continues after one round trip.
 const UNUSED_AFTER: Duration = Duration::from_secs(5);
 
 /// A neighbour keeps this many times more active circuits than idle ones. Its circuits stay active for one cell in
 /// [`IDLE_AFTER`], so active ones have a bound as well.
 const ACTIVE_LEVELS: u64 = 8;
 
-/// Whatever links, streams and measurements take, other circuits may have this part of what all of them may have.
+/// The share of the limit that other circuits may always use, whatever links, streams and measurements occupy.
 const CIRCUITS_PART: usize = 4;
 
-/// When nothing could be ended, nobody's circuits are looked through again for so long.
+/// If nothing could be evicted, the next scan is not before this time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What can be ended.
+/// Something that can be evicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Resting {
     Circuit(CircuitIndex),
     Link(ConnId),
 }
 
-/// The order in which things end: the least comes first.
+/// The order of eviction: smallest first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Rank {
     is_active: bool,
@@ -60,7 +61,8 @@ struct Rank {
 }
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Makes room for one more circuit on this link, which stays. False if there is none, and nothing can be ended.
+    /// Makes space for one more circuit on this link, which is kept. Returns false if there is none and nothing
+    /// can be evicted.
     pub(super) fn make_room_for_circuit(&mut self, on: ConnId) -> bool {
         if self.has_room_for_circuit() {
             return true;
@@ -76,8 +78,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         has_room
     }
 
-    /// What circuits, streams and links may take together: half of all memory, so that there is always something that waits
-    /// when there is too much.
+    /// The limit on circuits, streams and links together: half of all memory, so that the OOM handler always
+    /// finds queued data.
     const fn standing_cells_max(&self) -> usize {
         self.config.held_bytes_max / 2 / size_of::<S::Cell>()
     }
@@ -88,7 +90,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.standing_cells() < most || circuits * self.circuit_cells() < most / CIRCUITS_PART
     }
 
-    /// Ends what is beyond the shares of the neighbours that have most, but not this link.
+    /// Evicts what exceeds the shares, except for this link.
     #[cold]
     fn evict(&mut self, but: ConnId) {
         let (mut idle, mut active) = self.holdings();
@@ -131,7 +133,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// What each link has of idle and of active things, in cells.
+    /// The idle and active holdings of each link, in cells.
     fn holdings(&self) -> (Vec<Holding>, Vec<Holding>) {
         let (mut idle, mut active) = (Vec::new(), Vec::new());
         for (conn, link) in self.conns.links().filter(|(_, link)| link.role == Role::Ordinary) {
@@ -146,7 +148,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             }
             let is_circuits = link.circuits.len() > 0;
             let each = if is_circuits { self.circuit_cells() as u64 } else { LINK_CELLS as u64 };
-            // A link that has circuits goes with the last of them.
+            // A link with circuits is evicted with the last of them.
             let own = if is_circuits && self.is_closable(link) { LINK_CELLS as u64 } else { 0 };
             let holding =
                 |count: u64, own| Holding { neighbour, link: conn, amount: count * each + own };
@@ -160,7 +162,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         (idle, active)
     }
 
-    /// What each link has beyond its quota, of one kind.
+    /// The excess of each link over its quota, for one kind.
     fn beyond(
         &self,
         holdings: &[Holding],
@@ -186,7 +188,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         all
     }
 
-    /// What can be ended of a link: the circuits that its other end has begun, or the link itself if it has none.
+    /// What can be evicted of a link: the circuits created by the peer, or the link itself if it has none.
     fn resting(&self, conn: ConnId, link: &Link) -> impl Iterator<Item = (Rank, Resting)> {
         let now = self.outputs.now();
         let circuits = link.circuits.begun_there().filter_map(move |index| {
@@ -200,7 +202,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             let is_used = circuit.is_used || is_active;
             Some((Rank { is_active, is_used, since }, Resting::Circuit(index)))
         });
-        // A new one may be a measurer's that has yet to prove itself.
+        // A new link may belong to a measurer that has not authenticated yet.
         let is_unused = link.circuits.len() == 0 && now - link.used_at >= UNUSED_AFTER;
         let itself = (is_unused && self.is_closable(link)).then(|| {
             let rank = Rank { is_active: false, is_used: false, since: link.used_at };
@@ -209,7 +211,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         circuits.chain(itself)
     }
 
-    /// Whose share a link's circuits come out of.
+    /// The party whose share a link's circuits count for.
     pub(super) fn neighbour(&self, conn: ConnId, link: &Link) -> Neighbour {
         match (self.listed(link), link.ip()) {
             (Some(rsa), _) => Neighbour::Relay(rsa),
@@ -218,19 +220,19 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// The relay at the other end, if the consensus lists it.
+    /// The peer, if it is a listed relay.
     fn listed(&self, link: &Link) -> Option<RsaId> {
         link.peer().map(|ids| ids.rsa).filter(|rsa| self.config.relays.list(rsa))
     }
 
-    /// Whether a link may be closed for lack of memory. Anybody can make up a key pair, so only those of listed relays, and
-    /// those that we have dialled, may not.
+    /// Whether a link may be closed for lack of memory. Links that this relay dialled and links of listed
+    /// relays may not. Other relay identities do not count: anybody can create a key pair.
     fn is_closable(&self, link: &Link) -> bool {
         let is_ordinary = link.role == Role::Ordinary && link.is_open;
         is_ordinary && link.expected.is_none() && self.listed(link).is_none()
     }
 
-    /// Closes a link without circuits: it takes as much memory as three circuits.
+    /// Closes a link without circuits: it occupies as much memory as three circuits.
     fn close_unused(&mut self, conn: ConnId) -> bool {
         let is_unused = self
             .conns

@@ -1,17 +1,11 @@
 mod verifications;
 
-use super::schedule::SchedulerConfig;
-use super::{
-    Behavior, Core, ExitConfig, HandshakeDone, Honest, KnownRelays, LinkPeer, Parameters,
-    RateLimit, RelayLink, RouterConfig, RouterEvent, RouterTotals,
-};
+use super::{Behavior, Core, HandshakeDone, Honest, LinkPeer, RouterConfig, Violation};
 use crate::cell::{BODY_LEN, CELL_LEN, Cell, CircId, Command, LinkProtocol};
 use crate::cell_model::Tor;
-use crate::flow::control::CongestionParams;
-use crate::identity::{OwnIdentity, RsaId};
+use crate::identity::OwnIdentity;
 use crate::link::{Authentication, Channel, ChannelError, TlsSession};
 use crate::measure::protocol::EXPORTER_LABEL;
-use crate::measure::target::{Accepted, TargetParams};
 use crate::node::{
     CloseCause, ConnId, Dial, DnsAnswer, Done, ListenerId, Lookup, LookupId, Node, SocketState,
     Unwritten, Work,
@@ -20,37 +14,38 @@ use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
-use core::net::{IpAddr, SocketAddr};
+use core::net::IpAddr;
+use core::ops::{Deref, DerefMut};
 use rand_core::Rng;
 use verifications::{LinkVerified, Verifications};
 
-/// An onion router on links of bytes: the thin face of a [`Core`] over tor's cells. See the
-/// [module](super).
+/// An onion router on links of bytes: a [`Core`] with the link handshake, framing and the `Node` interface. See
+/// the [module](super).
 ///
-/// It owns what links need before and below cells: their handshakes and framing, and the identity that they
-/// show. All else is decided by the core, whose getters and commands it has.
+/// It owns what links need below cells: handshakes, framing and the relay's certificates. The core decides
+/// everything else; its getters and commands are reached by dereferencing.
 #[derive(Debug)]
 pub struct Router<R, C = Honest> {
     core: Core<Tor, R, C>,
-    /// By connection; none before TLS stands, and none for streams.
+    /// By connection; `None` before TLS is established, and for streams.
     channels: Vec<Option<Box<Channel>>>,
     verifications: Verifications,
     identity: Arc<OwnIdentity>,
-    /// The one before, for sessions that still show its TLS certificate.
+    /// The previous identity, for sessions that still present its TLS certificate.
     former_identity: Option<Arc<OwnIdentity>>,
-    /// Its own addresses.
+    /// The relay's own addresses.
     addresses: Vec<IpAddr>,
 }
 
 impl<R: Rng> Router<R> {
-    /// An honest relay, from now on.
+    /// Creates an honest relay.
     pub fn new(config: RouterConfig, rng: R, now: Instant) -> Self {
         Self::with_behavior(config, Honest, rng, now)
     }
 }
 
 impl<R: Rng, C: Behavior> Router<R, C> {
-    /// A relay that does as `behavior` says.
+    /// Creates a relay with this behavior.
     pub fn with_behavior(config: RouterConfig, behavior: C, rng: R, now: Instant) -> Self {
         Self {
             identity: Arc::clone(&config.identity),
@@ -62,160 +57,19 @@ impl<R: Rng, C: Behavior> Router<R, C> {
         }
     }
 
-    /// What has passed so far.
-    #[must_use]
-    pub fn totals(&self) -> &RouterTotals {
-        self.core.totals()
-    }
-
-    /// How the relay behaves.
-    #[must_use]
-    pub fn behavior(&self) -> &C {
-        self.core.behavior()
-    }
-
-    /// See [`Core::waited_cell_s`].
-    #[must_use]
-    pub fn waited_cell_s(&self) -> f64 {
-        self.core.waited_cell_s()
-    }
-
-    /// Circuits that are open now.
-    #[must_use]
-    pub fn open_circuits(&self) -> usize {
-        self.core.open_circuits()
-    }
-
-    /// See [`Core::open_links`].
-    #[must_use]
-    pub const fn open_links(&self) -> usize {
-        self.core.open_links()
-    }
-
-    /// See [`Core::relay_links`].
-    pub fn relay_links(&self) -> impl Iterator<Item = RelayLink> {
-        self.core.relay_links()
-    }
-
-    /// See [`Core::has_dialled`].
-    #[must_use]
-    pub fn has_dialled(&self, relay: &RsaId) -> bool {
-        self.core.has_dialled(relay)
-    }
-
-    /// See [`Core::open_streams`].
-    #[must_use]
-    pub fn open_streams(&self) -> usize {
-        self.core.open_streams()
-    }
-
-    /// See [`Core::is_shutting_down`].
-    #[must_use]
-    pub fn is_shutting_down(&self) -> bool {
-        self.core.is_shutting_down()
-    }
-
-    /// See [`Core::shut_down`].
-    pub fn shut_down(&mut self) {
-        self.core.shut_down();
-    }
-
-    /// See [`Core::queued_bytes`].
-    #[must_use]
-    pub fn queued_bytes(&self) -> usize {
-        self.core.queued_bytes()
-    }
-
-    /// See [`Core::held_bytes`].
-    #[must_use]
-    pub const fn held_bytes(&self) -> usize {
-        self.core.held_bytes()
-    }
-
-    /// See [`Core::parameters`].
-    #[must_use]
-    pub fn parameters(&self) -> &Parameters {
-        self.core.parameters()
-    }
-
-    /// The next event.
-    #[must_use]
-    pub fn poll_event(&mut self) -> Option<RouterEvent> {
-        self.core.poll_event()
-    }
-
-    /// See [`Core::set_exit`].
-    pub fn set_exit(&mut self, exit: Option<ExitConfig>) {
-        self.core.set_exit(exit);
-    }
-
-    /// See [`Core::set_relays`].
-    pub fn set_relays(&mut self, relays: KnownRelays) {
-        self.core.set_relays(relays);
-    }
-
-    /// See [`Core::set_directory`].
-    pub fn set_directory(&mut self, directory: Option<SocketAddr>) {
-        self.core.set_directory(directory);
-    }
-
-    /// See [`Core::set_congestion_params`].
-    pub fn set_congestion_params(&mut self, params: CongestionParams) {
-        self.core.set_congestion_params(params);
-    }
-
-    /// See [`Core::set_target_params`].
-    pub fn set_target_params(&mut self, params: TargetParams) {
-        self.core.set_target_params(params);
-    }
-
-    /// See [`Core::remember_measurement`].
-    pub fn remember_measurement(&mut self, accepted: Accepted) {
-        self.core.remember_measurement(accepted);
-    }
-
-    /// See [`Core::set_scheduler`].
-    pub fn set_scheduler(&mut self, config: SchedulerConfig) {
-        self.core.set_scheduler(config);
-    }
-
-    /// See [`Core::set_parameters`].
-    pub fn set_parameters(&mut self, parameters: Parameters) {
-        self.core.set_parameters(parameters);
-    }
-
-    /// See [`Core::set_limit`].
-    pub fn set_limit(&mut self, now: Instant, limit: Option<RateLimit>) {
-        self.core.set_limit(now, limit);
-    }
-
-    /// See [`Core::set_unix_time`].
-    pub fn set_unix_time(&mut self, now: Instant, unix_time_s: u64) {
-        self.core.set_unix_time(now, unix_time_s);
-    }
-
-    /// Compares the accounts that are kept on the way with what really is there.
-    ///
-    /// # Panics
-    /// If they differ. For tests and fuzzing: it looks at everything.
-    pub fn check_accounts(&self) {
-        self.core.check_accounts();
-    }
-
-    /// Presents these certificates on links that are made from now on, and accepts these onion keys.
-    /// A link whose TLS session still shows the certificate before gets what belongs to that.
-    /// Both identities must be the same as before.
+    /// Sets the certificates for new links, and the onion keys. A link whose TLS session presents the previous
+    /// certificate gets the certificates that belong to it. The fingerprints must not change.
     pub fn set_identity(&mut self, identity: Arc<OwnIdentity>) {
         self.core.set_identity(Arc::clone(&identity));
         let former = core::mem::replace(&mut self.identity, identity);
         if former.tls_certificate_sha256() != self.identity.tls_certificate_sha256() {
-            // Its onion keys are nobody's business any more.
+            // Its onion keys are no longer needed.
             let former = OwnIdentity { previous_onion_secret: None, ..OwnIdentity::clone(&former) };
             self.former_identity = Some(Arc::new(OwnIdentity { onion_secret: [0; 32], ..former }));
         }
     }
 
-    /// The identity whose certificates go with what a session shows. Its handshake may have begun before
+    /// The identity that belongs to the certificate of a session. Its TLS handshake may have begun before
     /// certificates were renewed.
     fn identity_shown(&self, tls: &dyn TlsSession) -> &Arc<OwnIdentity> {
         let shown = tls.own_certificate_sha256();
@@ -229,7 +83,7 @@ impl<R: Rng, C: Behavior> Router<R, C> {
         let channel = channel.at_addresses(&self.addresses);
         let channel =
             if self.core.has_hop_windows() { channel.offering_feedback() } else { channel };
-        // Without other threads all is done where it comes in.
+        // Without worker threads everything is computed immediately.
         let is_deferring = self.core.works_at_once() > 0;
         let channel = if is_deferring { channel.deferring() } else { channel };
         let place = conn.0 as usize;
@@ -249,7 +103,7 @@ impl<R: Rng, C: Behavior> Router<R, C> {
         self.verifications.forget(conn);
     }
 
-    /// Hands all cells in a stretch of plaintext over. False if the link is ours no more.
+    /// Passes all cells of some plaintext to the core. Returns false if the link is closed.
     fn handle_cells(
         &mut self,
         now: Instant,
@@ -268,13 +122,13 @@ impl<R: Rng, C: Behavior> Router<R, C> {
                 }
                 return Ok(true);
             }
-            // Before the first of its cells, which may come along.
+            // Before its first cells, which may be in the same plaintext.
             self.handle_open(now, conn, channel);
         }
         while let Some(cell) = channel.handle_bytes(&mut input)? {
             let goes_on = match <&[u8; BODY_LEN]>::try_from(cell.body) {
                 Ok(body) if !cell.command.is_variable_length() => {
-                    self.core.handle_cell(now, conn, (cell.circ_id, cell.command), body)
+                    self.core.handle_cell(now, conn, cell.circ_id, cell.command, body)
                 }
                 _ => self.handle_variable(now, conn, cell),
             };
@@ -285,7 +139,7 @@ impl<R: Rng, C: Behavior> Router<R, C> {
         Ok(true)
     }
 
-    /// The handshake of a link is done.
+    /// The link handshake is complete.
     fn handle_open(&mut self, now: Instant, conn: ConnId, channel: &Channel) {
         let peer = LinkPeer {
             relay: channel.peer().map(|peer| peer.ids),
@@ -296,18 +150,17 @@ impl<R: Rng, C: Behavior> Router<R, C> {
         self.core.handle_link_open(now, conn, &peer);
     }
 
-    /// Keeps what has come before it is known who is at the other end.
+    /// Buffers what arrives before the peer is authenticated.
     fn keep_early(&mut self, now: Instant, conn: ConnId, bytes: &[u8]) {
         match self.verifications.keep(conn, bytes) {
             Some(bytes) => self.core.handle_early(now, conn, bytes),
             None => {
-                let problem = "it sends too much before it is known who it is";
-                self.core.handle_violation(now, conn, problem);
+                self.core.handle_violation(now, conn, Violation::TooMuchBeforeVerification);
             }
         }
     }
 
-    /// It is known who is at the other end of a link, or that nobody proves it.
+    /// The peer of a link has authenticated, or failed to.
     fn handle_verified(&mut self, now: Instant, done: LinkVerified) {
         let conn = done.conn;
         let Some(early) = self.verifications.take(&done) else { return };
@@ -321,7 +174,7 @@ impl<R: Rng, C: Behavior> Router<R, C> {
         self.give_back(now, conn, channel, &outcome);
     }
 
-    /// A channel goes back to its place after what has come was handled.
+    /// Returns a channel to its slot after its input was handled.
     fn give_back(
         &mut self,
         now: Instant,
@@ -330,7 +183,7 @@ impl<R: Rng, C: Behavior> Router<R, C> {
         outcome: &Result<bool, ChannelError>,
     ) {
         if outcome.is_err() {
-            self.core.handle_violation(now, conn, "what it sends is no stream of cells");
+            self.core.handle_violation(now, conn, Violation::NotCells);
         }
         self.core.handle_transfer(now, conn);
         if channel.queued_len() > 0 {
@@ -339,7 +192,7 @@ impl<R: Rng, C: Behavior> Router<R, C> {
         self.channels[conn.0 as usize] = Some(channel);
     }
 
-    /// A cell of variable length: none of them concerns circuits.
+    /// Handles a variable-length cell; none of them concerns circuits.
     fn handle_variable(&mut self, now: Instant, conn: ConnId, cell: Cell<'_>) -> bool {
         match cell.command {
             Command::MEASURE if cell.circ_id == CircId::LINK => {
@@ -348,13 +201,27 @@ impl<R: Rng, C: Behavior> Router<R, C> {
             Command::FEEDBACK if cell.circ_id == CircId::LINK => {
                 self.core.handle_feedback(now, conn, cell.body)
             }
-            // Who is who has been settled.
+            // The handshake is over.
             Command::CERTS | Command::AUTH_CHALLENGE | Command::AUTHENTICATE => {
-                self.core.handle_violation(now, conn, "what it sends is no stream of cells");
+                self.core.handle_violation(now, conn, Violation::NotCells);
                 false
             }
             _ => true,
         }
+    }
+}
+
+impl<R, C> Deref for Router<R, C> {
+    type Target = Core<Tor, R, C>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.core
+    }
+}
+
+impl<R, C> DerefMut for Router<R, C> {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.core
     }
 }
 
@@ -396,7 +263,7 @@ impl<R: Rng, C: Behavior> Node for Router<R, C> {
     }
 
     fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]) {
-        // The channel leaves its place, since its cells borrow from it.
+        // The channel leaves its slot, since its cells borrow from it.
         let Some(mut channel) = self.take_channel(conn) else {
             self.core.handle_stream_data(now, conn, plaintext);
             return;
@@ -425,7 +292,7 @@ impl<R: Rng, C: Behavior> Node for Router<R, C> {
     fn poll_transmit(&mut self, now: Instant, conn: ConnId, out: &mut [u8]) -> usize {
         let channel = self.channels.get_mut(conn.0 as usize).and_then(Option::as_mut);
         let Some(channel) = channel else { return self.core.poll_stream_data(now, conn, out) };
-        // What opens and closes circuits goes the way of the handshake, before all cells of circuits.
+        // Control cells share the handshake's buffer, ahead of all cells of circuits.
         while channel.queued_len() < out.len()
             && let Some(control) = self.core.poll_control(now, conn)
         {

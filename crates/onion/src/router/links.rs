@@ -1,4 +1,4 @@
-//! Links to clients and other relays: who is at the other end, what waits to be written, and when.
+//! Links to clients and other relays: peers, queued output, rate limit, padding and upkeep.
 
 mod limit;
 mod link;
@@ -15,29 +15,29 @@ pub(super) use uniform::uniform_below;
 
 use crate::identity::{RelayIds, RsaId};
 
-/// What a link to another relay carries.
+/// The traffic of a link to another relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayLink {
-    /// The relay there, which has proved to be it.
+    /// The authenticated peer.
     pub relay: RsaId,
-    /// Bytes of circuits' cells that have come by it since it opened.
+    /// Bytes of relay cells received since the link opened.
     pub received_bytes: u64,
-    /// Bytes of cells that were sent by it since then.
+    /// Bytes of cells sent since then.
     pub sent_bytes: u64,
-    /// Circuits on it now.
+    /// Open circuits.
     pub circuits: usize,
 }
 
-/// Who is at the other end of a link that has opened.
+/// The peer of a link that has opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LinkPeer {
-    /// The relay there, if it has proved to be one.
+    /// The relay, if it has authenticated as one.
     pub relay: Option<RelayIds>,
-    /// It says that its end has an address of its own: what tor calls canonical.
+    /// Whether the peer claims its end's address as its own: a canonical link.
     pub is_canonical: bool,
-    /// The link's protocol has padding (version 5).
+    /// Whether the link protocol has padding (version 5).
     pub has_padding: bool,
-    /// Both sides say which cells they have passed on
+    /// Whether both sides report forwarded cells
     /// ([`LinkProtocol::V5WithFeedback`](crate::cell::LinkProtocol::V5WithFeedback)).
     pub has_feedback: bool,
 }

@@ -1,4 +1,4 @@
-//! How often the tables of a relay are asked for an entry: for tests of what an event costs.
+//! Counts table lookups, for tests of the cost of events.
 
 use core::cell::Cell;
 
@@ -6,12 +6,12 @@ std::thread_local! {
     static LOOKS: Cell<u64> = const { Cell::new(0) };
 }
 
-/// So many entries are looked at.
+/// Adds to the count.
 pub(super) fn note(entries: usize) {
     LOOKS.set(LOOKS.get() + entries as u64);
 }
 
-/// Entries that were looked at meanwhile, on this thread.
+/// The lookups that `body` performs on this thread.
 pub(super) fn during(done: impl FnOnce()) -> u64 {
     let before = LOOKS.get();
     done();

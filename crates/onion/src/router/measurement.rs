@@ -1,12 +1,11 @@
-//! The target's part of a measurement on the router's links.
+//! The target's side of a measurement.
 
-use super::cells::Violation;
-use super::circuits::{CircuitIndex, Direction, Hop, OnLink};
+use super::circuits::{CircuitIndex, Hop, OnLink, QueueId};
 use super::links::{Outputs, Role};
-use super::{Behavior, Core, RouterEvent};
+use super::{Behavior, Core, RouterEvent, Violation};
 use crate::cell::msg::DestroyReason;
 use crate::cell::{CircId, Command};
-use crate::cell_model::{Body, Cell, CellModel, EchoLayer};
+use crate::cell_model::{Body, CellModel, EchoLayer};
 use crate::measure::protocol::{ErrorCode, Message};
 use crate::measure::target::{Refusal, TargetEvent};
 use crate::node::ConnId;
@@ -17,8 +16,8 @@ use alloc::string::{String, ToString};
 use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// A message of the measurement's protocol has come on a link: the content of a MEASURE cell. False if
-    /// the link is ours no more.
+    /// Handles a message of the measurement protocol: the content of a MEASURE cell. Returns false if the link
+    /// is closed.
     pub fn handle_measure(&mut self, now: Instant, conn: ConnId, message: &[u8]) -> bool {
         self.outputs.set_now(now);
         if self.behavior.hears_of_measurements() {
@@ -85,7 +84,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         exported: &[u8; 32],
         proof: &crate::measure::protocol::Proof,
     ) -> Result<(), Refusal> {
-        // Circuits that began as a client's would be counted as the measurement's.
+        // Circuits of a client would be counted for the measurement.
         if self.conns.link(id).is_some_and(|link| link.circuits.len() > 0) {
             return Err(Refusal::new(ErrorCode::OUT_OF_ORDER));
         }
@@ -104,26 +103,25 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.control(at, Command::MEASURE, &message.encode());
     }
 
-    /// Says why, and closes.
+    /// Sends the reason and closes the link.
     fn refuse_link(&mut self, id: ConnId, refusal: &Refusal) {
         let Refusal { code, text } = refusal.clone();
-        let detail = if text.is_empty() { String::new() } else { format!(" ({text})") };
-        self.tell_refused(format!("{code}{detail}"));
+        self.tell_of_some(RouterEvent::MeasurementRefused(refusal.clone()));
         self.send_message(id, &Message::Error { code, text });
         self.close(id);
     }
 
-    /// What comes on a link is no stream of cells, or a party of a measurement does what it must not:
-    /// everything is dropped, and the link is closed.
-    pub fn handle_violation(&mut self, now: Instant, conn: ConnId, problem: Violation) {
+    /// The peer of a link has sent something that is not a stream of cells, or a party of a measurement has
+    /// broken its rules: discards everything and closes the link.
+    pub fn handle_violation(&mut self, now: Instant, conn: ConnId, violation: Violation) {
         self.outputs.set_now(now);
-        self.target.handle_violation(conn, problem.to_string());
+        self.target.handle_violation(conn, violation.to_string());
         self.drain_target(); // so that it still hears why
         self.close(conn);
         self.drain_target();
     }
 
-    /// Does what the measurement asks for.
+    /// Performs what the measurement asks for.
     pub(super) fn drain_target(&mut self) {
         while let Some(event) = self.target.poll_event() {
             match event {
@@ -142,7 +140,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// A cell of a measurement circuit: its layer comes off, and it goes back.
+    /// Handles a cell of a measurement circuit: removes the layer and returns the cell.
     #[inline]
     pub(super) fn echo(&mut self, index: CircuitIndex, body: &S::Body) -> Result<(), Violation> {
         self.target.handle_measurement_cell(self.outputs.now());
@@ -157,17 +155,17 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             return Ok(());
         }
-        let enqueued = queue.next_enqueued();
-        let echoed = queue.push(self.outputs.now()).begin(circuit.back.circ_id, Command::RELAY);
-        echoed.clone_from(body);
-        self.behavior.answer(&mut self.rng, layer, echoed);
-        let conn = circuit.back.conn;
-        self.outputs.handle_queued(&mut self.conns, conn, (index, Direction::Backward), enqueued);
-        self.send_unsolicited(conn);
+        let (back, id) = (circuit.back, QueueId::backward(index));
+        self.outputs.enqueue(&mut self.conns, back, id, queue, |echoed| {
+            echoed.clone_from(body);
+            self.behavior.answer(&mut self.rng, layer, echoed);
+            true
+        });
+        self.send_unsolicited(back.conn);
         Ok(())
     }
 
-    /// Sends cells that nobody has asked for: an honest relay has none.
+    /// Sends unsolicited cells: an honest relay sends none.
     #[inline]
     pub(super) fn send_unsolicited(&mut self, conn: ConnId) {
         for _ in 0..self.behavior.unsolicited() {
@@ -175,23 +173,17 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Answers to cells that have not come yet: an honest relay has none.
+    /// Fabricates answers to cells that have not arrived: an honest relay sends none.
     pub(super) fn answer_ahead(&mut self, index: CircuitIndex) {
         let mut seed = [0; 16];
         for _ in 0..self.behavior.answers_ahead() {
             self.rng.fill_bytes(&mut seed);
             let Some(circuit) = self.circuits.get_mut(index) else { return };
-            let queue = &mut circuit.backward_queue;
-            let enqueued = queue.next_enqueued();
-            let cell = queue.push(self.outputs.now());
-            cell.begin(circuit.back.circ_id, Command::RELAY).forge(&seed);
-            let conn = circuit.back.conn;
-            self.outputs.handle_queued(
-                &mut self.conns,
-                conn,
-                (index, Direction::Backward),
-                enqueued,
-            );
+            let (id, queue) = (QueueId::backward(index), &mut circuit.backward_queue);
+            self.outputs.enqueue(&mut self.conns, circuit.back, id, queue, |body| {
+                body.forge(&seed);
+                true
+            });
         }
     }
 
@@ -208,7 +200,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             self.close(*id);
         }
         if let (Some(id), Some(refusal)) = (coordinator, &refusal) {
-            // Unless it broke the rules itself: then it has been told.
+            // Unless it broke the rules itself: then it has been notified.
             if self.conns.link(id).is_some() {
                 self.refuse_link(id, refusal);
             }
@@ -216,8 +208,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             // It may order another measurement on the same link.
             self.set_role(id, Role::Ordinary);
         }
-        let why = refusal.map(|refusal| format!("{} {}", refusal.code, refusal.text));
-        self.tell(RouterEvent::MeasurementOver(why));
+        self.tell(RouterEvent::MeasurementOver(refusal));
         self.outputs.wake_held(&mut self.conns, usize::MAX);
     }
 }

@@ -1,4 +1,4 @@
-//! What a relay holds in memory for others, and what goes when it is too much.
+//! The memory that peers occupy, and the OOM handler that reclaims it.
 
 use super::circuits::{CircuitIndex, Hop};
 use super::links::Output;
@@ -15,46 +15,46 @@ use alloc::vec;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// What is no cell is counted as if it were some, so that the same happens whatever a suite's cells hold. A circuit on which
-/// nothing waits, with its keys and its entries on its links: 1.2 to 1.7 KB (`flashflow-lab bench idle`).
+/// Objects that are not cells count as a number of cells, so that the result does not depend on the cell model.
+/// An idle circuit with its keys and its table entries takes 1.2 to 1.7 KB (`flashflow-lab bench idle`).
 const CIRCUIT_CELLS: usize = 3;
 
-/// Windows from hop to hop, both ways, with what is under way.
+/// Hop-by-hop windows of a circuit in both directions, with their cells in flight.
 const HOP_WINDOWS_CELLS: usize = 6;
 const _: () = assert!(2 * HOP_BYTES_MAX <= HOP_WINDOWS_CELLS * CELL_LEN, "more than is counted");
 
-/// A stream, but for its buffer.
+/// A stream without its buffer.
 const STREAM_CELLS: usize = 1;
 
-/// A link at rest with its TLS session, but for what the kernel holds of it: 5 KB (`flashflow-lab bench idle`).
+/// An idle link with its TLS session, without the kernel's buffers: 5 KB (`flashflow-lab bench idle`).
 pub(super) const LINK_CELLS: usize = 10;
 
 /// The body of a CREATE2 that waits for a link.
 const WAITING_CELLS: usize = 1;
 
-/// So many control cells take as much as a cell: most have a byte or two to say.
+/// The number of control cells that take the memory of a cell: most have a body of a byte or two.
 const CONTROLS_PER_CELL: usize = 8;
 
-/// Long queues have room for one more for so many of their cells.
+/// Long queues have spare capacity for one cell in this number.
 const CELLS_PER_ROOM: usize = 4;
 
-/// When nothing is found that could go, memory is not looked through again for so long.
+/// If nothing can be dropped, the next check is not before this time.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// What can be dropped.
+/// Something that can be dropped.
 #[derive(Clone, Copy, Debug)]
 enum Holder {
     /// A circuit with its queues and streams.
     Circuit(CircuitIndex),
-    /// A connection whose stream is over.
+    /// A connection whose stream has ended.
     Stream(ConnId),
-    /// A link that does not read its control cells, or what the driver has for it.
+    /// A link whose peer does not read its control cells, or what the driver holds for it.
     Link(ConnId),
 }
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Bytes of all that waits: cells, control cells, handshakes, data on its way to destinations, what the driver has to
-    /// write, and what comes before a link's other end is known.
+    /// Bytes of all queued data: cells, control cells, handshakes, data for destinations, data that the driver
+    /// holds, and data that arrived before the peer was authenticated.
     pub(super) const fn waiting_bytes(&self) -> usize {
         let cells = self.outputs.held_controls() / CONTROLS_PER_CELL
             + (self.waiting + self.handshakes.len()) * WAITING_CELLS
@@ -62,7 +62,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.queued_bytes() + cells * size_of::<S::Cell>() + self.conns.outside.bytes()
     }
 
-    /// Bytes of circuits, streams and links on which nothing waits.
+    /// Bytes of circuits, streams and links themselves.
     pub(super) const fn standing_bytes(&self) -> usize {
         self.standing_cells() * size_of::<S::Cell>()
     }
@@ -74,12 +74,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             + self.conns.link_count() * LINK_CELLS
     }
 
-    /// What a circuit on which nothing waits counts.
+    /// The memory of an idle circuit, in cells.
     pub(super) const fn circuit_cells(&self) -> usize {
         CIRCUIT_CELLS + if self.has_hop_windows { HOP_WINDOWS_CELLS } else { 0 }
     }
 
-    /// Keeps what peers have us hold under its bound.
+    /// Keeps the memory that peers occupy below its limit.
     #[inline]
     pub(super) fn handle_oom(&mut self) {
         if self.held_bytes() > self.config.held_bytes_max
@@ -89,10 +89,11 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Drops what has waited longest, until a tenth of the bound is free. As C tor: who reads nothing is
-    /// older than anybody who is served, however little he has us hold at a time, and in however many circuits.
+    /// Drops the oldest queued data until a tenth of the limit is free. As in C tor: data of a peer that reads
+    /// nothing is older than data of any peer that is served, however little it occupies at a time and however
+    /// many circuits it uses.
     ///
-    /// It looks at each circuit, stream and link once for each tenth of the bound that has come in since.
+    /// It scans each circuit, stream and link once for each tenth of the limit that has arrived since.
     #[cold]
     fn shed(&mut self) {
         let enough = self.config.held_bytes_max / 10 * 9;
@@ -114,7 +115,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.tell(RouterEvent::Shed { bytes });
     }
 
-    /// All that holds something that waits, and since when.
+    /// Everything that has queued data, and since when.
     fn holders(&self) -> Vec<(Instant, Holder)> {
         let mut of_circuits: Vec<Option<Instant>> = vec![None; self.circuits.numbers()];
         for (index, circuit) in self.circuits.iter() {
@@ -159,7 +160,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             Holder::Link(id) => {
                 self.lose(id, DestroyReason::CHANNEL_CLOSED);
                 self.outputs.drop_control(&mut self.conns, id);
-                // The driver drops it before anything else is handled.
+                // The driver drops it before it handles anything else.
                 self.conns.outside.forget(id);
                 self.outputs.close(&mut self.conns, id);
             }
@@ -167,12 +168,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Destroys a circuit for lack of memory, with everything that it holds.
+    /// Destroys a circuit with everything queued on it.
     pub(super) fn drop_circuit(&mut self, index: CircuitIndex) {
         let conns: Vec<ConnId> =
             self.tunnel_of(index).map(|it| it.iter().collect()).unwrap_or_default();
         for conn in conns {
-            // Before the circuit goes: its streams would drain first.
+            // Before the circuit is destroyed: its streams would be drained first.
             if self.conns.stream(conn).is_some_and(|stream| stream.state.is_dialled()) {
                 self.streams.close(&mut self.conns, conn);
                 self.conns.outside.forget(conn);
@@ -181,10 +182,10 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.destroy_all_legs(index, DestroyReason::RESOURCE_LIMIT);
     }
 
-    /// Compares the accounts that are kept on the way with what really is there.
+    /// Checks the accounts against a recount of everything, for tests and fuzzing.
     ///
     /// # Panics
-    /// If they differ. For tests and fuzzing: it looks at everything.
+    /// If an account is wrong.
     pub fn check_accounts(&self) {
         let mut pending = vec![0; self.conns.numbers()];
         let mut queued_cells = 0;

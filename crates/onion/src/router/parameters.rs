@@ -1,4 +1,4 @@
-//! What the network's consensus asks of a relay's engine (param-spec.txt).
+//! The consensus parameters of a relay (param-spec).
 
 use super::dos::{CircuitLimit, ConnectionLimit, DosParams, StreamLimit};
 use crate::flow::QUEUE_LIMIT_CELLS;
@@ -6,39 +6,39 @@ use crate::time::Duration;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 
-/// Consensus parameters that the engine obeys, each within its bounds.
+/// Consensus parameters of the engine, each within its bounds.
 ///
-/// The shell makes them from each new consensus and hands them over with
-/// [`Router::set_parameters`](super::Router::set_parameters).
+/// The shell derives them from each new consensus and passes them to
+/// [`Core::set_parameters`](super::Core::set_parameters).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Parameters {
-    /// `circ_max_cell_queue_size`: cells that wait on one circuit towards its client, at most.
+    /// `circ_max_cell_queue_size`: maximum number of queued cells of a circuit towards its client.
     pub circ_max_cell_queue_size: u32,
-    /// `circ_max_cell_queue_size_out`: cells that wait on one circuit away from its client, at most.
+    /// `circ_max_cell_queue_size_out`: maximum number of queued cells of a circuit away from its client.
     pub circ_max_cell_queue_size_out: u32,
-    /// `KISTSchedRunInterval`: the pause between two runs of the scheduler.
+    /// `KISTSchedRunInterval`: the interval of scheduler runs.
     pub kist_sched_run_interval: Duration,
-    /// `CircuitPriorityHalflifeMsec`: after so long a cell counts half in a circuit's priority.
+    /// `CircuitPriorityHalflifeMsec`: the half-life of a cell in a circuit's priority.
     pub circuit_priority_halflife: Duration,
-    /// `nf_ito_low`: a link that is padded stays without cells at least so long before one is sent
-    /// (padding-spec §2.6).
+    /// `nf_ito_low`: minimum idle time of a padded link before a cell is sent (padding-spec §2.6).
     pub nf_ito_low: Duration,
-    /// `nf_ito_high`: and at most so long. No link is padded if both are zero.
+    /// `nf_ito_high`: maximum of that time. If both are zero, no link is padded.
     pub nf_ito_high: Duration,
-    /// `nf_pad_before_usage`: links are padded from the first circuit on that goes further than to us,
-    /// and not only once it has carried something.
+    /// `nf_pad_before_usage`: links are padded from the first circuit that is extended, not only after it has
+    /// carried data.
     pub nf_pad_before_usage: bool,
-    /// `nf_pad_relays`: links between relays are padded, too.
+    /// `nf_pad_relays`: links between relays are padded.
     pub nf_pad_relays: bool,
-    /// `nf_conntimeout_relays`: links between relays are closed when they had no circuit for this time,
-    /// give or take a quarter.
+    /// `nf_conntimeout_relays`: how long links between relays stay open without circuits, plus or minus a
+    /// quarter.
     pub nf_conntimeout_relays: Duration,
-    /// `DoSCircuitCreation…`, `DoSConnection…` and `DoSStreamCreation…`: what one address or one circuit may ask for.
+    /// `DoSCircuitCreation…`, `DoSConnection…` and `DoSStreamCreation…`: the limits for an address or a
+    /// circuit.
     pub dos: DosParams,
     /// `cfx_enabled`: circuits may be linked (proposal 329 §5).
     pub cfx_enabled: bool,
-    /// Congestion control: all parameters that begin with `cc_`, by their names, as the consensus has
-    /// them (proposal 324, §6.5). Bounds and defaults are left to who reads them.
+    /// The congestion control parameters `cc_…`, by name (proposal 324 §6.5). The code that uses them applies
+    /// bounds and defaults.
     pub congestion_control: BTreeMap<String, i32>,
 }
 
@@ -49,8 +49,8 @@ impl Default for Parameters {
 }
 
 impl Parameters {
-    /// From all parameters of a consensus, by name. What is missing has C tor's default, what is out
-    /// of bounds its nearest bound.
+    /// Reads the parameters of a consensus by name. Missing ones have C tor's default; values out of bounds are
+    /// clamped.
     ///
     /// ```
     /// use onion::router::Parameters;
@@ -63,7 +63,7 @@ impl Parameters {
     #[must_use]
     pub fn from_consensus<'a>(all: impl IntoIterator<Item = (&'a str, i32)>) -> Self {
         let all: BTreeMap<&str, i32> = all.into_iter().collect();
-        // No bounds reach below zero.
+        // No bound is negative.
         let get = |name, default: u32, least: u32, most: u32| {
             all.get(name)
                 .map_or(default, |value| u32::try_from(*value).unwrap_or(0))

@@ -1,14 +1,15 @@
 use crate::time::Instant;
 
-/// Since when the oldest of what waits in a queue has waited: not a moment for each, but one for all of them.
+/// The age of the oldest entry of a queue, tracked by one timestamp for the whole queue instead of one for each
+/// entry.
 ///
-/// It knows how many things there were at one moment. When so many have left, what is left has all come since, and
-/// that is the next moment. So nothing is called older than it is. A queue that nothing leaves is known exactly;
-/// of one that moves the oldest is held for younger by no more than the time in which the queue passes once.
+/// It stores the length of the queue at one moment. When that many entries have left, all remaining ones have
+/// arrived since, and the moment is advanced. So no entry is reported as older than it is. The age is exact for
+/// a queue that nothing leaves; otherwise the error is at most the time in which the queue is emptied once.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QueueAge {
     since: Instant,
-    /// Of those that were there then.
+    /// Remaining entries of those that were queued at that moment.
     left: u32,
 }
 
@@ -19,7 +20,7 @@ impl Default for QueueAge {
 }
 
 impl QueueAge {
-    /// So many have come.
+    /// Entries were added.
     #[inline]
     pub(super) fn handle_added(&mut self, now: Instant, count: usize) {
         if self.left == 0 {
@@ -27,7 +28,7 @@ impl QueueAge {
         }
     }
 
-    /// So many have left, from the front, and so many are there still.
+    /// Entries have left from the front; `remaining` are left.
     #[inline]
     pub(super) fn handle_taken(&mut self, now: Instant, count: usize, remaining: usize) {
         self.left = self.left.saturating_sub(number(count));
@@ -36,17 +37,17 @@ impl QueueAge {
         }
     }
 
-    /// Those that came last have been taken back; so many are there still.
+    /// The entries added last were removed again; `remaining` are left.
     pub(super) fn handle_taken_back(&mut self, remaining: usize) {
         self.left = self.left.min(number(remaining));
     }
 
-    /// When something came or left last, as far as is known: while things wait, not later than the oldest of them.
+    /// When an entry was added or left last, as far as known; not later than the arrival of the oldest entry.
     pub(super) const fn moved_at(&self) -> Instant {
         self.since
     }
 
-    /// Since when the oldest has waited, as far as is known; `None` if nothing waits.
+    /// Since when the oldest entry has been queued, as far as known; `None` for an empty queue.
     pub(super) fn since(&self) -> Option<Instant> {
         (self.left > 0).then_some(self.since)
     }
@@ -70,7 +71,7 @@ mod tests {
         ) {
             let mut age = QueueAge::default();
             let (mut queue, mut now_ms): (VecDeque<u64>, u64) = (VecDeque::new(), 0);
-            // When the queue had last passed once.
+            // When the queue was emptied last.
             let mut moved: Vec<u64> = Vec::new();
             for (passed_ms, add, take) in steps {
                 now_ms += passed_ms;

@@ -1,13 +1,13 @@
-//! When links may give their cells to their sockets, and how many.
+//! When links write to their sockets, and how much.
 //!
-//! What a socket has taken cannot be overtaken any more. A relay that fills its sockets as far as the
-//! kernel lets it (*Vanilla*) has its queues there: a quiet circuit's cell waits behind megabytes of
-//! other circuits' cells. *KIST* (Jansen et al., "KIST: Kernel-Informed Socket Transport for Tor") asks
-//! the kernel how much each connection can send soon, gives it no more, and so keeps the queues here,
-//! where the circuit that was most quiet goes first.
+//! Data in a socket's buffer can no longer be overtaken. A relay that fills its sockets as far as the kernel
+//! allows (*Vanilla*) has its queues there: a cell of a quiet circuit waits behind megabytes of other circuits'
+//! cells. *KIST* (Jansen et al., "KIST: Kernel-Informed Socket Transport for Tor") asks the kernel how much
+//! each connection can send soon and writes no more, so that the queues stay in the relay, where the circuit
+//! that has sent least goes first.
 //!
-//! Links of clients and relays are scheduled so. Links of measurers are always served at once, their
-//! circuits in turn.
+//! Links of clients and relays are scheduled. Links of measurers are always served immediately, their circuits
+//! round-robin.
 
 mod circuit_mux;
 mod ewma;
@@ -19,35 +19,34 @@ use super::Parameters;
 use crate::cell::CELL_LEN;
 use crate::node::SocketState;
 use crate::time::Duration;
-pub(super) use circuit_mux::CircuitMux;
+pub(super) use circuit_mux::{CircuitMux, Served};
 pub(super) use ewma::{CellCount, Decay, EwmaTick};
 pub(super) use runs::Runs;
 
-/// What TLS adds to a record: its header, content type and tag.
+/// The overhead of a TLS record: header, content type and tag.
 pub(super) const RECORD_OVERHEAD_BYTES: u64 = 22;
 
-/// What a link gives to a socket of which nothing is known: C tor's `OR_CONN_HIGHWATER`.
+/// Bytes that a link may write to a socket of unknown state: C tor's `OR_CONN_HIGHWATER`.
 const LITE_LIMIT_BYTES: u64 = 32 * 1024;
 
-/// Decides when links are served, and what each may give to its socket.
+/// Decides when links are served and how much each may write to its socket.
 ///
-/// Which circuit of a link goes first, and which link, is decided by priority: those that have sent
-/// least of late.
+/// The order of circuits and links is by priority: those that have sent least recently go first.
 pub trait Scheduler {
-    /// Least time from one run to the next. Links with cells wait for a run, which begins at once if
-    /// there was none for that long. `None`: there are no runs, and each link is served when it has
-    /// something.
+    /// The minimum interval of scheduler runs. Links with cells wait for a run, which begins immediately if
+    /// there was none for this long. `None`: there are no runs, and each link is served as soon as it has
+    /// cells.
     fn interval(&self) -> Option<Duration>;
 
-    /// Whether a run begins by asking for the state of the sockets of all links that have cells.
+    /// Whether a run begins by asking for the socket states of all links with cells.
     fn needs_sockets(&self) -> bool;
 
-    /// Bytes that a link may give to its socket in this run, TLS included. `state` is what the kernel
-    /// says of it, if it was asked and knows.
+    /// Bytes that a link may write in this run, including TLS. `state` is the kernel's report, if it was asked
+    /// for and is available.
     fn limit_bytes(&self, state: Option<&SocketState>) -> u64;
 }
 
-/// As much as the socket takes, as soon as there is something.
+/// As much as the socket accepts, as soon as there are cells.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Vanilla;
 
@@ -65,10 +64,10 @@ impl Scheduler for Vanilla {
     }
 }
 
-/// Runs, but without the kernel: 32 KiB for each link in each of them.
+/// Runs without the kernel's state: 32 KiB for each link in each run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KistLite {
-    /// From one run to the next.
+    /// The interval of runs.
     pub interval: Duration,
 }
 
@@ -86,11 +85,11 @@ impl Scheduler for KistLite {
     }
 }
 
-/// As much as TCP can send now, and `sock_buf_size_factor` congestion windows more, so that it has
-/// something to send until the next run.
+/// As much as TCP can send now, plus `sock_buf_size_factor` congestion windows, so that it has data until the
+/// next run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Kist {
-    /// From one run to the next: `KISTSchedRunInterval`.
+    /// The interval of runs: `KISTSchedRunInterval`.
     pub interval: Duration,
     /// `KISTSockBufSizeFactor`.
     pub sock_buf_size_factor: f64,
@@ -119,7 +118,7 @@ impl Scheduler for Kist {
         let extra = (window as f64 * self.sock_buf_size_factor) as u64;
         let waiting = u64::from(state.notsent_bytes) + u64::from(state.unwritten_bytes);
         let limit = tcp_space.saturating_add(extra).saturating_sub(waiting);
-        // A window that is smaller than a cell must not keep a link silent for ever.
+        // A window smaller than a cell must not block a link forever.
         let is_empty = state.unacked_segments == 0 && waiting == 0;
         if is_empty { limit.max(CELL_LEN as u64 + RECORD_OVERHEAD_BYTES) } else { limit }
     }
@@ -160,17 +159,16 @@ impl Scheduler for AnyScheduler {
     }
 }
 
-/// How a router schedules.
+/// The scheduler configuration of a router.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SchedulerConfig {
-    /// Which scheduler serves the links of clients and relays.
+    /// The scheduler for links of clients and relays.
     pub scheduler: AnyScheduler,
-    /// After this time a cell that was sent counts half in its circuit's priority:
-    /// `CircuitPriorityHalflifeMsec`.
+    /// The half-life of a cell in its circuit's priority: `CircuitPriorityHalflifeMsec`.
     pub priority_halflife: Duration,
-    /// How often counts are brought up to date: `CircuitPriorityTickSecs`.
+    /// The update interval of the counts: `CircuitPriorityTickSecs`.
     pub priority_tick: Duration,
-    /// The interval of runs is the operator's choice, not the consensus'.
+    /// Whether the operator has chosen the interval; otherwise the consensus sets it.
     pub is_interval_fixed: bool,
 }
 
@@ -178,7 +176,7 @@ impl SchedulerConfig {
     /// The default of [`Kist::interval`].
     pub const INTERVAL: Duration = Duration::from_millis(2);
 
-    /// This scheduler, with C tor's priority.
+    /// This scheduler with C tor's priority.
     #[must_use]
     pub const fn new(scheduler: AnyScheduler) -> Self {
         Self {
@@ -189,7 +187,7 @@ impl SchedulerConfig {
         }
     }
 
-    /// Does as the consensus asks, but for what the operator has chosen.
+    /// Applies the consensus, except for what the operator has chosen.
     pub(super) const fn follow(&mut self, parameters: &Parameters) {
         self.priority_halflife = parameters.circuit_priority_halflife;
         if self.is_interval_fixed {
@@ -214,7 +212,7 @@ impl SchedulerConfig {
         Self::new(AnyScheduler::KistLite(KistLite { interval }))
     }
 
-    /// KIST, with one congestion window more than TCP can send now.
+    /// KIST with one congestion window more than TCP can send now.
     #[must_use]
     pub const fn kist(interval: Duration) -> Self {
         Self::new(AnyScheduler::Kist(Kist { interval, sock_buf_size_factor: 1.0 }))

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 use core::fmt::Debug;
 use core::marker::PhantomData;
 
-/// A number that names one entry of a [`Slab`].
+/// An index of one entry of a [`Slab`].
 pub(super) trait Key: Copy + Debug {
     fn from_number(number: u32) -> Self;
     fn number(self) -> u32;
@@ -30,7 +30,7 @@ macro_rules! key {
 }
 pub(super) use key;
 
-/// Entries by number. The number of one that is gone is used again.
+/// Entries by index. Indexes are reused.
 #[derive(Debug)]
 pub(super) struct Slab<K, T> {
     entries: Vec<Option<T>>,
@@ -91,7 +91,7 @@ impl<K: Key, T> Slab<K, T> {
         self.entries.iter_mut().flatten()
     }
 
-    /// All numbers are below.
+    /// All indexes are smaller.
     pub(super) const fn numbers(&self) -> usize {
         self.entries.len()
     }

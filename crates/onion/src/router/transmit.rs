@@ -1,4 +1,4 @@
-//! The way of a cell out of the relay: from the queue of its circuit onto a link.
+//! Outgoing cells: from the queue of their circuit onto a link.
 
 use super::circuits::OnLink;
 use super::links::{Control, Parked};
@@ -10,14 +10,13 @@ use crate::time::Instant;
 use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Queues a cell that opens or closes a circuit, or a message. False if too many wait.
+    /// Queues a control cell. Returns false if there are too many.
     pub(super) fn control(&mut self, at: OnLink, command: Command, body: &[u8]) -> bool {
         let control = Control { circ_id: at.circ_id, command, body: body.into() };
         self.outputs.control(&mut self.conns, at.conn, control)
     }
 
-    /// The next cell that opens or closes a circuit of a link, or concerns the link. They go before all
-    /// others.
+    /// The next control cell of a link. Control cells go before all others.
     #[must_use]
     pub fn poll_control(&mut self, now: Instant, conn: ConnId) -> Option<Control> {
         self.outputs.set_now(now);
@@ -29,8 +28,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Some(control)
     }
 
-    /// Fills `out` with cells of circuits that a link has to send now; returns how many. Nothing may be left
-    /// for [`poll_control`](Self::poll_control).
+    /// Fills `out` with cells of circuits that a link has to send now; returns the number of cells.
+    /// [`poll_control`](Self::poll_control) must have returned `None` before.
     #[must_use]
     pub fn poll_cells(&mut self, now: Instant, conn: ConnId, out: &mut [S::Cell]) -> usize {
         self.outputs.set_now(now);
@@ -48,7 +47,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         cells
     }
 
-    /// How many cells a link may send now, by the scheduler, the rate limit, and the clients' share.
+    /// The number of cells that a link may send now, by the scheduler, the rate limit and the clients' share.
     #[inline]
     fn allowed_cells(&mut self, conn: ConnId, most: usize) -> usize {
         let Some(output) = self.conns.output(conn) else { return 0 };
@@ -63,7 +62,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let now = self.outputs.now();
         let affordable = self.bucket.as_mut().map_or(u64::MAX, |b| b.available_bytes(now));
         if affordable < (wanted * CELL_LEN) as u64 {
-            // Better a whole record later than crumbs now.
+            // A whole record later is better than fragments now.
             self.totals.limited += 1;
             self.outputs.park(&mut self.conns, conn, Parked::ByRate);
             return 0;

@@ -167,7 +167,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             // Whatever it was, another circuit may begin: of the one before nothing is said any more.
             it.unfed.remove(&circ_id);
         }
-        let _ = self.relay.handle_cell(self.now, conn, (circ_id, command), body);
+        let _ = self.relay.handle_cell(self.now, conn, circ_id, command, body);
         self.settle();
     }
 

@@ -171,13 +171,13 @@ impl Relay {
     fn handle_cells(&mut self, kernel: &mut Kernel, conn: ConnId, cells: Vec<HeaderOnlyCell>) {
         let now = kernel.instant();
         for cell in &cells {
-            let at = (cell.circ_id(), cell.command());
-            let is_ours = if at == (CircId::LINK, Command::MEASURE) {
+            let (circ_id, command) = (cell.circ_id(), cell.command());
+            let is_open = if (circ_id, command) == (CircId::LINK, Command::MEASURE) {
                 self.core.handle_measure(now, conn, cell.body().bytes())
             } else {
-                self.core.handle_cell(now, conn, at, cell.body())
+                self.core.handle_cell(now, conn, circ_id, command, cell.body())
             };
-            if !is_ours {
+            if !is_open {
                 break;
             }
         }

@@ -104,7 +104,7 @@ fn a_first_hop_that_says_too_much_or_what_makes_no_sense_loses_its_link_and_is_t
     let broken = |hop: &mut Hop| hop.hear(&[1, 2, 3]);
     let nothing = |hop: &mut Hop| hop.say(1, 0);
     let lies: [(Lie, &str); 3] = [
-        (too_much, "it says that it has passed on more cells than it got"),
+        (too_much, "it reported more forwarded cells than it received"),
         (broken, "FEEDBACK"),
         (nothing, "FEEDBACK"),
     ];

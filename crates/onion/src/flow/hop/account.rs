@@ -1,6 +1,7 @@
 use super::HopWindow;
 use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
+use core::fmt;
 
 /// Who has cells of a circuit, and has said nothing of them for so long, is silent: longer than a slow link takes for a cell.
 const SILENCE: Duration = Duration::from_secs(3);
@@ -9,9 +10,10 @@ const SILENCE: Duration = Duration::from_secs(3);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Excess;
 
-impl Excess {
-    /// What the next hop does.
-    pub(crate) const PROBLEM: &'static str = "it says that it has passed on more cells than it got";
+impl fmt::Display for Excess {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("reported more forwarded cells than it received")
+    }
 }
 
 /// What one side of a link keeps of one circuit's cells, one way, for windows from hop to hop. The cells come from the hop *before*, and go to

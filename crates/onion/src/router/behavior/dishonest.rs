@@ -1,17 +1,17 @@
-//! What becomes of cells that an honest relay would pass on.
+//! Dishonest forwarding, for tests.
 
 use super::{Behavior, ForwardAction};
-use crate::cell::Command;
 use crate::cell::msg::DestroyReason;
-use crate::cell_model::{Cell, CellModel};
+use crate::cell_model::CellModel;
 use crate::node::ConnId;
 use crate::router::Core;
-use crate::router::circuits::{CircuitIndex, Direction, NextLink};
+use crate::router::circuits::{CircuitIndex, NextLink, QueueId};
 use alloc::vec::Vec;
 use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Does with a cell that was queued for the next hop what no honest relay does.
+    /// Performs an action other than [`ForwardAction::Forward`] on a cell that was just queued for the next
+    /// hop.
     #[cold]
     pub(in crate::router) fn forward_dishonestly(
         &mut self,
@@ -21,7 +21,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         match action {
             ForwardAction::Forward => {}
             ForwardAction::ForwardWith(cells) => (0..cells).for_each(|_| self.add_cell(index)),
-            // Its link does not know of it yet.
+            // The link has not been notified of the cell yet.
             ForwardAction::Drop => {
                 if let Some(circuit) = self.circuits.get_mut(index) {
                     circuit.forward_queue.unpush();
@@ -38,7 +38,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Queues a cell of the relay's own making for the next hop.
+    /// Queues a fabricated cell for the next hop.
     fn add_cell(&mut self, index: CircuitIndex) {
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let NextLink::Open(out) = circuit.next_link else { return };
@@ -47,15 +47,10 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             return;
         }
-        let enqueued = queue.next_enqueued();
-        let added = queue.push(self.outputs.now()).begin(out.circ_id, Command::RELAY);
-        self.behavior.add(&mut self.rng, circuit.back, added);
-        self.outputs.handle_queued(
-            &mut self.conns,
-            out.conn,
-            (index, Direction::Forward),
-            enqueued,
-        );
+        self.outputs.enqueue(&mut self.conns, out, QueueId::forward(index), queue, |added| {
+            self.behavior.add(&mut self.rng, circuit.back, added);
+            true
+        });
     }
 }
 

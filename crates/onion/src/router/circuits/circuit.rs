@@ -11,35 +11,35 @@ use alloc::boxed::Box;
 use core::fmt;
 
 key! {
-    /// A circuit of this relay, by the number that we gave it.
+    /// A circuit, by its index in the router's table.
     CircuitIndex
 }
 
 key! {
-    /// A tunnel that ends at this relay, by the number that we gave it.
+    /// A tunnel that ends at this relay, by its index in the router's table.
     TunnelIndex
 }
 
-/// A circuit as one of its links knows it.
+/// A circuit on one of its links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct OnLink {
     /// The link.
     pub conn: ConnId,
-    /// The circuit's number there.
+    /// The circuit ID on it.
     pub circ_id: CircId,
 }
 
-/// Which way a cell goes.
+/// The direction of a cell (tor-spec §5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::router) enum Direction {
-    /// Away from the one who built the circuit.
+    /// Away from the circuit's origin.
     Forward,
-    /// Towards that one.
+    /// Towards the circuit's origin.
     Backward,
 }
 
 impl Direction {
-    /// The one the other way.
+    /// The opposite direction.
     pub(in crate::router) const fn other(self) -> Self {
         match self {
             Self::Forward => Self::Backward,
@@ -48,21 +48,38 @@ impl Direction {
     }
 }
 
-/// Where a circuit goes on from here.
+/// One of the two queues of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(in crate::router) struct QueueId {
+    pub(in crate::router) index: CircuitIndex,
+    pub(in crate::router) direction: Direction,
+}
+
+impl QueueId {
+    pub(in crate::router) const fn forward(index: CircuitIndex) -> Self {
+        Self { index, direction: Direction::Forward }
+    }
+
+    pub(in crate::router) const fn backward(index: CircuitIndex) -> Self {
+        Self { index, direction: Direction::Backward }
+    }
+}
+
+/// The forward side of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum NextLink {
-    /// It ends here.
+    /// The circuit ends here.
     None,
-    /// Its CREATE2 waits for the link to open.
+    /// EXTEND2 has arrived; the link to the next hop is being dialled.
     Dialing(ConnId),
-    /// CREATE2 is sent.
+    /// CREATE2 is sent, CREATED2 has not arrived.
     Extending(OnLink),
-    /// CREATED2 has come: cells pass.
+    /// CREATED2 has arrived: cells are forwarded.
     Open(OnLink),
 }
 
 impl NextLink {
-    /// The link that it is extended over, from EXTEND2 on.
+    /// The link to the next hop, from EXTEND2 on.
     pub(in crate::router) const fn conn(self) -> Option<ConnId> {
         match self {
             Self::None => None,
@@ -71,7 +88,7 @@ impl NextLink {
         }
     }
 
-    /// The circuit there, from CREATE2 on.
+    /// The circuit on the next link, from CREATE2 on.
     pub(in crate::router) const fn on_link(self) -> Option<OnLink> {
         match self {
             Self::None | Self::Dialing(_) => None,
@@ -80,11 +97,11 @@ impl NextLink {
     }
 }
 
-/// What the relay does with a circuit's cells.
+/// How this relay processes the circuit's relay cells.
 pub(in crate::router) enum Hop<S: CellModel> {
-    /// Its layer comes off or goes on, and the cells pass.
+    /// Removes or adds its layer and forwards the cell.
     Relay(S::Layer),
-    /// A measurement circuit: its layer comes off, and the cells go back.
+    /// A measurement circuit: removes its layer and returns the cell.
     Echo(Box<S::EchoLayer>),
 }
 
@@ -97,54 +114,54 @@ impl<S: CellModel> fmt::Debug for Hop<S> {
     }
 }
 
-/// A circuit's end at this relay: its leg, and the tunnel that this is a leg of.
+/// The end of a circuit at this relay: its leg, and the tunnel that the leg belongs to.
 #[derive(Debug)]
 pub(in crate::router) struct End {
     pub(in crate::router) leg: Leg,
     pub(in crate::router) tunnel: TunnelIndex,
-    /// It is one of the legs of a set (proposal 329).
+    /// Whether it is a leg of a Conflux set (proposal 329).
     pub(in crate::router) is_linked: bool,
 }
 
-/// A tunnel that ends at this relay: its streams, and its circuits. It has one, or with Conflux several.
+/// A tunnel that ends at this relay: its streams and its circuits. It has one circuit, or several with Conflux.
 #[derive(Debug)]
 pub(in crate::router) struct RelayTunnel {
-    /// The circuit that carries its cells; of a set, one of them.
+    /// The circuit that carries its cells; with Conflux, one of them.
     pub(in crate::router) circuit: CircuitIndex,
-    /// It is a set: which circuit carries what is decided for each reading.
+    /// Whether it is a Conflux set, whose scheduler chooses the circuit for each read.
     pub(in crate::router) is_set: bool,
     /// Its streams, by their connections.
     pub(in crate::router) streams: Tunnel<ConnId>,
-    /// Lets new streams begin, where there is a defence. One byte of it is one.
+    /// Limits new streams, if the consensus asks for it. One byte of the bucket is one stream.
     pub(in crate::router) begins: Option<Box<TokenBucket>>,
 }
 
 /// All tunnels.
 pub(in crate::router) type Tunnels = Slab<TunnelIndex, RelayTunnel>;
 
-/// A circuit that passes through the relay, or ends at it.
+/// A circuit through this relay, or one that ends at it.
 #[derive(Debug)]
 pub(in crate::router) struct Circuit<S: CellModel> {
-    /// Towards the one who built it.
+    /// The link and circuit ID towards the origin.
     pub(in crate::router) back: OnLink,
-    /// Away from that one.
+    /// The forward side.
     pub(in crate::router) next_link: NextLink,
     pub(in crate::router) hop: Hop<S>,
-    /// What was agreed on how many DATA cells may be under way between the one who built it and us.
+    /// The flow control that was negotiated with the origin.
     pub(in crate::router) agreed: Agreed,
-    /// When it began, or when the last cell came for this relay.
+    /// When it was created, or when the last cell for this relay arrived.
     pub(in crate::router) used_at: Instant,
-    /// A relay cell has come on it.
+    /// Whether a relay cell has arrived on it.
     pub(in crate::router) is_used: bool,
-    /// The link towards the one who built it knows all that it can do for its padding.
+    /// Whether the link towards the origin has noted everything about its use that matters for padding.
     pub(in crate::router) has_told_use: bool,
-    /// RELAY_EARLY cells that have come.
+    /// RELAY_EARLY cells received.
     pub(in crate::router) early_cells: u8,
-    /// Cells that wait for the link towards the one who built it.
+    /// Cells queued for the link towards the origin.
     pub(in crate::router) backward_queue: CellQueue<S::Cell>,
-    /// Cells that wait for the link to the next hop.
+    /// Cells queued for the link to the next hop.
     pub(in crate::router) forward_queue: CellQueue<S::Cell>,
-    /// Its end here, once it has had a use for it.
+    /// The circuit's end at this relay; `None` until the first message for this relay.
     pub(in crate::router) end: Option<Box<End>>,
 }
 
@@ -165,8 +182,7 @@ impl<S: CellModel> Circuit<S> {
         }
     }
 
-    /// Gives back what takes room and is not used: keys and slots, where no cell has passed since the
-    /// last call.
+    /// Releases expanded keys and queue slots if no cell has passed since the last call.
     fn rest(&mut self) {
         if let Hop::Relay(layer) = &mut self.hop {
             layer.rest();
@@ -175,7 +191,7 @@ impl<S: CellModel> Circuit<S> {
         self.forward_queue.rest();
     }
 
-    /// Where cells that go this way leave.
+    /// The link on which cells of this direction leave.
     #[inline]
     pub(in crate::router) const fn way_out(&self, direction: Direction) -> Option<OnLink> {
         match direction {
@@ -184,7 +200,7 @@ impl<S: CellModel> Circuit<S> {
         }
     }
 
-    /// Where cells that go this way come from.
+    /// The link on which cells of this direction arrive.
     pub(in crate::router) const fn way_in(&self, direction: Direction) -> Option<OnLink> {
         match direction {
             Direction::Forward => Some(self.back),
@@ -203,21 +219,21 @@ impl<S: CellModel> Circuit<S> {
         }
     }
 
-    /// Both queues, with the links that their cells wait for.
+    /// Both queues with the links that they belong to.
     pub(in crate::router) fn queues(&self) -> impl Iterator<Item = (OnLink, &CellQueue<S::Cell>)> {
         let forth = self.next_link.on_link().map(|at| (at, &self.forward_queue));
         core::iter::once((self.back, &self.backward_queue)).chain(forth)
     }
 
-    /// Since when the oldest cell has waited in either queue, as far as is known.
+    /// Since when the oldest cell of both queues has been queued, as far as known.
     pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
         let queues = [&self.backward_queue, &self.forward_queue];
         queues.into_iter().filter_map(CellQueue::oldest_since).min()
     }
 
-    /// When a cell passed last, either way; when it began if there was none.
+    /// When a cell passed last in either direction; the circuit's creation if none did.
     ///
-    /// Cells that go on leave their time in the queues, so that it costs nothing for each of them.
+    /// The queues record it, so that forwarding a cell costs nothing extra.
     pub(in crate::router) fn moved_at(&self) -> Instant {
         self.used_at.max(self.backward_queue.moved_at()).max(self.forward_queue.moved_at())
     }
@@ -232,19 +248,18 @@ impl<S: CellModel> Circuit<S> {
 pub(in crate::router) type Circuits<S> = Slab<CircuitIndex, Circuit<S>>;
 
 impl<S: CellModel> Circuits<S> {
-    /// A circuit's queue of cells for this link; `None` if it is gone, or leads elsewhere by now.
+    /// A circuit's queue for this link; `None` if the circuit is gone or uses another link by now.
     #[inline]
     pub(in crate::router) fn queue_for(
         &mut self,
-        index: CircuitIndex,
-        direction: Direction,
+        QueueId { index, direction }: QueueId,
         conn: ConnId,
     ) -> Option<&mut CellQueue<S::Cell>> {
         let circuit = self.get_mut(index)?;
         (circuit.way_out(direction)?.conn == conn).then(|| circuit.queue_mut(direction))
     }
 
-    /// All of them give back what they do not use.
+    /// Releases unused memory of all circuits.
     pub(in crate::router) fn rest(&mut self) {
         self.iter_mut().for_each(Circuit::rest);
     }
@@ -257,7 +272,7 @@ mod tests {
 
     #[test]
     fn a_circuit_that_rests_is_small() {
-        // All that it takes but for its entries in the tables of its two links.
+        // Everything but its entries in the tables of its two links.
         let bytes = size_of::<Circuit<Tor>>();
         assert!(bytes <= 512, "{bytes} bytes");
         let bytes = size_of::<Circuit<HeaderOnly>>();

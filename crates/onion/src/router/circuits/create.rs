@@ -1,4 +1,4 @@
-//! How circuits begin here.
+//! Circuit creation.
 
 use super::handshakes::Next;
 use super::{Asker, Circuit, CircuitIndex, Direction, HandshakeDone, HandshakeJob, Hop, OnLink};
@@ -10,32 +10,32 @@ use crate::flow::control::Agreed;
 use crate::node::ConnId;
 use crate::router::dos::Place;
 use crate::router::links::{Link, Role};
-use crate::router::{Behavior, Core};
+use crate::router::{Behavior, Core, Violation};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// Circuits on one link of a stranger at a time; more are refused. Behind a relay are many clients, and any of them could
-/// shut it out from here: its circuits are bounded by memory alone.
+/// Maximum number of circuits on one link of a client; more are refused. Links of relays have no such limit:
+/// they carry many clients, and any one of them could lock out the others. Memory bounds them.
 const CIRCUITS_PER_LINK_MAX: usize = 10_000;
 
-/// Measurement circuits on one link.
+/// Maximum number of measurement circuits on one link.
 const MEASUREMENT_CIRCUITS_PER_LINK_MAX: usize = 16;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Answers CREATE_FAST. An error is a violation of a measurement's rules.
+    /// Answers CREATE_FAST. An error is a violation of the measurement protocol.
     pub(in crate::router) fn create_fast(
         &mut self,
         at: OnLink,
         body: &S::Body,
-    ) -> Result<(), &'static str> {
+    ) -> Result<(), Violation> {
         let Some(link) = self.conns.link(at.conn) else { return Ok(()) };
         let (role, count, is_full) = (link.role, link.circuits.len(), is_full(link));
         if role == Role::Measurer && count >= MEASUREMENT_CIRCUITS_PER_LINK_MAX {
-            return Err("too many measurement circuits on one link");
+            return Err(Violation::TooManyMeasurementCircuits);
         }
-        // An order bounds a measurement's circuits, whatever others hold.
+        // The order bounds the circuits of a measurement, whatever other peers have open.
         let is_measurers = role == Role::Measurer;
         if is_full
             || !(is_measurers || self.admits_circuit(at.conn))
@@ -79,11 +79,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// The next handshake to be answered, on any thread. [`handle_handshake`](Self::handle_handshake) takes the answer. Not more than
-    /// [`RouterConfig::handshakes_at_once`](crate::router::RouterConfig::handshakes_at_once) are handed out at a time.
+    /// The next handshake to compute, on any thread. [`handle_handshake`](Self::handle_handshake) takes the
+    /// result. At most [`RouterConfig::handshakes_at_once`](crate::router::RouterConfig::handshakes_at_once)
+    /// are outstanding.
     #[must_use]
     pub fn poll_handshake(&mut self, now: Instant) -> Option<HandshakeJob<S>> {
-        // By far the most frequent: it is asked after everything that happens.
+        // The hot path: the driver polls after every event.
         if self.handshakes.len() == 0 {
             return None;
         }
@@ -102,12 +103,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         None
     }
 
-    /// A handshake of [`poll_handshake`](Self::poll_handshake) is answered.
+    /// A handshake of [`poll_handshake`](Self::poll_handshake) has been computed.
     pub fn handle_handshake(&mut self, now: Instant, done: HandshakeDone<S>) {
         self.outputs.set_now(now);
         let Some((at, answer)) = self.handshakes.take(done) else { return };
         let Some(link) = self.conns.link(at.conn) else { return };
-        // Others may have been answered meanwhile.
+        // Other handshakes may have completed meanwhile.
         if is_full(link) || !self.make_room_for_circuit(at.conn) {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);
             return;
@@ -115,13 +116,13 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.create(at, answer);
     }
 
-    /// There is no time for this one.
+    /// It has been queued for too long.
     fn refuse_handshake(&mut self, at: OnLink) {
         self.totals.refused_handshakes += 1;
         self.refuse(at, DestroyReason::RESOURCE_LIMIT);
     }
 
-    /// Begins the circuit whose handshake has this answer, or refuses it if there is none.
+    /// Creates the circuit of an answered handshake, or refuses it if there is no answer.
     fn create(&mut self, at: OnLink, answer: Option<HandshakeReply<S>>) {
         match answer {
             Some(HandshakeReply { data, keys, agreed }) => {
@@ -135,7 +136,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Whether the address at the other end may have another circuit.
+    /// Whether the peer's address may create another circuit.
     fn admits_circuit(&mut self, conn: ConnId) -> bool {
         let Some(link) = self.conns.link(conn) else { return false };
         let Some(from) = link.from.filter(|_| link.is_counted) else { return true };
@@ -145,7 +146,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         is_admitted
     }
 
-    /// Answers the handshake in a CREATE2, if that is possible.
+    /// Computes the answer to a CREATE2, if it is valid.
     fn answer(&mut self, body: &[u8]) -> Option<HandshakeReply<S>> {
         let create = Create2::parse(body).ok()?;
         let offered = self.offered();
@@ -157,13 +158,13 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         })
     }
 
-    /// What the relay agrees to if it is asked for congestion control.
+    /// The flow control that the relay grants if the client requests congestion control.
     fn offered(&self) -> Agreed {
         let params = &self.congestion;
         Agreed { congestion_sendme_cells: params.is_enabled.then_some(params.sendme_cells) }
     }
 
-    /// Enters it, by the number that it gets.
+    /// Enters the circuit into the tables and returns its index.
     fn begin(&mut self, circuit: Circuit<S>) -> CircuitIndex {
         let at = circuit.back;
         let has_feedback = self.conns.link(at.conn).is_some_and(|link| link.has_feedback);
@@ -172,7 +173,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             Hop::Relay(layer) => (false, layer.format() == RelayFormat::V1),
         };
         let index: CircuitIndex = self.circuits.add(circuit);
-        // Measurement has a window of its own.
+        // Measurement circuits have a window of their own.
         if has_feedback
             && !is_measured
             && let Some(circuit) = self.circuits.get_mut(index)
@@ -196,7 +197,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
 #[cfg(test)]
 mod tests;
 
-/// Whether a link may have no more circuits, however much memory there is.
+/// Whether the link has reached its maximum number of circuits.
 fn is_full(link: &Link) -> bool {
     let is_relays = link.dialled.is_some() || (link.from.is_some() && !link.is_counted);
     !is_relays && link.circuits.len() >= CIRCUITS_PER_LINK_MAX

@@ -1,6 +1,6 @@
-//! How circuits end.
+//! Circuit teardown.
 
-use super::{CircuitIndex, Direction, Hop, NextLink, OnLink};
+use super::{CircuitIndex, Hop, NextLink, OnLink, QueueId};
 use crate::cell::Command;
 use crate::cell::msg::DestroyReason;
 use crate::cell::relay::RelayCommand;
@@ -11,12 +11,12 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Refuses a circuit that has not begun, or whose ID is not known.
+    /// Refuses a circuit that does not exist yet, or has an unknown ID.
     pub(in crate::router) fn refuse(&mut self, at: OnLink, reason: DestroyReason) {
         self.control(at, Command::DESTROY, &[reason.get()]);
     }
 
-    /// Ends a circuit, and tells both sides but the one that knows, and those whose link is gone.
+    /// Destroys a circuit. Sends DESTROY to both sides, except to `but` and to links that are gone.
     pub(in crate::router) fn destroy(
         &mut self,
         index: CircuitIndex,
@@ -48,25 +48,25 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// One side has ended a circuit: the other hears of it, but not why. Reasons that pass through would
-    /// let both sides talk to each other past the client.
+    /// One side has destroyed a circuit. The other side is sent DESTROY without the reason: reasons would let
+    /// the two sides communicate past the client.
     pub(in crate::router) fn handle_destroy(&mut self, index: CircuitIndex, from: OnLink) {
         self.destroy(index, DestroyReason::DESTROYED, Some(from));
     }
 
-    /// The one who built the circuit wants the rest of it gone.
+    /// The origin truncates the circuit.
     pub(in crate::router) fn truncate(&mut self, index: CircuitIndex) {
         self.forget_waiting(index);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let next_link = core::mem::replace(&mut circuit.next_link, NextLink::None);
         let dropped = circuit.forward_queue.cut();
         if circuit.forward_queue.has_news() {
-            self.outputs.note_passed(index, Direction::Forward);
+            self.outputs.note_passed(QueueId::forward(index));
         }
         circuit.backward_queue.forget_hop_before();
         if let Some(at) = next_link.on_link() {
-            let (cells, was_held) = (dropped.len(), dropped.is_blocked());
-            self.outputs.handle_dropped(&mut self.conns, at.conn, cells, was_held);
+            let (cells, was_blocked) = (dropped.len(), dropped.is_blocked());
+            self.outputs.handle_dropped(&mut self.conns, at.conn, cells, was_blocked);
             if let Some(link) = self.conns.link_mut(at.conn) {
                 link.circuits.remove(at.circ_id);
                 link.stray_cells += u64::from(dropped.in_flight());
@@ -77,8 +77,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.originate(index, RelayCommand::TRUNCATED, StreamId::CIRCUIT, &reason);
     }
 
-    /// A circuit does not wait for a link any more: its number may be used again. A link that nobody waits for
-    /// is not dialled any further.
+    /// A circuit no longer waits for a link, so its number may be reused. A link that no circuit waits for is
+    /// no longer dialled.
     fn forget_waiting(&mut self, index: CircuitIndex) {
         let Some(circuit) = self.circuits.get(index) else { return };
         let NextLink::Dialing(conn) = circuit.next_link else { return };
@@ -93,7 +93,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// A link is gone: so are its circuits, and its part in a measurement.
+    /// A link is gone, and with it its circuits and its part in a measurement.
     pub(in crate::router) fn lose(&mut self, id: ConnId, reason: DestroyReason) {
         let Some(mut link) = self.conns.remove_link(id) else { return };
         self.padder.forget(id, &mut link.padding);

@@ -1,4 +1,4 @@
-//! How circuits get their next hop.
+//! Circuit extension.
 
 use super::{CircuitIndex, Direction, Hop, NextLink, OnLink};
 use crate::cell::Command;
@@ -17,7 +17,7 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Begins to extend a circuit: over the link to that relay, or over a new one.
+    /// Extends a circuit over the existing link to that relay, or over a new one.
     pub(in crate::router) fn extend(
         &mut self,
         index: CircuitIndex,
@@ -28,7 +28,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
         let extend = Extend2::parse(data).map_err(|_| DestroyReason::PROTOCOL)?;
         let (mut addresses, ids) = destination(&extend).ok_or(DestroyReason::PROTOCOL)?;
-        // Nowhere, or in our own network, where strangers have no business.
+        // Not a public address: unroutable, or inside the operator's own network.
         let allows_private = self.config.extends_to_private;
         addresses.retain(|it| is_somewhere(*it) && (allows_private || !is_private(it.ip())));
         let address = *addresses.first().ok_or(DestroyReason::PROTOCOL)?;
@@ -37,8 +37,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if circuit.next_link != NextLink::None || matches!(circuit.hop, Hop::Echo(_)) || is_linked {
             return Err(DestroyReason::PROTOCOL);
         }
-        // Nobody honest sends a circuit back where it comes from; in circles it multiplies what its
-        // client sends.
+        // No honest client extends a circuit back to the previous hop. Loops would multiply the client's
+        // traffic.
         let previous = self.conns.link(circuit.back.conn).and_then(Link::peer);
         if previous.is_some_and(|previous| is_same(previous, &ids)) {
             return Err(DestroyReason::PROTOCOL);
@@ -54,7 +54,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let mut create = Vec::new();
         extend.create.encode_into(&mut create);
         let link = self.conns.link_mut(id).ok_or(DestroyReason::CONNECT_FAILED)?;
-        // The number of circuits bounds the number of those that wait.
+        // The limit on circuits bounds the number of waiting ones.
         self.waiting += 1;
         link.waiting.insert(index, create.into());
         let is_open = link.is_open;
@@ -79,13 +79,13 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         conn
     }
 
-    /// The link to the next hop is open: sends the CREATE2 cells that wait for it.
+    /// The link to the next hop is open: sends the queued CREATE2 cells.
     pub(in crate::router) fn create_waiting(&mut self, id: ConnId) {
         let Some(link) = self.conns.link_mut(id) else { return };
         for (index, create) in core::mem::take(&mut link.waiting) {
             self.waiting -= 1;
             let Some(link) = self.conns.link_mut(id) else { return };
-            // It may have been destroyed while it waited, and its number used again.
+            // The circuit may have been destroyed meanwhile, and its index reused.
             let Some(circuit) = self.circuits.get_mut(index) else { continue };
             if circuit.next_link != NextLink::Dialing(id) {
                 continue;
@@ -99,7 +99,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// The next hop has answered: the circuit is extended.
+    /// The next hop has sent CREATED2: the circuit is extended.
     pub(in crate::router) fn handle_created(
         &mut self,
         index: CircuitIndex,
@@ -124,12 +124,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 }
 
-/// Whether two relays have an identity in common.
+/// Whether two relays share an identity.
 fn is_same(one: &RelayIds, other: &RelayIds) -> bool {
     one.rsa == other.rsa || one.ed25519.is_some() && one.ed25519 == other.ed25519
 }
 
-/// Whether a relay can be at this address.
+/// Whether a relay may have this address.
 fn is_somewhere(address: SocketAddr) -> bool {
     let is_one = match address.ip().to_canonical() {
         IpAddr::V4(ip) => !ip.is_unspecified() && !ip.is_multicast() && !ip.is_broadcast(),
@@ -138,7 +138,7 @@ fn is_somewhere(address: SocketAddr) -> bool {
     is_one && address.port() > 0
 }
 
-/// Addresses and identities of the relay that an EXTEND2 names, IPv4 first.
+/// The addresses and identities in an EXTEND2 message, IPv4 first.
 fn destination(extend: &Extend2<'_>) -> Option<(Vec<SocketAddr>, RelayIds)> {
     let (mut v4, mut v6, mut rsa, mut ed25519) = (None, None, None, None);
     for (specifier_type, content) in &extend.link_specifiers {
@@ -160,7 +160,7 @@ fn destination(extend: &Extend2<'_>) -> Option<(Vec<SocketAddr>, RelayIds)> {
             _ => {}
         }
     }
-    // All zeros would be anybody.
+    // All zeros would match any relay.
     let rsa = rsa.filter(|rsa| rsa.0 != [0; 20])?;
     Some((v4.into_iter().chain(v6).collect(), RelayIds { rsa, ed25519 }))
 }

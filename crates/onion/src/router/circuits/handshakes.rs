@@ -1,7 +1,8 @@
-//! Handshakes of circuits that are answered away from the thread of cells.
+//! Circuit handshakes that are computed outside the thread that handles cells.
 //!
-//! An answer takes as long as some hundred cells (two or three multiplications on a curve). So no cell waits behind one: CREATE2 bodies
-//! wait here, are handed out as [`HandshakeJob`]s to any other thread, and come back as [`HandshakeDone`].
+//! A handshake takes as long as several hundred cells (two or three scalar multiplications). To keep cells from
+//! waiting, CREATE2 bodies are queued here, handed to any other thread as [`HandshakeJob`]s and returned as
+//! [`HandshakeDone`].
 
 use super::OnLink;
 use crate::cell::CircId;
@@ -15,26 +16,27 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Handshakes that wait at most, of all peers together.
+/// Maximum number of queued handshakes of all peers.
 const WAITING_MAX: usize = 4096;
 
-/// Nobody is answered who has waited longer: he has given up, or soon will (C tor: `MaxOnionQueueDelay`).
+/// Handshakes that have been queued for longer are not answered: the client has given up, or soon will (C tor:
+/// `MaxOnionQueueDelay`).
 const WAIT_MAX: Duration = Duration::from_millis(1750);
 
-/// Who asks: an address with all its links, or a link without one.
+/// The requesting party: an address with all its links, or a link without a known address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::router) enum Asker {
-    /// Some address.
+    /// An address.
     Place(Place),
-    /// A link whose address is not known.
+    /// A link whose address is unknown.
     Link(ConnId),
 }
 
-/// Names a handshake, so that a circuit that was given up and begun again under its number is another.
+/// Identifies a handshake. A circuit ID that was cancelled and created again gets another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Ticket(u64);
 
-/// A handshake to be answered, on any thread.
+/// A handshake to compute, on any thread.
 pub struct HandshakeJob<S: CellModel> {
     at: OnLink,
     ticket: Ticket,
@@ -45,7 +47,7 @@ pub struct HandshakeJob<S: CellModel> {
 }
 
 impl<S: CellModel> HandshakeJob<S> {
-    /// Answers it. Takes some ten to hundred microseconds.
+    /// Computes the answer. Takes 10 to 100 µs.
     #[must_use]
     pub fn run(self) -> HandshakeDone<S> {
         let Self { at, ticket, identity, body, offered, ephemeral } = self;
@@ -61,7 +63,7 @@ impl<S: CellModel> fmt::Debug for HandshakeJob<S> {
     }
 }
 
-/// An answered handshake, or one that could not be answered.
+/// A computed handshake, or one that failed.
 #[derive(Debug)]
 pub struct HandshakeDone<S: CellModel> {
     at: OnLink,
@@ -69,7 +71,7 @@ pub struct HandshakeDone<S: CellModel> {
     answer: Option<HandshakeReply<S>>,
 }
 
-/// A CREATE2 that waits.
+/// A queued CREATE2.
 #[derive(Debug)]
 struct Waiting<S: CellModel> {
     at: OnLink,
@@ -78,15 +80,15 @@ struct Waiting<S: CellModel> {
     body: S::Body,
 }
 
-/// What comes of a look for the next one.
+/// The result of looking for the next handshake.
 pub(in crate::router) enum Next<S: CellModel> {
-    /// This is to be answered with that identity.
+    /// A handshake to compute with this identity.
     Answer(Unanswered<S>),
-    /// This has waited too long.
+    /// A handshake that was queued for too long.
     TooLate(OnLink),
 }
 
-/// One that is handed out.
+/// A handshake that was handed out.
 pub(in crate::router) struct Unanswered<S: CellModel>(Waiting<S>);
 
 impl<S: CellModel> Unanswered<S> {
@@ -101,15 +103,15 @@ impl<S: CellModel> Unanswered<S> {
     }
 }
 
-/// Handshakes that wait or are being answered.
+/// Queued and outstanding handshakes.
 ///
-/// Whoever asks has his turn, however many others ask for: a flood waits behind itself. Each step costs the logarithm
-/// of the number of those who ask.
+/// Requesters are served round-robin, so a flood delays only itself. Each operation is logarithmic in the
+/// number of requesters.
 #[derive(Debug)]
 pub(in crate::router) struct Handshakes<S: CellModel> {
-    /// Those whose peer still waits for the answer.
+    /// Handshakes whose peer still expects an answer.
     known: BTreeMap<OnLink, Ticket>,
-    /// In order of coming. One that nobody waits for any more stays until its turn, and counts.
+    /// Requesters in round-robin order. A requester without handshakes stays until its turn, and counts.
     waiting: BTreeMap<Asker, VecDeque<Waiting<S>>>,
     by_count: BTreeSet<(usize, Asker)>,
     turns: VecDeque<Asker>,
@@ -133,23 +135,23 @@ impl<S: CellModel> Default for Handshakes<S> {
 }
 
 impl<S: CellModel> Handshakes<S> {
-    /// How many wait.
+    /// The number of queued handshakes.
     pub(in crate::router) const fn len(&self) -> usize {
         self.len
     }
 
-    /// How many are being answered.
+    /// The number of outstanding handshakes.
     pub(in crate::router) const fn under_way(&self) -> usize {
         self.under_way
     }
 
-    /// Whether the circuit with this number waits for an answer.
+    /// Whether this circuit has a queued or outstanding handshake.
     pub(in crate::router) fn contains(&self, at: OnLink) -> bool {
         self.known.contains_key(&at)
     }
 
-    /// Takes one up. Where there is no room for it, returns whose circuit is to be refused for it: the newest of the
-    /// asker who has most.
+    /// Queues a handshake. If the queue is full, returns the circuit to refuse: the newest of the requester
+    /// that has most.
     pub(in crate::router) fn add(
         &mut self,
         now: Instant,
@@ -172,13 +174,13 @@ impl<S: CellModel> Handshakes<S> {
         let loser = if most > 1 { greediest } else { asker };
         let dropped = self.change(loser, VecDeque::pop_back)?;
         if !self.waiting.contains_key(&loser) {
-            // It has just come, with its only one.
+            // It was the requester's only one, added just now.
             self.turns.pop_back();
         }
         self.forget(dropped.at, dropped.ticket).then_some(dropped.at)
     }
 
-    /// The next one, the askers in turn.
+    /// The next handshake, requesters round-robin.
     pub(in crate::router) fn next(&mut self, now: Instant) -> Option<Next<S>> {
         loop {
             let asker = self.turns.pop_front()?;
@@ -199,7 +201,7 @@ impl<S: CellModel> Handshakes<S> {
         }
     }
 
-    /// One has been answered. Where its peer still waits for that, says which circuit it is, and what the answer is.
+    /// A handshake was computed. If its peer still expects an answer, returns the circuit and the answer.
     pub(in crate::router) fn take(
         &mut self,
         done: HandshakeDone<S>,
@@ -208,12 +210,12 @@ impl<S: CellModel> Handshakes<S> {
         self.forget(done.at, done.ticket).then_some((done.at, done.answer))
     }
 
-    /// Nobody waits for this one any more.
+    /// The peer no longer expects an answer.
     pub(in crate::router) fn cancel(&mut self, at: OnLink) {
         self.known.remove(&at);
     }
 
-    /// A link is gone.
+    /// A link is closed.
     pub(in crate::router) fn cancel_link(&mut self, conn: ConnId) {
         let first = OnLink { conn, circ_id: CircId::LINK };
         let all = self.known.range(first..).map(|(at, _)| *at);
@@ -231,7 +233,7 @@ impl<S: CellModel> Handshakes<S> {
         is_known
     }
 
-    /// Changes an asker's queue, and keeps what is known of its length.
+    /// Changes a requester's queue and updates the index by length.
     fn change<T>(
         &mut self,
         asker: Asker,

@@ -7,35 +7,35 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
-/// Cells that a new queue has room for.
+/// Initial capacity of a queue, in cells.
 const ROOM_MIN: usize = 8;
 
-/// Up to this room doubles; from there it grows by a quarter. What is counted are cells, and who has many long queues filled
-/// should not have us hold twice as much.
+/// Up to this capacity, a queue grows by doubling; beyond it, by a quarter. Limits count cells, so a peer that
+/// fills many long queues must not make them occupy twice that memory.
 const DOUBLED_MAX: usize = 64;
 
-/// Cells of one circuit that wait to be given to its link, in the order in which they came.
+/// The cells of one circuit in one direction that have not been given to their link yet, in FIFO order.
 ///
-/// A ring that grows to what is needed, and gives back what was not needed for long.
+/// A ring buffer that grows on demand and shrinks after long periods of low use.
 #[derive(Debug)]
 pub(in crate::router) struct CellQueue<T> {
     slots: Vec<T>,
     head: usize,
     len: usize,
-    /// Most cells that waited at once since it was last looked at.
+    /// The maximum length since the last check.
     peak: usize,
     age: QueueAge,
-    /// Times that it has run empty since then.
+    /// How often it has run empty since the last check.
     emptied: u16,
-    /// Somebody waits for it to be shorter than this.
+    /// A stream waits until the queue is shorter than this.
     watched: Option<NonZeroU32>,
-    /// Its part in windows from hop to hop; there is no bound for what may be under way if there is none.
+    /// The state of its hop-by-hop window; `None` if the link has none.
     ///
-    /// In a box: it is rare, and the room for it is in every circuit.
+    /// Boxed, since it is rare and every circuit has space for it.
     hops: Option<Box<HopAccount>>,
-    /// It has cells and its window has no room: it is out of its link's turns.
+    /// It has cells and its hop-by-hop window is full: it is not in its link's circuit mux.
     is_blocked: bool,
-    /// What has left it of late.
+    /// The EWMA of the cells that it has sent.
     pub(in crate::router) cell_count: CellCount,
 }
 
@@ -56,18 +56,18 @@ impl<T> Default for CellQueue<T> {
     }
 }
 
-/// What a link has to know of a cell that is put into a queue.
+/// The effect of a new cell on its link.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::router) enum Enqueued {
-    /// The queue was empty: it gets a place in the link's turns. With what has left it of late.
+    /// The queue was empty: it enters the circuit mux with this EWMA.
     First(CellCount),
-    /// It has its place.
+    /// The queue is in the circuit mux already.
     More,
-    /// Its window is full: it will get its place when there is room.
+    /// The window is full: the queue enters the circuit mux when there is space.
     Blocked,
 }
 
-/// Times that a queue runs empty before its room is looked at.
+/// How often a queue runs empty before its capacity is checked.
 const EMPTIED_MAX: u16 = 1000;
 
 impl<T: Cell> CellQueue<T> {
@@ -76,29 +76,29 @@ impl<T: Cell> CellQueue<T> {
         self.len
     }
 
-    /// Since when its first cell has waited, as far as is known.
+    /// Since when the first cell has been queued, as far as known.
     pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
         self.age.since()
     }
 
-    /// When a cell came or left last, as far as is known; the driver's origin if there was none.
+    /// When a cell was queued or sent last, as far as known; the driver's origin if none was.
     pub(in crate::router) const fn moved_at(&self) -> Instant {
         self.age.moved_at()
     }
 
-    /// What the link has to know of the next cell.
+    /// The effect of the cell that was pushed last on the link.
     #[inline]
-    pub(in crate::router) const fn next_enqueued(&self) -> Enqueued {
+    pub(in crate::router) const fn enqueued(&self) -> Enqueued {
         if self.is_blocked {
             Enqueued::Blocked
-        } else if self.len == 0 {
+        } else if self.len == 1 {
             Enqueued::First(self.cell_count)
         } else {
             Enqueued::More
         }
     }
 
-    /// A slot at the end of the queue; it holds something of an earlier cell.
+    /// Adds a slot at the end. It holds the remains of an earlier cell.
     #[inline]
     pub(in crate::router) fn push(&mut self, now: Instant) -> &mut T {
         if self.len == self.slots.len() {
@@ -111,7 +111,7 @@ impl<T: Cell> CellQueue<T> {
         &mut self.slots[at]
     }
 
-    /// Takes back the cell that was pushed last; its link does not know of it yet.
+    /// Removes the cell that was pushed last. Its link must not have been notified of it.
     pub(in crate::router) fn unpush(&mut self) -> T {
         debug_assert!(self.len > 0, "nothing was pushed");
         self.len -= 1;
@@ -120,7 +120,7 @@ impl<T: Cell> CellQueue<T> {
         core::mem::replace(&mut self.slots[at], T::EMPTY)
     }
 
-    /// Moves cells into `out` until either has no more; returns how many.
+    /// Moves cells into `out` until `out` is full or the queue is empty; returns the number of cells.
     #[inline]
     pub(in crate::router) fn pop_into(&mut self, now: Instant, out: &mut [T]) -> usize {
         let count = out.len().min(self.len);
@@ -145,26 +145,26 @@ impl<T: Cell> CellQueue<T> {
         count
     }
 
-    /// Bounds what may be under way to the next hop.
+    /// Sets the window for cells on their way to the next hop; `None` removes it.
     pub(in crate::router) fn set_window(&mut self, window: Option<Box<dyn HopWindow>>) {
         if window.is_some() || self.hops.is_some() {
             self.hops.get_or_insert_default().set_window(window);
         }
     }
 
-    /// The hop before is to be told of cells that are passed on, from now on.
+    /// Reports forwarded cells to the previous hop.
     pub(in crate::router) fn tell_hop_before(&mut self) {
         self.hops.get_or_insert_default().tell();
     }
 
-    /// The hop before is no more: another may come.
+    /// The previous hop is gone; another one may follow.
     pub(in crate::router) fn forget_hop_before(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.forget_before();
         }
     }
 
-    /// A cell has come from the hop before.
+    /// A cell has arrived from the previous hop.
     #[inline]
     pub(in crate::router) fn handle_came(&mut self) {
         if let Some(hops) = &mut self.hops {
@@ -172,7 +172,7 @@ impl<T: Cell> CellQueue<T> {
         }
     }
 
-    /// A cell that has come from there was for this relay.
+    /// A cell from the previous hop was addressed to this relay.
     #[inline]
     pub(in crate::router) fn handle_taken_in(&mut self) {
         if let Some(hops) = &mut self.hops {
@@ -180,36 +180,38 @@ impl<T: Cell> CellQueue<T> {
         }
     }
 
-    /// There is something to tell the hop before: true once, until that is [taken](Self::take_untold).
+    /// Whether there is something to report to the previous hop: true once, until
+    /// [`take_untold`](Self::take_untold).
     #[inline]
     pub(in crate::router) fn has_news(&mut self) -> bool {
         self.hops.as_mut().is_some_and(|hops| hops.has_news())
     }
 
-    /// Cells that were passed on, and of which the hop before was not told: as many as one entry says.
+    /// Takes the number of forwarded cells not yet reported to the previous hop, at most as many as one
+    /// FEEDBACK entry can hold.
     pub(in crate::router) fn take_untold(&mut self) -> u16 {
         self.hops.as_mut().map_or(0, |hops| hops.take_untold())
     }
 
-    /// Cells that the next hop got and has not passed on, as far as it says.
+    /// Cells that were sent to the next hop and not reported as forwarded.
     pub(in crate::router) fn in_flight(&self) -> u32 {
         self.hops.as_ref().map_or(0, |hops| hops.in_flight())
     }
 
-    /// Takes all cells out, and all that concerns the next hop. What is left is for another.
+    /// Takes all cells and the state of the next hop out of the queue, for another next hop.
     pub(in crate::router) fn cut(&mut self) -> Self {
         let cut = core::mem::take(self);
         self.hops = cut.hops.as_ref().and_then(|hops| hops.cut()).map(Box::new);
         cut
     }
 
-    /// Cells that may leave as far as the next hop goes.
+    /// Cells that the hop-by-hop window allows to send.
     #[inline]
     pub(in crate::router) fn room_cells(&self, now: Instant) -> usize {
         self.hops.as_ref().map_or(usize::MAX, |hops| hops.room_cells(now))
     }
 
-    /// There is no room for more of its cells: it leaves its link's turns.
+    /// The window is full: the queue leaves its link's circuit mux.
     pub(in crate::router) const fn block(&mut self) {
         self.is_blocked = true;
     }
@@ -218,12 +220,12 @@ impl<T: Cell> CellQueue<T> {
         self.is_blocked
     }
 
-    /// Its cells wait for a next hop that has not said anything of them for some seconds.
+    /// Whether the next hop has not reported any cells for several seconds although the window is full.
     pub(in crate::router) fn is_stalled(&self, now: Instant) -> bool {
         self.is_blocked && self.hops.as_ref().is_some_and(|hops| hops.is_silent(now))
     }
 
-    /// The next hop has passed cells on. True if the queue is held no more: it gets its place in the turns
+    /// The next hop reports forwarded cells. Returns true if the queue was blocked and enters the circuit mux
     /// again.
     pub(in crate::router) fn handle_feedback(
         &mut self,
@@ -237,12 +239,12 @@ impl<T: Cell> CellQueue<T> {
         Ok(is_released)
     }
 
-    /// Somebody waits until no more than so many cells wait.
+    /// Requests a notification when at most this number of cells are queued.
     pub(in crate::router) fn watch(&mut self, cells: usize) {
         self.watched = u32::try_from(cells + 1).ok().and_then(NonZeroU32::new);
     }
 
-    /// Whether it has become as short as somebody waits for: true once.
+    /// Whether the queue has become as short as [`watch`](Self::watch) requested: true once.
     #[inline]
     pub(in crate::router) fn has_become_short(&mut self) -> bool {
         let is_short = self.watched.is_some_and(|cells| self.len < cells.get() as usize);
@@ -252,14 +254,14 @@ impl<T: Cell> CellQueue<T> {
         is_short
     }
 
-    /// Gives all room back, if no cell has come since the last call or look.
+    /// Releases all capacity if no cell has been queued since the last call.
     pub(in crate::router) fn rest(&mut self) {
         if self.len == 0 && core::mem::take(&mut self.peak) == 0 {
             self.slots = Vec::new();
         }
     }
 
-    /// Halves the room of an empty queue that did not need it.
+    /// Halves the capacity of an empty queue that did not need it.
     #[cold]
     fn shrink(&mut self) {
         self.emptied = 0;
@@ -270,7 +272,7 @@ impl<T: Cell> CellQueue<T> {
         }
     }
 
-    /// The slot of the cell that so many are before, or would be: at most as many as there are slots.
+    /// The index of the slot that is `before` cells behind the head.
     #[inline]
     const fn place(&self, before: usize) -> usize {
         let at = self.head + before;

@@ -1,4 +1,5 @@
-//! Legs that are silent, though nobody breaks a link: the client is told, who alone gives legs up.
+//! Legs that stop delivering although their links are open. The client is notified, since only the client may
+//! give up a leg.
 
 use crate::cell::msg::ConfluxNote;
 use crate::cell::relay::RelayCommand;
@@ -9,14 +10,14 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Tells clients, on their other legs, of those that keep sets waiting. Every few seconds.
+    /// Notifies clients, on another leg, of legs that block their sets. Called every few seconds.
     pub(in crate::router) fn look_at_sets(&mut self) {
         for (tunnel, leg) in self.sets.take_timed_out_legs(self.outputs.now()) {
             self.announce_timed_out(tunnel, leg);
         }
     }
 
-    /// A leg has kept the others waiting for too long.
+    /// A leg has blocked the others for too long.
     pub(super) fn announce_timed_out(&mut self, tunnel: TunnelIndex, silent: CircuitIndex) {
         let Some(set) = self.sets.all.get(&tunnel) else { return };
         let Some(number) = set.conflux.number_of(silent) else { return };

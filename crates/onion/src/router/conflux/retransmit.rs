@@ -1,10 +1,9 @@
-//! What a lost leg has not brought goes on others (proposal 329 §2.7).
+//! Retransmission of messages that a lost leg did not deliver (proposal 329 §2.7).
 
 use super::sets::Held;
-use crate::cell::Command;
 use crate::cell::relay::{RelayCommand, RelayFormat};
-use crate::cell_model::{Body, Cell, CellModel, Layer, Message};
-use crate::router::circuits::{CircuitIndex, Direction, Hop, TunnelIndex};
+use crate::cell_model::{Body, CellModel, Layer, Message};
+use crate::router::circuits::{CircuitIndex, Hop, QueueId, TunnelIndex};
 use crate::router::{Behavior, Core};
 use alloc::boxed::Box;
 use rand_core::Rng;
@@ -14,7 +13,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.circuits.get(leg)?.end.as_ref().map(|end| end.tunnel)
     }
 
-    /// Keeps a message that has gone on a leg, of a set whose messages may have to be sent again.
+    /// Keeps a copy of a message that was sent on a leg, if its set retransmits.
     pub(in crate::router) fn keep(
         &mut self,
         leg: CircuitIndex,
@@ -28,14 +27,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.sets.change(now, tunnel, |set| set.conflux.keep(leg, held, is_marked));
     }
 
-    /// A SENDME has come on a leg.
+    /// A SENDME has arrived on a leg.
     pub(in crate::router) fn handle_leg_acknowledged(&mut self, leg: CircuitIndex) {
         let Some(tunnel) = self.tunnel_of_leg(leg) else { return };
         self.sets.change(self.outputs.now(), tunnel, |set| set.conflux.handle_acknowledged(leg));
         self.resend(leg);
     }
 
-    /// Sends again what lost legs of a set have not brought, as far as there is room.
+    /// Retransmits messages of lost legs as far as the windows allow.
     pub(in crate::router) fn resend(&mut self, leg: CircuitIndex) {
         let now = self.outputs.now();
         let Some(tunnel) = self.tunnel_of_leg(leg) else { return };
@@ -52,19 +51,18 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             let (Hop::Relay(layer), Some(end)) = (&mut circuit.hop, &mut circuit.end) else {
                 return;
             };
-            let queue = &mut circuit.backward_queue;
-            let enqueued = queue.next_enqueued();
-            let body = queue.push(now).begin(circuit.back.circ_id, Command::RELAY);
-            body.clone_from(&held.body);
-            layer.originate(body);
+            let (id, queue) = (QueueId::backward(leg), &mut circuit.backward_queue);
+            self.outputs.enqueue(&mut self.conns, circuit.back, id, queue, |body| {
+                body.clone_from(&held.body);
+                layer.originate(body);
+                true
+            });
             let message = held.body.message(held.format);
             let is_data = matches!(message, Ok(Message { command: RelayCommand::DATA, .. }));
             let is_marked = is_data && end.leg.flow.handle_sent(now, || layer.sent_tag());
             if let Some(cells) = end.leg.handle_packaged(queue.len()) {
                 queue.watch(cells);
             }
-            let back = circuit.back.conn;
-            self.outputs.handle_queued(&mut self.conns, back, (leg, Direction::Backward), enqueued);
             self.totals.conflux_resent += 1;
             self.sets.change(now, tunnel, |set| set.conflux.keep(leg, held, is_marked));
         }

@@ -1,4 +1,4 @@
-//! What is kept of all sets, and the account of what they hold.
+//! The table of Conflux sets, and the accounting of their memory.
 
 use crate::cell::msg::ConfluxNonce;
 use crate::cell::relay::RelayFormat;
@@ -11,13 +11,13 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// A message whose turn has not come, or that may have to be sent again.
+/// A message that waits for its predecessors, or that may have to be retransmitted.
 #[derive(Debug)]
 pub(super) struct Held<S: CellModel> {
-    /// The circuit that has brought it, if it has come; it may be gone.
+    /// The circuit on which it arrived, which may be gone; `None` for a sent message.
     pub(super) leg: Option<CircuitIndex>,
     pub(super) format: RelayFormat,
-    /// Apart, so that memory is taken for what is there and not for room in a tree.
+    /// Boxed, so that tree nodes have no unused space for bodies.
     pub(super) body: Box<S::Body>,
 }
 
@@ -25,14 +25,14 @@ pub(super) struct Held<S: CellModel> {
 #[derive(Debug)]
 pub(super) struct Set<S: CellModel> {
     pub(super) conflux: Conflux<CircuitIndex, Held<S>>,
-    /// Of what waits for its turn.
+    /// The age of the reordering buffer.
     pub(super) age: QueueAge,
-    /// Of what is kept, to be sent again if its leg is lost.
+    /// The age of the retransmission buffer.
     pub(super) kept_age: QueueAge,
 }
 
 impl<S: CellModel> Set<S> {
-    /// Messages in memory.
+    /// Messages in both buffers.
     fn held(&self) -> usize {
         self.conflux.early_len() + self.conflux.again_len()
     }
@@ -43,7 +43,7 @@ impl<S: CellModel> Set<S> {
 pub(in crate::router) struct Sets<S: CellModel> {
     pub(super) by_nonce: BTreeMap<ConfluxNonce, TunnelIndex>,
     pub(super) all: BTreeMap<TunnelIndex, Set<S>>,
-    /// Messages that wait for their turn, or are kept to be sent again.
+    /// Messages in both buffers of all sets.
     held_cells: usize,
 }
 
@@ -54,18 +54,18 @@ impl<S: CellModel> Default for Sets<S> {
 }
 
 impl<S: CellModel> Sets<S> {
-    /// Messages that wait for their turn, or are kept to be sent again, of all sets.
+    /// Messages in both buffers of all sets.
     pub(in crate::router) const fn held_cells(&self) -> usize {
         self.held_cells
     }
 
-    /// Since when the oldest of them has waited, of each set that has some.
+    /// Since when the oldest message of each set has been buffered.
     pub(in crate::router) fn oldest(&self) -> impl Iterator<Item = (TunnelIndex, Instant)> {
         let since = |set: &Set<S>| set.age.since().into_iter().chain(set.kept_age.since()).min();
         self.all.iter().filter_map(move |(tunnel, set)| Some((*tunnel, since(set)?)))
     }
 
-    /// A leg of each set that it keeps waiting: see [`Conflux::take_timed_out_legs`].
+    /// The leg that blocks its set, for each such set: see [`Conflux::take_timed_out_leg`].
     pub(super) fn take_timed_out_legs(&mut self, now: Instant) -> Vec<(TunnelIndex, CircuitIndex)> {
         let silent = |(tunnel, set): (&TunnelIndex, &mut Set<S>)| {
             Some((*tunnel, set.conflux.take_timed_out_leg(now)?))
@@ -77,12 +77,12 @@ impl<S: CellModel> Sets<S> {
         self.all.get(&tunnel).is_some_and(|set| set.conflux.legs().any(|it| it == leg))
     }
 
-    /// Whether what the set sends is kept, to be sent again.
+    /// Whether the set retransmits.
     pub(in crate::router) fn resumes(&self, tunnel: TunnelIndex) -> bool {
         self.all.get(&tunnel).is_some_and(|set| set.conflux.resumes())
     }
 
-    /// Changes a set, and keeps the account of what it holds.
+    /// Changes a set and updates the accounting of its memory.
     pub(super) fn change<T>(
         &mut self,
         now: Instant,
@@ -109,7 +109,7 @@ impl<S: CellModel> Sets<S> {
         }
     }
 
-    /// Compares what is kept on the way with what is there. Panics if they differ.
+    /// Checks the accounting. Panics if it is wrong.
     pub(in crate::router) fn check_accounts(&self) {
         let held: usize = self.all.values().map(Set::held).sum();
         assert_eq!(held, self.held_cells, "messages that sets hold");

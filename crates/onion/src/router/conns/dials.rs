@@ -2,30 +2,30 @@ use crate::node::ConnId;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::net::IpAddr;
 
-/// Links that are being dialled at once.
+/// Maximum number of links being dialled.
 const DIALS_MAX: usize = 512;
 
-/// Of these, links to places where the consensus knows no relay: somebody can have us dial any number of those, and
-/// none of them answers.
+/// Maximum number of them to addresses that are not in the consensus. Any client can make the relay dial such
+/// addresses, and none of them needs to answer.
 const UNLISTED_MAX: usize = 256;
 
-/// Links that are being dialled.
+/// Links being dialled.
 ///
-/// When there are too many, the oldest goes of those that the neighbour asked for who asked for most. So who has us
-/// dial into the void has his own dials cut short, and keeps nobody else from a relay. What one more dial costs is
-/// bounded by [`DIALS_MAX`].
+/// If there are too many, the oldest dial of the neighbour that requested most is dropped. A client that makes
+/// the relay dial unreachable addresses thus shortens its own dials only. [`DIALS_MAX`] bounds the cost of one
+/// more dial.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Dials {
-    /// The oldest first.
+    /// Oldest first.
     all: VecDeque<Dialling>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Dialling {
     conn: ConnId,
-    /// Where the circuit came from that asked for it first.
+    /// The origin of the first circuit that requested it.
     asked_by: Option<IpAddr>,
-    /// The consensus knows a relay there.
+    /// Whether the consensus lists a relay at the address.
     is_listed: bool,
 }
 
@@ -39,12 +39,12 @@ impl Dials {
         self.all.push_back(Dialling { conn, asked_by, is_listed });
     }
 
-    /// It has opened, or is gone.
+    /// It is open, or it failed.
     pub(super) fn remove(&mut self, conn: ConnId) {
         self.all.retain(|it| it.conn != conn);
     }
 
-    /// Which one has to go before this neighbour can have another; none if there is room.
+    /// The dial to drop before this neighbour can have another one; `None` if there is space.
     pub(in crate::router) fn in_the_way(
         &self,
         asked_by: Option<IpAddr>,
@@ -55,13 +55,13 @@ impl Dials {
         if !is_full && (is_listed || unlisted < UNLISTED_MAX) {
             return None;
         }
-        // Room that is kept for relays of the consensus is nobody else's.
+        // The space reserved for listed relays is not for others.
         let is_counted = |it: &&Dialling| !it.is_listed || (is_listed && unlisted == 0);
         let mut counts: BTreeMap<Option<IpAddr>, usize> = BTreeMap::new();
         for it in self.all.iter().filter(is_counted) {
             *counts.entry(it.asked_by).or_default() += 1;
         }
-        // Who asks gives way himself, if nobody has more.
+        // On a tie, the requester's own dial is dropped.
         let most = counts.into_iter().max_by_key(|(who, count)| (*count, *who == asked_by));
         let greediest = most.map_or(asked_by, |(who, _)| who);
         let oldest = self.all.iter().filter(is_counted).find(|it| it.asked_by == greediest);

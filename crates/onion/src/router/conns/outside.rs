@@ -1,16 +1,16 @@
-//! What is held of connections outside of the core: by the driver, who has it to write, and by the face, before it is known who is
-//! at the other end.
+//! Memory that is held for connections outside the core: data that the driver has not written, and data that
+//! arrived before the peer was authenticated.
 
 use crate::node::{ConnId, Unwritten};
 use crate::router::queue_age::QueueAge;
 use crate::time::Instant;
 use alloc::collections::BTreeMap;
 
-/// What is held of one connection.
+/// Memory that is held for one connection.
 #[derive(Debug, Default)]
 struct Held {
     unwritten: Unwritten,
-    /// Counts bytes.
+    /// Its counts are bytes.
     age: QueueAge,
     early_bytes: usize,
     early_since: Option<Instant>,
@@ -22,7 +22,7 @@ impl Held {
     }
 }
 
-/// What is held of all connections. Of most that is nothing, and they have no entry.
+/// Memory that is held for all connections. Most of them have none and no entry.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Outside {
     by_conn: BTreeMap<ConnId, Held>,
@@ -30,12 +30,12 @@ pub(in crate::router) struct Outside {
 }
 
 impl Outside {
-    /// Bytes of memory, of all.
+    /// Bytes of all connections.
     pub(in crate::router) const fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// What the driver holds of a connection now.
+    /// Updates what the driver holds for a connection.
     pub(in crate::router) fn set_unwritten(
         &mut self,
         now: Instant,
@@ -51,7 +51,7 @@ impl Outside {
         });
     }
 
-    /// So much is kept of what has come before it is known who is there.
+    /// Updates what the face holds for a connection whose peer is not authenticated yet.
     pub(in crate::router) fn set_early(&mut self, now: Instant, id: ConnId, bytes: usize) {
         self.change(id, |held| {
             held.early_bytes = bytes;
@@ -71,14 +71,14 @@ impl Outside {
         self.bytes = self.bytes + after - before;
     }
 
-    /// Nothing is held of it any more.
+    /// Nothing is held for the connection any longer.
     pub(in crate::router) fn forget(&mut self, id: ConnId) {
         if let Some(held) = self.by_conn.remove(&id) {
             self.bytes -= held.bytes();
         }
     }
 
-    /// Since when the oldest of what is held of each connection has waited.
+    /// Since when the oldest data of each connection has been held.
     pub(in crate::router) fn since(&self) -> impl Iterator<Item = (ConnId, Instant)> + '_ {
         self.by_conn.iter().filter_map(|(id, held)| {
             let both = [held.age.since(), held.early_since];
@@ -86,10 +86,10 @@ impl Outside {
         })
     }
 
-    /// Compares the sum with what it is the sum of.
+    /// Checks the sum.
     ///
     /// # Panics
-    /// If they differ.
+    /// If it is wrong.
     pub(in crate::router) fn check(&self) {
         let sum: usize = self.by_conn.values().map(Held::bytes).sum();
         assert_eq!(sum, self.bytes, "bytes outside of the core");

@@ -9,10 +9,10 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// Which links lead to which relays.
+/// The links to each relay.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Relays {
-    /// Those that we dialled, and those whose other end has proved who it is. The older ones first.
+    /// Links that this relay dialled, and links whose peer has authenticated. Oldest first.
     by_relay: BTreeMap<RsaId, Vec<ConnId>>,
     pub(in crate::router) dials: Dials,
 }
@@ -39,7 +39,7 @@ impl Relays {
 }
 
 impl<S: CellModel> Conns<S> {
-    /// The handshake of a link has brought this.
+    /// The link handshake is complete.
     pub(in crate::router) fn handle_link_open(&mut self, id: ConnId, peer: &LinkPeer) {
         let Some(link) = self.link_mut(id) else { return };
         link.is_open = true;
@@ -54,18 +54,18 @@ impl<S: CellModel> Conns<S> {
         }
     }
 
-    /// Whether a link to this relay is open, or on its way, that we have dialled.
+    /// Whether there is a link to this relay, open or being dialled, that this relay dialled.
     pub(in crate::router) fn has_dialled(&self, relay: &RsaId) -> bool {
         let links = self.relays.by_relay.get(relay).into_iter().flatten();
         links.filter_map(|id| self.link(*id)).any(|link| link.expected.is_some())
     }
 
-    /// The link over which circuits are extended to a relay that is said to be at these addresses,
-    /// whoever dialled it. None that is [too old](Link::is_old).
+    /// The link to use for extending circuits to a relay that is said to have these addresses, whichever side
+    /// dialled it. Never one that is [too old](Link::is_old).
     ///
-    /// Of several, one whose relay says that the address is its own, and of these the oldest: nobody
-    /// draws circuits over to a new one. One that we dial serves those who want the same address only:
-    /// whoever names a wrong one keeps nobody else from the relay.
+    /// Canonical links are preferred, and among them the oldest: nobody can attract circuits to a new link. A
+    /// link that is being dialled is only used for the same address, so that a client that names a wrong
+    /// address affects nobody else.
     pub(in crate::router) fn to_relay(
         &self,
         ids: &RelayIds,

@@ -15,7 +15,7 @@ use rand_chacha::rand_core::SeedableRng;
 
 type HeaderOnlyBody = <HeaderOnly as CellModel>::Body;
 
-/// Circuits for which there is room, on few links.
+/// The number of circuits that fit, on few links.
 const ROOM: u32 = 2_000;
 
 const CIRCUIT_CELLS: usize = 3;
@@ -41,7 +41,7 @@ impl World {
     }
 
     fn wait(&mut self, seconds: u64) {
-        // What the driver does meanwhile; links get no padding in so short a time.
+        // The driver's part; no link is padded in such a short time.
         for _ in 0..seconds {
             self.now += Duration::from_secs(1);
             self.relay.handle_timeout(self.now);
@@ -56,10 +56,11 @@ impl World {
         conn
     }
 
-    /// Whether a circuit begins, with this number.
+    /// Whether a circuit with this number begins.
     fn create(&mut self, conn: ConnId, number: u32) -> bool {
-        let at = (CircId::of_initiator(number), Command::CREATE_FAST);
-        self.relay.handle_cell(self.now, conn, at, &HeaderOnlyBody::from_bytes(&[]));
+        let circ_id = CircId::of_initiator(number);
+        let body = HeaderOnlyBody::from_bytes(&[]);
+        self.relay.handle_cell(self.now, conn, circ_id, Command::CREATE_FAST, &body);
         let mut is_created = false;
         while let Some(control) = self.relay.poll_control(self.now, conn) {
             is_created |= control.command == Command::CREATED_FAST;
@@ -82,8 +83,8 @@ impl World {
         let mut layers = <HeaderOnly as CellModel>::Layers::default();
         layers.push(&RelayFormat::V0);
         layers.seal(0, Command::RELAY, &mut body);
-        let at = (CircId::of_initiator(number), Command::RELAY);
-        self.relay.handle_cell(self.now, conn, at, &body);
+        let circ_id = CircId::of_initiator(number);
+        self.relay.handle_cell(self.now, conn, circ_id, Command::RELAY, &body);
     }
 
     fn has(&mut self, conn: ConnId, number: u32) -> bool {

@@ -1,26 +1,26 @@
-//! What proves who is at the other ends of links, verified away from the thread of cells.
+//! Verification of peers' certificates outside the thread that handles cells.
 //!
-//! An RSA signature and three of Ed25519 take as long as hundreds of cells, and anybody can send some on each link that he opens. So they are
-//! handed out as [`LinkProof`]s to any other thread, and come back as [`LinkVerified`].
+//! One RSA and three Ed25519 signatures take as long as hundreds of cells, and anybody can send them on each
+//! link. So they are handed to any other thread as [`LinkProof`]s and returned as [`LinkVerified`].
 
 use crate::link::{Verification, Verified};
 use crate::node::ConnId;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 
-/// Bytes that may come on a link while its proof is looked at. A relay has circuits that have waited for the link, with
-/// a cell or two on each.
+/// Maximum number of bytes buffered for a link during verification. A relay may have circuits that waited for
+/// the link, with a cell or two on each.
 const EARLY_MAX: usize = 256 * 1024;
 
-/// A link whose peer's proof is looked at.
+/// A link whose peer is being verified.
 #[derive(Debug)]
 struct Entry {
     ticket: u64,
-    /// What came behind the handshake.
+    /// What arrived behind the handshake.
     early: Vec<u8>,
 }
 
-/// A proof to be verified, on any thread.
+/// A proof to verify, on any thread.
 #[derive(Debug)]
 pub(super) struct LinkProof {
     conn: ConnId,
@@ -36,7 +36,7 @@ impl LinkProof {
     }
 }
 
-/// A proof that has been looked at.
+/// A verified or rejected proof.
 #[derive(Debug)]
 pub(super) struct LinkVerified {
     pub(super) conn: ConnId,
@@ -44,10 +44,9 @@ pub(super) struct LinkVerified {
     pub(super) verified: Verified,
 }
 
-/// Links whose peers' proofs wait, or are being looked at.
+/// Queued and outstanding proofs.
 ///
-/// In the order of their coming: each has cost its peer a TLS handshake, which takes longer, and where addresses have
-/// their turns.
+/// FIFO: each has cost its peer a TLS handshake, which is more expensive and is scheduled fairly by address.
 #[derive(Debug, Default)]
 pub(super) struct Verifications {
     waiting: VecDeque<LinkProof>,
@@ -57,7 +56,7 @@ pub(super) struct Verifications {
 }
 
 impl Verifications {
-    /// A link's proof is to be verified.
+    /// Queues the proof of a link.
     pub(super) fn add(&mut self, conn: ConnId, verification: Verification) {
         let ticket = self.tickets;
         self.tickets += 1;
@@ -65,7 +64,8 @@ impl Verifications {
         self.waiting.push_back(LinkProof { conn, ticket, verification });
     }
 
-    /// Keeps what comes meanwhile; says how many bytes that are in all, or `None` if there may be no more.
+    /// Buffers input of a link during verification. Returns the number of bytes buffered in all, or `None` if
+    /// there are too many.
     pub(super) fn keep(&mut self, conn: ConnId, bytes: &[u8]) -> Option<usize> {
         let early = &mut self.links.get_mut(&conn)?.early;
         if early.len() + bytes.len() > EARLY_MAX {
@@ -75,11 +75,11 @@ impl Verifications {
         Some(early.len())
     }
 
-    /// The next proof to be handed out, if fewer than `at_once` are.
+    /// The next proof to verify, if fewer than `at_once` are outstanding.
     pub(super) fn next(&mut self, at_once: usize) -> Option<LinkProof> {
         while self.under_way < at_once {
             let proof = self.waiting.pop_front()?;
-            // Its link may be gone.
+            // Its link may be closed.
             if self.links.get(&proof.conn).is_some_and(|entry| entry.ticket == proof.ticket) {
                 self.under_way += 1;
                 return Some(proof);
@@ -88,14 +88,14 @@ impl Verifications {
         None
     }
 
-    /// One has been looked at: what came on its link meanwhile, if that is there still.
+    /// A proof was verified. Returns the buffered input of its link, if the link still exists.
     pub(super) fn take(&mut self, done: &LinkVerified) -> Option<Vec<u8>> {
         self.under_way -= 1;
         let is_it = self.links.get(&done.conn).is_some_and(|entry| entry.ticket == done.ticket);
         if is_it { self.links.remove(&done.conn).map(|entry| entry.early) } else { None }
     }
 
-    /// A link is gone.
+    /// A link is closed.
     pub(super) fn forget(&mut self, conn: ConnId) {
         self.links.remove(&conn);
     }

@@ -1,4 +1,4 @@
-//! The rate limit, and when links that have to wait go on.
+//! The rate limit, and when blocked links resume.
 
 use super::output::RECORD_BYTES;
 use crate::cell_model::CellModel;
@@ -8,7 +8,7 @@ use crate::time::Instant;
 use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// Sends no more than this from now on.
+    /// Sets the rate limit.
     pub fn set_limit(&mut self, now: Instant, limit: Option<RateLimit>) {
         self.outputs.set_now(now);
         self.config.limit = limit;
@@ -17,7 +17,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.outputs.wake_parked(&mut self.conns, usize::MAX);
     }
 
-    /// Sends with `rate` while it is measured, and with its usual one otherwise.
+    /// Sends with `rate` during a measurement, and with the configured rate otherwise.
     #[cold]
     pub(in crate::router) fn change_rate(&mut self, rate: Rate) {
         let is_measured = self.target.is_measuring();
@@ -31,12 +31,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.bucket = limit.map(|limit| limit.bucket(self.outputs.now()));
     }
 
-    /// Wakes links whose waiting is over.
+    /// Wakes links whose waiting time is over.
     pub(in crate::router) fn wake_waiting(&mut self) {
         let now = self.outputs.now();
         if self.outputs.has_parked() {
             let bytes = self.bucket.as_mut().map_or(u64::MAX, |b| b.available_bytes(now));
-            // At least one: links that want less than a record may be able to go on.
+            // At least one: a link that wants less than a record may be able to send.
             let count = usize::try_from(bytes / RECORD_BYTES).unwrap_or(usize::MAX);
             self.outputs.wake_parked(&mut self.conns, count.max(1));
         }
@@ -47,12 +47,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// When links that wait may go on.
+    /// When blocked links may resume.
     pub(in crate::router) fn waiting_ends_at(&self) -> Option<Instant> {
         let by_rate = self.bucket.as_ref().filter(|_| self.outputs.has_parked());
         let by_rate = by_rate.map(|bucket| bucket.available_at(RECORD_BYTES));
         let by_share = self.outputs.has_held().then(|| self.target.clients_may_send_at());
-        // Held although nothing is measured any more: at once.
+        // Blocked although the measurement is over: immediately.
         let by_share = by_share.map(|at| at.unwrap_or(Instant::ORIGIN));
         [by_rate, by_share].into_iter().flatten().min()
     }

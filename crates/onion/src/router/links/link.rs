@@ -13,61 +13,61 @@ use core::net::{IpAddr, SocketAddr};
 /// C tor's `TIME_BEFORE_OR_CONN_IS_TOO_OLD`: a week.
 const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What a link is for.
+/// The role of a link's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum Role {
     /// Clients and relays.
     Ordinary,
-    /// A coordinator that has ordered a measurement on it.
+    /// A coordinator whose order was accepted on it.
     Coordinator,
-    /// A measurer that has proved itself.
+    /// A measurer that has authenticated.
     Measurer,
 }
 
 /// One link, accepted or dialled.
 ///
-/// A relay has thousands of them, and of most nothing is in the processor's cache when something comes. So what each cell needs lies together, in the order in which it is declared.
+/// A relay has thousands of links, most of which are not in the processor's cache when a cell arrives. The
+/// fields that each cell needs are adjacent, so the order of declaration matters.
 #[derive(Debug)]
 #[repr(C)]
 pub(in crate::router) struct Link {
-    /// Relay cells that have come by it, and cells that were sent: each of 514 bytes.
+    /// Relay cells received and cells sent, of 514 bytes each.
     pub(in crate::router) received_cells: u64,
     pub(in crate::router) sent_cells: u64,
     pub(in crate::router) circuits: CircuitIds,
     pub(in crate::router) padding: Padding,
-    /// Each side says which cells it has passed on.
+    /// Whether both sides report forwarded cells.
     pub(in crate::router) has_feedback: bool,
-    /// The handshake is done.
+    /// Whether the handshake is complete.
     pub(in crate::router) is_open: bool,
     pub(in crate::router) role: Role,
-    /// It counts among the links of the address where it comes from.
+    /// Whether it counts among the links of its address.
     pub(in crate::router) is_counted: bool,
-    /// The relay says that its end has an address of its own.
+    /// Whether the peer claims its end's address as its own.
     pub(in crate::router) is_canonical: bool,
-    /// What waits to be written on it.
+    /// Queued output.
     pub(in crate::router) output: Output,
-    /// Whom it leads to, if we dialled it.
+    /// The expected peer, if this relay dialled it.
     pub(in crate::router) expected: Option<ExpectedPeer>,
-    /// Where we dialled it.
+    /// The address that this relay dialled.
     pub(in crate::router) dialled: Option<SocketAddr>,
-    /// Where it comes from, if we did not dial it.
+    /// The peer's address, if the peer dialled.
     pub(in crate::router) from: Option<IpAddr>,
-    /// The relay at the other end, once it has proved it. In a box to save memory: clients prove nothing,
-    /// and most links are theirs.
+    /// The authenticated peer. Boxed to save memory: clients do not authenticate, and most links are theirs.
     pub(in crate::router) peer: Option<Box<RelayIds>>,
-    /// What its TLS session has exported for signatures of the protocol.
+    /// Keying material of its TLS session, for signatures of the measurement protocol.
     pub(in crate::router) exported: Option<[u8; 32]>,
     /// Circuits that wait for the link to open, with their CREATE2 bodies.
     pub(in crate::router) waiting: BTreeMap<CircuitIndex, Box<[u8]>>,
-    /// Circuits opened on it by us.
+    /// Circuits created by this relay on it.
     opened: u32,
-    /// When it began.
+    /// When it was created.
     began_at: Instant,
-    /// When it began, or was last seen with something on it.
+    /// When it was created, or was last seen in use.
     pub(in crate::router) used_at: Instant,
-    /// So long it stays open without circuits, once it is open.
+    /// How long it stays open without circuits.
     pub(in crate::router) idle_max: Duration,
-    /// Cells that were under way on circuits which are gone: the other side may still say that it has passed them on.
+    /// Cells in flight on closed circuits, which the peer may still report as forwarded.
     pub(in crate::router) stray_cells: u64,
 }
 
@@ -98,7 +98,7 @@ impl Link {
         }
     }
 
-    /// One that came from there, and whose TLS session has exported this.
+    /// A link that the peer dialled, with the exported keying material of its TLS session.
     pub(in crate::router) fn accepted(
         now: Instant,
         output: Output,
@@ -108,7 +108,7 @@ impl Link {
         Self { from, exported, ..Self::new(now, output) }
     }
 
-    /// One that we dial.
+    /// A link that this relay dials.
     pub(in crate::router) fn dialled(
         now: Instant,
         output: Output,
@@ -119,13 +119,13 @@ impl Link {
         Self { expected, dialled: Some(to), ..Self::new(now, output) }
     }
 
-    /// Whether it has stood so long that no circuits are extended over it any more: what its keys protect does not
-    /// grow for ever. As in C tor, it is closed when those that it carries are over.
+    /// Whether the link is too old for new circuits: the data protected by its keys must not grow forever. As
+    /// in C tor, it is closed after its last circuit.
     pub(in crate::router) fn is_old(&self, now: Instant) -> bool {
         now - self.began_at >= AGE_MAX
     }
 
-    /// A circuit ID of our choice that is free.
+    /// A free circuit ID of this side's half.
     pub(in crate::router) fn next_circ_id(&mut self) -> CircId {
         loop {
             self.opened = self.opened.wrapping_add(1);
@@ -139,36 +139,36 @@ impl Link {
         }
     }
 
-    /// Whether an ID is of the half that is ours to choose from (tor-spec §5.1.1).
+    /// Whether an ID is in this side's half of the ID space (tor-spec §5.1.1).
     pub(in crate::router) const fn is_our_choice(&self, circ_id: CircId) -> bool {
         circ_id.is_of_initiator() == self.expected.is_some()
     }
 
-    /// We dialled it, or the other side has proved to be a relay.
+    /// Whether this relay dialled it, or the peer has authenticated as a relay.
     pub(in crate::router) const fn is_relays(&self) -> bool {
         self.expected.is_some() || self.peer.is_some()
     }
 
-    /// We dial it, and nobody has answered yet.
+    /// Whether this relay is dialling it.
     pub(in crate::router) const fn is_dial(&self) -> bool {
         self.expected.is_some() && !self.is_open
     }
 
-    /// The relay at the other end, once it has proved it.
+    /// The authenticated relay at the other end.
     pub(in crate::router) fn peer(&self) -> Option<&RelayIds> {
         self.peer.as_deref()
     }
 
-    /// Where the other end is.
+    /// The peer's address.
     pub(in crate::router) fn ip(&self) -> Option<IpAddr> {
         self.dialled.map(|dialled| dialled.ip()).or(self.from)
     }
 
-    /// Whether circuits may be extended over it to a relay that is said to be at these addresses.
+    /// Whether circuits may be extended over it to a relay that is said to have these addresses.
     ///
-    /// As in C tor: where the relay says that its end has an address of its own, or where that address is
-    /// the one that is asked for. Whoever names a wrong address, and sits there to pass everything on,
-    /// would otherwise see all that anybody sends to that relay through us.
+    /// As in C tor: if the link is canonical, or the address is the requested one. Otherwise a client that
+    /// names the wrong address of a relay, and forwards everything there, would see all traffic that other
+    /// clients send to that relay through this one.
     pub(in crate::router) fn leads_to(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> bool {
         let Some(peer) = self.peer() else { return false };
         let is_asked_for = || addresses.iter().any(|address| Some(address.ip()) == self.ip());
@@ -183,13 +183,13 @@ impl Link {
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(in crate::router) struct CircuitIds {
-    /// Where the last cell belonged: the next one most likely does, too.
+    /// The circuit of the last cell: the next cell most likely belongs to it.
     last: Option<(CircId, (CircuitIndex, Direction))>,
     entries: BTreeMap<CircId, (CircuitIndex, Direction)>,
 }
 
 impl CircuitIds {
-    /// The circuit with this ID, and the way of cells that come from this link.
+    /// The circuit with this ID, and the direction of cells that arrive on this link.
     #[inline]
     pub(in crate::router) fn find(&mut self, circ_id: CircId) -> Option<(CircuitIndex, Direction)> {
         if let Some((known, found)) = self.last
@@ -202,7 +202,7 @@ impl CircuitIds {
         Some(found)
     }
 
-    /// Whether there is one with this ID.
+    /// Whether there is a circuit with this ID.
     pub(in crate::router) fn contains(&self, circ_id: CircId) -> bool {
         self.entries.contains_key(&circ_id)
     }
@@ -225,7 +225,7 @@ impl CircuitIds {
         self.entries.len()
     }
 
-    /// Those that the other end has begun.
+    /// The circuits created by the peer.
     pub(in crate::router) fn begun_there(&self) -> impl Iterator<Item = CircuitIndex> {
         let theirs =
             self.entries.values().filter(|(_, direction)| *direction == Direction::Forward);

@@ -1,4 +1,4 @@
-//! What waits to be written on each link.
+//! The output of each link.
 
 mod parking;
 mod serving;
@@ -8,82 +8,82 @@ mod tests;
 use crate::cell::{BODY_LEN, CELL_LEN, CELLS_PER_RECORD, CircId, Command};
 use crate::cell_model::{Body, Cell, CellModel};
 use crate::node::ConnId;
-use crate::router::circuits::{CircuitIndex, Direction, Enqueued};
+use crate::router::circuits::{CellQueue, CircuitIndex, Enqueued, OnLink, QueueId};
 use crate::router::conns::Conns;
 use crate::router::queue_age::QueueAge;
-use crate::router::schedule::{CellCount, CircuitMux, Decay, EwmaTick, Runs, SchedulerConfig};
+use crate::router::schedule::{CircuitMux, Decay, EwmaTick, Runs, SchedulerConfig};
 use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 pub(in crate::router) use parking::Parked;
 
-/// Bytes of the cells that one TLS record holds whole.
+/// The bytes of the whole cells that fit into one TLS record.
 pub(in crate::router) const RECORD_BYTES: u64 = (CELLS_PER_RECORD * CELL_LEN) as u64;
 
-/// Bytes on the wire of control cells that may wait on a link before it is held to be flooding us.
+/// Maximum number of queued control bytes of a link, before its peer is considered to be flooding.
 const CONTROL_MAX: usize = 1 << 20;
 
-/// A cell that opens or closes a circuit, or concerns its link.
+/// A control cell: it opens or closes a circuit, or concerns its link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Control {
     /// The circuit, or [`CircId::LINK`].
     pub circ_id: CircId,
-    /// What it asks for.
+    /// The command.
     pub command: Command,
-    /// What it says, without padding.
+    /// The body, without padding.
     pub body: Box<[u8]>,
 }
 
 impl Control {
-    /// Bytes of it on the wire.
+    /// Its size on the wire, in bytes.
     fn weight_bytes(&self) -> usize {
         let is_variable = self.command.is_variable_length();
         if is_variable { self.body.len() + CELL_LEN - BODY_LEN + 2 } else { CELL_LEN }
     }
 
-    /// Makes `cell` this one. For commands of fixed length.
+    /// Writes it into `cell`. For fixed-length commands.
     pub fn fill<S: CellModel>(&self, cell: &mut S::Cell) {
         *cell.begin(self.circ_id, self.command) = S::Body::from_bytes(&self.body);
     }
 }
 
-/// What waits on one link. What a cell that is queued needs comes first.
+/// The output of one link. The fields that each queued cell needs come first.
 #[derive(Debug, Default)]
 #[repr(C)]
 pub(in crate::router) struct Output {
-    /// Cells for this link in the queues of all circuits but those that wait for the next hop.
+    /// Cells for this link in the queues of all circuits that are not blocked by a hop-by-hop window.
     pending_cells: usize,
-    /// Bytes that it may give to its socket before the next run; no limit without runs.
+    /// Bytes that it may write before the next scheduler run; unlimited without runs.
     allotment: Option<u64>,
     parked: Parked,
-    /// It waits for the scheduler's next run.
+    /// It waits for the next scheduler run.
     awaits_run: bool,
     is_queued: bool,
     pub(in crate::router) is_measurers: bool,
-    /// It was woken, and has sent nothing since: its turn is still to come.
+    /// It was woken and has not sent anything since.
     awaits_turn: bool,
-    /// It gets closed when its control cells are written.
+    /// It will be closed when its control cells are written.
     is_closing: bool,
-    /// Circuits with cells for this link.
+    /// The circuits with cells for this link.
     mux: CircuitMux,
-    /// Cells of a record, at most, where windows from hop to hop have it shorter.
+    /// Maximum number of cells in a record, if hop-by-hop windows require a smaller one.
     record_cells: Option<usize>,
-    /// Cells that open and close circuits, and messages: not limited by any rate or scheduler.
+    /// Control cells, not subject to rate limit or scheduler.
     control: VecDeque<Control>,
-    /// Bytes of them on the wire.
+    /// Their size on the wire, in bytes.
     control_bytes: usize,
     control_age: QueueAge,
-    /// Queues of circuits that have passed on cells from it, which is to be told; some may be gone.
-    pub(in crate::router) to_tell: Vec<(CircuitIndex, Direction)>,
-    /// When these are as many, they are looked through for those that are there twice.
+    /// Queues with forwarded cells from this link that have not been reported; some may be gone.
+    pub(in crate::router) to_tell: Vec<QueueId>,
+    /// At this length, duplicates are removed.
     to_tell_most: usize,
 }
 
-/// The least of [`Output::to_tell_most`].
+/// Minimum of [`Output::to_tell_most`].
 const TO_TELL_MIN: usize = 64;
 
-/// Which links have something to write, and what they may.
+/// The output of all links: which have something to write, and how much they may.
 #[derive(Debug)]
 pub(in crate::router) struct Outputs {
     writable: VecDeque<ConnId>,
@@ -95,17 +95,17 @@ pub(in crate::router) struct Outputs {
     queued_cells: usize,
     /// Control cells of all links.
     held_controls: usize,
-    /// Circuits whose queue has become as short as their streams wait for.
+    /// Circuits whose queue has become as short as their streams requested.
     drained: VecDeque<CircuitIndex>,
-    /// Queues that have passed cells on, of which the hop before is to be told.
-    passed: Vec<(CircuitIndex, Direction)>,
+    /// Queues with forwarded cells to report to the previous hop.
+    passed: Vec<QueueId>,
     runs: Runs,
     decay: Decay,
     now: Instant,
-    /// Of [`now`](Self::now) or an earlier time: it takes a power of two, and by far not all that happens needs it.
+    /// The EWMA tick at [`now`](Self::now) or earlier. It costs a power of two, and most events do not need it.
     ewma_tick: EwmaTick,
     ewma_tick_at: Instant,
-    /// Time that cells have waited in circuits' queues, all together: nanoseconds.
+    /// The sum of the queueing delays of all cells, in nanoseconds.
     waited_cell_ns: u128,
 }
 
@@ -131,12 +131,12 @@ impl Outputs {
         }
     }
 
-    /// What a new link begins with.
+    /// The output of a new link.
     pub(in crate::router) fn begin(&self) -> Output {
         Output { allotment: self.runs.are_there().then_some(0), ..Output::default() }
     }
 
-    /// From now on a link's cells are measurement traffic: no scheduler's business. It has none yet.
+    /// Marks a link's cells as measurement traffic, which is not scheduled. It must have no cells yet.
     pub(in crate::router) fn set_measurers<S: CellModel>(conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id) {
             output.is_measurers = true;
@@ -145,13 +145,13 @@ impl Outputs {
         }
     }
 
-    /// The time of what is being handled: there is no other in the router.
+    /// The time of the current event: the router has no other clock.
     #[inline]
     pub(in crate::router) const fn now(&self) -> Instant {
         self.now
     }
 
-    /// It is this time from now on.
+    /// Advances the clock to `now`.
     #[inline]
     pub(in crate::router) fn set_now(&mut self, now: Instant) {
         if now == self.now {
@@ -162,7 +162,7 @@ impl Outputs {
         self.now = now;
     }
 
-    /// Now, as counts see it.
+    /// The EWMA tick at `now`.
     #[inline]
     fn ewma_tick(&mut self) -> EwmaTick {
         if self.ewma_tick_at != self.now {
@@ -172,7 +172,7 @@ impl Outputs {
         self.ewma_tick
     }
 
-    /// Seconds that cells have waited in circuits' queues, all together.
+    /// The sum of the queueing delays of all cells, in seconds.
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     pub(in crate::router) const fn waited_cell_s(&self) -> f64 {
         self.waited_cell_ns as f64 * 1e-9
@@ -189,7 +189,7 @@ impl Outputs {
         }
     }
 
-    /// Queues a cell that opens or closes a circuit, or a message. False if too many wait.
+    /// Queues a control cell. Returns false if there are too many.
     pub(in crate::router) fn control<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -211,74 +211,93 @@ impl Outputs {
         true
     }
 
+    /// Puts a relay cell into a circuit's queue for a link. `write` fills its body; if it returns false, the cell
+    /// is withdrawn.
+    #[inline]
+    pub(in crate::router) fn enqueue<S: CellModel>(
+        &mut self,
+        conns: &mut Conns<S>,
+        to: OnLink,
+        id: QueueId,
+        queue: &mut CellQueue<S::Cell>,
+        write: impl FnOnce(&mut S::Body) -> bool,
+    ) {
+        if write(queue.push(self.now).begin(to.circ_id, Command::RELAY)) {
+            self.handle_queued(conns, to.conn, id, queue.enqueued());
+        } else {
+            queue.unpush();
+        }
+    }
+
     /// A cell has been put into a circuit's queue.
     #[inline]
     pub(in crate::router) fn handle_queued<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
-        id: ConnId,
-        (index, direction): (CircuitIndex, Direction),
+        conn: ConnId,
+        id: QueueId,
         enqueued: Enqueued,
     ) {
         self.queued_cells += 1;
-        let Some(output) = conns.output_mut(id) else { return };
+        let Some(output) = conns.output_mut(conn) else { return };
         match enqueued {
             Enqueued::Blocked => return,
             Enqueued::More => {}
             Enqueued::First(cell_count) => {
-                output.mux.add(index, direction, cell_count, &self.ewma_tick())
+                output.mux.add(id, cell_count, &self.ewma_tick());
             }
         }
         output.pending_cells += 1;
         if output.parked == Parked::No {
-            self.want(conns, id);
+            self.want(conns, conn);
         }
     }
 
-    /// A circuit that waited for the next hop may send again; it has so many cells.
+    /// A queue that was blocked by its hop-by-hop window may send again.
     pub(in crate::router) fn handle_released<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
-        id: ConnId,
-        (index, direction): (CircuitIndex, Direction),
-        (cells, cell_count): (usize, CellCount),
+        conn: ConnId,
+        id: QueueId,
+        queue: &CellQueue<S::Cell>,
     ) {
-        let Some(output) = conns.output_mut(id) else { return };
-        output.mux.add(index, direction, cell_count, &self.ewma_tick());
-        output.pending_cells += cells;
+        let Some(output) = conns.output_mut(conn) else { return };
+        output.mux.add(id, queue.cell_count, &self.ewma_tick());
+        output.pending_cells += queue.len();
         if output.parked == Parked::No {
-            self.want(conns, id);
+            self.want(conns, conn);
         }
     }
 
-    /// A circuit with so many cells for this link is gone; none of them was pending if it `was_held`.
+    /// The queue of a destroyed circuit had `cells` for this link; none of them was pending if it
+    /// `was_blocked`.
     pub(in crate::router) fn handle_dropped<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
         cells: usize,
-        was_held: bool,
+        was_blocked: bool,
     ) {
         debug_assert!(cells <= self.queued_cells, "more cells dropped than were queued");
         self.queued_cells = self.queued_cells.saturating_sub(cells);
-        if let Some(output) = conns.output_mut(id).filter(|_| !was_held) {
+        if let Some(output) = conns.output_mut(id).filter(|_| !was_blocked) {
             output.take_pending(cells);
         }
     }
 
-    /// The next circuit whose queue has become as short as its streams wait for.
+    /// The next circuit whose queue has become as short as its streams requested.
     pub(in crate::router) fn poll_drained(&mut self) -> Option<CircuitIndex> {
         self.drained.pop_front()
     }
 
-    /// A queue has passed cells on, of which the hop before is to be told.
-    pub(in crate::router) fn note_passed(&mut self, index: CircuitIndex, direction: Direction) {
-        self.passed.push((index, direction));
+    /// A queue has forwarded cells to report to the previous hop.
+    pub(in crate::router) fn note_passed(&mut self, id: QueueId) {
+        self.passed.push(id);
     }
 
-    /// The last of the queues that have passed cells on.
+    /// Takes one of the queues with forwarded cells to report.
     #[inline]
-    pub(in crate::router) fn poll_passed(&mut self) -> Option<(CircuitIndex, Direction)> {
+    pub(in crate::router) fn poll_passed(&mut self) -> Option<QueueId> {
         self.passed.pop()
     }
 
@@ -299,7 +318,7 @@ impl Outputs {
         Some(control)
     }
 
-    /// A link's control cells are not to be written any more.
+    /// Discards a link's control cells.
     pub(in crate::router) fn drop_control<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -322,7 +341,7 @@ impl Outputs {
         self.queued_cells
     }
 
-    /// Closes the link once its control cells are written.
+    /// Closes the link after its control cells are written.
     pub(in crate::router) fn close<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         let Some(output) = conns.output_mut(id) else { return };
         if output.is_closing {
@@ -331,7 +350,7 @@ impl Outputs {
         output.is_closing = true;
         debug_assert!(output.pending_cells == 0, "its circuits are gone");
         output.mux.clear();
-        // Writing comes first: the driver asks for closes when nothing is left to write.
+        // The driver asks for closes after it has written everything.
         self.wake(conns, id);
         self.to_close.push_back(id);
     }
@@ -340,7 +359,7 @@ impl Outputs {
         self.to_close.pop_front()
     }
 
-    /// It is closed, by us or by the peer.
+    /// The link is closed, by either side.
     pub(in crate::router) fn forget<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id) {
             let gone = core::mem::take(output);
@@ -358,40 +377,40 @@ impl Outputs {
 }
 
 impl Output {
-    /// Since when its first control cell has waited, as far as is known.
+    /// Since when its first control cell has been queued, as far as known.
     pub(in crate::router) fn oldest_control_since(&self) -> Option<Instant> {
         self.control_age.since()
     }
 
-    /// A queue has passed on cells that came from this link.
+    /// A queue has forwarded cells that came from this link.
     ///
-    /// Each is there once, until its circuit goes and the next gets its number: a link that is not read keeps no more than there are
-    /// numbers.
-    pub(in crate::router) fn note_to_tell(&mut self, index: CircuitIndex, direction: Direction) {
+    /// An entry appears once, until its circuit is gone and the index is reused. A link whose peer does not
+    /// read has at most one entry for each index.
+    pub(in crate::router) fn note_to_tell(&mut self, id: QueueId) {
         if self.to_tell.len() >= self.to_tell_most {
             self.to_tell.sort_unstable();
             self.to_tell.dedup();
             self.to_tell_most = (self.to_tell.len() * 2).max(TO_TELL_MIN);
         }
-        self.to_tell.push((index, direction));
+        self.to_tell.push(id);
     }
 
-    /// Control cells that wait.
+    /// The number of queued control cells.
     pub(in crate::router) fn held_controls(&self) -> usize {
         self.control.len()
     }
 
-    /// Whether nothing waits.
+    /// Whether nothing is queued.
     pub(in crate::router) fn is_idle(&self) -> bool {
         self.control.is_empty() && self.pending_cells == 0
     }
 
-    /// Cells that may be sent as far as hops go.
+    /// Cells that hop-by-hop windows allow to send.
     pub(in crate::router) const fn pending_cells(&self) -> usize {
         self.pending_cells
     }
 
-    /// So many cells are pending no more.
+    /// Subtracts from `pending_cells`.
     #[inline]
     fn take_pending(&mut self, cells: usize) {
         debug_assert!(cells <= self.pending_cells, "more cells gone than were pending");

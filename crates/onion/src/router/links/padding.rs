@@ -1,24 +1,23 @@
-//! Padding of links, against records of who was idle when (padding-spec §2).
+//! Link padding against netflow records (padding-spec §2).
 //!
-//! Those who record connections on the way close a record when nothing passes for some ten seconds; many records
-//! tell who was busy when. So a client's link that carries circuits gets a PADDING cell whenever nothing has passed
-//! on it, either way, for a time drawn by lot; the client does the same from its end. As a relay, C tor 0.4.9
-//! pads these:
+//! An observer that records flows closes a record after some ten seconds without traffic, and many records show
+//! who was active when. So a client's link with circuits gets a PADDING cell after a random time without
+//! traffic in either direction; the client does the same. Like C tor 0.4.9, a relay pads these links:
 //!
 //! | | padded |
-//! |---|---|
-//! | a link that a client has opened | from the first RELAY_EARLY cell on of a circuit that goes on from here; without `nf_pad_before_usage` from the first RELAY cell on |
-//! | a link to or from another relay | only with `nf_pad_relays`, and only if the other side has opened circuits on it |
-//! | a link of a coordinator or measurer | never |
-//! | a link of protocol version 4 | never |
+//! | link | padded |
+//! | opened by a client | from the first RELAY_EARLY cell of a circuit that is extended; without `nf_pad_before_usage` from its first RELAY cell |
+//! | to or from another relay | only with `nf_pad_relays`, and only if the peer has created circuits on it |
+//! | of a coordinator or measurer | never |
+//! | of protocol version 4 | never |
 //!
-//! By PADDING_NEGOTIATE a peer stops it, starts it again, or lengthens the pauses. C tor takes that from relays
-//! as well (only bridges don't), at any time, and without a look at the circuit's ID; what is malformed it drops.
+//! By PADDING_NEGOTIATE a peer stops padding, restarts it, or lengthens the pauses. C tor accepts it from
+//! relays as well (only bridges do not), at any time, with any circuit ID; it drops malformed cells.
 //!
-//! Costs: a time is stored whenever bytes pass. All links have one timer, an ordered set with at most one entry
-//! for each. Such an entry is one of two. A link that has been active is *looked at*, no sooner than `nf_ito_low`
-//! after that. If it was idle since then, the time of its cell is drawn, and it is *due* then.
-//! What passes in between sends it back to being looked at.
+//! The cost: a timestamp is stored whenever bytes pass. All links share one timer, an ordered set with at most
+//! one entry for each link. A link that was active is *checked* no earlier than `nf_ito_low` later. If it was
+//! idle since then, the time of its PADDING cell is drawn, and the cell is *due* then. Traffic in between
+//! returns the link to being checked.
 
 use super::link::{Link, Role};
 use super::uniform::uniform_below;
@@ -40,15 +39,15 @@ mod tests;
 
 use state::{Entry, Padding, Use};
 
-/// No link is looked at sooner than this after the last time, whatever the limits are (C tor looks at
-/// all once a second).
+/// Minimum time between two checks of a link, whatever the parameters are (C tor checks all links once a
+/// second).
 const LOOK_MIN: Duration = Duration::from_secs(1);
 
-/// Links are looked at together that want it within this time, so that thousands of them do not wake us
-/// thousands of times a second. Cells are not sent together: that would tell them from others.
+/// Links to be checked within this time are checked together, so that thousands of links do not cause thousands
+/// of wake-ups per second. Cells are not sent together: that would distinguish them from other cells.
 const LOOK_GRAIN_NS: u64 = 100_000_000;
 
-/// Decides which links are padded, and when.
+/// The timer of link padding.
 #[derive(Debug)]
 pub(in crate::router) struct Padder {
     is_on: bool,
@@ -60,7 +59,7 @@ pub(in crate::router) struct Padder {
 }
 
 impl Padder {
-    /// Pads nothing ever if it is not `on`.
+    /// Never pads if it is not `on`.
     pub(in crate::router) fn new(on: bool, parameters: &Parameters) -> Self {
         let mut padder = Self {
             is_on: on,
@@ -82,7 +81,7 @@ impl Padder {
         self.pads_relays = parameters.nf_pad_relays;
     }
 
-    /// The consensus has changed.
+    /// Applies a new consensus.
     pub(in crate::router) fn follow<S: CellModel>(
         &mut self,
         parameters: &Parameters,
@@ -105,7 +104,7 @@ impl Padder {
         is_on && may_be && is_used && (self.pads_relays || !link.is_relays())
     }
 
-    /// The limits of a link, in milliseconds. What its peer has asked for can only lengthen them.
+    /// The limits of a link, in milliseconds. The peer's request can only lengthen them.
     fn limits(&self, padding: &Padding) -> (u32, u32) {
         let low_ms = self.low_ms.max(padding.low_ms.into());
         if low_ms == 0 {
@@ -114,13 +113,12 @@ impl Padder {
         (low_ms, self.high_ms.max(padding.high_ms.into()).max(low_ms))
     }
 
-    /// So long after something has passed a link is looked at.
+    /// A link is checked this long after traffic.
     fn patience(&self, padding: &Padding) -> Duration {
         Duration::from_millis(self.limits(padding).0.into()).max(LOOK_MIN)
     }
 
-    /// Something about a link has changed: it may be one to be padded from now on. One that is not any
-    /// more is dropped when its time comes.
+    /// A link has changed: it may need padding. A link that no longer does is dropped at its next check.
     pub(in crate::router) fn consider(&mut self, id: ConnId, link: &mut Link) {
         if link.padding.entry == Entry::None && self.wants(link) {
             let since = link.padding.active_at;
@@ -142,7 +140,7 @@ impl Padder {
         }
     }
 
-    /// The link is no more.
+    /// The link is closed.
     pub(in crate::router) fn forget(&mut self, id: ConnId, padding: &mut Padding) {
         if let Entry::Look(at) | Entry::Due(at) =
             core::mem::replace(&mut padding.entry, Entry::None)
@@ -151,7 +149,7 @@ impl Padder {
         }
     }
 
-    /// Bytes have passed on a link, one way or the other.
+    /// Bytes have passed on a link in either direction.
     #[inline]
     pub(in crate::router) fn handle_transfer(&mut self, now: Instant, id: ConnId, link: &mut Link) {
         link.padding.active_at = now;
@@ -160,7 +158,7 @@ impl Padder {
         }
     }
 
-    /// A relay cell has come on a circuit, either way.
+    /// A relay cell has passed on a circuit in either direction.
     #[inline]
     pub(in crate::router) fn handle_use<S: CellModel>(
         &mut self,
@@ -173,7 +171,7 @@ impl Padder {
         }
     }
 
-    /// Only circuits of several hops count: those that go on from here, or come from another relay.
+    /// Only circuits of several hops count: those that are extended, or come from another relay.
     fn note_use<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -193,7 +191,7 @@ impl Padder {
         }
     }
 
-    /// A PADDING_NEGOTIATE cell has come.
+    /// Handles a PADDING_NEGOTIATE cell.
     pub(in crate::router) fn negotiate(&mut self, id: ConnId, link: &mut Link, body: &[u8]) {
         let Ok(asked) = LinkPadding::parse(body) else { return };
         link.padding.is_wanted = asked.is_wanted;
@@ -202,18 +200,18 @@ impl Padder {
         self.consider(id, link);
     }
 
-    /// When the next link is looked at, or gets its cell.
+    /// When the next link is checked or gets its cell.
     pub(in crate::router) fn next_at(&self) -> Option<Instant> {
         self.entries.first().map(|(at, _)| *at)
     }
 
-    /// A link whose time has come.
+    /// The next link whose time has come.
     fn poll(&mut self, now: Instant) -> Option<ConnId> {
         self.entries.first().filter(|(at, _)| *at <= now)?;
         self.entries.pop_first().map(|(_, id)| id)
     }
 
-    /// A link's time has come; whether it gets a cell. `is_idle` if nothing waits to be sent on it.
+    /// A link's time has come: whether it gets a cell. `is_idle` if nothing is queued on it.
     fn handle_entry(
         &mut self,
         now: Instant,
@@ -228,7 +226,7 @@ impl Padder {
         }
         let padding = &mut link.padding;
         if !is_idle {
-            // Its peer does not read, or a limit holds it: it is used all the same.
+            // Its peer does not read, or a limit blocks it: it is in use all the same.
             self.look_after(now, id, padding);
             return false;
         }
@@ -242,8 +240,8 @@ impl Padder {
             return false;
         }
         let (low_ms, high_ms) = self.limits(padding);
-        // Both ends do this, so that the shorter time counts: the greater of two keeps the average
-        // in the middle (padding-spec §2.3).
+        // Both ends pad and the shorter time counts, so the maximum of two draws keeps the average in the
+        // middle (padding-spec §2.3).
         let drawn_ms =
             uniform_below(rng, high_ms - low_ms).max(uniform_below(rng, high_ms - low_ms));
         let at = padding.active_at + Duration::from_millis((low_ms + drawn_ms).into());

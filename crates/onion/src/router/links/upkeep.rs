@@ -1,4 +1,4 @@
-//! What is looked after from time to time: links that nobody needs, and queues that hold too much.
+//! Periodic upkeep: idle links, and stalled queues.
 
 use super::link::Role;
 use super::uniform::uniform_below;
@@ -6,22 +6,21 @@ use crate::cell_model::CellModel;
 use crate::node::ConnId;
 use crate::router::{Behavior, Core, Parameters, RouterEvent};
 use crate::time::{Duration, Instant};
-use alloc::string::String;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// How often links are looked through.
+/// The interval of upkeep.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// Time for the link handshake after TLS, or for dialling and both. Strangers who say nothing would
-/// otherwise hold their places for ever.
+/// Maximum time of the link handshake after TLS, or of dialling and both. Otherwise silent peers would occupy
+/// links forever.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(30);
 
-/// A client's link without circuits is closed after so long, and up to half as much again.
+/// A client's link without circuits is closed after this time, plus up to half of it at random.
 const CLIENT_IDLE_S: u32 = 180;
 
-/// How long a link stays open without circuits. As in C tor it is drawn by lot: a fixed time would
-/// tell when the last circuit ended (padding-spec §2.6).
+/// How long a link stays open without circuits. As in C tor it is random: a fixed time would reveal when the
+/// last circuit ended (padding-spec §2.6).
 pub(in crate::router) fn idle_max(
     rng: &mut impl Rng,
     is_relays: bool,
@@ -38,13 +37,13 @@ pub(in crate::router) fn idle_max(
 }
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// When links and streams are to be looked through; never, without any.
+    /// When the next upkeep of links and streams is due; `None` without any.
     pub(in crate::router) fn upkeep_at(&self) -> Option<Instant> {
         let conns = self.conns.link_count() + self.conns.stream_count();
         (conns > 0).then(|| self.upkept_at + PERIOD)
     }
 
-    /// Closes links that have never opened, or that nobody has used for long.
+    /// Closes links that have never opened, and unused ones.
     pub(in crate::router) fn keep_up(&mut self) {
         let now = self.outputs.now();
         if now < self.upkept_at + PERIOD {
@@ -74,12 +73,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.drain_target();
     }
 
-    /// Tells that somebody was refused; not of each, where there are many.
-    pub(in crate::router) fn tell_refused(&mut self, reason: String) {
-        self.tell_of_some(RouterEvent::Refused(reason));
-    }
-
-    /// Tells what a peer can bring about as often as it likes: some of it, since whoever listens writes it down.
+    /// Reports an event that a peer can cause at will. The rate is limited, since the shell logs each report.
     pub(in crate::router) fn tell_of_some(&mut self, event: RouterEvent) {
         if self.refusals_told.available_bytes(self.outputs.now()) > 0 {
             self.refusals_told.take(1);

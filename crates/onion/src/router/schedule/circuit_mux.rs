@@ -1,28 +1,27 @@
-//! Whose turn it is among the circuits of one link.
+//! The order of the circuits of one link, like C tor's `circuitmux.c`.
 
 use super::{CellCount, EwmaTick};
 use crate::cell_model::{Cell, CellModel};
 use crate::node::ConnId;
-use crate::router::circuits::{CellQueue, CircuitIndex, Circuits, Direction};
+use crate::router::circuits::{CellQueue, CircuitIndex, Circuits, QueueId};
 use crate::time::Instant;
 use alloc::collections::binary_heap::PeekMut;
 use alloc::collections::{BinaryHeap, VecDeque};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Cells of one circuit before another may have its turn.
+/// Maximum number of cells of one circuit before another circuit is served.
 const QUANTUM_CELLS: usize = 8;
 
-/// A circuit with cells, and what it has sent of late: numbers that are not negative are ordered as
-/// their bits are.
-type Entry = Reverse<(u64, CircuitIndex, Direction)>;
+/// A circuit with cells, and its EWMA: the bits of non-negative floats are ordered like the numbers.
+type Entry = Reverse<(u64, QueueId)>;
 
-/// Circuits with cells for one link, each once; some may be gone.
+/// The circuits with cells for one link, each once; some may be gone.
 #[derive(Debug)]
 pub(in crate::router) enum CircuitMux {
-    /// One after the other: on links of measurers.
-    RoundRobin(VecDeque<(CircuitIndex, Direction)>),
-    /// The one that has sent least of late goes first. The number is the tick of the counts.
+    /// Round-robin: on links of measurers.
+    RoundRobin(VecDeque<QueueId>),
+    /// Smallest EWMA first. The number is the tick of the counts.
     Ewma(BinaryHeap<Entry>, u64),
 }
 
@@ -35,101 +34,90 @@ impl Default for CircuitMux {
 impl CircuitMux {
     /// A circuit that had no cells has some.
     #[inline]
-    pub(in crate::router) fn add(
-        &mut self,
-        index: CircuitIndex,
-        direction: Direction,
-        cell_count: CellCount,
-        now: &EwmaTick,
-    ) {
+    pub(in crate::router) fn add(&mut self, id: QueueId, cell_count: CellCount, now: &EwmaTick) {
         match self {
-            Self::RoundRobin(turns) => turns.push_back((index, direction)),
-            Self::Ewma(turns, tick) => {
+            Self::RoundRobin(ring) => ring.push_back(id),
+            Self::Ewma(heap, tick) => {
                 if *tick != now.tick {
-                    rescale(turns, tick, now);
+                    rescale(heap, tick, now);
                 }
-                turns.push(Reverse((cell_count.at(now).to_bits(), index, direction)));
+                heap.push(Reverse((cell_count.at(now).to_bits(), id)));
             }
         }
     }
 
     pub(in crate::router) fn clear(&mut self) {
         match self {
-            Self::RoundRobin(turns) => turns.clear(),
-            Self::Ewma(turns, _) => turns.clear(),
+            Self::RoundRobin(ring) => ring.clear(),
+            Self::Ewma(heap, _) => heap.clear(),
         }
     }
 
-    /// What the quietest circuit has sent of late: less goes first. The last of all without circuits.
+    /// The EWMA of the circuit that has sent least: smaller goes first. The maximum without circuits.
     #[inline]
     pub(in crate::router) fn rank(&mut self, now: &EwmaTick) -> u64 {
         match self {
             Self::RoundRobin(_) => 0,
-            Self::Ewma(turns, tick) => {
+            Self::Ewma(heap, tick) => {
                 if *tick != now.tick {
-                    rescale(turns, tick, now);
+                    rescale(heap, tick, now);
                 }
-                turns.peek().map_or(u64::MAX, |Reverse((count, ..))| *count)
+                heap.peek().map_or(u64::MAX, |Reverse((count, ..))| *count)
             }
         }
     }
 
-    /// Fills `out` with cells for link `id`. Circuits whose queues have become as short as somebody waits
-    /// for are noted in `drained`, those that have something to tell the hop before in `passed`; those whose next hop takes no more leave
-    /// the turns.
-    pub(in crate::router) fn take<S: CellModel>(
+    /// Fills `out` with cells. Circuits whose hop-by-hop window is full leave the mux.
+    pub(in crate::router) fn serve<S: CellModel>(
         &mut self,
-        (id, now): (ConnId, Instant),
+        served: Served<'_>,
         ewma_tick: &EwmaTick,
         circuits: &mut Circuits<S>,
-        drained: &mut VecDeque<CircuitIndex>,
-        passed: &mut Vec<(CircuitIndex, Direction)>,
         out: &mut [S::Cell],
     ) -> Taken {
+        let Served { conn, now, drained, passed } = served;
+        let mut note = |id: QueueId, queue: &mut CellQueue<S::Cell>| {
+            if queue.has_news() {
+                passed.push(id);
+            }
+            if queue.has_become_short() {
+                drained.push_back(id.index);
+            }
+        };
         let mut taken = Taken::default();
         match self {
-            Self::RoundRobin(turns) => {
+            Self::RoundRobin(ring) => {
                 while taken.cells < out.len()
-                    && let Some((index, direction)) = turns.pop_front()
+                    && let Some(id) = ring.pop_front()
                 {
-                    let Some(queue) = circuits.queue_for(index, direction, id) else { continue };
+                    let Some(queue) = circuits.queue_for(id, conn) else { continue };
                     if taken.from(queue, now, out) {
-                        turns.push_back((index, direction));
+                        ring.push_back(id);
                     }
-                    if queue.has_news() {
-                        passed.push((index, direction));
-                    }
-                    if queue.has_become_short() {
-                        drained.push_back(index);
-                    }
+                    note(id, queue);
                 }
             }
-            Self::Ewma(turns, tick) => {
+            Self::Ewma(heap, tick) => {
                 if *tick != ewma_tick.tick {
-                    rescale(turns, tick, ewma_tick);
+                    rescale(heap, tick, ewma_tick);
                 }
                 while taken.cells < out.len()
-                    && let Some(mut first) = turns.peek_mut()
+                    && let Some(mut first) = heap.peek_mut()
                 {
-                    let (_, index, direction) = first.0;
-                    let Some(queue) = circuits.queue_for(index, direction, id) else {
+                    let (_, id) = first.0;
+                    let Some(queue) = circuits.queue_for(id, conn) else {
                         PeekMut::pop(first);
                         continue;
                     };
                     let before = taken.cells;
                     let has_more = taken.from(queue, now, out);
                     queue.cell_count.add(taken.cells - before, ewma_tick);
-                    if queue.has_news() {
-                        passed.push((index, direction));
-                    }
                     if has_more {
                         first.0.0 = queue.cell_count.at(ewma_tick).to_bits();
                     } else {
                         PeekMut::pop(first);
                     }
-                    if queue.has_become_short() {
-                        drained.push_back(index);
-                    }
+                    note(id, queue);
                 }
             }
         }
@@ -137,20 +125,31 @@ impl CircuitMux {
     }
 }
 
-/// What has come of a link's turns.
+/// The link that is served, and where its queues are noted.
+#[derive(Debug)]
+pub(in crate::router) struct Served<'a> {
+    pub(in crate::router) conn: ConnId,
+    pub(in crate::router) now: Instant,
+    /// Gets the circuits whose queues have become as short as requested.
+    pub(in crate::router) drained: &'a mut VecDeque<CircuitIndex>,
+    /// Gets the queues with forwarded cells to report to the previous hop.
+    pub(in crate::router) passed: &'a mut Vec<QueueId>,
+}
+
+/// The result of serving a link.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::router) struct Taken {
-    /// Cells that are to be sent.
+    /// Cells to send.
     pub(in crate::router) cells: usize,
-    /// Cells of circuits that have left the turns: the next hop takes no more.
-    pub(in crate::router) held_cells: usize,
+    /// Cells of circuits that have left the mux because their window is full.
+    pub(in crate::router) blocked_cells: usize,
 }
 
 impl Taken {
-    /// Takes a circuit's turn; true if it is to have another.
+    /// Serves a circuit; returns true if it stays in the mux.
     #[inline]
     fn from<T: Cell>(&mut self, queue: &mut CellQueue<T>, now: Instant, out: &mut [T]) -> bool {
-        // It has a second place by the number of a circuit that is gone.
+        // It has a second entry by the index of a circuit that is gone.
         if queue.is_blocked() {
             return false;
         }
@@ -160,22 +159,20 @@ impl Taken {
         self.cells += count;
         if count == room && queue.len() > 0 {
             queue.block();
-            self.held_cells += queue.len();
+            self.blocked_cells += queue.len();
             return false;
         }
         queue.len() > 0
     }
 }
 
-/// Brings counts to the tick of now. Their order stays, but equal ones may come out of small ones.
+/// Converts counts to the current tick. Their order stays, but small ones may become equal.
 #[cold]
-fn rescale(turns: &mut BinaryHeap<Entry>, tick: &mut u64, now: &EwmaTick) {
+fn rescale(heap: &mut BinaryHeap<Entry>, tick: &mut u64, now: &EwmaTick) {
     let factor = now.since(*tick);
-    let entries = core::mem::take(turns).into_iter();
-    *turns = entries
-        .map(|Reverse((count, index, direction))| {
-            Reverse(((f64::from_bits(count) * factor).to_bits(), index, direction))
-        })
+    let entries = core::mem::take(heap).into_iter();
+    *heap = entries
+        .map(|Reverse((count, id))| Reverse(((f64::from_bits(count) * factor).to_bits(), id)))
         .collect();
     *tick = now.tick;
 }

@@ -1,4 +1,4 @@
-//! Runs: all links that have cells are looked at together, and each gives its socket what it may.
+//! Scheduler runs: all links with cells are considered together, and each writes up to its limit.
 
 use super::{AnyScheduler, Scheduler};
 use crate::node::{ConnId, SocketState};
@@ -7,26 +7,26 @@ use alloc::collections::BinaryHeap;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Records of one link before another may have its turn: what a driver writes at once. Who goes first
-/// matters to those that wait; in what pieces the run's cells reach the kernel, within a millisecond,
-/// does not, but costs a call each.
+/// Maximum number of records of one link before another link is served: what a driver writes at once. The order
+/// of links matters for waiting cells; the granularity in which cells reach the kernel within a millisecond
+/// does not, but each write costs a system call.
 const TURN_RECORDS: u32 = 4;
 
-/// When links are served, one after the other in the order of their ranks.
+/// When links are served, in the order of their ranks.
 ///
-/// A run has two parts: the driver is asked for the state of the sockets; then links have turns, the one
-/// with the lowest rank first, until all have reached their limits or have nothing more.
+/// A run has two parts: the driver is asked for the state of the sockets; then links are served, lowest rank
+/// first, until all have reached their limits or have no more cells.
 #[derive(Debug)]
 pub(in crate::router) struct Runs {
     scheduler: AnyScheduler,
     /// Links with cells that wait for the next run, each once.
     waiting: Vec<ConnId>,
-    /// Links of this run whose sockets are yet to be asked.
+    /// Links of this run whose socket state is still to be requested.
     to_ask: Vec<ConnId>,
     asked: Option<ConnId>,
-    /// Links of this run that have a limit, by their ranks.
+    /// Links of this run that have a limit, by rank.
     turns: BinaryHeap<Reverse<(u64, u32)>>,
-    /// The link that has its turn, and how many records it has given.
+    /// The link being served, and the number of records that it has written.
     current: Option<(ConnId, u32)>,
     ran_at: Option<Instant>,
 }
@@ -44,18 +44,18 @@ impl Runs {
         }
     }
 
-    /// Whether links wait for runs at all.
+    /// Whether the scheduler has runs.
     pub(in crate::router) fn are_there(&self) -> bool {
         self.scheduler.interval().is_some()
     }
 
-    /// A link has cells and waits for the next run; it does not wait yet.
+    /// A link with cells waits for the next run; it must not be waiting yet.
     #[inline]
     pub(in crate::router) fn wait(&mut self, id: ConnId) {
         self.waiting.push(id);
     }
 
-    /// When the next run is due; `None` if nobody waits for it.
+    /// When the next run is due; `None` if no link waits for it.
     pub(in crate::router) fn next_at(&self) -> Option<Instant> {
         if self.waiting.is_empty() {
             return None;
@@ -64,8 +64,7 @@ impl Runs {
         Some(self.ran_at.map_or(Instant::ORIGIN, |at| at + interval))
     }
 
-    /// Begins a run if one is due, with those links that waited for it and that `takes_part` does not
-    /// turn away. None of them waits any more.
+    /// Begins a run if one is due, with the waiting links that `takes_part` accepts. No link waits afterwards.
     pub(in crate::router) fn begin(
         &mut self,
         now: Instant,
@@ -82,7 +81,7 @@ impl Runs {
         true
     }
 
-    /// The next link whose socket is to be asked. One that was not answered for is passed over.
+    /// The next link whose socket state is to be requested. A link without an answer is skipped.
     pub(in crate::router) fn ask(&mut self) -> Option<ConnId> {
         if self.scheduler.needs_sockets() {
             self.asked = self.to_ask.pop();
@@ -91,7 +90,7 @@ impl Runs {
         None
     }
 
-    /// What a link may give in this run. `None` if it was not asked for.
+    /// The limit of a link in this run. `None` if its socket state was not requested.
     pub(in crate::router) fn answer(
         &mut self,
         id: ConnId,
@@ -100,18 +99,18 @@ impl Runs {
         (self.asked.take() == Some(id)).then(|| self.scheduler.limit_bytes(state))
     }
 
-    /// A link whose socket nobody has asked or will ask, and what it may give.
+    /// A link whose socket state is not requested, and its limit.
     pub(in crate::router) fn unasked(&mut self) -> Option<(ConnId, u64)> {
         let id = self.asked.take().or_else(|| self.to_ask.pop())?;
         Some((id, self.scheduler.limit_bytes(None)))
     }
 
-    /// A link is to have its turn.
+    /// Adds a link to be served.
     pub(in crate::router) fn enter(&mut self, id: ConnId, rank: u64) {
         self.turns.push(Reverse((rank, id.0)));
     }
 
-    /// The link whose turn it is now.
+    /// The link to serve now.
     pub(in crate::router) fn next(&mut self) -> Option<ConnId> {
         let Reverse((_, number)) = self.turns.pop()?;
         let id = ConnId(number);
@@ -119,9 +118,9 @@ impl Runs {
         Some(id)
     }
 
-    /// Whether a link may give another record in this turn. If not, it has another turn later.
+    /// Whether a link may write another record now. If not, it is served again later.
     ///
-    /// A link that goes on outside its turn, since its socket was full, may: within its limit.
+    /// A link whose socket was full resumes outside the order, within its limit.
     #[inline]
     pub(in crate::router) fn may_give(&mut self, id: ConnId, rank: impl FnOnce() -> u64) -> bool {
         let Some((current, given)) = &mut self.current else { return true };
@@ -139,7 +138,7 @@ impl Runs {
         false
     }
 
-    /// The link is gone: its number may be given to another.
+    /// The link is closed: its number may be given to another.
     pub(in crate::router) fn forget(&mut self, id: ConnId) {
         self.waiting.retain(|waiting| *waiting != id);
         self.to_ask.retain(|waiting| *waiting != id);

@@ -7,7 +7,7 @@ use crate::crypto::Keystream;
 use crate::flow::control::Agreed;
 use crate::flow::hop::FixedHopWindow;
 use crate::node::ConnId;
-use crate::router::circuits::{Circuit, CircuitIndex, Circuits, Direction, Hop, OnLink};
+use crate::router::circuits::{Circuit, CircuitIndex, Circuits, Hop, OnLink, QueueId};
 use crate::router::conns::Conns;
 use crate::router::links::{Control, Link, Outputs};
 use crate::time::Instant;
@@ -29,21 +29,21 @@ const fn state(cwnd: u32, unacked: u32, mss: u32, notsent: u32, unwritten: u32) 
     }
 }
 
-/// A socket that takes everything at once.
+/// A socket that accepts everything at once.
 const IDLE: SocketState = state(10_000, 0, 1448, 0, 0);
 
-/// Links, and circuits that send back over them.
+/// Links, and circuits that send backward cells over them.
 struct Stage {
     outputs: Outputs,
     conns: Conns<Tor>,
     circuits: Circuits<Tor>,
     now: Instant,
-    /// What the kernel says of each link.
+    /// The kernel's report for each link.
     states: BTreeMap<ConnId, Option<SocketState>>,
     asked: Vec<ConnId>,
-    /// Cells by link and circuit, in the order in which they left, and when.
+    /// Cells by link and circuit, in the order in which they were sent, and when.
     left: Vec<(Instant, ConnId, CircuitIndex)>,
-    /// Some of what is pending may have to wait for the next hop.
+    /// Some of the pending cells may be blocked by the next hop.
     has_windows: bool,
 }
 
@@ -79,31 +79,25 @@ impl Stage {
         for _ in 0..cells {
             let it = self.circuits.get_mut(circuit).expect("is there");
             let (conn, queue) = (it.back.conn, &mut it.backward_queue);
-            let enqueued = queue.next_enqueued();
             let slot = queue.push(Instant::ORIGIN);
             slot.fill(0);
             slot[..4].copy_from_slice(&circuit.0.to_be_bytes());
-            self.outputs.handle_queued(
-                &mut self.conns,
-                conn,
-                (circuit, Direction::Backward),
-                enqueued,
-            );
+            let (id, enqueued) = (QueueId::backward(circuit), queue.enqueued());
+            self.outputs.handle_queued(&mut self.conns, conn, id, enqueued);
         }
     }
 
-    /// The next hop has passed so many of a circuit's cells on.
+    /// The next hop reports forwarded cells of a circuit.
     fn feed_back(&mut self, circuit: CircuitIndex, cells: u32) {
         let it = self.circuits.get_mut(circuit).expect("is there");
         let (conn, queue) = (it.back.conn, &mut it.backward_queue);
         if queue.handle_feedback(self.now, cells) == Ok(true) {
-            let released = (queue.len(), queue.cell_count);
-            let queue = (circuit, Direction::Backward);
-            self.outputs.handle_released(&mut self.conns, conn, queue, released);
+            let id = QueueId::backward(circuit);
+            self.outputs.handle_released(&mut self.conns, conn, id, queue);
         }
     }
 
-    /// Lets time pass, and does all that is wanted then, as a driver does.
+    /// Lets time pass and performs all actions that are due, like a driver.
     fn drain_at(&mut self, ms: u64) {
         self.now = Instant::from_millis(ms);
         self.outputs.set_now(self.now);
@@ -370,7 +364,7 @@ fn a_link_that_is_gone_takes_part_in_nothing() {
     assert_eq!(stage.asked.len(), 3);
 }
 
-/// Its number is used again, by a circuit over another link, while an entry of the old one is left.
+/// Its index is reused by a circuit on another link while an entry of the old one is left.
 #[test]
 fn cells_never_leave_over_a_link_that_their_circuit_does_not_use() {
     let mut stage = Stage::new(kist(), 2);
@@ -387,7 +381,7 @@ fn cells_never_leave_over_a_link_that_their_circuit_does_not_use() {
     assert_eq!((stage.count(0), stage.count(1)), (2, 3));
 }
 
-/// A link's control cells wait for no run.
+/// A link's control cells do not wait for a run.
 #[test]
 fn control_cells_go_at_once() {
     let mut stage = Stage::new(kist(), 1);
@@ -402,7 +396,7 @@ fn control_cells_go_at_once() {
     assert_eq!(stage.transmit(ConnId(0)), 0, "the relay cell still waits");
 }
 
-/// What the next hop has not passed on stays in the circuit's queue, and keeps nobody else from the link.
+/// Cells that the next hop has not forwarded stay in the circuit's queue and do not block the link for others.
 #[test]
 fn a_hop_window_holds_its_circuit_alone_and_feedback_lets_it_go_on() {
     for config in [kist(), SchedulerConfig::vanilla()] {
@@ -415,7 +409,7 @@ fn a_hop_window_holds_its_circuit_alone_and_feedback_lets_it_go_on() {
         stage.drain_at(0);
         let of = |stage: &Stage, circuit| stage.order().iter().filter(|it| **it == circuit).count();
         assert_eq!((of(&stage, windowed), of(&stage, free)), (12, 50), "{config:?}");
-        // What comes meanwhile waits, too.
+        // Cells that arrive meanwhile wait, too.
         stage.queue(windowed, 3);
         stage.drain_at(10);
         assert_eq!(of(&stage, windowed), 12);

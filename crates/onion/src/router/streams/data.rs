@@ -1,13 +1,12 @@
 //! What streams carry, and the flow control of both ends (tor-spec §6.2, §7.3, §7.4; proposals 289, 324).
 
 use super::State;
-use crate::cell::Command;
 use crate::cell::msg::{DestroyReason, End as StreamEnd, EndReason, Sendme, Xoff, Xon};
 use crate::cell::relay::RelayCommand;
-use crate::cell_model::{Body, Cell, CellModel, Layer, Message, PayloadSlice, Salt, StreamId};
+use crate::cell_model::{Body, CellModel, Layer, Message, PayloadSlice, Salt, StreamId};
 use crate::flow::control::FlowError;
 use crate::node::ConnId;
-use crate::router::circuits::{CircuitIndex, Direction, Hop};
+use crate::router::circuits::{CircuitIndex, Hop, QueueId};
 use crate::router::{Behavior, Core};
 use crate::time::Instant;
 use alloc::vec::Vec;
@@ -258,29 +257,30 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let filling = end.leg.fill(data.len());
         let (data, rest) = data.split_at(filling.data_len);
 
-        let queue = &mut circuit.backward_queue;
-        let enqueued = queue.next_enqueued();
-        let body = queue.push(now).begin(circuit.back.circ_id, Command::RELAY);
-        let message = Message { command: RelayCommand::DATA, stream_id: stream.stream_id, data };
+        let stream_id = stream.stream_id;
+        stream.flow.handle_packaged(filling.data_len as u64);
+        tunnel.streams.handle_served(stream_id);
+        let (id, queue) = (QueueId::backward(index), &mut circuit.backward_queue);
+        let message = Message { command: RelayCommand::DATA, stream_id, data };
         let format = layer.format();
-        let written = body.write(format, &message);
-        debug_assert!(written.is_ok(), "a cell was to be filled with more than fits");
-        if let Some(at) = filling.salt_at {
-            let mut salt = Salt::default();
-            self.rng.fill_bytes(&mut salt);
-            body.salt(format, at, &salt);
-        }
-        let copy = is_kept.then(|| body.clone());
-        layer.originate(body);
+        let mut copy = None;
+        self.outputs.enqueue(&mut self.conns, circuit.back, id, queue, |body| {
+            let written = body.write(format, &message);
+            debug_assert!(written.is_ok(), "a cell was to be filled with more than fits");
+            if let Some(at) = filling.salt_at {
+                let mut salt = Salt::default();
+                self.rng.fill_bytes(&mut salt);
+                body.salt(format, at, &salt);
+            }
+            copy = is_kept.then(|| body.clone());
+            layer.originate(body);
+            true
+        });
 
         let is_marked = end.leg.flow.handle_sent(now, || layer.sent_tag());
-        stream.flow.handle_packaged(filling.data_len as u64);
-        tunnel.streams.handle_served(stream.stream_id);
         if let Some(cells) = end.leg.handle_packaged(queue.len()) {
             queue.watch(cells);
         }
-        let back = circuit.back.conn;
-        self.outputs.handle_queued(&mut self.conns, back, (index, Direction::Backward), enqueued);
         if let Some(body) = copy {
             self.keep(index, format, &body, is_marked);
         }

@@ -1,8 +1,8 @@
 use super::*;
-use crate::cell::{BODY_LEN, CELL_LEN, CircId};
+use crate::cell::{BODY_LEN, CELL_LEN, CircId, Command};
 use crate::cell_model::Tor;
 use crate::cell_model::fixture::Staged;
-use crate::router::circuits::OnLink;
+use crate::router::circuits::{Direction, OnLink};
 use crate::router::{LinkPeer, RouterConfig};
 use crate::time::Instant;
 use rand_chacha::ChaCha8Rng;
@@ -49,7 +49,7 @@ fn after_two(action: ForwardAction) -> Core<Tor, ChaCha8Rng, Once> {
         let peer = LinkPeer::default();
         core.handle_link_open(NOW, conn, &peer);
     }
-    core.handle_cell(NOW, ConnId(0), (CIRCUIT, Command::CREATE_FAST), &[7; BODY_LEN]);
+    core.handle_cell(NOW, ConnId(0), CIRCUIT, Command::CREATE_FAST, &[7; BODY_LEN]);
     let out = OnLink { conn: ConnId(1), circ_id: CIRCUIT };
     let index = CircuitIndex(0);
     core.circuits.get_mut(index).expect("it is created").next_link = NextLink::Open(out);
@@ -59,7 +59,7 @@ fn after_two(action: ForwardAction) -> Core<Tor, ChaCha8Rng, Once> {
         Direction::Backward,
     );
     for _ in 0..2 {
-        core.handle_cell(NOW, ConnId(0), (CIRCUIT, Command::RELAY), &[9; BODY_LEN]);
+        core.handle_cell(NOW, ConnId(0), CIRCUIT, Command::RELAY, &[9; BODY_LEN]);
     }
     core.check_accounts();
     core

@@ -19,7 +19,7 @@ fn router() -> Relay {
     Core::new(config, Honest, ChaCha8Rng::seed_from_u64(1), Instant::ORIGIN)
 }
 
-/// Sends a message by ntor of version 3; what the relay says that it agrees to, and what it keeps.
+/// The extension field of an ntor v3 answer, and the negotiated flow control.
 fn ask(router: &mut Relay, message: &[u8]) -> Option<(Response, Agreed)> {
     let identity = &router.config.identity;
     let keys = RelayKeys { ed25519_id: identity.ed25519.0, onion_key: identity.onion_key() };

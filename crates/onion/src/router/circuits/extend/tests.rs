@@ -25,7 +25,7 @@ fn link(core: &mut Core<Tor, ChaCha8Rng>, from: [u8; 4]) -> ConnId {
 /// A circuit on it that is to go on to a relay of this number, which does not answer.
 fn extend(core: &mut Core<Tor, ChaCha8Rng>, conn: ConnId, circuit: u32, relay: u32) {
     let circ_id = CircId::of_initiator(circuit);
-    core.handle_cell(NOW, conn, (circ_id, Command::CREATE_FAST), &[7; BODY_LEN]);
+    core.handle_cell(NOW, conn, circ_id, Command::CREATE_FAST, &[7; BODY_LEN]);
     while core.poll_control(NOW, conn).is_some() {}
     let (index, _) = find(core, conn, circuit).expect("created");
     let [_, ip @ ..] = relay.to_be_bytes();
@@ -80,8 +80,8 @@ fn a_link_that_nobody_waits_for_any_more_is_not_dialled_any_further() {
     extend(&mut core, client, 2, 5);
     assert_eq!(core.conns.link_count(), 2, "one link for both");
     let destroy = |core: &mut Core<Tor, ChaCha8Rng>, circuit| {
-        let at = (CircId::of_initiator(circuit), Command::DESTROY);
-        core.handle_cell(NOW, client, at, &[0; BODY_LEN]);
+        let circ_id = CircId::of_initiator(circuit);
+        core.handle_cell(NOW, client, circ_id, Command::DESTROY, &[0; BODY_LEN]);
         core.check_accounts();
         closed(core)
     };

@@ -27,7 +27,7 @@ fn add(handshakes: &mut Handshakes<HeaderOnly>, conn: u32, circ_id: u32) -> Opti
     handshakes.add(START, link(conn), at(conn, circ_id), &body)
 }
 
-/// The circuit whose turn it is.
+/// The next circuit in order.
 fn next(handshakes: &mut Handshakes<HeaderOnly>) -> Option<OnLink> {
     match handshakes.next(START)? {
         Next::Answer(unanswered) => Some(unanswered.0.at),
@@ -134,7 +134,7 @@ fn ask<S: Staged>(relay: &mut Relay<S>, conn: ConnId, circ_id: u32) {
     let (command, body) = handshake.create_cell();
     let body = S::Body::from_bytes(&body);
     let circ_id = CircId::of_initiator(circ_id);
-    assert!(relay.handle_cell(START, conn, (circ_id, command), &body));
+    assert!(relay.handle_cell(START, conn, circ_id, command, &body));
 }
 
 fn to_it() -> NextHop {
@@ -195,7 +195,7 @@ fn an_answer_to_a_circuit_that_was_given_up_begins_no_other() {
     let job = relay.poll_handshake(START).expect("one");
     let destroy = <HeaderOnly as CellModel>::Body::from_bytes(&[DestroyReason::REQUESTED.get()]);
     let circ_id = CircId::of_initiator(1);
-    assert!(relay.handle_cell(START, conn, (circ_id, Command::DESTROY), &destroy));
+    assert!(relay.handle_cell(START, conn, circ_id, Command::DESTROY, &destroy));
     ask(&mut relay, conn, 1);
     relay.handle_handshake(START, job.run());
     assert_eq!(relay.open_circuits(), 0, "that was the answer to the one before");

@@ -16,7 +16,7 @@ fn a_queue_whose_window_is_full_is_held_until_the_next_hop_has_passed_cells_on()
     assert_eq!(queue.room_cells(NOW), 1);
     queue.pop_into(NOW, &mut [[0; CELL_LEN]; 1]);
     queue.block();
-    assert!(matches!(queue.next_enqueued(), Enqueued::Blocked));
+    assert!(matches!(queue.enqueued(), Enqueued::Blocked));
     assert_eq!(queue.handle_feedback(NOW, 4), Err(Excess), "it got three");
     assert_eq!(queue.handle_feedback(NOW, 2), Ok(true));
     assert_eq!(queue.handle_feedback(NOW, 1), Ok(false));

@@ -1,11 +1,11 @@
-//! Links that have cells and may not send them now.
+//! Links with cells that may not be sent now.
 
 use super::{Output, Outputs};
 use crate::cell_model::CellModel;
 use crate::node::ConnId;
 use crate::router::conns::Conns;
 
-/// Why a link that has cells does not send them.
+/// Why a link with cells does not send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(in crate::router) enum Parked {
     #[default]
@@ -17,7 +17,7 @@ pub(in crate::router) enum Parked {
 }
 
 impl Outputs {
-    /// Wakes so many links that the rate limit holds, clients' first.
+    /// Wakes this number of links that the rate limit has blocked, clients' links first.
     pub(in crate::router) fn wake_parked<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -32,7 +32,7 @@ impl Outputs {
         }
     }
 
-    /// Wakes so many links that the clients' share holds.
+    /// Wakes this number of links that the clients' share has blocked.
     pub(in crate::router) fn wake_held<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -52,7 +52,7 @@ impl Outputs {
         {
             output.parked = Parked::No;
             output.awaits_turn = true;
-            // It goes on with what it was allotted when it was stopped.
+            // It continues with the rest of its allotment.
             if output.has_allotment() {
                 self.wake(conns, id);
             } else {
@@ -78,7 +78,7 @@ impl Outputs {
             (Parked::ByRate, true) => &mut self.parked_measurers,
             (Parked::ByRate, false) => &mut self.parked_clients,
         };
-        // Somebody else was faster: it does not have to queue up again.
+        // Another link was faster: it need not queue again.
         if output.awaits_turn {
             list.push_front(id);
         } else {

@@ -1,5 +1,4 @@
-//! Which link is served next, and how much it may send: the [`schedule`](crate::router::schedule),
-//! applied.
+//! Which link is served next and how much it may send, by the [`schedule`](crate::router::schedule).
 
 use super::{Output, Outputs};
 use crate::cell::{CELL_LEN, CELLS_PER_RECORD};
@@ -7,13 +6,15 @@ use crate::cell_model::CellModel;
 use crate::node::{ConnId, SocketState};
 use crate::router::circuits::Circuits;
 use crate::router::conns::Conns;
-use crate::router::schedule::{Decay, RECORD_OVERHEAD_BYTES, Runs, SchedulerConfig};
+use crate::router::schedule::{Decay, RECORD_OVERHEAD_BYTES, Runs, SchedulerConfig, Served};
 use crate::time::Instant;
 
-/// Cells of a record on a link with windows from hop to hop: as many as TCP sends in a run's interval, as far as it is known.
+/// Cells of a record on a link with hop-by-hop windows: as many as TCP sends in a scheduler interval, as far as
+/// known.
 ///
-/// The cells of a record are there when its last byte is. Of a long one on a slow link the first has waited for all others: to a window
-/// that follows the delay this is a queue, and what was sent at once is passed on, told and sent at once for ever.
+/// The cells of a record arrive when its last byte arrives. In a long record on a slow link, the first cell
+/// waits for all others. A window that follows the delay mistakes this for a queue, and the burst is forwarded,
+/// reported and sent as a burst forever.
 fn record_cells(state: &SocketState) -> usize {
     let interval_us = u64::try_from(SchedulerConfig::INTERVAL.as_micros()).unwrap_or(u64::MAX);
     let window_bytes = u64::from(state.cwnd_segments) * u64::from(state.mss_bytes);
@@ -23,7 +24,7 @@ fn record_cells(state: &SocketState) -> usize {
 }
 
 impl Output {
-    /// Cells of a record that it may send now.
+    /// Cells that it may put into a record now.
     #[inline]
     fn allotted_cells(&self) -> usize {
         match self.allotment {
@@ -41,7 +42,7 @@ impl Output {
 }
 
 impl Outputs {
-    /// Schedules like this from now on.
+    /// Sets the scheduler.
     pub(in crate::router) fn set_scheduler<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -69,7 +70,7 @@ impl Outputs {
         }
     }
 
-    /// A link has cells that it may send as far as parking goes: now, or in the next run.
+    /// A link has cells and is not parked: it sends now, or in the next run.
     #[inline]
     pub(super) fn want<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         let Some(output) = conns.output_mut(id) else { return };
@@ -81,12 +82,12 @@ impl Outputs {
         }
     }
 
-    /// When the next run is due, if one is wanted.
+    /// When the next run is due, if any link waits for it.
     pub(in crate::router) fn next_run_at(&self) -> Option<Instant> {
         self.runs.next_at()
     }
 
-    /// The next link whose socket the scheduler wants to know of.
+    /// The next link whose socket state the scheduler needs.
     pub(in crate::router) fn poll_socket_query<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -112,13 +113,13 @@ impl Outputs {
         &mut self,
         conns: &mut Conns<S>,
     ) -> Option<ConnId> {
-        // Drivers that don't ask for queries have begun no run either.
+        // Drivers that do not poll for queries have begun no run either.
         self.begin_run(conns);
         while let Some((id, limit_bytes)) = self.runs.unasked() {
             self.allot(conns, id, limit_bytes);
         }
         while let Some(id) = self.writable.pop_front() {
-            // It may be gone since: then it is not to be named any more.
+            // The link may be closed since: it must not be named then.
             if let Some(output) = conns.output_mut(id)
                 && core::mem::take(&mut output.is_queued)
             {
@@ -150,7 +151,7 @@ impl Outputs {
         }
     }
 
-    /// Cells that a link may put into a record now; zero if it has none, or if others go first.
+    /// Cells that a link may put into a record now; zero if it has none or if others go first.
     #[inline]
     pub(in crate::router) fn wanted_cells<S: CellModel>(
         &mut self,
@@ -163,7 +164,7 @@ impl Outputs {
             return pending.min(CELLS_PER_RECORD);
         }
         if pending == 0 {
-            // Cells that come later wait for the next run, as all others do.
+            // Cells that arrive later wait for the next run.
             output.allotment = Some(0);
             return 0;
         }
@@ -172,14 +173,14 @@ impl Outputs {
             self.want(conns, id);
             return 0;
         }
-        let (turns, ewma_tick) = (&mut output.mux, self.ewma_tick());
-        if !self.runs.may_give(id, || turns.rank(&ewma_tick)) {
+        let (mux, ewma_tick) = (&mut output.mux, self.ewma_tick());
+        if !self.runs.may_give(id, || mux.rank(&ewma_tick)) {
             return 0;
         }
         pending.min(allotted).min(output.record_cells.unwrap_or(CELLS_PER_RECORD))
     }
 
-    /// Fills `out` with cells of a link's circuits; returns how many.
+    /// Fills `out` with cells of a link's circuits; returns the number of cells.
     #[inline]
     pub(in crate::router) fn take_cells<S: CellModel>(
         &mut self,
@@ -191,9 +192,10 @@ impl Outputs {
         let ewma_tick = self.ewma_tick();
         let Some(output) = conns.output_mut(id) else { return 0 };
         let (drained, passed) = (&mut self.drained, &mut self.passed);
-        let taken = output.mux.take((id, self.now), &ewma_tick, circuits, drained, passed, out);
+        let served = Served { conn: id, now: self.now, drained, passed };
+        let taken = output.mux.serve(served, &ewma_tick, circuits, out);
         let cells = taken.cells;
-        output.take_pending(cells + taken.held_cells);
+        output.take_pending(cells + taken.blocked_cells);
         output.awaits_turn &= cells == 0;
         debug_assert!(cells <= self.queued_cells, "more cells sent than were queued");
         self.queued_cells = self.queued_cells.saturating_sub(cells);

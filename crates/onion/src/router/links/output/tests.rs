@@ -14,7 +14,7 @@ fn destroy() -> Control {
     Control { circ_id: CircId::new(1), command: Command::DESTROY, body: [1].into() }
 }
 
-/// A peer that reads just fast enough never lets the queue run empty.
+/// A peer that reads just fast enough that the queue never runs empty.
 #[test]
 fn a_queue_that_never_runs_empty_does_not_keep_what_it_has_sent() {
     let (mut outputs, mut conns, id) = conns();
@@ -45,13 +45,13 @@ fn a_peer_that_reads_nothing_gets_no_more_than_so_much() {
     assert_eq!(outputs.held_controls(), 0);
 }
 
-/// It opens and ends circuits, whose numbers are used again and again, and reads nothing of what it is told of them.
+/// It creates and destroys circuits, whose numbers are reused, and does not read any reports.
 #[test]
 fn a_link_that_is_not_read_has_a_place_for_each_circuit_to_be_told_of() {
     let (_, mut conns, id) = conns();
     let output = conns.output_mut(id).expect("open");
     for number in 0..100_000 {
-        output.note_to_tell(CircuitIndex(number % 50), Direction::Forward);
+        output.note_to_tell(QueueId::forward(CircuitIndex(number % 50)));
     }
     assert!(output.to_tell.capacity() <= 256, "{} places", output.to_tell.capacity());
     let told: alloc::collections::BTreeSet<_> = output.to_tell.iter().collect();

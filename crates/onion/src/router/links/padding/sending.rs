@@ -1,4 +1,4 @@
-//! What the router does about padding, from the opening of a link on.
+//! The router's side of padding.
 
 use crate::cell::{CircId, Command};
 use crate::cell_model::CellModel;
@@ -11,20 +11,20 @@ use crate::time::Instant;
 use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// The handshake of a link is done, and has brought this. No cell comes on it before.
+    /// The link handshake is complete. No cell has been handled on the link before.
     pub fn handle_link_open(&mut self, now: Instant, conn: ConnId, peer: &LinkPeer) {
         self.outputs.set_now(now);
         self.conns.handle_link_open(conn, peer);
         let Some(link) = self.conns.link_mut(conn) else { return };
-        // As in C tor: whoever sits between us and a relay, or only says that he is one, does not make
-        // us keep links.
+        // As in C tor: a peer that claims to be a relay, or a machine in the middle, cannot make this relay
+        // keep links open.
         let is_relays = link.is_relays() && link.is_canonical;
         link.idle_max = idle_max(&mut self.rng, is_relays, &self.parameters);
         self.padder.consider(conn, link);
         self.create_waiting(conn);
     }
 
-    /// Something has passed on a link, one way or the other.
+    /// Data has passed on a link in either direction.
     #[inline]
     pub fn handle_transfer(&mut self, now: Instant, conn: ConnId) {
         if let Some(link) = self.conns.link_mut(conn) {
@@ -32,14 +32,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Sends what is due.
+    /// Sends the PADDING cells that are due.
     pub(in crate::router) fn pad_links(&mut self) {
         let now = self.outputs.now();
         while let Some(id) = self.padder.poll(now) {
             let Some(link) = self.conns.link_mut(id) else { continue };
             let is_idle = link.output.is_idle();
             if self.padder.handle_entry(now, id, link, is_idle, &mut self.rng) {
-                // Neither limits nor measurements count what does not belong to circuits.
+                // Padding is not subject to limits and measurements: it belongs to no circuit.
                 let at = OnLink { conn: id, circ_id: CircId::LINK };
                 self.control(at, Command::PADDING, &[]);
             }

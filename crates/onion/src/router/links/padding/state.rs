@@ -1,41 +1,41 @@
-//! What a link keeps for its padding.
+//! The padding state of a link.
 
 use crate::time::Instant;
 
-/// What a client's link has been used for so far.
+/// The use of a client's link so far.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Use {
-    /// At most for circuits that end here: for directory requests.
+    /// At most circuits that end here: directory requests.
     Nothing,
-    /// For circuits that go on from here.
+    /// Circuits that are extended.
     Circuits,
-    /// They have carried something.
+    /// Extended circuits that have carried relay cells.
     Traffic,
 }
 
-/// When a link is in the set of all.
+/// When a link is in the timer's set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Entry {
     None,
-    /// Then it is looked at whether it is idle.
+    /// Checked for idleness then.
     Look(Instant),
-    /// It has been idle; then a cell is sent.
+    /// Idle; a cell is sent then.
     Due(Instant),
 }
 
-/// What a link keeps for its padding.
+/// The padding state of a link.
 #[derive(Debug)]
 #[repr(C)]
 pub(in crate::router) struct Padding {
-    /// When something has passed on it, either way.
+    /// When data last passed in either direction.
     pub(super) active_at: Instant,
     pub(super) entry: Entry,
     pub(super) used_for: Use,
-    /// Its protocol has padding.
+    /// Whether its protocol has padding.
     pub(in crate::router) is_possible: bool,
-    /// The peer has not stopped it.
+    /// Whether the peer has not stopped it.
     pub(super) is_wanted: bool,
-    /// Limits that the peer has asked for; zero if none.
+    /// The limits that the peer has requested; zero if none.
     pub(super) low_ms: u16,
     pub(super) high_ms: u16,
 }

@@ -6,7 +6,7 @@ use rand_chacha::rand_core::SeedableRng;
 
 const ID: ConnId = ConnId(3);
 
-/// A client's link that is to be padded.
+/// A client's link that needs padding.
 fn link() -> Link {
     let mut link = Link::accepted(Instant::ORIGIN, Output::default(), None, None);
     link.is_open = true;
@@ -18,7 +18,7 @@ fn padder() -> Padder {
     Padder::new(true, &Parameters::default())
 }
 
-/// Cells that a link gets up to this time, when nothing else passes.
+/// Cells that a link gets up to this time without other traffic.
 fn cells_until(padder: &mut Padder, link: &mut Link, end: Instant, rng: &mut impl Rng) -> u32 {
     let mut cells = 0;
     while let Some(now) = padder.next_at().filter(|at| *at <= end) {

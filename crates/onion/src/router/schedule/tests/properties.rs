@@ -2,7 +2,7 @@ use super::*;
 use proptest::prelude::*;
 
 proptest! {
-    /// The formula of C tor's `update_socket_info_impl`, computed another way.
+    /// The formula of C tor's `update_socket_info_impl`, computed in another way.
     #[test]
     fn the_limit_is_what_tcp_can_send_and_one_window_more(
         cwnd in 0u32..100_000, unacked in 0u32..100_000, mss in 1u32..65_536,
@@ -21,8 +21,8 @@ proptest! {
         }
     }
 
-    /// Whatever comes, and whatever the kernel says: no link exceeds its limit in a run, runs keep their
-    /// distance, and all that came has left in the end.
+    /// For any input and any reports of the kernel: no link exceeds its limit in a run, runs keep their
+    /// interval, and all cells have been sent in the end.
     #[test]
     fn limits_hold_runs_keep_their_distance_and_nothing_starves(
         steps in prop::collection::vec((0u64..8, 0u32..4, 0u32..3, 1usize..200, 0u32..60), 1..150),
@@ -71,7 +71,7 @@ proptest! {
         prop_assert_eq!(stage.outputs.next_run_at(), None);
     }
 
-    /// Cells of one circuit stay in order, and each circuit's cells all leave, with any scheduler.
+    /// Cells of one circuit stay in order, and all cells of each circuit are sent, with any scheduler.
     #[test]
     fn no_cell_is_lost_with_any_scheduler(
         which in 0usize..3, steps in prop::collection::vec((0u64..15, 0u32..6, 1usize..60), 1..80),
