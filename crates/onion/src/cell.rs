@@ -1,8 +1,7 @@
 //! Cells of link protocols 4 and 5 (tor-spec §3).
 //!
-//! A [`Cell`] is a view over bytes that lie elsewhere: in the driver's receive buffer, or in the
-//! [`Framer`]'s small carry buffer where a cell straddles two buffers. The bodies that matter have
-//! a type each in [`msg`] and [`relay`].
+//! A [`Cell`] is a view over bytes stored elsewhere: in the driver's receive buffer, or in the [`Framer`]'s
+//! carry buffer if the cell straddles two receive buffers. [`msg`] and [`relay`] define the bodies.
 
 mod framer;
 pub mod msg;
@@ -21,29 +20,31 @@ pub const BODY_LEN: usize = 509;
 /// Bytes of a fixed-length cell on the wire: circuit ID (4), command (1), body.
 pub const CELL_LEN: usize = 5 + BODY_LEN;
 
-/// Cells that one TLS record holds whole (16,384 bytes of plaintext at most).
+/// The number of whole cells that fit into one TLS record (at most 16,384 bytes of plaintext).
 pub const CELLS_PER_RECORD: usize = 31;
 
-/// Version of the link protocol that both sides agreed on.
+/// The negotiated version of the link protocol.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum LinkProtocol {
     /// Version 4: circuit IDs of four bytes.
     V4,
     /// Version 5: as 4, with link padding negotiation.
     V5,
-    /// FlashFlow's own: as 5, and each side says by FEEDBACK which cells it has passed on (`docs/protocol.md`).
+    /// FlashFlow's extension: version 5, and each side reports forwarded cells by FEEDBACK
+    /// (`docs/protocol.md`).
     V5WithFeedback,
 }
 
 impl LinkProtocol {
-    /// What we offer in a VERSIONS cell.
+    /// The versions offered in a VERSIONS cell.
     pub const SUPPORTED: [u16; 2] = [4, 5];
 
-    /// What those offer that have windows from hop to hop. A peer that does not know the last number passes over it, as over any
-    /// (tor-spec, "Negotiating and initializing channels"); Tor counts its own from 1 on.
+    /// The versions offered with hop-by-hop windows. A peer that does not know the last number ignores it, like
+    /// any unknown version (tor-spec, "Negotiating and initializing channels"); Tor numbers its own versions
+    /// from 1.
     pub const SUPPORTED_WITH_FEEDBACK: [u16; 3] = [4, 5, 0x4646];
 
-    /// What to offer, with or without windows from hop to hop.
+    /// The versions to offer, with or without hop-by-hop windows.
     #[must_use]
     pub const fn offer(has_feedback: bool) -> &'static [u16] {
         if has_feedback { &Self::SUPPORTED_WITH_FEEDBACK } else { &Self::SUPPORTED }
@@ -69,7 +70,7 @@ impl LinkProtocol {
     }
 }
 
-/// A circuit's number on one connection; zero for cells that concern the connection itself.
+/// A circuit ID on one connection; zero for cells that concern the connection itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CircId(u32);
 
@@ -96,7 +97,7 @@ impl CircId {
         Self(n & 0x7fff_ffff)
     }
 
-    /// Whether it is one of those that the initiator of a connection may choose.
+    /// Whether the initiator of a connection may choose this ID.
     #[must_use]
     pub const fn is_of_initiator(self) -> bool {
         self.0 >= 0x8000_0000
@@ -115,7 +116,7 @@ impl fmt::Display for CircId {
     }
 }
 
-/// What a cell asks for (tor-spec §3).
+/// The command of a cell (tor-spec §3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Command(u8);
 
@@ -138,9 +139,9 @@ impl Command {
     pub const AUTH_CHALLENGE: Self = Self(130);
     pub const AUTHENTICATE: Self = Self(131);
     pub const AUTHORIZE: Self = Self(132);
-    /// FlashFlow's own (`docs/protocol.md`): a relay that does not know it ignores it.
+    /// FlashFlow's extension (`docs/protocol.md`). Relays that do not know it ignore it.
     pub const MEASURE: Self = Self(160);
-    /// FlashFlow's own: cells that were passed on. Only on links of [`LinkProtocol::V5WithFeedback`].
+    /// FlashFlow's extension: reports of forwarded cells. Only on links of [`LinkProtocol::V5WithFeedback`].
     pub const FEEDBACK: Self = Self(161);
 
     /// The command with this number on the wire, known or not.
@@ -155,7 +156,7 @@ impl Command {
         self.0
     }
 
-    /// Whether cells with this command say their own length (VERSIONS and 128 upwards).
+    /// Whether cells with this command have a length field (VERSIONS, and 128 and above).
     #[must_use]
     pub const fn is_variable_length(self) -> bool {
         self.0 >= 128 || self.0 == Self::VERSIONS.0
@@ -190,22 +191,22 @@ impl fmt::Display for Command {
     }
 }
 
-/// One cell, seen where it lies.
+/// One cell, borrowed from the buffer that holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cell<'a> {
     /// The circuit it belongs to.
     pub circ_id: CircId,
-    /// What it asks for.
+    /// The command.
     pub command: Command,
-    /// 509 bytes for a fixed-length command, else as many as the cell says.
+    /// The body: 509 bytes for a fixed-length command, otherwise of the length that the cell states.
     pub body: &'a [u8],
 }
 
 impl Cell<'_> {
-    /// Appends the cell as it goes over a link of protocol 4 or 5, padded with zeros to full length.
+    /// Appends the encoded cell for link protocol 4 or 5, padded with zeros to full length.
     ///
     /// # Panics
-    /// Never for cells that a [`Framer`] gave out; a body that is too long for its command is cut.
+    /// Never for cells from a [`Framer`]. A body that is too long for its command is truncated.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(&self.circ_id.get().to_be_bytes());
         out.push(self.command.get());
@@ -221,9 +222,9 @@ impl Cell<'_> {
     }
 }
 
-/// Writes the five header bytes of a fixed-length cell and gives back its body to be filled.
+/// Writes the five header bytes of a fixed-length cell and returns its body to be filled.
 ///
-/// For the path that sends millions of cells straight into a transmit buffer.
+/// For the hot path, which writes cells directly into a transmit buffer.
 #[inline]
 pub fn begin_fixed(
     slot: &mut [u8; CELL_LEN],

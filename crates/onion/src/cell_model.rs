@@ -1,15 +1,15 @@
-//! What cells are made of: the seam between what the engine decides and what a cell holds.
+//! The representation of cells: the boundary between the engine's decisions and the content of cells.
 //!
-//! Scheduling, windows, bounds, flow control and streams are one code over a [`CellModel`]. All cells weigh
-//! [`CELL_LEN`](crate::cell::CELL_LEN) bytes: rates and limits count that. What a cell *holds* differs:
+//! Scheduling, windows, limits, flow control and streams are one implementation over a [`CellModel`]. Rates and
+//! limits count each cell as [`CELL_LEN`](crate::cell::CELL_LEN) bytes in every model. The content differs:
 //!
-//! | suite | a cell holds | cryptography |
+//! | model | content of a cell | cryptography |
 //! |---|---|---|
 //! | [`Tor`] | its 514 bytes | tor's handshakes, AES and running digests |
-//! | [`HeaderOnly`] | command, stream, length, some bytes of tag | none; as many messages as tor's |
+//! | [`HeaderOnly`] | command, stream ID, length, a tag of a few bytes | none; the same number of messages as tor's handshakes |
 //!
-//! The engine draws the same random numbers with both, so that a run with one can be laid beside a run with
-//! the other.
+//! The engine draws the same random numbers with both models, so that their runs can be compared event by
+//! event.
 
 mod header_only;
 pub(crate) mod tor;
@@ -30,7 +30,7 @@ use crate::identity::RelayIds;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A stream's number on its circuit; zero for what concerns the circuit itself (tor-spec §6.1).
+/// A stream ID; zero for messages of the circuit itself (tor-spec §6.1).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct StreamId(pub u16);
 
@@ -39,56 +39,57 @@ impl StreamId {
     pub const CIRCUIT: Self = Self(0);
 }
 
-/// What a relay cell says once its layers are off.
+/// A relay message, after decryption.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Message<D> {
-    /// What it asks for.
+    /// The command.
     pub command: RelayCommand,
-    /// The stream that it belongs to.
+    /// The stream ID.
     pub stream_id: StreamId,
-    /// Its content.
+    /// The data.
     pub data: D,
 }
 
-/// The random bytes behind the data of some cells: nobody can know their digest without having them
+/// Random bytes after the data of some cells: without receiving the cells, nobody can know their digest
 /// (proposal 289).
 pub type Salt = [u8; 16];
 
-/// What cells are made of. See the [module](self).
+/// A representation of cells. See the [module](self).
 pub trait CellModel: Copy + fmt::Debug + Default + Send + Sync + 'static {
-    /// A cell of fixed length, as it waits in queues and leaves on a link.
+    /// A fixed-length cell in a queue or on a link.
     type Cell: Cell<Body = Self::Body>;
-    /// What is in such a cell, behind circuit ID and command.
+    /// The body of such a cell.
     type Body: Body<Self>;
-    /// Some of a stream's data, where it lies.
+    /// A slice of a stream's data.
     type PayloadSlice<'a>: PayloadSlice<'a>;
-    /// Room for data of a stream.
+    /// A buffer to be filled with stream data.
     type Room<'a>;
-    /// Data of a stream that waits for its destination.
+    /// Stream data that is queued for its destination.
     type Buffer: Buffer<Self>;
-    /// What a handshake yields for one hop.
+    /// The keys of one hop, from a handshake.
     type Keys: From<Self::FastKeys> + Clone + fmt::Debug + Send;
-    /// What CREATE_FAST yields: keys of a keystream, always, which can be sought.
+    /// The keys of a CREATE_FAST handshake: always for a keystream, which supports seeking.
     type FastKeys: Clone + fmt::Debug + Send;
-    /// A relay's end of a layer.
+    /// The relay's side of a layer of encryption.
     type Layer: Layer<Self>;
-    /// The layer of a measurement circuit, at its target.
+    /// The target's layer of a measurement circuit.
     type EchoLayer: EchoLayer<Self>;
-    /// The client's ends of all layers of a circuit.
+    /// The client's side of all layers of a circuit.
     type Layers: Layers<Self>;
-    /// The client's half of the handshake with one hop.
+    /// The client's side of the handshake with one hop.
     type Handshake: Handshake<Self>;
-    /// Who a relay is, and what it answers handshakes with.
+    /// A relay's identity, with the keys for handshakes.
     type Identity: Clone + fmt::Debug + Send;
 
-    /// The names of an identity.
+    /// The fingerprints of an identity.
     fn ids(identity: &Self::Identity) -> RelayIds;
 
-    /// Answers a CREATE_FAST; `y` is fresh random bytes. Gives the body of CREATED_FAST.
+    /// Answers a CREATE_FAST with `y`, fresh random bytes. Returns the body of CREATED_FAST and the keys.
     fn answer_fast(body: &Self::Body, y: [u8; 20]) -> (Vec<u8>, Self::FastKeys);
 
-    /// Answers the handshake of a CREATE2; `ephemeral` gives fresh random bytes, once, if an answer is
-    /// possible. `offered` is what the relay agrees to if it is asked for congestion control.
+    /// Answers the handshake of a CREATE2. `ephemeral` returns fresh random bytes; it is called at most once,
+    /// and only if the handshake is valid. `offered` is the flow control that the relay grants if the client
+    /// requests congestion control.
     fn answer(
         identity: &Self::Identity,
         create: &Create2<'_>,
@@ -100,79 +101,78 @@ pub trait CellModel: Copy + fmt::Debug + Default + Send + Sync + 'static {
 /// A relay's answer to a handshake.
 #[derive(Debug)]
 pub struct HandshakeReply<S: CellModel> {
-    /// For the CREATED2.
+    /// The data of the CREATED2.
     pub data: Vec<u8>,
-    /// For the relay's layer.
+    /// The keys of the relay's layer.
     pub keys: S::Keys,
-    /// What both agree on.
+    /// The negotiated flow control.
     pub agreed: Agreed,
 }
 
-/// What the client's half of a handshake comes to.
+/// The result of the client's side of a handshake.
 #[derive(Debug)]
 pub struct Finished<S: CellModel> {
-    /// For the client's layer.
+    /// The keys of the client's layer.
     pub keys: S::Keys,
-    /// What both agree on.
+    /// The negotiated flow control.
     pub agreed: Agreed,
 }
 
-/// A cell of fixed length.
+/// A fixed-length cell.
 pub trait Cell: fmt::Debug + Clone + Send + 'static {
-    /// What is in it.
+    /// The body.
     type Body;
 
-    /// One that holds nothing.
+    /// An empty cell.
     const EMPTY: Self;
 
-    /// Makes it one of this circuit and command; its body holds something of earlier use, and is to be
-    /// written.
+    /// Sets circuit ID and command and returns the body to be written; it holds the remains of an earlier cell.
     fn begin(&mut self, circ_id: CircId, command: Command) -> &mut Self::Body;
 
-    /// The circuit that it belongs to.
+    /// The circuit ID.
     fn circ_id(&self) -> CircId;
 
-    /// What it asks for.
+    /// The command.
     fn command(&self) -> Command;
 
-    /// What is in it.
+    /// The body.
     fn body(&self) -> &Self::Body;
 
-    /// What is in it, to be sealed.
+    /// The body, to be encrypted.
     fn body_mut(&mut self) -> &mut Self::Body;
 
-    /// Moves cells to where others were; both are as many.
+    /// Moves cells from one slice to another of the same length.
     fn shift(from: &mut [Self], to: &mut [Self])
     where
         Self: Sized;
 }
 
-/// What is in a cell.
+/// The body of a cell.
 pub trait Body<S: CellModel>: Clone + fmt::Debug + Send + 'static {
-    /// That of a cell that opens or closes circuits, or concerns a link: with these bytes in it.
+    /// The body of a cell that is not a relay cell, with these bytes.
     fn from_bytes(bytes: &[u8]) -> Self;
 
-    /// What such a cell says; zeros may follow.
+    /// The bytes of such a body; zeros may follow.
     fn bytes(&self) -> &[u8];
 
-    /// What a relay cell without layers says.
+    /// Parses a relay cell's body without layers of encryption.
     ///
     /// # Errors
-    /// Where it contradicts itself.
+    /// If it is malformed.
     fn message(&self, format: RelayFormat) -> Result<Message<S::PayloadSlice<'_>>, Malformed>;
 
-    /// Makes it that of a relay cell without layers and without digest or tag.
+    /// Writes a relay message, without encryption, digest and tag.
     ///
     /// # Errors
-    /// Where the data is more than fits, or the format has no such message.
+    /// If the data does not fit, or the format does not allow the message.
     fn write(
         &mut self,
         format: RelayFormat,
         message: &Message<S::PayloadSlice<'_>>,
     ) -> Result<(), Malformed>;
 
-    /// Makes it that of a DATA message without layers and without a digest, whose data `fill` puts into
-    /// the room that it is given, `most_bytes` at most; returns how many. With none it is of no use.
+    /// Writes a DATA message without encryption and digest. `fill` writes at most `most_bytes` of data into the
+    /// buffer and returns their number; with zero, the body is unusable.
     fn write_data(
         &mut self,
         format: RelayFormat,
@@ -181,126 +181,128 @@ pub trait Body<S: CellModel>: Clone + fmt::Debug + Send + 'static {
         fill: impl FnOnce(S::Room<'_>) -> usize,
     ) -> usize;
 
-    /// Puts random bytes into the padding of a cell of DATA, so far behind the beginning of its data.
+    /// Writes random bytes into the padding of a DATA cell, at this offset after the beginning of its data.
     fn salt(&mut self, format: RelayFormat, at: usize, salt: &Salt);
 
-    /// Makes it one that nobody can tell from another's without the seed.
+    /// Fills it with pseudorandom bytes from the seed.
     fn forge(&mut self, seed: &[u8; 16]);
 }
 
-/// Some of a stream's data.
+/// A slice of a stream's data.
 pub trait PayloadSlice<'a>: Copy + fmt::Debug {
-    /// These bytes.
+    /// With these bytes.
     fn from_bytes(bytes: &'a [u8]) -> Self;
 
-    /// The bytes, of anything but DATA.
+    /// The bytes of a message other than DATA.
     fn bytes(self) -> &'a [u8];
 
-    /// How many bytes it is to the stream.
+    /// The length in bytes of the stream.
     fn len(self) -> usize;
 
-    /// Whether it is none at all.
+    /// Whether it is empty.
     fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// The first `at` bytes, and the rest.
+    /// Splits it after the first `at` bytes.
     fn split_at(self, at: usize) -> (Self, Self);
 }
 
-/// Data of a stream that waits for its destination.
+/// Stream data that is queued for its destination.
 pub trait Buffer<S: CellModel>: Default + fmt::Debug + Send {
-    /// Bytes of the stream in it.
+    /// The length in bytes of the stream.
     fn len(&self) -> usize;
 
-    /// Whether there is none.
+    /// Whether it is empty.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Bytes of memory that they take.
+    /// The memory that it occupies, in bytes.
     fn held_bytes(&self) -> usize;
 
-    /// Puts data behind what is there.
+    /// Appends data.
     fn push(&mut self, data: S::PayloadSlice<'_>);
 
-    /// Moves data into `room` until either has no more; returns how many bytes of the stream.
+    /// Moves data into `room` until `room` is full or the buffer is empty; returns the number of bytes of the
+    /// stream.
     fn pop_into(&mut self, room: S::Room<'_>) -> usize;
 
-    /// Gives back room that was not used since the last time.
+    /// Releases capacity that was not used since the last call.
     fn shrink(&mut self);
 }
 
-/// A relay's end of the layer that it shares with a client.
+/// The relay's side of the layer that it shares with a client.
 pub trait Layer<S: CellModel>: fmt::Debug + Send {
-    /// With what a handshake has yielded.
+    /// From the keys of a handshake.
     fn new(keys: &S::Keys) -> Self;
 
-    /// How messages lie in its cells.
+    /// The message format of its cells.
     fn format(&self) -> RelayFormat;
 
-    /// Takes the layer off a cell from the client, RELAY or RELAY_EARLY; true if the cell is for this relay.
+    /// Decrypts a RELAY or RELAY_EARLY cell in the forward direction; returns true if the cell is for this
+    /// relay.
     fn decrypt(&mut self, command: Command, body: &mut S::Body) -> bool;
 
-    /// Seals a cell from this relay to the client, and puts the layer on.
+    /// Seals a cell of this relay and encrypts it.
     fn originate(&mut self, body: &mut S::Body);
 
-    /// Puts the layer on a cell from the next hop.
+    /// Encrypts a cell of the next hop in the backward direction.
     fn pass_back(&mut self, body: &mut S::Body);
 
-    /// The tag of the last cell that was originated here.
+    /// The tag of the last cell that [`originate`](Self::originate) sealed.
     fn sent_tag(&self) -> SendmeTag;
 
-    /// The tag of the last cell that was for this relay.
+    /// The tag of the last cell for this relay.
     fn received_tag(&self) -> SendmeTag;
 
-    /// Call it from time to time: gives back room that no cell has needed since the last time.
+    /// To be called periodically: releases memory that no cell has needed since the last call.
     fn rest(&mut self) {}
 }
 
 /// The layer of a measurement circuit.
 pub trait EchoLayer<S: CellModel>: fmt::Debug + Send {
-    /// With what a handshake has yielded.
+    /// From the keys of a handshake.
     fn new(keys: &S::FastKeys) -> Self;
 
-    /// Takes the layer off.
+    /// Removes the layer.
     fn apply(&mut self, body: &mut S::Body);
 }
 
-/// The client's ends of the layers of a circuit, first hop first.
+/// The client's side of the layers of a circuit, first hop first.
 pub trait Layers<S: CellModel>: Default + fmt::Debug + Send {
     /// Adds the layer of the next hop.
     fn push(&mut self, keys: &S::Keys);
 
-    /// How many hops there are.
+    /// The number of hops.
     fn len(&self) -> usize;
 
-    /// Whether there is no hop yet.
+    /// Whether there are no hops yet.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How messages lie in the cells of a hop.
+    /// The message format of a hop's cells.
     fn format(&self, hop: usize) -> RelayFormat;
 
-    /// Seals a cell for a hop, by its place, and puts on its layer and those before it. The cell leaves as
+    /// Seals a cell for the hop at this index and encrypts it for that hop and all before it. The command is
     /// RELAY or RELAY_EARLY.
     fn seal(&mut self, hop: usize, command: Command, body: &mut S::Body);
 
-    /// Takes off the layers of a cell up to the hop that has sent it; returns that hop's place.
+    /// Decrypts a cell up to the hop that sent it; returns that hop's index.
     ///
     /// # Errors
-    /// Where no hop has sent it.
+    /// If no hop has sent it.
     fn open(&mut self, body: &mut S::Body) -> Result<usize, CryptError>;
 
     /// The tag of the last cell that was sealed for a hop.
     fn sent_tag(&self, hop: usize) -> SendmeTag;
 
-    /// The tag of the last cell that came from a hop.
+    /// The tag of the last cell from a hop.
     fn received_tag(&self, hop: usize) -> SendmeTag;
 }
 
-/// The client's half of the handshake with one hop.
+/// The client's side of the handshake with one hop.
 pub trait Handshake<S: CellModel>: fmt::Debug + Send + Sized {
     /// CREATE_FAST, for a first hop. `x` is fresh random bytes.
     fn fast(x: [u8; 20]) -> Self;
@@ -308,38 +310,38 @@ pub trait Handshake<S: CellModel>: fmt::Debug + Send + Sized {
     /// ntor with this relay. `ephemeral_secret` is fresh random bytes.
     fn ntor(relay: &NextHop, ephemeral_secret: [u8; 32]) -> Self;
 
-    /// ntor of version 3 with this relay, asking for this. `ephemeral_secret` is fresh random bytes.
+    /// ntor v3 with this relay and this request. `ephemeral_secret` is fresh random bytes.
     ///
     /// # Errors
-    /// Where what is known of the relay does not do for it.
+    /// If the known keys of the relay do not suffice.
     fn ntor_v3(
         relay: &NextHop,
         ephemeral_secret: [u8; 32],
         request: Request,
     ) -> Result<Self, HandshakeFailed>;
 
-    /// Our ephemeral public key, where there is one.
+    /// The client's ephemeral public key, if the handshake has one.
     fn public(&self) -> Option<&[u8; 32]>;
 
-    /// The cell that opens a circuit with it: command and body.
+    /// The cell that creates the circuit: command and body.
     fn create_cell(&self) -> (Command, Vec<u8>);
 
-    /// What it says to the relay at the end of a circuit that is extended: as in CREATE2.
+    /// The handshake for EXTEND2: the content of its CREATE2.
     fn message(&self) -> Vec<u8>;
 
-    /// The same in a CREATE2 or an EXTEND2.
+    /// The handshake in a CREATE2 or an EXTEND2.
     fn create2<'a>(&self, message: &'a [u8]) -> Create2<'a>;
 
-    /// The first hop's answer to that cell.
+    /// Handles the first hop's answer to that cell.
     ///
     /// # Errors
-    /// Where it proves nothing, or is none.
+    /// If it is invalid or proves nothing.
     fn finish_created(&self, command: Command, body: &[u8]) -> Result<Finished<S>, CircuitError>;
 
-    /// A relay's answer, as it stands in CREATED2 and EXTENDED2.
+    /// Handles a relay's answer from CREATED2 or EXTENDED2.
     ///
     /// # Errors
-    /// Where it proves nothing, or is none.
+    /// If it is invalid or proves nothing.
     fn finish_extended(&self, data: &[u8]) -> Result<Finished<S>, CircuitError>;
 }
 

@@ -1,7 +1,7 @@
 //! Building a circuit hop by hop as its origin (tor-spec §5.3).
 //!
-//! CREATE_FAST or CREATE2 to the first relay over its link, then EXTEND2 to the others. What passes
-//! over the finished circuit is the business of whoever asked for it.
+//! CREATE_FAST or CREATE2 to the first relay over its link, then EXTEND2 to the others. The caller uses the
+//! finished circuit.
 
 mod builder;
 mod error;

@@ -1,13 +1,13 @@
-//! A client of the network, for tests, benchmarks and simulations: circuits through relays that are
-//! given, streams, and figures about both.
+//! A client for tests, benchmarks and simulations: circuits through given relays, streams, and statistics about
+//! both.
 //!
-//! [`Client`] does on the wire what stock clients do: links without an identity of its own, circuits
-//! of any length, streams with SENDMEs that prove what has come. It chooses no relays and has no
-//! proxy: the paths and what flows over them are commands. [`Server`] is a destination for its
-//! streams. Bytes are [`Pattern`]s, so that both ends check each of them and store none.
+//! [`Client`] behaves on the wire like C tor's clients: links without an identity, circuits of any length,
+//! streams with authenticated SENDMEs. It does not choose relays and has no proxy: paths and streams are
+//! commands. [`Server`] is a destination for its streams. Their bytes are a [`Pattern`], which both ends verify
+//! without storing it.
 //!
-//! What it decides is in [`Core`], over cells of any [`CellModel`](crate::cell_model::CellModel); what flows over a
-//! stream is up to its [`Application`].
+//! [`Core`] makes the decisions, over cells of any [`CellModel`](crate::cell_model::CellModel); an
+//! [`Application`] produces and consumes the data of a stream.
 
 mod application;
 mod circuit;
@@ -35,7 +35,7 @@ pub use plan::{CircuitPlan, Destination, SetPlan};
 pub use server::{Answer, Server};
 pub use set::LegFigures;
 
-/// Events that wait to be asked for, at most; a shell that does not ask misses the oldest.
+/// Maximum number of queued events. If the shell does not poll, the oldest are lost.
 const EVENTS_MAX: usize = 1 << 16;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
-//! The cryptography of circuits: handshakes, key derivation, relay cells (tor-spec §5).
+//! Circuit cryptography: handshakes, key derivation, relay cells (tor-spec §5).
 //!
-//! Primitives come from the RustCrypto and dalek crates; what is here is their use in Tor.
+//! The primitives come from the RustCrypto and dalek crates. These modules implement their use in Tor.
 
 mod cgo;
 pub mod fast;
@@ -15,20 +15,20 @@ use crate::cell::relay::RelayFormat;
 use alloc::boxed::Box;
 use core::fmt;
 
-/// What a circuit handshake yields for one hop: keys of the layer that both sides agreed on.
+/// The keys of one hop from a circuit handshake, for the negotiated kind of layer.
 #[derive(Clone, Debug)]
 pub enum LayerKeys {
-    /// Of keystreams and running digests.
+    /// Keystreams and running digests.
     Tor1(HopKeys),
-    /// Of Counter Galois Onion.
+    /// Counter Galois Onion.
     Cgo(Box<CgoKeys>),
 }
 
-/// Bytes of key material, for whatever layer.
+/// Maximum length of key material, over all kinds of layers.
 const MATERIAL_LEN_MAX: usize = cgo::MATERIAL_LEN;
 
 impl LayerKeys {
-    /// Bytes of key material that this layer takes.
+    /// The length of key material for this kind of layer.
     const fn material_len(format: RelayFormat) -> usize {
         match format {
             RelayFormat::V0 => HopKeys::MATERIAL_LEN,
@@ -36,7 +36,7 @@ impl LayerKeys {
         }
     }
 
-    /// Cuts derived key material, of which the first bytes count.
+    /// Splits derived key material, of which the first bytes are used.
     fn from_material(format: RelayFormat, material: &[u8; MATERIAL_LEN_MAX]) -> Self {
         match format {
             RelayFormat::V0 => {
@@ -49,7 +49,7 @@ impl LayerKeys {
         }
     }
 
-    /// The keys of a keystream, if that is what the layer is. With CREATE_FAST and ntor it always is.
+    /// The keys of a keystream, if the layer is one. With CREATE_FAST and ntor it always is.
     #[must_use]
     pub const fn tor1(&self) -> Option<&HopKeys> {
         match self {
@@ -58,7 +58,7 @@ impl LayerKeys {
         }
     }
 
-    /// How messages lie in cells of the layer.
+    /// The message format in cells of the layer.
     #[must_use]
     pub const fn format(&self) -> RelayFormat {
         match self {
@@ -80,24 +80,24 @@ impl From<CgoKeys> for LayerKeys {
     }
 }
 
-/// What a circuit handshake yields for one hop with a keystream for a layer (tor-spec §5.2).
+/// The keys of one hop with a keystream (tor-spec §5.2).
 #[derive(Clone)]
 pub struct HopKeys {
-    /// Seeds the digest of cells away from the client.
+    /// The seed of the digest in the forward direction.
     pub digest_forward: [u8; 20],
-    /// Seeds the digest of cells towards the client.
+    /// The seed of the digest in the backward direction.
     pub digest_backward: [u8; 20],
-    /// AES-128 key of cells away from the client.
+    /// The AES-128 key of the forward direction.
     pub key_forward: [u8; 16],
-    /// AES-128 key of cells towards the client.
+    /// The AES-128 key of the backward direction.
     pub key_backward: [u8; 16],
 }
 
 impl HopKeys {
-    /// Bytes of key material.
+    /// The length of key material.
     const MATERIAL_LEN: usize = 72;
 
-    /// Cuts derived key material into the keys, in the order of tor-spec §5.2.
+    /// Splits derived key material in the order of tor-spec §5.2.
     fn from_material(material: &[u8; Self::MATERIAL_LEN]) -> Self {
         let mut rest = &material[..];
         let mut take = |into: &mut [u8]| {
@@ -125,12 +125,12 @@ impl fmt::Debug for HopKeys {
     }
 }
 
-/// The peer's half of a circuit handshake does not prove what it has to.
+/// The peer's part of a circuit handshake is invalid.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HandshakeFailed {
-    /// Which handshake.
+    /// The handshake.
     pub handshake: &'static str,
-    /// What does not hold.
+    /// The check that failed.
     pub problem: &'static str,
 }
 

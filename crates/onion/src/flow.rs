@@ -1,4 +1,4 @@
-//! How much may be under way.
+//! Flow control: windows and rate limits.
 
 mod bucket;
 pub mod control;
@@ -10,6 +10,6 @@ mod window;
 pub use bucket::TokenBucket;
 pub use window::InFlightWindow;
 
-/// Cells that may wait on one circuit in one direction, unless the consensus says otherwise (C tor:
+/// Default maximum number of queued cells of a circuit in one direction (C tor:
 /// `RELAY_CIRC_CELL_QUEUE_SIZE_DEFAULT`). A relay destroys a circuit with more.
 pub const QUEUE_LIMIT_CELLS: u32 = 2500;

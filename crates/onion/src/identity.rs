@@ -1,4 +1,4 @@
-//! Who a relay is: its two long-term identities, and what it needs to prove them.
+//! A relay's identity: its two long-term keys, and what it needs to prove them.
 
 use alloc::vec::Vec;
 use core::fmt;
@@ -39,20 +39,20 @@ impl fmt::Debug for Ed25519Id {
     }
 }
 
-/// What we expect a relay to be, or what it has proved to be.
+/// The expected or proved identities of a relay.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayIds {
     /// Its RSA identity.
     pub rsa: RsaId,
-    /// Its Ed25519 identity, where known.
+    /// Its Ed25519 identity, if known.
     pub ed25519: Option<Ed25519Id>,
 }
 
-/// A relay's own identity, ready to answer link handshakes and circuit handshakes.
+/// A relay's own keys and certificates, for link handshakes and circuit handshakes.
 ///
-/// Certificates are made by the shell (they need a calendar and slow key generation); the engine
-/// only presents them.
+/// The shell creates certificates, which requires a calendar and slow key generation; the engine only presents
+/// them.
 #[derive(Clone)]
 pub struct OwnIdentity {
     /// SHA-1 of our RSA identity key.
@@ -73,9 +73,9 @@ pub struct OwnIdentity {
     pub rsa_cross_cert: Vec<u8>,
     /// Seed of the link authentication key.
     pub authenticate_seed: [u8; 32],
-    /// Secret ntor onion key.
+    /// The secret ntor onion key.
     pub onion_secret: [u8; 32],
-    /// The one before, as long as clients may not have heard of the present one.
+    /// The previous one, as long as clients may not know the current one.
     pub previous_onion_secret: Option<[u8; 32]>,
 }
 
@@ -86,11 +86,11 @@ impl OwnIdentity {
         RelayIds { rsa: self.rsa, ed25519: Some(self.ed25519) }
     }
 
-    /// SHA-256 of the TLS certificate that goes with [`tls_link_cert`](Self::tls_link_cert), which says
-    /// it; `None` if that is no certificate.
+    /// SHA-256 of the TLS certificate that [`tls_link_cert`](Self::tls_link_cert) certifies; `None` if that is
+    /// malformed.
     #[must_use]
     pub fn tls_certificate_sha256(&self) -> Option<[u8; 32]> {
-        // Behind version, type, expiry and the key's type (cert-spec §2.1).
+        // After version, type, expiry and key type (cert-spec §2.1).
         self.tls_link_cert.get(7..39)?.try_into().ok()
     }
 
@@ -100,13 +100,13 @@ impl OwnIdentity {
         *PublicKey::from(&self.onion_secret()).as_bytes()
     }
 
-    /// The secret half of the ntor onion key.
+    /// The secret ntor onion key.
     #[must_use]
     pub fn onion_secret(&self) -> StaticSecret {
         StaticSecret::from(self.onion_secret)
     }
 
-    /// The secret halves of all ntor onion keys that clients may use, the present one first.
+    /// All secret ntor onion keys that clients may use, the current one first.
     pub fn onion_secrets(&self) -> impl Iterator<Item = StaticSecret> {
         let all = [Some(self.onion_secret), self.previous_onion_secret];
         all.into_iter().flatten().map(StaticSecret::from)

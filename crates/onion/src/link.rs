@@ -1,5 +1,4 @@
-//! Links between relays: certificates and the handshake that proves who is at the other end
-//! (tor-spec §4, cert-spec).
+//! Links between relays: certificates, and the handshake that authenticates the peer (tor-spec §4, cert-spec).
 
 mod certs;
 mod channel;

@@ -1,4 +1,4 @@
-//! Measuring a relay: what is sent, what is checked, what is counted.
+//! Measuring a relay: content, checks and per-second counts.
 
 mod check;
 mod content;

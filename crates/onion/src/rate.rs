@@ -1,11 +1,11 @@
-//! Data rates that cannot be mixed up: the unit is in each constructor and getter.
+//! Data rates with explicit units in each constructor and getter.
 
 use crate::time::Duration;
 use core::fmt;
 use core::iter::Sum;
 use core::ops::{Add, Sub};
 
-/// A data rate. Kept in bits per second; bytes and bits only meet in its constructors and getters.
+/// A data rate, stored in bits per second.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate {
@@ -33,7 +33,7 @@ impl Rate {
     /// A rate of `mbit` million bits per second. Negative and non-finite values become zero.
     #[must_use]
     pub fn from_mbit_per_s(mbit: f64) -> Self {
-        // A float-to-integer cast saturates, and maps NaN to zero: just what is wanted.
+        // A float-to-integer cast saturates and maps NaN to zero, as needed.
         #[expect(clippy::cast_possible_truncation, reason = "saturating is intended")]
         Self { bit_per_s: (mbit * 1e6) as u64 }
     }

@@ -1,7 +1,7 @@
 //! The engine's own clock type.
 //!
-//! The engine never reads a clock. Whoever drives it passes `now`, counted in nanoseconds from an
-//! origin of the driver's choice: process start on real sockets, zero in virtual time.
+//! The engine never reads a clock. Its driver passes `now`, in nanoseconds since an origin of the driver's
+//! choice: process start on real sockets, zero in virtual time.
 
 use core::fmt;
 use core::ops::{Add, AddAssign, Sub};

@@ -1,8 +1,8 @@
 //! The ends of circuits: legs and tunnels.
 //!
-//! A [`Leg`] is one circuit where it ends: how many cells may be sent on it, and the tags of those that were.
-//! A [`Tunnel`] is what the streams of an end share, whichever circuit carries their cells. A tunnel has one leg, or with
-//! [`conflux`] (proposal 329) several. Relays and clients have the same of both.
+//! A [`Leg`] is the end of one circuit: the number of cells that may be sent on it, and the tags of cells in
+//! flight. A [`Tunnel`] is the state that the streams of an end share, whichever circuit carries their cells. A
+//! tunnel has one leg, or several with [`conflux`] (proposal 329). Relays and clients use the same types.
 
 pub mod conflux;
 mod leg;

@@ -2,20 +2,20 @@ use super::{BODY_LEN, Cell, CircId, Command};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Longest body of a variable-length cell that we accept.
+/// Maximum accepted length of a variable-length cell's body, in bytes.
 ///
-/// A stock relay's CERTS cell has about 2.5 KB; the wire format allows 65,535 bytes, which a peer
-/// could make us buffer on every connection.
+/// A C tor relay's CERTS cell has about 2.5 KB. The wire format allows 65,535 bytes, which a peer could make
+/// the relay buffer on every connection.
 pub const MAX_VARIABLE_BODY_LEN: usize = 16_384;
 
-/// A stream of bytes that cannot be cut into cells.
+/// The reason why a byte stream cannot be split into cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameError {
     /// A variable-length cell announces more bytes than [`MAX_VARIABLE_BODY_LEN`].
     Oversized {
         /// The cell's command.
         command: Command,
-        /// The length it announces.
+        /// The announced length.
         body_len: usize,
     },
     /// The first cell on a link must be VERSIONS (tor-spec §4).
@@ -37,21 +37,21 @@ impl fmt::Display for FrameError {
 
 impl core::error::Error for FrameError {}
 
-/// Cuts a byte stream into cells.
+/// Splits a byte stream into cells.
 ///
-/// Copies nothing but a cell that straddles two inputs, and allocates nothing once its carry buffer
-/// has grown to the longest such cell.
+/// Copies only cells that straddle two inputs, and does not allocate once its carry buffer has grown to the
+/// longest such cell.
 #[derive(Debug, Default)]
 pub struct Framer {
-    /// The start of a cell whose end has not arrived.
+    /// The beginning of an incomplete cell.
     carry: Vec<u8>,
-    /// The cell in `carry` has been given out: the next call begins afresh.
+    /// The cell in `carry` has been returned: the next call starts with an empty buffer.
     carry_is_spent: bool,
-    /// Circuit IDs have four bytes: the versions are negotiated.
+    /// Circuit IDs have four bytes: versions are negotiated.
     wide_circ_ids: bool,
 }
 
-/// What the bytes at the start of a cell tell about it.
+/// The information in the first bytes of a cell.
 struct Head {
     circ_id: CircId,
     command: Command,
@@ -66,12 +66,12 @@ impl Framer {
         Self::default()
     }
 
-    /// From here on circuit IDs have four bytes. Call it when VERSIONS has been handled.
+    /// Switches to four-byte circuit IDs. To be called after VERSIONS was handled.
     pub const fn widen_circ_ids(&mut self) {
         self.wide_circ_ids = true;
     }
 
-    /// Gives back the room that the longest cell so far has taken, unless a part of one waits.
+    /// Releases the buffer, unless it holds an incomplete cell.
     pub(crate) fn shrink(&mut self) {
         if self.carry_is_spent || self.carry.is_empty() {
             self.carry = Vec::new();
@@ -79,16 +79,16 @@ impl Framer {
         }
     }
 
-    /// Bytes of an unfinished cell that wait for the rest.
+    /// Buffered bytes of an incomplete cell.
     #[must_use]
     pub fn carried_len(&self) -> usize {
         if self.carry_is_spent { 0 } else { self.carry.len() }
     }
 
-    /// The next whole cell, taken off the front of `input`; `None` when `input` is used up.
+    /// The next complete cell at the front of `input`; `None` when `input` is consumed.
     ///
     /// # Errors
-    /// [`FrameError`]: the stream is of no more use.
+    /// [`FrameError`]: the stream is unusable.
     #[inline]
     pub fn next_cell<'c, 'i: 'c>(
         &'c mut self,
@@ -115,12 +115,12 @@ impl Framer {
         Ok(Some(head.view(cell)))
     }
 
-    /// Completes the cell that an earlier input began.
+    /// Completes the cell of an earlier input.
     #[cold]
     fn finish_carried(&mut self, input: &mut &[u8]) -> Result<Option<Cell<'_>>, FrameError> {
         loop {
             let head = self.head(&self.carry)?;
-            // While the length is unknown, one byte more may tell it.
+            // While the length is unknown, one more byte may complete the header.
             let wanted = head.as_ref().map_or(self.carry.len() + 1, |head| head.total_len);
             let missing = wanted - self.carry.len();
             if missing == 0 {
@@ -137,7 +137,7 @@ impl Framer {
         }
     }
 
-    /// Reads command and length off the start of a cell, if they are there.
+    /// Reads command and length of a cell, if they have arrived.
     #[inline]
     fn head(&self, bytes: &[u8]) -> Result<Option<Head>, FrameError> {
         let (circ_id, command, after) = if self.wide_circ_ids {

@@ -1,6 +1,6 @@
 //! Bodies of the cells that open links and circuits (tor-spec §4 and §5).
 //!
-//! Each type borrows from the cell it was parsed from and writes itself back with `encode_into`.
+//! Each type borrows from the cell that it was parsed from, and `encode_into` writes it.
 
 mod conflux;
 mod feedback;
@@ -19,12 +19,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::IpAddr;
 
-/// Length prefix of one byte. Panics never: our own messages are short.
+/// Writes a one-byte length prefix. Never panics: messages of this engine are short.
 fn push_len_u8(out: &mut Vec<u8>, len: usize) {
     out.push(u8::try_from(len).unwrap_or(u8::MAX));
 }
 
-/// Length prefix of two bytes.
+/// Writes a two-byte length prefix.
 fn push_len_u16(out: &mut Vec<u8>, len: usize) {
     out.extend_from_slice(&u16::try_from(len).unwrap_or(u16::MAX).to_be_bytes());
 }
@@ -59,7 +59,7 @@ pub mod cert_type {
     pub const ED25519_AUTHENTICATE: u8 = 6;
     /// The Ed25519 identity, signed with the RSA identity key.
     pub const RSA_CROSS: u8 = 7;
-    /// A relay's Ed25519 identity, signed with the key of a family; in descriptors alone (proposal 321).
+    /// A relay's Ed25519 identity, signed with a family key; only in descriptors (proposal 321).
     pub const FAMILY: u8 = 12;
 }
 
@@ -73,7 +73,7 @@ impl<'a> Certs<'a> {
     /// Reads a CERTS body.
     ///
     /// # Errors
-    /// Where it is cut off, or holds a type twice (§4.2 forbids that).
+    /// If it is truncated, or holds a type twice (§4.2 forbids that).
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("CERTS", body);
         let mut certs = Vec::new();
@@ -88,7 +88,7 @@ impl<'a> Certs<'a> {
         Ok(Self { certs })
     }
 
-    /// The certificate of type `cert_type`, if it is there.
+    /// The certificate of type `cert_type`, if present.
     #[must_use]
     pub fn get(&self, cert_type: u8) -> Option<&'a [u8]> {
         self.certs.iter().find(|(known, _)| *known == cert_type).map(|(_, cert)| *cert)
@@ -108,7 +108,7 @@ impl<'a> Certs<'a> {
 /// Link authentication by Ed25519 key and RFC 5705 exporter (§4.4.2).
 pub const AUTH_ED25519_SHA256_RFC5705: u16 = 3;
 
-/// What a responder asks of an initiator that wants to authenticate (§4.3).
+/// A responder's request for an initiator's authentication (§4.3).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AuthChallenge {
     /// Random bytes that make the responder's half of the handshake unique.
@@ -121,7 +121,7 @@ impl AuthChallenge {
     /// Reads an AUTH_CHALLENGE body.
     ///
     /// # Errors
-    /// Where it is cut off.
+    /// If it is truncated.
     pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("AUTH_CHALLENGE", body);
         let challenge = reader.take_array()?;
@@ -138,10 +138,10 @@ impl AuthChallenge {
     }
 }
 
-/// Time and addresses that each side tells the other (§4.5).
+/// The time and addresses of each side (§4.5).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NetInfo {
-    /// Seconds since 1970; zero from those who would rather not say.
+    /// Unix time in seconds; zero if the sender does not reveal it.
     pub timestamp: u32,
     /// The address under which the sender sees the receiver.
     pub other: Option<IpAddr>,
@@ -153,8 +153,8 @@ impl NetInfo {
     /// Reads a NETINFO body as C tor does: own addresses of unknown types are skipped.
     ///
     /// # Errors
-    /// Where it is cut off, where an address has not the length of its type, and where the address of
-    /// the receiver is of an unknown type.
+    /// If it is truncated, if an address has the wrong length for its type, or if the receiver's address has an
+    /// unknown type.
     pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("NETINFO", body);
         let timestamp = reader.take_u32()?;
@@ -213,10 +213,10 @@ pub const HANDSHAKE_NTOR: u16 = 2;
 /// Handshake type of ntor of version 3, see [`ntor_v3`](crate::crypto::ntor_v3).
 pub const HANDSHAKE_NTOR_V3: u16 = 3;
 
-/// Opens a circuit, or carries a relay's half of its opening: type and data of a handshake.
+/// A CREATE2 body: type and data of a handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Create2<'a> {
-    /// Which handshake, see [`HANDSHAKE_NTOR`].
+    /// The handshake type, see [`HANDSHAKE_NTOR`].
     pub handshake_type: u16,
     /// The initiator's message.
     pub data: &'a [u8],
@@ -226,7 +226,7 @@ impl<'a> Create2<'a> {
     /// Reads a CREATE2 body.
     ///
     /// # Errors
-    /// Where it is cut off.
+    /// If it is truncated.
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         Self::take(&mut Reader::new("CREATE2", body))
     }
@@ -248,7 +248,7 @@ impl<'a> Create2<'a> {
 /// The responder's message in a CREATED2 or EXTENDED2 body (§5.1, §5.1.2).
 ///
 /// # Errors
-/// Where it is cut off.
+/// If it is truncated.
 pub fn parse_created2(body: &[u8]) -> Result<&[u8], Malformed> {
     let mut reader = Reader::new("CREATED2", body);
     let len = usize::from(reader.take_u16()?);
@@ -266,7 +266,7 @@ pub fn encode_created2_into(data: &[u8], out: &mut Vec<u8>) {
 pub struct CreatedFast {
     /// The responder's key material.
     pub y: [u8; 20],
-    /// Proof that it knows ours, too.
+    /// The proof that the responder knows both halves.
     pub key_hash: [u8; 20],
 }
 
@@ -274,7 +274,7 @@ impl CreatedFast {
     /// Reads a CREATED_FAST body.
     ///
     /// # Errors
-    /// Where it is cut off.
+    /// If it is truncated.
     pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("CREATED_FAST", body);
         Ok(Self { y: reader.take_array()?, key_hash: reader.take_array()? })
@@ -287,13 +287,13 @@ impl CreatedFast {
     }
 }
 
-/// Where an EXTEND2 leads: address and identities of the next relay (§5.1.2).
+/// The data of EXTEND2: address and identities of the next relay (§5.1.2).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Extend2<'a> {
     /// Link specifiers: type and content. Types: 0 IPv4 and port, 1 IPv6 and port, 2 RSA identity,
     /// 3 Ed25519 identity.
     pub link_specifiers: Vec<(u8, &'a [u8])>,
-    /// What the next relay gets as CREATE2.
+    /// The content of the CREATE2 for the next relay.
     pub create: Create2<'a>,
 }
 
@@ -313,7 +313,7 @@ impl<'a> Extend2<'a> {
     /// Reads the data of an EXTEND2 relay message.
     ///
     /// # Errors
-    /// Where it is cut off.
+    /// If it is truncated.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("EXTEND2", data);
         let mut link_specifiers = Vec::new();
@@ -337,7 +337,7 @@ impl<'a> Extend2<'a> {
     }
 }
 
-/// Why a circuit was closed (§5.4).
+/// Why a circuit was destroyed (§5.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DestroyReason(u8);
 

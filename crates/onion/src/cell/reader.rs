@@ -1,11 +1,11 @@
 use core::fmt;
 
-/// A message whose bytes do not add up: which one, and what is wrong with it.
+/// A malformed message: which one, and what is wrong with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Malformed {
     /// The message, by its name in tor-spec.
     pub message: &'static str,
-    /// What does not hold.
+    /// The problem.
     pub problem: &'static str,
 }
 
@@ -17,7 +17,7 @@ impl fmt::Display for Malformed {
 
 impl core::error::Error for Malformed {}
 
-/// Takes big-endian fields off the front of a message, and fails instead of reading past its end.
+/// Reads big-endian fields from the front of a message. It fails instead of reading past the end.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     message: &'static str,
@@ -46,7 +46,7 @@ impl<'a> Reader<'a> {
     /// The next `len` bytes.
     ///
     /// # Errors
-    /// Where fewer are left; likewise for the other `take_*`.
+    /// If fewer bytes are left; likewise for the other `take_*` methods.
     pub fn take(&mut self, len: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) =
             self.rest.split_at_checked(len).ok_or(self.malformed("shorter than its fields"))?;
@@ -57,7 +57,7 @@ impl<'a> Reader<'a> {
     /// The next `N` bytes as an array.
     ///
     /// # Errors
-    /// Where fewer are left.
+    /// If fewer bytes are left.
     pub fn take_array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let mut array = [0; N];
         array.copy_from_slice(self.take(N)?);
@@ -67,7 +67,7 @@ impl<'a> Reader<'a> {
     /// The next byte.
     ///
     /// # Errors
-    /// Where none is left.
+    /// If none is left.
     pub fn take_u8(&mut self) -> Result<u8, Malformed> {
         self.take_array().map(u8::from_be_bytes)
     }
@@ -75,7 +75,7 @@ impl<'a> Reader<'a> {
     /// The next two bytes as a number.
     ///
     /// # Errors
-    /// Where fewer are left.
+    /// If fewer bytes are left.
     pub fn take_u16(&mut self) -> Result<u16, Malformed> {
         self.take_array().map(u16::from_be_bytes)
     }
@@ -83,7 +83,7 @@ impl<'a> Reader<'a> {
     /// The next four bytes as a number.
     ///
     /// # Errors
-    /// Where fewer are left.
+    /// If fewer bytes are left.
     pub fn take_u32(&mut self) -> Result<u32, Malformed> {
         self.take_array().map(u32::from_be_bytes)
     }

@@ -1,4 +1,4 @@
-//! Relay messages: what a relay cell carries once its layers are off (tor-spec §6.1).
+//! Relay messages: the content of a relay cell without layers of encryption (tor-spec §6.1).
 
 use super::BODY_LEN;
 use super::reader::{Malformed, Reader};
@@ -10,13 +10,13 @@ pub use format::{RelayFormat, TAG_LEN};
 /// Bytes of a relay cell's header in [`RelayFormat::V0`]: command, recognized, stream ID, digest, length.
 pub const HEADER_LEN: usize = 11;
 
-/// Most data that one relay cell carries, in whatever format.
+/// Maximum data length of a relay cell, over all formats.
 pub const MAX_DATA_LEN: usize = BODY_LEN - HEADER_LEN;
 
-/// Where the two "recognized" bytes lie: zero when no layer is left on the cell.
+/// The offset of the "recognized" field: zero if no layer is left on the cell.
 pub const RECOGNIZED: core::ops::Range<usize> = 1..3;
 
-/// Where the running digest lies.
+/// The offset of the running digest.
 pub const DIGEST: core::ops::Range<usize> = 5..9;
 
 /// Command of a relay message (§6.1).
@@ -48,12 +48,12 @@ impl RelayCommand {
     pub const XON: Self = Self(44);
 }
 
-/// A relay message, seen in the body of the decrypted cell.
+/// A relay message in the body of a decrypted cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayMessage<'a> {
-    /// What it asks for.
+    /// The command.
     pub command: RelayCommand,
-    /// The stream it belongs to, zero for the circuit itself.
+    /// The stream ID, zero for the circuit itself.
     pub stream_id: u16,
     /// Its content.
     pub data: &'a [u8],
@@ -63,7 +63,7 @@ impl<'a> RelayMessage<'a> {
     /// Reads the body of a relay cell that has no layer left, in [`RelayFormat::V0`].
     ///
     /// # Errors
-    /// Where the announced length exceeds the cell.
+    /// If the stated length exceeds the cell.
     pub fn parse(body: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("relay cell", body);
         let command = RelayCommand(reader.take_u8()?);
@@ -74,27 +74,26 @@ impl<'a> RelayMessage<'a> {
         Ok(Self { command, stream_id, data: reader.take(len)? })
     }
 
-    /// The body of a relay cell that carries the message, in [`RelayFormat::V0`]: digest not set, no layer
-    /// on.
+    /// The body of a relay cell with this message in [`RelayFormat::V0`], without digest and encryption.
     ///
     /// # Errors
-    /// Where the data exceeds [`MAX_DATA_LEN`].
+    /// If the data exceeds [`MAX_DATA_LEN`].
     pub fn to_body(&self) -> Result<[u8; BODY_LEN], Malformed> {
         let mut body = [0; BODY_LEN];
         self.write_into(&mut body)?;
         Ok(body)
     }
 
-    /// Writes such a body over what is in `body`.
+    /// Writes such a body into `body`.
     ///
     /// # Errors
-    /// Where the data exceeds [`MAX_DATA_LEN`].
+    /// If the data exceeds [`MAX_DATA_LEN`].
     pub fn write_into(&self, body: &mut [u8; BODY_LEN]) -> Result<(), Malformed> {
         RelayFormat::V0.write(self, body)
     }
 }
 
-/// Writes the header of a message with so many bytes of data: digest not set.
+/// Writes the header of a message with this number of bytes of data, without digest.
 pub(crate) fn write_header(header: &mut [u8], command: RelayCommand, stream_id: u16, len: usize) {
     header.fill(0);
     header[0] = command.0;

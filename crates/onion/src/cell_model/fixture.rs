@@ -1,4 +1,4 @@
-//! Relays that both suites know, for tests over either.
+//! Test relays for both cell models.
 
 use super::{CellModel, HeaderOnly, HeaderOnlyPayload, Run, RunRoom, Tor};
 use crate::circuit::NextHop;
@@ -8,22 +8,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// A suite whose relays can be made up.
+/// A cell model with test relays.
 pub(crate) trait Staged: CellModel {
-    /// The relay of this number.
+    /// The relay with this number.
     fn identity(number: u8) -> Self::Identity;
 
-    /// Puts so many bytes of some stream into `room`, from `from` on.
+    /// Writes this number of bytes of a test stream into `room`, beginning at `from`.
     fn put(room: Self::Room<'_>, from: u64, most_bytes: usize) -> usize;
 
-    /// Whether these bytes of that stream begin at `from`.
+    /// Whether these bytes are those of the test stream at `from`.
     fn is_from(data: Self::PayloadSlice<'_>, from: u64) -> bool;
 }
 
-/// The bytes of that stream.
+/// The bytes of the test stream.
 const STREAM: Pattern = Pattern { seed: 7 };
 
-/// The relay of this number, as far as handshakes of circuits go: no certificate is there.
+/// The relay with this number, for circuit handshakes only: it has no certificates.
 fn own_identity(number: u8) -> OwnIdentity {
     OwnIdentity {
         rsa: RsaId([number; 20]),
@@ -70,7 +70,7 @@ impl Staged for HeaderOnly {
     }
 }
 
-/// What a client knows of the relay of this number.
+/// A client's knowledge of the relay with this number.
 pub(crate) fn hop(number: u8) -> NextHop {
     let address = SocketAddr::from(([192, 0, 2, number], 9001));
     NextHop::to_own(&own_identity(number), address)

@@ -17,10 +17,10 @@ use data::RunBuffer;
 use handshake::NullHandshake;
 use layers::{Count, Counts};
 
-/// Cells that hold next to nothing, for simulations: nobody encrypts, and streams carry lengths.
+/// Cells without content, for simulations: nothing is encrypted, and streams carry lengths.
 ///
-/// A layer is a number: how many hops away the relay is that a cell is for, or that has sent it. The tag of
-/// a cell is how many its sender had sealed by then.
+/// A layer is a number: the distance to the relay that the cell is for, or that sent it. The tag of a cell is
+/// the number of cells that its sender had sealed before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct HeaderOnly;
 
@@ -68,7 +68,7 @@ impl CellModel for HeaderOnly {
 }
 
 impl From<()> for RelayFormat {
-    /// What CREATE_FAST yields.
+    /// The keys of CREATE_FAST.
     fn from((): ()) -> Self {
         Self::V0
     }

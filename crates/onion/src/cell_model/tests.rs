@@ -1,4 +1,4 @@
-//! What the engine counts on, over both suites.
+//! Properties of cell models that the engine relies on, for both models.
 
 mod cells;
 mod data;

@@ -19,7 +19,7 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// Tor's cells, as they are on real links.
+/// Tor's cells, as on real links.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tor;
 
@@ -75,8 +75,8 @@ fn answer_ntor(
     Some(HandshakeReply { data: Vec::from(answer), keys: keys.into(), agreed: Agreed::default() })
 }
 
-/// Stock clients take version 3 for relays that announce `Relay=4`. Of exits that announce `FlowCtrl=2` they
-/// ask congestion control, and with it Counter Galois Onion if there is `Relay=5-6`.
+/// C tor's clients use ntor v3 for relays that announce `Relay=4`. From exits that announce `FlowCtrl=2` they
+/// request congestion control, and with it Counter Galois Onion if they announce `Relay=5-6`.
 fn answer_ntor_v3(
     identity: &OwnIdentity,
     data: &[u8],
@@ -198,14 +198,14 @@ impl<'a> PayloadSlice<'a> for &'a [u8] {
     }
 }
 
-/// Room that an idle buffer may keep.
+/// The capacity that an idle buffer may keep.
 const IDLE_MAX: usize = 2048;
 
-/// Bytes that wait for a destination.
+/// Bytes queued for a destination.
 #[derive(Debug, Default)]
 pub struct ByteBuffer {
     bytes: VecDeque<u8>,
-    /// Something has come since it was last looked at.
+    /// Whether data has arrived since the last check.
     is_used: bool,
 }
 

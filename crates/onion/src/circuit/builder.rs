@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::SocketAddr;
 
-/// What building a circuit asks for next.
+/// The next step of building a circuit.
 #[derive(Debug)]
 pub enum Step<S: CellModel = Tor> {
     /// Send this cell on the circuit.
@@ -20,34 +20,34 @@ pub enum Step<S: CellModel = Tor> {
         /// Its body.
         body: S::Body,
     },
-    /// The circuit stands.
+    /// The circuit is complete.
     Built,
 }
 
 /// A circuit under construction.
 pub struct Builder<S: CellModel = Tor> {
     circ_id: CircId,
-    /// With each hop.
+    /// The hop whose answer is expected.
     handshakes: Vec<S::Handshake>,
-    /// The hops after the first.
+    /// The remaining hops.
     onward: Vec<NextHop>,
     layers: S::Layers,
     first_keys: Option<S::Keys>,
     agreed: Agreed,
 }
 
-/// What a finished circuit consists of.
+/// The parts of a finished circuit.
 #[derive(Debug)]
 pub struct Built<S: CellModel = Tor> {
-    /// Those of all hops.
+    /// The layers of all hops.
     pub layers: S::Layers,
-    /// What the last hop agrees to.
+    /// The flow control negotiated with the last hop.
     pub agreed: Agreed,
 }
 
 impl<S: CellModel> Builder<S> {
-    /// Plans a circuit: `first` is the handshake with the relay at the other end of the link, then
-    /// come the hops after it.
+    /// Plans a circuit: `first` is the handshake with the relay at the other end of the link, `rest` the
+    /// following hops.
     #[must_use]
     pub fn new(circ_id: CircId, first: S::Handshake, rest: Vec<(NextHop, S::Handshake)>) -> Self {
         let (onward, later): (Vec<_>, Vec<_>) = rest.into_iter().unzip();
@@ -75,13 +75,13 @@ impl<S: CellModel> Builder<S> {
         Self::new(circ_id, S::Handshake::fast(x), Vec::from([(next, second)]))
     }
 
-    /// Its number on our link to the first hop.
+    /// The circuit ID on the link to the first hop.
     #[must_use]
     pub const fn circ_id(&self) -> CircId {
         self.circ_id
     }
 
-    /// The public key by which the last hop will know the circuit, if its handshake has one.
+    /// The public key by which the last hop identifies the circuit, if its handshake has one.
     #[must_use]
     pub fn last_public(&self) -> Option<&[u8; 32]> {
         self.handshakes.last().and_then(S::Handshake::public)
@@ -99,16 +99,16 @@ impl<S: CellModel> Builder<S> {
         !self.layers.is_empty()
     }
 
-    /// The cell that begins it, until the first hop has answered: command and body.
+    /// The cell that creates it, until the first hop has answered: command and body.
     #[must_use]
     pub fn create(&self) -> Option<(Command, Vec<u8>)> {
         self.handshakes.first().filter(|_| self.layers.is_empty()).map(S::Handshake::create_cell)
     }
 
-    /// Handles a cell that arrived on the circuit, until [`Step::Built`].
+    /// Handles a cell of the circuit, until [`Step::Built`].
     ///
     /// # Errors
-    /// [`CircuitError`]: give the circuit up.
+    /// [`CircuitError`]: the circuit is unusable.
     pub fn handle_cell(
         &mut self,
         command: Command,
@@ -154,7 +154,7 @@ impl<S: CellModel> Builder<S> {
         Ok(Step::Send { command, body })
     }
 
-    /// What it consists of, once it is built. The builder is of no more use.
+    /// The parts of the circuit, once it is built. The builder is empty afterwards.
     #[must_use]
     pub fn take_built(&mut self) -> Built<S> {
         Built { layers: core::mem::take(&mut self.layers), agreed: self.agreed }
@@ -168,10 +168,10 @@ impl<S: CellModel> fmt::Debug for Builder<S> {
     }
 }
 
-/// The body of a relay cell with EXTEND2, without layers, for a hop whose cells have this format.
+/// The body of a relay cell with EXTEND2, without encryption, for a hop with this format.
 ///
 /// # Errors
-/// Where the handshake is more than fits.
+/// If the handshake does not fit.
 pub fn extend_body<S: CellModel>(
     next: &NextHop,
     handshake: &S::Handshake,

@@ -4,32 +4,34 @@ use crate::cell::{Command, Malformed};
 use crate::crypto::{CryptError, HandshakeFailed};
 use core::fmt;
 
-/// Why a circuit could not be built, or is gone.
+/// Why a circuit could not be built, or was lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CircuitError {
-    /// The relay closed it.
+    /// The relay destroyed it.
     Destroyed(DestroyReason),
-    /// A hop says that the one after it is gone.
+    /// A hop reports that the next hop is gone.
     Truncated(DestroyReason),
-    /// A handshake does not prove what it has to.
+    /// A handshake failed to prove the relay's identity.
     Handshake(HandshakeFailed),
-    /// A cell does not decrypt.
+    /// A cell could not be decrypted.
     Crypt(CryptError),
-    /// A message does not parse.
+    /// A message could not be parsed.
     Malformed(Malformed),
-    /// A cell that has no place at this point.
+    /// An unexpected cell.
     Unexpected(Command),
-    /// A relay message that has no place at this point.
+    /// An unexpected relay message.
     UnexpectedMessage(RelayCommand),
 }
 
 impl CircuitError {
-    /// Whether the first hop may have taken the circuit for one that nobody has used for long, though it has just been begun: it is worth another try on the same link.
+    /// Whether the first hop may have mistaken the new circuit for an idle one: another try on the same link is
+    /// worthwhile.
     ///
-    /// C tor, to 0.4.9 at least, looks through its clients' circuits every eleven seconds, and ends those that end at it
-    /// and whose links have sent no cell for an hour. Where a link has not sent any yet, that was in 1970. So what has begun and
-    /// whose answer has not left is ended: all circuits of several links at once, if they have been opened together. The
-    /// answer comes, and the DESTROY behind it. Then the link has sent a cell, and the next try stands.
+    /// C tor, at least up to 0.4.9, checks clients' circuits every eleven seconds and closes those that end at
+    /// it and whose links have sent no cell for an hour. On a link that has not sent any cell, the last one
+    /// appears to be from 1970. So a new circuit whose answer has not been sent is destroyed: all circuits of
+    /// several links at once if they are created together. The answer arrives, followed by DESTROY. By then the
+    /// link has sent a cell, and the next try succeeds.
     #[must_use]
     pub fn may_be_swept(&self) -> bool {
         *self == Self::Destroyed(DestroyReason::FINISHED)

@@ -1,33 +1,34 @@
 use super::pattern::Transfer;
 use crate::cell_model::{CellModel, HeaderOnly, HeaderOnlyPayload, Run, RunRoom, Tor};
 
-/// What stands at our end of a stream: it makes what is sent, and takes what comes.
+/// The application at the client's end of a stream: it produces the data to send and consumes received data.
 pub trait Application<S: CellModel> {
-    /// The stream leads to its destination: the relay has said CONNECTED.
+    /// The stream is open: CONNECTED has arrived.
     fn handle_connected(&mut self) {}
 
-    /// The relay has answered a [`Destination::Lookup`](super::Destination::Lookup): the data of its RESOLVED. The stream is over.
+    /// The answer to a [`Destination::Lookup`](super::Destination::Lookup): the data of its RESOLVED. The
+    /// stream is closed.
     fn handle_answer(&mut self, _answer: &[u8]) {}
 
-    /// Whether there is something to send behind so many bytes. Asked when the stream is connected and
-    /// after each cell; who has nothing more is not asked again before [`send_more`](super::Core::send_more).
+    /// Whether there is data to send after the first `sent_bytes` bytes. Called when the stream is open and
+    /// after each cell; after false, it is not called again before [`send_more`](super::Core::send_more).
     fn has_more(&self, sent_bytes: u64) -> bool;
 
-    /// Puts what is to be sent behind so many bytes into `room`; returns how many bytes.
+    /// Writes the data after the first `sent_bytes` bytes into `room`; returns the number of bytes.
     fn fill(&mut self, sent_bytes: u64, room: S::Room<'_>) -> usize;
 
-    /// Takes what has come behind so many bytes.
+    /// Consumes data that follows the first `received_bytes` bytes.
     fn take(&mut self, received_bytes: u64, data: S::PayloadSlice<'_>) -> Progress;
 }
 
-/// What has become of a stream with what came last.
+/// The state of a stream after the last data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It goes on.
+    /// It continues.
     Open,
-    /// All has come: the stream ends.
+    /// Everything has arrived: the stream is closed.
     Complete,
-    /// What came is not what was expected: the stream ends.
+    /// The data was not as expected: the stream is closed.
     Wrong,
 }
 
@@ -37,7 +38,7 @@ impl Transfer {
     }
 }
 
-/// Each byte is made, and checked.
+/// Generates and verifies every byte.
 impl Application<Tor> for Transfer {
     fn has_more(&self, sent_bytes: u64) -> bool {
         sent_bytes < self.request_bytes()
@@ -56,8 +57,8 @@ impl Application<Tor> for Transfer {
     }
 }
 
-/// There are no bytes, but none is missing and none comes twice. The server must know of the transfer in
-/// another way than by the request, which is a length, too.
+/// There are no bytes, but missing and duplicate ones are detected. The request is only a length, so the server
+/// must know the transfer in another way.
 impl Application<HeaderOnly> for Transfer {
     fn has_more(&self, sent_bytes: u64) -> bool {
         sent_bytes < self.request_bytes()

@@ -12,18 +12,18 @@ use crate::tunnel::Leg;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// What goes by one [`CircuitNumber`](super::CircuitNumber): a tunnel, and its streams.
+/// A tunnel and its streams, named by one [`CircuitNumber`](super::CircuitNumber).
 #[derive(Debug)]
 pub(super) struct Passage<S: CellModel> {
     /// One circuit, or those of a set.
     pub(super) legs: Vec<Circuit<S>>,
     pub(super) streams: Streams,
-    /// What the circuits of a set have in common. Without it there is one circuit.
+    /// The state shared by the circuits of a set. `None` for a single circuit.
     pub(super) set: Option<Box<LinkedSet<S>>>,
 }
 
 impl<S: CellModel> Passage<S> {
-    /// The circuit of this number on this link.
+    /// The circuit with this ID on this link.
     pub(super) fn place(&self, conn: ConnId, circ_id: CircId) -> Option<usize> {
         self.legs.iter().position(|it| it.is(conn, circ_id))
     }
@@ -42,18 +42,18 @@ impl<S: CellModel> Passage<S> {
 pub(super) struct Circuit<S: CellModel> {
     pub(super) conn: ConnId,
     pub(super) circ_id: CircId,
-    /// Which leg of its set it is.
+    /// Its number in its set.
     pub(super) leg: u8,
     pub(super) stage: Stage<S>,
     /// When its first cell was sent.
     pub(super) began_at: Instant,
-    /// How long after that each hop had answered.
+    /// The time from then to each hop's answer.
     pub(super) hop_times: Vec<Duration>,
-    /// What is under way to the first hop, and what has come from there, if its link has windows from hop to hop.
+    /// The state of its hop-by-hop window, if its link has one.
     pub(super) account: Option<Box<HopAccount>>,
 }
 
-/// How far a circuit is.
+/// The state of a circuit.
 #[derive(Debug)]
 pub(super) enum Stage<S: CellModel> {
     Building(Builder<S>),
@@ -64,7 +64,7 @@ pub(super) enum Stage<S: CellModel> {
 #[derive(Debug)]
 pub(super) struct Up<S: CellModel> {
     pub(super) layers: S::Layers,
-    /// The place of the last hop.
+    /// The index of the last hop.
     pub(super) last: usize,
     pub(super) leg: Leg,
 }
@@ -77,7 +77,7 @@ impl<S: CellModel> Circuit<S> {
         Self { conn, circ_id, leg, stage, began_at, hop_times, account: None }
     }
 
-    /// What it consists of, if it stands.
+    /// The finished circuit, if it is open.
     pub(super) const fn up(&self) -> Option<&Up<S>> {
         match &self.stage {
             Stage::Building(_) => None,
@@ -85,7 +85,7 @@ impl<S: CellModel> Circuit<S> {
         }
     }
 
-    /// The same, to change it.
+    /// The finished circuit, mutably.
     pub(super) const fn up_mut(&mut self) -> Option<&mut Up<S>> {
         match &mut self.stage {
             Stage::Building(_) => None,
@@ -93,25 +93,25 @@ impl<S: CellModel> Circuit<S> {
         }
     }
 
-    /// Whether it is that of this number on this link.
+    /// Whether it has this ID on this link.
     pub(super) fn is(&self, conn: ConnId, circ_id: CircId) -> bool {
         self.circ_id == circ_id && self.conn == conn
     }
 
-    /// Cells that the first hop takes now.
+    /// Cells that the hop-by-hop window allows to send.
     pub(super) fn room_cells(&self, now: Instant) -> usize {
         self.account.as_ref().map_or(usize::MAX, |account| account.room_cells(now))
     }
 
-    /// So many cells of it leave for the first hop.
+    /// Cells of the circuit are sent to the first hop.
     pub(super) fn handle_left(&mut self, now: Instant, cells: u32) {
         if let Some(account) = &mut self.account {
             account.handle_left(now, cells);
         }
     }
 
-    /// The cell of a message to a hop, by its place, or to the last. None unless the circuit stands, has that hop, and the message
-    /// fits.
+    /// The cell of a message to the hop at this index, or to the last hop. `None` if the circuit is not open,
+    /// has no such hop, or the message does not fit.
     pub(super) fn seal(
         &mut self,
         hop: Option<usize>,

@@ -19,7 +19,7 @@ use alloc::vec::Vec;
 use core::fmt;
 use rand_core::Rng;
 
-/// What a client decides, over cells of any [`CellModel`]: no bytes, and links that stand already or not at all.
+/// The decisions of a client, over cells of any [`CellModel`]: no bytes, no link handshake.
 ///
 /// - *getters*: [`is_built`](Self::is_built), [`has_hop_windows`](Self::has_hop_windows), [`silent_legs`](Self::silent_legs), [`open_circuits`](Self::open_circuits),
 ///   [`open_streams`](Self::open_streams), [`figures`](Self::figures),
@@ -36,10 +36,10 @@ use rand_core::Rng;
 ///   [`poll_feedback`](Self::poll_feedback), [`poll_cells`](Self::poll_cells), [`poll_close`](Self::poll_close),
 ///   [`poll_timeout`](Self::poll_timeout), [`poll_event`](Self::poll_event).
 ///
-/// Links are driven as the connections of a [`Node`](crate::node::Node) are, with cells in the place of bytes.
+/// Links are driven like the connections of a [`Node`](crate::node::Node), with cells instead of bytes.
 pub struct Core<S: CellModel, A, R> {
     pub(super) rng: R,
-    /// That of the last call.
+    /// The time of the last call.
     pub(super) now: Instant,
     pub(super) links: BTreeMap<ConnId, Link<S>>,
     pub(super) passages: BTreeMap<CircuitNumber, Passage<S>>,
@@ -50,9 +50,9 @@ pub struct Core<S: CellModel, A, R> {
     pub(super) to_dial: VecDeque<Dial>,
     pub(super) writable: VecDeque<ConnId>,
     pub(super) to_close: VecDeque<ConnId>,
-    /// When a stream that was asked to be slow may send again.
+    /// When a rate-limited stream may send again.
     pub(super) room_at: Option<Instant>,
-    /// When sets are to be looked at: one has a leg that may be silent.
+    /// When the sets are to be checked for legs that have timed out.
     pub(super) look_at: Option<Instant>,
     pub(super) congestion: Arc<CongestionParams>,
     pub(super) flows: Arc<dyn FlowFactory>,
@@ -61,7 +61,7 @@ pub struct Core<S: CellModel, A, R> {
 }
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// One without circuits, with tor's flow control. All randomness comes from the generator.
+    /// A client without circuits, with tor's flow control. All random numbers come from the generator.
     pub fn new(rng: R) -> Self {
         Self {
             rng,
@@ -84,23 +84,23 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// Congestion control of circuits that come to stand from now on.
+    /// Sets the congestion control parameters of new circuits.
     pub fn set_congestion(&mut self, params: Arc<CongestionParams>) {
         self.congestion = params;
     }
 
-    /// Whose flow control circuits get that come to stand from now on.
+    /// Sets the flow control implementation of new circuits.
     pub fn set_flows(&mut self, flows: Arc<dyn FlowFactory>) {
         self.flows = flows;
     }
 
-    /// Whether a circuit stands.
+    /// Whether a circuit is open.
     #[must_use]
     pub fn is_built(&self, circuit: CircuitNumber) -> bool {
         self.passages.get(&circuit).is_some_and(Passage::is_ready)
     }
 
-    /// Legs of a circuit whose first hop has not answered; of one that is no set, leg 0.
+    /// The legs of a circuit whose first hop has not answered; a circuit that is not a set has leg 0.
     #[must_use]
     pub fn silent_legs(&self, circuit: CircuitNumber) -> Vec<u8> {
         let is_silent = |it: &&Circuit<S>| match &it.stage {
@@ -111,32 +111,32 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         passage.legs.iter().filter(is_silent).map(|it| it.leg).collect()
     }
 
-    /// How long after a circuit's first cell each of its hops had answered, first hop first: the time to set up so many hops.
+    /// The time from a circuit's first cell to each hop's answer, first hop first.
     #[must_use]
     pub fn hop_times(&self, circuit: CircuitNumber) -> &[Duration] {
         let leg = self.passages.get(&circuit).and_then(|it| it.legs.first());
         leg.map_or(&[], |it| &it.hop_times)
     }
 
-    /// Circuits that stand or are being built.
+    /// The number of circuits that are open or being built.
     #[must_use]
     pub fn open_circuits(&self) -> usize {
         self.passages.len()
     }
 
-    /// Streams that are not over.
+    /// The number of open streams.
     #[must_use]
     pub fn open_streams(&self) -> usize {
         self.streams.len()
     }
 
-    /// How far a stream is that is not over.
+    /// The statistics of an open stream.
     #[must_use]
     pub fn figures(&self, stream: StreamNumber) -> Option<&Figures> {
         self.streams.get(&stream).map(Stream::figures)
     }
 
-    /// Bytes that have come on all streams, those that are over included.
+    /// Bytes received on all streams, including closed ones.
     #[must_use]
     pub const fn received_bytes(&self) -> u64 {
         self.received_bytes
@@ -148,14 +148,14 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.links.get(&conn).map(|link| &link.to)
     }
 
-    /// Reads nothing more of a stream: what still comes is held, and nothing is acknowledged.
+    /// Stops reading from a stream: received data is buffered and not acknowledged.
     pub fn pause(&mut self, stream: StreamNumber) {
         if let Some(it) = self.streams.get_mut(&stream) {
             it.is_paused = true;
         }
     }
 
-    /// Reads all that is held of a stream, and goes on.
+    /// Delivers the buffered data of a stream and resumes reading.
     pub fn resume(&mut self, now: Instant, stream: StreamNumber) {
         self.now = now;
         let Some(it) = self.streams.get_mut(&stream) else { return };
@@ -163,12 +163,12 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.signal(stream);
     }
 
-    /// What stands at our end of a stream that is not over.
+    /// The application of an open stream.
     pub fn application_mut(&mut self, stream: StreamNumber) -> Option<&mut A> {
         self.streams.get_mut(&stream).map(Stream::application_mut)
     }
 
-    /// The application of a stream has something to send again, after it had nothing more.
+    /// The application of a stream has more data to send.
     pub fn send_more(&mut self, now: Instant, stream: StreamNumber) {
         self.now = now;
         let it = self.streams.get(&stream).filter(|it| it.is_connected && it.hop.is_none());
@@ -181,12 +181,12 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         conns.into_iter().for_each(|conn| self.wake(conn));
     }
 
-    /// Ends a stream. There will be no event.
+    /// Closes a stream. There is no event.
     pub fn end(&mut self, stream: StreamNumber) {
         self.end_with(stream, EndReason::DONE);
     }
 
-    /// Ends a circuit, and all streams on it. There will be no event.
+    /// Destroys a circuit with all streams on it. There is no event.
     pub fn destroy(&mut self, circuit: CircuitNumber) {
         let Some(Passage { legs, .. }) = self.forget_circuit(circuit) else { return };
         for it in legs {
@@ -194,14 +194,14 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// Closes all links, without a word about their circuits; there will be no events about them.
+    /// Closes all links without destroying their circuits first. There are no events.
     pub fn close_all(&mut self) {
         let circuits: Vec<CircuitNumber> = self.passages.keys().copied().collect();
         circuits.into_iter().for_each(|circuit| _ = self.forget_circuit(circuit));
         self.close_idle();
     }
 
-    /// The time of [`poll_timeout`](Self::poll_timeout) has come.
+    /// The time of [`poll_timeout`](Self::poll_timeout) has passed.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.now = now;
         if self.room_at.is_some_and(|at| at <= now) {
@@ -212,7 +212,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.look_at_sets();
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing happens before.
+    /// When to call [`handle_timeout`](Self::handle_timeout), unless something happens earlier.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.room_at.into_iter().chain(self.look_at).min()
@@ -231,7 +231,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.events.push_back(event);
     }
 
-    /// A circuit is gone, and its streams.
+    /// A circuit is lost, with its streams.
     pub(super) fn lose_circuit(&mut self, circuit: CircuitNumber, cause: Loss) {
         if self.forget_circuit(circuit).is_some() {
             self.tell(ClientEvent::Lost { circuit, cause });
@@ -251,7 +251,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         Some(passage)
     }
 
-    /// Ends a stream from our side.
+    /// Closes a stream from the client's side.
     pub(super) fn end_with(&mut self, number: StreamNumber, reason: EndReason) {
         let hop = self.streams.get(&number).and_then(|it| it.hop);
         if let Some((circuit, id)) = self.forget_stream(number) {
@@ -259,7 +259,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// A stream is over. Where it was, if its BEGIN was sent.
+    /// A stream is closed. Returns its place, if its BEGIN was sent.
     pub(super) fn forget_stream(
         &mut self,
         number: StreamNumber,
@@ -270,7 +270,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         streams.tunnel.remove(id).map(|_| (circuit, id))
     }
 
-    /// Queues a message to the last hop of a circuit that stands.
+    /// Queues a message to the last hop of an open circuit.
     pub(super) fn say(
         &mut self,
         number: CircuitNumber,
@@ -281,7 +281,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.say_to(number, None, command, stream_id, data);
     }
 
-    /// The same to any hop, by its place; of a set, always the last of the leg that it goes on.
+    /// Queues a message to the hop at this index; on a set, always to the last hop of the leg.
     pub(super) fn say_to(
         &mut self,
         number: CircuitNumber,

@@ -7,74 +7,74 @@ use crate::tunnel::conflux::ConfluxError;
 use alloc::string::String;
 use core::fmt;
 
-/// A circuit of a [`Client`](super::Client); numbers are not used again.
+/// A circuit of a [`Client`](super::Client); numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct CircuitNumber(pub(super) u32);
 
-/// A stream of a [`Client`](super::Client); numbers are not used again.
+/// A stream of a [`Client`](super::Client); numbers are not reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct StreamNumber(pub(super) u32);
 
-/// What a client has to tell.
+/// Something that a client reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientEvent {
-    /// A circuit stands, or a set of them: all its legs are linked, or have gone.
+    /// A circuit is open, or a set is: all its legs are linked or lost.
     Built {
-        /// Which.
+        /// The circuit.
         circuit: CircuitNumber,
-        /// Time since its first cell; of a set, since it was asked for.
+        /// Time since its first cell; for a set, since it was requested.
         took: Duration,
     },
-    /// A circuit is gone, or could not be built; its streams go without a word.
+    /// A circuit is lost or could not be built. There are no events for its streams.
     Lost {
-        /// Which.
+        /// The circuit.
         circuit: CircuitNumber,
-        /// Why.
+        /// The reason.
         cause: Loss,
     },
-    /// A circuit of a set stands, and is to be linked.
+    /// A circuit of a set is open and will be linked.
     LegBuilt {
         /// The set.
         circuit: CircuitNumber,
-        /// Which leg of it.
+        /// The leg's number.
         leg: u8,
         /// Time since its first cell.
         took: Duration,
     },
-    /// A leg of a set is gone, or could not be built; the set goes on, or waits for its other legs.
+    /// A leg of a set is lost or could not be built. The set continues, or waits for its other legs.
     LegLost {
         /// The set.
         circuit: CircuitNumber,
-        /// Which leg of it.
+        /// The leg's number.
         leg: u8,
-        /// Why.
+        /// The reason.
         cause: Loss,
     },
-    /// A stream is over.
+    /// A stream is closed.
     Over {
-        /// Which.
+        /// The stream.
         stream: StreamNumber,
-        /// How it went.
+        /// The outcome.
         outcome: Outcome,
-        /// Times and bytes.
+        /// Its statistics.
         figures: Figures,
     },
 }
 
-/// Why a circuit is gone.
+/// Why a circuit is lost.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Loss {
-    /// The link to the first hop closed, or never stood.
+    /// The link to the first hop was closed, or could not be established.
     Link(CloseCause),
-    /// The first hop is no relay that we can talk to.
+    /// The first hop does not speak the link protocol.
     Channel(String),
-    /// A relay ended the circuit, or broke the protocol.
+    /// A relay destroyed the circuit, or violated the protocol.
     Circuit(CircuitError),
-    /// The leg has brought nothing, while others of its set wait for what it has.
+    /// The leg has timed out: others of its set wait for its messages.
     Silent,
-    /// The last hop broke the rules of flow control.
+    /// The last hop violated the rules of flow control.
     Flow(FlowError),
-    /// The last hop broke the rules of linked circuits, or does not link them.
+    /// The last hop violated the rules of Conflux, or does not support it.
     Conflux(ConfluxError),
 }
 
@@ -99,16 +99,16 @@ impl fmt::Display for Loss {
     }
 }
 
-/// How a stream went.
+/// The outcome of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// All that was asked for has come, and was right; so was what we sent.
+    /// The whole transfer was correct, in both directions.
     Complete,
-    /// The relay ended the stream before.
+    /// The relay closed the stream early.
     Ended(EndReason),
-    /// Byte `offset` of what came, or one not far after it, is wrong.
+    /// The data is wrong at `offset` or shortly after it.
     WrongBytes {
-        /// Bytes that were right before.
+        /// The number of correct bytes before.
         offset: u64,
     },
 }
@@ -123,33 +123,33 @@ impl fmt::Display for Outcome {
     }
 }
 
-/// Times and bytes of a stream.
+/// The statistics of a stream.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Figures {
     /// When BEGIN was sent.
     pub begun_at: Instant,
-    /// When CONNECTED came.
+    /// When CONNECTED arrived.
     pub connected_at: Option<Instant>,
-    /// When the first byte came.
+    /// When the first byte arrived.
     pub first_byte_at: Option<Instant>,
-    /// When the last byte or END came.
+    /// When the last byte or END arrived.
     pub last_at: Instant,
-    /// Bytes that came.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// Bytes that were sent, the request included.
+    /// Bytes sent, including the request.
     pub sent_bytes: u64,
-    /// Most bytes that waited to be read at once.
+    /// Maximum number of buffered bytes.
     pub held_bytes_max: u64,
 }
 
 impl Figures {
-    /// Time from BEGIN to the first byte.
+    /// The time from BEGIN to the first byte.
     #[must_use]
     pub fn to_first_byte(&self) -> Option<Duration> {
         self.first_byte_at.map(|at| at - self.begun_at)
     }
 
-    /// Time from BEGIN to the end: the round trip, where a BEGIN is refused.
+    /// The time from BEGIN to the end. If a BEGIN is refused, it is the round-trip time.
     #[must_use]
     pub fn to_last(&self) -> Duration {
         self.last_at - self.begun_at

@@ -10,7 +10,7 @@ use core::fmt;
 use core::ops::{Deref, DerefMut};
 use rand_core::Rng;
 
-/// In the place of the random bytes that only those say who prove an identity.
+/// Replaces the random bytes that only an authenticating party sends.
 const SAYS_NOTHING: [u8; 24] = [0; 24];
 
 /// A client on links of bytes: a [`Core`] with the link handshake, framing and the `Node` interface. See the
@@ -18,29 +18,29 @@ const SAYS_NOTHING: [u8; 24] = [0; 24];
 ///
 /// The core's getters and commands are reached by dereferencing.
 pub struct Client<R, A = Transfer> {
-    /// Checked against the dates of certificates.
+    /// For the validity of certificates.
     unix_time_s: u64,
     core: Core<Tor, A, R>,
-    /// Of the links whose TLS stands.
+    /// Of the links whose TLS handshake is complete.
     channels: BTreeMap<ConnId, Channel>,
 }
 
 impl<R: Rng> Client<R> {
-    /// A client without circuits, whose streams do transfers. All randomness comes from the generator.
+    /// A client without circuits, whose streams are transfers. All random numbers come from the generator.
     pub fn new(unix_time_s: u64, rng: R) -> Self {
         Self::with_applications(unix_time_s, rng)
     }
 }
 
 impl<R: Rng, A: Application<Tor>> Client<R, A> {
-    /// The same with other applications at our ends of its streams.
+    /// A client whose streams have other applications.
     pub fn with_applications(unix_time_s: u64, rng: R) -> Self {
         Self { unix_time_s, core: Core::new(rng), channels: BTreeMap::new() }
     }
 }
 
 impl<R: Rng, A: Application<Tor>> Client<R, A> {
-    /// Handles all cells in a stretch of plaintext.
+    /// Handles all cells of some plaintext.
     fn handle_cells(
         &mut self,
         now: Instant,
@@ -70,7 +70,7 @@ impl<R: Rng, A: Application<Tor>> Client<R, A> {
             };
             self.core.handle_cell(now, conn, cell.circ_id, cell.command, body);
         }
-        // Answers of the handshake.
+        // Answers of the link handshake.
         self.core.wake(conn);
         Ok(())
     }
@@ -154,7 +154,7 @@ impl<R: Rng, A: Application<Tor>> Node for Client<R, A> {
         if len + cells_len > 0 || !cells.is_empty() {
             return len + cells_len;
         }
-        // There is room for a part of a cell only: the channel keeps the others.
+        // There is space for a part of a cell only: the channel keeps the others.
         let mut cell = [[0; CELL_LEN]];
         if rest.is_empty() || self.core.poll_cells(now, conn, &mut cell) == 0 {
             return 0;

@@ -1,8 +1,8 @@
-//! Windows from hop to hop, between the client and its first hops (`docs/protocol.md`).
+//! Hop-by-hop windows between the client and its first hops (`docs/protocol.md`).
 //!
-//! The window of a circuit's source is the client's: data waits here until the first hop has passed on what it got. The other way the client
-//! says what has come. Messages other than data do not wait for room, since nothing is sent twice and streams hang on them; they take room
-//! from the data behind them.
+//! The client is the source of a circuit's forward cells, and its window limits them: data waits here until the
+//! first hop reports forwarded cells. For the backward direction the client reports received cells. Messages
+//! other than data do not wait, since streams depend on them; they reduce the space for the following data.
 
 use super::application::Application;
 use super::core::Core;
@@ -19,13 +19,13 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// Whether windows from hop to hop are offered to first hops: if the [flows](Self::set_flows) have them.
+    /// Whether hop-by-hop windows are offered to first hops: if the [flows](Self::set_flows) have them.
     #[must_use]
     pub fn has_hop_windows(&self) -> bool {
         self.flows.hop().is_some()
     }
 
-    /// A FEEDBACK cell has come on a link: the first hop has passed cells on. False if it says what cannot be, and the link is ours no more.
+    /// Handles a FEEDBACK cell. Returns false if the report is invalid, and the link is closed.
     pub fn handle_feedback(&mut self, now: Instant, conn: ConnId, body: &[u8]) -> bool {
         self.now = now;
         if !self.links.get(&conn).is_some_and(|link| link.has_feedback) {
@@ -40,7 +40,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             }
         };
         for PassedOn { circ_id, cells } in entries {
-            // It may have said so before it heard that the circuit is gone.
+            // The peer may have sent the report before it received DESTROY.
             let Some(account) = self.account_mut(conn, circ_id) else { continue };
             if let Err(Excess) = account.handle_feedback(now, cells.into()) {
                 self.handle_broken(now, conn, alloc::format!("it {Excess}"));
@@ -51,7 +51,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         true
     }
 
-    /// What a link's other side is to be told: the body of a FEEDBACK cell.
+    /// The body of a FEEDBACK cell for a link.
     #[must_use]
     pub fn poll_feedback(&mut self, conn: ConnId) -> Option<Vec<u8>> {
         let has_news = |link: &&mut Link<S>| link.is_open && !link.to_tell.is_empty();
@@ -66,7 +66,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         body
     }
 
-    /// A relay cell has come from the first hop.
+    /// A relay cell has arrived from the first hop.
     pub(super) fn note_came(&mut self, number: CircuitNumber, place: usize) {
         let circuit = self.passages.get_mut(&number).and_then(|it| it.legs.get_mut(place));
         let Some(circuit) = circuit else { return };
@@ -81,7 +81,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// These cells leave on a link, those of circuits among them.
+    /// Cells leave on a link.
     pub(super) fn note_left(&mut self, conn: ConnId, cells: &[S::Cell]) {
         if !self.links.get(&conn).is_some_and(|link| link.has_feedback) {
             return;
@@ -96,7 +96,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// What is kept of the cells of a circuit on a link with windows.
+    /// The account of a circuit on a link with windows.
     fn account_mut(&mut self, conn: ConnId, circ_id: CircId) -> Option<&mut HopAccount> {
         let number = self.links.get(&conn)?.circuits.get(&circ_id)?;
         let legs = &mut self.passages.get_mut(number)?.legs;

@@ -10,23 +10,23 @@ use core::ops::Bound;
 #[derive(Debug)]
 pub(super) struct Link<S: CellModel> {
     pub(super) to: NextHop,
-    /// One circuit has it for itself.
+    /// Reserved for one circuit.
     is_own: bool,
-    /// Circuits may be opened on it.
+    /// Whether circuits may be created on it.
     pub(super) is_open: bool,
-    /// It is to be closed: nobody else gets it.
+    /// Whether it is to be closed and not used for new circuits.
     pub(super) is_closing: bool,
-    /// Each side says which cells it has passed on.
+    /// Whether both sides report forwarded cells.
     pub(super) has_feedback: bool,
-    /// Circuits of which cells have come, and the other side is still to be told.
+    /// Circuits with received cells that have not been reported.
     pub(super) to_tell: Vec<CircId>,
     pub(super) circuits: BTreeMap<CircId, CircuitNumber>,
     opened: u32,
-    /// The circuit that was the last to send data.
+    /// The circuit that sent data last.
     turn: CircId,
-    /// It waits in the queue of writable links.
+    /// Whether it is in the queue of writable links.
     pub(super) is_queued: bool,
-    /// Cells other than of data, on their way out.
+    /// Queued cells other than data.
     cells: VecDeque<S::Cell>,
 }
 
@@ -60,7 +60,7 @@ impl<S: CellModel> Link<S> {
         circ_id
     }
 
-    /// The circuit whose turn it is, after the one that had the last.
+    /// The next circuit in order, after the one served last.
     pub(super) fn take_turn(&mut self) -> Option<(CircId, CircuitNumber)> {
         let after = (Bound::Excluded(self.turn), Bound::Unbounded);
         let next = self.circuits.range(after).next().or_else(|| self.circuits.iter().next());
@@ -69,7 +69,7 @@ impl<S: CellModel> Link<S> {
         Some((*circ_id, *number))
     }
 
-    /// Whether nothing waits but data.
+    /// Whether nothing but data is queued.
     pub(super) fn is_drained(&self) -> bool {
         self.cells.is_empty()
     }
@@ -78,7 +78,7 @@ impl<S: CellModel> Link<S> {
         self.cells.push_back(cell);
     }
 
-    /// Moves cells to where they leave; how many.
+    /// Moves queued cells to the output; returns their number.
     pub(super) fn pop_into(&mut self, out: &mut [S::Cell]) -> usize {
         let count = self.cells.len().min(out.len());
         for (place, cell) in out.iter_mut().zip(self.cells.drain(..count)) {

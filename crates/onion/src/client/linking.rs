@@ -1,4 +1,4 @@
-//! The life of links, and what is written on them.
+//! Opening, closing and writing of links.
 
 use super::application::Application;
 use super::core::Core;
@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// A new link to a first hop.
+    /// Creates a link to a first hop.
     pub(super) fn dial(&mut self, first: NextHop, is_own: bool) -> ConnId {
         let conn = ConnId(self.dialled);
         self.dialled += 1;
@@ -23,7 +23,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         conn
     }
 
-    /// Circuits may be opened on a link that was dialled. `has_feedback` if both sides say which cells they have passed on
+    /// The link handshake of a dialled link is complete. `has_feedback` if both sides report forwarded cells
     /// ([`LinkProtocol::V5WithFeedback`](crate::cell::LinkProtocol::V5WithFeedback)).
     pub fn handle_link_open(&mut self, now: Instant, conn: ConnId, has_feedback: bool) {
         self.now = now;
@@ -35,13 +35,13 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         waiting.into_iter().for_each(|(circ_id, number)| self.create(number, conn, circ_id));
     }
 
-    /// A link is gone, or could not be made.
+    /// A link was closed or could not be established.
     pub fn handle_closed(&mut self, now: Instant, conn: ConnId, cause: CloseCause) {
         self.now = now;
         self.lose_link(conn, &Loss::Link(cause));
     }
 
-    /// What comes on a link is not what a relay says that we can talk to: the link will be closed.
+    /// The peer of a link violates the link protocol: the link is closed.
     pub fn handle_broken(&mut self, now: Instant, conn: ConnId, problem: String) {
         self.now = now;
         self.lose_link(conn, &Loss::Channel(problem));
@@ -59,7 +59,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// Closes the links that carry no circuit.
+    /// Closes links without circuits.
     pub fn close_idle(&mut self) {
         for (conn, link) in &mut self.links {
             if link.circuits.is_empty() && !core::mem::replace(&mut link.is_closing, true) {
@@ -68,13 +68,13 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// The next link to be made.
+    /// The next link to establish.
     #[must_use]
     pub fn poll_dial(&mut self) -> Option<Dial> {
         self.to_dial.pop_front()
     }
 
-    /// The next link that has cells to send.
+    /// The next link with cells to send.
     #[must_use]
     pub fn poll_writable(&mut self) -> Option<ConnId> {
         loop {
@@ -86,7 +86,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// The next link to be closed.
+    /// The next link to close.
     #[must_use]
     pub fn poll_close(&mut self) -> Option<ConnId> {
         let conn = self.to_close.pop_front()?;

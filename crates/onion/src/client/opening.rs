@@ -1,4 +1,4 @@
-//! How circuits and streams begin.
+//! Creating circuits and opening streams.
 
 use super::application::Application;
 use super::circuit::{Circuit, Passage, Stage, Up};
@@ -22,9 +22,9 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// Opens a circuit. [`ClientEvent::Built`] or [`ClientEvent::Lost`] will tell.
+    /// Opens a circuit. [`ClientEvent::Built`] or [`ClientEvent::Lost`] reports the result.
     ///
-    /// A path without hops is lost at once, without a word.
+    /// A path without hops is lost immediately, without an event.
     pub fn open(&mut self, now: Instant, path: &CircuitPlan) -> CircuitNumber {
         self.now = now;
         let number = self.next_circuit();
@@ -36,7 +36,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         number
     }
 
-    /// A number that no circuit has had.
+    /// An unused number.
     pub(super) const fn next_circuit(&mut self) -> CircuitNumber {
         let number = CircuitNumber(self.opened);
         self.opened += 1;
@@ -70,7 +70,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// The suites take the same random bytes, whatever they do with them.
+    /// The cell models draw the same random bytes.
     pub(super) fn random<const LEN: usize>(&mut self) -> [u8; LEN] {
         let mut bytes = [0; LEN];
         self.rng.fill_bytes(&mut bytes);
@@ -98,7 +98,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// A circuit stands.
+    /// A circuit is open.
     pub(super) fn finish(&mut self, number: CircuitNumber, place: usize) -> Result<(), Loss> {
         let Some(Passage { legs, set, .. }) = self.passages.get_mut(&number) else {
             return Ok(());
@@ -123,11 +123,11 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         Ok(())
     }
 
-    /// Opens a stream on a circuit, once that stands, with an application at our end.
-    /// [`ClientEvent::Over`] will tell, unless the circuit is lost before.
+    /// Opens a stream on a circuit, as soon as that is open. [`ClientEvent::Over`] reports the result, unless
+    /// the circuit is lost before.
     ///
-    /// A destination that the last hop's exit policy forbids is answered at once: the time is the
-    /// circuit's round trip.
+    /// A destination that the last hop's exit policy rejects is answered immediately: the time is the circuit's
+    /// round-trip time.
     pub fn begin(
         &mut self,
         now: Instant,
@@ -138,8 +138,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.begin_at(now, circuit, None, to, application)
     }
 
-    /// The same at any hop of the circuit, 0 for the first, or at the last: tor's leaky pipe. A stream at a hop that is not the last is for
-    /// probing: nothing that the application has is sent on it.
+    /// Opens a stream at any hop of the circuit, 0 for the first, or at the last: tor's leaky-pipe topology.
+    /// Streams at other hops than the last are for probing: the application's data is not sent on them.
     pub fn begin_at(
         &mut self,
         now: Instant,
@@ -159,7 +159,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         number
     }
 
-    /// Sends the BEGINs that have waited, if the circuit stands.
+    /// Sends the queued BEGINs, if the circuit is open.
     pub(super) fn begin_waiting(&mut self, circuit: CircuitNumber) {
         let Some(it) = self.passages.get_mut(&circuit) else { return };
         if it.is_ready() {

@@ -1,9 +1,9 @@
 use alloc::vec::Vec;
 
-/// Bytes that anybody can make again from a seed, and check wherever a stretch of them begins.
+/// Bytes that anybody can generate from a seed, and verify from any offset on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pattern {
-    /// Another seed gives other bytes.
+    /// Different seeds give different bytes.
     pub seed: u64,
 }
 
@@ -37,32 +37,32 @@ impl Pattern {
     }
 }
 
-/// What a client asks of a [`Server`](super::Server), at the head of a connection: 24 bytes, three
-/// big-endian numbers. Then it sends the upload. The server sends the download at once, and when the
-/// whole upload has come and was right, eight bytes more: the upload's length.
+/// The request of a client to a [`Server`](super::Server) at the beginning of a connection: 24 bytes, three
+/// big-endian numbers. The upload follows. The server sends the download immediately; after a complete and
+/// correct upload it sends eight more bytes, the upload's length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Transfer {
-    /// Of the [`Pattern`] in both directions.
+    /// The seed of the [`Pattern`] in both directions.
     pub seed: u64,
-    /// Bytes to the client, without the eight at the end.
+    /// Bytes to the client, without the final eight.
     pub download_bytes: u64,
     /// Bytes to the server, without the request.
     pub upload_bytes: u64,
 }
 
 impl Transfer {
-    /// Bytes of the request.
+    /// The length of the request.
     pub const REQUEST_LEN: usize = 24;
-    /// Bytes after the download.
+    /// The length of the receipt after the download.
     pub const RECEIPT_LEN: usize = 8;
 
-    /// So many bytes to the client.
+    /// A download of this number of bytes.
     #[must_use]
     pub const fn download(seed: u64, bytes: u64) -> Self {
         Self { seed, download_bytes: bytes, upload_bytes: 0 }
     }
 
-    /// So many bytes to the server.
+    /// An upload of this number of bytes.
     #[must_use]
     pub const fn upload(seed: u64, bytes: u64) -> Self {
         Self { seed, download_bytes: 0, upload_bytes: bytes }
@@ -91,20 +91,20 @@ impl Transfer {
         Self { seed: number(0), download_bytes: number(1), upload_bytes: number(2) }
     }
 
-    /// What the client sends, from `offset` on; returns how much of `out` it fills.
+    /// Writes the client's data from `offset` on; returns the number of bytes written.
     pub(super) fn fill_request(&self, offset: u64, out: &mut [u8]) -> usize {
         let request = self.encode();
         self.fill(offset, (&request, self.upload_bytes, true), out)
     }
 
-    /// What the server sends, from `offset` on; the receipt only if the whole upload has come.
+    /// Writes the server's data from `offset` on, with the receipt only if the whole upload has arrived.
     pub(super) fn fill_response(&self, offset: u64, has_upload: bool, out: &mut [u8]) -> usize {
         let receipt = self.upload_bytes.to_be_bytes();
         let receipt = if has_upload { &receipt[..] } else { &[] };
         self.fill(offset, (receipt, self.download_bytes, false), out)
     }
 
-    /// Some own bytes, before the pattern or after it.
+    /// Fixed bytes before or after the pattern.
     fn fill(&self, mut offset: u64, parts: (&[u8], u64, bool), out: &mut [u8]) -> usize {
         let (own, pattern_bytes, is_own_first) = parts;
         let own_bytes = own.len() as u64;
@@ -132,7 +132,7 @@ impl Transfer {
         filled
     }
 
-    /// Whether `bytes` are what the server sends from `offset` on.
+    /// Whether `bytes` are the server's data from `offset` on.
     pub(super) fn matches_response(&self, offset: u64, bytes: &[u8]) -> bool {
         let in_pattern = self.download_bytes.saturating_sub(offset);
         let in_pattern = usize::try_from(in_pattern).unwrap_or(usize::MAX).min(bytes.len());

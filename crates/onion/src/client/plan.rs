@@ -6,31 +6,32 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-/// The relays of a circuit, and how it begins.
+/// The path of a circuit, and how it is created.
 #[derive(Clone, Debug)]
 pub struct CircuitPlan {
     /// First hop first, at least one.
     pub hops: Vec<NextHop>,
-    /// Opens the circuit with CREATE_FAST, as clients do to fetch directories; otherwise with CREATE2.
+    /// Creates the circuit with CREATE_FAST, as clients do to fetch directory documents; otherwise with
+    /// CREATE2.
     pub is_fast: bool,
-    /// Asks the last hop for congestion control, by ntor of version 3.
+    /// Requests congestion control from the last hop, by ntor v3.
     pub has_congestion_control: bool,
-    /// Asks for Counter Galois Onion with congestion control, of a last hop that announces `Relay=5-6`. One
-    /// that does not may refuse the circuit.
+    /// Requests Counter Galois Onion together with congestion control, from a last hop that announces
+    /// `Relay=5-6`. Other relays may refuse the circuit.
     pub has_cgo: bool,
-    /// Gets a link of its own; otherwise it shares one with other circuits through the same relay.
+    /// Uses a new link for this circuit; otherwise it shares one with other circuits through the same relay.
     pub has_own_link: bool,
 }
 
 impl CircuitPlan {
-    /// What the last hop is asked for, in ntor of version 3; nothing if none is needed.
+    /// The request to the last hop in ntor v3; empty if ntor suffices.
     pub(super) fn request(&self) -> Option<Request> {
         let wants_cgo = self.has_cgo;
         let request = Request { wants_congestion_control: true, wants_cgo, ..Request::default() };
         self.has_congestion_control.then_some(request)
     }
 
-    /// Through these relays, on a link that is shared, with CREATE2.
+    /// A path through these relays, on a shared link, with CREATE2.
     #[must_use]
     pub const fn new(hops: Vec<NextHop>) -> Self {
         Self {
@@ -43,29 +44,30 @@ impl CircuitPlan {
     }
 }
 
-/// Several circuits that are to be one (proposal 329).
+/// A set of circuits to be linked (proposal 329).
 #[derive(Clone, Debug)]
 pub struct SetPlan {
-    /// The circuits, with nothing in common but their last hop, which announces `Conflux=1` and `FlowCtrl=2`.
+    /// The circuits, which have only their last hop in common. It must announce `Conflux=1` and `FlowCtrl=2`.
     pub legs: Vec<CircuitPlan>,
-    /// Which of them carries what we send.
+    /// The scheduler that chooses the leg for the client's data.
     pub scheduler: &'static dyn LegScheduler,
-    /// How the last hop is asked to send: it chooses its scheduler by that.
+    /// The scheduling requested from the last hop.
     pub desired: DesiredUx,
-    /// Messages that may wait for others that come before them. With more the set is closed: the last hop, or a relay that
-    /// holds one leg back, has us hold them.
+    /// Maximum number of out-of-order messages. With more, the set is closed: the last hop, or a relay that
+    /// delays one leg, makes the client buffer them.
     pub early_max_cells: usize,
-    /// Asks the last hop to send again what a lost leg has not brought, and does the same: relays of ours can, stock ones take no
-    /// notice. Either end then keeps what is not acknowledged. All legs must have layers of one kind.
+    /// Requests retransmission of messages that a lost leg did not deliver, in both directions: our relays
+    /// support it, unmodified ones ignore the request. Both ends then keep unacknowledged messages. All legs
+    /// must have the same format of cells.
     pub resumes: bool,
 }
 
 impl SetPlan {
-    /// A default for [`early_max_cells`](Self::early_max_cells), 16 MiB: what a leg of 100 Mbit/s carries while another
-    /// is 1.3 seconds slower.
+    /// The default of [`early_max_cells`](Self::early_max_cells), 16 MiB: the data that a leg of 100 Mbit/s
+    /// carries in 1.3 seconds, the difference in delay to another leg.
     pub const EARLY_MAX_CELLS: usize = 1 << 15;
 
-    /// Over these circuits; we send as C tor's clients do, and ask for throughput as they do.
+    /// With C tor's scheduler for the client's data, and its request for throughput.
     #[must_use]
     pub fn new(legs: Vec<CircuitPlan>) -> Self {
         Self {
@@ -78,15 +80,15 @@ impl SetPlan {
     }
 }
 
-/// Where a stream leads.
+/// The destination of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Destination {
-    /// The directory of the last hop.
+    /// The directory server of the last hop.
     Directory,
     /// A host, by name or address, and a port.
     Host(String, u16, BeginFlags),
-    /// No stream, but a question (RESOLVE, tor-spec §6.4): for the addresses of a name, or, by a name under `in-addr.arpa` or
-    /// `ip6.arpa`, for the name of an address.
+    /// RESOLVE instead of a stream (tor-spec §6.4): queries the addresses of a name, or, for a name under
+    /// `in-addr.arpa` or `ip6.arpa`, the name of an address.
     Lookup(String),
 }
 

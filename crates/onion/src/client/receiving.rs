@@ -1,4 +1,4 @@
-//! What comes on circuits.
+//! Handling of received cells.
 
 use super::application::Application;
 use super::circuit::{Circuit, Passage, Stage};
@@ -16,7 +16,7 @@ use crate::tunnel::conflux::ConfluxError;
 use rand_core::Rng;
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// A cell has come on a link that is open.
+    /// Handles a cell of an open link.
     pub fn handle_cell(
         &mut self,
         now: Instant,
@@ -28,7 +28,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.now = now;
         let Some(link) = self.links.get(&conn) else { return };
         let has_feedback = link.has_feedback;
-        // Not those of circuits that are gone, nor those that concern the link itself.
+        // Cells of circuits that are gone, and cells that concern the link itself, are ignored.
         let Some(number) = link.circuits.get(&circ_id).copied() else { return };
         let passage = self.passages.get(&number);
         let place = passage.and_then(|it| it.place(conn, circ_id).map(|at| (at, it.legs[at].leg)));
@@ -42,7 +42,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             }
             self.lose_leg(number, leg, cause);
         }
-        // Windows may be open again.
+        // Windows may have opened.
         self.wake(conn);
     }
 
@@ -108,26 +108,26 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 let reason = DestroyReason::parse(message.data.bytes());
                 Err(lost(CircuitError::Truncated(reason)))
             }
-            // From elsewhere it would be a relay on the way that puts something in between.
+            // A message from another hop would be an injection by a relay on the path.
             _ if is_set && is_of_set && !is_last => Err(ConfluxError::Misplaced.into()),
             _ if is_set && is_of_set => {
                 self.handle_set_message(number, leg, format, &plain, &message)
             }
             it if it.is_of_conflux() => Err(ConfluxError::Handshake.into()),
-            // A hop has no say on streams that are at another.
+            // A hop has no authority over streams at another hop.
             _ if !self.is_at(number, message.stream_id, (from, last)) => Ok(()),
             _ => self.handle_stream_message(number, &message),
         }
     }
 
-    /// Whether a circuit's stream is at the hop in this place, of so many and one; also if there is no such stream.
+    /// Whether a circuit's stream is at the hop with this index; also true if there is no such stream.
     fn is_at(&self, number: CircuitNumber, id: StreamId, (hop, last): (usize, usize)) -> bool {
         let stream = self.passages.get(&number).and_then(|it| it.streams.tunnel.find(id));
         let stream = stream.and_then(|stream| self.streams.get(&stream));
         stream.is_none_or(|it| it.hop.unwrap_or(last) == hop)
     }
 
-    /// A message that may be a stream's, whose turn it is.
+    /// Handles the next multiplexed message in order.
     pub(super) fn handle_stream_message(
         &mut self,
         number: CircuitNumber,
@@ -136,12 +136,12 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let passage = self.passages.get(&number);
         match passage.and_then(|it| it.streams.tunnel.find(message.stream_id)) {
             Some(stream) => self.handle_stream(stream, message),
-            // What is for a stream that is over may still be under way; DROP is padding.
+            // Messages for a closed stream may still be in flight; DROP is padding.
             None => Ok(()),
         }
     }
 
-    /// The last hop acknowledges cells of the circuit.
+    /// Handles a circuit-level SENDME.
     fn handle_sendme(
         &mut self,
         number: CircuitNumber,
@@ -152,7 +152,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let Some(up) = legs.get_mut(place).and_then(Circuit::up_mut) else { return Ok(()) };
         let sendme = Sendme::parse(data);
         let sendme = sendme.map_err(|it| Loss::Circuit(CircuitError::Malformed(it)))?;
-        // Data is packaged when it can leave: it waits nowhere.
+        // Data is packaged when it can be sent: it is not queued.
         let path = up.leg.path(0);
         up.leg.flow.handle_sendme(self.now, &sendme, path).map_err(Loss::Flow)?;
         self.handle_leg_acknowledged(number, place);
@@ -181,7 +181,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 }
                 None
             }
-            // Data of a stream that has not begun is nobody's.
+            // Data for a stream that is not open belongs to nobody.
             (RelayCommand::DATA, _) if stream.is_connected => {
                 self.received_bytes += data.len() as u64;
                 stream.receive::<S>(now, data).map_err(Loss::Flow)?
@@ -191,7 +191,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 flow.handle_sendme().map_err(Loss::Flow)?;
                 None
             }
-            // As tor: what makes no sense here is passed over.
+            // As in C tor, other messages are ignored.
             (RelayCommand::XOFF, Some(flow)) => {
                 let _ = flow.handle_xoff();
                 None
@@ -211,7 +211,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         Ok(())
     }
 
-    /// A question is answered or ended; anything else makes no sense and is passed over.
+    /// A RESOLVE is answered or ended. Other messages are ignored.
     fn handle_lookup(&mut self, number: StreamNumber, command: RelayCommand, data: &[u8]) {
         if command == RelayCommand::END {
             self.finish_stream(number, Outcome::Ended(End::parse(data).reason));
@@ -228,7 +228,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         else {
             return;
         };
-        // An answer is the end of a question, on both sides.
+        // The answer closes the stream on both sides.
         let is_lookup = self.streams.get(&number).is_some_and(Stream::is_lookup);
         if is_lookup || matches!(outcome, Outcome::Ended(_)) {
             self.forget_stream(number);
@@ -238,7 +238,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.tell(ClientEvent::Over { stream: number, outcome, figures });
     }
 
-    /// Sends what the flow control of a stream has to say.
+    /// Sends the flow control messages of a stream.
     pub(super) fn signal(&mut self, number: StreamNumber) {
         while let Some(stream) = self.streams.get_mut(&number) {
             let Some(signal) = stream.poll_signal() else { return };

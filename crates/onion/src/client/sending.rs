@@ -1,4 +1,4 @@
-//! Data on its way out: which circuit and stream has its turn.
+//! Sending: the order of circuits and streams.
 
 use super::application::Application;
 use super::circuit::Passage;
@@ -13,9 +13,9 @@ use crate::time::Instant;
 use rand_core::Rng;
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// Fills `out` with cells for a link; returns how many, zero for none.
+    /// Fills `out` with cells for a link; returns their number, zero for none.
     ///
-    /// Cells of data come last, and no more of them than a record holds.
+    /// DATA cells come last, and no more of them than fit into a record.
     #[must_use]
     pub fn poll_cells(&mut self, now: Instant, conn: ConnId, out: &mut [S::Cell]) -> usize {
         self.now = now;
@@ -26,8 +26,9 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         count + self.package(conn, &mut out[count..most])
     }
 
-    /// Sends so many DROP messages to the last hop of a circuit that stands: long-range padding, which takes the way of data and
-    /// arrives nowhere (tor-spec §7.2). Nothing acknowledges it, and no window holds it back: all of it waits here at once.
+    /// Sends DROP messages to the last hop of an open circuit: long-range padding, which takes the path of data
+    /// and is discarded (tor-spec §7.2). It is neither acknowledged nor limited by a window: all of it is
+    /// queued at once.
     pub fn send_drops(&mut self, now: Instant, circuit: CircuitNumber, cells: usize) {
         self.now = now;
         for _ in 0..cells {
@@ -35,7 +36,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// Packages data of the circuits of a link, in turn.
+    /// Packages data of the circuits of a link, round-robin.
     fn package(&mut self, conn: ConnId, out: &mut [S::Cell]) -> usize {
         let mut cells = 0;
         let turns = self.links.get(&conn).map_or(0, |link| link.circuits.len());
@@ -52,7 +53,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         cells
     }
 
-    /// Packages data of the streams of a circuit, in turn.
+    /// Packages data of the streams of a circuit, round-robin.
     fn package_circuit(
         &mut self,
         number: CircuitNumber,
@@ -70,7 +71,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             if let Some(set) = set {
                 let chosen = set.conflux.choose(|leg| leg_state(legs, leg));
                 if chosen != Some(legs[place].leg) {
-                    // Another leg is to carry it, or none for now.
+                    // The scheduler has chosen another leg, or none.
                     let other = legs.iter().find(|it| Some(it.leg) == chosen).map(|it| it.conn);
                     other.into_iter().for_each(|conn| self.wake(conn));
                     break;
@@ -110,7 +111,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 cells += 1;
                 continue;
             };
-            // A SWITCH goes before it; what there is no room for waits, and nothing overtakes it.
+            // SWITCH goes first. What does not fit stays queued, and nothing overtakes it.
             let Some(link) = self.links.get_mut(&conn) else { break };
             link.push(switch);
             link.push(core::mem::replace(&mut out[cells], S::Cell::EMPTY));

@@ -5,14 +5,14 @@ use crate::node::{CloseCause, ConnId, Dial, ListenerId, Node};
 use crate::time::Instant;
 use alloc::collections::{BTreeMap, VecDeque};
 
-/// A destination of streams: does the [`Transfer`] that is asked for on each connection, and closes
-/// it then. Wrong bytes of an upload are answered by closing at once.
+/// A destination for streams: performs the [`Transfer`] requested on each connection and closes it. Wrong bytes
+/// of an upload close it immediately.
 ///
 /// - *getters*: [`open_conns`](Self::open_conns), [`received_bytes`](Self::received_bytes);
 /// - *commands*: [`pause`](Self::pause), [`resume`](Self::resume);
 /// - *handle* and *poll*: those of [`Node`], and [`poll_answer`](Self::poll_answer).
 ///
-/// Its memory is the same for any length: what it sends and checks is made anew.
+/// Its memory does not depend on the length of transfers: it generates and verifies bytes without storing them.
 #[derive(Debug, Default)]
 pub struct Server {
     conns: BTreeMap<ConnId, Conn>,
@@ -25,10 +25,10 @@ pub struct Server {
     answers: VecDeque<Answer>,
 }
 
-/// A [`Server`]'s answer to a request.
+/// The beginning of a [`Server`]'s answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What was asked for.
+    /// The request.
     pub transfer: Transfer,
     /// When its first bytes were sent.
     pub began_at: Instant,
@@ -37,7 +37,7 @@ pub struct Answer {
 #[derive(Debug)]
 struct Conn {
     request: [u8; Transfer::REQUEST_LEN],
-    /// Once the request is whole.
+    /// `None` until the request is complete.
     transfer: Option<Transfer>,
     received_bytes: u64,
     sent_bytes: u64,
@@ -49,7 +49,7 @@ impl Conn {
         self.received_bytes >= transfer.request_bytes()
     }
 
-    /// Takes what has come; false if it is wrong.
+    /// Handles received bytes; returns false if they are wrong.
     fn receive(&mut self, mut bytes: &[u8]) -> bool {
         if self.transfer.is_none() {
             let from = usize::try_from(self.received_bytes).unwrap_or(0);
@@ -70,36 +70,36 @@ impl Conn {
 }
 
 impl Server {
-    /// One that reads all that comes.
+    /// A server that reads everything.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Connections that are open now.
+    /// The number of open connections.
     #[must_use]
     pub fn open_conns(&self) -> usize {
         self.conns.len()
     }
 
-    /// Bytes that have come on all connections, requests included.
+    /// Bytes received on all connections, including requests.
     #[must_use]
     pub const fn received_bytes(&self) -> u64 {
         self.received_bytes
     }
 
-    /// Reads nothing more until it is told to.
+    /// Stops reading from all connections until [`resume`](Self::resume).
     pub const fn pause(&mut self) {
         self.is_paused = true;
     }
 
-    /// Reads again.
+    /// Resumes reading.
     pub fn resume(&mut self) {
         self.is_paused = false;
         self.readable.extend(self.conns.keys().copied());
     }
 
-    /// The next answer that has begun; who does not ask misses the oldest.
+    /// The next answer that has begun. If the caller does not poll, the oldest are lost.
     #[must_use]
     pub fn poll_answer(&mut self) -> Option<Answer> {
         self.answers.pop_front()

@@ -1,7 +1,6 @@
-//! Sets of circuits that are linked at their last hop (proposal 329): how they come to be, and what becomes of them when a leg
-//! goes.
+//! Conflux sets at the client (proposal 329): how they are linked, and what happens if a leg is lost.
 //!
-//! What comes on them is taken up in [`receiving`]; what is sent again, in [`again`].
+//! [`receiving`] handles messages on the legs, [`retransmit`] keeps copies of sent ones.
 
 mod leg_timeout;
 mod receiving;
@@ -27,32 +26,32 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// A message whose turn has not come, or that may have to be sent again.
+/// A message that waits for its predecessors, or that may have to be retransmitted.
 #[derive(Debug)]
 pub(super) struct Held<S: CellModel> {
     pub(super) format: RelayFormat,
     pub(super) body: S::Body,
 }
 
-/// What the circuits of a set have in common.
+/// The state shared by the circuits of a set.
 #[derive(Debug)]
 pub(super) struct LinkedSet<S: CellModel> {
     pub(super) conflux: Conflux<u8, Held<S>>,
     desired: DesiredUx,
-    /// The last hop is asked to send again what a lost leg has not brought.
+    /// Whether retransmission is requested from the last hop.
     offers_resumption: bool,
-    /// Whether its legs have Counter Galois Onion, if they all must have the same.
+    /// Whether its legs have Counter Galois Onion, if all must have the same format.
     has_cgo: bool,
-    /// What our LINK has said, and when: of the legs that have not been answered.
+    /// The content and time of the client's LINKs that have not been answered.
     asked: Vec<(u8, ConfluxLink, Instant)>,
-    /// All legs that were to be there at first are linked, or have gone.
+    /// All initial legs are linked or lost.
     pub(super) is_usable: bool,
     began_at: Instant,
     legs_opened: u8,
 }
 
 impl<S: CellModel> LinkedSet<S> {
-    /// A message goes on this leg next. The SWITCH that goes before it, if it needs one.
+    /// The next message goes on this leg. Returns the SWITCH that must precede it, if any.
     pub(super) fn begin_message(&mut self, circuit: &mut Circuit<S>) -> Option<S::Cell> {
         let skipped = self.conflux.handle_chosen(circuit.leg);
         self.conflux.handle_sent(circuit.leg);
@@ -71,39 +70,39 @@ impl<S: CellModel> Circuit<S> {
     }
 }
 
-/// What is known of a leg.
+/// The scheduler's view of a leg.
 pub(super) fn leg_state<S: CellModel>(legs: &[Circuit<S>], leg: u8) -> LegState {
     let it = legs.iter().find(|it| it.leg == leg);
     it.and_then(Circuit::up).map(|up| up.leg.state()).unwrap_or_default()
 }
 
-/// A leg of a set as it is now.
+/// The current statistics of a leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LegFigures {
-    /// Which of the plan's, from zero on; later ones come after them.
+    /// Its index in the plan; legs that were added later follow.
     pub leg: u8,
-    /// Messages of streams that have come on it.
+    /// Stream messages received on it.
     pub received: u64,
-    /// Messages of streams that were sent on it.
+    /// Stream messages sent on it.
     pub sent: u64,
-    /// Its round trip, if that is known.
+    /// Its round-trip time, if known.
     pub rtt: Option<Duration>,
 }
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// Opens circuits that end at the same relay and links them there: they are one to streams. [`ClientEvent::Built`]
-    /// tells when they can be used, [`ClientEvent::LegLost`] of each that is lost and not missed, [`ClientEvent::Lost`] of
-    /// the whole.
+    /// Opens circuits to the same last hop and links them there into one tunnel. [`ClientEvent::Built`] reports
+    /// when it can be used, [`ClientEvent::LegLost`] each leg that is lost without harm, [`ClientEvent::Lost`]
+    /// the loss of the whole set.
     ///
-    /// That the paths have nothing but their last hop in common is for the caller to see to. Congestion control is asked
-    /// for on all of them: without it a circuit is no leg.
+    /// The caller ensures that the paths share only their last hop. Congestion control is requested on all of
+    /// them: Conflux requires it.
     pub fn open_set(&mut self, now: Instant, plan: &SetPlan) -> CircuitNumber {
         self.now = now;
         let number = self.next_circuit();
         let nonce = ConfluxNonce(self.random());
         let set = LinkedSet {
             conflux: Conflux::new(nonce, plan.scheduler, plan.early_max_cells),
-            // What is sent again fits the cells of any leg.
+            // A retransmitted message must fit into the cells of any leg.
             has_cgo: plan.legs.first().is_some_and(|it| it.has_cgo),
             offers_resumption: plan.resumes
                 && plan.legs.is_sorted_by(|one, other| one.has_cgo == other.has_cgo),
@@ -122,7 +121,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         number
     }
 
-    /// Opens another circuit for a set. Its number in the set; none if there is no such set, or it has as many as may be.
+    /// Adds a circuit to a set. Returns its leg number; `None` if there is no such set, or the set is full.
     pub fn add_leg(
         &mut self,
         now: Instant,
@@ -140,7 +139,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         Some(leg)
     }
 
-    /// The legs of a set that are linked; none if the circuit is no set.
+    /// The linked legs of a set; empty if the circuit is not a set.
     #[must_use]
     pub fn legs(&self, number: CircuitNumber) -> Vec<LegFigures> {
         let Some(Passage { legs, set: Some(set), .. }) = self.passages.get(&number) else {
@@ -154,21 +153,22 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         set.conflux.legs().map(figures).collect()
     }
 
-    /// Whether a set loses nothing when it loses a leg: its last hop has agreed to send again what has not come, as we do.
+    /// Whether the set survives the loss of a leg without losing messages: the last hop has agreed to
+    /// retransmission.
     #[must_use]
     pub fn resumes(&self, number: CircuitNumber) -> bool {
         let set = self.passages.get(&number).and_then(|it| it.set.as_ref());
         set.is_some_and(|set| set.conflux.resumes())
     }
 
-    /// Most messages of a set that have waited for others that come before them, at once.
+    /// Maximum number of out-of-order messages that the set has buffered at once.
     #[must_use]
     pub fn early_peak_cells(&self, number: CircuitNumber) -> usize {
         let set = self.passages.get(&number).and_then(|it| it.set.as_ref());
         set.map_or(0, |set| set.conflux.early_peak())
     }
 
-    /// A circuit of a set stands: asks its last hop to link it.
+    /// A circuit of a set is open: sends LINK.
     pub(super) fn link_leg(&mut self, number: CircuitNumber, leg: u8) {
         let now = self.now;
         let Some(set) = self.set_mut(number) else { return };
@@ -180,7 +180,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINK, &data);
     }
 
-    /// Lets streams begin on a set, once no leg of it is on its way any more.
+    /// Opens a set for streams as soon as no leg is pending.
     fn finish_set(&mut self, number: CircuitNumber) {
         let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number) else {
             return;
@@ -198,7 +198,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.passages.get_mut(&number)?.set.as_deref_mut()
     }
 
-    /// Queues a message to the last hop of a leg that concerns that leg alone.
+    /// Queues a message that concerns one leg only.
     pub(super) fn say_on_leg(
         &mut self,
         number: CircuitNumber,
@@ -224,7 +224,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.say_on_leg(number, leg, RelayCommand::SENDME, &data);
     }
 
-    /// A leg is gone, or a circuit that is none. What was wrong with it may concern the whole set.
+    /// A leg or a single circuit is lost. The reason may affect the whole set.
     pub(super) fn lose_leg(&mut self, number: CircuitNumber, leg: u8, cause: Loss) {
         let Some(passage) = self.passages.get_mut(&number) else { return };
         let Some(place) = passage.legs.iter().position(|it| it.leg == leg) else { return };
@@ -245,7 +245,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             link.circuits.remove(&circuit.circ_id);
         }
         let is_of_all = matches!(cause, Loss::Conflux(_) | Loss::Flow(_));
-        // Streams may have begun, and none of the legs that are left can say so.
+        // Streams may have begun, and none of the remaining legs can report it.
         let is_mute = set.is_usable && set.conflux.leg_count() == 0;
         let is_broken = removed == Removed::Broken || is_of_all || is_mute;
         if self.passages.get(&number).is_some_and(|it| it.legs.is_empty()) || is_broken {
@@ -259,7 +259,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.finish_set(number);
     }
 
-    /// A leg has kept the others waiting for too long.
+    /// A leg has blocked the others for too long.
     pub(super) fn give_up_leg(&mut self, number: CircuitNumber, leg: u8) {
         let Some(Passage { legs, .. }) = self.passages.get(&number) else { return };
         let Some(circuit) = legs.iter().find(|it| it.leg == leg) else { return };
@@ -268,8 +268,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.lose_leg(number, leg, Loss::Silent);
     }
 
-    /// A leg is gone: says so on all that are linked, if what it has not brought is sent again. The relays between may not know,
-    /// and then the last hop would go on sending on it.
+    /// A leg is lost: reports it on all linked legs if the set retransmits. The relays between may not know it,
+    /// and the last hop would continue to send on it.
     fn tell_gone(&mut self, number: CircuitNumber, leg: u8) {
         let Some(set) = self.set_mut(number) else { return };
         set.conflux.handle_gone(&[leg]);
@@ -279,7 +279,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// Says on a leg which are gone: all that ever were, since what another leg was told may be lost with that.
+    /// Reports on a leg which legs are lost: all lost ones, since earlier reports may have been lost with
+    /// another leg.
     pub(super) fn say_gone(&mut self, number: CircuitNumber, leg: u8) {
         let Some(set) = self.set_mut(number).filter(|set| set.conflux.resumes()) else { return };
         let gone = set.conflux.gone();
@@ -294,7 +295,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &data);
     }
 
-    /// Says on all legs that are left that they are over.
+    /// Destroys all remaining legs.
     fn end_legs(&mut self, number: CircuitNumber) {
         let Some(passage) = self.passages.get(&number) else { return };
         let all: Vec<_> = passage.legs.iter().map(|it| (it.conn, it.circ_id)).collect();

@@ -14,19 +14,19 @@ use alloc::vec::Vec;
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     pub(super) tunnel: Tunnel<StreamNumber>,
-    /// Those whose BEGIN waits for a circuit to stand.
+    /// Streams whose BEGIN waits for the circuit to open.
     pub(super) waiting: Vec<StreamNumber>,
-    /// Those that have something to send, each once.
+    /// Streams with data to send, each once.
     pub(super) sending: VecDeque<StreamNumber>,
 }
 
 impl Streams {
-    /// Whether there is none.
+    /// Whether there are none.
     pub(super) fn is_empty(&self) -> bool {
         self.tunnel.is_empty() && self.waiting.is_empty()
     }
 
-    /// All of them.
+    /// All streams.
     pub(super) fn iter(&self) -> impl Iterator<Item = StreamNumber> {
         self.tunnel.iter().chain(self.waiting.iter().copied())
     }
@@ -36,10 +36,10 @@ impl Streams {
 #[derive(Debug)]
 pub(super) struct Stream<A> {
     pub(super) circuit: CircuitNumber,
-    /// At which hop it is; the last, if not said.
+    /// The index of its hop; the last hop if `None`.
     pub(super) hop: Option<usize>,
     pub(super) to: Destination,
-    /// Its number on the circuit, from BEGIN on.
+    /// Its stream ID, from BEGIN on.
     pub(super) id: StreamId,
     application: A,
     /// From BEGIN on.
@@ -79,7 +79,7 @@ impl<A> Stream<A> {
         &mut self.application
     }
 
-    /// What to tell of it at its end.
+    /// Its statistics.
     pub(super) const fn last_figures(&mut self, now: Instant) -> Figures {
         self.figures.last_at = now;
         self.figures
@@ -100,7 +100,7 @@ impl<A> Stream<A> {
         self.application.handle_connected();
     }
 
-    /// Whether it is a question, and no stream of bytes.
+    /// Whether it is a RESOLVE.
     pub(super) const fn is_lookup(&self) -> bool {
         matches!(self.to, Destination::Lookup(_))
     }
@@ -112,8 +112,7 @@ impl<A> Stream<A> {
         self.is_connected && self.application.has_more(self.figures.sent_bytes)
     }
 
-    /// Makes `body` that of a DATA cell with what is to be sent next; false if there is nothing in it,
-    /// since the stream's flow control forbids it.
+    /// Writes a DATA cell with the next data into `body`; returns false if flow control allows none.
     pub(super) fn package<S: CellModel>(
         &mut self,
         now: Instant,
@@ -139,12 +138,12 @@ impl<A> Stream<A> {
         len > 0
     }
 
-    /// When it may send again, if it is only slowed down.
+    /// When it may send again, if only a rate limits it.
     pub(super) fn room_at(&self) -> Option<Instant> {
         self.flow.as_ref()?.has_room_at(MAX_DATA_LEN as u64)
     }
 
-    /// Data has come. The outcome, if that is the end.
+    /// Handles received data. Returns the outcome, if that is the end.
     pub(super) fn receive<S: CellModel>(
         &mut self,
         now: Instant,
@@ -172,7 +171,7 @@ impl<A> Stream<A> {
         Ok((progress == Progress::Complete).then_some(Outcome::Complete))
     }
 
-    /// Reads all that is held.
+    /// Delivers all buffered data.
     pub(super) fn resume(&mut self, now: Instant) {
         self.is_paused = false;
         let drained = core::mem::take(&mut self.held_bytes);
@@ -181,7 +180,7 @@ impl<A> Stream<A> {
         }
     }
 
-    /// A message of its flow control that is to be sent now.
+    /// A flow control message to send now.
     pub(super) fn poll_signal(&mut self) -> Option<StreamSignal> {
         self.flow.as_mut()?.poll_signal()
     }

@@ -1,4 +1,4 @@
-//! A client's decisions against relays' ends of its circuits, with the same test over both suites.
+//! A client's decisions against simulated relays, with the same test over both cell models.
 
 mod chain;
 mod feedback;
@@ -140,7 +140,8 @@ fn plan() -> impl Strategy<Value = Plan> {
         .prop_map(|(circuits, cells_max)| Plan { circuits, cells_max })
 }
 
-/// All that can be told of a run: what relays saw, events with times, and a random number drawn after it.
+/// The whole outcome of a run: what the relays saw, events with their times, and a random number drawn
+/// afterwards.
 type Course = (Vec<Seen>, Vec<ClientEvent>, u64);
 
 fn course<S: Played>(plan: &Plan) -> Course
@@ -181,8 +182,7 @@ where
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
-    /// The suites cannot be told apart by what a client does: the same cells, in the same order, at the
-    /// same times, and the same random numbers.
+    /// A client behaves identically over both cell models: the same cells, order, times and random numbers.
     #[test]
     fn a_client_does_the_same_over_both_suites(plan in plan()) {
         let (tor, header_only) = (course::<Tor>(&plan), course::<HeaderOnly>(&plan));
@@ -208,7 +208,7 @@ fn streams_of_a_circuit_and_circuits_of_a_link_take_turns() {
     assert_eq!(&data[62..93], record(1, 1), "the other stream has its turn");
 }
 
-/// A stream over one circuit whose relays lie, and all that came of it.
+/// A stream over one circuit whose relays misbehave, and the outcome.
 fn lied_to<S: Played>(liar: Liar) -> (Vec<Seen>, Vec<ClientEvent>)
 where
     Transfer: Application<S>,
@@ -260,7 +260,7 @@ fn circuits_are_lost_to_liars() {
     }
 }
 
-/// What is held of a stream that is not read, with a window, and what it comes to when it is read again.
+/// The buffered data of a stream that is not read, with its window, and its outcome after reading resumes.
 fn paused<S: Played>(has_congestion_control: bool) -> (u64, Vec<Seen>)
 where
     Transfer: Application<S>,

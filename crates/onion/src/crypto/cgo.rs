@@ -1,14 +1,13 @@
-//! Counter Galois Onion: the layers of circuits whose ends agreed on `Relay=6` (proposal 359; Degabriele,
-//! Melloni, Münch and Stam, ePrint 2025/583).
+//! Counter Galois Onion: the layers of circuits with `Relay=6` (proposal 359; Degabriele, Melloni, Münch and
+//! Stam, ePrint 2025/583).
 //!
-//! Where a keystream lets whoever holds the guard and the exit mark a cell and know it again, this makes
-//! noise of a cell that was altered, and of all cells after it: each is chained to the one before by its
-//! tag. Keys go on with every cell that a hop originates or takes, so that a key that is stolen opens no
-//! earlier cell. A cell is for a hop if its tag is the nonce that the hop has for the next one: there is
-//! no digest to be kept.
+//! With a keystream, an adversary at the guard and the exit can tag a cell and recognize it. With Counter
+//! Galois Onion, an altered cell and all cells after it become noise: each cell is chained to the previous one
+//! by its tag. Keys are updated with every cell that a hop originates or receives, so a stolen key does not
+//! decrypt earlier cells. A cell is for a hop if its tag is the hop's next nonce; there is no running digest.
 //!
-//! The relay always encrypts and the client always decrypts, in both directions: only encryption is not
-//! malleable.
+//! The relay always encrypts and the client always decrypts, in both directions, since only encryption is
+//! non-malleable.
 
 mod uiv;
 
@@ -20,13 +19,13 @@ use core::fmt;
 use subtle::ConstantTimeEq;
 use uiv::{BLOCK_LEN, Block, KEYS_LEN, KeySize, SEED_LEN, Tweak, Uiv};
 
-/// Bytes of key material that a handshake yields for one hop.
+/// The length of key material for one hop.
 pub(super) const MATERIAL_LEN: usize = 2 * SEED_LEN;
 
-/// Bytes of a tag, by which a SENDME acknowledges a cell.
+/// The length of a tag, by which a SENDME acknowledges a cell.
 const TAG_LEN: usize = BLOCK_LEN;
 
-/// What a handshake yields for one hop: keys and first nonce of both directions.
+/// The keys and first nonces of both directions of one hop.
 #[derive(Clone)]
 pub struct CgoKeys {
     forward: [u8; SEED_LEN],
@@ -34,7 +33,7 @@ pub struct CgoKeys {
 }
 
 impl CgoKeys {
-    /// Cuts derived key material: what is for cells away from the client comes first.
+    /// Splits derived key material: the forward direction comes first.
     #[must_use]
     pub fn from_material(material: &[u8; 2 * SEED_LEN]) -> Self {
         let (forward, backward) = material.split_at(SEED_LEN);
@@ -61,9 +60,9 @@ fn tag_of(body: &[u8; BODY_LEN]) -> Block {
 #[derive(Clone)]
 struct State {
     keys: [u8; KEYS_LEN],
-    /// What the tag of the next cell for, or from, this hop will be: N of the proposal.
+    /// The tag of the next cell for or from this hop: N in the proposal.
     nonce: Block,
-    /// The tag of the last cell: T' of the proposal.
+    /// The tag of the last cell: T' in the proposal.
     chain: Block,
 }
 
@@ -84,15 +83,15 @@ impl State {
         Tweak { chain: &self.chain, command: command.get() }
     }
 
-    /// A relay's part, for a cell that goes on: the layer comes off it away from the client, or is put on it
-    /// towards the client.
+    /// The relay's operation for a cell that it forwards: removes the layer in the forward direction, or adds
+    /// it in the backward direction.
     #[inline]
     fn encrypt(&mut self, uiv: &Uiv<Aes128Enc>, command: Command, body: &mut [u8; BODY_LEN]) {
         uiv.encrypt(self.tweak(command), body);
         self.chain = tag_of(body);
     }
 
-    /// A relay's part, for a cell away from the client; true if it is for this relay.
+    /// The relay's operation for a forward cell; returns true if the cell is for this relay.
     #[inline]
     fn recognize(
         &mut self,
@@ -108,7 +107,7 @@ impl State {
         is_ours
     }
 
-    /// A relay's part, for a cell that it says itself.
+    /// The relay's operation for a cell that it originates.
     fn originate(&mut self, uiv: &mut Uiv<Aes128Enc>, command: Command, body: &mut [u8; BODY_LEN]) {
         body[..TAG_LEN].copy_from_slice(&self.nonce);
         self.encrypt(uiv, command, body);
@@ -116,7 +115,7 @@ impl State {
         self.update(uiv);
     }
 
-    /// The client's part, for a cell of another hop.
+    /// The client's operation for a cell of another hop.
     #[inline]
     fn decrypt(&mut self, uiv: &Uiv<Aes128Dec>, command: Command, body: &mut [u8; BODY_LEN]) {
         let tag = tag_of(body);
@@ -124,43 +123,43 @@ impl State {
         self.chain = tag;
     }
 
-    /// The client's part, for a cell that it says to this hop.
+    /// The client's operation for a cell that it originates for this hop.
     fn seal(&mut self, uiv: &mut Uiv<Aes128Dec>, command: Command, body: &mut [u8; BODY_LEN]) {
         body[..TAG_LEN].copy_from_slice(&self.nonce);
         self.decrypt(uiv, command, body);
         self.update(uiv);
     }
 
-    /// Goes on to the next keys, by the nonce: UPDATE_UIV of the proposal.
+    /// Updates the keys by the nonce: UPDATE_UIV in the proposal.
     fn update<C: KeyInit<KeySize = KeySize>>(&mut self, uiv: &mut Uiv<C>) {
         self.take_seed(&uiv.next_seed(&self.nonce));
         *uiv = Uiv::new(&self.keys);
     }
 }
 
-/// A relay's end of a layer.
+/// The relay's side of a layer.
 ///
-/// As in [`RelayHop`](super::RelayHop), the expanded keys are most of it, and are given back while no cell
-/// comes.
+/// As in [`RelayHop`](super::RelayHop), the expanded keys take most of the memory and are released while no
+/// cells pass.
 pub struct CgoRelayHop {
     forward: State,
     backward: State,
     sent_tag: [u8; TAG_LEN],
     received_tag: [u8; TAG_LEN],
-    /// None while it rests.
+    /// `None` while the keys are released.
     awake: Option<Box<Awake>>,
 }
 
-/// The ciphers, ready for cells.
+/// The expanded ciphers.
 struct Awake {
     forward: Uiv<Aes128Enc>,
     backward: Uiv<Aes128Enc>,
-    /// A cell has passed since the last [`CgoRelayHop::rest`].
+    /// Whether a cell has passed since the last [`CgoRelayHop::rest`].
     is_used: bool,
 }
 
 impl CgoRelayHop {
-    /// With the keys of a finished handshake.
+    /// From the keys of a handshake.
     #[must_use]
     pub fn new(keys: &CgoKeys) -> Self {
         Self {
@@ -188,8 +187,8 @@ impl CgoRelayHop {
         (&mut self.forward, &mut self.backward, awake)
     }
 
-    /// Takes the layer off a cell from the client; true if the cell is for this relay, else it goes on to
-    /// the next hop.
+    /// Decrypts a forward cell; returns true if the cell is for this relay. Otherwise the result is the cell
+    /// for the next hop.
     pub fn decrypt(&mut self, command: Command, body: &mut [u8; BODY_LEN]) -> bool {
         let tag = tag_of(body);
         let (state, _, awake) = self.ensure_awake();
@@ -200,33 +199,33 @@ impl CgoRelayHop {
         is_ours
     }
 
-    /// Seals a cell from this relay to the client and puts the layer on.
+    /// Seals and encrypts a cell of this relay.
     pub fn originate(&mut self, body: &mut [u8; BODY_LEN]) {
         let (_, state, awake) = self.ensure_awake();
         state.originate(&mut awake.backward, Command::RELAY, body);
         self.sent_tag = tag_of(body);
     }
 
-    /// Puts the layer on a cell that passes from the next hop to the client.
+    /// Encrypts a cell of the next hop.
     pub fn pass_back(&mut self, body: &mut [u8; BODY_LEN]) {
         let (_, state, awake) = self.ensure_awake();
         state.encrypt(&awake.backward, Command::RELAY, body);
     }
 
-    /// The tag of the last cell that was originated here.
+    /// The tag of the last cell that this relay originated.
     #[must_use]
     pub const fn sent_tag(&self) -> &[u8; TAG_LEN] {
         &self.sent_tag
     }
 
-    /// The tag of the last cell that was for this relay.
+    /// The tag of the last cell for this relay.
     #[must_use]
     pub const fn received_tag(&self) -> &[u8; TAG_LEN] {
         &self.received_tag
     }
 
-    /// Call it from time to time: where no cell has passed since the last time, the expanded keys are
-    /// given back. The next cell expands them again.
+    /// To be called periodically: releases the expanded keys if no cell has passed since the last call. The
+    /// next cell expands them again.
     pub fn rest(&mut self) {
         if let Some(awake) = &mut self.awake
             && !core::mem::take(&mut awake.is_used)
@@ -242,7 +241,7 @@ impl fmt::Debug for CgoRelayHop {
     }
 }
 
-/// The client's end of its shared layer with one hop.
+/// The client's side of the layer of one hop.
 pub struct CgoClientHop {
     forward: ClientDirection,
     backward: ClientDirection,
@@ -263,7 +262,7 @@ impl ClientDirection {
 }
 
 impl CgoClientHop {
-    /// With the keys of a finished handshake.
+    /// From the keys of a handshake.
     #[must_use]
     pub fn new(keys: &CgoKeys) -> Self {
         Self {
@@ -274,19 +273,19 @@ impl CgoClientHop {
         }
     }
 
-    /// Seals a cell for this hop and puts on its layer.
+    /// Seals and encrypts a cell for this hop.
     pub fn encrypt(&mut self, command: Command, body: &mut [u8; BODY_LEN]) {
         let ClientDirection { state, uiv } = &mut self.forward;
         state.seal(uiv, command, body);
         self.sent_tag = tag_of(body);
     }
 
-    /// Puts on this hop's layer, on a cell for a later one.
+    /// Encrypts a cell for a later hop.
     pub fn pass(&mut self, command: Command, body: &mut [u8; BODY_LEN]) {
         self.forward.state.decrypt(&self.forward.uiv, command, body);
     }
 
-    /// Takes off this hop's layer; true if the cell is from this hop.
+    /// Decrypts a cell; returns true if this hop has sent it.
     pub fn decrypt(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         let tag = tag_of(body);
         let ClientDirection { state, uiv } = &mut self.backward;
@@ -300,13 +299,13 @@ impl CgoClientHop {
         is_from_it
     }
 
-    /// The tag of the cell that was encrypted last.
+    /// The tag of the last encrypted cell.
     #[must_use]
     pub const fn sent_tag(&self) -> &[u8; TAG_LEN] {
         &self.sent_tag
     }
 
-    /// The tag of the cell from this hop that was decrypted last.
+    /// The tag of the last cell from this hop.
     #[must_use]
     pub const fn received_tag(&self) -> &[u8; TAG_LEN] {
         &self.received_tag

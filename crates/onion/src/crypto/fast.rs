@@ -1,28 +1,28 @@
-//! CREATE_FAST: a first hop without public-key cryptography, since TLS has it (tor-spec §5.1.5).
+//! CREATE_FAST: a first hop without public-key cryptography, which TLS provides (tor-spec §5.1.5).
 
 use super::{HandshakeFailed, HopKeys};
 use crate::cell::msg::CreatedFast;
 use sha1::{Digest, Sha1};
 use subtle::ConstantTimeEq;
 
-/// The client's half; send it as the body of a CREATE_FAST cell.
+/// The client's side; it is the body of a CREATE_FAST cell.
 #[derive(Clone, Copy, Debug)]
 pub struct Client {
-    /// Our key material.
+    /// The client's key material.
     pub x: [u8; 20],
 }
 
 impl Client {
-    /// Begins with fresh random bytes.
+    /// From fresh random bytes.
     #[must_use]
     pub const fn new(x: [u8; 20]) -> Self {
         Self { x }
     }
 
-    /// Checks the relay's answer and derives the keys.
+    /// Verifies the relay's answer and derives the keys.
     ///
     /// # Errors
-    /// Where the answer does not prove knowledge of our half.
+    /// If the answer does not prove knowledge of the client's key material.
     pub fn finish(self, created: &CreatedFast) -> Result<HopKeys, HandshakeFailed> {
         let (key_hash, keys) = derive(&self.x, &created.y);
         if !bool::from(key_hash.ct_eq(&created.key_hash)) {
@@ -32,7 +32,7 @@ impl Client {
     }
 }
 
-/// The relay's half: the answer to a client's `x`, and the keys.
+/// The relay's side: the answer to a client's `x`, and the keys.
 #[must_use]
 pub fn respond(x: &[u8; 20], y: [u8; 20]) -> (CreatedFast, HopKeys) {
     let (key_hash, keys) = derive(x, &y);

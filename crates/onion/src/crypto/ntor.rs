@@ -7,9 +7,9 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq;
 use x25519_dalek::{PublicKey, StaticSecret};
 
-/// Bytes of the client's message: identity digest, onion key, ephemeral key.
+/// The length of the client's message: identity digest, onion key, ephemeral key.
 pub const CLIENT_LEN: usize = 84;
-/// Bytes of the relay's message: ephemeral key and authenticator.
+/// The length of the relay's message: ephemeral key and authenticator.
 pub const SERVER_LEN: usize = 64;
 
 const PROTO_ID: &[u8] = b"ntor-curve25519-sha256-1";
@@ -18,7 +18,7 @@ const T_KEY: &[u8] = b"ntor-curve25519-sha256-1:key_extract";
 const T_VERIFY: &[u8] = b"ntor-curve25519-sha256-1:verify";
 const M_EXPAND: &[u8] = b"ntor-curve25519-sha256-1:key_expand";
 
-/// What a client must know of a relay to open a circuit to it.
+/// A client's knowledge of a relay that the handshake needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayKeys {
     /// SHA-1 of its RSA identity key.
@@ -27,7 +27,7 @@ pub struct RelayKeys {
     pub onion_key: [u8; 32],
 }
 
-/// The client's half of one handshake.
+/// The client's side of one handshake.
 pub struct Client {
     relay: RelayKeys,
     secret: StaticSecret,
@@ -35,7 +35,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// Begins a handshake with fresh random bytes as the ephemeral secret.
+    /// From fresh random bytes for the ephemeral secret.
     #[must_use]
     pub fn new(relay: RelayKeys, ephemeral_secret: [u8; 32]) -> Self {
         let secret = StaticSecret::from(ephemeral_secret);
@@ -43,7 +43,7 @@ impl Client {
         Self { relay, secret, public }
     }
 
-    /// Our ephemeral public key.
+    /// The client's ephemeral public key.
     #[must_use]
     pub fn public(&self) -> &[u8; 32] {
         self.public.as_bytes()
@@ -59,10 +59,10 @@ impl Client {
         message
     }
 
-    /// Checks the relay's answer and derives the keys.
+    /// Verifies the relay's answer and derives the keys.
     ///
     /// # Errors
-    /// Where the answer has the wrong length, a bad key, or does not prove the relay's identity.
+    /// If the answer has the wrong length or an invalid key, or does not prove the relay's identity.
     pub fn finish(&self, answer: &[u8]) -> Result<HopKeys, HandshakeFailed> {
         let answer: &[u8; SERVER_LEN] =
             answer.try_into().map_err(|_| failed("answer of the wrong length"))?;
@@ -84,16 +84,16 @@ impl Client {
     }
 }
 
-/// The client's ephemeral key in a handshake's data, without checking anything.
+/// The client's ephemeral key in a handshake's data, unverified.
 #[must_use]
 pub fn client_public(data: &[u8]) -> Option<[u8; 32]> {
     data.get(52..CLIENT_LEN)?.try_into().ok()
 }
 
-/// The relay's half: the answer to a client's message, and the keys.
+/// The relay's side: the answer to a client's message, and the keys.
 ///
 /// # Errors
-/// Where the message has the wrong length, is for another relay or onion key, or has a bad key.
+/// If the message has the wrong length, is for another relay or onion key, or has an invalid key.
 pub fn respond(
     rsa_id: &[u8; 20],
     onion_secret: &StaticSecret,
@@ -128,9 +128,9 @@ const fn failed(problem: &'static str) -> HandshakeFailed {
     HandshakeFailed { handshake: "ntor", problem }
 }
 
-/// `HMAC_SHA256(message, tweak)`, the spec's H with a tweak: the tweak is the key.
+/// `HMAC_SHA256(message, tweak)`: the H of the specification, with the tweak as key.
 fn tweaked_hash(parts: &[&[u8]], tweak: &[u8]) -> [u8; 32] {
-    // HMAC takes keys of any length; the error type is there for other MACs.
+    // HMAC accepts keys of any length; the error type exists for other MACs.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(tweak) else { return [0; 32] };
     for part in parts {
         mac.update(part);
@@ -151,11 +151,11 @@ fn derive(
     let secret_input: [&[u8]; 7] = [xy, xb, id, b, x, y, PROTO_ID];
     let verify = tweaked_hash(&secret_input, T_VERIFY);
     let auth = tweaked_hash(&[&verify, id, b, y, x, PROTO_ID, b"Server"], T_MAC);
-    // RFC 5869 with T_KEY as salt: extracting is the tweaked hash of the secret input.
+    // RFC 5869 with T_KEY as salt: the extract step is the tweaked hash of the secret input.
     let seed = tweaked_hash(&secret_input, T_KEY);
     let mut material = [0; 72];
     if let Ok(kdf) = Hkdf::<Sha256>::from_prk(&seed) {
-        // Fails only past 255 hashes of output.
+        // Fails only beyond 255 hashes of output.
         let _ = kdf.expand(M_EXPAND, &mut material);
     }
     (auth, HopKeys::from_material(&material))

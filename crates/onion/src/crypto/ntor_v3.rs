@@ -1,9 +1,7 @@
-//! The ntor handshake of version 3, both sides: ntor with a message each way (proposal 332,
-//! tor-spec §5.1.5).
+//! The ntor v3 handshake, both sides: ntor with a message in each direction (proposal 332, tor-spec §5.1.5).
 //!
-//! The messages hold [`extension`]s, by which the two agree on more than keys. The client's message is
-//! secret from all but the relay, but not forward-secret; the relay's answer is as secret as the
-//! circuit.
+//! The messages hold [`extension`]s that negotiate more than keys. The client's message is encrypted to the
+//! relay but not forward-secret; the relay's answer is as secret as the circuit.
 
 pub mod extension;
 mod hash;
@@ -20,15 +18,15 @@ use sha3::digest::XofReader;
 use subtle::ConstantTimeEq;
 use x25519_dalek::{PublicKey, StaticSecret};
 
-/// Bytes of the client's part beside its message: identity, onion key, ephemeral key, MAC.
+/// The length of the client's part without its message: identity, onion key, ephemeral key, MAC.
 const CLIENT_OVERHEAD_LEN: usize = 4 * 32;
-/// Bytes of the relay's part beside its message: ephemeral key, authenticator.
+/// The length of the relay's part without its message: ephemeral key, authenticator.
 const SERVER_OVERHEAD_LEN: usize = 2 * 32;
 
-/// What both sides must mean the handshake for: a circuit (tor-spec §5.1.5).
+/// The purpose that both sides must agree on: a circuit (tor-spec §5.1.5).
 const VERIFICATION: &[u8] = b"circuit extend";
 
-/// What a client must know of a relay to open a circuit to it.
+/// A client's knowledge of a relay that the handshake needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelayKeys {
     /// Its Ed25519 identity.
@@ -37,22 +35,22 @@ pub struct RelayKeys {
     pub onion_key: [u8; 32],
 }
 
-/// The client's half of one handshake.
+/// The client's side of one handshake.
 pub struct Client {
     relay: RelayKeys,
     verification: &'static [u8],
     secret: StaticSecret,
     public: PublicKey,
-    /// The secret that is shared with the onion key's owner.
+    /// The secret shared with the owner of the onion key.
     bx: [u8; 32],
     data: Vec<u8>,
 }
 
 impl Client {
-    /// Begins a handshake that carries `message`, with fresh random bytes as the ephemeral secret.
+    /// A handshake that carries `message`, from fresh random bytes for the ephemeral secret.
     ///
     /// # Errors
-    /// Where the relay's onion key is none.
+    /// If the relay's onion key is invalid.
     pub fn new(
         relay: RelayKeys,
         ephemeral_secret: [u8; 32],
@@ -82,7 +80,7 @@ impl Client {
         Ok(Self { relay, verification, secret, public, bx, data })
     }
 
-    /// Our ephemeral public key.
+    /// The client's ephemeral public key.
     #[must_use]
     pub fn public(&self) -> &[u8; 32] {
         self.public.as_bytes()
@@ -94,10 +92,10 @@ impl Client {
         &self.data
     }
 
-    /// Checks the relay's answer; its message, and the keys of the layer that goes with cells of this format.
+    /// Verifies the relay's answer. Returns its message, and the keys of a layer with this format.
     ///
     /// # Errors
-    /// Where the answer is cut off, has a bad key, or does not prove the relay's identity.
+    /// If the answer is truncated, has an invalid key, or does not prove the relay's identity.
     pub fn finish(
         &self,
         answer: &[u8],
@@ -140,13 +138,13 @@ impl fmt::Debug for Client {
     }
 }
 
-/// The client's ephemeral key in a handshake's data, without checking anything.
+/// The client's ephemeral key in a handshake's data, unverified.
 #[must_use]
 pub fn client_public(data: &[u8]) -> Option<[u8; 32]> {
     data.get(64..96)?.try_into().ok()
 }
 
-/// The relay's half of one handshake, between the client's message and the answer to it.
+/// The relay's side of one handshake, between the client's message and the answer.
 pub struct Server {
     relay: RelayKeys,
     verification: &'static [u8],
@@ -160,7 +158,7 @@ impl Server {
     /// Opens the data of a CREATE2.
     ///
     /// # Errors
-    /// Where it is cut off, is for another relay or onion key, was altered, or has a bad key.
+    /// If it is truncated, was altered, is for another relay or onion key, or has an invalid key.
     pub fn open(
         ed25519_id: &[u8; 32],
         onion_secret: &StaticSecret,
@@ -194,17 +192,17 @@ impl Server {
         Ok(Self { relay, verification, client_public, xb, mac: *mac, message })
     }
 
-    /// What the client has to say.
+    /// The client's message.
     #[must_use]
     pub fn message(&self) -> &[u8] {
         &self.message
     }
 
-    /// The answer that carries `message`, and the keys of the layer that goes with cells of this format.
-    /// With fresh random bytes as the ephemeral secret.
+    /// The answer with `message`, and the keys of a layer with this format, from fresh random bytes for the
+    /// ephemeral secret.
     ///
     /// # Errors
-    /// Where the client's key is bad.
+    /// If the client's key is invalid.
     pub fn respond(
         &self,
         ephemeral_secret: [u8; 32],
@@ -257,7 +255,7 @@ const fn failed(problem: &'static str) -> HandshakeFailed {
     HandshakeFailed { handshake: "ntor-v3", problem }
 }
 
-/// Diffie-Hellman, unless the result says nothing.
+/// Diffie-Hellman; `None` if the result is a low-order point.
 fn shared(secret: &StaticSecret, public: &PublicKey) -> Result<[u8; 32], HandshakeFailed> {
     let shared = secret.diffie_hellman(public);
     if shared.was_contributory() {
@@ -267,7 +265,7 @@ fn shared(secret: &StaticSecret, public: &PublicKey) -> Result<[u8; 32], Handsha
     }
 }
 
-/// AES-256-CTR from zero, for one message.
+/// AES-256-CTR from counter zero, for one message.
 fn apply_cipher(key: &[u8; 32], message: &mut [u8]) {
     Ctr128BE::<Aes256>::new(key.into(), &[0; 16].into()).apply_keystream(message);
 }
@@ -293,7 +291,7 @@ fn first_keys(
     (cipher, mac)
 }
 
-/// The MAC of all that the client sends before it.
+/// The MAC over the preceding parts of the client's data.
 fn first_mac(key: &[u8; 32], sent: &[u8]) -> [u8; 32] {
     hash(Tweak::MessageMac, |hash| {
         hash.add_sized(key);
@@ -301,7 +299,7 @@ fn first_mac(key: &[u8; 32], sent: &[u8]) -> [u8; 32] {
     })
 }
 
-/// Fills in the circuit's key material; the key of the relay's message.
+/// Fills in the circuit's key material; returns the key of the relay's message.
 fn last_keys(seed: &[u8; 32], material: &mut [u8]) -> [u8; 32] {
     let mut stream = key_stream(Tweak::CircuitKeys, |hash| hash.add(seed));
     let mut cipher = [0; 32];
@@ -310,7 +308,7 @@ fn last_keys(seed: &[u8; 32], material: &mut [u8]) -> [u8; 32] {
     cipher
 }
 
-/// What both know in the end.
+/// The final shared transcript.
 struct Secrets<'a> {
     xy: &'a [u8; 32],
     xb: &'a [u8; 32],
@@ -337,7 +335,7 @@ impl Secrets<'_> {
         (of(Tweak::Seed), of(Tweak::Verify))
     }
 
-    /// Proves that the relay knows all of it, and has sent `sealed`.
+    /// Proves that the relay knows the transcript and has sent `sealed`.
     fn authenticator(&self, verify: &[u8; 32], mac: &[u8], sealed: &[u8]) -> [u8; 32] {
         hash(Tweak::Authenticator, |hash| {
             hash.add(verify);

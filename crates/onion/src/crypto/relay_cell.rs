@@ -1,5 +1,5 @@
-//! Layers of AES-CTR on relay cells, and the running digest that says who they are for
-//! (tor-spec §5.5, §6.1; the "tor1" scheme).
+//! AES-CTR layers of relay cells, and the running digest that identifies the recipient (tor-spec §5.5, §6.1;
+//! "tor1").
 
 mod layers;
 
@@ -15,14 +15,14 @@ use ctr::Ctr128BE;
 use ctr::cipher::{KeyIvInit, StreamCipher, StreamCipherSeek};
 use sha1::{Digest, Sha1};
 
-/// AES-128-CTR from a zero counter: one direction of one hop, or a source of cell content.
+/// AES-128-CTR from counter zero: one direction of one hop, or a source of cell content.
 ///
-/// It can be sought: what was done to cell `n` can be redone without the cells before.
+/// It can seek: cell `n` can be processed again without the cells before it.
 #[derive(Clone)]
 pub struct Keystream(Ctr128BE<Aes128Enc>);
 
 impl Keystream {
-    /// The keystream of `key`, at its start.
+    /// The keystream of `key`, at its beginning.
     #[must_use]
     pub fn new(key: &[u8; 16]) -> Self {
         Self(Ctr128BE::new(key.into(), &[0; 16].into()))
@@ -34,12 +34,12 @@ impl Keystream {
         self.0.apply_keystream(bytes);
     }
 
-    /// Bytes that it has passed.
+    /// The position in the keystream, in bytes.
     fn position(&self) -> u64 {
         self.0.current_pos()
     }
 
-    /// Goes to the byte at `offset` from the start.
+    /// Seeks to `offset`.
     pub fn seek(&mut self, offset: u64) {
         self.0.seek(offset);
     }
@@ -51,7 +51,7 @@ impl fmt::Debug for Keystream {
     }
 }
 
-/// A cell that is not for us, or was altered on its way.
+/// A cell that is not for this end, or was altered in transit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CryptError;
 
@@ -72,7 +72,7 @@ impl RunningDigest {
         Self(Sha1::new_with_prefix(seed))
     }
 
-    /// Puts the digest into a cell that this end originates.
+    /// Writes the digest into a cell that this end originates.
     fn seal(&mut self, body: &mut [u8; BODY_LEN]) {
         body[RECOGNIZED].fill(0);
         body[DIGEST].fill(0);
@@ -81,12 +81,12 @@ impl RunningDigest {
         body[DIGEST].copy_from_slice(&digest[..4]);
     }
 
-    /// The whole digest up to the last cell.
+    /// The full digest of the cells so far.
     fn tag(&self) -> [u8; 20] {
         self.0.clone().finalize().into()
     }
 
-    /// Whether a decrypted cell is for this end; only then does the digest move on.
+    /// Whether a decrypted cell is for this end; only then is the digest updated.
     #[inline]
     fn recognizes(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         body[RECOGNIZED] == [0, 0] && self.matches(body)
@@ -119,14 +119,14 @@ impl CryptState {
     }
 }
 
-/// The client's end of its shared layer with one hop.
+/// The client's side of the layer of one hop.
 pub struct ClientHop {
     forward: CryptState,
     backward: CryptState,
 }
 
 impl ClientHop {
-    /// With the keys of a finished handshake.
+    /// From the keys of a handshake.
     #[must_use]
     pub fn new(keys: &HopKeys) -> Self {
         Self {
@@ -135,28 +135,28 @@ impl ClientHop {
         }
     }
 
-    /// Seals a cell for this hop and puts on its layer.
+    /// Seals and encrypts a cell for this hop.
     pub fn encrypt(&mut self, body: &mut [u8; BODY_LEN]) {
         self.forward.digest.seal(body);
         self.forward.keystream.apply(body);
     }
 
-    /// Takes off this hop's layer, on a circuit where it is the last hop.
+    /// Decrypts a cell on a circuit whose last hop is this one.
     ///
     /// # Errors
-    /// Where the cell is not from this hop.
+    /// If the cell is not from this hop.
     pub fn decrypt(&mut self, body: &mut [u8; BODY_LEN]) -> Result<(), CryptError> {
         self.backward.keystream.apply(body);
         if self.backward.digest.recognizes(body) { Ok(()) } else { Err(CryptError) }
     }
 
-    /// The tag of the cell that was encrypted last: a SENDME for it carries it (proposal 289).
+    /// The tag of the last encrypted cell: a SENDME for it contains it (proposal 289).
     #[must_use]
     pub fn sent_tag(&self) -> [u8; 20] {
         self.forward.digest.tag()
     }
 
-    /// The tag of the cell that was decrypted last.
+    /// The tag of the last decrypted cell.
     #[must_use]
     pub fn received_tag(&self) -> [u8; 20] {
         self.backward.digest.tag()
@@ -169,19 +169,19 @@ impl fmt::Debug for ClientHop {
     }
 }
 
-/// A relay's end of the layer it shares with a client.
+/// A relay's side of the layer that it shares with a client.
 ///
-/// The expanded keys of the ciphers are most of it, and most circuits have nothing to say at any one
-/// time: they are given back meanwhile, see [`rest`](Self::rest).
+/// The expanded keys take most of the memory, and most circuits are idle at any time: the keys are released
+/// meanwhile, see [`rest`](Self::rest).
 pub struct RelayHop {
     forward: RunningDigest,
     backward: RunningDigest,
     asleep: Asleep,
-    /// None while it rests.
+    /// `None` while the keys are released.
     awake: Option<Box<Awake>>,
 }
 
-/// What it takes to expand the ciphers again: keys, and how many bytes they had passed.
+/// The state from which the ciphers are expanded: keys and positions.
 struct Asleep {
     key_forward: [u8; 16],
     key_backward: [u8; 16],
@@ -189,11 +189,11 @@ struct Asleep {
     passed_backward: u64,
 }
 
-/// The ciphers, ready for cells.
+/// The expanded ciphers.
 struct Awake {
     forward: Keystream,
     backward: Keystream,
-    /// A cell has passed since the last [`RelayHop::rest`].
+    /// Whether a cell has passed since the last [`RelayHop::rest`].
     is_used: bool,
 }
 
@@ -209,7 +209,7 @@ impl Asleep {
 }
 
 impl RelayHop {
-    /// With the keys of a finished handshake.
+    /// From the keys of a handshake.
     #[must_use]
     pub fn new(keys: &HopKeys) -> Self {
         Self {
@@ -233,38 +233,38 @@ impl RelayHop {
         awake
     }
 
-    /// Takes the layer off a cell from the client; true if the cell is for this relay, else it
-    /// goes on to the next hop.
+    /// Decrypts a forward cell; returns true if the cell is for this relay. Otherwise the result is the cell
+    /// for the next hop.
     pub fn decrypt(&mut self, body: &mut [u8; BODY_LEN]) -> bool {
         self.awake().forward.apply(body);
         self.forward.recognizes(body)
     }
 
-    /// Seals a cell from this relay to the client and puts the layer on.
+    /// Seals and encrypts a cell of this relay.
     pub fn originate(&mut self, body: &mut [u8; BODY_LEN]) {
         self.backward.seal(body);
         self.awake().backward.apply(body);
     }
 
-    /// The tag of the last cell that was originated here: a SENDME for it carries it (proposal 289).
+    /// The tag of the last cell that this relay originated: a SENDME for it contains it (proposal 289).
     #[must_use]
     pub fn sent_tag(&self) -> [u8; 20] {
         self.backward.tag()
     }
 
-    /// The tag of the last cell that was for this relay.
+    /// The tag of the last cell for this relay.
     #[must_use]
     pub fn received_tag(&self) -> [u8; 20] {
         self.forward.tag()
     }
 
-    /// Puts the layer on a cell that passes from the next hop to the client.
+    /// Encrypts a cell of the next hop.
     pub fn pass_back(&mut self, body: &mut [u8; BODY_LEN]) {
         self.awake().backward.apply(body);
     }
 
-    /// Call it from time to time: where no cell has passed since the last time, the expanded keys,
-    /// 1.5 KB of them, are given back. The next cell expands them again.
+    /// To be called periodically: releases the expanded keys (1.5 KB) if no cell has passed since the last
+    /// call. The next cell expands them again.
     pub fn rest(&mut self) {
         let Some(awake) = &mut self.awake else { return };
         if core::mem::take(&mut awake.is_used) {
@@ -310,7 +310,7 @@ mod tests {
         ) {
             let (mut client, mut relay) = pair();
             for (for_hop, rests) in cells {
-                // However often it rests, and whatever is left of a block.
+                // However often the keys are released, and whatever is left of a block.
                 (0..rests).for_each(|_| relay.rest());
                 prop_assert_eq!(relay.awake.is_some(), rests < 2 && relay.backward_passed() > 0);
                 let data = vec![7; 100];

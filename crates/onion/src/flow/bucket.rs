@@ -1,7 +1,7 @@
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Lets bytes pass at a rate, with a burst of a fixed time's worth.
+/// A token bucket: passes bytes at a rate, with a burst of a fixed duration.
 #[derive(Clone, Debug)]
 pub struct TokenBucket {
     rate: Rate,
@@ -11,7 +11,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full bucket that lets `rate` pass and holds `burst` of it, at least `depth_min_bytes`.
+    /// A full bucket for `rate`, with a depth of `burst` at that rate and at least `depth_min_bytes`.
     #[must_use]
     pub fn new(rate: Rate, burst: Duration, depth_min_bytes: u64, now: Instant) -> Self {
         let depth_bytes = rate.bytes_in(burst).max(depth_min_bytes);
@@ -23,12 +23,12 @@ impl TokenBucket {
     pub fn available_bytes(&mut self, now: Instant) -> u64 {
         let earned = self.rate.bytes_in(now - self.filled_at);
         if earned > 0 {
-            // Time that earned no whole byte stays to be counted.
+            // Time that has not earned a whole byte stays to be counted.
             self.filled_at = if self.level_bytes.saturating_add(earned) >= self.depth_bytes {
                 now
             } else {
                 let time = self.rate.time_for(earned);
-                // Rounded up: what is rounded off would be earned again.
+                // Rounded up: otherwise the remainder would be earned again.
                 let is_short = self.rate.bytes_in(time) < earned;
                 self.filled_at + time + Duration::from_nanos(u64::from(is_short))
             };
@@ -37,7 +37,7 @@ impl TokenBucket {
         self.level_bytes
     }
 
-    /// `bytes` have passed; more than available is not remembered.
+    /// `bytes` have passed; an excess over the available bytes is not remembered.
     pub const fn take(&mut self, bytes: u64) {
         self.level_bytes = self.level_bytes.saturating_sub(bytes);
     }
@@ -46,7 +46,7 @@ impl TokenBucket {
     #[must_use]
     pub fn available_at(&self, bytes: u64) -> Instant {
         let missing = bytes.min(self.depth_bytes).saturating_sub(self.level_bytes);
-        // Rounded up, so that a wake-up at that time is not too early by a nanosecond.
+        // Rounded up, so that a wake-up at that time is not a nanosecond too early.
         self.filled_at + self.rate.time_for(missing).saturating_add(Duration::from_nanos(1))
     }
 }
@@ -74,7 +74,7 @@ mod tests {
             }
             let allowed = rate.bytes_in(now - Instant::ORIGIN) + depth;
             prop_assert!(passed <= allowed);
-            // A greedy taker gets all of it, but for what overflowed while it was not looking.
+            // A greedy consumer gets everything except what overflowed between its calls.
             let longest_wait = Duration::from_nanos(3_000_000);
             if rate.bytes_in(longest_wait) < depth {
                 prop_assert!(passed + depth + 1 >= allowed);

@@ -1,20 +1,19 @@
 use core::fmt;
 
-/// Why a message of flow control is refused. The circuit must be closed, with the reason
-/// "protocol violation".
+/// Why a flow control message is refused. The circuit must be closed, with the reason "protocol violation".
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FlowError {
-    /// A SENDME when no cell waits for one.
+    /// A SENDME that no cell waits for.
     UnexpectedSendme,
     /// The SENDME's tag is not that of the cell that it acknowledges.
     WrongTag,
-    /// A version of SENDME that proves nothing, or that nobody knows.
+    /// A SENDME version without authentication, or an unknown one.
     SendmeVersion(u8),
     /// Stream SENDMEs on a circuit with congestion control, or XON and XOFF on one without.
     WrongKind,
-    /// A second XOFF without XON between them.
+    /// A second XOFF without XON in between.
     RepeatedXoff,
-    /// More cells have come than the window allows.
+    /// More cells than the window allows.
     WindowExceeded,
 }
 

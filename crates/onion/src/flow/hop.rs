@@ -1,4 +1,4 @@
-//! Windows between one relay and the next, for transports that are hop by hop.
+//! Hop-by-hop windows: limits on the cells of a circuit in flight between one relay and the next.
 
 mod account;
 mod backtap;
@@ -15,27 +15,26 @@ pub use windows::{HopFlows, HopWindows};
 use crate::time::Instant;
 use core::fmt;
 
-/// Bytes that are held for one way of a circuit, at most: its part in windows, and what is known of the cells under way.
+/// Maximum memory for one direction of a circuit, in bytes: its account, and the send times of cells in flight.
 pub(crate) const HOP_BYTES_MAX: usize =
     size_of::<HopAccount>() + size_of::<BackTap>() + flight::TIMES_MAX * size_of::<flight::Sent>();
 
-/// How many cells of a circuit may be under way to the next hop, one way.
+/// A window for the cells of a circuit in flight to the next hop, in one direction.
 ///
-/// The scheduler asks before it takes a cell. The next hop says by *feedback* that it has passed cells on.
-/// When that comes, [`handle_feedback`](Self::handle_feedback) is all that happens, unless the circuit
-/// waited for it.
+/// The scheduler asks before it takes a cell. The next hop reports forwarded cells by *feedback*, and then only
+/// [`handle_feedback`](Self::handle_feedback) is called, unless the circuit was blocked.
 pub trait HopWindow: fmt::Debug + Send {
-    /// Cells that may be under way at a time, as it stands.
+    /// The current window, in cells.
     fn size_cells(&self) -> u32;
 
     /// Cells that may be given to the link now.
     fn room_cells(&self, now: Instant) -> u32;
 
-    /// So many cells were given to the link. Relays give no more than there was room for; a client's messages other than data do not wait,
-    /// and take room from what comes later.
+    /// Cells were given to the link. Relays never exceed the space; a client's messages other than data do not
+    /// wait, and reduce the space for later cells.
     fn handle_sent(&mut self, now: Instant, cells: u32);
 
-    /// The next hop has passed so many cells on.
+    /// The next hop reports this number of forwarded cells.
     fn handle_feedback(&mut self, now: Instant, cells: u32);
 }
 
@@ -47,7 +46,7 @@ pub struct FixedHopWindow {
 }
 
 impl FixedHopWindow {
-    /// So many cells under way, at most.
+    /// A window of `size_cells`.
     #[must_use]
     pub const fn new(size_cells: u32) -> Self {
         Self { in_flight_cells: 0, size_cells }
@@ -68,7 +67,7 @@ impl HopWindow for FixedHopWindow {
     }
 
     fn handle_feedback(&mut self, _now: Instant, cells: u32) {
-        // A peer that feeds back more than it got gains nothing.
+        // A peer that reports more cells than it received gains nothing.
         self.in_flight_cells = self.in_flight_cells.saturating_sub(cells);
     }
 }

@@ -16,7 +16,7 @@ use crate::cell::relay::RelayCommand;
 use crate::time::Instant;
 use alloc::vec::Vec;
 
-/// A message of flow control that is to be sent on the stream.
+/// A flow control message to be sent on the stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StreamSignal {
     /// A SENDME without data.
@@ -28,7 +28,7 @@ pub enum StreamSignal {
 }
 
 impl StreamSignal {
-    /// The relay message of it: command and content.
+    /// The relay message: command and content.
     #[must_use]
     pub fn encode(self) -> (RelayCommand, Vec<u8>) {
         let mut data = Vec::new();
@@ -49,10 +49,9 @@ impl StreamSignal {
 
 /// One end's flow control of a stream.
 ///
-/// Two byte streams meet here. What is read from the edge is *packaged* into DATA cells. What DATA
-/// cells bring is *delivered* into a buffer, from which it is *drained* to the edge. After each
-/// `handle_delivered` and `handle_drained` ask [`poll_signal`](Self::poll_signal) until it has nothing
-/// more to say.
+/// It connects two byte streams. Data read from the edge is *packaged* into DATA cells. Data of received DATA
+/// cells is *delivered* into a buffer, from which it is *drained* to the edge. After each `handle_delivered`
+/// and `handle_drained`, call [`poll_signal`](Self::poll_signal) until it returns `None`.
 #[derive(Clone, Debug)]
 pub enum StreamFlow {
     /// On a circuit with a fixed window.
@@ -62,7 +61,7 @@ pub enum StreamFlow {
 }
 
 impl StreamFlow {
-    /// Bytes that may be read from the edge now. The circuit's room is another limit.
+    /// Bytes that may be read from the edge now. The circuit's window is another limit.
     #[must_use]
     pub fn room_bytes(&mut self, now: Instant) -> u64 {
         match self {
@@ -71,7 +70,7 @@ impl StreamFlow {
         }
     }
 
-    /// When `bytes` more may be read, if it is only the advised rate that forbids it now.
+    /// When `bytes` more may be read, if only the advised rate prevents it now.
     #[must_use]
     pub fn has_room_at(&self, bytes: u64) -> Option<Instant> {
         match self {
@@ -88,10 +87,10 @@ impl StreamFlow {
         }
     }
 
-    /// A SENDME has come on the stream.
+    /// A SENDME has arrived on the stream.
     ///
     /// # Errors
-    /// Where it acknowledges cells that were not sent, or the circuit has congestion control.
+    /// If it acknowledges cells that were not sent, or the circuit has congestion control.
     pub fn handle_sendme(&mut self) -> Result<(), FlowError> {
         match self {
             Self::Windowed(window) => window.handle_sendme(),
@@ -99,11 +98,10 @@ impl StreamFlow {
         }
     }
 
-    /// An XOFF has come: nothing may be read from the edge until an XON comes.
+    /// XOFF has arrived: nothing may be read from the edge until XON.
     ///
     /// # Errors
-    /// Where the stream is stopped already, or has windows. Tor ignores such a message and keeps the
-    /// circuit.
+    /// If the stream is stopped already, or has a window. Tor ignores such a message and keeps the circuit.
     pub const fn handle_xoff(&mut self) -> Result<(), FlowError> {
         match self {
             Self::Windowed(_) => Err(FlowError::WrongKind),
@@ -111,10 +109,10 @@ impl StreamFlow {
         }
     }
 
-    /// An XON has come: reading from the edge goes on, no faster than it advises.
+    /// XON has arrived: reading from the edge resumes, at most at the advised rate.
     ///
     /// # Errors
-    /// Where the stream has windows. Tor ignores such a message and keeps the circuit.
+    /// If the stream has a window. Tor ignores such a message and keeps the circuit.
     pub fn handle_xon(&mut self, now: Instant, xon: Xon) -> Result<(), FlowError> {
         match self {
             Self::Windowed(_) => Err(FlowError::WrongKind),
@@ -125,10 +123,10 @@ impl StreamFlow {
         }
     }
 
-    /// A DATA cell has come; with it `buffered_bytes` wait to be written to the edge.
+    /// A DATA cell has arrived; `buffered_bytes` now wait for the edge.
     ///
     /// # Errors
-    /// Where the sender has exceeded its window.
+    /// If the sender has exceeded its window.
     pub fn handle_delivered(
         &mut self,
         now: Instant,
@@ -143,7 +141,7 @@ impl StreamFlow {
         }
     }
 
-    /// `drained_bytes` were written to the edge, and `buffered_bytes` still wait.
+    /// `drained_bytes` were written to the edge, and `buffered_bytes` remain.
     pub fn handle_drained(&mut self, now: Instant, drained_bytes: usize, buffered_bytes: usize) {
         match self {
             Self::Windowed(window) => window.handle_drained(buffered_bytes),
@@ -151,7 +149,7 @@ impl StreamFlow {
         }
     }
 
-    /// A message that is to be sent now.
+    /// The next message to send.
     pub fn poll_signal(&mut self) -> Option<StreamSignal> {
         match self {
             Self::Windowed(window) => window.poll_signal(),

@@ -1,23 +1,23 @@
 use crate::time::{Duration, Instant};
 
-/// Cells that a fresh window lets out before anything is known of the path.
+/// The initial window, before anything is known of the path.
 const START_CELLS: u32 = 64;
 
-/// A window never shrinks below this, or a slow path could not be told from a dead one.
+/// The minimum window: below it, a slow path could not be distinguished from a dead one.
 const FLOOR_CELLS: u32 = 16;
 
-/// How long a queue the window tries to keep standing at the bottleneck.
+/// The standing queue at the bottleneck that the window aims for.
 ///
-/// A relay that limits its rate works in bursts as its buckets refill, every tenth of a second by
-/// default; it must never find its queue empty.
+/// A relay with a rate limit sends in bursts as its buckets are refilled, every tenth of a second by default;
+/// its queue must never run empty.
 const STANDING_QUEUE: Duration = Duration::from_millis(250);
 
-/// A bound on the cells under way on one circuit, for a path that has no windows of its own.
+/// A limit on the cells in flight on one circuit, for a path without end-to-end windows.
 ///
-/// A relay kills a circuit whose queue grows past the consensus' `circ_max_cell_queue_size`, so the
-/// window has a cap strictly below. Under the cap it follows the path: in each round (until a marked
-/// cell arrives) it takes the delivery rate, and allows as many cells as fill the shortest round
-/// trip seen and a quarter of a second at that rate. It at most doubles in a round, and shrinks slowly.
+/// A relay destroys a circuit whose queue exceeds the consensus parameter `circ_max_cell_queue_size`, so the
+/// window has a cap strictly below that. Under the cap it follows the path: in each round (until a marked cell
+/// arrives) it measures the delivery rate, and allows as many cells as that rate carries in the shortest
+/// round-trip time plus a quarter of a second. It at most doubles in a round, and shrinks slowly.
 #[derive(Clone, Debug)]
 pub struct InFlightWindow {
     cap_cells: u32,
@@ -31,11 +31,11 @@ pub struct InFlightWindow {
 /// From the sending of a marked cell to its arrival.
 #[derive(Clone, Copy, Debug)]
 struct Round {
-    /// The marked cell: as many had been sent with it.
+    /// The marked cell: the number of cells sent, including it.
     mark_cells: u64,
     began: Instant,
     delivered_before_cells: u64,
-    /// The window, and not the sender, kept more from being sent.
+    /// Whether the window, and not the sender, was the limit.
     was_limiting: bool,
 }
 
@@ -65,13 +65,13 @@ impl InFlightWindow {
         self.delivered_cells
     }
 
-    /// Cells that may be under way now.
+    /// The current window.
     #[must_use]
     pub const fn limit_cells(&self) -> u32 {
         self.limit_cells
     }
 
-    /// The shortest round trip seen, from a cell's sending to its arrival.
+    /// The shortest round-trip time so far.
     #[must_use]
     pub const fn rtt_min(&self) -> Option<Duration> {
         self.rtt_min
@@ -84,8 +84,7 @@ impl InFlightWindow {
         self.limit_cells.saturating_sub(u32::try_from(in_flight).unwrap_or(u32::MAX))
     }
 
-    /// Room below which sending is not worth a write of its own: four full records, or a quarter of
-    /// a small window.
+    /// The space below which a write is not worthwhile: four full records, or a quarter of a small window.
     #[must_use]
     pub fn batch_cells(&self) -> u32 {
         (self.limit_cells / 4).clamp(1, 4 * 31)
@@ -104,7 +103,7 @@ impl InFlightWindow {
         round.was_limiting |= is_full;
     }
 
-    /// Handles the arrival of one cell. Only cells that were sent can arrive: the caller sees to it.
+    /// Handles the arrival of one cell. The caller ensures that only sent cells arrive.
     #[inline]
     pub fn handle_delivered(&mut self, now: Instant) {
         debug_assert!(self.delivered_cells < self.sent_cells);

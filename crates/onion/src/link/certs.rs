@@ -13,29 +13,29 @@ use x509_cert::der::Decode;
 /// A relay's identities, proved by its certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeerIdentity {
-    /// RSA and Ed25519 identity.
+    /// The RSA and Ed25519 identities.
     pub ids: RelayIds,
-    /// SHA-256 of the RSA identity key, which link authentication names it by.
+    /// SHA-256 of the RSA identity key, used in link authentication.
     pub rsa_sha256: [u8; 32],
     /// The Ed25519 identity.
     pub ed25519: Ed25519Id,
 }
 
-/// Certificates that do not prove an identity.
+/// Why certificates do not prove an identity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertError {
-    /// One of the certificates that must be sent is not there.
+    /// A required certificate is missing.
     Missing {
         /// Its type in the CERTS cell.
         cert_type: u8,
     },
-    /// The bytes do not add up.
+    /// The encoding is malformed.
     Malformed(Malformed),
-    /// A certificate is not what it should be.
+    /// A certificate is invalid.
     Invalid {
         /// Its type in the CERTS cell.
         cert_type: u8,
-        /// What does not hold.
+        /// The check that failed.
         problem: &'static str,
     },
 }
@@ -60,14 +60,14 @@ impl From<Malformed> for CertError {
     }
 }
 
-/// Checks what a responder's CERTS cell proves (tor-spec §4.2), given the SHA-256 of the certificate
-/// it showed in TLS and the time in seconds since 1970.
+/// Verifies a responder's CERTS cell (tor-spec §4.2), given the SHA-256 of its TLS certificate and the Unix
+/// time in seconds.
 ///
 /// The chain: RSA identity certifies the Ed25519 identity (type 7), which certifies a signing key
 /// (type 4), which certifies the TLS certificate (type 5).
 ///
 /// # Errors
-/// [`CertError`] says which certificate is missing or wrong.
+/// [`CertError`] names the missing or invalid certificate.
 pub fn verify_responder_certs(
     certs: &Certs<'_>,
     tls_cert_sha256: &[u8; 32],
@@ -82,16 +82,16 @@ pub fn verify_responder_certs(
     Ok(peer)
 }
 
-/// Checks what an initiator's CERTS cell claims (tor-spec §4.2), given the time in seconds since 1970:
-/// the identities, and the key that an AUTHENTICATE of theirs is signed with.
+/// Verifies an initiator's CERTS cell (tor-spec §4.2), given the Unix time in seconds. Returns the claimed
+/// identities, and the key that signs AUTHENTICATE.
 ///
-/// Anybody can send somebody else's certificates: without that signature they prove nothing.
+/// Anybody can send another relay's certificates: without that signature they prove nothing.
 ///
 /// The chain: RSA identity certifies the Ed25519 identity (type 7), which certifies a signing key
 /// (type 4), which certifies the key for link authentication (type 6).
 ///
 /// # Errors
-/// [`CertError`] says which certificate is missing or wrong.
+/// [`CertError`] names the missing or invalid certificate.
 pub fn verify_initiator_certs(
     certs: &Certs<'_>,
     unix_time_s: u64,
@@ -99,11 +99,12 @@ pub fn verify_initiator_certs(
     verify_chain(certs, cert_type::ED25519_AUTHENTICATE, unix_time_s)
 }
 
-/// Checks a certificate by which the key of a family says that the relay with this Ed25519 identity belongs to it (proposal 321,
-/// cert-spec §2.1), at this time in seconds since 1970. Gives the family's public key, by which the family goes.
+/// Verifies a family certificate: the family key certifies that the relay with this Ed25519 identity is a
+/// member (proposal 321, cert-spec §2.1), at this Unix time in seconds. Returns the family's public key, which
+/// is its name.
 ///
 /// # Errors
-/// [`CertError::Malformed`], or [`CertError::Invalid`] with what does not hold: whoever shows it is to blame.
+/// [`CertError::Malformed`], or [`CertError::Invalid`] with the failed check. The sender is to blame.
 pub fn verify_family_cert(
     cert: &[u8],
     identity: &Ed25519Id,
@@ -118,8 +119,8 @@ pub fn verify_family_cert(
     Ok(family)
 }
 
-/// Checks the chain from the RSA identity to the certificate of type `last`. Gives the identities, and
-/// what that certificate certifies.
+/// Verifies the chain from the RSA identity to the certificate of type `last`. Returns the identities, and the
+/// key or digest that that certificate certifies.
 fn verify_chain(
     certs: &Certs<'_>,
     last: u8,
@@ -211,13 +212,12 @@ impl<'a> Ed25519Cert<'a> {
     }
 }
 
-/// How long after its end and before its beginning an X.509 certificate passes, as in C tor: clocks of
-/// relays differ.
+/// The tolerance before the beginning and after the end of an X.509 certificate's validity, as in C tor:
+/// relays' clocks differ.
 const X509_PAST_SLOP_S: u64 = 2 * 86_400;
 const X509_FUTURE_SLOP_S: u64 = 30 * 86_400;
 
-/// RSA identity keys have so many bits, all of them: what a stranger sends must not cost us the time
-/// for others.
+/// The exact length of RSA identity keys: verifying a stranger's larger key would take too long.
 const RSA_BITS: usize = 1024;
 
 /// A relay's RSA identity key and its digests.
@@ -227,9 +227,9 @@ struct RsaIdentity {
     sha256: [u8; 32],
 }
 
-/// Takes the RSA key out of the X.509 certificate of type 2.
+/// Reads the RSA key from the X.509 certificate of type 2.
 ///
-/// The certificate's own signature is not checked: the cross-certificate proves the key.
+/// The certificate's own signature is not verified: the cross-certificate proves the key.
 fn rsa_identity_key(cert: &[u8], unix_time_s: u64) -> Result<RsaIdentity, CertError> {
     let invalid = |problem| CertError::Invalid { cert_type: cert_type::RSA_IDENTITY, problem };
     let cert =
@@ -252,7 +252,7 @@ fn rsa_identity_key(cert: &[u8], unix_time_s: u64) -> Result<RsaIdentity, CertEr
     Ok(RsaIdentity { key, rsa_id, sha256: Sha256::digest(der).into() })
 }
 
-/// Checks that the RSA identity certifies the Ed25519 identity (cert-spec §2.3).
+/// Verifies that the RSA identity certifies the Ed25519 identity (cert-spec §2.3).
 fn verify_cross_cert(
     cert: &[u8],
     rsa_key: &RsaPublicKey,
@@ -276,7 +276,7 @@ fn verify_cross_cert(
         .chain_update(b"Tor TLS RSA/Ed25519 cross-certificate")
         .chain_update(signed)
         .finalize();
-    // Tor signs the bare digest, without the algorithm's name that PKCS #1 puts before it.
+    // Tor signs the bare digest, without the algorithm identifier of PKCS #1.
     rsa_key
         .verify(Pkcs1v15Sign::new_unprefixed(), &digest, signature)
         .map_err(|_| invalid("its signature does not verify"))

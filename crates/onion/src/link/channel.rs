@@ -21,64 +21,64 @@ use core::net::IpAddr;
 use initiator::Initiating;
 use responder::Responding;
 
-/// Where the handshake stands.
+/// The state of the handshake.
 #[derive(Debug)]
 enum State {
-    /// VERSIONS sent, waiting for the responder's cells up to NETINFO.
+    /// VERSIONS is sent; the responder's cells up to NETINFO are expected.
     Initiating(Box<Initiating>),
-    /// Waiting for the initiator's cells, from VERSIONS to NETINFO.
+    /// The initiator's cells from VERSIONS to NETINFO are expected.
     Responding(Box<Responding>),
-    /// All has come, and waits for what proves it to be verified.
+    /// All cells have arrived, and signatures are to be verified.
     Verifying(Box<Verifying>),
     Open,
     Failed,
 }
 
-/// A handshake in which all has come.
+/// A handshake whose cells have all arrived.
 #[derive(Debug)]
 struct Verifying {
-    /// We dialled, and have our part still to say.
+    /// The initiator's state, with cells still to send.
     initiating: Option<Box<Initiating>>,
     is_canonical: bool,
-    /// Until it is taken.
+    /// `None` after it was taken.
     verification: Option<Verification>,
 }
 
-/// One link, from its first byte: handshake as initiator or responder, then a stream of cells.
+/// One link: the handshake as initiator or responder, then a stream of cells.
 ///
 /// # Driving it
 /// - *getters*: [`is_open`](Self::is_open), [`protocol`](Self::protocol), [`peer`](Self::peer);
-/// - *handle*: give every received stretch of plaintext to [`handle_bytes`](Self::handle_bytes),
-///   again and again until it returns `None`;
+/// - *handle*: pass received plaintext to [`handle_bytes`](Self::handle_bytes), repeatedly until it returns
+///   `None`;
 /// - *commands*: [`send`](Self::send) queues a cell;
-/// - *poll*: take what is to be written with [`poll_transmit`](Self::poll_transmit) after either.
+/// - *poll*: take data to write by [`poll_transmit`](Self::poll_transmit) after either.
 ///
-/// Signatures are verified on the spot, unless the channel is [deferring](Self::deferring).
+/// Signatures are verified immediately, unless the channel is [deferring](Self::deferring).
 ///
-/// Cells that open the link stay inside; once it is open, all cells are handed out, padding included.
+/// Handshake cells are consumed; once the link is open, all cells are returned, including padding.
 #[derive(Debug)]
 pub struct Channel {
     state: State,
     framer: Framer,
     protocol: Option<LinkProtocol>,
-    /// Not at hand: clients prove nothing, and there are many.
+    /// Boxed: clients do not authenticate, and most links are theirs.
     peer: Option<Box<PeerIdentity>>,
     is_canonical: bool,
     is_deferring: bool,
-    /// What we offer, or have offered.
+    /// The versions to offer, or offered.
     versions: &'static [u16],
-    /// Cells to be written; bytes before `out_start` are gone.
+    /// Cells to write; bytes before `out_start` have been written.
     out: Vec<u8>,
     out_start: usize,
 }
 
 impl Channel {
-    /// Begins a link as the side that dialled.
+    /// Begins a link as the initiator.
     ///
-    /// `random` must be fresh; `unix_time_s` is checked against the certificates' dates.
+    /// `random` must be fresh; `unix_time_s` is compared with the validity of certificates.
     ///
     /// # Errors
-    /// [`ChannelError::Tls`] where the session lacks a certificate or the means to authenticate.
+    /// [`ChannelError::Tls`] if the session has no certificate or cannot export keying material.
     pub fn initiator(
         expected: ExpectedPeer,
         authentication: Authentication,
@@ -92,11 +92,11 @@ impl Channel {
         Ok(Self::new(State::Initiating(Box::new(initiating)), out))
     }
 
-    /// Begins a link as the side that was dialled.
+    /// Begins a link as the responder.
     ///
-    /// `challenge` must be fresh random bytes; `unix_time_s` is told the peer, and checked against the
-    /// dates of its certificates if it sends some. Their proof needs [`TlsSession::detached`]; the
-    /// session is forgotten when the link is open.
+    /// `challenge` must be fresh random bytes; `unix_time_s` is sent to the peer, and compared with the
+    /// validity of its certificates if it sends some. Verifying them needs [`TlsSession::detached`]; the
+    /// session is dropped when the link is open.
     #[must_use]
     pub fn responder(
         identity: Arc<OwnIdentity>,
@@ -108,7 +108,7 @@ impl Channel {
         Self::new(State::Responding(Box::new(responding)), Vec::new())
     }
 
-    /// Tells the peer that these addresses are ours, as relays do. Before the first bytes come.
+    /// Sets this side's own addresses for NETINFO, as relays do. To be called before any bytes arrive.
     #[must_use]
     pub fn at_addresses(mut self, addresses: &[IpAddr]) -> Self {
         match &mut self.state {
@@ -119,7 +119,8 @@ impl Channel {
         self
     }
 
-    /// Offers the peer a link with windows from hop to hop, [`LinkProtocol::V5WithFeedback`]. Before the first bytes come or go.
+    /// Offers hop-by-hop windows, [`LinkProtocol::V5WithFeedback`]. To be called before any bytes arrive or
+    /// leave.
     #[must_use]
     pub fn offering_feedback(mut self) -> Self {
         self.versions = LinkProtocol::offer(true);
@@ -131,8 +132,8 @@ impl Channel {
         self
     }
 
-    /// Leaves it to others to verify signatures, which take long enough to be in the way of other links' cells: see
-    /// [`poll_verification`](Self::poll_verification).
+    /// Leaves the verification of signatures to the caller, since it is slow enough to delay other links'
+    /// cells: see [`poll_verification`](Self::poll_verification).
     #[must_use]
     pub const fn deferring(mut self) -> Self {
         self.is_deferring = true;
@@ -153,7 +154,7 @@ impl Channel {
         }
     }
 
-    /// Whether the handshake is done: circuits may be opened.
+    /// Whether the handshake is complete: circuits may be created.
     #[must_use]
     pub const fn is_open(&self) -> bool {
         matches!(self.state, State::Open)
@@ -165,27 +166,27 @@ impl Channel {
         self.protocol
     }
 
-    /// Who the other side has proved to be, once the link is open. `None` for initiators that prove
-    /// nothing, as clients.
+    /// The authenticated peer, once the link is open. `None` for initiators that do not authenticate, such as
+    /// clients.
     #[must_use]
     pub fn peer(&self) -> Option<&PeerIdentity> {
         self.peer.as_deref()
     }
 
-    /// Whether the peer says that the address at the other end of the connection is one of its own: what
-    /// tor calls canonical. Nobody else has redirected the connection, unless he has its keys.
+    /// Whether the peer claims the address at its end of the connection as its own: a canonical link. Nobody
+    /// has redirected the connection without the peer's keys.
     #[must_use]
     pub const fn is_canonical(&self) -> bool {
         self.is_canonical
     }
 
-    /// Whether it waits for what has come to be verified, and takes nothing more until then.
+    /// Whether it waits for verification and accepts no more input meanwhile.
     #[must_use]
     pub const fn is_verifying(&self) -> bool {
         matches!(self.state, State::Verifying(_))
     }
 
-    /// What is to be verified, once: its outcome goes to [`handle_verified`](Self::handle_verified).
+    /// Returns the signatures to verify, once: the result goes to [`handle_verified`](Self::handle_verified).
     #[must_use]
     pub fn poll_verification(&mut self) -> Option<Verification> {
         match &mut self.state {
@@ -194,10 +195,11 @@ impl Channel {
         }
     }
 
-    /// What was to be verified is: the link is open, or of no more use. Afterwards it takes what came meanwhile.
+    /// The verification is complete: the link is open or unusable. Afterwards it accepts the input that arrived
+    /// meanwhile.
     ///
     /// # Errors
-    /// [`ChannelError`]: close the connection, it will never be open again.
+    /// [`ChannelError`]: close the connection, the link is unusable.
     pub fn handle_verified(&mut self, verified: Verified) -> Result<(), ChannelError> {
         let state = core::mem::replace(&mut self.state, State::Failed);
         let State::Verifying(verifying) = state else {
@@ -206,7 +208,7 @@ impl Channel {
         };
         let peer = verified.0?;
         if let Some(mut initiating) = verifying.initiating {
-            // A responder that proves nothing is an error, and no peer.
+            // A responder that proves nothing is an error, not an anonymous peer.
             let peer = peer.as_ref().ok_or(ChannelError::Unexpected(Command::NETINFO))?;
             initiating.finish(peer, &mut self.out)?;
         }
@@ -221,13 +223,13 @@ impl Channel {
         self.framer.shrink();
     }
 
-    /// Takes bytes off the front of `input` until a cell for the circuits turns up.
+    /// Consumes the front of `input` up to the next cell for the caller.
     ///
-    /// `None` means that `input` is used up, or that the channel [is verifying](Self::is_verifying): then the rest of it is to be
-    /// kept for later.
+    /// `None` means that `input` is consumed, or that the channel [is verifying](Self::is_verifying): then the
+    /// caller keeps the rest for later.
     ///
     /// # Errors
-    /// [`ChannelError`]: close the connection, it will never be open again.
+    /// [`ChannelError`]: close the connection, the link is unusable.
     #[inline]
     pub fn handle_bytes<'c, 'i: 'c>(
         &'c mut self,
@@ -244,8 +246,7 @@ impl Channel {
         cell.map_err(ChannelError::Frame)
     }
 
-    /// Takes only cells of the handshake off the front of `input`; true once the link is open, which
-    /// leaves the rest.
+    /// Consumes only handshake cells; returns true once the link is open, which leaves the rest of `input`.
     #[inline]
     pub(crate) fn handle_until_open(&mut self, input: &mut &[u8]) -> Result<bool, ChannelError> {
         while !self.is_open() {
@@ -259,7 +260,7 @@ impl Channel {
     /// Queues a fixed-length cell; a short body is padded with zeros.
     pub fn send(&mut self, circ_id: CircId, command: Command, body: &[u8]) {
         debug_assert!(body.len() <= BODY_LEN || command.is_variable_length());
-        // A queue that never runs empty would keep all that it ever sent.
+        // A queue that never runs empty would keep everything that it ever sent.
         if self.out_start > self.out.len() / 2 {
             self.out.drain(..self.out_start);
             self.out_start = 0;
@@ -267,7 +268,7 @@ impl Channel {
         Cell { circ_id, command, body }.encode_into(&mut self.out);
     }
 
-    /// Moves queued bytes into `out`; returns how many.
+    /// Moves queued bytes into `out`; returns their number.
     #[must_use]
     pub fn poll_transmit(&mut self, out: &mut [u8]) -> usize {
         let queued = &self.out[self.out_start..];
@@ -276,19 +277,19 @@ impl Channel {
         self.out_start += len;
         if self.out_start == self.out.len() {
             self.out_start = 0;
-            // A link at rest holds no buffer: there may be very many, and what opens one takes kilobytes.
+            // An idle link has no buffer: there may be very many, and the handshake takes kilobytes.
             self.out = Vec::new();
         }
         len
     }
 
-    /// Bytes that [`poll_transmit`](Self::poll_transmit) would give.
+    /// The number of bytes that [`poll_transmit`](Self::poll_transmit) would return.
     #[must_use]
     pub const fn queued_len(&self) -> usize {
         self.out.len() - self.out_start
     }
 
-    /// Handles one cell of the handshake; false if `input` is used up before the cell's end.
+    /// Handles one handshake cell; returns false if `input` ends before the cell does.
     #[cold]
     fn handle_handshake(&mut self, input: &mut &[u8]) -> Result<bool, ChannelError> {
         let state = core::mem::replace(&mut self.state, State::Failed);
@@ -296,7 +297,7 @@ impl Channel {
             self.state = state;
             return Ok(false);
         };
-        // Free of the framer's borrow; a handshake is rare enough to copy.
+        // Copied, to end the framer's borrow: handshakes are rare.
         let cell = HandshakeCell::new(cell);
         if cell.command == Command::VERSIONS {
             if self.protocol.is_some() {
@@ -343,17 +344,17 @@ impl Channel {
     }
 }
 
-/// What has come of a cell of the handshake.
+/// The result of a handshake cell.
 enum Progress {
-    /// There is more to come.
+    /// More cells are expected.
     GoesOn,
     /// The link is open.
     Opened(Opened),
-    /// The link is open if this holds. Whether the peer says that its end's address is its own.
+    /// The link is open if the verification succeeds. Whether the peer claims its end's address as its own.
     Verify(Verification, bool),
 }
 
-/// What has come of a handshake.
+/// A handshake cell as received.
 struct Opened {
     peer: Option<PeerIdentity>,
     is_canonical: bool,
@@ -363,7 +364,7 @@ struct Opened {
 struct HandshakeCell {
     circ_id: CircId,
     command: Command,
-    /// All of it, header included: what is signed is made of that.
+    /// The whole cell including its header, as covered by signatures.
     encoded: Vec<u8>,
     body_len: usize,
 }
@@ -389,7 +390,7 @@ fn push_cell(command: Command, body: &[u8], out: &mut Vec<u8>) {
     Cell { circ_id: CircId::LINK, command, body }.encode_into(out);
 }
 
-/// Seconds since 1970 as NETINFO has them.
+/// The Unix time in seconds, as in NETINFO.
 fn timestamp(unix_time_s: u64) -> u32 {
     u32::try_from(unix_time_s).unwrap_or(u32::MAX)
 }

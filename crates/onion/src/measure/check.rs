@@ -5,15 +5,13 @@ use core::fmt;
 use core::num::NonZeroU32;
 use rand_core::Rng;
 
-/// How far around its place a wrong cell is looked for, to tell what was done to it.
+/// The distance within which a wrong cell is searched for in the content, to name the manipulation.
 const SEARCH_CELLS: u64 = 64;
 
-/// Chooses which arriving cells are checked: one at a random place in each bucket of `n`
-/// (proposal 316, appendix A).
+/// Chooses the cells to check: one at a random place in each bucket of `n` (proposal 316, appendix A).
 ///
-/// A target cannot know the places, so of `k` forged cells none is checked with a probability of at
-/// most `(1 − 1/n)^k`; and no stretch of `2n` cells goes by without a check, which matters for slow
-/// relays.
+/// The target cannot predict the places, so `k` forged cells escape with a probability of at most `(1 −
+/// 1/n)^k`; and at most `2n` consecutive cells are unchecked, which matters for slow relays.
 #[derive(Clone, Debug)]
 pub struct CheckSampler {
     bucket_cells: NonZeroU32,
@@ -39,7 +37,7 @@ impl CheckSampler {
         self.after_check = bucket - 1 - place;
     }
 
-    /// Handles the arrival of one cell: whether it is to be checked.
+    /// Handles the arrival of one cell: whether to check it.
     #[inline]
     pub fn handle_cell(&mut self, rng: &mut impl Rng) -> bool {
         if self.until_check > 0 {
@@ -51,17 +49,17 @@ impl CheckSampler {
     }
 }
 
-/// What a cell that fails its check turned out to be.
+/// The manipulation of a cell that fails its check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It came out as it went in: the relay saved itself the decryption.
+    /// The relay has not decrypted it.
     NotDecrypted,
     /// It is another cell of the circuit.
     Displaced {
-        /// The cell that it is.
+        /// Which one.
         found: u64,
     },
-    /// It is nothing that we sent.
+    /// It is not a cell that was sent.
     Forged,
 }
 
@@ -78,13 +76,13 @@ impl fmt::Display for Mismatch {
     }
 }
 
-/// Compares a body that arrived as cell `index` with what an honest relay makes of what we sent.
+/// Compares a body that arrived as cell `index` with an honest relay's result.
 ///
-/// `forward` is the keystream of our layer with the relay, of which `cells_before` cells were used
-/// before the first one that counts: one, if the circuit was extended.
+/// `forward` is the forward keystream of the layer shared with the relay, of which `cells_before` cells were
+/// used before the first cell that counts: one, if the circuit was extended.
 ///
 /// # Errors
-/// What the cell is instead.
+/// The manipulation.
 pub fn compare(
     content: &mut Content,
     forward: &mut Keystream,
@@ -132,7 +130,7 @@ mod tests {
         }
     }
 
-    /// What an honest relay makes of cell `index`.
+    /// An honest relay's result for cell `index`.
     fn relayed(index: u64) -> [u8; BODY_LEN] {
         let mut body = Content::new(&[1; 16]).body(index);
         let mut forward = Keystream::new(&[2; 16]);

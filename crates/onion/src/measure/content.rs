@@ -1,13 +1,13 @@
 use crate::cell::BODY_LEN;
 use crate::crypto::Keystream;
 
-/// Bytes of the content's keystream per cell: whole AES blocks, three bytes more than a body takes.
+/// Bytes of the content's keystream per cell: whole AES blocks, three bytes more than a body.
 const STRIDE: usize = 512;
 
 /// The unpredictable bodies of one circuit's cells.
 ///
-/// They are a keystream of a key that the target does not know, so none can be told before it is
-/// sent, and each can be made again when it is to be checked: nothing is remembered.
+/// They are a keystream whose key the target does not know. So no body can be predicted, and each can be
+/// computed again for its check: nothing is stored.
 #[derive(Clone, Debug)]
 pub struct Content {
     sending: Keystream,
@@ -29,7 +29,7 @@ impl Content {
         body[..BODY_LEN].copy_from_slice(&block[..BODY_LEN]);
     }
 
-    /// The body of cell `index`, again.
+    /// The body of cell `index`, computed again.
     #[must_use]
     pub fn body(&mut self, index: u64) -> [u8; BODY_LEN] {
         let mut body = [0; BODY_LEN];

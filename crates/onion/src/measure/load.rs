@@ -1,15 +1,17 @@
-//! A measurer's part in a measurement: measurer → target → measurer.
+//! The load generator: a measurer's part in a measurement.
 //!
-//! The measurer opens sockets to the target and circuits over them, fills them with unpredictable
-//! cells, counts what comes back second by second, and checks a share of it against what the target's
-//! decryption must have made of it. There are two ways for cells to come back:
+//! # The path of a cell
 //!
-//! - in *transit* through a relay that knows nothing of it: circuits of two hops, the second of which
-//!   is a relay of the measurer's own;
-//! - as an *echo* of a relay that takes part ([`protocol`](super::protocol)): circuits of one hop, on
-//!   which it sends each cell back with its layer taken off.
+//! The measurer opens sockets to the target and circuits over them, fills them with unpredictable cells, counts
+//! returned cells per second, and compares a share of them with the result of the target's decryption. Cells
+//! return in one of two ways:
 //!
-//! See the design in ARCHITECTURE.md, §3.4 and §4.1 of the paper, and §3 of proposal 316.
+//! - in *transit* through a relay that does not know of the measurement: circuits of two hops, whose second hop
+//!   is a [`ReturnRelay`] of the measurer;
+//! - as an *echo* of a relay that takes part ([`protocol`](super::protocol)): circuits of one hop, on which the
+//!   target returns each cell with its layer removed.
+//!
+//! Sources: §3.4 and §4.1 of the paper, and §3 of proposal 316.
 
 mod cells;
 mod circuit;
@@ -42,46 +44,46 @@ use probe::ReachabilityProbe;
 use rand_core::Rng;
 use throttle::Throttle;
 
-/// Depth of the rate limit's bucket: fine enough for even seconds, deep enough for whole records.
+/// The depth of the rate limit's bucket: fine enough for even seconds, deep enough for whole records.
 const RATE_BURST: Duration = Duration::from_millis(5);
 
-/// What the measurement has to tell.
+/// Something that the load generator reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Sockets and circuits stand: [`LoadGenerator::start`] may be called.
+    /// Sockets and circuits are open: [`LoadGenerator::start`] may be called.
     Ready {
-        /// Sockets with at least one circuit that works.
+        /// Sockets with at least one open circuit.
         sockets: u32,
-        /// Circuits that work.
+        /// Open circuits.
         circuits: u32,
     },
-    /// Circuits were lost after [`Event::Ready`]: the load is less than it should be.
+    /// Circuits were lost after [`Event::Ready`]: the load is smaller than planned.
     Lost {
-        /// Circuits that still work.
+        /// Circuits still open.
         circuits: u32,
-        /// Circuits that worked when all was ready.
+        /// Circuits open at [`Event::Ready`].
         of: u32,
-        /// Why the latest was lost.
+        /// The latest reason.
         problem: String,
-        /// The relay ended most of those that are lost for lack of room.
+        /// Whether the relay destroyed most of the lost ones for lack of resources.
         lacks_room: bool,
     },
-    /// A second is over.
+    /// A second has ended.
     Second(Second),
-    /// The last second was reported; all connections get closed.
+    /// The last second was reported; all connections are closed.
     Finished,
-    /// The measurement ended without a result; all connections get closed.
+    /// The measurement failed; all connections are closed.
     Failed(LoadFailure),
 }
 
-/// How far it has come.
+/// The phase of a measurement.
 #[derive(Debug)]
 enum Phase {
     /// Opening sockets and circuits.
     SettingUp { began: Instant },
     /// Waiting for the start.
     Ready,
-    /// Started, maybe for a time to come.
+    /// Started, possibly with a start in the future.
     Running(Running),
     /// Finished or failed.
     Over,
@@ -92,24 +94,25 @@ struct Running {
     start: Instant,
     counter: SecondCounter,
     bucket: TokenBucket,
-    /// The start has come and the sockets have been woken.
+    /// Whether the start has passed and the sockets have been woken.
     has_begun: bool,
-    /// When those begin that are held back, until they have been woken.
+    /// When the held-back sockets begin, until they have been woken.
     held_back_until: Option<Instant>,
-    /// Since when nothing has come back: the latest arrival, or when the relay had been given nothing to send back.
+    /// Since when nothing has returned: the latest arrival, or the time when the relay was given cells to
+    /// return.
     silent_since: Instant,
 }
 
-/// A measurer's part in measuring one relay, or a share of it, as a state machine over connections.
+/// A measurer's load on one relay, or a share of it, as a state machine over connections.
 ///
 /// - *getters*: [`is_over`](Self::is_over), [`is_sending`](Self::is_sending), [`ends_at`](Self::ends_at),
 ///   [`is_outbound`](Self::is_outbound), [`is_held_back`](Self::is_held_back), [`carries_back`](Self::carries_back),
 ///   [`throttled`](Self::throttled), [`outstanding_bytes`](Self::outstanding_bytes), [`silence`](Self::silence),
 ///   [`stalls_at`](Self::stalls_at);
-/// - *commands*: [`start`](Self::start) once [`Event::Ready`] has come, [`stop`](Self::stop);
+/// - *commands*: [`start`](Self::start) after [`Event::Ready`], [`stop`](Self::stop);
 /// - *handle* and *poll*: those of [`Node`], and [`poll_event`](Self::poll_event).
 ///
-/// All randomness comes from the generator passed in, and must be unpredictable to the target.
+/// All random numbers come from the generator that is passed in; they must be unpredictable to the target.
 #[derive(Debug)]
 pub struct LoadGenerator<R> {
     config: LoadConfig,
@@ -119,32 +122,32 @@ pub struct LoadGenerator<R> {
     circuits: Vec<Circuit>,
     /// Outbound connections not dialled yet.
     to_dial: VecDeque<ConnId>,
-    /// Circuits that may still be begun once more.
+    /// Circuits that may still be retried.
     second_tries: u32,
     dial_bucket: TokenBucket,
     knocks: ReachabilityProbe,
     writable: VecDeque<ConnId>,
-    /// Connections that could send if the rate allowed it.
+    /// Connections that are blocked by the rate limit only.
     throttled: Vec<ConnId>,
     throttle: Throttle,
     to_close: VecDeque<ConnId>,
     events: VecDeque<Event>,
     sampler: CheckSampler,
     last_problem: Option<String>,
-    /// Circuits that worked when all was ready.
+    /// Circuits open at [`Event::Ready`].
     ready_circuits: u32,
-    /// A circuit has come to stand or was lost since the consequences were drawn.
+    /// Whether a circuit has opened or was lost since the last evaluation.
     is_unsettled: bool,
-    /// Circuits that the relay has ended for lack of room.
+    /// Circuits that the relay has destroyed for lack of resources.
     ended_for_room: u32,
-    /// Cells of the relay that answer nothing.
+    /// Unsolicited cells of the relay.
     unsolicited_cells: u64,
-    /// Of them, cells on circuits that do not stand, in the stretch that is being handled.
+    /// Those among them on unfinished circuits, in the plaintext being handled.
     strays: u64,
 }
 
 impl<R: Rng> LoadGenerator<R> {
-    /// Plans a measurement; connections are made as soon as it is driven.
+    /// Plans a measurement; connections are opened when it is driven.
     pub fn new(config: LoadConfig, mut rng: R, now: Instant) -> Self {
         let sampler = CheckSampler::new(config.check_one_in, &mut rng);
         // One byte of the bucket is one connection.
@@ -184,26 +187,26 @@ impl<R: Rng> LoadGenerator<R> {
         matches!(self.phase, Phase::Over)
     }
 
-    /// Whether the start has come, and the end has not.
+    /// Whether it has started and not ended.
     #[must_use]
     pub const fn is_sending(&self) -> bool {
         matches!(&self.phase, Phase::Running(running) if running.has_begun)
     }
 
-    /// When its last second is over, once it has been started.
+    /// When its last second ends, once it has been started.
     #[must_use]
     pub fn ends_at(&self) -> Option<Instant> {
         let Phase::Running(running) = &self.phase else { return None };
         Some(running.start + Duration::from_secs(self.config.seconds.into()))
     }
 
-    /// Whether it goes to the target, and so carries what is sent.
+    /// Whether the connection leads to the target, and so carries sent cells.
     #[must_use]
     pub fn is_outbound(&self, conn: ConnId) -> bool {
         self.conns.get(conn).is_some_and(|conn| conn.side == Side::Outbound)
     }
 
-    /// Whether it goes to the target and its turn to send has not come; see [`HeldBack`].
+    /// Whether the connection leads to the target and has not begun to send; see [`HeldBack`].
     #[must_use]
     pub fn is_held_back(&self, conn: ConnId) -> bool {
         let is_waiting = match &self.phase {
@@ -213,8 +216,8 @@ impl<R: Rng> LoadGenerator<R> {
         is_waiting && self.conns.get(conn).is_some_and(|conn| conn.is_held_back)
     }
 
-    /// Whether cells come back over it: on connections of the target to landings in transit, a stranger's
-    /// not among them; on those to the target in echo.
+    /// Whether cells return over the connection: in transit, connections of the target to a return relay; in
+    /// echo, connections to the target.
     #[must_use]
     pub fn carries_back(&self, conn: ConnId) -> bool {
         let is_echo = self.config.return_path.is_echo();
@@ -222,13 +225,13 @@ impl<R: Rng> LoadGenerator<R> {
         self.conns.get(conn).is_some_and(|conn| side(conn) && conn.circuits.len() > 0)
     }
 
-    /// Time in which the assigned rate has kept it from sending what its circuits had room for, in all.
+    /// The total time in which the rate limit has blocked cells that circuits had space for.
     #[must_use]
     pub fn throttled(&self, now: Instant) -> Duration {
         self.throttle.total(now)
     }
 
-    /// Bytes of cells that have been sent and are not back, on circuits that stand.
+    /// Bytes of cells in flight, on open circuits.
     #[must_use]
     pub fn outstanding_bytes(&self) -> u64 {
         let cells = |circuit: &Circuit| match &circuit.state {
@@ -257,7 +260,7 @@ impl<R: Rng> LoadGenerator<R> {
         });
     }
 
-    /// Ends it without a result: somebody else has failed, or the user has had enough.
+    /// Ends it without a result.
     pub fn stop(&mut self) {
         self.phase = Phase::Over;
         self.to_dial.clear();
@@ -295,7 +298,7 @@ impl<R: Rng> LoadGenerator<R> {
         }
     }
 
-    /// Reports the seconds that are over, and ends the measurement after the last.
+    /// Reports the seconds that have ended, and finishes the measurement after the last.
     fn report_seconds(&mut self, now: Instant) {
         let Phase::Running(running) = &mut self.phase else { return };
         while let Some(second) = running.counter.poll_second(now) {
@@ -326,7 +329,7 @@ impl<R: Rng> Node for LoadGenerator<R> {
 
     fn handle_bytes(&mut self, now: Instant, conn: ConnId, plaintext: &[u8]) {
         self.report_seconds(now);
-        // The connection leaves its place, since its cells borrow from it.
+        // The connection leaves its slot, since its cells borrow from it.
         let Some(mut taken) = self.conns.take(conn) else { return };
         let outcome = self.handle_cells(now, &mut taken, plaintext);
         let has_control = taken.channel.as_ref().is_some_and(|channel| channel.queued_len() > 0);
@@ -404,7 +407,7 @@ impl<R: Rng> Node for LoadGenerator<R> {
     fn poll_writable(&mut self) -> Option<ConnId> {
         loop {
             let id = self.writable.pop_front()?;
-            // It may have been closed since: then it is not to be named any more.
+            // It may be closed since: it must not be named then.
             if let Some(conn) = self.conns.get_mut(id) {
                 conn.is_queued = false;
                 return Some(id);

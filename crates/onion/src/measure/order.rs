@@ -1,4 +1,4 @@
-//! The coordinator's link to a target: order, answer, and what the target says of its clients.
+//! The coordinator's link to a target: the order, its answer, and the target's reports about its clients.
 
 mod failure;
 
@@ -21,61 +21,61 @@ const LINK: ConnId = ConnId(0);
 /// An order to be given.
 #[derive(Clone)]
 pub struct OrderConfig {
-    /// Where the target is, and whom its certificates must prove it to be.
+    /// The target's address and identities.
     pub target: Target,
-    /// The order; its coordinator becomes the one of the seed, and its target the relay that the link
-    /// proves, whose Ed25519 identity may not have been known before.
+    /// The order; its coordinator becomes that of the seed, and its target the authenticated relay, whose
+    /// Ed25519 identity may not have been known before.
     pub order: Order,
-    /// Seed of the coordinator's Ed25519 key, which signs.
+    /// The seed of the coordinator's Ed25519 key, which signs.
     pub key_seed: [u8; 32],
-    /// Time until the target must have accepted.
+    /// The time in which the target must accept.
     pub accept_timeout: Duration,
     /// Fresh random bytes.
     pub random: [u8; 24],
-    /// The time, in seconds since 1970, for the dates on certificates.
+    /// The Unix time in seconds, for the validity of certificates.
     pub unix_time_s: u64,
 }
 
-/// What comes of an order.
+/// The result of an order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderEvent {
-    /// The target has accepted: measurers may come.
+    /// The target has accepted: measurers may connect.
     Accepted,
-    /// Its word on its clients' traffic in the next second, and on what it sent back to each measurer: seconds come in
-    /// order, each once.
+    /// Its report of its clients' traffic in the next second, and of what it returned to each measurer. Seconds
+    /// come in order, each once.
     ClientSecond(ClientSecond, Vec<SentBack>),
-    /// It has reported all seconds. The link stays until [`OrderLink::stop`], or until the target closes
-    /// it; nothing more is told.
+    /// It has reported all seconds. The link stays open until [`OrderLink::stop`], or until the target closes
+    /// it; there are no more events.
     Finished,
-    /// It ended before its time; the link gets closed.
+    /// It ended early; the link is closed.
     Failed(OrderFailure),
 }
 
-/// How far it has come.
+/// The state of the link.
 #[derive(Debug)]
 enum Phase {
-    /// Until there is TLS.
+    /// Until TLS is established.
     Dialling,
-    /// Until the link is open; with what signatures are bound to.
+    /// Until the link is open, with the keying material for signatures.
     Opening { exported: [u8; 32] },
     /// Until it is accepted.
     Ordered,
-    /// So many seconds were reported.
+    /// The number of reported seconds.
     Accepted(u32),
-    /// All were.
+    /// All seconds are reported.
     Finished,
     /// Failed or stopped.
     Over,
 }
 
-/// The coordinator's one link to a target, as a state machine.
+/// The coordinator's link to a target, as a state machine.
 ///
 /// - *getters*: [`is_over`](Self::is_over);
-/// - *commands*: [`stop`](Self::stop), upon which the target drops the whole measurement;
+/// - *commands*: [`stop`](Self::stop), upon which the target aborts the measurement;
 /// - *handle* and *poll*: those of [`Node`], and [`poll_event`](Self::poll_event).
 ///
-/// It waits for an answer no longer than it is told, but as long as need be for the seconds: when the
-/// measurement begins, others decide.
+/// It waits for acceptance only for the configured time, but without limit for the seconds: others decide when
+/// the measurement begins.
 pub struct OrderLink {
     config: OrderConfig,
     deadline: Instant,
@@ -88,7 +88,7 @@ pub struct OrderLink {
 }
 
 impl OrderLink {
-    /// Plans the link; it is made as soon as it is driven.
+    /// Plans the link; it is opened when it is driven.
     #[must_use]
     pub fn new(config: OrderConfig, now: Instant) -> Self {
         Self {
@@ -109,11 +109,11 @@ impl OrderLink {
         matches!(self.phase, Phase::Over)
     }
 
-    /// Closes the link: a measurement that is on is dropped.
+    /// Closes the link, which aborts a running measurement.
     pub fn stop(&mut self) {
         if !self.is_over() {
             self.phase = Phase::Over;
-            // A connection that was never asked for cannot be closed either.
+            // A connection that was never dialled cannot be closed.
             self.must_close = !core::mem::take(&mut self.must_dial);
         }
     }
@@ -142,7 +142,7 @@ impl OrderLink {
             .map_err(|error| error.to_string())
     }
 
-    /// Handles all cells in a stretch of plaintext.
+    /// Handles all cells of some plaintext.
     fn handle_cells(
         &mut self,
         channel: &mut Channel,
@@ -152,7 +152,7 @@ impl OrderLink {
             let cell = channel.handle_bytes(&mut input);
             let no_link = |problem: String| OrderFailure::NoLink { problem };
             let Some(cell) = cell.map_err(|error| no_link(error.to_string()))? else { break };
-            // There are no circuits on this link; what else comes on it means nothing to us.
+            // There are no circuits on this link; other cells are ignored.
             if cell.circ_id == CircId::LINK && cell.command == Command::MEASURE {
                 let message = Message::parse(cell.body).map_err(|error| {
                     OrderFailure::Violation(OrderViolation::Malformed(error.problem))
@@ -228,7 +228,7 @@ impl Node for OrderLink {
     }
 
     fn handle_bytes(&mut self, _now: Instant, _conn: ConnId, plaintext: &[u8]) {
-        // The channel leaves its place, since its cells borrow from it.
+        // The channel leaves its slot, since its cells borrow from it.
         if matches!(self.phase, Phase::Finished | Phase::Over) {
             return;
         }
@@ -250,7 +250,7 @@ impl Node for OrderLink {
             Phase::Ordered => self.fail(OrderFailure::Closed { was_accepted: false, cause }),
             Phase::Accepted(_) => self.fail(OrderFailure::Closed { was_accepted: true, cause }),
         }
-        // The driver has forgotten it: it may not be named again.
+        // The driver has forgotten it: it must not be named again.
         self.phase = Phase::Over;
         self.channel = None;
         (self.is_writable, self.must_close) = (false, false);

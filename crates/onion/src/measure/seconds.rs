@@ -1,18 +1,18 @@
 use crate::time::{Duration, Instant};
 
-/// What arrived in one second of a measurement.
+/// The arrivals in one second of a measurement.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Second {
-    /// Its number, from zero.
+    /// Its index.
     pub index: u32,
-    /// Bytes of cells that came back, 514 for each.
+    /// Bytes of returned cells, 514 for each.
     pub bytes: u64,
     /// Cells whose content was checked.
     pub checked_cells: u64,
 }
 
-/// Counts arrivals into seconds that begin at a common instant, over any number of connections.
+/// Counts arrivals in seconds that begin at a common instant, over any number of connections.
 #[derive(Clone, Debug)]
 pub struct SecondCounter {
     start: Instant,
@@ -21,13 +21,13 @@ pub struct SecondCounter {
 }
 
 impl SecondCounter {
-    /// Counts for `seconds` seconds from `start`.
+    /// Counts `seconds` seconds from `start`.
     #[must_use]
     pub const fn new(start: Instant, seconds: u32) -> Self {
         Self { start, seconds, current: Second { index: 0, bytes: 0, checked_cells: 0 } }
     }
 
-    /// Whether the last second is over and reported.
+    /// Whether the last second has ended and was reported.
     #[must_use]
     pub const fn is_over(&self) -> bool {
         self.current.index >= self.seconds
@@ -39,8 +39,8 @@ impl SecondCounter {
         self.start + Duration::from_secs(u64::from(self.current.index) + 1)
     }
 
-    /// Adds what arrived in the current second. First take what [`poll_second`](Self::poll_second)
-    /// has, or it counts for a second that is over.
+    /// Adds arrivals to the current second. Call [`poll_second`](Self::poll_second) before, or they are counted
+    /// for a second that has ended.
     #[inline]
     pub const fn add(&mut self, bytes: u64) {
         self.current.bytes += bytes;
@@ -51,7 +51,7 @@ impl SecondCounter {
         self.current.checked_cells += 1;
     }
 
-    /// The next second that is over, each once, empty ones included.
+    /// The next second that has ended, each once, including empty ones.
     #[must_use]
     pub fn poll_second(&mut self, now: Instant) -> Option<Second> {
         if self.is_over() || now < self.current_ends_at() {

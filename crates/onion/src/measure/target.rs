@@ -1,5 +1,5 @@
-//! The target's side of a measurement, without its cells: whom it admits, what clients may have
-//! meanwhile, what it reports (proposal 316, §3.1; paper §4.1).
+//! The target's side of a measurement, without its cells: admission, the limit for clients, reports (proposal
+//! 316 §3.1; paper §4.1).
 
 mod admission;
 mod client_limit;
@@ -23,17 +23,17 @@ use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Why a message is not obeyed: goes back as an error, and its link gets closed.
+/// Why a message is refused: it is answered with an error, and its link is closed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refusal {
-    /// The number of the reason.
+    /// The error code.
     pub code: ErrorCode,
-    /// More about it, for people.
+    /// Details for people.
     pub text: String,
 }
 
 impl Refusal {
-    /// A refusal that its code explains.
+    /// A refusal without details.
     #[must_use]
     pub const fn new(code: ErrorCode) -> Self {
         Self { code, text: String::new() }
@@ -47,7 +47,7 @@ impl fmt::Display for Refusal {
     }
 }
 
-/// What the target has to do or to tell.
+/// Something for the caller to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetEvent {
     /// Report a second to the coordinator.
@@ -56,25 +56,26 @@ pub enum TargetEvent {
         conn: ConnId,
         /// Client traffic of that second.
         second: ClientSecond,
-        /// When it was over.
+        /// The end of the second.
         ended: Instant,
-        /// Measurement traffic that was sent back in that second, in bytes.
+        /// Measurement traffic returned in that second, in bytes.
         measured_bytes: u64,
-        /// The same for each measurer that the order names, in that order.
+        /// The traffic returned to each measurer, in the order of the order's measurers.
         sent_back: Vec<SentBack>,
     },
-    /// The measurement is over: close the measurers' links.
+    /// The measurement has ended: close the measurers' links.
     Over {
-        /// The coordinator's link, if it is still there.
+        /// The coordinator's link, if it still exists.
         coordinator: Option<ConnId>,
         /// The measurers' links.
         measurers: BTreeSet<ConnId>,
-        /// Why it ended before its time, to be told to all.
+        /// Why it ended early, to be sent to all.
         refusal: Option<Refusal>,
     },
 }
 
-/// A measurement that brings nothing for so many seconds one after another is over: clients are held back for nothing.
+/// A measurement without traffic for this number of consecutive seconds is ended: clients would be limited for
+/// nothing.
 const EMPTY_SECONDS_MAX: u8 = 3;
 
 /// A measurement that was accepted.
@@ -84,7 +85,7 @@ struct Active {
     coordinator: ConnId,
     /// `FFMaxMeasurementDuration` after the order.
     deadline: Instant,
-    /// Their links, and the place of each in the order.
+    /// Their links, and the index of each in the order.
     measurers: BTreeMap<ConnId, usize>,
     running: Option<Running>,
 }
@@ -95,17 +96,17 @@ struct Running {
     start: Instant,
     current: ClientSecond,
     measured_bytes: u64,
-    /// Of each measurer that the order names.
+    /// For each measurer in the order.
     sent_back: Vec<u64>,
-    /// Seconds up to now in which nothing was sent back.
+    /// Consecutive seconds until now without traffic.
     empty_seconds: u8,
     limit: ClientLimit,
 }
 
-/// Admits measurements, one at a time, and keeps their rules.
+/// Admits measurements, one at a time, and enforces their rules.
 ///
 /// - *getters*: [`is_measuring`](Self::is_measuring), [`clients_may_send`](Self::clients_may_send);
-/// - *handle*: orders, proofs, cells and bytes that passed, lost links, time;
+/// - *handle*: orders, proofs, cells and bytes, lost links, time;
 /// - *poll*: [`poll_event`](Self::poll_event), [`poll_timeout`](Self::poll_timeout).
 #[derive(Debug)]
 pub struct Target {
@@ -117,12 +118,12 @@ pub struct Target {
     events: VecDeque<TargetEvent>,
 }
 
-/// What clients have when nothing is measured.
+/// The clients' traffic while nothing is measured.
 #[derive(Clone, Copy, Debug)]
 struct Usual {
     since: Instant,
     sent_bytes: u64,
-    /// In the last time that was looked at.
+    /// In the last observed interval.
     rate: Rate,
 }
 
@@ -140,7 +141,7 @@ impl Target {
         &self.params
     }
 
-    /// Other parameters, from the next order on: the consensus has changed.
+    /// Sets the parameters for the next order, from a new consensus.
     pub fn set_params(&mut self, params: TargetParams) {
         self.params = params;
     }
@@ -151,16 +152,16 @@ impl Target {
         self.active.as_ref().is_some_and(|active| active.running.is_some())
     }
 
-    /// Links of measurers that may be on their way: of those of an order that was accepted.
+    /// The number of measurers' links that may still connect, for an accepted order.
     #[must_use]
     pub fn expected_sockets(&self) -> u32 {
         self.active.as_ref().map_or(0, |active| active.order.sockets.into())
     }
 
-    /// A coordinator orders a measurement on `conn`, whose TLS session has exported `exported`.
+    /// A coordinator orders a measurement on `conn`, whose keying material is `exported`.
     ///
     /// # Errors
-    /// [`Refusal`]: tell the coordinator, and close its link.
+    /// [`Refusal`]: send it to the coordinator, and close its link.
     pub fn handle_order(
         &mut self,
         now: Instant,
@@ -183,15 +184,15 @@ impl Target {
         Ok(accepted)
     }
 
-    /// A measurement was accepted before this relay began, and counts.
+    /// Restores a measurement that was accepted before the relay restarted.
     pub fn remember(&mut self, accepted: Accepted) {
         self.history.remember(accepted);
     }
 
-    /// A measurer proves itself on `conn`: if it succeeds, circuits there are measurement circuits.
+    /// A measurer authenticates on `conn`. If it succeeds, circuits there are measurement circuits.
     ///
     /// # Errors
-    /// [`Refusal`]: tell the measurer, and close its link.
+    /// [`Refusal`]: send it to the measurer, and close its link.
     pub fn handle_proof(
         &mut self,
         conn: ConnId,
@@ -213,8 +214,8 @@ impl Target {
         Ok(())
     }
 
-    /// A party of the measurement broke its rules on `conn`: everything is dropped. Does nothing if
-    /// the link has no part in a measurement.
+    /// A party of the measurement broke its rules on `conn`: the measurement is aborted. Does nothing if the
+    /// link has no part in a measurement.
     pub fn handle_violation(&mut self, conn: ConnId, text: String) {
         let Some(active) = &self.active else { return };
         if active.coordinator == conn || active.measurers.contains_key(&conn) {
@@ -222,7 +223,7 @@ impl Target {
         }
     }
 
-    /// A link is gone. Without the coordinator's the measurement ends.
+    /// A link is gone. Without the coordinator's link the measurement ends.
     pub fn handle_closed(&mut self, conn: ConnId) {
         let Some(active) = &mut self.active else { return };
         active.measurers.remove(&conn);
@@ -250,7 +251,7 @@ impl Target {
         }
     }
 
-    /// Measurement traffic has been sent back on a measurer's link.
+    /// Measurement traffic has been returned on a measurer's link.
     #[inline]
     pub fn handle_measured(&mut self, conn: ConnId, bytes: u64) {
         let Some(active) = &mut self.active else { return };
@@ -283,8 +284,8 @@ impl Target {
         }
     }
 
-    /// Some seconds have passed since the last time: notes what clients have had in them. What they have while the relay is
-    /// measured is not what they usually have.
+    /// Notes the clients' traffic of the last seconds. Traffic during a measurement does not count, since it is
+    /// limited.
     pub fn note_clients(&mut self, now: Instant) {
         if self.is_measuring() {
             self.usual = Usual { since: now, sent_bytes: 0, ..self.usual };
@@ -295,7 +296,7 @@ impl Target {
         self.usual = Usual { since: now, sent_bytes: 0, rate };
     }
 
-    /// Bytes that clients may be sent now: without limit unless a measurement runs.
+    /// Bytes that clients may be sent now: unlimited unless a measurement runs.
     #[inline]
     #[must_use]
     pub fn clients_may_send(&mut self, now: Instant) -> u64 {
@@ -309,7 +310,7 @@ impl Target {
         Some(running.limit.next_round_at())
     }
 
-    /// Time has passed: reports what is over. Does nothing before [`poll_timeout`](Self::poll_timeout).
+    /// Reports seconds that have ended. Does nothing before [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(active) = &mut self.active {
             if now >= active.deadline {
@@ -348,7 +349,7 @@ impl Target {
         }
     }
 
-    /// The next thing to do or to tell.
+    /// The next thing to do.
     #[must_use]
     pub fn poll_event(&mut self) -> Option<TargetEvent> {
         self.events.pop_front()

@@ -1,11 +1,12 @@
 //! Conflux: one tunnel over several circuits that end at the same relay (proposal 329).
 //!
-//! [`Conflux`] is one end's account of such a set: which leg carries what is sent next, in which order comes what has
-//! arrived, and what may become of the set when a leg goes. It is the same for client and exit. Cells, their layers and
-//! windows are the owner's, who knows a leg as `L` and a message that waits as `M`.
+//! [`Conflux`] is one end's state of a set: which leg carries the next message, the order of received messages,
+//! and the consequences of losing a leg. It is the same for client and exit. Cells, layers and windows belong
+//! to the owner, who names a leg by `L` and a buffered message by `M`.
 //!
-//! Messages of streams ([`is_multiplexed`](crate::cell::relay::RelayCommand::is_multiplexed)) are numbered from one, over
-//! all legs. No number is on the wire: a leg counts its own, and SWITCH says how many others come before the next.
+//! Multiplexed messages ([`is_multiplexed`](crate::cell::relay::RelayCommand::is_multiplexed)) are numbered
+//! from one over all legs. The numbers are not transmitted: a leg counts its own messages, and SWITCH states
+//! how many others precede the next one.
 
 mod error;
 mod leg_timeout;
@@ -25,89 +26,90 @@ use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 
-/// Legs of one set, at most: C tor's default for `cfx_max_legs_set`.
+/// Maximum number of legs of a set: C tor's default of `cfx_max_legs_set`.
 pub const LEGS_MAX: usize = 8;
 
-/// What one end knows of one leg.
+/// One end's state of a leg.
 #[derive(Debug)]
 struct Sequence<L, M> {
     leg: L,
-    /// What both ends call it, if they send again.
+    /// The leg's number for both ends, with retransmission.
     number: u8,
-    /// The number of the last message that was sent on it, those that it skipped counted.
+    /// The number of the last message sent on it, including skipped ones.
     sent: u64,
-    /// The same of what has come.
+    /// The number of the last message received on it, including skipped ones.
     received: u64,
-    /// Messages that it has carried itself, both ways.
+    /// The messages that it has carried itself in each direction.
     sent_here: u64,
     received_here: u64,
-    /// Of those that have come: that no SENDME acknowledges, since the other end was told of any.
+    /// Received messages that no SENDME acknowledges, since the last report to the other end.
     untold: u32,
-    /// The last that came was a SWITCH.
+    /// Whether the last message was a SWITCH.
     is_switched: bool,
-    /// Its round trip by the handshake.
+    /// Its round-trip time, measured by the handshake.
     rtt: Option<Duration>,
-    /// When our part of the handshake was sent.
+    /// When this end's part of the handshake was sent.
     asked_at: Instant,
-    /// What was sent on it and is not acknowledged, if it can be sent again.
+    /// Sent messages that are not acknowledged, with retransmission.
     kept: Kept<M>,
-    /// How much of that was acknowledged when one looked.
+    /// The number of acknowledgements at the last check.
     look: Look,
 }
 
-/// Cells that a leg has carried.
+/// The traffic of a leg.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LegFigures {
-    /// Messages of streams that were sent on it.
+    /// Stream messages sent on it.
     pub sent: u64,
-    /// Messages of streams that have come on it.
+    /// Stream messages received on it.
     pub received: u64,
 }
 
-/// What a leg that goes leaves behind.
+/// The consequence of losing a leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removed {
-    /// Nothing is lost, or all of it will be sent again: the other legs go on.
+    /// Nothing is lost, or everything will be retransmitted: the other legs continue.
     Spare,
-    /// Something was under way on it, or may have been: the set is broken. Nobody sends it again (proposal 329 §2.4.3).
+    /// Messages were in flight, or may have been: the set is broken, since they are not retransmitted (proposal
+    /// 329 §2.4.3).
     Broken,
 }
 
-/// One end of a set of linked circuits.
+/// One end of a Conflux set.
 #[derive(Debug)]
 pub struct Conflux<L, M> {
     nonce: ConfluxNonce,
     legs: Vec<Sequence<L, M>>,
-    /// The number of the last message that was sent, on whatever leg.
+    /// The number of the last message sent, on any leg.
     sent: u64,
-    /// Both ends keep what is not acknowledged, and send it again if its leg is lost.
+    /// Whether both ends keep unacknowledged messages and retransmit those of lost legs.
     resumes: bool,
-    /// Of legs that are lost: what is to be sent again, by number.
+    /// Messages of lost legs that are to be retransmitted, by number.
     lost: BTreeMap<u64, M>,
     /// Messages that are kept or lost.
     again_len: usize,
     scheduler: &'static dyn LegScheduler,
-    /// The leg that was sent on last.
+    /// The leg on which the last message was sent.
     current: Option<L>,
-    /// Messages that have come in order.
+    /// Messages received in order.
     delivered: u64,
-    /// What has come before its turn.
+    /// Messages received out of order.
     early: BTreeMap<u64, M>,
-    /// Of those, at most.
+    /// Their maximum number.
     early_max: usize,
-    /// Most that there were at once.
+    /// The largest number so far.
     early_peak: usize,
-    /// With so many of them, the leg that they wait for is given up.
+    /// At this number, the leg that they wait for is given up.
     overdue_at: usize,
-    /// How much had come in order when one looked.
+    /// The number of messages received in order at the last check.
     look: Look,
     looked_at: Option<Instant>,
-    /// Legs that are gone by what the client knows, as both ends call them.
+    /// Lost legs that the client has reported, by their numbers.
     gone: BTreeSet<u8>,
 }
 
 impl<L: Copy + PartialEq, M> Conflux<L, M> {
-    /// A set without legs. No more than `early_max` messages may wait for others that come before them.
+    /// A set without legs and with a reordering buffer of at most `early_max` messages.
     #[must_use]
     pub fn new(
         nonce: ConfluxNonce,
@@ -134,60 +136,60 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         }
     }
 
-    /// What its legs have in common.
+    /// The nonce that its legs share.
     #[must_use]
     pub const fn nonce(&self) -> &ConfluxNonce {
         &self.nonce
     }
 
-    /// Its legs, in the order in which they were added.
+    /// The legs, in the order in which they were added.
     pub fn legs(&self) -> impl Iterator<Item = L> {
         self.legs.iter().map(|it| it.leg)
     }
 
-    /// How many there are.
+    /// The number of legs.
     #[must_use]
     pub const fn leg_count(&self) -> usize {
         self.legs.len()
     }
 
-    /// What a leg has carried.
+    /// The traffic of a leg.
     #[must_use]
     pub fn figures(&self, leg: L) -> Option<LegFigures> {
         self.find(leg).map(|it| LegFigures { sent: it.sent_here, received: it.received_here })
     }
 
-    /// A leg's round trip by the handshake.
+    /// A leg's round-trip time, measured by the handshake.
     #[must_use]
     pub fn first_rtt(&self, leg: L) -> Option<Duration> {
         self.find(leg)?.rtt
     }
 
-    /// Messages that wait for others that come before them.
+    /// Messages in the reordering buffer.
     #[must_use]
     pub fn early_len(&self) -> usize {
         self.early.len()
     }
 
-    /// Most of them that there were at once.
+    /// The largest number of messages that were in the reordering buffer.
     #[must_use]
     pub const fn early_peak(&self) -> usize {
         self.early_peak
     }
 
-    /// Messages that have come in order.
+    /// Messages received in order.
     #[must_use]
     pub const fn delivered(&self) -> u64 {
         self.delivered
     }
 
-    /// Messages that were sent, on whatever leg.
+    /// Messages sent on all legs.
     #[must_use]
     pub const fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// What our LINK or LINKED says.
+    /// The content of this end's LINK or LINKED.
     #[must_use]
     pub fn link(&self, desired: DesiredUx) -> ConfluxLink {
         let (last_sent, last_received, resumes) = (self.sent, self.delivered, self.resumes);
@@ -202,16 +204,17 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         self.legs.iter_mut().find(|it| it.leg == leg)
     }
 
-    /// A leg joins, by what both ends say in their LINK and LINKED. Ours was sent at `asked_at`.
+    /// Adds a leg, by the LINK and LINKED of both ends. This end's was sent at `asked_at`.
     ///
-    /// C tor takes each end's word for what that end has sent and received, as it stands in LINK and LINKED: it counts what
-    /// comes on the leg from what we have said that we had sent, and what it sends from what we have said that had come. So we
-    /// count from our own words, too, although a LINK is old by the time it comes: C tor writes it before the circuit is built,
-    /// and the set may have carried much meanwhile. Ends that send lost messages again count from what has come.
+    /// C tor trusts each end's LINK or LINKED about its counters: it counts messages received on the leg from
+    /// what this end has stated as sent, and sent ones from what this end has stated as received. So this end
+    /// counts from its own statements, too, although a LINK is old when it arrives: C tor writes it before the
+    /// circuit is built, and the set may have carried many messages since. Ends that retransmit count from what
+    /// has arrived.
     ///
     /// # Errors
-    /// Where there are too many legs, where the other end has sent what has not come, and where it says that it got what
-    /// was never sent.
+    /// If there are too many legs, if the other end has sent messages that have not arrived, or if it claims
+    /// messages that were never sent.
     pub fn add_leg(
         &mut self,
         leg: L,
@@ -226,7 +229,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         if theirs.nonce != self.nonce || self.find(leg).is_some() || is_known {
             return Err(ConfluxError::Handshake);
         }
-        // What is missing is on its way on another leg, or will be sent again.
+        // The missing messages are in flight on another leg, or will be retransmitted.
         let is_lost = theirs.last_sent > self.delivered && !self.resumes;
         if is_lost || theirs.last_received > self.sent {
             return Err(ConfluxError::Desynchronised);
@@ -248,21 +251,21 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         Ok(())
     }
 
-    /// The other end has answered our part of the handshake: the first round trip is known.
+    /// The other end has answered the handshake: its round-trip time is known.
     ///
     /// # Errors
-    /// Where it is known already, or the leg is none.
+    /// If it is known already, or there is no such leg.
     pub fn handle_answered(&mut self, now: Instant, leg: L) -> Result<(), ConfluxError> {
         let it = self.find_mut(leg).filter(|it| it.rtt.is_none()).ok_or(ConfluxError::Handshake)?;
         it.rtt = Some(now - it.asked_at);
         Ok(())
     }
 
-    /// A leg is gone. Its window says how many cells are under way; `is_idle` that no stream is open.
+    /// A leg is lost. Its window states the number of cells in flight; `is_idle` that no stream is open.
     ///
-    /// C tor's rule is kept, and drawn tighter: up to a SENDME's worth of cells is under way unnoticed there, and a stream
-    /// whose cells were among them would wait for ever. Here a leg is spare only if all that it has carried is known to have
-    /// arrived, or nobody can miss any of it.
+    /// C tor's rule, made stricter: there, up to a SENDME's worth of cells can be in flight unnoticed, and a
+    /// stream with cells among them would hang. Here a leg can be lost without harm only if everything on it is
+    /// known to have arrived, or nothing can be missed.
     pub fn remove_leg(&mut self, leg: L, in_flight_cells: u32, is_idle: bool) -> Removed {
         let Some(place) = self.legs.iter().position(|it| it.leg == leg) else {
             return Removed::Spare;
@@ -287,9 +290,9 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     }
 }
 
-/// What is sent.
+/// Handling of sent messages.
 impl<L: Copy + PartialEq, M> Conflux<L, M> {
-    /// What the scheduler has to know of the legs, by what their owner knows of them.
+    /// The scheduler's view of the legs, from what their owner knows.
     fn with_states<T>(
         &self,
         state: impl Fn(L) -> LegState,
@@ -306,14 +309,14 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         look(&states[..self.legs.len().min(LEGS_MAX)])
     }
 
-    /// The leg that the next cell of data goes on; none if it is to wait.
+    /// The leg for the next DATA cell; `None` if it has to wait.
     pub fn choose(&self, state: impl Fn(L) -> LegState) -> Option<L> {
         let place = self.with_states(state, |states| self.scheduler.choose(states))?;
         self.legs.get(place).map(|it| it.leg)
     }
 
-    /// The leg that a message other than of data goes on: no window holds it back. If the scheduler has none, the one that
-    /// was sent on last, so that nothing waits for it.
+    /// The leg for a message other than data, which no window limits. If the scheduler chooses none, it is the
+    /// last one used, so that the message does not wait.
     pub fn choose_for_message(&self, state: impl Fn(L) -> LegState) -> Option<L> {
         let first = || {
             let of = |it: &&Sequence<L, M>| it.rtt.unwrap_or(Duration::MAX);
@@ -322,18 +325,18 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         self.choose(state).or(self.current).or_else(first)
     }
 
-    /// A message goes on this leg next. What its SWITCH must say, if one must come before it.
+    /// The next message goes on this leg. Returns the content of the SWITCH that must precede it, if any.
     pub fn handle_chosen(&mut self, leg: L) -> Option<u32> {
         self.current = Some(leg);
         let sent = self.sent;
         let it = self.find_mut(leg)?;
-        // Beyond 32 bits the set would have to switch to and fro: two terabytes on one leg, without a break.
+        // Beyond 32 bits the set would need two SWITCHes: two terabytes on one leg without interruption.
         let skipped = u32::try_from(sent.saturating_sub(it.sent)).unwrap_or(u32::MAX);
         it.sent += u64::from(skipped);
         (skipped > 0).then_some(skipped)
     }
 
-    /// It was sent.
+    /// The message was sent.
     pub fn handle_sent(&mut self, leg: L) {
         if let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) {
             it.sent += 1;

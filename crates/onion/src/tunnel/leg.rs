@@ -4,51 +4,49 @@ use crate::cell::relay::{RelayCommand, RelayFormat};
 use crate::cell_model::Salt;
 use crate::flow::control::{BlockedMark, Flow, FlowState, PathState};
 
-/// DATA cells after which one has some random bytes, so that nobody can know the tag that a SENDME must
-/// have without having received the cells (proposal 289). One in 31, that is, or in as many as have a
-/// SENDME, if they are fewer.
+/// The interval in DATA cells of cells with random bytes, so that nobody can know the tag of a SENDME without
+/// receiving the cells (proposal 289): one in 31, or in the number of cells of a SENDME if that is smaller.
 const SALT_AFTER: u8 = 30;
 
-/// Bytes of zero padding before the random ones (tor-spec §6.1).
+/// The length of zero padding before the random bytes (tor-spec §6.1).
 const PADDING_GAP: usize = 4;
 
-/// Bytes of data that random padding takes the place of.
+/// Bytes of data that random padding replaces.
 const SALT_LEN: usize = PADDING_GAP + size_of::<Salt>();
 
-/// Cells that one reading from a destination may fill: those of a TLS record.
+/// Maximum number of cells that one read from a destination may fill: those of a TLS record.
 const READING_CELLS: usize = CELLS_PER_RECORD;
 
-/// One circuit at its end: its flow control, and whether its way out is free.
+/// The end of one circuit: its flow control, and whether the queue to its link has space.
 ///
-/// The circuit's cryptography stands beside it, since relays have that for circuits that end elsewhere, too; it
-/// gives the tags that the [`Flow`] asks for.
+/// The circuit's cryptography is separate, since relays have it also for circuits that end elsewhere; it
+/// provides the tags for the [`Flow`].
 #[derive(Debug)]
 pub struct Leg {
-    /// How many DATA cells may be under way.
+    /// The windows for DATA cells.
     pub flow: Flow,
-    /// How messages lie in the cells of the layer between the two ends.
+    /// The message format in cells of the layer between the two ends.
     format: RelayFormat,
-    /// DATA cells before one must have random bytes, from one such cell on, and now.
+    /// The interval of DATA cells with random bytes, and the number of cells until the next one.
     salt_after: u8,
     salt_in: u8,
-    /// The queue to the link is long: no stream is read until it is short again.
+    /// Whether the queue to the link is long: no stream is read until it is short again.
     is_blocked: bool,
-    /// When it is long.
+    /// The length from which on it is long.
     high_cells: u32,
 }
 
-/// How a cell of data is to be filled.
+/// The layout of a DATA cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Filling {
     /// Bytes of data.
     pub data_len: usize,
-    /// Where random bytes go, from the beginning of the data.
+    /// The offset of random bytes from the beginning of the data.
     pub salt_at: Option<usize>,
 }
 
 impl Leg {
-    /// The end of a circuit with cells of this format, whose queue to the link holds `queue_limit_cells` at
-    /// most.
+    /// The end of a circuit with this format, whose queue to the link has at most `queue_limit_cells`.
     #[must_use]
     pub fn new(flow: Flow, format: RelayFormat, queue_limit_cells: u32) -> Self {
         let before_sendme = flow.sendme_cells().saturating_sub(1);
@@ -59,30 +57,30 @@ impl Leg {
             salt_after,
             salt_in: salt_after,
             is_blocked: false,
-            // Half is left to cells other than of data.
+            // Half of the queue is left for cells other than data.
             high_cells: BlockedMark::HIGH_CELLS.min(queue_limit_cells / 2).max(1),
         }
     }
 
-    /// How messages lie in the circuit's cells.
+    /// The message format of the circuit's cells.
     #[must_use]
     pub const fn format(&self) -> RelayFormat {
         self.format
     }
 
-    /// Most data that one of its cells carries.
+    /// Maximum data length of one of its cells.
     const fn data_len_max(&self) -> usize {
         self.format.max_data_len(RelayCommand::DATA)
     }
 
-    /// What a sender knows of its way out when a SENDME comes.
+    /// The sender's view of the queue when a SENDME arrives.
     #[must_use]
     pub fn path(&self, queued_cells: usize) -> PathState {
         let queued_cells = u32::try_from(queued_cells).unwrap_or(u32::MAX);
         PathState { is_link_blocked: self.is_blocked, queued_cells }
     }
 
-    /// What a scheduler of several legs has to know.
+    /// The state for a scheduler of several legs.
     #[must_use]
     pub fn state(&self) -> LegState {
         let FlowState { window_cells, in_flight_cells, rtt, last_rtt, is_in_slow_start } =
@@ -91,8 +89,8 @@ impl Leg {
         LegState { rtt, last_rtt, window_cells, in_flight_cells, is_in_slow_start, is_blocked }
     }
 
-    /// Bytes that may be read from a stream that has room for `stream_bytes`, with so many cells in
-    /// the queue to the link. They fit into cells that may be sent.
+    /// Bytes that may be read from a stream whose window has space for `stream_bytes`, with this queue length
+    /// in cells. They fit into cells that may be sent.
     #[must_use]
     pub fn room_bytes(&self, queued_cells: usize, stream_bytes: u64) -> usize {
         if self.is_blocked {
@@ -102,7 +100,7 @@ impl Leg {
         let stream_bytes = usize::try_from(stream_bytes).unwrap_or(usize::MAX);
         let stream_cells = stream_bytes.div_ceil(self.data_len_max());
         let flow_cells = self.flow.room_cells() as usize;
-        // No more than one of them has random bytes.
+        // At most one of them has random bytes.
         let reading_cells = READING_CELLS.min(usize::from(self.salt_after) + 1);
         let cells = flow_cells.min(queue_cells).min(stream_cells).min(reading_cells);
         let is_salted = usize::from(self.salt_in) < cells;
@@ -110,7 +108,7 @@ impl Leg {
         stream_bytes.min(cells * self.data_len_max() - salt_len)
     }
 
-    /// How the next cell is to be filled from `available` bytes.
+    /// The layout of the next cell for `available` bytes.
     #[must_use]
     pub const fn fill(&mut self, available: usize) -> Filling {
         let salted_most = self.data_len_max() - SALT_LEN;
@@ -125,8 +123,8 @@ impl Leg {
         }
     }
 
-    /// Data has been put into the queue, which has this length now. Gives the length at which the streams
-    /// are to be woken, if they must wait for it.
+    /// Data was queued, and the queue has this length now. Returns the length at which the streams are to be
+    /// woken, if they must wait for it.
     #[must_use]
     pub fn handle_packaged(&mut self, queued_cells: usize) -> Option<usize> {
         if queued_cells >= self.high_cells as usize {
@@ -135,7 +133,7 @@ impl Leg {
         self.is_blocked.then_some(BlockedMark::LOW_CELLS.min(self.high_cells / 2) as usize)
     }
 
-    /// The queue to the link is short again. True if streams have waited for that.
+    /// The queue to the link is short again. Returns true if streams have waited for that.
     #[must_use]
     pub const fn handle_unblocked(&mut self) -> bool {
         core::mem::replace(&mut self.is_blocked, false)
@@ -165,7 +163,7 @@ mod tests {
     }
 
     proptest! {
-        /// What may be read never needs more cells than may be sent.
+        /// Data that may be read never needs more cells than may be sent.
         #[test]
         fn what_may_be_read_fits(
             is_v1: bool,

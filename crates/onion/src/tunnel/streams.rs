@@ -1,13 +1,13 @@
 use crate::cell_model::StreamId;
 use alloc::collections::BTreeMap;
 
-/// The streams of one end, by their numbers; `H` is how that end knows a stream.
+/// The streams of one end by stream ID; `H` is that end's handle of a stream.
 #[derive(Clone, Debug)]
 pub struct Tunnel<H> {
     streams: BTreeMap<StreamId, H>,
-    /// The stream that was served last: the others come first when there is room again.
+    /// The stream served last: the others come first when there is space again.
     last_served: StreamId,
-    /// The number that was given last.
+    /// The stream ID assigned last.
     last_given: StreamId,
 }
 
@@ -18,41 +18,41 @@ impl<H> Default for Tunnel<H> {
 }
 
 impl<H: Copy> Tunnel<H> {
-    /// The stream of this number.
+    /// The stream with this ID.
     #[inline]
     #[must_use]
     pub fn find(&self, stream_id: StreamId) -> Option<H> {
         self.streams.get(&stream_id).copied()
     }
 
-    /// A stream begins.
+    /// Adds a stream.
     pub fn add(&mut self, stream_id: StreamId, stream: H) {
         self.streams.insert(stream_id, stream);
     }
 
-    /// A stream is over.
+    /// Removes a stream.
     pub fn remove(&mut self, stream_id: StreamId) -> Option<H> {
         self.streams.remove(&stream_id)
     }
 
-    /// How many there are.
+    /// The number of streams.
     #[must_use]
     pub fn len(&self) -> usize {
         self.streams.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty()
     }
 
-    /// All of them.
+    /// All streams.
     pub fn iter(&self) -> impl Iterator<Item = H> {
         self.streams.values().copied()
     }
 
-    /// A number that no stream has; none if all are taken.
+    /// An unused stream ID; `None` if all are in use.
     #[must_use]
     pub fn next_id(&mut self) -> Option<StreamId> {
         for _ in 0..=u16::MAX {
@@ -65,12 +65,12 @@ impl<H: Copy> Tunnel<H> {
         None
     }
 
-    /// A stream was served: it comes last from now on.
+    /// A stream was served: it comes last in the order.
     pub const fn handle_served(&mut self, stream_id: StreamId) {
         self.last_served = stream_id;
     }
 
-    /// All of them in turn: the one that was served last comes last.
+    /// All streams in round-robin order, the one served last at the end.
     pub fn in_turn(&self) -> impl Iterator<Item = H> {
         let after = StreamId(self.last_served.0.wrapping_add(1));
         let (late, early) = (self.streams.range(after..), self.streams.range(..after));

@@ -1,49 +1,50 @@
-//! Messages of Conflux: circuits that are linked into one tunnel (proposal 329 §2.2, §2.6).
+//! Conflux messages: linking circuits into one tunnel (proposal 329 §2.2, §2.6).
 
 use crate::cell::reader::{Malformed, Reader};
 use alloc::vec::Vec;
 use core::fmt;
 
-/// The only version of the handshake that there is.
+/// The only version of the handshake.
 const VERSION: u8 = 1;
 
-/// The byte behind a LINK or LINKED of a sender that can send again; the leg's number follows. An own extension.
+/// FlashFlow's extension: the byte after a LINK or LINKED of a sender that retransmits. The leg's number
+/// follows.
 const RESUMES: u8 = 2;
 
 /// The first byte of a [`ConfluxNote`].
 const GONE: u8 = 1;
 const CAME: u8 = 2;
 
-/// What circuits of one set have in common, and nobody else knows: who has it can put data into its streams.
+/// The secret that the circuits of one set share. Whoever knows it can inject data into the set's streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfluxNonce(pub [u8; 32]);
 
-/// Never in a log.
+/// It must not be logged.
 impl fmt::Debug for ConfluxNonce {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("ConfluxNonce(..)")
     }
 }
 
-/// How the sender of a LINK or LINKED wants data sent to it.
+/// The scheduling that the sender of a LINK or LINKED requests from its peer (proposal 329 §2.3).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DesiredUx {
-    /// As the other end likes.
+    /// No preference.
     #[default]
     NoOpinion = 0,
-    /// As soon as can be.
+    /// Minimal latency.
     MinLatency = 1,
-    /// The same, with little that waits for what comes before it.
+    /// Minimal latency, with a small reordering buffer.
     LowMemLatency = 2,
-    /// As much as can be.
+    /// Maximal throughput.
     HighThroughput = 3,
-    /// The same, with little that waits for what comes before it.
+    /// Maximal throughput, with a small reordering buffer.
     LowMemThroughput = 4,
 }
 
 impl DesiredUx {
-    /// All, in the order of their numbers.
+    /// All values, in the order of their numbers.
     pub const ALL: [Self; 5] = [
         Self::NoOpinion,
         Self::MinLatency,
@@ -57,21 +58,23 @@ impl DesiredUx {
     }
 }
 
-/// The data of CONFLUX_LINK, and of CONFLUX_LINKED, which answers it. That of CONFLUX_LINKED_ACK is empty.
+/// The data of CONFLUX_LINK and of its answer, CONFLUX_LINKED. That of CONFLUX_LINKED_ACK is empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfluxLink {
-    /// The set that the circuit is to be a leg of.
+    /// The nonce of the set.
     pub nonce: ConfluxNonce,
-    /// Messages that its sender has sent in the set: zero when the set begins.
+    /// Messages that the sender has sent in the set: zero when the set begins.
     pub last_sent: u64,
-    /// Messages that have come to its sender in order.
+    /// Messages that the sender has received in order.
     pub last_received: u64,
-    /// How its sender wants data sent to it.
+    /// The scheduling that the sender requests.
     pub desired: DesiredUx,
-    /// Its sender keeps what is not acknowledged, and can send it again on another leg (proposal 329 §2.7). The proposal has no
-    /// sign for it: it is a byte behind the message, where others see padding.
+    /// Whether the sender keeps unacknowledged messages and can retransmit them on another leg (proposal 329
+    /// §2.7). The proposal has no field for it: it is a byte after the message, which other implementations
+    /// treat as padding.
     pub resumes: bool,
-    /// If it can: the client's number for the leg, by which it says later that it is gone; else zero. LINKED repeats it.
+    /// With retransmission: the client's number for the leg, by which a note names it when it is lost;
+    /// otherwise zero. LINKED repeats it.
     pub leg: u8,
 }
 
@@ -79,7 +82,7 @@ impl ConfluxLink {
     /// Reads the data of a LINK or LINKED. Bytes after the message are padding.
     ///
     /// # Errors
-    /// Where it is cut off, or says what version 1 does not know.
+    /// If it is truncated, or has values that version 1 does not define.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("CONFLUX_LINK", data);
         if reader.take_u8()? != VERSION {
@@ -110,19 +113,19 @@ impl ConfluxLink {
     }
 }
 
-/// The data of CONFLUX_SWITCH: what follows on this leg comes after messages that other legs carry.
+/// The data of CONFLUX_SWITCH: other legs carry messages that precede the next one on this leg.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConfluxSwitch {
-    /// How many, since the last message on this leg. Between ends that send again, a number in two's complement: what is sent
-    /// again may come before what the leg has carried.
+    /// The number of these messages since the last message on this leg. With retransmission it is in two's
+    /// complement: a retransmitted message may precede the leg's last one.
     pub skipped: u32,
 }
 
 impl ConfluxSwitch {
-    /// Reads the data of a SWITCH. C tor fills the cell with zeros, which belong to the data.
+    /// Reads the data of a SWITCH. C tor fills the cell with zeros, which are part of the data.
     ///
     /// # Errors
-    /// Where it is cut off.
+    /// If it is truncated.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("CONFLUX_SWITCH", data);
         Ok(Self { skipped: reader.take_u32()? })
@@ -134,15 +137,16 @@ impl ConfluxSwitch {
     }
 }
 
-/// What ends that send again tell each other: the data of a CONFLUX_LINKED_ACK, which is empty where it acknowledges LINKED. An own
-/// extension: no stock relay gets one.
+/// Messages between ends that retransmit: the data of a CONFLUX_LINKED_ACK, which is empty if it acknowledges
+/// LINKED. FlashFlow's extension: unmodified relays never get one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfluxNote<'a> {
-    /// The client has lost these legs, by the numbers in their LINKs: the exit does not wait until it hears of it from the
-    /// relay before it, which may not know. From the exit: it waits for what these legs have, and they bring nothing.
+    /// From the client: these legs are lost, by the numbers in their LINKs. The exit's previous hop may not
+    /// know it yet, so the exit does not wait for a DESTROY. From the exit: it waits for messages of these
+    /// legs, which deliver nothing.
     Gone(&'a [u8]),
-    /// So many messages of streams have come on the leg that this comes on, since it was linked. It acknowledges those that no
-    /// SENDME does.
+    /// The number of stream messages that have arrived on this leg since it was linked. It acknowledges
+    /// messages that no SENDME covers.
     Came(u64),
 }
 
@@ -150,7 +154,7 @@ impl<'a> ConfluxNote<'a> {
     /// Reads the data.
     ///
     /// # Errors
-    /// Where it is cut off, or of another kind.
+    /// If it is truncated, or of another type.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("CONFLUX_LINKED_ACK", data);
         match reader.take_u8()? {

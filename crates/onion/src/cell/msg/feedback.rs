@@ -1,29 +1,29 @@
-//! FEEDBACK: which cells a relay has passed on. FlashFlow's own (`docs/protocol.md`).
+//! FEEDBACK: reports of forwarded cells. FlashFlow's extension (`docs/protocol.md`).
 
 use crate::cell::CircId;
 use crate::cell::reader::Malformed;
 use alloc::vec::Vec;
 
-/// Bytes of an entry: circuit ID, number of cells.
+/// The length of an entry: circuit ID and number of cells.
 const ENTRY_LEN: usize = 6;
 
-/// Cells of one circuit that its sender has passed on since it last said so.
+/// The cells of one circuit that the sender has forwarded since its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassedOn {
-    /// The circuit, by its number on the link.
+    /// The circuit ID on the link.
     pub circ_id: CircId,
-    /// How many, at least one.
+    /// The number of cells, at least one.
     pub cells: u16,
 }
 
 impl PassedOn {
-    /// Circuits that one cell tells of, at most.
+    /// Maximum number of entries of a cell.
     pub const PER_CELL_MAX: usize = 512;
 
     /// Reads the body of a FEEDBACK cell.
     ///
     /// # Errors
-    /// Where it says nothing, or too much, or breaks off, or an entry is of no cell.
+    /// If it is empty, too long or truncated, or an entry has no cells.
     pub fn parse(body: &[u8]) -> Result<impl Iterator<Item = Self> + '_, Malformed> {
         let malformed = |problem| Malformed { message: "FEEDBACK", problem };
         let (entries, rest) = body.as_chunks::<ENTRY_LEN>();
@@ -42,8 +42,8 @@ impl PassedOn {
         }))
     }
 
-    /// The body of a FEEDBACK cell for as many of those that are `to_tell` as it has room for, by what `entry` takes of each; no cell is nothing.
-    /// The others stay. `None` if there is nothing.
+    /// Builds the body of a FEEDBACK cell from as many of `to_tell` as fit; `entry` takes the report of each,
+    /// and zero cells are no report. The others stay. `None` if there is nothing to report.
     pub(crate) fn tell<T>(
         to_tell: &mut Vec<T>,
         mut entry: impl FnMut(T) -> Option<Self>,
@@ -112,7 +112,7 @@ mod tests {
         while let Some(body) = PassedOn::tell(&mut to_tell, entry) {
             told.push(PassedOn::parse(&body).expect("well-formed").count());
         }
-        // Those that three does not divide, but for the first.
+        // Not divisible by three, and not the first.
         assert_eq!(told, [512, 665 - 512]);
         assert_eq!(PassedOn::tell(&mut alloc::vec![3, 1, 0], entry), None);
     }

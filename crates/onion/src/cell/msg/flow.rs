@@ -1,16 +1,16 @@
-//! Messages of flow control (tor-spec §7.3; proposal 324 §4).
+//! Flow control messages (tor-spec §7.3; proposal 324 §4).
 
 use crate::cell::reader::{Malformed, Reader};
 use alloc::vec::Vec;
 
-/// The data of a SENDME on a circuit. Those of streams are always empty.
+/// The data of a circuit-level SENDME. That of a stream-level SENDME is always empty.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sendme<'a> {
-    /// Version 0: proves nothing.
+    /// Version 0: without authentication.
     Bare,
     /// Version 1: with the tag of the last cell that it acknowledges.
     Tagged(&'a [u8]),
-    /// A version that we do not know.
+    /// An unknown version.
     Unknown(u8),
 }
 
@@ -18,7 +18,7 @@ impl<'a> Sendme<'a> {
     /// Reads the data of a SENDME. Bytes after the message are padding.
     ///
     /// # Errors
-    /// Where it is cut off.
+    /// If it is truncated.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("SENDME", data);
         if data.is_empty() {
@@ -34,7 +34,7 @@ impl<'a> Sendme<'a> {
         })
     }
 
-    /// Appends the data. A message of an unknown version is written without content.
+    /// Appends the data. A message of unknown version is written without content.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         let (version, content) = match self {
             Self::Bare => return,
@@ -47,7 +47,7 @@ impl<'a> Sendme<'a> {
     }
 }
 
-/// Asks to send nothing more on a stream, until XON (proposal 324 §4.1.2).
+/// XOFF: asks the peer to stop sending on a stream until XON (proposal 324 §4.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xoff;
 
@@ -55,7 +55,7 @@ impl Xoff {
     /// Reads the data of an XOFF.
     ///
     /// # Errors
-    /// Where it is empty, or of another version than 0.
+    /// If it is empty, or its version is not 0.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("XOFF", data);
         match reader.take_u8()? {
@@ -70,10 +70,10 @@ impl Xoff {
     }
 }
 
-/// Asks to send on a stream again, or at another rate (proposal 324 §4.1.3).
+/// XON: asks the peer to resume sending on a stream, or changes the rate (proposal 324 §4.1.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Xon {
-    /// Thousands of bytes per second that the stream's reader takes; zero: no limit.
+    /// The rate at which the receiver reads the stream, in kB/s; zero for no limit.
     pub advised_kbyte_per_s: u32,
 }
 
@@ -81,7 +81,7 @@ impl Xon {
     /// Reads the data of an XON.
     ///
     /// # Errors
-    /// Where it is cut off, or of another version than 0.
+    /// If it is truncated, or its version is not 0.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("XON", data);
         match reader.take_u8()? {

@@ -1,9 +1,9 @@
-//! Messages that ask for padding (padding-spec §2.2 and §3).
+//! Padding negotiation (padding-spec §2.2 and §3).
 
 use crate::cell::reader::{Malformed, Reader};
 use alloc::vec::Vec;
 
-/// Start or stop; the same numbers on links and circuits.
+/// Start or stop; the numbers are the same on links and circuits.
 const STOP: u8 = 1;
 const START: u8 = 2;
 
@@ -26,19 +26,19 @@ const fn command(is_start: bool) -> u8 {
     if is_start { START } else { STOP }
 }
 
-/// The body of a PADDING_NEGOTIATE cell: a client says how it wants its link padded by the relay
-/// (padding-spec §2.2). Relays do not send it.
+/// The body of a PADDING_NEGOTIATE cell: a client's request for padding by the relay (padding-spec §2.2).
+/// Relays do not send it.
 ///
-/// C tor follows it only as a relay, and with `low_ms` not below the consensus' `nf_ito_low`. A link
-/// that is told to stop gets no more padding; one that is told to start gets a PADDING cell after
-/// each time between `low_ms` and `high_ms` without cells either way.
+/// C tor obeys it only as a relay, and only if `low_ms` is not below the consensus parameter `nf_ito_low`. On a
+/// link with padding, the relay sends a PADDING cell after a random time between `low_ms` and `high_ms` without
+/// cells in either direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LinkPadding {
-    /// Whether there should be any.
+    /// Whether to pad.
     pub is_wanted: bool,
-    /// Shortest time without cells before a PADDING cell, in milliseconds; zero: as the consensus says.
+    /// Minimum idle time before a PADDING cell, in milliseconds; zero for the consensus parameter.
     pub low_ms: u16,
-    /// Longest such time, in milliseconds; zero: as the consensus says.
+    /// Maximum idle time, in milliseconds; zero for the consensus parameter.
     pub high_ms: u16,
 }
 
@@ -46,7 +46,8 @@ impl LinkPadding {
     /// Reads the body of a PADDING_NEGOTIATE cell.
     ///
     /// # Errors
-    /// Where it is cut off, of another version than 0, or neither starts nor stops. Ignore it then.
+    /// If it is truncated, of another version than 0, or neither starts nor stops padding. It is to be ignored
+    /// then.
     pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("PADDING_NEGOTIATE", body);
         take_version(&mut reader)?;
@@ -62,17 +63,17 @@ impl LinkPadding {
     }
 }
 
-/// The data of a PADDING_NEGOTIATE relay message: a client starts or stops a padding machine at a
-/// hop (padding-spec §3.1). Sent only to relays that announce `Padding=2`.
+/// The data of a PADDING_NEGOTIATE relay message: a client starts or stops a padding machine at a hop
+/// (padding-spec §3.1). Only for relays that announce `Padding=2`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitPadding {
-    /// Whether the machine should start, or stop.
+    /// Whether to start or to stop the machine.
     pub is_start: bool,
-    /// Which machine.
+    /// The machine's type.
     pub machine: u8,
-    /// Whether an answer is wanted that echoes.
+    /// Whether the machine should echo padding.
     pub wants_echo: bool,
-    /// Tells this machine on the circuit from an earlier one.
+    /// Distinguishes this instance of the machine from earlier ones on the circuit.
     pub counter: u32,
 }
 
@@ -80,7 +81,7 @@ impl CircuitPadding {
     /// Reads the data of a PADDING_NEGOTIATE relay message.
     ///
     /// # Errors
-    /// Where it is cut off, or a field has no meaning. C tor drops it then, and keeps the circuit.
+    /// If it is truncated, or a field has an invalid value. C tor then drops the message and keeps the circuit.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("PADDING_NEGOTIATE", data);
         take_version(&mut reader)?;
@@ -105,8 +106,8 @@ impl CircuitPadding {
         out.extend_from_slice(&self.counter.to_be_bytes());
     }
 
-    /// What a relay without machines answers: that it cannot start it. Nothing to a stop, since
-    /// nobody waits for that.
+    /// The answer of a relay without padding machines: an error to a start request. A stop request needs no
+    /// answer.
     #[must_use]
     pub const fn refusal(self) -> Option<CircuitPaddingAnswer> {
         if !self.is_start {
@@ -120,13 +121,13 @@ impl CircuitPadding {
 /// The data of a PADDING_NEGOTIATED relay message: the hop's answer to [`CircuitPadding`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CircuitPaddingAnswer {
-    /// What was asked for: to start, or to stop.
+    /// The requested operation: start or stop.
     pub is_start: bool,
-    /// Whether it was done.
+    /// Whether it succeeded.
     pub is_done: bool,
     /// Which machine.
     pub machine: u8,
-    /// As in the question.
+    /// As in the request.
     pub counter: u32,
 }
 
@@ -137,7 +138,7 @@ impl CircuitPaddingAnswer {
     /// Reads the data of a PADDING_NEGOTIATED relay message.
     ///
     /// # Errors
-    /// Where it is cut off, or a field has no meaning.
+    /// If it is truncated, or a field has an invalid value.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new("PADDING_NEGOTIATED", data);
         take_version(&mut reader)?;

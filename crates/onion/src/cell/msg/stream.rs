@@ -6,16 +6,16 @@ use alloc::vec::Vec;
 use core::fmt;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Which addresses a BEGIN allows (§6.2).
+/// The flags of a BEGIN (§6.2).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BeginFlags(pub u32);
 
 impl BeginFlags {
-    /// The client takes an IPv6 address.
+    /// IPv6 addresses are acceptable.
     pub const IPV6_OK: Self = Self(1);
-    /// It takes no IPv4 address.
+    /// IPv4 addresses are not acceptable.
     pub const IPV4_NOT_OK: Self = Self(1 << 1);
-    /// Of both, it wants the IPv6 address.
+    /// IPv6 is preferred over IPv4.
     pub const IPV6_PREFERRED: Self = Self(1 << 2);
 
     /// Whether all of these flags are set.
@@ -25,10 +25,10 @@ impl BeginFlags {
     }
 }
 
-/// Asks to open a stream to a destination (§6.2).
+/// BEGIN: opens a stream to a destination (§6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Begin<'a> {
-    /// A name, or an address without brackets.
+    /// A hostname, or an address without brackets.
     pub host: &'a str,
     /// Never zero.
     pub port: u16,
@@ -40,7 +40,7 @@ impl<'a> Begin<'a> {
     /// Reads the data of a BEGIN.
     ///
     /// # Errors
-    /// Where it names no host and port, ended by a zero.
+    /// If it has no host and port terminated by a zero byte.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         let malformed = |problem| Malformed { message: "BEGIN", problem };
         let end = data.iter().position(|byte| *byte == 0).ok_or(malformed("no end of address"))?;
@@ -70,10 +70,10 @@ impl<'a> Begin<'a> {
     }
 }
 
-/// A stream stands (§6.2).
+/// CONNECTED: a stream is open (§6.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connected {
-    /// Where it leads, and for how many seconds that address holds. None for directory streams.
+    /// The destination's address and its TTL in seconds. `None` for directory streams.
     pub to: Option<(IpAddr, u32)>,
 }
 
@@ -81,7 +81,7 @@ impl Connected {
     /// Reads the data of a CONNECTED.
     ///
     /// # Errors
-    /// Where it is cut off.
+    /// If it is truncated.
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         if data.is_empty() {
             return Ok(Self { to: None });
@@ -95,7 +95,7 @@ impl Connected {
         } else {
             return Err(reader.malformed("unknown type of address"));
         };
-        // Very old relays leave the time out.
+        // Very old relays omit the TTL.
         let ttl_s = reader.take_u32().unwrap_or(0);
         Ok(Self { to: Some((address, ttl_s)) })
     }
@@ -159,24 +159,24 @@ impl fmt::Display for EndReason {
     }
 }
 
-/// A stream is over (§6.3).
+/// END: a stream is closed (§6.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct End {
-    /// Why.
+    /// The reason.
     pub reason: EndReason,
-    /// With [`EndReason::EXIT_POLICY`]: the address that the policy forbids, and for how many
-    /// seconds it holds, if the relay has looked it up.
+    /// With [`EndReason::EXIT_POLICY`]: the address that the policy rejects, and its TTL in seconds, if the
+    /// relay has resolved it.
     pub refused: Option<(IpAddr, u32)>,
 }
 
 impl End {
-    /// For this reason, and without an address.
+    /// With this reason and no address.
     #[must_use]
     pub const fn of(reason: EndReason) -> Self {
         Self { reason, refused: None }
     }
 
-    /// Reads the data of an END. Without a reason it is "misc", as in tor.
+    /// Reads the data of an END. Without a reason it is "misc", as in C tor.
     #[must_use]
     pub fn parse(data: &[u8]) -> Self {
         let Some((reason, rest)) = data.split_first() else {
@@ -209,9 +209,9 @@ pub enum Resolved<'a> {
     Address(IpAddr),
     /// The name of the address.
     Name(&'a str),
-    /// No answer now: trying later may help.
+    /// A temporary failure: a later query may succeed.
     TransientError,
-    /// There is no such name.
+    /// NXDOMAIN: the name does not exist.
     Error,
     /// Another type of answer.
     Unknown(u8),
@@ -223,14 +223,14 @@ const TYPE_IPV6: u8 = 6;
 const TYPE_TRANSIENT_ERROR: u8 = 0xf0;
 const TYPE_ERROR: u8 = 0xf1;
 
-/// What tor says with its errors.
+/// The text that C tor sends with errors.
 const ERROR_TEXT: &[u8] = b"Error resolving hostname";
 
 impl<'a> Resolved<'a> {
-    /// Reads the data of a RESOLVED: answers, and for how many seconds each holds.
+    /// Reads the data of a RESOLVED: answers, with the TTL of each in seconds.
     ///
     /// # Errors
-    /// Where it is cut off, or an address has a wrong length.
+    /// If it is truncated, or an address has the wrong length.
     pub fn parse(data: &'a [u8]) -> Result<Vec<(Self, u32)>, Malformed> {
         let mut reader = Reader::new("RESOLVED", data);
         let mut answers = Vec::new();
@@ -261,7 +261,7 @@ impl<'a> Resolved<'a> {
         Ok(answers)
     }
 
-    /// Appends the answer, which holds for `ttl_s` seconds. Names are cut at 255 bytes.
+    /// Appends the answer with a TTL of `ttl_s` seconds. Names are truncated to 255 bytes.
     pub fn encode_into(&self, ttl_s: u32, out: &mut Vec<u8>) {
         let mut octets = Vec::new();
         let (answer_type, content) = match self {

@@ -2,31 +2,30 @@ use super::{HEADER_LEN, RelayCommand, RelayMessage, write_header};
 use crate::cell::BODY_LEN;
 use crate::cell::reader::{Malformed, Reader};
 
-/// Bytes of the tag that begins a relay cell of [`RelayFormat::V1`].
+/// The length of the tag at the beginning of a relay cell in [`RelayFormat::V1`].
 pub const TAG_LEN: usize = 16;
 
-/// How a message lies in a relay cell. It goes with the cryptography of the layer that the cell is sealed
-/// with.
+/// The layout of a message in a relay cell. It depends on the cryptography of the layer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum RelayFormat {
-    /// With a digest in the header, and a stream ID in every one (tor-spec §6.1): of layers that are a
-    /// keystream ("tor1").
+    /// With a digest in the header and a stream ID in every message (tor-spec §6.1): layers with a keystream
+    /// ("tor1").
     #[default]
     V0,
-    /// Behind a tag, and with a stream ID in messages of streams alone (proposal 340): of Counter Galois
-    /// Onion. One message a cell.
+    /// After a tag, with a stream ID only in stream messages (proposal 340): Counter Galois Onion. One message
+    /// per cell.
     V1,
 }
 
 impl RelayFormat {
-    /// Most data that a message with this command has.
+    /// Maximum data length of a message with this command.
     #[must_use]
     #[inline]
     pub const fn max_data_len(self, command: RelayCommand) -> usize {
         BODY_LEN - self.header_len(command)
     }
 
-    /// Bytes before the data of a message with this command.
+    /// The offset of the data of a message with this command.
     #[must_use]
     #[inline]
     pub const fn header_len(self, command: RelayCommand) -> usize {
@@ -40,8 +39,7 @@ impl RelayFormat {
     /// Reads the body of a relay cell that has no layer left.
     ///
     /// # Errors
-    /// Where the announced length exceeds the cell; in version 1, where we do not know the command, and so
-    /// not what lies where.
+    /// If the stated length exceeds the cell; in version 1, if the command is unknown and with it the layout.
     #[inline]
     pub fn parse(self, body: &[u8]) -> Result<RelayMessage<'_>, Malformed> {
         match self {
@@ -50,11 +48,11 @@ impl RelayFormat {
         }
     }
 
-    /// Makes a body that of a relay cell with this message, without digest, tag, or layers.
+    /// Writes a relay cell's body with this message, without digest, tag and encryption.
     ///
     /// # Errors
-    /// Where the data exceeds [`max_data_len`](Self::max_data_len); in version 1, where the command has no
-    /// place for the stream ID, or needs one.
+    /// If the data exceeds [`max_data_len`](Self::max_data_len); in version 1, if the command does not allow a
+    /// stream ID or needs one.
     #[inline]
     pub fn write(
         self,
@@ -71,7 +69,7 @@ impl RelayFormat {
         Ok(())
     }
 
-    /// Whether there can be such a message.
+    /// Whether the message can be encoded.
     #[inline]
     pub(crate) fn check(
         self,
@@ -93,7 +91,7 @@ impl RelayFormat {
         }
     }
 
-    /// Writes the header of a message with so many bytes of data; `header` is as long as it is.
+    /// Writes the header of a message with `data_len` bytes of data; `header` has exactly the header's length.
     pub(crate) fn write_header(
         self,
         header: &mut [u8],
@@ -127,8 +125,7 @@ fn parse_v1(body: &[u8]) -> Result<RelayMessage<'_>, Malformed> {
 }
 
 impl RelayCommand {
-    /// Whether messages with this command belong to streams, and have a stream ID in
-    /// [`RelayFormat::V1`].
+    /// Whether messages with this command belong to streams and have a stream ID in [`RelayFormat::V1`].
     #[must_use]
     #[inline]
     pub const fn is_of_streams(self) -> bool {
@@ -146,24 +143,23 @@ impl RelayCommand {
         )
     }
 
-    /// Whether messages with this command are in one order in a set of linked circuits, whichever of them carries
-    /// them (proposal 329 §2.8). All others concern one circuit.
+    /// Whether messages with this command are multiplexed: in one order over all legs of a Conflux set
+    /// (proposal 329 §2.8). All others concern one circuit.
     #[must_use]
     #[inline]
     pub const fn is_multiplexed(self) -> bool {
         self.is_of_streams() && self.0 != Self::BEGIN_DIR.0
     }
 
-    /// Whether it links circuits, or switches between those that are linked (proposal 329).
+    /// Whether it is a Conflux command (proposal 329).
     #[must_use]
     #[inline]
     pub const fn is_of_conflux(self) -> bool {
         matches!(self.0, 19..=22)
     }
 
-    /// Whether tor has a command of this number, by which [`RelayFormat::V1`] tells what lies where: those
-    /// of streams and circuits (tor-spec §6.1), conflux (19 to 22), onion services (32 to 40), padding, and
-    /// flow control.
+    /// Whether tor defines this command, so that the layout in [`RelayFormat::V1`] is known: streams and
+    /// circuits (tor-spec §6.1), Conflux (19 to 22), onion services (32 to 40), padding and flow control.
     #[must_use]
     pub const fn is_known(self) -> bool {
         matches!(self.0, 1..=15 | 19..=22 | 32..=44)
@@ -175,7 +171,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    /// Most of what a cell can carry, as C tor has it.
+    /// The maximum of a cell, as in C tor.
     #[test]
     fn there_is_as_much_room_as_the_header_leaves() {
         let of = |format: RelayFormat, command| format.max_data_len(command);
@@ -206,7 +202,7 @@ mod tests {
         };
         assert!(write(RelayCommand::DATA, 1) && !write(RelayCommand::DATA, 0));
         assert!(write(RelayCommand::EXTEND2, 0) && !write(RelayCommand::EXTEND2, 1));
-        // Streams have no SENDME in this format, since it goes with congestion control.
+        // There is no stream-level SENDME in this format, since it implies congestion control.
         assert!(write(RelayCommand::SENDME, 0) && !write(RelayCommand::SENDME, 1));
         assert!(!write(RelayCommand(45), 0) && !write(RelayCommand(0), 0));
     }

@@ -4,15 +4,15 @@ use crate::cell::{CircId, Command, Malformed};
 use crate::cell_model::{Body, Cell, Message, PayloadSlice, Salt, StreamId};
 use alloc::boxed::Box;
 
-/// What is in a weightless cell.
+/// The body of a header-only cell.
 ///
-/// Simulations hold millions of them: it is as small as can be, and what is rare is elsewhere.
+/// Simulations hold millions of them, so it is as small as possible, and rare content is boxed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HeaderOnlyBody(Content);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Content {
-    /// By far the most frequent.
+    /// The hot path.
     Data {
         layers: u8,
         stream_id: StreamId,
@@ -23,7 +23,7 @@ enum Content {
         layers: u8,
         message: Box<(RelayCommand, StreamId, Box<[u8]>)>,
     },
-    /// Of a cell that opens or closes circuits, or concerns a link.
+    /// A cell that is not a relay cell.
     Bytes {
         layers: u8,
         bytes: Box<Box<[u8]>>,
@@ -40,12 +40,12 @@ impl Default for HeaderOnlyBody {
 }
 
 impl HeaderOnlyBody {
-    /// No relay has sealed it: with real layers it would be recognized nowhere.
+    /// Not sealed by any relay: with real layers, no hop would recognize it.
     pub(super) const fn is_noise(&self) -> bool {
         matches!(self.0, Content::Bytes { .. })
     }
 
-    /// Layers that are on it.
+    /// The number of layers on it.
     #[inline]
     pub(super) const fn layers(&self) -> u8 {
         match &self.0 {
@@ -64,7 +64,7 @@ impl HeaderOnlyBody {
         }
     }
 
-    /// Of a length that fits into a cell.
+    /// The length always fits into a cell.
     fn data(stream_id: StreamId, run: Run) -> Self {
         let len = u16::try_from(run.len).unwrap_or(u16::MAX);
         Self(Content::Data { layers: 0, stream_id, len, at: run.at })
@@ -144,12 +144,12 @@ impl Body<HeaderOnly> for HeaderOnlyBody {
 
     fn forge(&mut self, _seed: &[u8; 16]) {
         *self = EMPTY;
-        // No circuit has so many hops that this would be for one of them.
+        // No circuit is that long.
         self.set_layers(u8::MAX);
     }
 }
 
-/// A weightless cell.
+/// A header-only cell.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct HeaderOnlyCell {
     circ_id: CircId,

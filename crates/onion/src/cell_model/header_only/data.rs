@@ -2,23 +2,23 @@ use super::HeaderOnly;
 use crate::cell_model::{Buffer, PayloadSlice};
 use alloc::collections::VecDeque;
 
-/// A length of a stream's data, and where it begins: bytes of the stream before it, modulo 2³².
+/// A run of a stream's data: its offset in the stream modulo 2³², and its length.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Run {
-    /// Where it begins.
+    /// The offset of its first byte.
     pub at: u32,
-    /// Its bytes.
+    /// Its length in bytes.
     pub len: u32,
 }
 
 impl Run {
-    /// Where data begins that has so many bytes of the stream before it.
+    /// The offset for this position in the stream.
     #[must_use]
     pub fn place(from: u64) -> u32 {
         u32::try_from(from & u64::from(u32::MAX)).unwrap_or(0)
     }
 
-    /// Where the data after it begins.
+    /// The offset after its last byte.
     #[must_use]
     pub const fn end(self) -> u32 {
         self.at.wrapping_add(self.len)
@@ -28,7 +28,7 @@ impl Run {
 /// Data of a stream, or the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeaderOnlyPayload<'a> {
-    /// Data: its length is all there is.
+    /// Data: only its length.
     Run(Run),
     /// A message.
     Bytes(&'a [u8]),
@@ -68,18 +68,18 @@ impl<'a> PayloadSlice<'a> for HeaderOnlyPayload<'a> {
     }
 }
 
-/// Where data of a stream goes: as much as there is room for, in one run.
+/// Space for data of a stream, as one run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RunRoom {
-    /// Bytes that it takes.
+    /// The free space in bytes.
     pub room_bytes: u32,
-    /// What was put there.
+    /// The data written so far.
     pub run: Run,
 }
 
 impl RunRoom {
-    /// Puts data there that begins behind so many bytes of the stream, as much as there is room for and
-    /// `most_bytes` at most; returns how much.
+    /// Writes data from this position in the stream on, as much as fits and at most `most_bytes`; returns its
+    /// length.
     pub fn put(&mut self, from: u64, most_bytes: u64) -> usize {
         let len = u32::try_from(most_bytes).unwrap_or(u32::MAX).min(self.room_bytes);
         self.run = Run { at: Run::place(from), len };
@@ -87,7 +87,7 @@ impl RunRoom {
     }
 }
 
-/// Data of a stream that waits for its destination: runs, of which neighbours are one.
+/// Stream data that is queued for its destination: runs, merged if adjacent.
 #[derive(Debug, Default)]
 pub struct RunBuffer {
     runs: VecDeque<Run>,

@@ -9,16 +9,16 @@ use crate::crypto::ntor_v3::extension::{Request, Response};
 use crate::flow::control::Agreed;
 use alloc::vec::Vec;
 
-/// A handshake that asks for what the real one asks for, and proves nothing.
+/// A handshake that requests what the real one requests, and proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NullHandshake {
-    /// In the place of CREATE_FAST.
+    /// Replaces CREATE_FAST.
     Fast,
-    /// In the place of ntor.
+    /// Replaces ntor.
     Ntor,
-    /// In the place of ntor of version 3.
+    /// Replaces ntor v3.
     NtorV3 {
-        /// What it asks for.
+        /// The request.
         request: Request,
     },
 }

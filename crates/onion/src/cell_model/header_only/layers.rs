@@ -7,7 +7,7 @@ use crate::crypto::CryptError;
 use crate::flow::control::SendmeTag;
 use alloc::vec::Vec;
 
-/// A relay's end of a layer: cells that it has sent, and got.
+/// The relay's side of a layer: counts of cells sent and received.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Count {
     sent: u64,
@@ -16,7 +16,7 @@ pub struct Count {
 }
 
 impl Count {
-    /// Of as many bytes as with the other suite.
+    /// As many bytes as in the other model.
     fn tag(self, count: u64) -> SendmeTag {
         let mut tag = [0; 20];
         tag[..8].copy_from_slice(&count.to_be_bytes());
@@ -77,7 +77,7 @@ impl EchoLayer<HeaderOnly> for Count {
     }
 }
 
-/// The client's ends of layers.
+/// The client's side of the layers.
 #[derive(Debug, Default)]
 pub struct Counts {
     hops: Vec<Count>,

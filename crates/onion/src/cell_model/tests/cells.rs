@@ -11,7 +11,7 @@ fn format(is_v1: bool) -> RelayFormat {
     if is_v1 { RelayFormat::V1 } else { RelayFormat::V0 }
 }
 
-/// A message comes out as it went in, over whatever the body held before.
+/// A message can be read as it was written, whatever the body held before.
 fn round_trip<S: Staged>(
     format: RelayFormat,
     (command, stream_id): (u8, u16),
@@ -39,7 +39,7 @@ fn round_trip<S: Staged>(
     Ok(())
 }
 
-/// The same of data that is made in its place.
+/// The same property of data that is generated in place.
 fn data_round_trip<S: Staged>(
     format: RelayFormat,
     stream_id: u16,
@@ -118,8 +118,8 @@ proptest! {
     }
 }
 
-/// A message written over the data of an earlier one leaves nothing of it: nobody can tell what a relay
-/// cell's memory was used for before.
+/// A message written over the data of an earlier one leaves nothing of it: relay cells must not reveal earlier
+/// content of their memory.
 #[test]
 fn nothing_of_earlier_use_is_left() {
     let mut body = [0xee; 509];

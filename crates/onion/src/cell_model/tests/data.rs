@@ -6,7 +6,7 @@ use crate::cell_model::{
 use proptest::prelude::*;
 use proptest::test_runner::TestCaseResult;
 
-/// What is done to a buffer.
+/// An operation on a buffer.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Push(usize),
@@ -22,7 +22,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What comes out is what went in, in order, and as much as there is room for.
+/// The output is the input in order, as much as fits.
 fn queue<S: Staged>(steps: &[Step], begins_at: u64) -> TestCaseResult {
     let mut buffer = S::Buffer::default();
     let (mut pushed, mut popped) = (begins_at, begins_at);
@@ -47,7 +47,7 @@ fn queue<S: Staged>(steps: &[Step], begins_at: u64) -> TestCaseResult {
         }
         prop_assert_eq!(buffer.len() as u64, pushed - popped);
         prop_assert_eq!(buffer.is_empty(), pushed == popped);
-        // What meets is one run.
+        // Adjacent runs are merged.
         prop_assert!(buffer.held_bytes() <= buffer.len().max(size_of::<Run>()));
     }
     Ok(())

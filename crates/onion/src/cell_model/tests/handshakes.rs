@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 const CONGESTION: Request =
     Request { wants_congestion_control: true, wants_cgo: false, wants_other_protocols: false };
 
-/// CREATE_FAST and its answer: what the client has then, and the relay.
+/// CREATE_FAST and its answer: the keys of the client and of the relay.
 pub(super) fn by_fast<S: Staged>(handshake: S::Handshake) -> (S::Keys, S::FastKeys) {
     let (command, create) = handshake.create_cell();
     assert_eq!(command, Command::CREATE_FAST);
@@ -25,7 +25,7 @@ pub(super) fn by_fast<S: Staged>(handshake: S::Handshake) -> (S::Keys, S::FastKe
     (keys, theirs)
 }
 
-/// What a relay says to a CREATE2, and the random numbers that it draws.
+/// A relay's answer to a CREATE2, and the random numbers that it draws.
 fn answer<S: Staged>(create: &Create2<'_>, offered: Agreed) -> (Option<HandshakeReply<S>>, u8) {
     let mut drawn = 0;
     let ephemeral = || {
@@ -35,7 +35,7 @@ fn answer<S: Staged>(create: &Create2<'_>, offered: Agreed) -> (Option<Handshake
     (S::answer(&S::identity(1), create, offered, ephemeral), drawn)
 }
 
-/// CREATE2 and its answer, over a link or at the end of a circuit: what both have then.
+/// CREATE2 and its answer, on a link or at the end of a circuit: the result of both sides.
 fn by_create2<S: Staged>(
     handshake: &S::Handshake,
     offered: Agreed,
@@ -59,7 +59,7 @@ fn by_create2<S: Staged>(
     (ours.expect("honest"), theirs)
 }
 
-/// Whether layers of these keys fit, both ways.
+/// Whether layers of these keys fit in both directions.
 fn fit<S: Staged>(ours: &S::Keys, theirs: &S::Keys) -> bool {
     let (mut layers, mut relay) = (S::Layers::default(), S::Layer::new(theirs));
     layers.push(ours);
@@ -131,7 +131,7 @@ fn what_is_no_handshake_is_none() {
     refuse::<HeaderOnly>();
 }
 
-/// What goes over a link for each handshake.
+/// The messages of each handshake on a link.
 fn commands<S: Staged>() -> Vec<(Command, u16)> {
     let handshakes = [
         S::Handshake::ntor(&hop(1), [2; 32]),

@@ -36,7 +36,7 @@ fn says<S: CellModel>(body: &S::Body, stream_id: u16, data: &[u8]) -> bool {
     (message.command, found, message.data.bytes()) == (RelayCommand::END, stream_id, data)
 }
 
-/// A cell: for or from which hop, whether it goes forth, and what is in it.
+/// A cell: the hop, its direction, and its content.
 type Sent = (usize, bool, u16);
 
 fn recognize<S: Staged>(cells: &[Sent]) -> TestCaseResult {
@@ -76,7 +76,7 @@ fn tags_differ<S: Staged>() {
     assert_eq!(tags.len(), 5, "no tag answers for another cell");
 }
 
-/// What comes from nobody is for nobody, neither forth nor back.
+/// A cell that nobody sealed is for nobody, in either direction.
 fn stray<S: Staged>(body: &S::Body) {
     let (mut layers, mut relays) = circuit::<S>();
     let mut forth = body.clone();

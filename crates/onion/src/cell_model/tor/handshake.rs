@@ -11,18 +11,18 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// Our half of the handshake with one hop.
+/// The client's side of the handshake with one hop.
 pub struct Handshake(Kind);
 
 enum Kind {
-    /// For a first hop only: without public keys, since its link has them.
+    /// For a first hop only: without public keys, since TLS has authenticated the relay.
     Fast(fast::Client),
     Ntor(Box<ntor::Client>),
-    /// With the cells that it asks for.
+    /// With the requested format of cells.
     NtorV3(Box<ntor_v3::Client>, RelayFormat),
 }
 
-/// Without anything agreed.
+/// Without negotiated extensions.
 fn by_keys(keys: HopKeys) -> Finished<Tor> {
     Finished { keys: keys.into(), agreed: Agreed::default() }
 }

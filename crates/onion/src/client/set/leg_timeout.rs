@@ -1,4 +1,4 @@
-//! Legs that are silent, though nobody breaks a link.
+//! Legs that stop delivering although their links are open.
 
 use crate::cell_model::CellModel;
 use crate::client::application::Application;
@@ -9,16 +9,16 @@ use crate::time::Duration;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// How often sets are looked at of which something waits.
+/// The interval of checks of sets that wait for a leg.
 pub(in crate::client) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// Something of a set waits: it is to be looked at.
+    /// A set waits for a leg: schedules a check.
     pub(in crate::client) fn look_soon(&mut self) {
         self.look_at.get_or_insert(self.now + LOOK_EVERY);
     }
 
-    /// Gives up legs that keep their sets waiting, if it is time to look.
+    /// Gives up legs that block their sets, if a check is due.
     pub(in crate::client) fn look_at_sets(&mut self) {
         let now = self.now;
         if self.look_at.is_none_or(|at| now < at) {
@@ -40,7 +40,8 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// The last hop waits for what these legs have, and they bring nothing. It is we who decide, so that both ends do not give up different ones; and the last leg stays.
+    /// The last hop waits for messages of these legs, which deliver nothing. The client decides, so that the
+    /// two ends do not give up different legs. The last leg stays.
     pub(super) fn give_up_timed_out(&mut self, number: CircuitNumber, silent: &[u8]) {
         for leg in silent {
             let legs = self.set_mut(number).map(|set| set.conflux.legs());

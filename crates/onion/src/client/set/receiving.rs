@@ -1,4 +1,4 @@
-//! What comes on the legs of a set, and its order.
+//! Handling of messages on the legs of a set, and their order.
 
 use super::Held;
 use crate::cell::msg::{ConfluxLink, ConfluxNote, ConfluxSwitch};
@@ -12,7 +12,7 @@ use crate::tunnel::conflux::{ConfluxError, Order};
 use rand_core::Rng;
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// The last hop has linked a circuit.
+    /// The last hop has answered LINK.
     fn handle_linked(&mut self, number: CircuitNumber, leg: u8, data: &[u8]) -> Result<(), Loss> {
         let now = self.now;
         let Some(Passage { set: Some(set), .. }) = self.passages.get_mut(&number) else {
@@ -21,7 +21,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let theirs = ConfluxLink::parse(data).map_err(|_| ConfluxError::Malformed)?;
         let place = set.asked.iter().position(|(asked, ..)| *asked == leg);
         let (_, ours, asked_at) = set.asked.remove(place.ok_or(ConfluxError::Handshake)?);
-        // The first to answer says what the last hop can; the others say the same.
+        // The first answer states the capabilities of the last hop; later ones must agree.
         if set.conflux.leg_count() == 0 && !set.is_usable {
             set.conflux.set_resumes(ours.resumes && theirs.resumes);
         } else if set.conflux.resumes() != theirs.resumes {
@@ -35,7 +35,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         Ok(())
     }
 
-    /// A message has come from the last hop of a leg.
+    /// A message has arrived from the last hop of a leg.
     pub(in crate::client) fn handle_set_message(
         &mut self,
         number: CircuitNumber,
@@ -68,7 +68,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 }
                 return Ok(());
             }
-            // Those are for relays.
+            // Only clients send these.
             it if it.is_of_conflux() => return Err(ConfluxError::Handshake.into()),
             _ => {}
         }
@@ -95,12 +95,12 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// Delivers what has waited for its turn.
+    /// Delivers messages whose predecessors have arrived.
     fn deliver_early(&mut self, number: CircuitNumber) -> Result<(), Loss> {
         while let Some(Held { format, body }) =
             self.set_mut(number).and_then(|set| set.conflux.poll_early())
         {
-            // It was read when it came.
+            // It was parsed when it arrived.
             let Ok(message) = body.message(format) else { continue };
             self.handle_stream_message(number, &message)?;
         }

@@ -1,4 +1,4 @@
-//! What a lost leg has not brought goes on others (proposal 329 §2.7).
+//! Retransmission of messages that a lost leg did not deliver (proposal 329 §2.7).
 
 use super::{Held, LinkedSet, leg_state};
 use crate::cell::Command;
@@ -11,7 +11,7 @@ use crate::client::event::CircuitNumber;
 use rand_core::Rng;
 
 impl<S: CellModel> LinkedSet<S> {
-    /// Keeps a message other than of data that has gone on a leg, if it may have to be sent again.
+    /// Keeps a message other than data that was sent on a leg, if the set retransmits.
     pub(in crate::client) fn keep(
         &mut self,
         leg: u8,
@@ -26,14 +26,14 @@ impl<S: CellModel> LinkedSet<S> {
         }
     }
 
-    /// A copy of a message that goes on a leg, before it is sealed, if it may have to be sent again.
+    /// A copy of an unencrypted message to be sent on a leg, if the set retransmits.
     pub(in crate::client) fn copy(&self, format: RelayFormat, body: &S::Body) -> Option<Held<S>> {
         self.conflux.resumes().then(|| Held { format, body: body.clone() })
     }
 }
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
-    /// A SENDME has come on a leg, if it is one.
+    /// A SENDME has arrived on a leg, if it is one.
     pub(in crate::client) fn handle_leg_acknowledged(
         &mut self,
         number: CircuitNumber,
@@ -48,7 +48,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
     }
 
-    /// Sends again what lost legs have not brought, as far as there is room.
+    /// Retransmits messages of lost legs as far as the windows allow.
     pub(in crate::client) fn resend(&mut self, number: CircuitNumber) {
         while let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number)
             && set.conflux.next_lost().is_some()

@@ -1,4 +1,4 @@
-//! The relays' ends of one circuit, made of a suite's layers, and a destination behind the last.
+//! The relays of one circuit, made of a cell model's layers, and a destination behind the last.
 
 use crate::cell::msg::{
     Create2, DestroyReason, EndReason, Extend2, Sendme, Xon, encode_created2_into,
@@ -20,12 +20,12 @@ use alloc::sync::Arc;
 use alloc::vec;
 use alloc::vec::Vec;
 
-/// A suite over which the far end of a transfer can be played.
+/// A cell model over which the far end of a transfer can be simulated.
 pub(super) trait Played: Staged {
-    /// What the destination sends from `from` on.
+    /// The destination's data from `from` on.
     fn respond(transfer: &Transfer, from: u64, has_upload: bool, room: Self::Room<'_>) -> usize;
 
-    /// Whether this is what the client sends from `from` on.
+    /// Whether this is the client's data from `from` on.
     fn is_request(transfer: &Transfer, from: u64, data: Self::PayloadSlice<'_>) -> bool;
 }
 
@@ -51,29 +51,29 @@ impl Played for HeaderOnly {
     }
 }
 
-/// What a relay has seen from the client: circuit, cell, which hop it was for, message, stream, and bytes of
-/// data. Handshakes have not the same length in all suites.
+/// A cell that a relay saw from the client: circuit, cell, hop, message, stream, and bytes of data. Lengths of
+/// handshakes differ between cell models.
 pub(super) type Seen = (CircId, Command, usize, u8, StreamId, usize);
 
-/// What becomes of the answers' data on its way.
+/// The manipulation of answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Liar {
     Nobody,
-    /// The last hop leaves out its third cell of data.
+    /// The last hop omits its third DATA cell.
     Skipping,
     /// The first hop forges a cell when the stream begins.
     Forging,
-    /// The last hop cuts the circuit when the stream begins.
+    /// The last hop destroys the circuit when the stream begins.
     Cutting,
-    /// The first hop ends the circuit when the stream begins.
+    /// The first hop destroys the circuit when the stream begins.
     Destroying,
-    /// The last hop acknowledges what it has not got.
+    /// The last hop acknowledges cells that it has not received.
     Acknowledging,
-    /// No hop lets a stream out.
+    /// No hop opens streams.
     Refusing,
-    /// The last hop answers in the place of the others.
+    /// The last hop answers instead of the others.
     Meddling,
-    /// Data comes before the stream is connected.
+    /// Data precedes CONNECTED.
     Eager,
 }
 

@@ -1,25 +1,25 @@
-//! Windows from hop to hop, at a client whose first hop says nothing, lies, says too much, or makes no sense.
+//! Hop-by-hop windows at a client whose first hop is silent, lies, or sends malformed reports.
 
 use super::*;
 use crate::cell::msg::PassedOn;
 use crate::flow::hop::HopWindows;
 use alloc::sync::Arc;
 
-/// Cells that may be under way to the first hop.
+/// The window to the first hop, in cells.
 const WINDOW: u32 = 10;
 
-/// What a first hop says; false if the client closes the link for it.
+/// A report of the first hop; returns false if the client closes the link.
 type Lie = fn(&mut Hop) -> bool;
 
 /// A client that uploads over a circuit of three hops, on a link with windows.
 struct Hop {
     world: World<HeaderOnly>,
-    /// Cells that the first hop has said to have passed on, and that it had got.
+    /// Cells that the first hop has reported, and cells that it has received.
     fed: u32,
 }
 
 impl Hop {
-    /// The circuit stands, and all that this took is passed on.
+    /// The circuit is open, and all its cells have been reported.
     fn new(upload_bytes: u64) -> Self {
         let mut core = Core::new(ChaCha8Rng::seed_from_u64(1));
         core.set_flows(Arc::new(HopWindows::Fixed { cells: WINDOW }.flows(Duration::ZERO)));
@@ -44,7 +44,7 @@ impl Hop {
         hop
     }
 
-    /// Cells that it has got and not said to have passed on.
+    /// Cells received and not reported.
     fn under_way(&self) -> u32 {
         let is_relay = |it: &&Seen| matches!(it.1, Command::RELAY | Command::RELAY_EARLY);
         let came = self.world.seen.iter().filter(is_relay).count();
@@ -56,14 +56,14 @@ impl Hop {
         core.handle_feedback(*now, *conn, body)
     }
 
-    /// It says so of cells of a circuit; false if the client closes the link for it.
+    /// Reports cells of a circuit; returns false if the client closes the link.
     fn say(&mut self, circuit: u32, cells: u16) -> bool {
         let mut body = Vec::new();
         PassedOn { circ_id: CircId::of_initiator(circuit), cells }.encode_into(&mut body);
         self.hear(&body)
     }
 
-    /// It says, as it is, that it has passed on so many at most.
+    /// Truthfully reports at most this number of cells.
     fn pass_on(&mut self, most: u32) -> bool {
         let cells = self.under_way().min(most);
         self.fed += cells;
@@ -125,7 +125,8 @@ fn a_first_hop_that_says_too_much_or_what_makes_no_sense_loses_its_link_and_is_t
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
-    /// Whatever is said, of this circuit or of one that never was: what cannot be ends the link, and what can never lets more under way than a window.
+    /// For any reports, of this circuit or of one that never existed: an impossible report closes the link, and
+    /// a possible one never permits more cells in flight than the window.
     #[test]
     fn what_cannot_be_is_found_out_to_the_cell(
         words in prop::collection::vec((1u32..3, 0u16..14), 1..40),

@@ -1,4 +1,4 @@
-//! Streams at hops that are not the last, and how long each hop took.
+//! Streams at hops other than the last, and the time of each hop.
 
 use super::*;
 use crate::cell::msg::EndReason;
@@ -38,7 +38,7 @@ where
         };
         assert_eq!(*outcome, Outcome::Ended(EndReason::EXIT_POLICY));
     }
-    // There is no such hop: nothing is sent, and nothing breaks.
+    // There is no such hop: nothing is sent and nothing breaks.
     let seen = world.seen.len();
     world.core.begin_at(world.now, circuit, Some(3), destination(), Transfer::download(1, 1));
     world.run();

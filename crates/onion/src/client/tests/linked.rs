@@ -1,4 +1,4 @@
-//! A client's set of linked circuits against an exit that says whatever it likes.
+//! A client's Conflux set against an arbitrarily misbehaving exit.
 
 use super::path;
 use crate::cell::msg::{
@@ -28,7 +28,7 @@ use rand_core::SeedableRng;
 
 type TorLayer = <Tor as CellModel>::Layer;
 
-/// Keeps all that comes, and sends nothing.
+/// Consumes everything and sends nothing.
 struct Keeps(Rc<RefCell<Vec<u8>>>);
 
 impl Application<Tor> for Keeps {
@@ -48,10 +48,10 @@ impl Application<Tor> for Keeps {
     }
 }
 
-/// Messages that may wait.
+/// The limit of the reordering buffer.
 const EARLY_MAX: usize = 40;
 
-/// A client with a set that is linked, a stream on it, and the exit's ends of its legs.
+/// A client with a linked set, a stream on it, and the exit's side of its legs.
 struct World {
     core: Core<Tor, Keeps, ChaCha8Rng>,
     now: Instant,
@@ -59,7 +59,7 @@ struct World {
     set: CircuitNumber,
     link: ConfluxLink,
     layers: Vec<TorLayer>,
-    /// The number of the last message that was said on each leg.
+    /// The number of the last message sent on each leg.
     numbers: Vec<u64>,
     got: Rc<RefCell<Vec<u8>>>,
     events: Vec<ClientEvent>,
@@ -92,12 +92,12 @@ impl World {
         world
     }
 
-    /// One whose legs are linked and whose stream has begun: CONNECTED was the first message.
+    /// A set with linked legs and an open stream: CONNECTED was the first message.
     fn linked(legs: usize) -> Self {
         Self::linked_by(legs, false)
     }
 
-    /// The same, by an exit that sends again or does not.
+    /// A set whose exit retransmits or does not.
     fn linked_by(legs: usize, resumes: bool) -> Self {
         let mut world = Self::new(legs);
         world.expect_links();
@@ -146,7 +146,7 @@ impl World {
         }
     }
 
-    /// What the client says, by legs.
+    /// The client's messages by leg.
     fn hear(&mut self) -> Vec<(usize, RelayCommand, Vec<u8>)> {
         let mut out = vec![Cell::EMPTY; 64];
         let mut heard = Vec::new();
@@ -232,7 +232,7 @@ fn a_leg_that_is_destroyed_before_it_is_linked_is_told_of_and_not_waited_for() {
     assert!(matches!(events[1], ClientEvent::Built { .. }), "{events:?}");
 }
 
-/// Proposal 329 §4.2.1, and C tor's checks of LINKED: each would be a side channel, or worse.
+/// Proposal 329 §4.2.1, and C tor's checks of LINKED: each violation would at least be a side channel.
 #[test]
 fn an_exit_that_breaks_the_handshake_loses_the_set() {
     let link = |world: &World, change: fn(&mut ConfluxLink)| {
@@ -301,7 +301,7 @@ fn what_comes_out_of_order_waits_and_each_leg_is_acknowledged_as_it_comes() {
     assert_eq!(world.core.early_peak_cells(world.set), 31);
 }
 
-/// What the client tells of a leg on which nothing but answers come: how many, each 128.
+/// The client's reports for a leg with nothing but answers: their number, after every 128.
 #[test]
 fn what_no_sendme_acknowledges_is_told_of() {
     for resumes in [false, true] {
@@ -328,7 +328,7 @@ fn what_no_sendme_acknowledges_is_told_of() {
         let mut gone = Vec::new();
         ConfluxNote::Gone(&[0]).encode_into(&mut gone);
         world.say(0, RelayCommand::CONFLUX_LINKED_ACK, 0, &gone);
-        // Of a leg that it waits for in vain, if it sends again; the client gives it up.
+        // The leg that blocks the set, if it retransmits: the client gives it up.
         let expected = (!resumes).then_some(&Loss::Conflux(ConfluxError::Handshake));
         assert_eq!(world.loss(), expected);
         let legs: Vec<u8> = world.core.legs(world.set).iter().map(|it| it.leg).collect();
@@ -336,12 +336,12 @@ fn what_no_sendme_acknowledges_is_told_of() {
     }
 }
 
-/// What an exit may say on a leg.
+/// A message of the exit on a leg.
 #[derive(Clone, Copy, Debug)]
 enum Said {
     Data,
     Switch(i32),
-    /// To the number that is delivered next, so that runs go on.
+    /// For the next number in order, so that runs continue.
     ToNext,
 }
 
@@ -356,15 +356,15 @@ fn said() -> impl Strategy<Value = Said> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(128))]
 
-    /// An exit that numbers as it likes: what the program gets are the messages by their numbers, from the first on, without a
-    /// gap, or the set is closed. Nothing is lost, comes twice, or changes places; and no more waits than may.
+    /// For an exit that numbers messages arbitrarily: the application gets the messages in order from the
+    /// first, without gaps and duplicates, or the set is closed; the reordering buffer stays within its limit.
     #[test]
     fn whatever_an_exit_says_nothing_is_lost_reordered_or_invented(
         resumes: bool,
         steps in prop::collection::vec((0usize..3, said()), 1..200),
     ) {
         let mut world = World::linked_by(3, resumes);
-        // What was said under each number from the first that is data.
+        // The content sent under each number, from the first that is data.
         let mut by_number: BTreeMap<u64, [u8; 4]> = BTreeMap::new();
         for (count, (leg, said)) in (0u32..).zip(steps) {
             let content = count.to_be_bytes();
@@ -390,7 +390,7 @@ proptest! {
                 .collect();
             let got = world.got.borrow();
             prop_assert!(expected.starts_with(&got), "{got:?} of {expected:?}");
-            // What it says on a leg that was given up is not heard.
+            // Messages on a leg that was given up are ignored.
             if world.loss().is_some() || world.core.legs(world.set).len() < 3 {
                 break;
             }

@@ -1,6 +1,6 @@
 //! UIV+, the wide-block cipher of Counter Galois Onion (proposal 359 §"Cryptographic primitives").
 //!
-//! The names of keys and blocks are the proposal's.
+//! Keys and blocks have the proposal's names.
 
 use crate::cell::BODY_LEN;
 use aes::cipher::{BlockDecrypt, BlockEncrypt, InnerIvInit, KeyInit, KeySizeUser, StreamCipher};
@@ -11,7 +11,7 @@ use ctr::flavors::Ctr128BE;
 use polyval::Polyval;
 use polyval::universal_hash::UniversalHash;
 
-/// Bytes of a block of AES and POLYVAL; of keys, nonces and tags, too.
+/// The length of a block of AES and POLYVAL, and of keys, nonces and tags.
 pub(super) const BLOCK_LEN: usize = 16;
 /// A block.
 pub(super) type Block = [u8; BLOCK_LEN];
@@ -26,18 +26,18 @@ pub(super) const KEYS_LEN: usize = 2 * HALF_KEYS_LEN;
 /// Keys of a [`Uiv`], and the nonce of its direction.
 pub(super) const SEED_LEN: usize = KEYS_LEN + BLOCK_LEN;
 
-/// Bytes that the hash of [`Et`] takes: H, the command, the right half, and zeros up to a whole block.
+/// The length of the hash input of [`Et`]: H, the command, the right half, and zeros up to a whole block.
 const TWEAK_LEN: usize = (BLOCK_LEN + 1 + RIGHT_LEN).next_multiple_of(BLOCK_LEN);
 
-/// Which of a PRF's outputs begins where, in blocks: the second after all of the first.
+/// The first block of each of a PRF's outputs: the second follows all of the first.
 const SECOND_OUTPUT_AT: u8 = 31;
 
-/// The blocks that go before a cell's: what chains it to the cells before, and its command.
+/// The tweak: chains a cell to the previous one, and contains its command.
 #[derive(Clone, Copy)]
 pub(super) struct Tweak<'a> {
-    /// The tag of the last cell that passed, T'.
+    /// The tag of the last cell, T'.
     pub(super) chain: &'a Block,
-    /// Of the cell: RELAY or RELAY_EARLY.
+    /// RELAY or RELAY_EARLY.
     pub(super) command: u8,
 }
 
@@ -50,16 +50,16 @@ fn block(bytes: &[u8]) -> &Block {
     block
 }
 
-/// The keys for AES and for POLYVAL.
+/// The keys for AES and POLYVAL.
 fn halves(keys: &[u8; HALF_KEYS_LEN]) -> (&Block, &Block) {
     (block(keys), block(&keys[BLOCK_LEN..]))
 }
 
-/// Of AES-128.
+/// The AES-128 key.
 pub(super) type KeySize = <Aes128Enc as KeySizeUser>::KeySize;
 
-/// A tweakable block cipher, LRW2 of AES and POLYVAL: ET of the proposal. `C` is AES in the one direction
-/// that is needed: a relay encrypts, a client decrypts.
+/// A tweakable block cipher, LRW2 of AES and POLYVAL: ET in the proposal. `C` is AES in the one required
+/// direction: a relay encrypts, a client decrypts.
 pub(super) struct Et<C> {
     kb: C,
     ku: Polyval,
@@ -74,7 +74,7 @@ impl<C: KeyInit<KeySize = KeySize>> Et<C> {
     /// UH(KU, H | command | right).
     #[inline]
     fn mask(&self, tweak: Tweak<'_>, right: &[u8; RIGHT_LEN]) -> Block {
-        // In one piece, since the hash is fastest with many blocks at once.
+        // In one call: the hash is fastest with many blocks at once.
         let mut bytes = [0; TWEAK_LEN];
         bytes[..BLOCK_LEN].copy_from_slice(tweak.chain);
         bytes[BLOCK_LEN] = tweak.command;
@@ -105,7 +105,7 @@ impl Et<Aes128Dec> {
     }
 }
 
-/// A pseudorandom function of a block, with two outputs: PRF of the proposal.
+/// A pseudorandom function of a block with two outputs: PRF in the proposal.
 pub(super) struct Prf {
     k: Aes128Enc,
     b: Polyval,
@@ -122,7 +122,7 @@ impl Prf {
         let mut hash = self.b.clone();
         hash.update(&[(*input).into()]);
         let mut counter: Block = hash.finalize().into();
-        // Room for all blocks of both outputs, without a carry.
+        // The counter has space for all blocks of both outputs without a carry.
         counter[BLOCK_LEN - 1] &= 0xc0;
         counter[BLOCK_LEN - 1] |= from_block;
         let core = CtrCore::<&Aes128Enc, Ctr128BE>::inner_iv_init(&self.k, (&counter).into());
@@ -144,8 +144,8 @@ impl Prf {
     }
 }
 
-/// A rugged pseudorandom permutation of whole bodies, and how its keys go on: UIV+ of the proposal.
-/// Encryption makes noise of a body when any bit of it was altered; decryption does not.
+/// A rugged pseudorandom permutation of whole bodies, with its key update: UIV+ in the proposal. Encryption
+/// turns an altered body into noise; decryption does not.
 pub(super) struct Uiv<C> {
     j: Et<C>,
     s: Prf,
@@ -168,7 +168,7 @@ impl<C: KeyInit<KeySize = KeySize>> Uiv<C> {
         Self { j: Et::new(j), s: Prf::new(s) }
     }
 
-    /// The keys and the nonce that come after these, by the nonce of now. Nobody gets back from them.
+    /// The next keys and nonce, derived with the current nonce. The derivation is one-way.
     #[inline]
     pub(super) fn next_seed(&self, nonce: &Block) -> [u8; SEED_LEN] {
         self.s.second(nonce)

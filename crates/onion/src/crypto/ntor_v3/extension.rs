@@ -1,23 +1,22 @@
-//! The extensions in the messages of the handshake (tor-spec §5.1.5; proposals 324 §10.3 and 346).
+//! Extensions in the messages of the handshake (tor-spec §5.1.5; proposals 324 §10.3 and 346).
 //!
-//! Those that one does not know are skipped, and so is a second one of a type.
+//! Unknown ones are ignored, and so are repeated ones of a type.
 
 use crate::cell::relay::RelayFormat;
 use crate::cell::{Malformed, Reader};
 use crate::flow::control::Agreed;
 use alloc::vec::Vec;
 
-/// The client asks for congestion control. Without content.
+/// The client requests congestion control. No content.
 const CONGESTION_REQUEST: u8 = 1;
-/// The relay agrees to it. With the number of cells for each SENDME.
+/// The relay grants it. The content is the number of cells for each SENDME.
 const CONGESTION_RESPONSE: u8 = 2;
-/// The client asks for protocols that are not used otherwise (proposal 346). With the number of each
-/// protocol, and its version.
+/// The client requests protocols that need a request (proposal 346): the number and version of each.
 const PROTOCOL_REQUEST: u8 = 3;
 /// `Relay=6`.
 const CGO: [u8; 2] = [2, 6];
 
-/// Calls `handle` with type and content of each first extension of its type.
+/// Calls `handle` with type and content of the first extension of each type.
 fn read<'a>(
     name: &'static str,
     message: &'a [u8],
@@ -36,15 +35,16 @@ fn read<'a>(
     Ok(())
 }
 
-/// What a client asks of a relay.
+/// A client's request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Request {
     /// Congestion control, with XON and XOFF.
     pub wants_congestion_control: bool,
-    /// Counter Galois Onion: `Relay=6`. Only together with congestion control, since its cells cannot say
-    /// SENDME of a stream.
+    /// Counter Galois Onion: `Relay=6`. Only with congestion control, since its format has no stream-level
+    /// SENDME.
     pub wants_cgo: bool,
-    /// Protocols that nobody can ask us for: refuse the circuit, for the client counts on them.
+    /// A request for protocols that cannot be requested: the circuit must be refused, since the client relies
+    /// on them.
     pub wants_other_protocols: bool,
 }
 
@@ -52,12 +52,12 @@ impl Request {
     /// Reads the client's message.
     ///
     /// # Errors
-    /// Where it is cut off.
+    /// If it is truncated.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut request = Self::default();
         read("ntor-v3 request", message, |extension_type, content| {
             match extension_type {
-                // What is in it has no meaning yet.
+                // Its content has no meaning yet.
                 CONGESTION_REQUEST => request.wants_congestion_control = true,
                 PROTOCOL_REQUEST => request.read_protocols(content),
                 _ => {}
@@ -67,28 +67,28 @@ impl Request {
         Ok(request)
     }
 
-    /// Reads pairs of protocol and version, each once and in order. What is not so asks for nothing that
-    /// could be had.
+    /// Reads pairs of protocol and version, which must be unique and in order. Anything else is an impossible
+    /// request.
     fn read_protocols(&mut self, content: &[u8]) {
         let (pairs, rest) = content.as_chunks::<2>();
         self.wants_cgo = pairs.contains(&CGO);
         self.wants_other_protocols = !rest.is_empty() || !matches!(pairs, [] | [CGO]);
     }
 
-    /// What a relay agrees to that offers this much; `None` if it must refuse.
+    /// The answer of a relay that grants at most `offered`; `None` if it must refuse.
     pub(crate) fn agree(&self, offered: Agreed) -> Option<Agreed> {
         let agreed = if self.wants_congestion_control { offered } else { Agreed::default() };
         let has_cgo_alone = self.wants_cgo && agreed.congestion_sendme_cells.is_none();
         (!self.wants_other_protocols && !has_cgo_alone).then_some(agreed)
     }
 
-    /// The cells of the layer that it asks for.
+    /// The format of the requested layer.
     #[must_use]
     pub const fn format(&self) -> RelayFormat {
         if self.wants_cgo { RelayFormat::V1 } else { RelayFormat::V0 }
     }
 
-    /// The client's message. Never asks for other protocols.
+    /// The client's message. It never requests other protocols.
     #[must_use]
     pub fn encode(&self) -> Vec<u8> {
         let mut message = Vec::from([0]);
@@ -105,10 +105,10 @@ impl Request {
     }
 }
 
-/// What the relay agrees to.
+/// A relay's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Response {
-    /// Congestion control, and the cells that one SENDME acknowledges on this circuit.
+    /// Congestion control, and the number of cells that one SENDME acknowledges.
     pub congestion_sendme_cells: Option<u8>,
 }
 
@@ -116,7 +116,7 @@ impl Response {
     /// Reads the relay's message.
     ///
     /// # Errors
-    /// Where it is cut off, or has a SENDME for no cells.
+    /// If it is truncated, or has a SENDME for zero cells.
     pub fn parse(message: &[u8]) -> Result<Self, Malformed> {
         let mut response = Self::default();
         read("ntor-v3 response", message, |extension_type, content| {

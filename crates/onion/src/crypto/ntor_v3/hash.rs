@@ -1,13 +1,12 @@
-//! SHA-3 as the handshake uses it: with a tweak in front, so that no two uses are the same function
-//! (proposal 332 §A.1).
+//! SHA-3 as used in the handshake: with a tweak as prefix that separates its uses (proposal 332 §A.1).
 
 use sha3::digest::{ExtendableOutput, FixedOutput, Update};
 use sha3::{Sha3_256, Shake256, Shake256Reader};
 
-/// Names the protocol.
+/// The name of the protocol.
 pub(super) const PROTOCOL: &[u8] = b"ntor3-curve25519-sha3_256-1";
 
-/// What a hash is for.
+/// The use of a hash.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tweak {
     MessageKeys,
@@ -31,7 +30,7 @@ impl Tweak {
     }
 }
 
-/// Takes the parts of what is hashed.
+/// Absorbs the parts of a hash's input.
 pub(super) struct Input<H>(H);
 
 impl<H: Update + Default> Input<H> {
@@ -48,12 +47,12 @@ impl<H: Update + Default> Input<H> {
         self.0.update(&(len as u64).to_be_bytes());
     }
 
-    /// Adds a part whose length both sides know.
+    /// Adds a part of fixed length.
     pub(super) fn add(&mut self, part: &[u8]) {
         self.0.update(part);
     }
 
-    /// Adds a part with its length in front.
+    /// Adds a part with its length as prefix.
     pub(super) fn add_sized(&mut self, part: &[u8]) {
         self.add_len(part.len());
         self.add(part);
@@ -67,7 +66,7 @@ pub(super) fn hash(tweak: Tweak, fill: impl Fn(&mut Input<Sha3_256>)) -> [u8; 32
     input.0.finalize_fixed().into()
 }
 
-/// An endless stream of key material from what `fill` adds.
+/// An endless stream of key material, derived from what `fill` adds.
 pub(super) fn key_stream(tweak: Tweak, fill: impl Fn(&mut Input<Shake256>)) -> Shake256Reader {
     let mut input = Input::tweaked(tweak);
     fill(&mut input);

@@ -97,7 +97,7 @@ proptest! {
         prop_assert_eq!(layers.open(&mut cell), Ok(0));
 
         let mut altered = Vec::from(client.data());
-        // The highest bit of a public key says nothing, but is under the MAC.
+        // The highest bit of a public key is ignored, but covered by the MAC.
         altered[at.index(client.data().len())] ^= 1 << bit;
         prop_assert!(Server::open(&ed25519_id, &onion_secret, &altered).is_err());
         let mut altered = answer.clone();
@@ -141,7 +141,7 @@ fn extensions_that_are_cut_off_are_refused_and_second_ones_ignored() {
     assert_eq!(response.congestion_sendme_cells, Some(31));
 }
 
-/// As C tor takes them: each pair once, in order, and none but `Relay=6`.
+/// As in C tor: each pair once, in order, and only `Relay=6`.
 #[test]
 fn protocols_that_nobody_can_ask_for_are_told_from_the_one() {
     let asked = |pairs: &[u8]| {

@@ -6,10 +6,10 @@ use crate::flow::control::SendmeTag;
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-/// A relay's end of a layer, of whichever kind.
+/// A relay's side of a layer of either kind.
 ///
-/// Most circuits that a relay carries end elsewhere, and have keystreams here: stock clients ask for Counter
-/// Galois Onion at their last hop alone. That has its state in a box, so that it costs others nothing.
+/// Most circuits at a relay end elsewhere and have a keystream here: C tor's clients request Counter Galois
+/// Onion from their last hop only. Its state is boxed, so that other circuits do not pay for it.
 #[expect(clippy::large_enum_variant, reason = "nearly all are of this kind: a box would be dearer")]
 #[derive(Debug)]
 pub enum RelayLayer {
@@ -20,7 +20,7 @@ pub enum RelayLayer {
 }
 
 impl RelayLayer {
-    /// With the keys of a finished handshake.
+    /// From the keys of a handshake.
     #[must_use]
     pub fn new(keys: &LayerKeys) -> Self {
         match keys {
@@ -29,7 +29,7 @@ impl RelayLayer {
         }
     }
 
-    /// How messages lie in its cells.
+    /// The message format of its cells.
     #[must_use]
     #[inline]
     pub const fn format(&self) -> RelayFormat {
@@ -39,8 +39,8 @@ impl RelayLayer {
         }
     }
 
-    /// Takes the layer off a cell from the client; true if the cell is for this relay, else it goes on to the
-    /// next hop.
+    /// Decrypts a forward cell; returns true if the cell is for this relay. Otherwise the result is the cell
+    /// for the next hop.
     #[inline]
     pub fn decrypt(&mut self, command: Command, body: &mut [u8; BODY_LEN]) -> bool {
         match self {
@@ -49,7 +49,7 @@ impl RelayLayer {
         }
     }
 
-    /// Seals a cell from this relay to the client and puts the layer on.
+    /// Seals and encrypts a cell of this relay.
     #[inline]
     pub fn originate(&mut self, body: &mut [u8; BODY_LEN]) {
         match self {
@@ -58,7 +58,7 @@ impl RelayLayer {
         }
     }
 
-    /// Puts the layer on a cell that passes from the next hop to the client.
+    /// Encrypts a cell of the next hop.
     #[inline]
     pub fn pass_back(&mut self, body: &mut [u8; BODY_LEN]) {
         match self {
@@ -67,7 +67,7 @@ impl RelayLayer {
         }
     }
 
-    /// The tag of the last cell that was originated here: a SENDME for it carries it (proposal 289).
+    /// The tag of the last cell that this relay originated: a SENDME for it contains it (proposal 289).
     #[must_use]
     pub fn sent_tag(&self) -> SendmeTag {
         match self {
@@ -76,7 +76,7 @@ impl RelayLayer {
         }
     }
 
-    /// The tag of the last cell that was for this relay.
+    /// The tag of the last cell for this relay.
     #[must_use]
     pub fn received_tag(&self) -> SendmeTag {
         match self {
@@ -85,8 +85,8 @@ impl RelayLayer {
         }
     }
 
-    /// Call it from time to time: where no cell has passed since the last time, the expanded keys are given
-    /// back. The next cell expands them again.
+    /// To be called periodically: releases the expanded keys if no cell has passed since the last call. The
+    /// next cell expands them again.
     pub fn rest(&mut self) {
         match self {
             Self::Tor1(hop) => hop.rest(),
@@ -95,14 +95,14 @@ impl RelayLayer {
     }
 }
 
-/// The client's end of a layer.
+/// The client's side of a layer.
 #[derive(Debug)]
 enum ClientLayer {
     Tor1(Box<ClientHop>),
     Cgo(Box<CgoClientHop>),
 }
 
-/// The client's ends of the layers of a circuit, first hop first.
+/// The client's side of the layers of a circuit, first hop first.
 #[derive(Debug, Default)]
 pub struct Layers {
     hops: Vec<ClientLayer>,
@@ -117,19 +117,19 @@ impl Layers {
         });
     }
 
-    /// How many hops there are.
+    /// The number of hops.
     #[must_use]
     pub const fn len(&self) -> usize {
         self.hops.len()
     }
 
-    /// Whether there is no hop yet.
+    /// Whether there are no hops yet.
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.hops.is_empty()
     }
 
-    /// How messages lie in the cells of a hop.
+    /// The message format of a hop's cells.
     #[must_use]
     pub fn format(&self, hop: usize) -> RelayFormat {
         match self.hops.get(hop) {
@@ -138,8 +138,8 @@ impl Layers {
         }
     }
 
-    /// Seals a cell for a hop, by its place, and puts on its layer and those before it; it leaves with this
-    /// command. Without such a hop nothing happens.
+    /// Seals a cell for the hop at this index and encrypts it for that hop and all before it. Without such a
+    /// hop nothing happens.
     pub fn seal(&mut self, hop: usize, command: Command, body: &mut [u8; BODY_LEN]) {
         let Some((last, before)) = self.hops.get_mut(..=hop).and_then(<[_]>::split_last_mut) else {
             return;
@@ -156,10 +156,10 @@ impl Layers {
         }
     }
 
-    /// Takes off the layers of a cell up to the hop that has sent it; returns that hop's place.
+    /// Decrypts a cell up to the hop that sent it; returns that hop's index.
     ///
     /// # Errors
-    /// Where no hop has sent it.
+    /// If no hop has sent it.
     pub fn open(&mut self, body: &mut [u8; BODY_LEN]) -> Result<usize, CryptError> {
         let is_from = |layer: &mut ClientLayer| match layer {
             ClientLayer::Tor1(hop) => hop.decrypt(body).is_ok(),
@@ -178,7 +178,7 @@ impl Layers {
         }
     }
 
-    /// The tag of the last cell that came from a hop.
+    /// The tag of the last cell from a hop.
     #[must_use]
     pub fn received_tag(&self, hop: usize) -> SendmeTag {
         match self.hops.get(hop) {

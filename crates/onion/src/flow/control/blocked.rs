@@ -1,18 +1,18 @@
 /// Whether a circuit's queue to its link is so long that its streams are not read.
 ///
-/// Tor's rule (parameters `cellq_high` and `cellq_low`): from 256 cells on, until 10 are left.
+/// Tor's rule (parameters `cellq_high` and `cellq_low`): blocked from 256 cells on, until 10 are left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BlockedMark {
     is_blocked: bool,
 }
 
 impl BlockedMark {
-    /// Cells in the queue that block it.
+    /// The queue length that blocks, in cells.
     pub const HIGH_CELLS: u32 = 256;
-    /// Cells in the queue that free it again.
+    /// The queue length that unblocks, in cells.
     pub const LOW_CELLS: u32 = 10;
 
-    /// Handles a new length of the queue, and tells whether it is blocked now.
+    /// Handles a new queue length; returns whether the streams are blocked now.
     pub const fn handle_queue(&mut self, queued_cells: u32) -> bool {
         if queued_cells >= Self::HIGH_CELLS {
             self.is_blocked = true;

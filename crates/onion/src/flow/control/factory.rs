@@ -4,26 +4,27 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use core::fmt;
 
-/// What both ends of a circuit have agreed on for their flow control, in the handshake.
+/// The flow control that both ends of a circuit have negotiated in the handshake.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Agreed {
-    /// Congestion control (proposal 324), with a SENDME for so many cells. Fixed windows if `None`.
+    /// Congestion control (proposal 324) with one SENDME for this number of cells. `None` for fixed windows.
     pub congestion_sendme_cells: Option<u8>,
 }
 
-/// Makes the flow control of new circuits, at their ends and at the hops between.
+/// Creates the flow control of new circuits: at their ends, and from hop to hop.
 pub trait FlowFactory: fmt::Debug + Send + Sync {
     /// The rules for one end of a circuit.
     fn end(&self, params: &Arc<CongestionParams>, agreed: Agreed) -> Box<dyn CircuitFlow>;
 
-    /// What may be under way from a relay to the next relay on a circuit; without a bound if `None`. Always the one or always the other: a
-    /// relay that has windows offers them on its links.
+    /// The hop-by-hop window of a circuit from one relay to the next; `None` for no limit. It is always `Some`
+    /// or always `None`: a relay with windows offers them on its links.
     fn hop(&self) -> Option<Box<dyn HopWindow>> {
         None
     }
 }
 
-/// What tor does: Vegas where congestion control was agreed on, else fixed windows; nothing at hops.
+/// Tor's flow control: Vegas if congestion control was negotiated, otherwise fixed windows; nothing from hop to
+/// hop.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TorFlows;
 

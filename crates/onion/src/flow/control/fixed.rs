@@ -2,18 +2,18 @@ use super::{CircuitEnd, CircuitFlow, FlowError, PathState};
 use crate::flow::stream::{StreamFlow, StreamWindow};
 use crate::time::Instant;
 
-/// The window of fixed size of tor-spec §7.3: 1,000 cells, and a SENDME for each 100.
+/// The fixed window of tor-spec §7.3: 1,000 cells, and one SENDME for each 100.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FixedWindow {
     room_cells: u16,
-    /// Cells that have come since the last SENDME of ours.
+    /// Cells received since the last SENDME that was sent.
     received_cells: u16,
 }
 
 impl FixedWindow {
-    /// Cells that may be under way.
+    /// Cells that may be in flight.
     pub const CELLS: u32 = 1000;
-    /// Cells that one SENDME acknowledges.
+    /// The number of cells that one SENDME acknowledges.
     pub const INCREMENT_CELLS: u32 = 100;
 
     const CELLS_U16: u16 = 1000;
@@ -34,7 +34,7 @@ impl CircuitFlow for FixedWindow {
     fn handle_sent(&mut self, _now: Instant) -> bool {
         debug_assert!(self.room_cells > 0, "sent more than there was room for");
         self.room_cells = self.room_cells.saturating_sub(1);
-        // SENDMEs give room in whole increments: what is left tells how many were sent.
+        // SENDMEs add whole increments, so the remainder shows how many cells were sent.
         self.room_cells.is_multiple_of(Self::INCREMENT_U16)
     }
 

@@ -4,12 +4,12 @@ use core::ops::RangeInclusive;
 /// Cells in one TLS record, the unit of most defaults.
 const RECORD_CELLS: u32 = 31;
 
-/// Cells that a link's buffer holds, by which Vegas' thresholds are reckoned.
+/// The capacity of a link's buffer in cells, from which Vegas' thresholds are derived.
 const BUFFER_CELLS: u32 = 2 * RECORD_CELLS;
 
 const INT32_MAX: u32 = i32::MAX.unsigned_abs();
 
-/// What a circuit is for: how many relays the DATA cells of this end pass.
+/// The kind of a circuit: how many relays the DATA cells of this end pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum PathKind {
     /// Three hops, seen from either end. Relays take this for all circuits.
@@ -17,67 +17,66 @@ pub enum PathKind {
     Exit,
     /// To an onion service.
     Onion,
-    /// Two hops, as a bandwidth scanner builds them.
+    /// Two hops, as built by a bandwidth scanner.
     Scanner,
 }
 
-/// Queue lengths at which Vegas acts (proposal 324 §3.3), in cells.
+/// Vegas' queue length thresholds (proposal 324 §3.3), in cells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QueueLimits {
-    /// Below, the window grows.
+    /// Below it, the window grows.
     pub alpha_cells: u32,
-    /// Above, it shrinks.
+    /// Above it, the window shrinks.
     pub beta_cells: u32,
     /// From here on slow start ends.
     pub gamma_cells: u32,
-    /// Above, it falls at once to what this queue takes.
+    /// Above it, the window falls at once to what this queue length allows.
     pub delta_cells: u32,
-    /// Window above which slow start grows less than by doubling.
+    /// The window above which slow start grows less than by doubling.
     pub slow_start_cap_cells: u32,
 }
 
-/// The parameters of congestion control (proposal 324 §6.5), the same for all circuits that begin
-/// under one consensus.
+/// The congestion control parameters (proposal 324 §6.5), the same for all circuits that begin under one
+/// consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CongestionParams {
-    /// Whether circuits may ask for it: `cc_alg` is 2.
+    /// Whether circuits may request it: `cc_alg` is 2.
     pub is_enabled: bool,
-    /// Cells that one SENDME acknowledges: `cc_sendme_inc`.
+    /// The number of cells that one SENDME acknowledges: `cc_sendme_inc`.
     pub sendme_cells: u8,
     /// The window of a new circuit: `cc_cwnd_init`.
     pub window_initial_cells: u32,
-    /// No window is smaller: `cc_cwnd_min`.
+    /// The minimum window: `cc_cwnd_min`.
     pub window_min_cells: u32,
-    /// No window is larger: `cc_cwnd_max`.
+    /// The maximum window: `cc_cwnd_max`.
     pub window_max_cells: u32,
-    /// Step of the window after slow start: `cc_cwnd_inc`.
+    /// The step of the window after slow start: `cc_cwnd_inc`.
     pub step_cells: u32,
-    /// Steps for each window's worth of cells: `cc_cwnd_inc_rate`.
+    /// The number of steps for each window of cells: `cc_cwnd_inc_rate`.
     pub steps_per_window: u32,
     /// Growth in slow start, in percent of the acknowledged cells: `cc_cwnd_inc_pct_ss`.
     pub slow_start_percent: u32,
-    /// Slow start ends at this window: `cc_ss_max`.
+    /// The window at which slow start ends: `cc_ss_max`.
     pub slow_start_max_cells: u32,
-    /// Share of a window's SENDMEs over which round trips are averaged: `cc_ewma_cwnd_pct`.
+    /// The share of a window's SENDMEs over which round-trip times are averaged: `cc_ewma_cwnd_pct`.
     pub average_percent: u32,
-    /// Most SENDMEs over which they are averaged: `cc_ewma_max`.
+    /// The maximum number of SENDMEs over which they are averaged: `cc_ewma_max`.
     pub average_max: u32,
-    /// The same in slow start: `cc_ewma_ss`.
+    /// The maximum number in slow start: `cc_ewma_ss`.
     pub average_slow_start: u32,
-    /// How far the shortest round trip is forgotten at the smallest window: `cc_rtt_reset_pct`.
+    /// How far the shortest round-trip time is forgotten at the smallest window: `cc_rtt_reset_pct`.
     pub rtt_reset_percent: u32,
-    /// A window counts as full with so many SENDMEs' worth of cells missing: `cc_cwnd_full_gap`.
+    /// A window counts as full if at most this number of SENDME increments is missing: `cc_cwnd_full_gap`.
     pub full_gap_sendmes: u32,
-    /// A window counts as not full with less than this in it: `cc_cwnd_full_minpct`.
+    /// A window counts as not full below this percentage: `cc_cwnd_full_minpct`.
     pub full_min_percent: u32,
-    /// A full window is forgotten once in each window, and not with each step:
-    /// `cc_cwnd_full_per_cwnd`.
+    /// Whether a full window is forgotten once per window instead of with each step: `cc_cwnd_full_per_cwnd`.
     pub is_full_per_window: bool,
-    /// Limits of circuits to exits: `cc_vegas_alpha_exit` and so on.
+    /// Thresholds of circuits to exits: `cc_vegas_alpha_exit` etc.
     pub exit: QueueLimits,
-    /// Limits of circuits to onion services: `cc_vegas_alpha_onion` and so on.
+    /// Thresholds of circuits to onion services: `cc_vegas_alpha_onion` etc.
     pub onion: QueueLimits,
-    /// Limits of circuits of scanners: `cc_vegas_alpha_sbws` and so on.
+    /// Thresholds of circuits of scanners: `cc_vegas_alpha_sbws` etc.
     pub scanner: QueueLimits,
     /// Streams at exits; `cc_xoff_exit` and `cc_xon_*`.
     pub exit_streams: XonXoffParams,
@@ -132,8 +131,8 @@ impl Default for CongestionParams {
 }
 
 impl CongestionParams {
-    /// The parameters of a consensus. `param` looks one up by its name; those that it has not keep
-    /// their defaults, and those out of range are put to the nearer end, as tor does.
+    /// Reads the parameters of a consensus. `param` returns a parameter by name; missing ones keep their
+    /// defaults, and values out of range are clamped, as in tor.
     #[must_use]
     pub fn from_consensus(param: impl Fn(&str) -> Option<i32>) -> Self {
         let look_up = |name: &str, default: u32, range: RangeInclusive<u32>| {
@@ -162,7 +161,7 @@ impl CongestionParams {
         };
         let default = Self::default();
         Self {
-            // Westwood and Nola were never built: tor takes Vegas for them.
+            // Westwood and Nola were never implemented: tor uses Vegas instead.
             is_enabled: look_up("cc_alg", 2, 0..=3) != 0,
             sendme_cells: byte("cc_sendme_inc", default.sendme_cells, 1..=254),
             window_initial_cells: look_up(
@@ -222,7 +221,7 @@ impl CongestionParams {
         }
     }
 
-    /// The limits for a circuit.
+    /// The thresholds of a circuit.
     #[must_use]
     pub const fn limits(&self, path: PathKind) -> &QueueLimits {
         match path {
@@ -232,7 +231,7 @@ impl CongestionParams {
         }
     }
 
-    /// Whether a client may accept a relay's `sendme_inc`: within one of the consensus' value.
+    /// Whether a client may accept a relay's `sendme_inc`: it differs by at most one from the consensus.
     #[must_use]
     pub const fn accepts_sendme_cells(&self, offered: u8) -> bool {
         offered > 0 && offered.abs_diff(self.sendme_cells) <= 1

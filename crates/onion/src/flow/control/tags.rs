@@ -3,11 +3,11 @@ use crate::cell::msg::Sendme;
 use alloc::collections::VecDeque;
 use subtle::ConstantTimeEq;
 
-/// Bytes of the longest tag.
+/// The length of the longest tag.
 const LEN_MAX: usize = 20;
 
-/// What proves that a cell was seen: with keystreams for layers the whole running digest, 20 bytes, of which
-/// the cell shows four; with Counter Galois Onion the 16 bytes that the cell begins with.
+/// The proof that a cell was received: with keystreams the full running digest of 20 bytes, of which the cell
+/// contains four; with Counter Galois Onion the first 16 bytes of the cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SendmeTag {
     bytes: [u8; LEN_MAX],
@@ -38,20 +38,20 @@ impl From<[u8; 16]> for SendmeTag {
 
 /// The tags of cells that wait for their SENDME, oldest first (proposal 289).
 ///
-/// The window of the circuit bounds them: one tag for each whole increment under way.
+/// The circuit's window bounds them: one tag for each whole increment in flight.
 #[derive(Clone, Debug, Default)]
 pub struct SendmeTags {
     expected: VecDeque<SendmeTag>,
 }
 
 impl SendmeTags {
-    /// None expected yet. Takes no memory beyond its own size.
+    /// No SENDME is expected. Allocates nothing.
     #[must_use]
     pub const fn new() -> Self {
         Self { expected: VecDeque::new() }
     }
 
-    /// SENDMEs that are expected.
+    /// The number of expected SENDMEs.
     #[must_use]
     pub fn len(&self) -> usize {
         self.expected.len()
@@ -69,13 +69,13 @@ impl SendmeTags {
         self.expected.push_back(tag.into());
     }
 
-    /// Handles a SENDME: an error, or it acknowledges the oldest cell that waits.
+    /// Handles a SENDME: it acknowledges the oldest waiting cell, or is an error.
     ///
-    /// `may_be_bare` on circuits that began with CREATE_FAST: clients from before proposal 289 fetch
-    /// directories over them, and their SENDMEs have no tag.
+    /// `may_be_bare` on circuits that were created with CREATE_FAST: clients older than proposal 289 fetch
+    /// directory documents over them, and their SENDMEs have no tag.
     ///
     /// # Errors
-    /// Where nobody waits for it, or it does not prove that the cell was seen.
+    /// If no cell waits for it, or it does not prove that the cell was received.
     pub fn handle_sendme(
         &mut self,
         sendme: &Sendme<'_>,

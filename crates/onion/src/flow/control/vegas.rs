@@ -12,39 +12,39 @@ use alloc::collections::VecDeque;
 use alloc::sync::Arc;
 use rtt::RoundTrips;
 
-/// A window that follows the queue which the circuit keeps standing in the network.
+/// A window that follows the circuit's queue in the network.
 ///
-/// The window's cells are either on their way or in a queue. On their way are as many as the
-/// bandwidth-delay product: the window, times the shortest round trip, over the present one. So the
-/// rest stands in queues: below `alpha` the window grows, above `beta` it shrinks, above `delta` it
-/// falls at once. A link of our own that takes no more cells counts like a long queue.
+/// The cells of the window are either in flight or queued. In flight is the bandwidth-delay product: the window
+/// times the shortest round-trip time, divided by the current one. The rest is queued: below `alpha` the window
+/// grows, above `beta` it shrinks, above `delta` it falls at once. A blocked link of this end counts as a long
+/// queue.
 #[derive(Clone, Debug)]
 pub struct Vegas {
     params: Arc<CongestionParams>,
     path: PathKind,
     sendme_cells: u8,
-    /// Cells that have come since the last SENDME of ours.
+    /// Cells received since the last SENDME that was sent.
     received_cells: u8,
     is_in_slow_start: bool,
-    /// The window was in use lately, so that it may grow.
+    /// Whether the window was full recently, so that it may grow.
     is_full: bool,
-    /// The link was blocked at the last SENDME.
+    /// Whether the link was blocked at the last SENDME.
     is_link_blocked: bool,
     window_cells: u32,
     in_flight_cells: u32,
-    /// Cells that are on their way, and not in queues.
+    /// The bandwidth-delay product, in cells.
     delay_product_cells: u32,
     /// SENDMEs until the window may change again.
     sendmes_to_step: u32,
     /// SENDMEs until a whole window is acknowledged.
     sendmes_to_window: u32,
     round_trips: RoundTrips,
-    /// When the cells were sent that wait for a SENDME.
+    /// When the cells that wait for a SENDME were sent.
     sent_at: VecDeque<Instant>,
 }
 
 impl Vegas {
-    /// The window of a new circuit, for which a SENDME for each `sendme_cells` was agreed on.
+    /// The window of a new circuit, with one negotiated SENDME for each `sendme_cells`.
     #[must_use]
     pub fn new(params: Arc<CongestionParams>, path: PathKind, sendme_cells: u8) -> Self {
         let sendme_cells = sendme_cells.max(1);
@@ -55,7 +55,7 @@ impl Vegas {
             is_in_slow_start: true,
             is_full: false,
             is_link_blocked: false,
-            // Less than one SENDME's worth would wait for ever.
+            // Less than one increment would block forever.
             window_cells: params.window_initial_cells.max(u32::from(sendme_cells)),
             in_flight_cells: 0,
             delay_product_cells: 0,
@@ -67,43 +67,43 @@ impl Vegas {
         }
     }
 
-    /// Cells that may be under way.
+    /// The congestion window, in cells.
     #[must_use]
     pub const fn window_cells(&self) -> u32 {
         self.window_cells
     }
 
-    /// Cells under way. More than the window, for a while, after it has shrunk.
+    /// Cells in flight. After the window has shrunk, they may exceed it for a while.
     #[must_use]
     pub const fn in_flight_cells(&self) -> u32 {
         self.in_flight_cells
     }
 
-    /// Cells that are on their way, and not in queues, as of the last SENDME.
+    /// The bandwidth-delay product in cells, at the last SENDME.
     #[must_use]
     pub const fn delay_product_cells(&self) -> u32 {
         self.delay_product_cells
     }
 
-    /// The average round trip in microseconds; zero before the first.
+    /// The average round-trip time in microseconds; zero before the first.
     #[must_use]
     pub const fn average_rtt_us(&self) -> u64 {
         self.round_trips.average_us
     }
 
-    /// The shortest average round trip in microseconds; zero before the first.
+    /// The shortest average round-trip time in microseconds; zero before the first.
     #[must_use]
     pub const fn min_rtt_us(&self) -> u64 {
         self.round_trips.min_us
     }
 
-    /// Whether it still grows by each SENDME.
+    /// Whether it is in slow start.
     #[must_use]
     pub const fn is_in_slow_start(&self) -> bool {
         self.is_in_slow_start
     }
 
-    /// The parameters that it was begun with.
+    /// The parameters of the circuit.
     #[must_use]
     pub fn params(&self) -> &CongestionParams {
         &self.params
@@ -113,12 +113,12 @@ impl Vegas {
         *self.params.limits(self.path)
     }
 
-    /// The smallest window: less than one SENDME's worth would wait for ever.
+    /// The minimum window: less than one increment would block forever.
     fn floor_cells(&self) -> u32 {
         self.params.window_min_cells.max(u32::from(self.sendme_cells))
     }
 
-    /// SENDMEs of one window, to the nearest whole.
+    /// SENDMEs of one window, rounded.
     const fn sendmes_per_window(&self) -> u32 {
         let each = self.sendme_cells as u32;
         self.window_cells.saturating_add(each / 2) / each
@@ -133,7 +133,7 @@ impl Vegas {
         self.window_cells.saturating_add(each / 2) / each
     }
 
-    /// Takes the round trip and the state of the link. False if nothing new is known.
+    /// Handles the round-trip time and the state of the link. Returns false if there is no new information.
     fn estimate(&mut self, now: Instant, sent_at: Instant, path: PathState) -> bool {
         let steps = self.sendmes_per_step();
         let average_count = if self.is_in_slow_start {
@@ -155,7 +155,7 @@ impl Vegas {
         let was_blocked = self.is_link_blocked;
         self.is_link_blocked = path.is_link_blocked;
         if self.round_trips.average_us == 0 {
-            // The clock has not moved since the circuit began: the queue of our own is all we know.
+            // The clock has not advanced since the circuit began: only the local queue is known.
             let queued_cells = if path.is_link_blocked { path.queued_cells } else { 0 };
             let rest = self.window_cells.saturating_sub(queued_cells);
             self.delay_product_cells =
@@ -166,13 +166,13 @@ impl Vegas {
             / u128::from(self.round_trips.average_us);
         self.delay_product_cells = u32::try_from(product).unwrap_or(u32::MAX);
         if was_blocked != path.is_link_blocked {
-            // A signal of its own, that does not wait for its turn.
+            // A separate signal, independent of the interval of changes.
             self.sendmes_to_step = 0;
         }
         path.is_link_blocked || is_measured
     }
 
-    /// Changes the window as the queue asks for.
+    /// Changes the window by the queue length.
     fn adapt(&mut self) {
         let queue_cells = self.window_cells.saturating_sub(self.delay_product_cells);
         self.update_fullness();
@@ -215,7 +215,7 @@ impl Vegas {
         } else if self.is_full {
             let growth = self.slow_start_growth_cells();
             self.window_cells = self.window_cells.saturating_add(growth);
-            // Slower than the steps afterwards would be: not worth it any more.
+            // Slower than the steps after slow start: it is no longer worthwhile.
             let by_steps = self.params.step_cells * self.params.steps_per_window;
             if u64::from(growth) * u64::from(self.sendmes_per_window()) <= u64::from(by_steps) {
                 self.is_in_slow_start = false;

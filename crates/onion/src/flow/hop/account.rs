@@ -3,10 +3,11 @@ use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
 use core::fmt;
 
-/// Who has cells of a circuit, and has said nothing of them for so long, is silent: longer than a slow link takes for a cell.
+/// A peer is silent if it holds cells of a circuit and has reported none for this time: longer than a slow link
+/// needs for a cell.
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// The next hop says that it has passed on more cells than it got.
+/// The next hop reported more forwarded cells than it received.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Excess;
 
@@ -16,28 +17,29 @@ impl fmt::Display for Excess {
     }
 }
 
-/// What one side of a link keeps of one circuit's cells, one way, for windows from hop to hop. The cells come from the hop *before*, and go to
-/// the *next* one. A client has one for both ways: what comes is for it, and what goes is its own.
+/// One side's account of a circuit's cells on a link with hop-by-hop windows, in one direction. The cells come
+/// from the *previous* hop and go to the *next* one. A client has one account for both directions: it consumes
+/// what arrives and originates what leaves.
 #[derive(Debug, Default)]
 pub(crate) struct HopAccount {
-    /// What may be under way to the next hop; none if that one gives no feedback.
+    /// The window to the next hop; `None` if it sends no feedback.
     window: Option<Box<dyn HopWindow>>,
-    /// Cells that the next hop got and has not passed on, as far as it says.
+    /// Cells that the next hop received and has not reported as forwarded.
     in_flight: u32,
-    /// When the next hop has last said that it passed some on, or has got the first of those that it has.
+    /// When the next hop last reported cells, or received the first of those in flight.
     heard_at: Instant,
-    /// The hop before is told of cells that are passed on.
+    /// Whether forwarded cells are reported to the previous hop.
     tells: bool,
-    /// Cells from the hop before that are still here.
+    /// Cells from the previous hop that are still here.
     owed: u32,
-    /// Cells from there that are passed on, and it has not been told.
+    /// Forwarded cells that have not been reported to the previous hop.
     untold: u32,
-    /// It is known that there is something to tell.
+    /// Whether the pending report has been noted.
     is_noted: bool,
 }
 
 impl HopAccount {
-    /// That of a circuit at the client that has built it.
+    /// The account of a circuit at its client.
     pub(crate) fn of_client(window: Option<Box<dyn HopWindow>>) -> Self {
         Self { window, tells: true, ..Self::default() }
     }
@@ -51,13 +53,13 @@ impl HopAccount {
         self.tells = true;
     }
 
-    /// Cells that may go to the next hop now.
+    /// Cells that may be sent to the next hop now.
     #[inline]
     pub(crate) fn room_cells(&self, now: Instant) -> usize {
         self.window.as_ref().map_or(usize::MAX, |window| window.room_cells(now) as usize)
     }
 
-    /// So many cells were given to the link to the next hop.
+    /// Cells were given to the link to the next hop.
     #[inline]
     pub(crate) fn handle_left(&mut self, now: Instant, cells: u32) {
         if let Some(window) = &mut self.window {
@@ -70,14 +72,14 @@ impl HopAccount {
         self.pass_on(cells);
     }
 
-    /// A cell has come from the hop before.
+    /// A cell has arrived from the previous hop.
     #[inline]
     pub(crate) fn handle_came(&mut self) {
         self.owed += u32::from(self.tells);
     }
 
-    /// So many cells have gone on, or were for this relay. Some may be of its own making, and only what came is told: never more, and
-    /// in the end all of it.
+    /// Cells have been forwarded or consumed. Some may be the relay's own; reports cover only received cells,
+    /// never more, and in the end all of them.
     #[inline]
     pub(crate) fn pass_on(&mut self, cells: u32) {
         let came = cells.min(self.owed);
@@ -85,7 +87,7 @@ impl HopAccount {
         self.untold = self.untold.saturating_add(came);
     }
 
-    /// The next hop has passed so many on.
+    /// The next hop reports this number of forwarded cells.
     pub(crate) fn handle_feedback(&mut self, now: Instant, cells: u32) -> Result<(), Excess> {
         self.in_flight = self.in_flight.checked_sub(cells).ok_or(Excess)?;
         self.heard_at = now;
@@ -95,7 +97,7 @@ impl HopAccount {
         Ok(())
     }
 
-    /// Whether the next hop has cells, and has not said for some seconds that it has passed any on.
+    /// Whether the next hop holds cells and has not reported any for several seconds.
     pub(crate) fn is_silent(&self, now: Instant) -> bool {
         self.in_flight > 0 && now - self.heard_at >= SILENCE
     }
@@ -104,13 +106,14 @@ impl HopAccount {
         self.in_flight
     }
 
-    /// There is something to tell the hop before, and nobody knows yet: true once, until it is told.
+    /// Whether there is something to report that has not been noted: true once, until it is taken.
     #[inline]
     pub(crate) const fn has_news(&mut self) -> bool {
         self.untold > 0 && !core::mem::replace(&mut self.is_noted, true)
     }
 
-    /// What is to be told, as far as one entry says it. More is under way only from who keeps to no window: the rest goes with the next.
+    /// Takes the number to report, at most as many as one entry can hold. Only a peer that exceeds its window
+    /// has more; the rest is reported with the next entry.
     pub(crate) fn take_untold(&mut self) -> u16 {
         let told = u16::try_from(self.untold).unwrap_or(u16::MAX);
         self.is_noted = false;
@@ -118,14 +121,14 @@ impl HopAccount {
         told
     }
 
-    /// What is left of it when the way to the next hop is cut, and the cells that waited for it are dropped: for the hop before they have
-    /// passed. None if nothing is.
+    /// The remaining account after the next hop is cut off and its queued cells are dropped: for the previous
+    /// hop they count as forwarded. `None` if nothing remains.
     pub(crate) fn cut(&self) -> Option<Self> {
         let (untold, is_noted) = (self.untold + self.owed, self.is_noted);
         self.tells.then(|| Self { tells: true, untold, is_noted, ..Self::default() })
     }
 
-    /// The hop before is no more.
+    /// The previous hop is gone.
     pub(crate) const fn forget_before(&mut self) {
         (self.tells, self.owed, self.untold, self.is_noted) = (false, 0, 0, false);
     }
@@ -140,7 +143,7 @@ mod tests {
     const NOW: Instant = Instant::ORIGIN;
 
     proptest! {
-        /// Cells of the relay's own among them, however they are mixed.
+        /// With cells of the relay's own among them, in any mixture.
         #[test]
         fn no_more_is_told_than_came_and_in_the_end_all_of_it(
             steps in prop::collection::vec((0u32..5, 0u32..3, 0u32..9, any::<bool>()), 0..200),

@@ -4,34 +4,36 @@ use super::reramp::{Advice, Reramp};
 use super::train::{HopPath, Sign, Train, queued_cells};
 use crate::time::{Duration, Instant};
 
-/// Cells with which a circuit begins.
+/// The window of a new circuit, in cells.
 const INITIAL: u32 = 2;
 
-/// No window is ever larger: what a queue of the next hop takes.
+/// The maximum window: the queue limit of the next hop.
 const SIZE_MAX: u32 = 2_000;
 
-/// Cells that should wait at the next hop: with fewer the window grows, with more it shrinks. Vegas' α and β, as the authors of
-/// `BackTap` have them.
+/// The target number of cells queued at the next hop: with fewer the window grows, with more it shrinks. Vegas'
+/// α and β, with the values of `BackTap`'s authors.
 pub(super) const QUEUED: (f64, f64) = (2.0, 4.0);
 
 /// A window that follows the delay, with or without a ramp-up.
 ///
-/// **`BackTap`** (Tschorsch and Scheuermann, *Mind the Gap*, NSDI 2016): the next hop says that it has *passed a cell on*, so what
-/// waits there counts into the round trip. Once a round trip the window is compared with what fits on the way: one cell more
-/// if fewer than two wait at the next hop, one less if more than four do. So the least window of a circuit reaches back to its source: where
-/// cells may not go on, they are not passed on.
+/// **`BackTap`** (Tschorsch and Scheuermann, *Mind the Gap*, NSDI 2016): the next hop reports that it has
+/// *forwarded* a cell, so the time in its queue is part of the round-trip time. Once per round trip, the window
+/// is compared with the bandwidth-delay product: one cell more if fewer than two are queued at the next hop,
+/// one less if more than four are. So the smallest window of a circuit takes effect back to its source: blocked
+/// cells are not forwarded and not reported.
 ///
-/// **`CircuitStart`** (Döpmann and Tschorsch, SIGCOMM 2018 posters) begins with trains of 2, 4, 8, … cells, each when all
-/// of the last is passed on, until a train shows how many are enough: then the window is what was passed on of it so far.
+/// **`CircuitStart`** (Döpmann and Tschorsch, SIGCOMM 2018 posters) begins with trains of 2, 4, 8, … cells,
+/// each when the last one has been forwarded completely, until a train exceeds the capacity. The window is then
+/// the number of its cells forwarded so far.
 #[derive(Debug)]
 pub struct BackTap {
     size: u32,
     flight: Flight,
-    /// The least round trip ever.
+    /// The minimum round-trip time.
     base: Option<Duration>,
-    /// What may come on top of it without any queue.
+    /// Additional time that does not count as queueing.
     grain: Duration,
-    /// Cells ever sent, and ever passed on.
+    /// Total numbers of cells sent and forwarded.
     sent: u64,
     passed: u64,
     phase: Phase,
@@ -41,26 +43,26 @@ pub struct BackTap {
 
 #[derive(Debug)]
 enum Phase {
-    /// Trains, each twice as long as the one before if `doubles`; else one.
+    /// Trains, each twice as long as the previous one if `doubles`; otherwise a single one.
     Trains {
         train: Train,
         doubles: bool,
-        /// What the window was before, when it was full and nothing waited.
+        /// The window before it, which was full without queueing.
         size_before: u32,
     },
-    /// One cell more for each that was passed on, until the latest waits for too long; then half.
+    /// One cell more for each forwarded cell, until a cell is queued for too long; then half.
     SlowStart,
     /// One cell more or less in each round.
     Avoidance(Round),
 }
 
-/// A round trip's time of avoidance.
+/// One round trip of congestion avoidance.
 #[derive(Debug)]
 struct Round {
-    /// It is over when this cell is passed on.
+    /// It ends when this cell is forwarded.
     until: u64,
     least_rtt: Duration,
-    /// There was no room for a while.
+    /// Whether the window was full in it.
     was_full: bool,
 }
 
@@ -81,19 +83,21 @@ impl BackTap {
         })
     }
 
-    /// With `CircuitStart`, and again when calm rounds show that the way has become wider: what the paper leaves for later.
+    /// With `CircuitStart`, and again after calm rounds, which indicate additional capacity: the paper's future
+    /// work.
     #[must_use]
     pub fn with_reramp() -> Self {
         Self { reramp: Some(Reramp::new()), ..Self::with_circuit_start() }
     }
 
-    /// With the slow start of a single TCP connection: doubled in each round trip, and halved at its end.
+    /// With the slow start of a TCP connection: doubled in each round trip, and halved at its end.
     #[must_use]
     pub fn with_slow_start() -> Self {
         Self::beginning(INITIAL, |_| Phase::SlowStart)
     }
 
-    /// With `JumpStart` (Liu et al., PFLDnet 2007): so many cells at once, and as large a window as was passed on of them.
+    /// With `JumpStart` (Liu et al., PFLDnet 2007): this number of cells at once, and then as large a window as
+    /// was forwarded of them.
     #[must_use]
     pub fn with_jump_start(cells: u32) -> Self {
         Self::beginning(cells.clamp(INITIAL, SIZE_MAX), |size| Phase::Trains {
@@ -103,10 +107,11 @@ impl BackTap {
         })
     }
 
-    /// One for a next hop that gives cells out in runs so far apart: a wait of less is no queue.
+    /// For a next hop that sends cells in scheduler runs with this interval: shorter waits are not queueing.
     ///
-    /// The authors' simulated hops send cells one by one. A relay under KIST gathers them, so that each waits for up to a run's interval,
-    /// and most for another time than the quickest ever. With a window of 40 cells on a way of 20 ms two of these would look like a queue of four.
+    /// The authors' simulated hops send cells one by one. A relay with KIST gathers them, so that each waits
+    /// for up to an interval, and most of them longer than the fastest ever. With a window of 40 cells and a
+    /// round-trip time of 20 ms, two of these would look like a queue of four.
     #[must_use]
     pub const fn with_grain(mut self, grain: Duration) -> Self {
         self.grain = grain;
@@ -126,7 +131,7 @@ impl BackTap {
         }
     }
 
-    /// A cell was passed on.
+    /// A cell was forwarded.
     fn handle_passed(&mut self, sent_at: Instant, now: Instant) {
         let rtt = now - sent_at;
         let base = self.base.map_or(rtt, |base| base.min(rtt));
@@ -165,7 +170,7 @@ impl BackTap {
         }
     }
 
-    /// The source had nothing to send for a round trip: what is left of the train goes as a new one.
+    /// The source had nothing to send for a round trip: the rest of the train becomes a new one.
     fn begin_again_if_paused(&mut self) {
         if let Phase::Trains { train, .. } = &mut self.phase
             && self.flight.cells() == 0
@@ -176,7 +181,7 @@ impl BackTap {
     }
 
     fn end_ramp(&mut self, size: u32, before: u32) {
-        // What was full before another ramp-up, and nothing waited, does fit.
+        // A window that was full without queueing before the ramp-up does fit.
         self.size = size.clamp(before.max(INITIAL), SIZE_MAX);
         if let Some(reramp) = &mut self.reramp {
             reramp.handle_ramp_end(self.size, before);
@@ -210,7 +215,7 @@ impl BackTap {
     }
 }
 
-/// A train of so many cells, after which one of twice as many would come.
+/// A train of this length; twice as many would follow.
 fn doubling(first: u64, len: u32) -> Train {
     Train::new(first, len, len.saturating_mul(2).min(SIZE_MAX))
 }
@@ -247,7 +252,8 @@ impl HopWindow for BackTap {
         match &mut self.phase {
             Phase::Trains { train, doubles, .. } => {
                 train.handle_sent(cells, in_flight);
-                // The window is not what holds it back, but it would, were the next train not sent until all of this one has passed.
+                // The window is not the limit now, but it would be if the next train had to wait until all of
+                // this one has been forwarded.
                 if *doubles && train.left() == 0 && !train.has_filled_window() {
                     *train = train.again(self.sent);
                 }
@@ -259,7 +265,7 @@ impl HopWindow for BackTap {
 
     fn handle_feedback(&mut self, now: Instant, cells: u32) {
         for _ in 0..cells {
-            // A peer that feeds back more than it got gains nothing.
+            // A peer that reports more cells than it received gains nothing.
             let Some(sent_at) = self.flight.handle_passed() else { break };
             self.handle_passed(sent_at, now);
         }

@@ -1,19 +1,20 @@
 use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 
-/// Times that are kept. Whoever passes on much and then nothing more cannot have us keep one for each cell.
+/// Maximum number of send times. A peer that reports many cells and then none must not make us keep one for
+/// each cell.
 pub(super) const TIMES_MAX: usize = 64;
 
-/// When they are so many, the time in which all went is divided into so many parts.
+/// At this number, the whole time span is divided into this number of parts.
 const PARTS: u32 = 32;
 
-/// Cells that are under way to the next hop, in the order in which they went.
+/// Cells in flight to the next hop, in FIFO order.
 #[derive(Debug, Default)]
 pub(super) struct Flight {
-    /// When, and how many at once.
+    /// Send time and number of cells.
     sent: VecDeque<Sent>,
     cells: u32,
-    /// Cells that are sent within so long of others count as sent with them.
+    /// Cells sent within this time count as sent together.
     step: Duration,
 }
 
@@ -36,7 +37,8 @@ impl Flight {
         }
     }
 
-    /// The first of them is passed on: when it was sent. `None` if none is under way, whatever the peer says.
+    /// The first cell was forwarded: returns when it was sent. `None` if none is in flight, whatever the peer
+    /// reports.
     pub(super) fn handle_passed(&mut self) -> Option<Instant> {
         let (at, count) = self.sent.front_mut()?;
         let sent_at = *at;
@@ -51,11 +53,12 @@ impl Flight {
         Some(sent_at)
     }
 
-    /// Makes room for another time, if there are as many as are kept: cells that went within the same part of the whole time count as sent
+    /// Makes space for another send time: cells sent within the same part of the whole time span count as sent
     /// with the first of them.
     ///
-    /// That one's round trip is still exact, and of a round it is the least that counts. All parts are equally long: were it the nearest times
-    /// that become one, those of the first cells would be joined again and again.
+    /// The first one's round-trip time stays exact, and only the minimum of a round counts. All parts have the
+    /// same length: if instead the nearest times were merged, those of the first cells would be merged again
+    /// and again.
     fn thin_out(&mut self) {
         if self.sent.len() < TIMES_MAX {
             return;
@@ -84,8 +87,8 @@ mod tests {
     use proptest::prelude::*;
 
     proptest! {
-        /// Nothing is lost, few times are kept, and none is further from the truth than two parts of the time in which all went: cells that were
-        /// joined may be joined with others once more, but then that time is twice as long.
+        /// No cell is lost, few times are kept, and none is off by more than two parts of the whole time span:
+        /// merged cells may be merged once more, but by then the span has doubled.
         #[test]
         fn times_are_few_and_near_the_truth(
             gaps in prop::collection::vec((0u64..5_000_000, 1u32..4), 1..1_500),

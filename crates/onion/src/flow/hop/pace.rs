@@ -1,35 +1,37 @@
 use crate::time::{Duration, Instant};
 
-/// Cells that make up half of a stretch, at least.
+/// Minimum number of cells of a half stretch.
 const HALF_CELLS: u32 = 3;
 
-/// How many times one half may be as slow as the other.
+/// Maximum ratio of the paces of the two halves.
 const UNEVEN_MAX: f64 = 1.3;
 
-/// So many times as fast cells are sent as they are passed on, or it may be the sender that is slow.
+/// Cells must be sent this many times as fast as they are forwarded; otherwise the sender may be the slower
+/// one.
 const SENT_FASTER: f64 = 1.5;
 
-/// A cell of a train, as it was passed on.
+/// A cell of a train when it was forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mark {
-    /// Which one it is: those of its train that were passed on until then, itself among them.
+    /// Its number among the forwarded cells of its train, counting itself.
     pub(super) passed: u32,
     pub(super) passed_at: Instant,
     pub(super) sent_at: Instant,
 }
 
 impl Mark {
-    /// Seconds from one cell to the next, since that one.
+    /// Seconds per cell since that one.
     pub(super) fn spacing_s(&self, since: &Self) -> f64 {
         let cells = (self.passed - since.passed).max(1);
         (self.passed_at - since.passed_at).as_secs_f64() / f64::from(cells)
     }
 }
 
-/// How fast the next hop passes cells on of late, as far as it does so evenly: two stretches, one after the other, in which cells are as far apart.
+/// The recent pace at which the next hop forwards cells, as far as it is even: two consecutive stretches with
+/// equal spacing.
 ///
-/// A hop whose own window has just been found passes a window's cells on at once, then for a while nothing, and then as many as its narrowest place
-/// lets through. What it does on average over all of that says nothing.
+/// A hop whose own window has just been found forwards a window of cells at once, then none for a while, and
+/// then as many as its bottleneck passes. The average over all of that is meaningless.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
     begin: Option<Mark>,
@@ -37,13 +39,13 @@ pub(super) struct Pace {
 }
 
 impl Pace {
-    /// Nothing is known of it yet.
+    /// No cells yet.
     pub(super) const fn new() -> Self {
         Self { begin: None, middle: None }
     }
 
-    /// Another cell was passed on. Seconds from one to the next, if a stretch of two halves, each at least so long, is over with it, they agree,
-    /// and the cells were sent faster than that.
+    /// Another cell was forwarded. Returns seconds per cell if it ends a stretch of two halves, each of at
+    /// least this duration, that agree and whose cells were sent faster than that.
     pub(super) fn handle_passed(&mut self, cell: Mark, half: Duration) -> Option<f64> {
         let middle = *self.middle.get_or_insert(cell);
         if cell.passed_at - middle.passed_at < half || cell.passed - middle.passed < HALF_CELLS {
@@ -67,7 +69,7 @@ mod tests {
 
     const HALF: Duration = Duration::from_millis(5);
 
-    /// What is said of cells that are passed on at these times, in milliseconds, and sent so many times as fast.
+    /// The result for cells that are forwarded at these times in milliseconds and sent this many times as fast.
     fn said(passed_ms: impl IntoIterator<Item = u64>, faster: u64) -> Vec<f64> {
         let mut pace = Pace::new();
         let marks = (1..).zip(passed_ms).map(|(passed, ms)| Mark {

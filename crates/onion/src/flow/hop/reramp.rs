@@ -1,65 +1,68 @@
 use super::backtap::QUEUED;
 
-/// With fewer than so many cells waiting, a round is calm: something may have become wider.
+/// With fewer queued cells than this, a round is calm: there may be additional capacity.
 const CALM: f64 = 1.0;
 
-/// So many calm rounds in a row begin another ramp-up; more after one that was for nothing, up to the second.
+/// This number of consecutive calm rounds begins another ramp-up; more after a useless one, up to the second.
 ///
-/// Unless no cells have waited since then: it ended too soon, since the next hop's own window was not found yet.
+/// Unless no cells were queued since then: it ended too early, before the next hop's own window was found.
 const CALM_ROUNDS: (u32, u32) = (3, 6);
 
-/// After so many rounds in which cells waited, one calm round less is enough again: what was the matter then is over.
+/// After this number of rounds with queued cells, one calm round fewer suffices again.
 const FORGOTTEN_AFTER: u32 = 8;
 
-/// Cells have waited for so many rounds: the window with which they began to is no more than history.
+/// If cells were queued for this number of rounds, the window at which that began is obsolete.
 const HISTORY_AFTER: u32 = 16;
 
-/// The first calm round takes a window back to where cells last began to wait, if that is no more than by this part of it.
+/// The first calm round restores the window at which cells were last queued, if that is at most this fraction
+/// larger.
 const BACK_PART: u32 = 4;
 
-/// Each calm round adds no more than this part of the window. What is added shows itself two rounds later.
+/// Each calm round adds at most this fraction of the window. The effect shows two rounds later.
 const STEP_PART: u32 = 8;
 
-/// A ramp-up was worth it if the window has become so many times as large.
+/// A ramp-up was useful if the window has grown by this factor.
 const WORTH: f64 = 1.5;
 
-/// What is to become of a window after a round.
+/// The change of a window after a round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Advice {
-    /// If it grows, by so many cells.
+    /// Add this number of cells if it grows.
     Step(u32),
     /// Another ramp-up.
     Ramp,
 }
 
-/// When a window ramps up again, since the way seems to have become wider: what `CircuitStart`'s paper leaves for later.
+/// When a window ramps up again because of additional capacity: the future work of `CircuitStart`'s paper.
 ///
-/// A window in balance has two to four cells waiting, so some *calm* rounds in a row, without any, say that more fit. They do not say it for sure:
+/// A balanced window has two to four queued cells, so several consecutive *calm* rounds without any suggest
+/// additional capacity. It is not certain:
 ///
-/// - Noise makes round trips longer, and windows smaller; where it ceases, a round is calm. So each calm round in a row adds twice as many cells as
-///   the one before it: if it was noise, these wait soon.
-/// - A next hop that gives cells out in runs has them wait for a whole run, or not at all. There a window in balance goes up and down, and on its way up
-///   rounds are calm. So these say nothing until the window was larger than when cells last began to wait; and the first of them takes it there.
+/// - Noise lengthens round-trip times and shrinks windows; when it ends, a round is calm. So each consecutive
+///   calm round adds twice as many cells as the one before it: after noise, these are soon queued.
+/// - At a next hop that sends cells in runs, cells wait for a whole interval or not at all. There a balanced
+///   window oscillates, and rounds are calm while it grows. So calm rounds do not count until the window
+///   exceeds the one at which cells were last queued; the first of them restores that window.
 #[derive(Debug)]
 pub(super) struct Reramp {
-    /// Calm rounds in a row that it takes.
+    /// Required number of consecutive calm rounds.
     needed: u32,
-    /// Rounds in which cells have waited since that last changed.
+    /// Rounds with queued cells since that number last changed.
     proofs: u32,
-    /// Cells have waited since the last ramp-up.
+    /// Whether cells were queued since the last ramp-up.
     is_proved: bool,
-    /// Calm rounds in a row.
+    /// Consecutive calm rounds.
     calm: u32,
-    /// Rounds in which cells have waited since the last calm one.
+    /// Rounds with queued cells since the last calm one.
     waiting: u32,
-    /// The window with which they began to.
+    /// The window at which they began to be queued.
     waited_cells: u32,
-    /// The window of the round before. What is passed on in a round was sent in the one before.
+    /// The window of the previous round. Cells forwarded in a round were sent in the previous one.
     last_cells: u32,
 }
 
 impl Reramp {
-    /// For a window that begins.
+    /// For a new window.
     pub(super) const fn new() -> Self {
         Self {
             needed: CALM_ROUNDS.0,
@@ -72,7 +75,7 @@ impl Reramp {
         }
     }
 
-    /// A ramp-up has ended with a window of so many cells, which had so many before.
+    /// A ramp-up from a window of `before` cells has ended with one of `cells`.
     pub(super) fn handle_ramp_end(&mut self, cells: u32, before_cells: u32) {
         let is_worth = f64::from(cells) >= WORTH * f64::from(before_cells);
         let needed = if is_worth { CALM_ROUNDS.0 } else { (self.needed * 2).min(CALM_ROUNDS.1) };
@@ -80,7 +83,8 @@ impl Reramp {
         *self = Self { needed, waited_cells, last_cells: cells, ..Self::new() };
     }
 
-    /// A round of avoidance is over, with a window of so many cells, of which so many waited. `was_full` says that there was no room for a while.
+    /// A round of congestion avoidance has ended, with a window of `cells`, of which `queued` were queued.
+    /// `was_full` if the window was full for a while.
     pub(super) fn handle_round(&mut self, cells: u32, queued: f64, was_full: bool) -> Advice {
         let is_calm = was_full && queued < CALM;
         self.calm = if is_calm { self.calm + 1 } else { 0 };
@@ -127,7 +131,7 @@ mod tests {
     use super::*;
     use alloc::vec::Vec;
 
-    /// A window in balance.
+    /// A balanced window.
     fn balanced(cells: u32) -> Reramp {
         let mut reramp = Reramp::new();
         reramp.handle_ramp_end(cells, 2);
@@ -135,7 +139,7 @@ mod tests {
         reramp
     }
 
-    /// What follows from calm rounds, with windows that grow as it says, until a ramp-up begins.
+    /// The windows of calm rounds that grow as advised, until a ramp-up begins.
     fn calm(reramp: &mut Reramp, cells: u32) -> Vec<u32> {
         let mut sizes = [cells].to_vec();
         while let Advice::Step(step) = reramp.handle_round(sizes[sizes.len() - 1], 0.0, true) {
@@ -173,9 +177,9 @@ mod tests {
         for cells in [57, 58, 59, 60, 60, 61] {
             assert!(matches!(reramp.handle_round(cells, 0.0, true), Advice::Step(_)));
         }
-        // What was passed on in the last of them was sent in the one before.
+        // Cells forwarded in the last of them were sent in the previous one.
         assert_eq!(reramp.handle_round(61, 0.0, true), Advice::Ramp);
-        // It is soon as large again.
+        // It soon has that size again.
         assert_eq!(calm(&mut falling(), 57), [57, 61, 63]);
     }
 

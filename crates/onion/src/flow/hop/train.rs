@@ -1,57 +1,59 @@
 use super::pace::{Mark, Pace};
 use crate::time::{Duration, Instant};
 
-/// Cells more than fit on the way that may wait at the next hop: the paper's γ (CircuitStart, §2).
+/// Cells beyond the bandwidth-delay product that may be queued at the next hop: the paper's γ (CircuitStart,
+/// §2).
 const QUEUED_MAX: f64 = 4.0;
 
-/// Cells that wait at the next hop with a window that is found by the pace: between Vegas' α and β.
+/// Cells queued at the next hop with a window found by the pace: between Vegas' α and β.
 const QUEUED: u32 = 3;
 
-/// Nothing is passed on for as much of the least round trip: the next hop's own ramp-up has ended, and it waits for what was too much.
+/// A pause of this fraction of the minimum round-trip time: the next hop's own ramp-up has ended, and it waits
+/// for its excess cells.
 const PAUSE: f64 = 0.25;
 
-/// A pace is that of two stretches of so much of the least round trip each, ...
+/// A pace covers two stretches of this fraction of the minimum round-trip time each, ...
 const STRETCH: f64 = 0.08;
 
-/// ... and of so many of the next hop's runs: what one of them gives out comes at once.
+/// ... and of this number of the next hop's runs: the cells of one run are sent at once.
 const STRETCH_RUNS: u32 = 2;
 
-/// The way to the next hop and back, and what happens there.
+/// The path to the next hop and back, and the hop's scheduler.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct HopPath {
-    /// The least round trip, with a run's interval.
+    /// The minimum round-trip time, including a scheduler interval.
     pub(super) base: Duration,
-    /// How far apart the next hop's runs are.
+    /// The interval of the next hop's runs.
     pub(super) grain: Duration,
 }
 
-/// The cells of one round of a ramp-up: sent as fast as they come, and watched as they are passed on.
+/// The cells of one round of a ramp-up: sent as fast as they arrive, and observed as they are forwarded.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Train {
-    /// The number of its first cell, among all that are ever sent.
+    /// The number of its first cell, among all cells sent.
     first: u64,
     len: u32,
-    /// That of the train that would come after it.
+    /// The number of the next train's first cell.
     next_len: u32,
     sent: u32,
     passed: u32,
-    /// Its first cell that was passed on, since the next hop was idle; after the first pause, if there was one.
+    /// Its first cell forwarded since the next hop was idle; after the first pause, if there was one.
     begun: Option<Mark>,
     last_passed: Instant,
     has_paused: bool,
     pace: Pace,
-    /// Most cells under way while it went.
+    /// Maximum number of cells in flight during it.
     peak: u32,
 }
 
-/// What a cell that was passed on says of its train.
+/// The result of observing a forwarded cell of a train.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Sign {
-    /// There is more to come.
+    /// The train continues.
     Going,
-    /// All of it has passed, and nothing had to wait for long.
+    /// All of it was forwarded, and nothing was queued for long.
     Whole,
-    /// With so many under way the next hop is as busy as it can be.
+    /// With this number of cells in flight, the next hop is saturated.
     Full(u32),
 }
 
@@ -71,12 +73,12 @@ impl Train {
         }
     }
 
-    /// Another one of the same length.
+    /// Another train of the same length.
     pub(super) const fn again(&self, first: u64) -> Self {
         Self::new(first, self.len, self.next_len)
     }
 
-    /// Cells of it that were not sent yet.
+    /// Its cells that were not sent yet.
     pub(super) const fn left(&self) -> u32 {
         self.len - self.sent
     }
@@ -86,21 +88,23 @@ impl Train {
         self.peak = self.peak.max(in_flight);
     }
 
-    /// Whether the window was what held it back, and not the lack of cells or the own link.
+    /// Whether the window limited it, and not the source or the link.
     pub(super) const fn has_filled_window(&self) -> bool {
         self.peak.saturating_mul(2) >= self.len
     }
 
-    /// The cell with this number was passed on.
+    /// The cell with this number was forwarded.
     ///
-    /// The paper compares the round trip of "the latest round" with the least. A train is sent at once, so each of its cells
-    /// waits behind those before it, at the slowest place on its way: that is the train's length, and no queue. What a window
-    /// of *k* cells would see is the time in which the slowest place passes *k*. With the plain time of the latest cell the ramp would
-    /// end at twice the square root of what fits on the way; with that of the first one as soon as the next hop's own ramp
-    /// lags a little behind. Where no more than a few cells wait, it is the source that is slow.
+    /// The paper compares the round-trip time of "the latest round" with the minimum. A train is sent at once,
+    /// so each cell waits behind the previous ones at the bottleneck: this is the train's length, not queueing.
+    /// A window of *k* cells would see the time in which the bottleneck passes *k*. With the time of the latest
+    /// cell the ramp-up would end at twice the square root of the capacity; with that of the first cell, as
+    /// soon as the next hop's own ramp-up lags behind a little. If no more than a few cells are queued, the
+    /// source is slow.
     ///
-    /// It takes a round trip until as many have passed as fit. Where the next hop passes them on [evenly](Pace), more slowly than they
-    /// were sent, it is known before how many these will be; and if the next train has more, there is none.
+    /// It takes a round trip until the capacity is forwarded. If the next hop forwards cells [evenly](Pace),
+    /// and more slowly than they were sent, the capacity is known earlier; if the next train would exceed it,
+    /// there is none.
     pub(super) fn handle_passed(
         &mut self,
         (sent_at, now): (Instant, Instant),
@@ -132,10 +136,11 @@ impl Train {
         if self.passed >= self.len { Sign::Whole } else { Sign::Going }
     }
 
-    /// From which cell on it is looked at.
+    /// The cell from which on the train is evaluated.
     ///
-    /// That is the first one that comes when nothing is at the next hop: where the source, or the hop before, has nothing for a while, the time until there is
-    /// more says nothing of the next hop's pace. And a pause of that hop is forgotten, once: one that gives cells out in runs seems to make one after each.
+    /// It is the first one that finds the next hop idle: if the source or the previous hop has no cells for a
+    /// while, that time says nothing about the next hop's pace. One pause of the next hop is ignored: a hop
+    /// that sends cells in runs seems to pause after each.
     fn begun(&mut self, cell: Mark, path: HopPath) -> Mark {
         let silent = cell.passed_at - core::mem::replace(&mut self.last_passed, cell.passed_at);
         let is_pause = !self.has_paused && silent > path.base.mul_f64(PAUSE);
@@ -151,7 +156,7 @@ impl Train {
 }
 
 impl HopPath {
-    /// Whether a cell has found others at the next hop, which has passed cells on since that one.
+    /// Whether a cell found others queued at the next hop, which has forwarded cells since `begun`.
     fn has_waited(&self, cell: &Mark, since: &Mark) -> bool {
         let least_s = self.base.saturating_sub(self.grain).as_secs_f64();
         let took_s = (cell.passed_at - cell.sent_at).as_secs_f64();
@@ -159,12 +164,13 @@ impl HopPath {
     }
 }
 
-/// The paper's diff: how many of a window's cells wait, by a round trip of `rtt_s` seconds beside the least.
+/// The paper's diff: the number of queued cells of a window, for a round-trip time of `rtt_s` seconds compared
+/// with the minimum.
 pub(super) fn queued_cells(window: f64, rtt_s: f64, base: Duration) -> f64 {
     window * rtt_s / base.as_secs_f64().max(1e-9) - window
 }
 
-/// Cells so far apart that are passed on in the least round trip.
+/// The number of cells with this spacing that are forwarded in the minimum round-trip time.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it saturates")]
 fn fit_cells(base: Duration, spacing_s: f64) -> u32 {
     (base.as_secs_f64() / spacing_s.max(1e-9)) as u32

@@ -4,31 +4,31 @@ use crate::time::Duration;
 use alloc::boxed::Box;
 use alloc::sync::Arc;
 
-/// Windows by their kind.
+/// The kinds of windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HopWindows {
     /// `BackTap` from two cells on, without a ramp-up.
     BackTap,
     /// `BackTap`, begun with `CircuitStart`.
     CircuitStart,
-    /// The same, and again when the way has become wider.
+    /// `CircuitStart`, and again when there is additional capacity.
     CircuitStartAgain,
-    /// `BackTap`, begun with the slow start of a single TCP connection.
+    /// `BackTap`, begun with the slow start of a TCP connection.
     SlowStart,
     /// `BackTap`, begun with `JumpStart`.
     JumpStart {
-        /// So many cells at once.
+        /// The number of cells sent at once.
         cells: u32,
     },
     /// Of a fixed size.
     Fixed {
-        /// That of each.
+        /// The size in cells.
         cells: u32,
     },
 }
 
 impl HopWindows {
-    /// Those that have a name, in configurations and experiments.
+    /// The kinds with a name, for configurations and experiments.
     pub const NAMED: [(&'static str, Self); 6] = [
         ("backtap", Self::BackTap),
         ("circuitstart", Self::CircuitStart),
@@ -38,13 +38,13 @@ impl HopWindows {
         ("fixed-100", Self::Fixed { cells: 100 }),
     ];
 
-    /// Those of this name.
+    /// The kind with this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         Self::NAMED.into_iter().find(|(its, _)| *its == name).map(|(_, windows)| windows)
     }
 
-    /// A window that has seen nothing yet, to a hop that gives cells out in runs so far apart: see [`BackTap::with_grain`].
+    /// A new window to a hop that sends cells in runs with this interval: see [`BackTap::with_grain`].
     #[must_use]
     pub fn window(self, grain: Duration) -> Box<dyn HopWindow> {
         let window = match self {
@@ -58,19 +58,20 @@ impl HopWindows {
         Box::new(window.with_grain(grain))
     }
 
-    /// Such windows at each hop, beside what Tor has at the ends of a circuit. `grain` is how far apart relays' runs are.
+    /// Flow control with these windows from hop to hop, in addition to tor's at the ends of a circuit. `grain`
+    /// is the interval of relays' scheduler runs.
     #[must_use]
     pub const fn flows(self, grain: Duration) -> HopFlows {
         HopFlows { windows: self, grain }
     }
 }
 
-/// Flow control with windows from hop to hop, beside what Tor has at the ends of a circuit.
+/// Flow control with hop-by-hop windows, in addition to tor's at the ends of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HopFlows {
-    /// What each hop has.
+    /// The kind of window.
     pub windows: HopWindows,
-    /// How far apart the runs of relays' schedulers are.
+    /// The interval of relays' scheduler runs.
     pub grain: Duration,
 }
 

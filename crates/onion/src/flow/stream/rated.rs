@@ -6,28 +6,28 @@ use crate::flow::error::FlowError;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// Bytes of data that a relay cell of any format carries; tor counts XOFF's limit in these.
+/// Data bytes of a relay cell of any format; tor counts XOFF's limit in these.
 const DATA_LEN_MIN: usize = 488;
 
-/// The edge gets this long to take a burst before it is called slow, as tor gives it.
+/// The time for the edge to absorb a burst before it counts as slow, as in tor.
 const XOFF_GRACE: Duration = Duration::from_millis(5);
 
-/// Cells that may wait for the edge without saying that it is slow: they come at once.
+/// The number of cells that may be buffered without the edge being slow: they arrive at once.
 const BURST_CELLS: usize = 32;
 
-/// Rates that tor takes as "no limit".
+/// The rates that tor treats as "no limit".
 const RATE_MAX_BYTE_PER_S: u64 = i32::MAX as u64;
 
 /// When XOFF and XON are sent (proposal 324 §6.5.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XonXoffParams {
-    /// XOFF is sent when more waits for the edge: `cc_xoff_exit` or `cc_xoff_client`, in cells.
+    /// The buffer length above which XOFF is sent: `cc_xoff_exit` or `cc_xoff_client`, in cells.
     pub xoff_cells: u16,
-    /// How much must drain for a new estimate of the rate: `cc_xon_rate`, in cells.
+    /// The amount drained for a new estimate of the rate: `cc_xon_rate`, in cells.
     pub xon_rate_cells: u16,
-    /// How much the rate must differ from the last one told: `cc_xon_change_pct`.
+    /// The change of the rate that causes a new XON: `cc_xon_change_pct`.
     pub change_percent: u8,
-    /// How many estimates the average spans: `cc_xon_ewma_cnt`.
+    /// The number of estimates in the average: `cc_xon_ewma_cnt`.
     pub average_count: u8,
 }
 
@@ -51,28 +51,28 @@ impl XonXoffParams {
 #[derive(Clone, Debug)]
 pub struct XonXoff {
     params: XonXoffParams,
-    /// The peer has stopped us.
+    /// The peer has stopped this end.
     is_stopped: bool,
-    /// Lets pass what the peer advised, once it has.
+    /// Enforces the advised rate, if there is one.
     advised: Option<TokenBucket>,
-    /// We have stopped the peer.
+    /// This end has stopped the peer.
     has_stopped_peer: bool,
-    /// Since when more waits than XOFF's limit.
+    /// Since when the buffer exceeds XOFF's limit.
     grace_began: Option<Instant>,
     drain: Drain,
-    /// The rate that our last XON told.
+    /// The rate in the last XON that was sent.
     told_kbyte_per_s: u32,
     signal: Option<StreamSignal>,
 }
 
-/// How fast the edge takes what waits for it.
+/// The rate at which the edge drains the buffer.
 #[derive(Clone, Copy, Debug, Default)]
 struct Drain {
-    /// Since when bytes wait without end.
+    /// Since when the buffer has not been empty.
     began: Option<Instant>,
     /// Bytes drained since then, or since the last estimate.
     bytes: u64,
-    /// The average of the estimates; zero: none yet.
+    /// The average of the estimates; zero for none yet.
     average_kbyte_per_s: u32,
 }
 
@@ -92,7 +92,7 @@ impl XonXoff {
         }
     }
 
-    /// Whether the peer has stopped us.
+    /// Whether the peer has stopped this end.
     #[must_use]
     pub const fn is_stopped(&self) -> bool {
         self.is_stopped
@@ -107,7 +107,7 @@ impl XonXoff {
         self.advised.as_mut().map_or(u64::MAX, |bucket| bucket.available_bytes(now))
     }
 
-    /// When `bytes` may be read, if only the advised rate forbids it now.
+    /// When `bytes` may be read, if only the advised rate prevents it now.
     #[must_use]
     pub fn has_room_at(&self, bytes: u64) -> Option<Instant> {
         if self.is_stopped {
@@ -123,10 +123,10 @@ impl XonXoff {
         }
     }
 
-    /// An XOFF has come.
+    /// XOFF has arrived.
     ///
     /// # Errors
-    /// Where one had come before.
+    /// If one had arrived before.
     pub const fn handle_xoff(&mut self) -> Result<(), FlowError> {
         if self.is_stopped {
             return Err(FlowError::RepeatedXoff);
@@ -135,18 +135,18 @@ impl XonXoff {
         Ok(())
     }
 
-    /// An XON has come.
+    /// XON has arrived.
     pub fn handle_xon(&mut self, now: Instant, xon: Xon) {
         self.is_stopped = false;
         let byte_per_s = u64::from(xon.advised_kbyte_per_s) * 1000;
         self.advised = (1..=RATE_MAX_BYTE_PER_S).contains(&byte_per_s).then(|| {
             let rate = Rate::from_byte_per_s(byte_per_s);
-            // A second's worth, as tor's bucket holds.
+            // One second of data, as in tor's bucket.
             TokenBucket::new(rate, Duration::from_secs(1), MAX_DATA_LEN as u64, now)
         });
     }
 
-    /// A DATA cell has come; with it `buffered_bytes` wait for the edge.
+    /// A DATA cell has arrived; `buffered_bytes` now wait for the edge.
     pub fn handle_delivered(&mut self, now: Instant, buffered_bytes: usize) {
         if buffered_bytes <= self.params.xoff_bytes() {
             self.grace_began = None;
@@ -156,7 +156,7 @@ impl XonXoff {
                 self.grace_began = None;
                 self.has_stopped_peer = true;
                 self.signal = Some(StreamSignal::Xoff);
-                // What was measured before led up to this: it was too much.
+                // The earlier estimates led to this: they were too high.
                 self.drain.average_kbyte_per_s = 0;
             }
         }
@@ -165,7 +165,7 @@ impl XonXoff {
         }
     }
 
-    /// `drained_bytes` were written to the edge, and `buffered_bytes` still wait.
+    /// `drained_bytes` were written to the edge, and `buffered_bytes` remain.
     pub fn handle_drained(&mut self, now: Instant, drained_bytes: usize, buffered_bytes: usize) {
         let is_empty = buffered_bytes == 0;
         self.drain.bytes = self.drain.bytes.saturating_add(drained_bytes as u64);
@@ -185,7 +185,7 @@ impl XonXoff {
 
         if is_empty {
             self.drain.began = None;
-            // The edge has taken all of a good deal: it could take more than it was advised.
+            // The edge has drained a large buffer completely: it could take more than the advised rate.
             if self.drain.bytes >= self.params.xon_rate_bytes() && self.told_kbyte_per_s > 0 {
                 let doubled = self.drain.average_kbyte_per_s.saturating_mul(2);
                 self.drain.average_kbyte_per_s = doubled.min(i32::MAX.unsigned_abs());
@@ -194,12 +194,12 @@ impl XonXoff {
         }
     }
 
-    /// The XOFF or XON that is to be sent now.
+    /// The XOFF or XON to send now.
     pub const fn poll_signal(&mut self) -> Option<StreamSignal> {
         self.signal.take()
     }
 
-    /// Sends XON with what is known of the rate.
+    /// Sends XON with the estimated rate.
     fn tell(&mut self) {
         let advised_kbyte_per_s = self.drain.average_kbyte_per_s;
         self.told_kbyte_per_s = advised_kbyte_per_s;
@@ -207,7 +207,7 @@ impl XonXoff {
         self.signal = Some(StreamSignal::Xon(Xon { advised_kbyte_per_s }));
     }
 
-    /// Whether the rate is another than the one that was told.
+    /// Whether the rate differs from the advised one.
     fn has_rate_changed(&self) -> bool {
         let (told, percent) = (u64::from(self.told_kbyte_per_s), self.params.change_percent);
         let percent = u64::from(percent.min(99));
@@ -218,14 +218,14 @@ impl XonXoff {
 }
 
 impl Drain {
-    /// Takes a new estimate once enough has drained without a pause.
+    /// Adds an estimate once enough has drained without a pause.
     fn estimate(&mut self, now: Instant, params: XonXoffParams) {
         let Some(began) = self.began else { return };
         let time_us = (now - began).as_micros();
         if self.bytes <= params.xon_rate_bytes() || time_us == 0 {
             return;
         }
-        // Bytes per microsecond, times 1,000: thousands of bytes per second.
+        // Bytes per microsecond, times 1,000: kB/s.
         let rate = u128::from(self.bytes) * 1000 / time_us;
         let rate = u64::try_from(rate).unwrap_or(u64::MAX).clamp(1, RATE_MAX_BYTE_PER_S);
         let count = u64::from(params.average_count.max(1));

@@ -18,7 +18,7 @@ fn signals(flow: &mut StreamFlow) -> Vec<StreamSignal> {
 fn a_full_buffer_stops_the_peer_once_and_an_empty_one_lets_it_go_on() {
     let (mut flow, mut now) = (rated(), Instant::ORIGIN);
     let mut buffered = 0;
-    // A burst may be that large: the edge gets time to take it.
+    // A burst may be that large: the edge gets time to absorb it.
     for _ in 0..600 {
         buffered += CELL;
         flow.handle_delivered(now, buffered).expect("no window");
@@ -30,7 +30,7 @@ fn a_full_buffer_stops_the_peer_once_and_an_empty_one_lets_it_go_on() {
         flow.handle_delivered(now, buffered).expect("no window");
     }
     assert_eq!(signals(&mut flow), [StreamSignal::Xoff]);
-    // The edge takes a cell each millisecond: half a megabyte per second, nearly.
+    // The edge takes a cell per millisecond: nearly half a megabyte per second.
     while buffered > 0 {
         now += Duration::from_millis(1);
         buffered -= CELL;
@@ -56,7 +56,7 @@ fn an_edge_that_takes_all_at_once_is_never_stopped() {
 fn another_rate_is_told_once_it_is_another() {
     let (mut flow, mut now) = (rated(), Instant::ORIGIN);
     let mut told = Vec::new();
-    // Always a good deal in the buffer, after it was too much once.
+    // Always much data in the buffer, after it was once too much.
     flow.handle_delivered(now, 600 * CELL).expect("no window");
     now += Duration::from_millis(6);
     flow.handle_delivered(now, 600 * CELL).expect("no window");
@@ -173,7 +173,7 @@ proptest! {
                     StreamSignal::Sendme => prop_assert!(false, "no windows here"),
                 }
             }
-            // Nobody stays stopped with nothing to wait for.
+            // No sender stays stopped with an empty buffer.
             prop_assert!(!is_stopped || buffered > 0);
         }
     }

@@ -3,23 +3,23 @@ use crate::cell::BODY_LEN;
 use crate::cell::relay::MAX_DATA_LEN;
 use crate::flow::control::FlowError;
 
-/// The window of a stream of tor-spec §7.4: 500 cells, and a SENDME for each 50.
+/// The stream window of tor-spec §7.4: 500 cells, and one SENDME for each 50.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamWindow {
-    /// Cells that we may package.
+    /// Cells that this end may package.
     room_cells: u16,
     /// Cells that the peer may still send.
     granted_cells: u16,
-    /// The edge takes what comes: no SENDME is kept back.
+    /// Whether the edge keeps up: no SENDME is withheld.
     is_draining: bool,
 }
 
 impl StreamWindow {
-    /// Cells that may be under way.
+    /// Cells that may be in flight.
     pub const CELLS: u16 = 500;
-    /// Cells that one SENDME acknowledges.
+    /// The number of cells that one SENDME acknowledges.
     pub const INCREMENT_CELLS: u16 = 50;
-    /// While more waits for the edge, SENDMEs are kept back, as tor does.
+    /// If more data is buffered, SENDMEs are withheld, as in tor.
     pub const BUFFERED_BYTES_MAX: usize = 10 * BODY_LEN;
 
     /// Cells that may be packaged now.
@@ -40,10 +40,10 @@ impl StreamWindow {
         self.room_cells = self.room_cells.saturating_sub(1);
     }
 
-    /// A SENDME has come.
+    /// A SENDME has arrived.
     ///
     /// # Errors
-    /// Where it acknowledges cells that were not sent.
+    /// If it acknowledges cells that were not sent.
     pub const fn handle_sendme(&mut self) -> Result<(), FlowError> {
         if self.room_cells > Self::CELLS - Self::INCREMENT_CELLS {
             return Err(FlowError::UnexpectedSendme);
@@ -52,10 +52,10 @@ impl StreamWindow {
         Ok(())
     }
 
-    /// A DATA cell has come; with it `buffered_bytes` wait for the edge.
+    /// A DATA cell has arrived; `buffered_bytes` now wait for the edge.
     ///
     /// # Errors
-    /// Where the peer had no room for it.
+    /// If the window of the peer is exceeded.
     pub const fn handle_delivered(&mut self, buffered_bytes: usize) -> Result<(), FlowError> {
         if self.granted_cells == 0 {
             return Err(FlowError::WindowExceeded);
@@ -65,12 +65,12 @@ impl StreamWindow {
         Ok(())
     }
 
-    /// `buffered_bytes` still wait for the edge.
+    /// `buffered_bytes` remain in the buffer.
     pub const fn handle_drained(&mut self, buffered_bytes: usize) {
         self.is_draining = buffered_bytes <= Self::BUFFERED_BYTES_MAX;
     }
 
-    /// SENDMEs that are due. More than one, after the edge had not taken anything for some time.
+    /// SENDMEs to send now. There may be several after the edge was stalled.
     pub fn poll_signal(&mut self) -> Option<StreamSignal> {
         if !self.is_draining || self.granted_cells > Self::CELLS - Self::INCREMENT_CELLS {
             return None;

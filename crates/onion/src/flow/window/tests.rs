@@ -2,7 +2,7 @@ use super::*;
 use alloc::collections::VecDeque;
 use proptest::prelude::*;
 
-/// A path with a one-way delay and a bottleneck, fed by a greedy sender; virtual time.
+/// A path with a one-way delay and a bottleneck, and a greedy sender, in virtual time.
 struct Path {
     window: InFlightWindow,
     cells_per_s: u64,
@@ -41,7 +41,7 @@ impl Path {
         self.longest_queue = self.longest_queue.max(self.under_way.len());
     }
 
-    /// Runs to `end`; cells delivered in the last second.
+    /// Runs until `end`; returns the cells delivered in the last second.
     fn run(&mut self, end: Instant) -> u64 {
         let mut late = 0;
         self.fill();

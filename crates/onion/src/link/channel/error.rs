@@ -3,36 +3,36 @@ use crate::identity::RelayIds;
 use crate::link::CertError;
 use core::fmt;
 
-/// Why a link is of no more use. The peer is to blame, except for [`ChannelError::Tls`].
+/// Why a link is unusable. The peer is to blame, except for [`ChannelError::Tls`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChannelError {
-    /// The stream cannot be cut into cells.
+    /// The stream cannot be split into cells.
     Frame(FrameError),
-    /// A cell of the handshake does not parse.
+    /// A handshake cell is malformed.
     Malformed(Malformed),
-    /// The peer's certificates prove nothing.
+    /// The peer's certificates are invalid.
     Certs(CertError),
-    /// It is another relay than the one we wanted.
+    /// The peer is another relay than expected.
     WrongIdentity {
-        /// Whom we wanted.
+        /// The expected relay.
         expected: RelayIds,
-        /// Who is there.
+        /// The relay that answered.
         found: RelayIds,
     },
-    /// It speaks none of our link protocols.
+    /// No common version of the link protocol.
     NoCommonVersion,
-    /// A cell that must not come at this point of the handshake.
+    /// An unexpected cell in the handshake.
     Unexpected(Command),
-    /// It dialled us, and does not prove to be the relay whose certificates it shows.
+    /// The initiator does not prove the identity of its certificates.
     NotProven {
-        /// The relay that it claims to be.
+        /// The claimed relay.
         claimed: RelayIds,
-        /// What does not hold of its proof.
+        /// The check of its proof that failed.
         problem: &'static str,
     },
-    /// It offers no way to authenticate that we know.
+    /// The responder offers no known authentication method.
     CannotAuthenticate,
-    /// The TLS session lacks what the handshake needs: our own shell is to blame.
+    /// The TLS session lacks what the handshake needs: the local shell is to blame.
     Tls(&'static str),
 }
 

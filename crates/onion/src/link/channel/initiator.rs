@@ -1,4 +1,4 @@
-//! The side that dialled.
+//! The initiator's side of the link handshake.
 
 use super::proof::Proof;
 use super::verification::Verification;
@@ -14,31 +14,31 @@ use alloc::vec::Vec;
 use core::net::IpAddr;
 use sha2::{Digest, Sha256};
 
-/// Whom an initiator wants at the other end.
+/// The peer that an initiator expects.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedPeer {
     /// The identities that its certificates must prove.
     pub ids: RelayIds,
-    /// The address we dialled, which NETINFO tells it.
+    /// The dialled address, which is sent in NETINFO.
     pub address: IpAddr,
 }
 
-/// Whether an initiator proves an identity of its own.
+/// Whether an initiator authenticates.
 #[derive(Clone, Debug)]
 pub enum Authentication {
-    /// As clients do: none.
+    /// Not, like clients.
     Anonymous,
-    /// As relays do: with this identity (tor-spec §4.4.2).
+    /// With this identity, like relays (tor-spec §4.4.2).
     AsRelay(Arc<OwnIdentity>),
 }
 
-/// What an initiator keeps until the responder has said everything.
+/// The initiator's state until the responder's last cell.
 #[derive(Debug)]
 pub(super) struct Initiating {
     expected: ExpectedPeer,
     authentication: Authentication,
     tls_cert_sha256: [u8; 32],
-    /// Exported for the authentication, if there is to be one.
+    /// Keying material for the authentication, if there is to be one.
     tls_secret: [u8; 32],
     random: [u8; 24],
     unix_time_s: u64,
@@ -46,14 +46,14 @@ pub(super) struct Initiating {
     /// The body of the responder's CERTS.
     certs: Option<Vec<u8>>,
     challenge: Option<AuthChallenge>,
-    /// All bytes from the responder up to AUTH_CHALLENGE.
+    /// All bytes received up to AUTH_CHALLENGE.
     responder_log: Sha256,
-    /// All bytes we sent before AUTHENTICATE.
+    /// All bytes sent before AUTHENTICATE.
     initiator_log: Sha256,
 }
 
 impl Initiating {
-    /// Says VERSIONS.
+    /// Sends VERSIONS.
     pub(super) fn begin(
         expected: ExpectedPeer,
         authentication: Authentication,
@@ -86,7 +86,7 @@ impl Initiating {
         Ok(initiating)
     }
 
-    /// Says these VERSIONS, and nothing before.
+    /// Sends these VERSIONS first.
     pub(super) fn offer(&mut self, versions: &[u16], out: &mut Vec<u8>) {
         let cell = encode_versions_cell(versions);
         self.initiator_log = Sha256::new_with_prefix(&cell);
@@ -97,7 +97,7 @@ impl Initiating {
         self.own_addresses = Vec::from(addresses);
     }
 
-    /// Handles a cell. What is to be verified is gathered until the last one has come.
+    /// Handles a cell. Signatures are gathered until the last cell has arrived.
     pub(super) fn handle(&mut self, cell: &HandshakeCell) -> Result<Progress, ChannelError> {
         if self.challenge.is_none() {
             self.responder_log.update(&cell.encoded);
@@ -128,7 +128,7 @@ impl Initiating {
         Ok(Progress::GoesOn)
     }
 
-    /// The responder is whom we wanted: our certificates and proof, if any, and NETINFO.
+    /// The responder is the expected peer: sends certificates and proof, if any, and NETINFO.
     pub(super) fn finish(
         &mut self,
         peer: &PeerIdentity,
@@ -140,7 +140,7 @@ impl Initiating {
         if let Authentication::AsRelay(identity) = &self.authentication {
             let identity = Arc::clone(identity);
             self.authenticate(&identity, peer, out)?;
-            // Clients tell neither: both would say who they are.
+            // Clients send neither time nor addresses: both would reveal their identity.
             info.timestamp = super::timestamp(self.unix_time_s);
             info.mine = core::mem::take(&mut self.own_addresses);
         }
@@ -149,7 +149,7 @@ impl Initiating {
         Ok(())
     }
 
-    /// CERTS and AUTHENTICATE of an initiator that is a relay (tor-spec §4.4.2).
+    /// The CERTS and AUTHENTICATE of an initiator that is a relay (tor-spec §4.4.2).
     fn authenticate(
         &mut self,
         identity: &OwnIdentity,

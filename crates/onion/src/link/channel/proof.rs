@@ -1,4 +1,4 @@
-//! What an initiator signs to prove its identity: the body of AUTHENTICATE of type 3 (tor-spec §4.4.2,
+//! The proof of an initiator's identity: the body of AUTHENTICATE type 3 (tor-spec §4.4.2,
 //! Ed25519-SHA256-RFC5705).
 
 use super::{ChannelError, TlsSession};
@@ -12,40 +12,40 @@ use alloc::vec::Vec;
 use ed25519_dalek::{Signature, VerifyingKey};
 use subtle::ConstantTimeEq;
 
-/// Bytes of the signature behind the proof.
+/// The length of the signature after the proof.
 const SIGNATURE_LEN: usize = 64;
 
-/// Random bytes between the fields and the signature, which make each proof another.
+/// Random bytes between the fields and the signature, which make each proof unique.
 const RANDOM_LEN: usize = 24;
 
 const TYPE: &[u8; 8] = b"AUTH0003";
 
-/// What both sides must agree on. Each field binds the proof to something that an attacker in between
-/// would have to change.
+/// The transcript that both sides must agree on. Each field binds the proof to something that a machine in the
+/// middle would have to change.
 pub(super) struct Proof<'a> {
     /// CID: SHA-256 of the initiator's RSA identity key.
     pub(super) initiator_rsa_sha256: &'a [u8; 32],
-    /// SID: the same of the responder.
+    /// SID: SHA-256 of the responder's RSA identity key.
     pub(super) responder_rsa_sha256: &'a [u8; 32],
     /// CID_ED.
     pub(super) initiator_ed25519: &'a [u8; 32],
     /// SID_ED.
     pub(super) responder_ed25519: &'a [u8; 32],
-    /// SLOG: SHA-256 of all that the responder has said, up to AUTH_CHALLENGE.
+    /// SLOG: SHA-256 of everything that the responder has sent, up to AUTH_CHALLENGE.
     pub(super) responder_log: &'a [u8; 32],
-    /// CLOG: SHA-256 of all that the initiator has said before.
+    /// CLOG: SHA-256 of everything that the initiator has sent before.
     pub(super) initiator_log: &'a [u8; 32],
-    /// SCERT: SHA-256 of the responder's certificate in TLS.
+    /// SCERT: SHA-256 of the responder's TLS certificate.
     pub(super) tls_cert_sha256: &'a [u8; 32],
-    /// TLSSECRETS: what the TLS session exports.
+    /// TLSSECRETS: the exported keying material.
     pub(super) tls_secret: &'a [u8; 32],
 }
 
 impl Proof<'_> {
-    /// Bytes that are signed.
+    /// The length of the signed bytes.
     pub(super) const LEN: usize = TYPE.len() + 8 * 32 + RANDOM_LEN;
 
-    /// Keying material of the session for a proof of the initiator with this CID.
+    /// Keying material of the session for the proof of the initiator with this CID.
     pub(super) fn export(tls: &dyn TlsSession, cid: &[u8; 32]) -> Result<[u8; 32], ChannelError> {
         let label = b"EXPORTER FOR TOR TLS CLIENT BINDING AUTH0003";
         // The context is CID, not the Ed25519 identity that older specifications name.
@@ -66,7 +66,7 @@ impl Proof<'_> {
         ]
     }
 
-    /// What is to be signed.
+    /// The bytes to sign.
     pub(super) fn encode(&self, random: &[u8; RANDOM_LEN]) -> Vec<u8> {
         let mut bytes = Vec::from(*TYPE);
         self.fields().iter().for_each(|(field, _)| bytes.extend_from_slice(*field));
@@ -74,8 +74,8 @@ impl Proof<'_> {
         bytes
     }
 
-    /// Whether `signed`, a proof with its signature, says all this and is signed with `key`; what does
-    /// not hold, if not.
+    /// Verifies that `signed`, a proof with its signature, has this content and is signed with `key`; otherwise
+    /// returns the failed check.
     pub(super) fn check(&self, signed: &[u8], key: &[u8; 32]) -> Result<(), &'static str> {
         const SHORT: &str = "it is too short";
         let (proof, signature) = signed.split_at_checked(Self::LEN).ok_or(SHORT)?;
@@ -97,7 +97,7 @@ impl Proof<'_> {
     }
 }
 
-/// An initiator's AUTHENTICATE, and all that we have seen and said, against which it is to be checked.
+/// An initiator's AUTHENTICATE, with the transcript against which it is verified.
 pub(super) struct ToProve {
     /// The body of the cell.
     pub(super) body: Vec<u8>,
@@ -110,7 +110,7 @@ pub(super) struct ToProve {
 }
 
 impl ToProve {
-    /// Checks it (tor-spec §4.4.2) for a peer with these certificates, which certify this key.
+    /// Verifies it (tor-spec §4.4.2) for a peer with these certificates and this authentication key.
     pub(super) fn check(&self, peer: &PeerIdentity, key: &[u8; 32]) -> Result<(), ChannelError> {
         let mut reader = Reader::new("AUTHENTICATE", &self.body);
         let method = reader.take_u16()?;

@@ -1,4 +1,4 @@
-//! The side that was dialled.
+//! The responder's side of the link handshake.
 
 use super::proof::ToProve;
 use super::verification::Verification;
@@ -15,29 +15,29 @@ use core::fmt;
 use core::net::IpAddr;
 use sha2::{Digest, Sha256};
 
-/// What a responder keeps until the initiator has said everything.
+/// The responder's state until the initiator's last cell.
 #[derive(Debug)]
 pub(super) struct Responding {
     identity: Arc<OwnIdentity>,
     tls: Session,
     challenge: [u8; 32],
     unix_time_s: u64,
-    /// Where the initiator comes from.
+    /// The initiator's address.
     address: Option<IpAddr>,
     own_addresses: Vec<IpAddr>,
-    /// What we offer.
+    /// The versions to offer.
     versions: &'static [u16],
-    /// All bytes from the initiator before AUTHENTICATE.
+    /// All bytes received before AUTHENTICATE.
     initiator_log: Sha256,
-    /// All bytes that we sent up to AUTH_CHALLENGE, once they are sent.
+    /// All bytes sent up to AUTH_CHALLENGE.
     responder_log: Option<[u8; 32]>,
-    /// The body of the initiator's CERTS: who it claims to be.
+    /// The body of the initiator's CERTS: its claimed identity.
     certs: Option<Vec<u8>>,
     /// The body of its AUTHENTICATE, and [`initiator_log`](Self::initiator_log) before it.
     proof: Option<(Vec<u8>, [u8; 32])>,
 }
 
-/// The TLS session, as long as the handshake lasts.
+/// The TLS session, for the duration of the handshake.
 struct Session(Option<Box<dyn TlsSession + Send>>);
 
 impl fmt::Debug for Session {
@@ -76,9 +76,9 @@ impl Responding {
         self.versions = versions;
     }
 
-    /// Handles a cell. What is to be verified is gathered until the last one has come.
+    /// Handles a cell. Signatures are gathered until the last cell has arrived.
     ///
-    /// What may come when, and what is ignored, is as in C tor.
+    /// The accepted order of cells, and the ignored ones, are as in C tor.
     pub(super) fn handle(
         &mut self,
         cell: &HandshakeCell,
@@ -120,7 +120,7 @@ impl Responding {
         Ok(Progress::GoesOn)
     }
 
-    /// What is to be verified of it.
+    /// The signatures to verify.
     fn verification(&mut self, certs: Vec<u8>) -> Result<Verification, ChannelError> {
         let proof = match self.proof.take() {
             None => None,
@@ -138,7 +138,7 @@ impl Responding {
         Ok(Verification::of_initiator(certs, proof, self.unix_time_s))
     }
 
-    /// Our whole part: VERSIONS, CERTS, AUTH_CHALLENGE, NETINFO.
+    /// The responder's cells: VERSIONS, CERTS, AUTH_CHALLENGE, NETINFO.
     fn answer_versions(&mut self, out: &mut Vec<u8>) {
         let identity = &self.identity;
         let start = out.len();
@@ -158,7 +158,7 @@ impl Responding {
         push_cell(Command::AUTH_CHALLENGE, &body, out);
         self.responder_log = Some(Sha256::digest(&out[start..]).into());
         body.clear();
-        // Clients take our word for how wrong their clock is.
+        // Clients use this time to detect a wrong clock.
         NetInfo {
             timestamp: super::timestamp(self.unix_time_s),
             other: self.address,

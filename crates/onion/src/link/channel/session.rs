@@ -1,38 +1,37 @@
 use alloc::boxed::Box;
 use core::net::IpAddr;
 
-/// What the engine needs to know of the TLS session under a link.
+/// The TLS session of a link, as the engine needs it.
 pub trait TlsSession {
-    /// The peer's certificate in DER; `None` for the responder, whose peers show none.
+    /// The peer's certificate in DER; `None` for the responder, whose peers present none.
     fn peer_certificate(&self) -> Option<&[u8]>;
 
-    /// SHA-256 of the certificate that our own side shows; `None` where it shows none, or where only
-    /// one can be meant.
+    /// SHA-256 of this side's certificate; `None` if it presents none, or if there is only one.
     fn own_certificate_sha256(&self) -> Option<[u8; 32]> {
         None
     }
 
-    /// Keying material of the session (RFC 5705); `None` if the session cannot export.
+    /// Exported keying material (RFC 5705); `None` if the session cannot export it.
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]>;
 
-    /// The address at the other end of the connection, where the shell knows it.
+    /// The peer's address, if the shell knows it.
     fn peer_address(&self) -> Option<IpAddr> {
         None
     }
 
-    /// Whether the node was [asked](crate::node::Node::admits) before the handshake began.
+    /// Whether [`Node::admits`](crate::node::Node::admits) was called before the handshake.
     fn was_admitted(&self) -> bool {
         false
     }
 
-    /// The same without the connection, for another thread or for later; `None` if that cannot be.
+    /// The session without the connection, for another thread or for later; `None` if that is impossible.
     fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
         None
     }
 }
 
-/// The session of a connection without TLS, for nodes that listen for such ones: it shows and
-/// exports nothing.
+/// The session of a connection without TLS, for nodes that listen for such connections: no certificate and no
+/// keying material.
 #[derive(Clone, Copy, Debug)]
 pub struct NoTls;
 

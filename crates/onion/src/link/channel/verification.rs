@@ -1,4 +1,4 @@
-//! What proves a peer's identity, apart from its link: signatures are verified on any thread.
+//! A peer's proof of identity, separate from its link, so that signatures can be verified on any thread.
 
 use super::ChannelError;
 use super::proof::ToProve;
@@ -9,7 +9,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::fmt;
 
-/// A peer's certificates and, if it has dialled us, its proof: to be verified, on any thread.
+/// A peer's certificates and, for initiators, its proof, to be verified on any thread.
 ///
 /// It takes 140 to 180 µs, as long as hundreds of cells: one RSA signature and two or three of Ed25519.
 pub struct Verification {
@@ -19,14 +19,14 @@ pub struct Verification {
 }
 
 enum Of {
-    /// Whom we have dialled, and the certificate that it showed in TLS.
+    /// The expected peer, and its TLS certificate.
     Responder { expected: RelayIds, tls_cert_sha256: [u8; 32] },
-    /// Who has dialled us, and has or has not proved to have the keys of its certificates.
+    /// An initiator, with or without a proof that it has the keys of its certificates.
     Initiator(Option<Box<ToProve>>),
 }
 
 impl Verification {
-    /// Of a CERTS cell's body that a responder has sent.
+    /// The body of a responder's CERTS.
     pub(super) const fn of_responder(
         certs: Vec<u8>,
         expected: RelayIds,
@@ -36,7 +36,7 @@ impl Verification {
         Self { certs, unix_time_s, of: Of::Responder { expected, tls_cert_sha256 } }
     }
 
-    /// The same of an initiator, with its proof.
+    /// The body of an initiator's CERTS, with its proof.
     pub(super) const fn of_initiator(
         certs: Vec<u8>,
         proof: Option<Box<ToProve>>,
@@ -66,7 +66,7 @@ impl Verification {
             Of::Initiator(proof) => {
                 let (peer, key) = verify_initiator_certs(&certs, self.unix_time_s)
                     .map_err(ChannelError::Certs)?;
-                // Certificates alone prove nothing: whoever shows no more is a client.
+                // Certificates without a proof are ignored: the peer is a client.
                 let Some(proof) = proof else { return Ok(None) };
                 proof.check(&peer, &key)?;
                 Ok(Some(peer))
@@ -81,6 +81,6 @@ impl fmt::Debug for Verification {
     }
 }
 
-/// What a [`Verification`] has come to.
+/// The result of a [`Verification`].
 #[derive(Debug)]
 pub struct Verified(pub(super) Result<Option<PeerIdentity>, ChannelError>);

@@ -1,4 +1,4 @@
-//! What arrives on the connections of a measurement.
+//! Cells that arrive on the connections of a measurement.
 
 use super::circuit::{Circuit, Flow, State};
 use super::conn::{CircuitTable, Conn, Side, Stage};
@@ -16,18 +16,18 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// For each of this many cells that answer, the relay may send one that does not.
+/// For this number of returned cells, the relay may send one unsolicited cell.
 const LOAD_PER_UNSOLICITED: u64 = 20;
 
-/// So many cells that answer nothing may come on each connection besides, and one each second: link padding comes every 1.5 to
-/// 9.5 s (padding-spec §2).
+/// Additional unsolicited cells allowed on each connection, and one per second: link padding is sent every 1.5
+/// to 9.5 s (padding-spec §2).
 const UNSOLICITED_PER_CONN: u64 = 16;
 
-/// Answers to CREATE2 that may wait on one connection, beyond one for each of our circuits.
+/// Maximum number of queued answers to CREATE2 on a connection, beyond one for each of the measurer's circuits.
 const SPARE_ANSWERS: usize = 64;
 
 impl<R: Rng> LoadGenerator<R> {
-    /// Handles all cells in a stretch of plaintext; an error is the end of the connection.
+    /// Handles all cells of some plaintext; an error closes the connection.
     pub(super) fn handle_cells(
         &mut self,
         now: Instant,
@@ -52,7 +52,7 @@ impl<R: Rng> LoadGenerator<R> {
             }
             let known = conn.circuits.find(cell.circ_id);
             match (conn.side, cell.command, known) {
-                // By far the most frequent, and the only ones that must be fast.
+                // The hot path: the only cells that must be fast.
                 (Side::Inbound(_), Command::RELAY | Command::RELAY_EARLY, Some(circuit)) => {
                     let has_room = self.handle_arrival(now, circuit, cell.body);
                     if has_room {
@@ -80,12 +80,12 @@ impl<R: Rng> LoadGenerator<R> {
                     let (cell, body) = detach(cell);
                     self.handle_origin_cell(channel, circuit, cell.command, &body);
                 }
-                // Cells of circuits that are closed already, and strangers' attempts.
+                // Cells of closed circuits, and strangers' attempts.
                 _ => unsolicited += 1,
             }
         }
         unsolicited += core::mem::take(&mut self.strays);
-        // Anybody can come to a landing: it is the relay's doing only where it has proved its identity.
+        // Anybody can connect to a return relay: the target is responsible only if it has authenticated.
         let is_relays = conn.side == Side::Outbound
             || channel.peer().is_some_and(|peer| peer.ids.rsa == self.config.target.ids.rsa);
         if unsolicited > 0 && is_relays {
@@ -103,13 +103,13 @@ impl<R: Rng> LoadGenerator<R> {
         Ok(())
     }
 
-    /// The relay has sent cells that answer nothing. Each of them takes the place of an answer on the measurer's path: a relay
-    /// that floods its measurers would take capacity from the others that they measure.
+    /// Counts unsolicited cells of the relay. Each of them takes the place of a returned cell on the measurer's
+    /// path: a relay that floods its measurers would reduce their capacity for other relays.
     #[cold]
     fn count_unsolicited(&mut self, cells: u64) {
         self.unsolicited_cells += cells;
         let per_conn = UNSOLICITED_PER_CONN + u64::from(self.config.seconds);
-        // Ours to the relay, and its own to the landings.
+        // This side's links to the relay, and its links to return relays.
         let explained = 2 * u64::from(self.config.sockets) * per_conn;
         if self.unsolicited_cells <= explained {
             return;
@@ -125,7 +125,7 @@ impl<R: Rng> LoadGenerator<R> {
         }
     }
 
-    /// The target says something about the measurement on one of our links to it.
+    /// The target has sent a message about the measurement.
     fn handle_message(
         &mut self,
         channel: &mut Channel,
@@ -147,7 +147,7 @@ impl<R: Rng> LoadGenerator<R> {
         }
     }
 
-    /// A cell has come back; whether its circuit has got room for a batch of others.
+    /// A cell has returned. Returns whether its circuit has space for a batch of others.
     #[inline]
     fn handle_arrival(&mut self, now: Instant, number: u32, body: &[u8]) -> bool {
         let circuit = &mut self.circuits[number as usize];
@@ -177,17 +177,17 @@ impl<R: Rng> LoadGenerator<R> {
         flow.window.room_cells() >= flow.window.batch_cells()
     }
 
-    /// A cell has come on a circuit that does not stand.
+    /// A cell has arrived on an unfinished circuit.
     #[cold]
     fn handle_stray(&mut self, number: u32) {
         self.strays += 1;
-        // In transit it may be a stranger's at a landing; on our own link nobody else can send.
+        // In transit it may be a stranger's at a return relay; on a link to the target nobody else can send.
         if self.config.return_path.is_echo() {
             self.lose_circuit(number, &CircuitError::Unexpected(Command::RELAY).to_string());
         }
     }
 
-    /// A landing is asked to be the second hop of one of our circuits; `None` for a stranger's.
+    /// A return relay gets the CREATE2 of one of the measurer's circuits; `None` for a stranger's.
     fn answer_create(
         &mut self,
         channel: &mut Channel,
@@ -195,7 +195,7 @@ impl<R: Rng> LoadGenerator<R> {
         listener: ListenerId,
         body: &[u8],
     ) -> Option<u32> {
-        // Who asks on and on and reads no answers gets no more of them: they would fill our memory.
+        // A peer that sends requests and reads no answers gets no more of them: they would fill the memory.
         if channel.queued_len() > (self.circuits.len() + SPARE_ANSWERS) * CELL_LEN {
             return None;
         }
@@ -229,12 +229,11 @@ impl<R: Rng> LoadGenerator<R> {
         let (answer, _keys) =
             ntor::respond(&identity.rsa.0, &identity.onion_secret(), ephemeral_secret, create.data)
                 .ok()?;
-        // The keys of the second layer are of no use: what arrives is counted and compared with
-        // that layer still on, since it was never put on.
+        // The keys of the second layer are unused: cells are sent and compared without that layer.
         Some((u32::try_from(circuit).ok()?, answer))
     }
 
-    /// A cell has come back on the link that a circuit begins on.
+    /// A cell has arrived on the link where a circuit begins.
     fn handle_origin_cell(
         &mut self,
         channel: &mut Channel,
@@ -283,7 +282,7 @@ impl<R: Rng> LoadGenerator<R> {
     }
 }
 
-/// The target's answer to CREATE_FAST, where the circuit ends at the target.
+/// The target's answer to CREATE_FAST, if the circuit ends at the target.
 fn finish_fast(
     client: fast::Client,
     command: Command,
@@ -299,7 +298,7 @@ fn finish_fast(
     }
 }
 
-/// A rare cell's own copy, so that its channel is free to answer.
+/// A copy of a rare cell, so that its channel is free for the answer.
 fn detach(cell: Cell<'_>) -> (Cell<'static>, [u8; BODY_LEN]) {
     let mut body = [0; BODY_LEN];
     let len = cell.body.len().min(BODY_LEN);

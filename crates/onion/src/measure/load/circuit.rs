@@ -5,14 +5,14 @@ use crate::flow::InFlightWindow;
 use crate::measure::content::Content;
 use crate::node::ConnId;
 
-/// One circuit to the target, or through it, and back to us.
+/// One circuit to the target or through it, and back.
 #[derive(Debug)]
 pub(super) struct Circuit {
     pub(super) origin: ConnId,
-    /// Its number on the link it begins on.
+    /// Its ID on the link where it begins.
     pub(super) origin_id: CircId,
     pub(super) state: State,
-    /// It has been asked for once more; see [`is_swept`](Self::is_swept).
+    /// Whether it has been retried; see [`is_swept`](Self::is_swept).
     pub(super) is_second_try: bool,
 }
 
@@ -29,14 +29,14 @@ pub(super) enum State {
     Dead,
 }
 
-/// What flows over a finished circuit.
+/// The state of an open circuit.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) window: InFlightWindow,
     pub(super) content: Content,
-    /// Our layer with the target.
+    /// The layer shared with the target.
     pub(super) forward: Keystream,
-    /// Cells of it that were used before the first one that counts.
+    /// Cells of its keystream that were used before the first cell that counts.
     pub(super) cells_before: u64,
 }
 
@@ -57,7 +57,7 @@ impl Flow {
 }
 
 impl Circuit {
-    /// Whether the target has [swept it away](CircuitError::may_be_swept), and another try is left.
+    /// Whether the target has [destroyed it as idle](CircuitError::may_be_swept), and another try is left.
     pub(super) fn is_swept(&self, error: &CircuitError) -> bool {
         let is_begun = matches!(self.state, State::Building(_) | State::Creating(_));
         is_begun && error.may_be_swept() && !self.is_second_try

@@ -9,25 +9,25 @@ use core::fmt;
 use core::net::SocketAddr;
 use core::num::NonZeroU32;
 
-/// The relay to be measured.
+/// The relay to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Target {
-    /// Where it accepts links.
+    /// Its OR address.
     pub address: SocketAddr,
-    /// Whom its certificates must prove it to be.
+    /// The identities that its certificates must prove.
     pub ids: RelayIds,
 }
 
-/// One of our own throw-away relays, where circuits end.
+/// A temporary relay of the measurer, at which circuits end.
 ///
-/// A relay keeps one connection to each identity, so as many landings as sockets are wanted out of
-/// the target.
+/// A relay keeps one connection to each identity, so the number of return relays is the number of sockets out
+/// of the target.
 #[derive(Clone, Debug)]
 pub struct ReturnRelay {
-    /// Its throw-away identity.
+    /// Its temporary identity.
     pub identity: Arc<OwnIdentity>,
-    /// Where the target finds it.
+    /// Its address, for the target.
     pub address: SocketAddr,
 }
 
@@ -37,29 +37,28 @@ pub struct ReturnRelay {
 pub struct Pace {
     /// Connections at once, after a pause.
     pub burst: u32,
-    /// Connections per second from then on.
+    /// Connections per second after that.
     pub per_s: NonZeroU32,
 }
 
-/// How cells come back from the target.
+/// How cells return from the target.
 #[derive(Clone)]
 pub enum ReturnPath {
-    /// Through a target that knows nothing of it, over circuits of two hops that end at our own
-    /// landings. So any relay can be measured.
+    /// Through a target that does not know of the measurement, over circuits of two hops that end at the
+    /// measurer's return relays. So any relay can be measured.
     Transit {
-        /// Our own second hops; their places are the driver's
-        /// [`ListenerId`](crate::node::ListenerId)s.
+        /// The return relays; their indexes are the driver's [`ListenerId`](crate::node::ListenerId)s.
         landings: Vec<ReturnRelay>,
-        /// Identities that the sockets prove, as a relay's would, taken in turn; none for clients'
-        /// links. They must differ from the landings'.
+        /// Identities that the sockets prove, like a relay's, round-robin; empty for anonymous links like
+        /// clients'. They must differ from those of the return relays.
         authenticate_as: Vec<Arc<OwnIdentity>>,
     },
-    /// Back on the circuit of one hop that they came on, by a target that has accepted an order
+    /// On the same circuit of one hop, by a target that has accepted an order
     /// ([`measure::protocol`](crate::measure::protocol)).
     Echo {
-        /// Names the measurement.
+        /// The nonce of the measurement.
         nonce: Nonce,
-        /// Seed of the Ed25519 key by which the order names this measurer.
+        /// The seed of the Ed25519 key by which the order names this measurer.
         key_seed: [u8; 32],
     },
 }
@@ -69,7 +68,7 @@ impl ReturnPath {
         matches!(self, Self::Echo { .. })
     }
 
-    /// Our own second hops, if there are any.
+    /// The return relays, if there are any.
     pub(super) fn landings(&self) -> &[ReturnRelay] {
         match self {
             Self::Transit { landings, .. } => landings,
@@ -77,7 +76,7 @@ impl ReturnPath {
         }
     }
 
-    /// Cells of a circuit's forward keystream that were used before the first one that counts.
+    /// Cells of a circuit's forward keystream that were used before the first cell that counts.
     pub(super) const fn cells_before(&self) -> u64 {
         match self {
             Self::Transit { .. } => 1, // the one that extended it
@@ -102,22 +101,22 @@ impl fmt::Debug for ReturnPath {
     }
 }
 
-/// Sockets that begin to send later than the others, so that it shows what more of them bring.
+/// Sockets that begin to send later than the others, to show the effect of more sockets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldBack {
     /// How much later than the start.
     pub after: Duration,
-    /// Sockets of other pumps of the same measurer before the first of this one: of all of them, every
-    /// other one is held back, beginning with the second.
+    /// Sockets of other load generators of this measurer before the first of this one: over all of them, every
+    /// other socket is held back, beginning with the second.
     pub sockets_before: u32,
 }
 
-/// One pump's part in measuring one relay.
+/// The configuration of one load generator.
 #[derive(Clone, Debug)]
 pub struct LoadConfig {
-    /// The relay to be measured.
+    /// The relay to measure.
     pub target: Target,
-    /// How cells come back from it.
+    /// How cells return from it.
     pub return_path: ReturnPath,
     /// Sockets to the target.
     pub sockets: u32,
@@ -125,30 +124,30 @@ pub struct LoadConfig {
     pub circuits_per_socket: u32,
     /// How fast the sockets may be opened.
     pub pace: Pace,
-    /// Circuits that may be begun once more, where the target ends them for idle ones: each counts for the
-    /// target's defence against clients that begin many.
+    /// Circuits that may be retried if the target destroys them as idle: each counts for the target's limit on
+    /// circuit creation.
     pub second_tries: u32,
     /// Length of the measurement, in seconds.
     pub seconds: u32,
     /// Sockets that begin later; `None` if all begin at once.
     pub held_back: Option<HeldBack>,
-    /// Its share of the allocation a_i: no more is sent than this.
+    /// Its share of the allocation a_i, which limits what it sends.
     pub rate: Rate,
-    /// Cells under way on one circuit, at most. Strictly below the relay's queue limit.
+    /// Maximum number of cells in flight on one circuit. Strictly below the relay's queue limit.
     pub window_cap_cells: u32,
-    /// One cell in so many has its content checked.
+    /// One cell in this number has its content checked.
     pub check_one_in: NonZeroU32,
     /// Time for opening sockets and circuits.
     pub setup_timeout: Duration,
-    /// Longest silence of the target while it is loaded.
+    /// Maximum silence of the target under load.
     pub stall_timeout: Duration,
-    /// The time, in seconds since 1970, for the dates on certificates.
+    /// The Unix time in seconds, for the validity of certificates.
     pub unix_time_s: u64,
 }
 
 impl LoadConfig {
-    /// Cells under way on one circuit, at most. A target that takes part has the limit of our own
-    /// relays, whatever the consensus says of stock ones.
+    /// Maximum number of cells in flight on one circuit. A target that takes part has our relays' queue limit,
+    /// whatever the consensus says of other relays.
     pub(super) fn window_cells(&self) -> u32 {
         const OWN_CAP: u32 = QUEUE_LIMIT_CELLS - QUEUE_LIMIT_CELLS / 10 - 1;
         let own = if self.return_path.is_echo() { OWN_CAP } else { u32::MAX };

@@ -4,25 +4,25 @@ use crate::measure::protocol::Proof;
 use crate::node::{ConnId, ListenerId};
 use alloc::vec::Vec;
 
-/// Which end of a circuit a connection carries.
+/// The end of a circuit that a connection carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Side {
-    /// Ours to the target: circuits begin here.
+    /// To the target: circuits begin here.
     Outbound,
-    /// The target's to one of our landings: circuits end here.
+    /// From the target to a return relay: circuits end here.
     Inbound(ListenerId),
-    /// None: it only asks whether the target's host is there.
+    /// None: it only probes whether the target's host is reachable.
     Probe,
 }
 
-/// How far an outbound connection has come.
+/// The state of an outbound connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// Its link is being opened.
+    /// The link handshake.
     Opening,
-    /// We have said whose measurer we are. Only in echo.
+    /// The measurer's proof is sent. Only in echo.
     Proving,
-    /// Its circuits have been begun.
+    /// Its circuits have been created.
     Begun,
 }
 
@@ -30,19 +30,19 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Conn {
     pub(super) side: Side,
-    /// Until TLS is done, there is none.
+    /// `None` until TLS is established.
     pub(super) channel: Option<Channel>,
     pub(super) circuits: CircuitTable,
     pub(super) stage: Stage,
-    /// What will prove on it whose measurer we are. Only in echo.
+    /// The proof to send on it. Only in echo.
     pub(super) proof: Option<Proof>,
-    /// A circuit of its own has got room for more cells while they were handled.
+    /// Whether a circuit that begins on it has got space for more cells.
     pub(super) has_room: bool,
-    /// It is one of those that begin to send later.
+    /// Whether it begins to send later.
     pub(super) is_held_back: bool,
-    /// It waits in the queue of writable connections.
+    /// Whether it is in the queue of writable connections.
     pub(super) is_queued: bool,
-    /// It waits for the rate limit.
+    /// Whether the rate limit blocks it.
     pub(super) is_throttled: bool,
 }
 
@@ -66,11 +66,11 @@ impl Conn {
 /// The circuits on one connection, by their IDs on it.
 #[derive(Debug, Default)]
 pub(super) struct CircuitTable {
-    /// In the order of the IDs; the number is the circuit's place in the measurement.
+    /// Sorted by ID; the number is the circuit's index in the measurement.
     entries: Vec<(CircId, u32)>,
-    /// Where the last cell belonged: the next one most likely does, too.
+    /// The circuit of the last cell: the next cell most likely belongs to it.
     last: usize,
-    /// The circuit whose turn it is to send.
+    /// The next circuit to send, round-robin.
     turn: usize,
 }
 
@@ -104,7 +104,7 @@ impl CircuitTable {
         self.entries.len()
     }
 
-    /// The circuit whose turn it is to send; the next call gives the next one.
+    /// The next circuit to send, round-robin.
     #[inline]
     pub(super) fn take_turn(&mut self) -> Option<(CircId, u32)> {
         let entry = self.entries.get(self.turn).or_else(|| self.entries.first()).copied();
@@ -113,7 +113,7 @@ impl CircuitTable {
     }
 }
 
-/// Connections by number; numbers are not used twice.
+/// Connections by number; numbers are not reused.
 #[derive(Debug, Default)]
 pub(super) struct Conns {
     conns: Vec<Option<Conn>>,
@@ -130,7 +130,7 @@ impl Conns {
         self.conns.get_mut(id.0 as usize)?.as_mut()
     }
 
-    /// Puts back what [`take`](Self::take) took.
+    /// Returns what [`take`](Self::take) took.
     pub(super) fn put_back(&mut self, id: ConnId, conn: Conn) {
         if let Some(place) = self.conns.get_mut(id.0 as usize) {
             *place = Some(conn);
@@ -145,7 +145,7 @@ impl Conns {
         self.conns.get_mut(id.0 as usize)?.take()
     }
 
-    /// All that are there.
+    /// All connections.
     pub(super) fn ids(&self) -> impl Iterator<Item = ConnId> + '_ {
         (0u32..).zip(&self.conns).filter(|(_, conn)| conn.is_some()).map(|(id, _)| ConnId(id))
     }

@@ -4,67 +4,67 @@ use crate::measure::protocol::ErrorCode;
 use alloc::string::String;
 use core::fmt;
 
-/// Why a measurer gets no number.
+/// Why a load generator has no result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadFailure {
     /// Too few sockets or circuits could be opened, or stayed open.
     TooFewOpen {
-        /// Sockets with a circuit that works.
+        /// Sockets with an open circuit.
         open: u32,
-        /// Sockets asked for.
+        /// Planned sockets.
         wanted: u32,
-        /// The latest reason why one is missing.
+        /// The latest reason.
         last_problem: String,
     },
-    /// Too few sockets had a circuit that works when the time for set-up was over.
+    /// Too few sockets had an open circuit when the set-up time was over.
     SetUpTimedOut {
-        /// Sockets with a circuit that works.
+        /// Sockets with an open circuit.
         open: u32,
-        /// Sockets asked for.
+        /// Planned sockets.
         wanted: u32,
-        /// The latest reason why one is missing.
+        /// The latest reason.
         last_problem: String,
     },
-    /// Too few sockets or circuits, and the relay ended most of those that are missing for lack of room.
+    /// Too few sockets or circuits, and the relay destroyed most of the missing ones for lack of resources.
     NoRoom {
-        /// Sockets with a circuit that works.
+        /// Sockets with an open circuit.
         open: u32,
-        /// Sockets asked for.
+        /// Planned sockets.
         wanted: u32,
     },
-    /// The relay sends more cells that answer nothing than padding explains: they fill the path that answers need.
+    /// The relay sends more unsolicited cells than padding explains: they occupy the path of the answers.
     Unsolicited {
-        /// Cells that answer nothing.
+        /// Unsolicited cells.
         cells: u64,
-        /// Cells that came back.
+        /// Returned cells.
         load_cells: u64,
     },
-    /// Nothing arrived for too long, though cells were under way.
+    /// No cell returned for too long, although cells were in flight.
     Stalled {
-        /// Length of the silence.
+        /// The length of the silence.
         silent_ms: u64,
     },
-    /// A cell is not what an honest relay makes of what we sent.
+    /// A cell differs from an honest relay's result.
     CheckFailed {
-        /// The circuit, counted from zero.
+        /// The circuit's index.
         circuit: u32,
-        /// The cell's place on its circuit, counted from zero.
+        /// The cell's index on its circuit.
         cell: u64,
-        /// What was found instead.
+        /// The manipulation.
         mismatch: Mismatch,
     },
-    /// The target says that the measurement is impossible, or over before its time. Only in echo.
+    /// The target refused the measurement or ended it early. Only in echo.
     Refused {
-        /// Its code.
+        /// The error code.
         code: ErrorCode,
-        /// Its own words, if any.
+        /// The target's text, if any.
         text: String,
     },
-    /// More cells arrived on a circuit than we had sent: made up by the target.
+    /// More cells returned on a circuit than were sent: the target has fabricated them.
     AnsweredEarly {
-        /// The circuit, counted from zero.
+        /// The circuit's index.
         circuit: u32,
-        /// Cells that we had sent on it.
+        /// Cells sent on it.
         sent: u64,
     },
 }

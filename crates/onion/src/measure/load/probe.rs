@@ -1,9 +1,9 @@
-//! Whether the relay's host is in reach while nothing comes back.
+//! Whether the relay's host is reachable while no cells return.
 //!
-//! On its links that may not be seen: where the relay's kernel had acknowledged all, and its receive window or our own
-//! circuits' windows let nothing more be sent, nothing is under way that it would have to answer. A window that it announces, and what
-//! it sends again, come unasked, and so say nothing of the way there. A new connection is a question, and it is the kernel that answers,
-//! whether the relay's process runs or not.
+//! Its open connections may not show it: if the relay's kernel has acknowledged everything, and its receive
+//! window or the circuits' windows block more data, then nothing is in flight that it would have to answer.
+//! Window updates and retransmissions come unsolicited, so they say nothing about the path to the relay. A new
+//! connection is a question that the kernel answers, whether the relay's process runs or not.
 
 #[cfg(test)]
 mod tests;
@@ -14,39 +14,39 @@ use crate::node::{CloseCause, ConnId, Dial, Security};
 use crate::time::{Duration, Instant};
 use rand_core::Rng;
 
-/// A silence is longer than this before anything is tried.
+/// Probes begin after this length of silence.
 const FIRST_AFTER: Duration = Duration::from_millis(500);
 
-/// From one try to the next. One that has no answer by then goes on: the kernel repeats it.
+/// The interval of probes. An unanswered one continues: the kernel retransmits its SYN.
 const EVERY: Duration = Duration::from_secs(1);
 
-/// A try that is not answered for so many times this ends what was said before. Its first packet may have got lost by chance, and the kernel repeats that after a
-/// second.
+/// A probe that is unanswered for this number of intervals invalidates earlier answers. Its first packet may
+/// have been lost by chance, and the kernel retransmits it after a second.
 const MISSED_MAX: u32 = 2;
 
-/// New connections to the relay that nothing is sent on, one after the other.
+/// New connections to the relay on which nothing is sent, one after the other.
 #[derive(Debug, Default)]
 pub(super) struct ReachabilityProbe {
-    /// When the silence began that they are of.
+    /// When the current silence began.
     since: Option<Instant>,
     latest_at: Instant,
-    /// To be dialled.
+    /// Whether it is to be dialled.
     next: Option<ConnId>,
-    /// To be dialled, or dialled and not answered yet.
+    /// The connection to be dialled, or dialled and not answered yet.
     open: Option<ConnId>,
-    /// The first answer after which no two in a row were missing.
+    /// The first answer after which no two consecutive ones were missing.
     answered_at: Option<Instant>,
-    /// How often it was time for another since the one that is open was dialled.
+    /// How many intervals have passed since the open probe was dialled.
     missed: u32,
 }
 
-/// How long nothing has come back, and since when the relay's host is known to be in reach.
+/// How long no cell has returned, and since when the relay's host is known to be reachable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Silence {
-    /// Its length, until now.
+    /// The length of the silence so far.
     pub length: Duration,
-    /// How long it had lasted when the relay's host answered a new connection, as it has each time since; `None` if it has not, or not
-    /// for the last two seconds.
+    /// The length at which the relay's host answered a new connection, as it has each time since; `None` if it
+    /// has not, or not for the last two seconds.
     pub answered_after: Option<Duration>,
 }
 
@@ -55,13 +55,14 @@ impl ReachabilityProbe {
         self.since == Some(silent_since)
     }
 
-    /// When it is to be tried next in the silence that began then, or for the first time.
+    /// When the next probe is due in the silence that began at `since`.
     pub(super) fn next_at(&self, silent_since: Instant) -> Instant {
         if self.is_of(silent_since) { self.latest_at + EVERY } else { silent_since + FIRST_AFTER }
     }
 
-    /// A try is due. The one before may not be answered yet: then nothing new is tried, and what was said before it does soon not count any more.
-    /// Otherwise there is a new connection, from `connect`, if it is worth while. Tells which connection is of no use any more.
+    /// A probe is due. If the previous one is unanswered, no new one is made, and earlier answers soon expire.
+    /// Otherwise there is a new connection, from `connect`, if it is worthwhile. Returns the connection that is
+    /// no longer needed.
     fn attempt(
         &mut self,
         now: Instant,
@@ -70,7 +71,7 @@ impl ReachabilityProbe {
     ) -> Option<ConnId> {
         let mut of_another = None;
         if !self.is_of(silent_since) {
-            // What is still awaited belongs to a silence that is over.
+            // The open probe belongs to an earlier silence.
             of_another = self.open;
             *self = Self { since: Some(silent_since), ..Self::default() };
         }
@@ -88,7 +89,7 @@ impl ReachabilityProbe {
         of_another
     }
 
-    /// The host has answered this one, or it came to nothing. Those of a silence that is over do not count.
+    /// The host has answered this probe, or it failed. Those of an earlier silence do not count.
     fn conclude(&mut self, now: Instant, conn: ConnId, is_answered: bool) {
         if self.open.take_if(|it| *it == conn).is_some() {
             self.answered_at = is_answered.then(|| self.answered_at.unwrap_or(now));
@@ -103,7 +104,7 @@ impl ReachabilityProbe {
 }
 
 impl<R: Rng> LoadGenerator<R> {
-    /// How long nothing has come back.
+    /// How long no cell has returned.
     #[must_use]
     pub fn silence(&self, now: Instant) -> Silence {
         let Phase::Running(running) = &self.phase else {
@@ -115,7 +116,7 @@ impl<R: Rng> LoadGenerator<R> {
         }
     }
 
-    /// Time has passed: tries it, if it is time and cells are under way.
+    /// Makes a probe if it is due and cells are in flight.
     pub(super) fn probe(&mut self, now: Instant) {
         let Phase::Running(running) = &self.phase else { return };
         let silent_since = running.silent_since;
@@ -129,19 +130,19 @@ impl<R: Rng> LoadGenerator<R> {
         self.to_close.extend(useless);
     }
 
-    /// The next to be dialled.
+    /// The next probe to dial.
     pub(super) fn poll_probe(&mut self) -> Option<Dial> {
         let conn = self.knocks.next.take()?;
         Some(Dial { conn, to: self.config.target.address, security: Security::Plain })
     }
 
-    /// A new connection stands, of which no more is wanted.
+    /// A probe is connected, which is all that it is for.
     pub(super) fn handle_answered(&mut self, now: Instant, conn: ConnId) {
         self.knocks.conclude(now, conn, true);
         self.to_close.push_back(conn);
     }
 
-    /// A new connection came to nothing. A refusal, too, is an answer.
+    /// A probe failed. A refusal is an answer, too.
     pub(super) fn handle_unanswered(&mut self, now: Instant, conn: ConnId, cause: &CloseCause) {
         let is_answer =
             matches!(cause, CloseCause::Refused | CloseCause::Reset | CloseCause::ByPeer);

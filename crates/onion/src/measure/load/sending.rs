@@ -1,4 +1,4 @@
-//! The flood: cells for circuits that have room, within the rate.
+//! Sending: cells for circuits with space, within the rate.
 
 use super::circuit::State;
 use super::conn::Side;
@@ -10,7 +10,7 @@ use crate::time::Instant;
 use rand_core::Rng;
 
 impl<R: Rng> LoadGenerator<R> {
-    /// Fills `out` with cells for the circuits of one connection, in turn.
+    /// Fills `out` with cells for the circuits of one connection, round-robin.
     pub(super) fn write_cells(&mut self, now: Instant, id: ConnId, out: &mut [u8]) -> usize {
         let Phase::Running(running) = &mut self.phase else { return 0 };
         if !running.has_begun {
@@ -27,12 +27,12 @@ impl<R: Rng> LoadGenerator<R> {
         let affordable = running.bucket.available_bytes(now) / CELL_LEN as u64;
         let affordable = usize::try_from(affordable).unwrap_or(usize::MAX);
         if affordable < slots.len().min(CELLS_PER_RECORD) {
-            // Not even a record's worth: better a whole one later than crumbs now.
+            // Less than a record: a whole record later is better than fragments now.
             if !conn.is_throttled {
                 conn.is_throttled = true;
                 self.throttled.push(id);
             }
-            // A connection whose circuits have no room waits for the relay, whatever the rate.
+            // A connection whose circuits have no space waits for the relay, whatever the rate.
             let has_room = |number: u32| match &self.circuits[number as usize].state {
                 State::Up(flow) => flow.window.room_cells() > 0,
                 _ => false,

@@ -1,4 +1,4 @@
-//! Sockets and circuits: how they come to be, and what their loss means.
+//! Opening sockets and circuits, and the consequences of losing them.
 
 use super::circuit::{Circuit, State};
 use super::config::ReturnPath;
@@ -17,11 +17,12 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// How much earlier than ours a target's last second may end: it hears the first of several measurers.
+/// How much earlier than this side's the target's last second may end: it begins with the first measurer's
+/// cells.
 const END_SLACK: Duration = Duration::from_millis(500);
 
 impl<R: Rng> LoadGenerator<R> {
-    /// Lays out all sockets and circuits.
+    /// Plans all sockets and circuits.
     pub(super) fn plan(&mut self) {
         for socket in 0..self.config.sockets {
             let mut conn = Conn::new(Side::Outbound, None);
@@ -45,7 +46,7 @@ impl<R: Rng> LoadGenerator<R> {
         }
     }
 
-    /// TLS to the target stands: begin the link.
+    /// TLS to the target is established: begins the link.
     pub(super) fn open_channel(&mut self, now: Instant, id: ConnId, tls: &dyn TlsSession) {
         let target = self.config.target;
         let expected = ExpectedPeer { ids: target.ids, address: target.address.ip() };
@@ -85,7 +86,7 @@ impl<R: Rng> LoadGenerator<R> {
         }
     }
 
-    /// The target has connected to one of our landings.
+    /// The target has connected to a return relay.
     pub(super) fn answer_channel(
         &mut self,
         listener: ListenerId,
@@ -102,7 +103,7 @@ impl<R: Rng> LoadGenerator<R> {
         Some(self.conns.add(Conn::new(Side::Inbound(listener), Some(channel))))
     }
 
-    /// The link stands: begin its circuits.
+    /// The link is open: creates its circuits.
     pub(super) fn create_circuits(&mut self, channel: &mut Channel, circuits: &CircuitTable) {
         for number in circuits.numbers() {
             self.create_circuit(channel, number);
@@ -110,7 +111,7 @@ impl<R: Rng> LoadGenerator<R> {
     }
 
     pub(super) fn create_circuit(&mut self, channel: &mut Channel, number: u32) {
-        // A circuit that set-up has given up stays dead, however late its link comes to stand.
+        // A circuit that set-up has given up stays closed, however late its link opens.
         if !matches!(self.circuits[number as usize].state, State::Waiting) {
             return;
         }
@@ -133,10 +134,10 @@ impl<R: Rng> LoadGenerator<R> {
         self.circuits[number as usize].state = state;
     }
 
-    /// A connection is of no more use: its circuits go with it, and it gets closed.
+    /// A connection is unusable: closes it with its circuits.
     pub(super) fn lose_conn(&mut self, id: ConnId, problem: &str) {
         let Some(conn) = self.conns.get(id) else { return };
-        // A stranger's connection to a landing carries no circuit: its loss is no problem.
+        // A stranger's connection to a return relay carries no circuit.
         let circuits: Vec<u32> = conn.circuits.numbers().collect();
         for circuit in circuits {
             self.lose_circuit(circuit, problem);
@@ -153,7 +154,7 @@ impl<R: Rng> LoadGenerator<R> {
         }
     }
 
-    /// Notes that a circuit is lost, with the error of the relay's side.
+    /// Notes the loss of a circuit, with the error of the relay.
     pub(super) fn lose_circuit_for(&mut self, number: u32, error: &CircuitError) {
         let is_lost = matches!(self.circuits[number as usize].state, State::Dead);
         let is_for_room = *error == CircuitError::Destroyed(DestroyReason::RESOURCE_LIMIT);
@@ -161,7 +162,7 @@ impl<R: Rng> LoadGenerator<R> {
         self.lose_circuit(number, &error.to_string());
     }
 
-    /// Whether most circuits that are lost were ended for lack of room.
+    /// Whether most lost circuits were destroyed for lack of resources.
     fn lacks_room(&self) -> bool {
         let lost = self.circuits.iter().filter(|it| matches!(it.state, State::Dead)).count();
         lost > 0 && 2 * self.ended_for_room as usize >= lost
@@ -175,7 +176,7 @@ impl<R: Rng> LoadGenerator<R> {
         LoadFailure::TooFewOpen { open, wanted, last_problem: self.last_problem() }
     }
 
-    /// Sockets to the target with at least one circuit of which `holds`.
+    /// The number of sockets to the target with at least one circuit for which `holds` is true.
     fn sockets_where(&self, holds: impl Fn(&Circuit) -> bool) -> u32 {
         let per_socket = self.config.circuits_per_socket.max(1) as usize;
         let sockets = self.circuits.chunks(per_socket);
@@ -188,7 +189,7 @@ impl<R: Rng> LoadGenerator<R> {
         u32::try_from(up).unwrap_or(u32::MAX)
     }
 
-    /// Whether half of the sockets work: under that, a number would say little about the relay.
+    /// Whether at least half of the sockets work: with fewer, the result would say little about the relay.
     const fn is_enough(&self, open: u32) -> bool {
         open > 0 && open >= self.config.sockets.div_ceil(2)
     }
@@ -204,15 +205,15 @@ impl<R: Rng> LoadGenerator<R> {
         "the relay does not answer".to_string()
     }
 
-    /// Whether the target may close its links since, by its clock, the last second is over: it began
-    /// with the first cell of any measurer.
+    /// Whether the target may close its links since, by its clock, the last second is over: it began with the
+    /// first cell of any measurer.
     fn may_be_closed(&self, now: Instant) -> bool {
         let Phase::Running(running) = &self.phase else { return false };
         let end = running.start + Duration::from_secs(u64::from(self.config.seconds));
         self.config.return_path.is_echo() && now + END_SLACK >= end
     }
 
-    /// Draws the consequences of circuits that came to stand or were lost.
+    /// Evaluates circuits that have opened or were lost.
     pub(super) fn settle(&mut self, now: Instant) {
         if !core::mem::take(&mut self.is_unsettled) {
             return;
@@ -230,8 +231,7 @@ impl<R: Rng> LoadGenerator<R> {
             Phase::Running(_) if self.may_be_closed(now) => {}
             Phase::Ready | Phase::Running(_) => {
                 let (circuits, of) = (self.circuits_up(), self.ready_circuits);
-                // A socket that has lost most of its circuits loads the relay no better than one
-                // that is closed.
+                // A socket that has lost most of its circuits loads the relay no better than a closed one.
                 if !self.is_enough(open) || circuits < of.div_ceil(2) {
                     self.fail(self.too_few_open(open));
                 } else if circuits < of {
@@ -243,7 +243,7 @@ impl<R: Rng> LoadGenerator<R> {
         }
     }
 
-    /// Whether cells are under way: only then can the relay be said to stall.
+    /// Whether cells are in flight: only then can the relay stall.
     pub(super) fn is_loaded(&self) -> bool {
         self.circuits.iter().any(|circuit| match &circuit.state {
             State::Up(flow) => flow.window.sent_cells() > flow.window.delivered_cells(),
@@ -260,7 +260,7 @@ impl<R: Rng> LoadGenerator<R> {
         self.events.push_back(Event::Ready { sockets, circuits });
     }
 
-    /// A relay that has been given nothing, since all sockets are held back or the rate is that low, is not silent yet.
+    /// A relay that has been given no cells, since all sockets are held back or the rate is low, is not silent.
     pub(super) fn put_off_silence(&mut self, now: Instant) {
         let is_loaded = self.is_loaded();
         if let Phase::Running(running) = &mut self.phase
@@ -270,14 +270,15 @@ impl<R: Rng> LoadGenerator<R> {
         }
     }
 
-    /// When it gives up if nothing comes back until then, which is put off again and again as long as nothing is to come back; `None` unless it is running.
+    /// When it gives up unless a cell returns, which is postponed as long as nothing is in flight; `None`
+    /// unless it is running.
     #[must_use]
     pub fn stalls_at(&self) -> Option<Instant> {
         let Phase::Running(running) = &self.phase else { return None };
         Some(running.silent_since + self.config.stall_timeout)
     }
 
-    /// Set-up must end, and a loaded relay must not fall silent.
+    /// Enforces the set-up time and the maximum silence.
     pub(super) fn check_deadlines(&mut self, now: Instant) {
         match &self.phase {
             Phase::SettingUp { began } if now >= *began + self.config.setup_timeout => {

@@ -1,12 +1,12 @@
 use crate::time::{Duration, Instant};
 
-/// How long the assigned rate has kept a pump from sending, over all its connections: a time in which it
-/// holds several back counts once.
+/// How long the assigned rate has blocked a load generator, over all its connections: a time in which several
+/// are blocked counts once.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Throttle {
-    /// What is over.
+    /// The total of past times.
     total: Duration,
-    /// Since when it holds something back, if it does.
+    /// Since when a connection is blocked, if one is.
     since: Option<Instant>,
 }
 
@@ -26,7 +26,7 @@ impl Throttle {
         self.since = None;
     }
 
-    /// Time in all, until now.
+    /// The total so far.
     pub(super) fn total(&self, now: Instant) -> Duration {
         self.total + self.since.map_or(Duration::ZERO, |since| now - since)
     }

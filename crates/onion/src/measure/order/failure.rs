@@ -3,19 +3,19 @@ use crate::node::CloseCause;
 use alloc::string::String;
 use core::fmt;
 
-/// Why an order led to nothing, or a measurement lost its target's reports.
+/// Why an order failed, or a measurement lost its target's reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum OrderFailure {
     /// There is no link to the target.
     NoLink {
-        /// Why.
+        /// The reason.
         problem: String,
     },
     /// The link was not open in time.
     LinkTimedOut,
-    /// The link stands, but nobody answers the order.
+    /// The link is open, but the order is not answered.
     NotAnswered,
-    /// The target says that the measurement is impossible, or over before its time.
+    /// The target refused the measurement or ended it early.
     Refused {
         /// Its code.
         code: ErrorCode,

@@ -6,13 +6,13 @@ use crate::cell::{Malformed, Reader};
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 
-/// Bytes of text in an error that are sent or read; more is cut.
+/// Maximum length of an error's text, sent or received; more is truncated.
 pub const TEXT_LEN_MAX: usize = 200;
 
 /// Client traffic of one second, as a relay reports it: cells of circuits that are not measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ClientSecond {
-    /// Counted from zero, from the first measurement cell that the relay saw.
+    /// Counted from zero at the first measurement cell that the relay received.
     pub second: u16,
     /// Bytes received.
     pub received_bytes: u64,
@@ -20,37 +20,38 @@ pub struct ClientSecond {
     pub sent_bytes: u64,
 }
 
-/// What a relay has sent back to one measurer in a second, as it reports it: so a measurer's word is not the only one on
-/// what came back to it.
+/// The bytes that a relay has returned to one measurer in a second, as it reports them: a check on the
+/// measurer's report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SentBack {
-    /// To whom.
+    /// The measurer.
     pub measurer: MeasurerKey,
     /// Bytes of its measurement circuits' cells.
     pub bytes: u64,
 }
 
-/// One message of the protocol.
+/// One message of the measurement protocol.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// Coordinator to target: be measured.
+    /// Coordinator to target: requests a measurement.
     Order(SignedOrder),
-    /// Target to coordinator: measurers may come.
+    /// Target to coordinator: measurers may connect.
     Accepted {
-        /// Which order.
+        /// The order.
         nonce: Nonce,
     },
     /// Measurer to target, first on each of its links.
     Proof(Proof),
     /// Target to measurer: circuits on this link are measurement circuits.
     Proven,
-    /// Target to coordinator, once a second; with what was sent back to each measurer, at most [`MEASURERS_MAX`] of them.
+    /// Target to coordinator, once a second, with the bytes returned to each measurer, at most
+    /// [`MEASURERS_MAX`] of them.
     ClientSecond(ClientSecond, Vec<SentBack>),
-    /// Either way: the measurement is impossible, or over before its time. The link gets closed.
+    /// Both directions: the measurement is impossible, or ended early. The link is closed.
     Error {
-        /// Which error.
+        /// The error code.
         code: ErrorCode,
-        /// More about it, for people; at most [`TEXT_LEN_MAX`] bytes.
+        /// Details for people; at most [`TEXT_LEN_MAX`] bytes.
         text: String,
     },
 }
@@ -77,7 +78,7 @@ mod field {
     pub(super) const SENT_BACK: u16 = 10;
 }
 
-/// Name for errors about messages whose kind is not known yet.
+/// The message's name in errors before its type is known.
 const NAME: &str = "MEASURE";
 
 impl Message {
@@ -126,7 +127,7 @@ impl Message {
     /// Reads the body of a cell.
     ///
     /// # Errors
-    /// Where it is cut off, too long, of an unknown kind, or lacks a field.
+    /// If it is truncated, too long, of an unknown type, or lacks a field.
     pub fn parse(body: &[u8]) -> Result<Self, Malformed> {
         let mut reader = Reader::new(NAME, body);
         if body.len() > MESSAGE_LEN_MAX {
@@ -164,7 +165,7 @@ impl Message {
     }
 }
 
-/// Every field that any message has.
+/// All fields of all messages.
 #[derive(Default)]
 struct Fields {
     order_body: Option<Vec<u8>>,
@@ -219,7 +220,7 @@ fn sent_back(value: [u8; 40]) -> SentBack {
     SentBack { measurer: MeasurerKey(measurer), bytes: u64::from_be_bytes(bytes) }
 }
 
-/// A peer's text, fit for a terminal and a log: no control characters, and not too much of it.
+/// A peer's text, sanitized for a terminal and a log: without control characters, and truncated.
 fn readable(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(&bytes[..bytes.len().min(TEXT_LEN_MAX)]);
     text.chars()

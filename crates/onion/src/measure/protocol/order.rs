@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use core::fmt;
 use ed25519_dalek::{Signature, Signer, SigningKey, VerifyingKey};
 
-/// Measurers that one order can name.
+/// Maximum number of measurers in an order.
 pub const MEASURERS_MAX: usize = 32;
 
-/// What a coordinator's signature covers, before the TLS session's keying material and the order.
+/// The prefix of a coordinator's signed bytes, before the keying material and the order.
 const ORDER_PREFIX: &[u8] = b"FlashFlow order 1\0";
-/// What a measurer's signature covers, before keying material, target and nonce.
+/// The prefix of a measurer's signed bytes, before keying material, target and nonce.
 const PROOF_PREFIX: &[u8] = b"FlashFlow proof 1\0";
 
 macro_rules! key {
@@ -51,12 +51,12 @@ key! {
     MeasurerKey
 }
 key! {
-    /// What names one measurement: 32 random bytes of the coordinator's.
+    /// The name of one measurement: 32 random bytes from the coordinator.
     Nonce
 }
 
-/// Largest share of all traffic that a relay's clients may have while it is measured: *r*, in
-/// thousandths, under 1000.
+/// Maximum share of client traffic in all traffic of a relay while it is measured: *r*, in thousandths, below
+/// 1000.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ClientShare(u16);
 
@@ -64,7 +64,7 @@ impl ClientShare {
     /// *r* = 0.25, the default of proposal 316: a relay that lies about its clients gains a third.
     pub const DEFAULT: Self = Self(250);
 
-    /// So many thousandths; `None` from 1000 on, where nothing would be left for the measurement.
+    /// From thousandths; `None` from 1000 on, which would leave nothing for the measurement.
     #[must_use]
     pub const fn from_permille(permille: u16) -> Option<Self> {
         if permille < 1000 { Some(Self(permille)) } else { None }
@@ -76,7 +76,7 @@ impl ClientShare {
         self.0
     }
 
-    /// *y* ≤ *x*·*r*/(1−*r*): what clients may have beside `measured_bytes` (§4.1).
+    /// *y* ≤ *x*·*r*/(1−*r*): the client traffic allowed with `measured_bytes` (§4.1).
     #[must_use]
     pub fn beside(self, measured_bytes: u64) -> u64 {
         let share = u128::from(self.0);
@@ -85,24 +85,24 @@ impl ClientShare {
     }
 }
 
-/// A coordinator's order to be measured.
+/// A coordinator's order for a measurement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Order {
-    /// Who orders it.
+    /// The coordinator.
     pub coordinator: CoordinatorKey,
-    /// Who is to be measured: both identities.
+    /// The target: both identities.
     pub target: RelayIds,
-    /// Who will measure.
+    /// The measurers.
     pub measurers: Vec<MeasurerKey>,
-    /// *t*: length of the measurement, in seconds.
+    /// *t*: the length of the measurement, in seconds.
     pub seconds: u16,
-    /// *r*: largest share of client traffic. The relay may apply a smaller one of its own.
+    /// *r*: the maximum share of client traffic. The relay may apply a smaller one of its own.
     pub client_share: ClientShare,
-    /// *s*: links of all measurers together.
+    /// *s*: the links of all measurers together.
     pub sockets: u16,
-    /// When the order may not be accepted any more, in seconds since 1970.
+    /// When the order expires, in Unix time.
     pub expires_unix_s: u64,
-    /// Names the measurement.
+    /// The name of the measurement.
     pub nonce: Nonce,
 }
 
@@ -119,7 +119,7 @@ mod field {
 }
 
 impl Order {
-    /// The bytes that get signed.
+    /// The signed bytes.
     fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         push(&mut out, field::COORDINATOR, &self.coordinator.0);
@@ -179,10 +179,10 @@ impl Order {
         })
     }
 
-    /// Signs it for one TLS session, whose keying material (see
-    /// [`EXPORTER_LABEL`](super::EXPORTER_LABEL)) is `exported`.
+    /// Signs it for one TLS session with the keying material `exported` (see
+    /// [`EXPORTER_LABEL`](super::EXPORTER_LABEL)).
     ///
-    /// The coordinator that it names becomes the one whose `seed` signs.
+    /// The coordinator in it becomes the one with this `seed`.
     #[must_use]
     pub fn sign(&self, seed: &[u8; 32], exported: &[u8; 32]) -> SignedOrder {
         let coordinator = CoordinatorKey::of_seed(seed);
@@ -193,7 +193,7 @@ impl Order {
     }
 }
 
-/// A signature that proves nothing: made by another key, for other contents or for another session.
+/// A signature that is invalid: by another key, for other contents or for another session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SignatureInvalid;
 
@@ -207,7 +207,7 @@ impl core::error::Error for SignatureInvalid {}
 
 fn verify(key: &[u8; 32], signed: &[&[u8]], signature: &[u8; 64]) -> Result<(), SignatureInvalid> {
     let key = VerifyingKey::from_bytes(key).map_err(|_| SignatureInvalid)?;
-    // Strictly: weak keys, under which one signature fits many messages, are refused.
+    // Strictly: weak keys, under which one signature is valid for many messages, are refused.
     key.verify_strict(&signed.concat(), &Signature::from_bytes(signature))
         .map_err(|_| SignatureInvalid)
 }
@@ -220,18 +220,18 @@ pub struct SignedOrder {
 }
 
 impl SignedOrder {
-    /// What it says, before its signature is looked at: to see by whom it claims to be.
+    /// Its content before its signature is verified, to find the claimed coordinator.
     ///
     /// # Errors
-    /// Where it cannot be read.
+    /// If it is malformed.
     pub fn claims(&self) -> Result<Order, Malformed> {
         Order::parse(&self.body)
     }
 
-    /// Whether the coordinator that it names has signed it on the session with this keying material.
+    /// Verifies that the coordinator in it has signed it for the session with this keying material.
     ///
     /// # Errors
-    /// [`SignatureInvalid`] if not.
+    /// [`SignatureInvalid`].
     pub fn verify(&self, order: &Order, exported: &[u8; 32]) -> Result<(), SignatureInvalid> {
         verify(&order.coordinator.0, &[ORDER_PREFIX, exported, &self.body], &self.signature)
     }
@@ -246,9 +246,9 @@ impl fmt::Debug for SignedOrder {
 /// A measurer's proof on one of its links that it belongs to a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
-    /// Which measurement.
+    /// The measurement.
     pub nonce: Nonce,
-    /// Who it is.
+    /// The measurer.
     pub measurer: MeasurerKey,
     pub(super) signature: [u8; 64],
 }
@@ -262,10 +262,10 @@ impl Proof {
         Self { nonce, measurer: MeasurerKey::of_seed(seed), signature }
     }
 
-    /// Whether the measurer that it names has signed it, for this target and session.
+    /// Verifies that the measurer in it has signed it for this target and session.
     ///
     /// # Errors
-    /// [`SignatureInvalid`] if not.
+    /// [`SignatureInvalid`].
     pub fn verify(&self, target: &RelayIds, exported: &[u8; 32]) -> Result<(), SignatureInvalid> {
         let signed: [&[u8]; 4] = [PROOF_PREFIX, exported, &target.rsa.0, &self.nonce.0];
         verify(&self.measurer.0, &signed, &self.signature)

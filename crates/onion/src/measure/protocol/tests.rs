@@ -59,11 +59,11 @@ proptest! {
         let kept = encoded.len().saturating_sub(cut);
         let Ok(found) = Message::parse(&encoded[..kept]) else { return Ok(()) };
         match (message, found) {
-            // An error's text may be missing as a whole: it is for people.
+            // An error's text may be omitted: it is for people.
             (Message::Error { code, .. }, found) => {
                 prop_assert_eq!(found, Message::Error { code, text: String::new() });
             }
-            // So may what was sent back, of each measurer as a whole: older relays do not tell.
+            // The bytes returned to each measurer may be omitted: older relays do not report them.
             (Message::ClientSecond(second, all), Message::ClientSecond(found, some)) => {
                 prop_assert_eq!(found, second);
                 prop_assert!(some.len() < all.len() && all.starts_with(&some));
@@ -106,7 +106,7 @@ fn an_order_is_bound_to_its_session_and_its_signer() {
     assert_eq!(claims, order());
     assert_eq!(signed.verify(&claims, &SESSION), Ok(()));
     assert_eq!(signed.verify(&claims, &[8; 32]), Err(SignatureInvalid));
-    // Who signs with another key can't claim to be us.
+    // With another key nobody can claim this identity.
     let other = order().sign(&[6; 32], &SESSION);
     let claimed = other.claims().expect("readable");
     assert_eq!(claimed.coordinator, CoordinatorKey::of_seed(&[6; 32]));
@@ -138,7 +138,7 @@ fn an_order_is_no_proof_even_by_the_same_key() {
 
 #[test]
 fn oversized_and_doubled_fields_are_refused() {
-    // Whole but for its length: fields of unknown types would be skipped.
+    // Complete except for its length: fields of unknown types would be skipped.
     let mut long = Message::Proven.encode();
     fields::push(&mut long, 1000, &[0; MESSAGE_LEN_MAX - 5]);
     assert_eq!((long.len(), Message::parse(&long)), (MESSAGE_LEN_MAX, Ok(Message::Proven)));

@@ -1,4 +1,4 @@
-//! Whether an order is obeyed.
+//! Admission of orders.
 
 use super::{Refusal, Target};
 use crate::measure::protocol::{CoordinatorKey, ErrorCode, Nonce, Order, SignedOrder};
@@ -7,21 +7,22 @@ use alloc::format;
 use alloc::string::ToString;
 use alloc::vec::Vec;
 
-/// An order may expire so much later than now: long enough for clocks that differ by minutes.
+/// An order may expire at most this much later than now: long enough for clocks that differ by minutes.
 const EXPIRY_AHEAD_MAX_S: u64 = 60 * 60;
 
-/// A measurement that was accepted: it counts against its coordinator's quota.
+/// An accepted measurement, which counts against its coordinator's quota.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// When, in seconds since 1970.
+    /// When, in Unix time.
     pub unix_time_s: u64,
-    /// Who ordered it.
+    /// The coordinator.
     pub coordinator: CoordinatorKey,
     /// The order.
     pub nonce: Nonce,
 }
 
-/// The measurements that were accepted within the last period, by the calendar: it goes on while the relay does not run.
+/// The measurements accepted within the last period of wall-clock time, which continues while the relay does
+/// not run.
 ///
 /// Bounded by the number of coordinators and their quota.
 #[derive(Debug)]
@@ -40,7 +41,7 @@ impl History {
 
     fn forget_before(&mut self, unix_time_s: u64, period: Duration) {
         let first = unix_time_s.saturating_sub(period.as_secs());
-        // What is of the future a clock that was wrong has made.
+        // An entry in the future comes from a wrong clock.
         self.accepted.retain(|it| it.unix_time_s > first && it.unix_time_s <= unix_time_s);
     }
 
@@ -54,8 +55,8 @@ impl History {
 }
 
 impl Target {
-    /// Checks an order. The signature comes before everything that depends on the relay's configuration or changes with
-    /// time, so that only an allowed coordinator learns anything of either.
+    /// Checks an order. The signature is verified before everything that depends on the relay's configuration
+    /// or state, so that only an allowed coordinator learns either.
     pub(super) fn admit(
         &mut self,
         unix_time_s: u64,
@@ -68,7 +69,8 @@ impl Target {
         let order = signed
             .claims()
             .map_err(|error| Refusal { code: ErrorCode::MALFORMED, text: error.to_string() })?;
-        // One answer to both, after the same work: or anybody could find out which coordinators the relay allows.
+        // One answer to both, after the same work: otherwise anybody could find out which coordinators the
+        // relay allows.
         let is_signed = signed.verify(&order, exported).is_ok();
         if !is_signed || !self.params.coordinators.contains(&order.coordinator) {
             return Err(Refusal::new(ErrorCode::UNKNOWN_COORDINATOR));

@@ -2,51 +2,49 @@ use crate::measure::protocol::ClientShare;
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 
-/// A scheduling round: what is measured in one is what clients may have in the next.
+/// A round: the measurement traffic of one round determines the clients' share in the next.
 const ROUND: Duration = Duration::from_millis(10);
 
-/// Measurement traffic that is assumed at least, so that clients are never starved (proposal 316,
-/// §3.1.4).
+/// Minimum measurement traffic that is assumed, so that clients are never starved (proposal 316 §3.1.4).
 const MEASURED_MIN: Rate = Rate::from_bit_per_s(10_000_000);
 
-/// Rounds of which clients may save up what they have not used: traffic comes in lumps, on both sides.
+/// Rounds of unused share that clients may accumulate: traffic is bursty on both sides.
 const ROUNDS_SAVED: u64 = 4;
 
-/// Weight of the past in the average round, over one.
+/// Weight of the past in the average round, divided by one more.
 const SMOOTHING: u64 = 8;
 
-/// Bytes that a round may always be overdrawn by: less than a cell would never let one pass.
+/// Bytes by which a round may always be overdrawn: less than a cell would never allow one.
 const LEAST_GRANT: u64 = crate::cell::CELL_LEN as u64;
 
-/// The least that clients of a relay may have while it is measured, if they have had so much before.
+/// Minimum rate of a relay's clients while it is measured, if they have used that much before.
 ///
-/// No order lowers it: with *r* = 0, or with hardly any measurement traffic, a coordinator (or whoever has stolen its key)
-/// could otherwise stop a relay's clients at will, and see from elsewhere whose they are. It costs no estimate: clients had
-/// no more than the relay can carry, so that 1−*r* of that is left for the measurement, and what they have counts
-/// up to *x*·*r*/(1−*r*).
+/// No order reduces it: with *r* = 0, or with hardly any measurement traffic, a coordinator (or whoever has
+/// stolen its key) could otherwise stop a relay's clients at will and observe elsewhere whose they are. It
+/// costs no accuracy: clients had no more than the relay can carry, so 1−*r* of that is left for the
+/// measurement, and their traffic counts up to *x*·*r*/(1−*r*).
 pub fn client_floor(usual: Rate, share: ClientShare) -> Rate {
     let of = |rate: Rate| rate.scaled(f64::from(share.as_permille()) / 1000.0);
     of(usual).max(Rate::from_byte_per_s(share.beside(MEASURED_MIN.as_byte_per_s())))
 }
 
-/// Holds client traffic to *y* ≤ *x*·*r*/(1−*r*) while a relay is measured (§4.1).
+/// Limits client traffic to *y* ≤ *x*·*r*/(1−*r*) while a relay is measured (§4.1).
 #[derive(Clone, Debug)]
 pub struct ClientLimit {
     share: ClientShare,
-    /// Clients may have that in any case.
+    /// Clients' minimum rate.
     floor: Rate,
     round_began: Instant,
     /// Measurement traffic of this round.
     measured_bytes: u64,
-    /// What clients may still be sent.
+    /// Bytes that clients may still be sent.
     credit_bytes: u64,
-    /// What a round has granted lately, on average.
+    /// The average grant of recent rounds.
     usual_grant_bytes: u64,
 }
 
 impl ClientLimit {
-    /// A limit from now on; the first round has the least traffic that is assumed. Whatever is measured, clients may
-    /// have `floor`.
+    /// A new limit; the first round assumes the minimum measurement traffic. Clients always get `floor`.
     #[must_use]
     pub fn new(share: ClientShare, floor: Rate, now: Instant) -> Self {
         let grant = share.beside(MEASURED_MIN.bytes_in(ROUND)).max(floor.bytes_in(ROUND));
@@ -72,7 +70,7 @@ impl ClientLimit {
         self.credit_bytes = self.credit_bytes.saturating_sub(bytes);
     }
 
-    /// What clients may be sent now.
+    /// Bytes that clients may be sent now.
     #[inline]
     #[must_use]
     pub fn available_bytes(&mut self, now: Instant) -> u64 {
@@ -89,7 +87,7 @@ impl ClientLimit {
     }
 
     fn begin_round(&mut self, now: Instant) {
-        // Who looks late has let several rounds pass; no more of them count than can be saved up.
+        // Several rounds have passed since the last call; no more of them count than can be accumulated.
         let passed = now - self.round_began;
         let measured = core::mem::take(&mut self.measured_bytes).max(MEASURED_MIN.bytes_in(passed));
         let granted = self.share.beside(measured).max(self.floor.bytes_in(passed));
@@ -103,7 +101,7 @@ impl ClientLimit {
     }
 }
 
-/// What `time` has of the `bytes` of `whole`.
+/// The share of `time` in the `bytes` of `whole`.
 fn part(bytes: u64, time: Duration, whole: Duration) -> u64 {
     let scaled = u128::from(bytes) * time.as_nanos() / whole.as_nanos().max(1);
     u64::try_from(scaled).unwrap_or(u64::MAX)

@@ -2,26 +2,25 @@ use crate::measure::protocol::{ClientShare, CoordinatorKey};
 use crate::time::Duration;
 use alloc::vec::Vec;
 
-/// What a relay's operator and the consensus allow (proposal 316, §3.1.1).
+/// The permissions and limits of a relay's operator and the consensus (proposal 316 §3.1.1).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TargetParams {
-    /// `FFMeasurementsAllowed`: whether it may be measured at all.
+    /// `FFMeasurementsAllowed`: whether the relay may be measured at all.
     pub is_allowed: bool,
-    /// `FFAllowedCoordinators`: by whom.
+    /// `FFAllowedCoordinators`: the permitted coordinators.
     pub coordinators: Vec<CoordinatorKey>,
-    /// `FFMeasurementPeriod`: the time in which a coordinator has
-    /// [`measurements_per_period`](Self::measurements_per_period).
+    /// `FFMeasurementPeriod`: the period of [`measurements_per_period`](Self::measurements_per_period).
     pub period: Duration,
-    /// Measurements that each coordinator may begin in any time of that length.
+    /// Maximum number of measurements of each coordinator in any such period.
     pub measurements_per_period: u32,
-    /// `FFBackgroundTrafficPercent`: *r*, unless the order says less.
+    /// `FFBackgroundTrafficPercent`: *r*, unless the order states less.
     pub client_share: ClientShare,
     /// `FFMaxMeasurementDuration`: from the order to the end.
     pub max_duration: Duration,
 }
 
 impl Default for TargetParams {
-    /// The defaults of proposal 316: nobody may measure.
+    /// The defaults of proposal 316: no measurements.
     fn default() -> Self {
         Self {
             is_allowed: false,

@@ -80,7 +80,7 @@ fn each_wrong_order_is_refused_with_its_number() {
     for (order, code) in wrong {
         assert_eq!(give(&mut it, at_ms(0), &order), Err(code), "{order:?}");
     }
-    // None of them counts: the right one is accepted, and once.
+    // None of them counts: the right one is accepted, once.
     assert_eq!(give(&mut it, at_ms(0), &order(1)), Ok(Nonce([1; 32])));
     assert_eq!(give(&mut it, at_ms(1), &order(2)), Err(ErrorCode::BUSY));
     assert_eq!(give(&mut it, at_ms(1), &order(1)), Err(ErrorCode::REPLAYED));
@@ -126,7 +126,7 @@ fn what_was_accepted_before_the_relay_began_again_counts_until_its_period_is_ove
         let unix_time_s = UNIX - hours_ago * hour_s;
         it.remember(Accepted { unix_time_s, coordinator, nonce: Nonce([nonce; 32]) });
     }
-    // A clock that was a day ahead must not shut a coordinator out.
+    // A clock that was a day ahead must not lock out a coordinator.
     it.remember(Accepted { unix_time_s: UNIX + 24 * hour_s, coordinator, nonce: Nonce([9; 32]) });
     assert_eq!(give(&mut it, at_ms(0), &order(2)), Err(ErrorCode::REPLAYED));
     assert_eq!(give(&mut it, at_ms(0), &order(3)), Err(ErrorCode::QUOTA_EXCEEDED));
@@ -146,7 +146,7 @@ fn measurers_prove_themselves_up_to_the_number_of_sockets() {
     assert_eq!(prove(&mut it, 1, &MEASURER, 1), Ok(()));
     assert_eq!(prove(&mut it, 2, &MEASURER, 1), Ok(()));
     assert_eq!(prove(&mut it, 3, &MEASURER, 1), Err(ErrorCode::TOO_MANY_SOCKETS));
-    // A link that is gone makes room.
+    // A closed link makes space.
     it.handle_closed(ConnId(2));
     assert_eq!(prove(&mut it, 3, &MEASURER, 1), Ok(()));
 }
@@ -198,7 +198,7 @@ fn a_measurement_that_brings_nothing_for_three_seconds_is_over() {
     give(&mut it, at_ms(0), &Order { seconds: 30, ..order(1) }).expect("accepted");
     prove(&mut it, 1, &MEASURER, 1).expect("proven");
     it.handle_measurement_cell(at_ms(0));
-    // Two seconds without any are a path that stands still for a while.
+    // Two empty seconds are a path that stalls for a while.
     for second in 1..=7 {
         if second % 3 == 1 {
             it.handle_measured(ConnId(1), 514);
@@ -243,8 +243,8 @@ fn violation_loss_of_the_coordinator_and_time_end_it() {
     assert_eq!(code(slow), ErrorCode::TIMED_OUT);
 }
 
-/// What clients get of a relay that carried so much for them, in ten seconds of a measurement with an order of this share
-/// and so much measurement traffic.
+/// The client traffic of a relay with this usual client traffic, in ten seconds of a measurement with an order
+/// of this share and this measurement traffic.
 fn clients_get(usual_mbit: f64, permille: u16, measured_mbit: f64) -> f64 {
     let mut it = target();
     let usual = Rate::from_mbit_per_s(usual_mbit);
@@ -264,7 +264,7 @@ fn clients_get(usual_mbit: f64, permille: u16, measured_mbit: f64) -> f64 {
         );
         let granted = it.clients_may_send(at_ms(millis));
         it.handle_client_sent(granted);
-        // What they have meanwhile is not what they usually have.
+        // Traffic during a measurement is not the usual traffic.
         it.note_clients(at_ms(millis));
         sent += granted;
     }
@@ -273,7 +273,7 @@ fn clients_get(usual_mbit: f64, permille: u16, measured_mbit: f64) -> f64 {
 
 #[test]
 fn no_order_takes_more_than_three_quarters_of_what_clients_had() {
-    // r of the order, and what is measured; what is left of 800 Mbit/s.
+    // r of the order; what is left of 800 Mbit/s.
     for (permille, measured, least, most) in [
         (0, 0.0, 195.0, 215.0),
         (250, 0.001, 195.0, 215.0),
@@ -283,13 +283,13 @@ fn no_order_takes_more_than_three_quarters_of_what_clients_had() {
         let got = clients_get(800.0, permille, measured);
         assert!((least..most).contains(&got), "r = {permille}, {measured} measured: {got}");
     }
-    // Of clients that had next to nothing, what proposal 316 lets them have.
+    // For clients with next to no usual traffic: proposal 316's minimum.
     let got = clients_get(0.5, 0, 100.0);
     assert!((3.2..3.7).contains(&got), "{got}");
 }
 
 proptest! {
-    /// Greedy clients beside a steady measurement get what the ratio gives them, hardly more or less.
+    /// Greedy clients during a steady measurement get what the ratio allows.
     #[test]
     fn clients_get_their_share_and_no_more(
         mbit in 20u64..5000, permille in 10u16..500, look_us in 100u64..9000,
@@ -314,7 +314,7 @@ proptest! {
         prop_assert!(sent + allowed / 50 + 2 * round >= allowed, "{sent} of {allowed}");
     }
 
-    /// Who asked for nothing for a while has saved up four rounds, and no more.
+    /// Clients that were idle for a while have accumulated four rounds, and no more.
     #[test]
     fn clients_do_not_save_up_what_they_have_not_used(mbit in 20u64..5000, idle_ms in 100u64..5000) {
         let rate = Rate::from_bit_per_s(mbit * 1_000_000);

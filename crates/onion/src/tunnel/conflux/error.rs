@@ -1,25 +1,25 @@
 use core::fmt;
 
-/// How the other end of a set of linked circuits has broken the rules. The circuits are of no use any more.
+/// A violation of the rules of Conflux by the other end. The circuits are unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ConfluxError {
-    /// A message of the handshake where none is due, or with a nonce that is not the set's.
+    /// A handshake message when none is expected, or with another set's nonce.
     Handshake,
     /// The message is malformed.
     Malformed,
-    /// The circuit has no congestion control, or is none that can be a leg.
+    /// The circuit has no congestion control, or cannot be a leg.
     Unsuitable,
     /// More than [`LEGS_MAX`](super::LEGS_MAX).
     TooManyLegs,
-    /// Both ends do not mean the same by what was sent and what has come.
+    /// The two ends disagree about the numbers of messages sent and received.
     Desynchronised,
-    /// A SWITCH that nothing follows, or one where there is no set.
+    /// A SWITCH that no message follows, or one without a set.
     Switch,
-    /// A message of streams on a circuit that is not linked yet, or from another hop than the last.
+    /// A stream message on a circuit that is not linked yet, or from a hop that is not the last.
     Misplaced,
-    /// A message that has come already.
+    /// A message that has arrived before.
     Duplicate,
-    /// More messages than the bound wait for others that come before them.
+    /// More out-of-order messages than allowed.
     TooEarly,
 }
 

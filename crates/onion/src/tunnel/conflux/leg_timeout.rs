@@ -1,28 +1,29 @@
-//! Legs that bring nothing for long, though something of them is waited for, and no link breaks.
+//! Legs that stop delivering, although their links are open and messages on them are expected.
 //!
-//! [`take_overdue`](Conflux::take_overdue) notices them by how much waits, which is soon where much comes. Where little comes, or nothing
-//! more, only time can tell.
+//! [`take_overdue`](Conflux::take_overdue) detects them by the number of waiting messages, which takes long if
+//! there is little traffic. Timeouts detect them otherwise.
 
 use super::{Conflux, Sequence};
 use crate::time::{Duration, Instant};
 
-/// A leg that has brought nothing for so long is silent: far longer than a busy relay lets a circuit wait, and nothing is lost if it is wrong.
+/// A leg times out after this time without progress: far longer than a busy relay delays a circuit, and nothing
+/// is lost if it is wrong.
 pub const LEG_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Between two looks that are farther apart nothing is known: we may have slept ourselves.
+/// If two checks are farther apart, they say nothing: this machine may have been suspended.
 const APART_MAX: Duration = Duration::from_secs(15);
 
-/// What was found at a look.
+/// The state at a check.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Look {
-    /// How far it was.
+    /// The progress.
     place: u64,
-    /// Since when it has not come farther.
+    /// Since when there has been no progress.
     since: Option<Instant>,
 }
 
 impl Look {
-    /// Looks again. Whether it stands still, and something is waited for, for too long.
+    /// Checks again. Returns whether there has been no progress for too long although some is expected.
     fn is_still(&mut self, now: Instant, place: u64, is_awaited: bool, must_forget: bool) -> bool {
         let since = self.since.filter(|_| is_awaited && self.place == place && !must_forget);
         let since = since.unwrap_or(now);
@@ -32,16 +33,16 @@ impl Look {
 }
 
 impl<L: Copy + PartialEq, M> Conflux<L, M> {
-    /// Whether a look would tell anything: something waits for other legs, or for being acknowledged.
+    /// Whether checks are necessary: messages wait for other legs or for acknowledgement.
     #[must_use]
     pub fn is_waiting(&self) -> bool {
         let is_waiting = !self.early.is_empty() || self.legs.iter().any(|it| it.kept.is_awaited());
         self.resumes && self.legs.len() > 1 && is_waiting
     }
 
-    /// The leg that keeps others waiting since [`LEG_TIMEOUT`], or that has acknowledged nothing for so long though it should have. None
-    /// where nothing is sent again, and where no other leg is left. To be asked every few seconds, as long as the set
-    /// [waits](Self::is_waiting).
+    /// The leg that has blocked the others for [`LEG_TIMEOUT`], or has acknowledged nothing for that time
+    /// although it should. `None` without retransmission, and if no other leg is left. To be called every few
+    /// seconds as long as the set [waits](Self::is_waiting).
     pub fn take_timed_out_leg(&mut self, now: Instant) -> Option<L> {
         if !self.resumes || self.legs.len() < 2 {
             return None;
@@ -66,7 +67,8 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         mute.filter(|_| any_other)
     }
 
-    /// The leg that the others wait for: of those that can bring what is missing the one that has brought most lately.
+    /// The leg that the others wait for: of those that can have the missing message, the one that has delivered
+    /// most recently.
     pub(super) fn behind(&self) -> Option<L> {
         let is_behind = |it: &&Sequence<L, M>| it.received <= self.delivered;
         Some(self.legs.iter().filter(is_behind).max_by_key(|it| it.received)?.leg)

@@ -1,30 +1,31 @@
-//! What has come: in which order, and what waits.
+//! The order of received messages, and the reordering buffer.
 
 use super::{Conflux, ConfluxError};
 use crate::cell::msg::ConfluxSwitch;
 
-/// Where a message stands that has come.
+/// The position of a received message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order {
-    /// It is its turn: it is delivered, and then [`poll_early`](Conflux::poll_early) may have others.
+    /// Next in order: it is delivered, and then [`poll_early`](Conflux::poll_early) may return others.
     Next,
-    /// This is its number, and others come before it: it goes to [`hold`](Conflux::hold).
+    /// It has this number, and others precede it: [`hold`](Conflux::hold) buffers it.
     Early(u64),
-    /// It has come before, on a leg that was lost, and is of no use.
+    /// A duplicate, from a lost leg.
     Duplicate,
 }
 
-/// How many must wait for a leg to be given up, if so many did when one was given up last: there must be room for what comes until
-/// the other end knows, and sends again.
+/// The number of waiting messages at which the next leg is given up, after one was given up at `waiting`: there
+/// must be space for what arrives until the other end knows and retransmits.
 pub(super) fn overdue_at(before: usize, early_max: usize) -> usize {
     usize::midpoint(before, early_max).max(1)
 }
 
 impl<L: Copy + PartialEq, M> Conflux<L, M> {
-    /// A SWITCH has come on a leg.
+    /// A SWITCH has arrived on a leg.
     ///
     /// # Errors
-    /// Where the leg is none, or its last SWITCH was followed by nothing: it would only tell a relay on the way something.
+    /// If there is no such leg, or no message has followed its last SWITCH, which could carry a covert signal
+    /// to a relay on the path.
     pub fn handle_switch(&mut self, leg: L, switch: ConfluxSwitch) -> Result<(), ConfluxError> {
         let resumes = self.resumes;
         let it = self.find_mut(leg).filter(|it| !it.is_switched).ok_or(ConfluxError::Switch)?;
@@ -37,10 +38,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         Ok(())
     }
 
-    /// A message of streams has come on a leg.
+    /// A stream message has arrived on a leg.
     ///
     /// # Errors
-    /// Where the leg is none, and where that message has come before.
+    /// If there is no such leg, or the message is a duplicate.
     pub fn handle_received(&mut self, leg: L) -> Result<Order, ConfluxError> {
         let it = self.find_mut(leg).ok_or(ConfluxError::Misplaced)?;
         it.is_switched = false;
@@ -57,10 +58,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         Ok(Order::Early(number))
     }
 
-    /// Keeps a message until its turn.
+    /// Buffers a message until its predecessors have arrived.
     ///
     /// # Errors
-    /// Where more wait than may.
+    /// If the buffer is full.
     pub fn hold(&mut self, number: u64, message: M) -> Result<(), ConfluxError> {
         if self.early.len() >= self.early_max {
             return Err(ConfluxError::TooEarly);
@@ -70,7 +71,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         Ok(())
     }
 
-    /// The next message whose turn has come.
+    /// The next buffered message in order.
     pub fn poll_early(&mut self) -> Option<M> {
         let first = self.early.first_entry()?;
         if *first.key() != self.delivered + 1 {
@@ -84,10 +85,11 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         Some(message)
     }
 
-    /// The leg that keeps the others waiting, once half of what may wait does: it is silent, whether anybody knows or not. To be
-    /// asked when something has come early. None where nothing is sent again, and where no other leg is left.
+    /// The leg that blocks the others, once the buffer is half full. To be called when an out-of-order message
+    /// has arrived. `None` without retransmission, and if no other leg is left.
     ///
-    /// Of those that can bring what is missing it is the one that has brought most lately; the next only when more waits.
+    /// Of the legs that can have the missing message it is the one that has delivered most recently; the next
+    /// one only if more messages wait.
     pub fn take_overdue(&mut self) -> Option<L> {
         if !self.resumes || self.legs.len() < 2 || self.early.len() < self.overdue_at {
             return None;

@@ -1,42 +1,44 @@
-//! What is sent again when its leg is lost (proposal 329 §2.7).
+//! Retransmission of the messages of lost legs (proposal 329 §2.7).
 //!
-//! Each end keeps a copy of what it has sent on a leg until a SENDME tells that it has come. When the leg is lost, these copies
-//! go on other legs, under their old numbers. Some have come already: the other end drops them. C tor does not do it; whether the
-//! other end does is agreed on in the handshake.
+//! Each end keeps a copy of what it has sent on a leg until a SENDME acknowledges it. If the leg is lost, the
+//! copies are sent on other legs under their old numbers, and the other end drops duplicates. C tor does not
+//! support it; the handshake negotiates it.
 
 use super::{Conflux, Removed, Sequence};
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 
-/// Messages of a leg that are kept, at most. A leg that has more under way cannot be made good.
+/// Maximum number of messages kept for a leg. A leg with more in flight cannot be recovered.
 const KEPT_MAX: usize = 1 << 13;
 
-/// Messages in a row of which a SENDME acknowledges none, at most: not of data, that is. Who sends hardly anything else has them
-/// kept in vain, unless the other end tells how many have come.
+/// Maximum number of consecutive messages that no SENDME acknowledges: messages other than data. If an end
+/// sends hardly anything else, they are useless to keep unless the other end reports their number.
 const UNMARKED_MAX: usize = 512;
 
-/// Messages that no SENDME acknowledges of which the other end is told at once: few enough that no more than
-/// [`UNMARKED_MAX`] are under way before it hears of them.
+/// The number of messages without SENDME after which the other end is notified: fewer than [`UNMARKED_MAX`] are
+/// in flight before it is.
 const TOLD_EVERY: u32 = 128;
 
-/// What was sent on a leg and is not acknowledged.
+/// The unacknowledged messages of a leg.
 #[derive(Debug)]
 pub(super) struct Kept<M> {
-    /// By number, ascending but for what was sent again; with whether a SENDME will acknowledge it and all before it.
+    /// Ascending by number except for retransmitted ones, with whether a SENDME will acknowledge the message
+    /// and all before it.
     messages: VecDeque<(u64, bool, M)>,
-    /// Since the last that a SENDME will acknowledge.
+    /// Messages since the last one that a SENDME will acknowledge.
     unmarked: usize,
-    /// SENDMEs that are to come for messages that could not be kept: all of these are older than those that are.
+    /// Expected SENDMEs for messages that could not be kept: all of these are older than the kept ones.
     dropped_marks: usize,
-    /// The last that could not be kept is none that a SENDME acknowledges: one for a message that is kept will tell of it.
+    /// The last message that could not be kept will not be acknowledged itself: the SENDME of a kept one covers
+    /// it.
     has_dropped_since: bool,
-    /// Messages that were sent on the leg before the first that is kept.
+    /// Messages that were sent on the leg before the first kept one.
     before: u64,
-    /// SENDMEs that are to come for messages of which it is known otherwise that they have come. They are older than all others.
+    /// Expected SENDMEs for messages that a report has acknowledged. They are older than all others.
     told_marks: usize,
-    /// Messages that are kept and that a SENDME will acknowledge.
+    /// Kept messages that a SENDME will acknowledge.
     marked: usize,
-    /// How often the other end has acknowledged something.
+    /// The number of acknowledgements.
     acknowledged: u64,
 }
 
@@ -70,17 +72,17 @@ impl<M> Kept<M> {
         self.messages.push_back((number, is_marked, message));
     }
 
-    /// Whether a SENDME is to come.
+    /// Whether a SENDME is expected.
     pub(super) const fn is_awaited(&self) -> bool {
         self.marked + self.dropped_marks > 0
     }
 
-    /// How often the other end has acknowledged something.
+    /// The number of acknowledgements.
     pub(super) const fn acknowledged(&self) -> u64 {
         self.acknowledged
     }
 
-    /// Forgets the oldest; whether a SENDME would have acknowledged it.
+    /// Drops the oldest; returns whether a SENDME would have acknowledged it.
     fn pop(&mut self) -> Option<bool> {
         let (_, is_marked, _) = self.messages.pop_front()?;
         self.before += 1;
@@ -88,13 +90,13 @@ impl<M> Kept<M> {
         Some(is_marked)
     }
 
-    /// The other end says that so many have come on the leg.
+    /// The other end reports the number of messages that have arrived on the leg.
     fn handle_came(&mut self, count: u64) {
         self.acknowledged += 1;
         if count < self.before {
             return;
         }
-        // What could not be kept is older, and has come, too.
+        // What could not be kept is older, and has arrived, too.
         self.told_marks += core::mem::take(&mut self.dropped_marks);
         self.has_dropped_since = false;
         while self.before < count
@@ -105,7 +107,7 @@ impl<M> Kept<M> {
         self.unmarked = self.unmarked.min(self.messages.len());
     }
 
-    /// A SENDME has come: they come in the order of what they acknowledge.
+    /// A SENDME has arrived: they arrive in the order of what they acknowledge.
     fn handle_acknowledged(&mut self) {
         self.acknowledged += 1;
         if self.told_marks > 0 {
@@ -120,31 +122,32 @@ impl<M> Kept<M> {
         while self.pop() == Some(false) {}
     }
 
-    /// Something that could not be kept is not acknowledged.
+    /// Whether a message that could not be kept is not acknowledged.
     const fn is_incomplete(&self) -> bool {
         self.dropped_marks > 0 || self.has_dropped_since
     }
 }
 
 impl<L: Copy + PartialEq, M> Conflux<L, M> {
-    /// Both ends send again what a lost leg has not brought. To be set before any leg has carried anything.
+    /// Enables retransmission by both ends. To be called before any leg has carried messages.
     pub const fn set_resumes(&mut self, resumes: bool) {
         self.resumes = resumes;
     }
 
-    /// Whether they do.
+    /// Whether retransmission is enabled.
     #[must_use]
     pub const fn resumes(&self) -> bool {
         self.resumes
     }
 
-    /// Messages that are kept until they are acknowledged, or wait to be sent again.
+    /// Messages that are kept until they are acknowledged, or wait for retransmission.
     #[must_use]
     pub const fn again_len(&self) -> usize {
         self.again_len
     }
 
-    /// Keeps the message that was sent last on a leg. `is_marked`: a SENDME will acknowledge it, and all before it.
+    /// Keeps the message that was sent last on a leg. `is_marked` if a SENDME will acknowledge it and all
+    /// before it.
     pub fn keep(&mut self, leg: L, message: M, is_marked: bool) {
         if !self.resumes {
             return;
@@ -155,7 +158,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         self.again_len = self.again_len + it.kept.messages.len() - before;
     }
 
-    /// A SENDME has come on a leg.
+    /// A SENDME has arrived on a leg.
     pub fn handle_acknowledged(&mut self, leg: L) {
         let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
         let before = it.kept.messages.len();
@@ -163,7 +166,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         self.again_len -= before - it.kept.messages.len();
     }
 
-    /// The other end says that so many messages of streams have come on a leg.
+    /// The other end reports the number of stream messages that have arrived on a leg.
     pub fn handle_came(&mut self, leg: L, count: u64) {
         let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
         let before = it.kept.messages.len();
@@ -171,8 +174,8 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         self.again_len -= before - it.kept.messages.len();
     }
 
-    /// A message has come on a leg. How many the other end is to be told of now, if it is: in time for those that no SENDME
-    /// acknowledges.
+    /// A message has arrived on a leg. Returns the number to report to the other end now, if a report is due:
+    /// in time for messages that no SENDME acknowledges.
     pub fn take_came(&mut self, leg: L, is_data: bool) -> Option<u64> {
         let it = self.legs.iter_mut().find(|it| it.leg == leg)?;
         it.untold += u32::from(!is_data);
@@ -183,37 +186,38 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         Some(it.received_here)
     }
 
-    /// These legs are gone, as both ends call them: those of them that are here, and are to be removed. None of these numbers will
-    /// be linked again.
+    /// These legs are lost, by their numbers. Returns those of them that exist here and are to be removed. None
+    /// of the numbers will be linked again.
     pub fn handle_gone(&mut self, numbers: &[u8]) -> Vec<L> {
         self.gone.extend(numbers);
         let is_gone = |it: &&Sequence<L, M>| numbers.contains(&it.number);
         self.legs.iter().filter(is_gone).map(|it| it.leg).collect()
     }
 
-    /// What both ends call a leg.
+    /// The number of a leg.
     #[must_use]
     pub fn number_of(&self, leg: L) -> Option<u8> {
         self.find(leg).map(|it| it.number)
     }
 
-    /// All that are gone, by their numbers, ascending.
+    /// The numbers of all lost legs, ascending.
     #[must_use]
     pub fn gone(&self) -> Vec<u8> {
         self.gone.iter().copied().collect()
     }
 
-    /// Whether a leg of this number is there, or is known to be gone.
+    /// Whether a leg with this number exists or is known to be lost.
     pub(super) fn has_had(&self, number: u8) -> bool {
         self.gone.contains(&number) || self.legs.iter().any(|it| it.number == number)
     }
 
-    /// A leg is gone: what it has not brought is to be sent again.
+    /// A leg is lost: its unacknowledged messages are to be retransmitted.
     pub(super) fn lose(&mut self, leg: Sequence<L, M>) -> Removed {
         if self.current == Some(leg.leg) {
             self.current = None;
         }
-        // Legs that are not linked yet can go on from nothing only: an exit that has lost them all forgets what it had.
+        // Legs that are not linked yet can only start a new set: an exit that has lost all legs forgets its
+        // state.
         let has_carried = self.sent > 0 || self.delivered > 0 || !self.early.is_empty();
         if leg.kept.is_incomplete() || self.legs.is_empty() && has_carried {
             self.again_len -= leg.kept.messages.len();
@@ -227,18 +231,18 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         Removed::Spare
     }
 
-    /// The next message to be sent again.
+    /// The next message to retransmit.
     #[must_use]
     pub fn next_lost(&self) -> Option<&M> {
         self.lost.first_key_value().map(|(_, message)| message)
     }
 
-    /// It goes on this leg: what its SWITCH must say, if one must come before it, and the message itself. As good as sent.
+    /// Takes it for this leg, with the content of the SWITCH that must precede it, if any. It counts as sent.
     pub fn take_lost(&mut self, leg: L) -> Option<(Option<u32>, M)> {
         let it = self.legs.iter_mut().find(|it| it.leg == leg)?;
         let (number, message) = self.lost.pop_first()?;
         self.again_len -= 1;
-        // In two's complement: both are far from the bounds.
+        // In two's complement: both are far from the limits.
         let before = number.saturating_sub(1);
         let is_forth = before >= it.sent;
         let distance = u32::try_from(before.abs_diff(it.sent)).unwrap_or(u32::MAX);

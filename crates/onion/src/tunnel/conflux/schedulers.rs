@@ -1,4 +1,4 @@
-//! Which leg the next cell goes on. One file each; a new one is a file and a line in [`ALL`].
+//! The choice of the leg for the next cell. One file each; a new one is a file and an entry in [`ALL`].
 
 mod blest;
 mod current_rtt;
@@ -16,20 +16,20 @@ use crate::cell::msg::DesiredUx;
 use crate::time::Duration;
 use core::fmt;
 
-/// What is known of a leg when it is chosen for the next cell of data, or not.
+/// The state of a leg for the scheduler.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct LegState {
-    /// Its round trip as congestion control has it, an average; by the handshake before there is one; none before that.
+    /// Its round-trip time: the average of congestion control, before that the handshake's, before that none.
     pub rtt: Option<Duration>,
-    /// The last round trip that was measured: from a cell to its SENDME.
+    /// The last measured round-trip time, from a cell to its SENDME.
     pub last_rtt: Option<Duration>,
-    /// Cells that may be under way.
+    /// The congestion window, in cells.
     pub window_cells: u32,
-    /// Cells under way.
+    /// Cells in flight.
     pub in_flight_cells: u32,
-    /// Its window still grows by each SENDME.
+    /// Whether it is in slow start.
     pub is_in_slow_start: bool,
-    /// Our own link takes no more of its cells.
+    /// Whether the queue to its link is full.
     pub is_blocked: bool,
 }
 
@@ -40,23 +40,23 @@ impl LegState {
         if self.is_blocked { 0 } else { self.window_cells.saturating_sub(self.in_flight_cells) }
     }
 
-    /// Whether one may.
+    /// Whether a cell may be sent on it.
     #[must_use]
     pub const fn has_room(&self) -> bool {
         self.room_cells() > 0
     }
 }
 
-/// Chooses the leg for the next cell of data.
+/// Chooses the leg for the next DATA cell.
 pub trait LegScheduler: fmt::Debug + Send + Sync {
-    /// Its name, for people and on command lines.
+    /// Its name, for output and command lines.
     fn name(&self) -> &'static str;
 
-    /// The place of the leg; none if the cell is to wait, though there may be a leg with room. It has room.
+    /// The index of the leg, which has space; `None` if the cell has to wait, even if a leg has space.
     fn choose(&self, legs: &[LegState]) -> Option<usize>;
 }
 
-/// All there are.
+/// All schedulers.
 pub const ALL: [&'static dyn LegScheduler; 5] = [&MinRtt, &LowRtt, &CwndRtt, &CurrentRtt, &Blest];
 
 /// The scheduler of this name.
@@ -65,7 +65,8 @@ pub fn by_name(name: &str) -> Option<&'static dyn LegScheduler> {
     ALL.into_iter().find(|it| it.name() == name)
 }
 
-/// What C tor takes for a wish of the other end (`conflux_choose_algorithm`): low memory is had by sending on one leg.
+/// C tor's choice for a request of the other end (`conflux_choose_algorithm`): a small reordering buffer
+/// requires sending on one leg.
 #[must_use]
 pub fn for_wish(desired: DesiredUx) -> &'static dyn LegScheduler {
     match desired {
@@ -74,7 +75,8 @@ pub fn for_wish(desired: DesiredUx) -> &'static dyn LegScheduler {
     }
 }
 
-/// The place of the leg with the least time among those that `may` be; none if no time is known.
+/// The index of the leg with the shortest round-trip time among those that `may` be used; `None` if no time is
+/// known.
 fn least(
     legs: &[LegState],
     time: impl Fn(&LegState) -> Option<Duration>,

@@ -13,7 +13,7 @@ fn end(early_max: usize) -> Conflux<usize, u64> {
     Conflux::new(NONCE, &schedulers::LowRtt, early_max)
 }
 
-/// One end with so many legs that have a round trip.
+/// One end with this number of legs with a known round-trip time.
 fn linked(legs: usize, early_max: usize) -> Conflux<usize, u64> {
     let mut end = end(early_max);
     for leg in 0..legs {
@@ -24,7 +24,7 @@ fn linked(legs: usize, early_max: usize) -> Conflux<usize, u64> {
     end
 }
 
-/// What is on a leg's way.
+/// Messages in flight on a leg.
 #[derive(Clone, Copy, Debug)]
 enum Sent {
     Switch(u32),
@@ -39,7 +39,7 @@ fn send(end: &mut Conflux<usize, u64>, ways: &mut [VecDeque<Sent>], leg: usize, 
     ways[leg].push_back(Sent::Message(message));
 }
 
-/// Gives the receiving end the next of a leg. What is delivered.
+/// Delivers the next message of a leg. Returns what the receiver delivers.
 fn arrive(end: &mut Conflux<usize, u64>, leg: usize, sent: Sent) -> Result<Vec<u64>, ConfluxError> {
     let mut delivered = vec![];
     match sent {
@@ -77,7 +77,7 @@ fn a_set_begins_on_any_leg_without_a_switch() {
     assert_eq!(end.handle_chosen(0), Some(1));
 }
 
-/// A stock exit may switch before anything was sent.
+/// An unmodified exit may switch before it has sent anything.
 #[test]
 fn a_switch_that_skips_nothing_is_taken() {
     let mut end = linked(2, 100);
@@ -121,7 +121,7 @@ fn no_more_wait_than_may() {
     assert_eq!((end.early_len(), end.early_peak()), (0, 3));
 }
 
-/// C tor's TROVE-2023-007: legs whose ends count differently were linked, and ended in memory that was freed.
+/// C tor's TROVE-2023-007: legs whose ends count differently were linked, which ended in a use after free.
 #[test]
 fn ends_that_disagree_are_not_linked() {
     let mut end = linked(1, 100);
@@ -137,12 +137,13 @@ fn ends_that_disagree_are_not_linked() {
     assert_eq!(add(of_others), Err(ConfluxError::Handshake));
     assert_eq!(add(theirs(5, 7)), Ok(()));
     assert_eq!(add(theirs(5, 7)), Err(ConfluxError::Handshake), "twice");
-    // What comes on the new leg is counted from there.
+    // Messages on the new leg are counted from there.
     assert_eq!(end.handle_received(9), Ok(Order::Next));
     assert_eq!(end.delivered(), 6);
 }
 
-/// A stock client writes its LINK before the leg's circuit is built. What the set carries meanwhile, it counts by our LINKED.
+/// An unmodified client writes its LINK before the leg's circuit is built. It counts what the set carries
+/// meanwhile by the LINKED.
 #[test]
 fn a_leg_that_joins_late_counts_from_what_each_end_has_said_itself() {
     let mut exit = linked(1, 100);
@@ -152,11 +153,11 @@ fn a_leg_that_joins_late_counts_from_what_each_end_has_said_itself() {
     assert_eq!((early.last_received, ours.last_sent), (0, 5));
     exit.add_leg(9, &ours, &early, NOW).expect("nothing is missing");
     (0..3).for_each(|_| exit.handle_sent(0));
-    // The client has it at 5, since we said so.
+    // The client has it at 5, as stated to it.
     assert_eq!(exit.handle_chosen(9), Some(3));
 }
 
-/// C tor's bug 40810: too many legs, since those that closed early were counted on.
+/// C tor's bug 40810: too many legs, since those that were closed early still counted.
 #[test]
 fn there_is_room_again_for_legs_when_some_have_gone() {
     let mut end = linked(LEGS_MAX, 1);
@@ -166,7 +167,7 @@ fn there_is_room_again_for_legs_when_some_have_gone() {
     assert_eq!(end.add_leg(99, &link, &link, NOW), Ok(()));
 }
 
-/// C tor's bugs 40827, 40834 and 40842: a set with no legs left was used.
+/// C tor's bugs 40827, 40834 and 40842: a set without legs was used.
 #[test]
 fn a_set_without_legs_sends_and_takes_nothing() {
     let mut end = linked(1, 100);
@@ -226,7 +227,7 @@ fn messages_do_not_wait_where_data_does() {
 }
 
 proptest! {
-    /// Whatever legs carry what, and whenever they deliver it: all comes once, and in order.
+    /// Whatever messages the legs carry and whenever they deliver them: each arrives once, and in order.
     #[test]
     fn all_comes_once_and_in_order(
         legs in 1usize..=LEGS_MAX,
@@ -255,13 +256,14 @@ proptest! {
         prop_assert_eq!(carried, sent);
     }
 
-    /// Whatever the other end says: what is delivered has ascending numbers without a gap, and no more waits than may.
+    /// Whatever the other end sends: delivered messages have ascending numbers without gaps, and the buffer
+    /// stays within its limit.
     #[test]
     fn a_liar_gets_nothing_reordered_and_nothing_held_beyond_the_bound(
         steps in prop::collection::vec((0usize..4, prop::option::of(0u32..6)), 1..300),
     ) {
         let mut end = linked(3, 10);
-        // A message's content is the number that the set has for it.
+        // A message's content is the number that the set gave it.
         let mut last = 0;
         for (leg, switch) in steps {
             if let Some(skipped) = switch {

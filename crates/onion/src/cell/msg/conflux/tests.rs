@@ -2,7 +2,7 @@ use super::*;
 use alloc::vec;
 use proptest::prelude::*;
 
-/// Field by field as proposal 329 §2.2 has it.
+/// Each field as in proposal 329 §2.2.
 #[test]
 fn a_link_lies_where_the_proposal_has_it() {
     let link = ConfluxLink {

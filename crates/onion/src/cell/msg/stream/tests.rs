@@ -10,7 +10,7 @@ fn encoded(encode: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
 }
 
 fn any_address() -> impl Strategy<Value = IpAddr> {
-    // CONNECTED cannot say 0.0.0.0.
+    // CONNECTED cannot carry 0.0.0.0.
     prop_oneof![
         (1u32..).prop_map(|v4| IpAddr::from(v4.to_be_bytes())),
         any::<[u8; 16]>().prop_map(IpAddr::from)

@@ -1,4 +1,4 @@
-//! Circuits of three hops whose layers are all Counter Galois Onion, and mixed ones.
+//! Circuits of three hops with Counter Galois Onion, and mixed ones.
 
 use super::super::*;
 use crate::crypto::{LayerKeys, Layers, RelayLayer, fast};
@@ -16,7 +16,7 @@ fn tor1_keys(number: u8) -> LayerKeys {
     fast::respond(&[number; 20], [99; 20]).1.into()
 }
 
-/// A circuit, both sides; hops whose bit is set have Counter Galois Onion.
+/// Both sides of a circuit. Hops whose bit is set have Counter Galois Onion.
 fn circuit(which: u8) -> (Layers, Vec<RelayLayer>) {
     let (mut layers, mut relays) = (Layers::default(), Vec::new());
     for number in 0..3 {
@@ -29,17 +29,17 @@ fn circuit(which: u8) -> (Layers, Vec<RelayLayer>) {
 
 fn all_bytes(content: u8) -> [u8; BODY_LEN] {
     let mut body = [content; BODY_LEN];
-    // Where it says that it is recognized, in cells of the other kind.
+    // The "recognized" field in cells of the other format.
     body[1..3].fill(0);
     body
 }
 
-/// Away from the client: who takes it.
+/// Forward: the hop that recognizes the cell.
 fn forth(relays: &mut [RelayLayer], command: Command, body: &mut [u8; BODY_LEN]) -> Option<usize> {
     relays.iter_mut().position(|relay| relay.decrypt(command, body))
 }
 
-/// Towards the client, from a hop on.
+/// Backward, from a hop on.
 fn back(relays: &mut [RelayLayer], from: usize, body: &mut [u8; BODY_LEN]) {
     relays[from].originate(body);
     relays[..from].iter_mut().rev().for_each(|relay| relay.pass_back(body));
@@ -73,8 +73,8 @@ proptest! {
         }
     }
 
-    /// A bit that changes on the way away from the client, before any hop: that cell reaches nobody, nor does
-    /// any after it, and of what was in it nothing is left.
+    /// A bit flipped in a forward cell before any hop: no hop recognizes that cell or any later one, and its
+    /// content is destroyed.
     #[test]
     fn who_alters_a_cell_forth_makes_garbage_for_good(
         before in 0usize..3, at in 0usize..BODY_LEN, bit in 0u8..8, later in 1usize..6,
@@ -87,7 +87,7 @@ proptest! {
         }
         body[at] ^= 1 << bit;
         prop_assert_eq!(forth(&mut relays[before..], Command::RELAY, &mut body), None);
-        // Where tor1 leaves all other bits as they were, here about one byte in 256 is by chance.
+        // A keystream would leave all other bits unchanged; here about one byte in 256 is equal by chance.
         let same = body[TAG_LEN..].iter().filter(|byte| **byte == 1).count();
         prop_assert!(same < 40, "{} bytes of 493 came through", same);
         for _ in 0..later {
@@ -97,7 +97,7 @@ proptest! {
         }
     }
 
-    /// The same towards the client, after any hop.
+    /// A bit flipped in a backward cell after any hop.
     #[test]
     fn who_alters_a_cell_back_makes_garbage_for_good(
         after in 0usize..3, at in 0usize..BODY_LEN, bit in 0u8..8, later in 1usize..6,
@@ -120,7 +120,7 @@ proptest! {
         }
     }
 
-    /// A cell that is held back, sent twice, or sent as the other command.
+    /// A cell that is delayed, repeated, or sent with the other command.
     #[test]
     fn what_is_replayed_dropped_or_renamed_is_for_nobody(kind in 0u8..3) {
         let (mut layers, mut relays) = circuit(7);
@@ -144,7 +144,7 @@ proptest! {
     }
 }
 
-/// What goes one way is nothing the other way, even with the same keys.
+/// Cells of one direction are invalid in the other, even with equal keys.
 #[test]
 fn a_cell_in_the_wrong_direction_is_for_nobody() {
     let (mut layers, mut relays) = circuit(7);
@@ -156,7 +156,7 @@ fn a_cell_in_the_wrong_direction_is_for_nobody() {
     assert_eq!(forth(&mut relays, Command::RELAY, &mut body), None);
 }
 
-/// No later key opens an earlier cell: each cell that a hop takes changes them.
+/// No later key decrypts an earlier cell: each cell that a hop recognizes changes its keys.
 #[test]
 fn keys_go_on_with_every_cell() {
     let LayerKeys::Cgo(keys) = cgo_keys(9) else { panic!("made so") };

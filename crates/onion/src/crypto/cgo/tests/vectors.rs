@@ -1,10 +1,10 @@
-//! What the reference implementation of proposal 359 yields: `tests/vectors/cgo.txt` says whence.
+//! Results of the reference implementation of proposal 359; `tests/vectors/cgo.txt` names its source.
 
 use super::super::uiv::{Et, Prf};
 use super::super::*;
 use alloc::vec::Vec;
 
-/// The words of each case of a kind, without the kind.
+/// The fields of each case of a kind, without the kind.
 fn cases(kind: &str) -> Vec<Vec<&'static str>> {
     let lines = include_str!("../../../../tests/vectors/cgo.txt").lines();
     let found: Vec<_> = lines
@@ -36,7 +36,7 @@ fn state([keys, nonce, chain]: [&str; 3]) -> State {
     State { keys: bytes(keys), nonce: bytes(nonce), chain: bytes(chain) }
 }
 
-/// What two states are compared by.
+/// The state by which two ciphers are compared.
 fn parts(state: &State) -> ([u8; KEYS_LEN], Block, Block) {
     (state.keys, state.nonce, state.chain)
 }
@@ -98,7 +98,7 @@ fn keys_go_on_as_the_references() {
         let mut uiv = Uiv::<Aes128Enc>::new(&found.keys);
         found.update(&mut uiv);
         assert_eq!(parts(&found), parts(&state([keys_after, nonce_after, none])));
-        // The cipher has gone on with them.
+        // The cipher has updated them.
         assert_eq!(uiv.next_seed(&[7; 16]), Uiv::<Aes128Dec>::new(&found.keys).next_seed(&[7; 16]));
     }
 }

@@ -1,24 +1,24 @@
-/// A round trip so many times the average is none: a clock or a machine stood still.
+/// A round-trip time this many times the average is discarded: a clock or a machine stood still.
 const JUMP_RATIO: u64 = 5000;
 
-/// The round trips of a circuit (proposal 324 §2.1), in microseconds. Zero: none yet.
+/// The round-trip times of a circuit (proposal 324 §2.1), in microseconds. Zero for none yet.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct RoundTrips {
-    /// Moving average.
+    /// The moving average.
     pub(super) average_us: u64,
-    /// The last one that could be trusted.
+    /// The last reliable one.
     pub(super) last_us: u64,
-    /// The shortest that the average has been.
+    /// The minimum of the average.
     pub(super) min_us: u64,
-    /// The last that could be told was none at all.
+    /// Whether the last one was zero.
     pub(super) is_clock_stalled: bool,
 }
 
 impl RoundTrips {
-    /// Adds a round trip to the average over `count`. With `reset_percent`, the shortest is to be
-    /// forgotten that far: the window cannot shrink any more, so it may have been a lucky one.
+    /// Adds a round-trip time to the average over `count`. With `reset_percent`, the minimum is forgotten to
+    /// that degree: the window cannot shrink any further, so the minimum may have been an outlier.
     ///
-    /// False if it cannot be trusted, and nothing has changed.
+    /// Returns false if it is unreliable, and nothing has changed.
     pub(super) fn add(
         &mut self,
         sample_us: u64,
@@ -45,8 +45,7 @@ impl RoundTrips {
         true
     }
 
-    /// Whether the clock has stood still or jumped (§2.1.1). A shorter round trip than ever is only
-    /// mistrusted after a stall.
+    /// Whether the clock has stalled or jumped (§2.1.1). A new minimum is only discarded after a stall.
     pub(super) const fn is_stalled(&mut self, sample_us: u64, is_in_slow_start: bool) -> bool {
         if sample_us == 0 {
             self.is_clock_stalled = true;

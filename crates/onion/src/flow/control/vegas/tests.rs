@@ -124,7 +124,7 @@ fn parameters_out_of_range_are_put_to_the_nearer_end() {
     assert!(params.accepts_sendme_cells(253) && !params.accepts_sendme_cells(252));
 }
 
-/// What comes next at the sender's end of a circuit.
+/// The next event at the sender's end of a circuit.
 #[derive(Clone, Copy, Debug)]
 enum Event {
     Fill(u32),
@@ -150,7 +150,7 @@ proptest! {
         sendme_cells in 1u8..=254,
         values in prop::collection::vec(any::<i32>(), 40),
     ) {
-        // Parameters as a mad consensus would have them.
+        // Parameters of an absurd consensus.
         let params = CongestionParams::from_consensus(|name| {
             let number = name.bytes().fold(0u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
             values.get(usize::from(number % 80)).copied()
@@ -183,7 +183,7 @@ proptest! {
             prop_assert_eq!(in_flight / u32::from(sendme_cells), due);
             prop_assert!(circuit.window_cells() >= floor.min(initial).min(max));
             prop_assert!(circuit.room_cells() <= circuit.window_cells());
-            // It never comes to a standstill: there is room, or a SENDME is due.
+            // It never deadlocks: there is space, or a SENDME is expected.
             prop_assert!(circuit.room_cells() > 0 || due > 0);
         }
     }
@@ -198,19 +198,19 @@ proptest! {
         let longest = path.run(Instant::from_millis(30_000));
         let rate = (path.delivered - delivered) / 15;
         prop_assert!(rate * 100 >= cells_per_s * 80, "{rate} of {cells_per_s} cells/s");
-        // Beta, and what the last step was behind.
+        // Beta, and the delay of the last step.
         prop_assert!(longest <= 310 + 31, "{longest} cells in the queue");
     }
 }
 
-/// A greedy sender, a bottleneck with an endless queue, and a receiver; virtual time.
+/// A greedy sender, a bottleneck with an unlimited queue, and a receiver in virtual time.
 struct Bottleneck {
     circuit: Vegas,
     cell_time: Duration,
     delay: Duration,
     now: Instant,
     free_at: Instant,
-    /// When the SENDMEs come back.
+    /// When the SENDMEs arrive.
     sendmes: VecDeque<Instant>,
     delivered: u64,
 }
@@ -228,7 +228,7 @@ impl Bottleneck {
         }
     }
 
-    /// Runs to `end`; the longest queue at the bottleneck.
+    /// Runs until `end`; returns the longest queue at the bottleneck.
     fn run(&mut self, end: Instant) -> u128 {
         let mut longest = 0;
         loop {

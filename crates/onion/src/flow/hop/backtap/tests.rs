@@ -5,25 +5,25 @@ use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
-/// A next hop, so far away, that passes cells on one after another.
+/// A next hop at this distance that forwards cells one after another.
 struct Hop {
     window: BackTap,
     now: Instant,
     one_way: Duration,
     spacing: Duration,
-    /// When the last cell is passed on there.
+    /// When it forwards its last cell.
     busy_until: Instant,
-    /// Feedback on its way.
+    /// Feedback in flight.
     coming: VecDeque<Instant>,
-    /// Longer ways back, at most by so much.
+    /// Jitter of the return path, at most.
     noise: Duration,
-    /// It gives cells out in runs so far apart; one by one if zero.
+    /// The interval of its scheduler runs; zero forwards cells one by one.
     runs: Duration,
     rng: ChaCha8Rng,
 }
 
 impl Hop {
-    /// So many cells fit on the way there and back.
+    /// The bandwidth-delay product, in cells.
     fn new(window: BackTap, fits: u32) -> Self {
         let one_way = Duration::from_millis(20);
         Self {
@@ -48,7 +48,7 @@ impl Hop {
         Instant::from_nanos(ready.as_nanos().next_multiple_of(runs_ns.max(1)))
     }
 
-    /// Sends at most so many cells now.
+    /// Sends at most this number of cells now.
     fn send(&mut self, at_most: u32) {
         let room = self.window.room_cells(self.now).min(at_most);
         if room == 0 {
@@ -61,13 +61,13 @@ impl Hop {
             let noise_ns = u64::try_from(self.noise.as_nanos()).expect("short");
             let noise = Duration::from_nanos(self.rng.next_u64() % (noise_ns + 1));
             let back = self.next_run(self.busy_until) + self.one_way + noise;
-            // Links keep the order.
+            // Links are FIFO.
             let back = self.coming.back().map_or(back, |last| back.max(*last));
             self.coming.push_back(back);
         }
     }
 
-    /// Sends whatever the window permits for so long; tells the window after each feedback.
+    /// Sends as the window permits for this long; returns the window after each feedback.
     fn run(&mut self, time: Duration, mut each: impl FnMut(Instant, u32)) {
         let until = self.now + time;
         self.send(u32::MAX);
@@ -81,7 +81,8 @@ impl Hop {
         self.now = until;
     }
 
-    /// So many cells come, so far apart, and are sent when the window permits it. Most that had to wait, of the second half.
+    /// This number of cells arrives at this interval, and is sent as the window permits. Returns the largest
+    /// number of waiting cells in the second half.
     fn trickle(&mut self, cells: u32, gap: Duration) -> u64 {
         let mut most = 0;
         for came in 1..=u64::from(cells) {
@@ -112,7 +113,7 @@ impl Hop {
 fn a_ramp_up_ends_at_what_fits_and_does_not_overshoot_for_long() {
     for fits in [8, 20, 50, 77, 150, 400] {
         let mut hop = Hop::new(BackTap::with_circuit_start(), fits);
-        // A train takes a round trip, and those that are about enough two.
+        // A train takes one round trip, and those near the capacity two.
         let rounds = fits.ilog2() + 4;
         hop.run(hop.round_trip() * rounds, |_, _| {});
         let size = hop.window.size_cells();
@@ -155,7 +156,7 @@ fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
         hop.run(hop.round_trip(), |_, _| {});
         let size = hop.window.size_cells();
         assert!((fits * 2..=fits * 2 + 6).contains(&size), "{size} of {}", 2 * fits);
-        // The paper's window needs a round trip for each cell.
+        // The paper's window takes one round trip for each cell.
         let mut once = Hop::new(BackTap::with_circuit_start(), fits);
         once.run(once.round_trip() * 40, |_, _| {});
         once.spacing /= 2;
@@ -164,8 +165,8 @@ fn a_way_that_becomes_wider_is_found_within_five_round_trips() {
     }
 }
 
-/// They come from a narrower place. Were the next train not sent until all of the last one has passed, they would wait for a round trip after each, and that place for
-/// them.
+/// They come from a slower link. If the next train were not sent until all of the last one has been forwarded,
+/// cells would wait for a round trip after each train.
 #[test]
 fn cells_that_come_more_slowly_than_the_next_hop_passes_them_on_do_not_wait() {
     for gap_us in [300, 1_000, 3_000] {
@@ -177,7 +178,7 @@ fn cells_that_come_more_slowly_than_the_next_hop_passes_them_on_do_not_wait() {
     }
 }
 
-/// While it pauses nothing waits at the next hop, and that takes its time for what comes.
+/// During its pause nothing is queued at the next hop, which then takes some time for new cells.
 #[test]
 fn pauses_of_the_source_end_no_ramp_up() {
     let mut hop = Hop::new(BackTap::with_circuit_start(), 600);
@@ -195,7 +196,8 @@ fn pauses_of_the_source_end_no_ramp_up() {
     assert!((600..=606).contains(&size), "{size}");
 }
 
-/// Cells wait for a whole run there or not at all, so a window in balance goes up and down, and has calm rounds on its way up.
+/// There, cells wait for a whole interval or not at all, so a balanced window oscillates and has calm rounds
+/// while it grows.
 #[test]
 fn where_cells_are_given_out_in_runs_a_wider_way_is_found_as_soon() {
     let run = Duration::from_millis(10);
@@ -214,7 +216,7 @@ fn where_cells_are_given_out_in_runs_a_wider_way_is_found_as_soon() {
     }
 }
 
-/// Or hardly ever: in no more than two of twenty times that 500 round trips pass.
+/// Or hardly ever: in at most two of twenty trials of 500 round trips.
 #[test]
 fn noise_begins_no_ramp_up() {
     for noise_ms in [1, 2, 5] {
@@ -231,18 +233,19 @@ fn noise_begins_no_ramp_up() {
     }
 }
 
-/// A relay under KIST lets cells wait for its runs. The first ones may have had none to wait for, and the least round trip is theirs.
+/// A relay with KIST delays cells until its next run. The first cells may have had none to wait for, and set
+/// the minimum round-trip time.
 #[test]
 fn what_waits_for_the_next_run_is_no_queue() {
     let settled = |window: BackTap| {
         let mut hop = Hop::new(window, 60);
         hop.run(hop.round_trip() * 5, |_, _| {});
-        // What one run gives out is back and there again a millisecond after the third run after it.
+        // Cells of one run are reported, replaced and waiting again one millisecond after the third run.
         hop.runs = Duration::from_millis(13);
         hop.run(hop.round_trip() * 200, |_, _| {});
         hop.window.size_cells()
     };
-    // Twelve milliseconds on top of forty: more are under way, and some may wait.
+    // Twelve milliseconds more than forty: more cells are in flight, and some may be queued.
     let with = settled(BackTap::with_reramp().with_grain(Duration::from_millis(13)));
     assert!((70..=100).contains(&with), "{with} with");
     let without = settled(BackTap::with_reramp());
@@ -260,7 +263,7 @@ fn a_source_with_little_to_send_gets_no_large_window() {
             hop.window.handle_feedback(hop.now, 1);
         }
     }
-    // Five are under way at the most, and trains of at most twice as many are doubled.
+    // At most five are in flight, and trains of at most twice that are doubled.
     assert!(hop.window.size_cells() <= 20, "{}", hop.window.size_cells());
 }
 
@@ -288,10 +291,10 @@ proptest! {
             window.handle_feedback(now, fed_back);
             under_way -= under_way.min(fed_back);
             prop_assert!((2..=SIZE_MAX).contains(&window.size_cells()));
-            // However much is fed back at once: no more than two rounds can be over, and a ramp-up begun.
+            // However much is reported at once: at most two rounds end, and a ramp-up begins.
             prop_assert!(window.size_cells() <= ((before + 2) * 2).max(before + fed_back));
         }
-        // It never stands still for ever.
+        // It never stalls forever.
         window.handle_feedback(now, u32::MAX);
         prop_assert!(window.room_cells(now) > 0);
     }

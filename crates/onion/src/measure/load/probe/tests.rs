@@ -4,7 +4,7 @@ const fn ms(millis: u64) -> Instant {
     Instant::from_millis(millis)
 }
 
-/// Tries one where it is due, over a connection of this number.
+/// Makes a probe if it is due, over a connection with this number.
 fn attempt(
     knocks: &mut ReachabilityProbe,
     at_ms: u64,
@@ -37,7 +37,7 @@ fn answers_that_are_missing_end_what_was_said_before_and_one_that_comes_late_beg
     attempt(&mut knocks, 1500, 1000, 0);
     knocks.conclude(ms(1520), ConnId(0), true);
     attempt(&mut knocks, 2500, 1000, 1);
-    // Nothing new is dialled meanwhile, since the kernel repeats it.
+    // Nothing new is dialled meanwhile, since the kernel retransmits the SYN.
     knocks.next = None;
     attempt(&mut knocks, 3500, 1000, 2);
     assert_eq!(answered_after_ms(&knocks, 1000), Some(520), "its first packet may be lost");
@@ -70,7 +70,7 @@ fn what_belongs_to_a_silence_that_is_over_says_nothing_of_the_next() {
     knocks.conclude(ms(1520), ConnId(0), true);
     assert_eq!(answered_after_ms(&knocks, 2000), None);
     attempt(&mut knocks, 2500, 1000, 1);
-    // Something has come at 3 s, and nothing since; the second one was still open.
+    // A cell has returned at 3 s, and none since; the second probe was still open.
     assert_eq!(attempt(&mut knocks, 3500, 3000, 2), Some(ConnId(1)), "to be closed");
     knocks.conclude(ms(3510), ConnId(1), true);
     assert_eq!(answered_after_ms(&knocks, 3000), None);

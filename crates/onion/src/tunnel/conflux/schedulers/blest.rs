@@ -1,10 +1,11 @@
 use super::{LegScheduler, LegState, least};
 
-/// Blocking estimation (proposal 329 §3.4, after Ferlin et al., Networking 2016): the leg with the least round trip; when
-/// that is full, the next one, if the first would not carry more in the next one's round trip than the next has room for.
+/// Blocking estimation (proposal 329 §3.4, after Ferlin et al., Networking 2016): the leg with the shortest
+/// round-trip time. If that is full, the next one, unless the first would carry more in the next one's
+/// round-trip time than the next one has space for.
 ///
-/// As the proposal has it, without the factor that learns from blocking, which the receiver would have to tell. C tor does
-/// not have it.
+/// As in the proposal, without the factor that adapts to blocking, which the receiver would have to report. C
+/// tor does not have it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Blest;
 

@@ -1,9 +1,10 @@
 use super::{LegScheduler, LegState, least};
 
-/// The rule of the paper (Kristel et al., §3): the leg whose last measured round trip is the least, among those with room.
+/// The rule of the paper (Kristel et al., §3): the leg with space whose last measured round-trip time is the
+/// shortest.
 ///
-/// The paper takes the time from every 100th cell to its SENDME; with congestion control SENDMEs are for 31 cells. It
-/// differs from [`LowRtt`](super::LowRtt) in that nothing is averaged: what a leg was like a moment ago counts alone.
+/// The paper measures the time from every 100th cell to its SENDME; with congestion control a SENDME
+/// acknowledges 31 cells. It differs from [`LowRtt`](super::LowRtt) in that nothing is averaged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CurrentRtt;
 

@@ -1,11 +1,12 @@
 use super::{LegScheduler, LegState, least};
 use crate::time::Duration;
 
-/// The leg with the least round trip; when that is full, another, as far as what it carries arrives no later than if one
-/// had waited. C tor has it (`CONFLUX_ALG_CWNDRTT`), and no wish that asks for it.
+/// The leg with the shortest round-trip time. If that is full, another one, as far as its cells arrive no later
+/// than if they had waited. C tor has it (`CONFLUX_ALG_CWNDRTT`), but no request selects it.
 ///
-/// While the first leg's acknowledgements are under way, another leg carries `window × least round trip / its own`. A leg
-/// in slow start may be filled, to find its window. Of several the last is taken, as in C tor.
+/// While the first leg's acknowledgements are in flight, another leg carries `window × shortest round-trip time
+/// / its own`. A leg in slow start may be filled, to find its window. Of several the last is taken, as in C
+/// tor.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct CwndRtt;
 
@@ -25,7 +26,7 @@ impl LegScheduler for CwndRtt {
     }
 }
 
-/// Cells that a leg carries in the time of the least round trip.
+/// Cells that a leg carries in the shortest round-trip time.
 fn sendable(leg: &LegState, rtt: Duration, least_rtt: Duration) -> u128 {
     let room = u128::from(leg.room_cells());
     if leg.is_in_slow_start || rtt.is_zero() || least_rtt.is_zero() {

@@ -1,6 +1,7 @@
 use super::{LegScheduler, LegState, least};
 
-/// The leg with the least round trip among those that have room (proposal 329 §3.2): what C tor's exits do by default.
+/// The leg with the shortest round-trip time among those with space (proposal 329 §3.2): the default of C tor's
+/// exits.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct LowRtt;
 

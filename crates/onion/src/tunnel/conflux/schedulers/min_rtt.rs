@@ -1,8 +1,8 @@
 use super::{LegScheduler, LegState, least};
 
-/// The leg with the least round trip, and no other: if that is full, the cell waits (proposal 329 §3.1).
+/// The leg with the shortest round-trip time, and no other: if it is full, the cell waits (proposal 329 §3.1).
 ///
-/// The least latency, hardly anything out of order, and no more throughput than one leg has.
+/// Minimal latency and reordering, and the throughput of one leg.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct MinRtt;
 

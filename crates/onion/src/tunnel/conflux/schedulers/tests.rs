@@ -2,13 +2,13 @@ use super::*;
 use alloc::vec::Vec;
 use proptest::prelude::*;
 
-/// A leg with this round trip, window, and cells under way, past its slow start.
+/// A leg with this round-trip time, window and cells in flight, past slow start.
 fn leg(rtt_ms: u64, window_cells: u32, in_flight_cells: u32) -> LegState {
     let rtt = (rtt_ms > 0).then(|| Duration::from_millis(rtt_ms));
     LegState { rtt, last_rtt: rtt, window_cells, in_flight_cells, ..LegState::default() }
 }
 
-/// What all choose, in the order of [`ALL`].
+/// The choices of all schedulers, in the order of [`ALL`].
 fn all(legs: &[LegState]) -> Vec<Option<usize>> {
     ALL.iter().map(|scheduler| scheduler.choose(legs)).collect()
 }
@@ -22,12 +22,12 @@ fn the_fastest_leg_is_first_as_long_as_it_has_room() {
 #[test]
 fn a_full_leg_makes_the_difference_between_them() {
     let legs = [leg(80, 100, 0), leg(20, 100, 100), leg(50, 100, 0)];
-    // BLEST: at 2.5 times its round trip the first carries more than the third has room for.
+    // BLEST: in 2.5 times its round-trip time the first leg carries more than the third has space for.
     assert_eq!(all(&legs), [None, Some(2), Some(2), Some(2), None]);
-    // CWNDRTT: of what is left of the slow leg, less than a cell arrives in time.
+    // CWNDRTT: of the rest of the slow leg's window, less than a cell arrives in time.
     let legs = [leg(20, 100, 100), leg(50, 100, 98)];
     assert_eq!(all(&legs), [None, Some(1), None, Some(1), None]);
-    // BLEST: a leg nearly as fast, with far more room.
+    // BLEST: a leg that is nearly as fast, with far more space.
     let legs = [leg(20, 100, 100), leg(21, 1000, 0)];
     assert_eq!(all(&legs), [None, Some(1), Some(1), Some(1), Some(1)]);
 }
@@ -68,7 +68,8 @@ fn wishes_get_what_c_tor_has_for_them() {
 }
 
 proptest! {
-    /// Nobody chooses a leg that is full or blocked, and nobody but for MinRTT, CwndRTT and BLEST waits while one has room.
+    /// No scheduler chooses a full or blocked leg, and only MinRTT, CwndRTT and BLEST wait while a leg has
+    /// space.
     #[test]
     fn what_is_chosen_has_room(
         legs in prop::collection::vec((0u64..300, 0u32..400, 0u32..400, any::<bool>()), 0..9),

@@ -1,14 +1,14 @@
-//! What is sent again when its leg is lost.
+//! Retransmission of the messages of a lost leg.
 
 use super::*;
 
-/// Two ends that send again, the ways between them, and when a SENDME is due.
+/// Two ends with retransmission, the legs between them, and when a SENDME is due.
 struct Resuming {
     from: Conflux<usize, u64>,
     to: Conflux<usize, u64>,
     /// With whether a SENDME will acknowledge it.
     ways: Vec<VecDeque<(Sent, bool)>>,
-    /// On each leg, since the last that was marked.
+    /// On each leg, since the last marked message.
     unmarked: Vec<u32>,
     alive: Vec<usize>,
     sent: u64,
@@ -61,7 +61,7 @@ impl Resuming {
         true
     }
 
-    /// All that is on the way of a leg is gone, at both ends.
+    /// Everything in flight on a leg is lost, at both ends.
     fn kill(&mut self, leg: usize) {
         if self.alive.len() == 1 {
             return;
@@ -110,7 +110,7 @@ fn what_cannot_be_kept_is_not_made_good() {
     assert_eq!(end.again_len(), 0);
 }
 
-/// Only data is acknowledged: who has nothing but answers sent to him makes us keep few of them.
+/// Only data is acknowledged: an end that receives only answers makes the other end keep few of them.
 #[test]
 fn what_no_sendme_will_acknowledge_is_kept_for_a_while_only() {
     let mut end = linked(2, 100);
@@ -125,7 +125,7 @@ fn what_no_sendme_will_acknowledge_is_kept_for_a_while_only() {
     assert_eq!(end.again_len(), 0);
 }
 
-/// A client that only downloads, slowly, sends thousands of XOFFs and XONs, and hardly any data.
+/// A client that only downloads, slowly, sends thousands of XOFFs and XONs and hardly any data.
 #[test]
 fn what_no_sendme_will_acknowledge_is_kept_until_the_other_end_tells_that_it_has_come() {
     let mut ends = [linked(2, 100), linked(2, 100)];
@@ -145,7 +145,7 @@ fn what_no_sendme_will_acknowledge_is_kept_until_the_other_end_tells_that_it_has
     assert_eq!(from.next_lost(), Some(&(5000 - 5000 % 128 + 1)));
 }
 
-/// The SENDME of what is known to have come is for nothing else.
+/// The SENDME of reported messages acknowledges nothing else.
 #[test]
 fn a_sendme_after_the_other_end_has_told_acknowledges_nothing_twice() {
     let mut end = linked(2, 100);
@@ -164,7 +164,7 @@ fn a_sendme_after_the_other_end_has_told_acknowledges_nothing_twice() {
     assert_eq!(end.again_len(), 0);
 }
 
-/// A leg that is gone is not linked, however late its LINK comes; nor are two of one number.
+/// A lost leg is not linked, however late its LINK arrives; nor are two legs with one number.
 #[test]
 fn legs_that_are_gone_are_not_linked() {
     let mut end = linked(1, 100);
@@ -182,7 +182,7 @@ fn legs_that_are_gone_are_not_linked() {
     assert_eq!(end.handle_gone(&[6, 5]), [60]);
 }
 
-/// What was not kept does no harm any more once a later SENDME has told that it has come.
+/// A message that was not kept does no harm once a later SENDME has acknowledged it.
 #[test]
 fn a_leg_that_was_acknowledged_after_it_had_too_much_is_made_good() {
     let mut end = linked(2, 100);
@@ -202,15 +202,15 @@ fn a_leg_that_was_acknowledged_after_it_had_too_much_is_made_good() {
 }
 
 proptest! {
-    /// The set is lost with a leg if something of it was neither kept nor acknowledged, and only then; else just what was not acknowledged
-    /// is sent again.
+    /// The set is lost with a leg if and only if a message was neither kept nor acknowledged. Otherwise exactly
+    /// the unacknowledged messages are retransmitted.
     #[test]
     fn what_is_sent_again_of_a_leg_is_what_was_not_acknowledged(
         steps in prop::collection::vec((0u8..4, 1u64..700), 1..40),
     ) {
         let mut end = linked(2, 100);
         end.set_resumes(true);
-        // By number; with whether a SENDME will tell of it.
+        // By number, with whether a SENDME will acknowledge it.
         let mut open: VecDeque<(u64, bool)> = VecDeque::new();
         let (mut sent, mut unmarked, mut last_dropped) = (0, 0, 0);
         for (what, count) in steps {
@@ -251,7 +251,7 @@ proptest! {
         }
     }
 
-    /// Whichever legs die, and whenever: as long as one is left all comes once, and in order.
+    /// Whichever legs are lost and whenever: as long as one is left, each message arrives once and in order.
     #[test]
     fn legs_that_die_lose_nothing_between_ends_that_send_again(
         legs in 2usize..=5,
