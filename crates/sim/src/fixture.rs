@@ -1,10 +1,10 @@
-//! One router on bytes, and whoever is at the other ends of its connections: for tests of the engine and for fuzzing.
+//! One router on bytes and the peers of its connections: for tests of the engine and for fuzzing.
 //!
-//! What [`stage`](crate::stage) is at the seam of cells, this is at that of bytes: with the handshakes of links,
-//! their framing and tor's cryptography, and no wire between. The router is scheduled as relays are, so what it sends on circuits may wait
-//! for the next run: [`pass`](Fixture::pass) a [`RUN`].
+//! Like [`stage`](crate::stage), but on bytes: with link handshakes, framing and tor's cryptography, and no
+//! network between. The router uses the default scheduler, so cells may wait for its next run:
+//! [`pass`](Fixture::pass) a [`RUN`].
 //!
-//! The fixture moves bytes. What cells say is for the test to read, from [`End::came`], and to answer.
+//! The fixture moves bytes. The test reads cells from [`End::came`] and answers them.
 
 mod actions;
 mod ends;
@@ -31,22 +31,22 @@ use onion::router::{Router, RouterConfig};
 use onion::{Duration, Instant};
 use rand_core::Rng;
 
-/// What is transmitted at once.
+/// The size of the transmit buffer.
 const RECORD_BYTES: usize = 16_384;
 
-/// From one run of the scheduler to the next: what waits for its run leaves within.
+/// The interval of scheduler runs: waiting cells are sent within it.
 pub const RUN: Duration = SchedulerConfig::INTERVAL;
 
-/// Who takes part. They need certificates that hold, so somebody must have made or recorded them.
+/// The identities. They need valid certificates, so somebody must have created or recorded them.
 #[derive(Clone, Debug)]
 pub struct Parties {
     /// The router.
     pub own: Arc<OwnIdentity>,
-    /// A relay that dials it, and that it dials.
+    /// A relay that dials the router and is dialled by it.
     pub other: Arc<OwnIdentity>,
-    /// What listeners show.
+    /// The certificate of listeners.
     pub certificate: Arc<[u8]>,
-    /// Seconds since 1970 at which all certificates are good.
+    /// The Unix time in seconds at which all certificates are valid.
     pub unix_time_s: u64,
 }
 
@@ -57,11 +57,11 @@ impl Parties {
         RouterConfig::new(Arc::clone(&self.own), self.unix_time_s)
     }
 
-    /// A client that asks the router for a circuit with congestion control, by ntor of version 3; and the body of its
+    /// A client's ntor v3 handshake with the router that requests congestion control, and the body of its
     /// CREATE2.
     ///
     /// # Panics
-    /// If the router's onion key is none.
+    /// If the router's onion key is invalid.
     #[must_use]
     pub fn ask_for_congestion_control(&self) -> (ntor_v3::Client, Vec<u8>) {
         let (ed25519_id, onion_key) = (self.own.ed25519.0, self.own.onion_key());
@@ -75,30 +75,30 @@ impl Parties {
     }
 }
 
-/// A router, the time, and all that is connected to it.
+/// A router, the time, and the peers of its connections.
 #[derive(Debug)]
 pub struct Fixture<R> {
     /// The router.
     pub router: Router<R>,
     /// The time.
     pub now: Instant,
-    /// Other ends of links, in the order in which they came to be.
+    /// Peers of links, in order of creation.
     pub ends: Vec<End>,
-    /// Links that the router has dialled since this was last looked at, by their places.
+    /// The indexes of links that the router has dialled since the last check.
     pub dialled: VecDeque<usize>,
-    /// Destinations that the router is connected to, or wants to be.
+    /// Destinations that the router is connected to or dials.
     pub destinations: BTreeMap<ConnId, Destination>,
-    /// What the router has asked the domain name system.
+    /// The router's DNS queries.
     pub questions: VecDeque<(LookupId, DnsQuery)>,
     /// Destinations in the order in which the router has named them as readable.
     pub readable: Vec<ConnId>,
-    /// What the router has closed.
+    /// Connections that the router has closed.
     pub closed: Vec<ConnId>,
-    /// How often the router was woken by time.
+    /// How often a timeout has woken the router.
     pub wakings: u64,
-    /// Bytes that destinations have taken.
+    /// Bytes that destinations have received.
     pub delivered_bytes: u64,
-    /// The most bytes that may wait on one link while so many circuits are open.
+    /// Maximum number of bytes that may be queued on one link while this number of circuits are open.
     pub burst_max_bytes: fn(usize) -> usize,
     parties: Parties,
 }
@@ -122,7 +122,7 @@ impl<R: Rng> Fixture<R> {
         }
     }
 
-    /// Who takes part.
+    /// The identities.
     pub const fn parties(&self) -> &Parties {
         &self.parties
     }
@@ -133,10 +133,11 @@ impl<R: Rng> Fixture<R> {
         Session { certificate: Arc::clone(&self.parties.certificate), exported }
     }
 
-    /// Somebody dials the router. Nothing is said yet, and never if there is no `authentication`. Gives the link's place.
+    /// A peer dials the router. It sends nothing yet, and never without `authentication`. Returns the link's
+    /// index.
     ///
     /// # Panics
-    /// If the certificates do not hold.
+    /// If the certificates are invalid.
     pub fn dial(&mut self, authentication: Option<Authentication>, exported: [u8; 32]) -> usize {
         let session = self.session(exported);
         let conn = self.router.handle_accepted(self.now, ListenerId(0), &session);
@@ -148,7 +149,7 @@ impl<R: Rng> Fixture<R> {
         self.add(conn, channel, exported)
     }
 
-    /// The other relay answers the router's dial, and claims to be at these addresses.
+    /// The other relay answers the router's dial and claims these addresses.
     pub fn answer_dial(&mut self, place: usize, claims: &[IpAddr]) {
         let session = self.session(self.ends[place].exported);
         let Some(conn) = self.ends[place].conn else { return };
@@ -173,20 +174,20 @@ impl<R: Rng> Fixture<R> {
         self.ends.len() - 1
     }
 
-    /// Sends a cell; whatever follows from that happens.
+    /// Sends a cell and processes everything that follows.
     pub fn say(&mut self, place: usize, circ_id: CircId, command: Command, body: &[u8]) {
         self.queue(place, circ_id, command, body);
         self.exchange(place);
     }
 
-    /// Has a cell ready to be sent.
+    /// Queues a cell.
     pub fn queue(&mut self, place: usize, circ_id: CircId, command: Command, body: &[u8]) {
         if let Some(channel) = &mut self.ends[place].channel {
             channel.send(circ_id, command, body);
         }
     }
 
-    /// Hands over what the other end of a link has to say, until it has nothing more.
+    /// Transmits what a link's peer has queued until nothing is left.
     pub fn exchange(&mut self, place: usize) {
         self.hand_over(place);
         self.settle();
@@ -203,7 +204,7 @@ impl<R: Rng> Fixture<R> {
         }
     }
 
-    /// These bytes come on a link.
+    /// These bytes arrive on a link.
     pub fn feed(&mut self, place: usize, bytes: &[u8]) {
         self.bring(place, bytes);
         self.settle();
@@ -217,7 +218,7 @@ impl<R: Rng> Fixture<R> {
         }
     }
 
-    /// A link goes, or could not be made.
+    /// A link is closed, or could not be established.
     pub fn close(&mut self, place: usize, cause: CloseCause) {
         self.ends[place].channel = None;
         if let Some(conn) = self.ends[place].conn.take() {
@@ -226,16 +227,16 @@ impl<R: Rng> Fixture<R> {
         self.settle();
     }
 
-    /// Reads what has waited on a link: so many bytes at most.
+    /// Reads at most this number of queued bytes of a link.
     ///
     /// # Panics
-    /// If that is more than [`burst_max_bytes`](Self::burst_max_bytes).
+    /// If more than [`burst_max_bytes`](Self::burst_max_bytes) were queued.
     pub fn read(&mut self, place: usize, most: usize) {
         self.take(place, most);
         self.settle();
     }
 
-    /// Takes what the router has for a link.
+    /// Reads what the router has for a link.
     fn take(&mut self, place: usize, most: usize) {
         let burst_max = (self.burst_max_bytes)(self.router.open_circuits());
         let mut taken = 0;
@@ -249,13 +250,13 @@ impl<R: Rng> Fixture<R> {
             }
             taken += len;
             self.ends[place].hear(self.now, &buffer[..len]);
-            // The link's handshake goes on.
+            // The link handshake continues.
             self.hand_over(place);
         }
         assert!(taken <= burst_max, "{taken} bytes waited, and {burst_max} may");
     }
 
-    /// Lets time pass; whatever is due on the way happens when it is due.
+    /// Lets time pass; timeouts fire on the way.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         while let Some(at) = self.router.poll_timeout().filter(|at| *at <= end) {

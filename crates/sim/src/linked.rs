@@ -1,9 +1,10 @@
-//! A client's set of linked circuits and their exit, at the seam of cells, and somebody between them.
+//! A client's Conflux set and its exit on cells, and the network between them.
 //!
-//! Both ends are the engine's ([`client::Core`] and [`router::Core`]), over weightless cells; each leg is a circuit of one hop on a link of its
-//! own. Who is between lets cells of the legs arrive in any order: one after another on each leg, as links do, and otherwise as he
-//! likes. He cuts links, at one end before the other; and he can speak for either end, as one that lies. Data has no bytes here, but
-//! each cell of it says where in its stream it begins: what is lost, comes twice or changes places is noticed where it comes.
+//! Both ends are the engine's ([`client::Core`] and [`router::Core`]), over header-only cells; each leg is a
+//! circuit of one hop on its own link. The network delivers the cells of one leg in order and cells of
+//! different legs in any order. It cuts links, at one end before the other, and it can send messages in the
+//! name of either end, as a lying end would. Data has no bytes here, but each DATA cell states its offset in
+//! the stream: lost, duplicate and reordered data is detected on arrival.
 
 mod acts;
 mod ends;
@@ -29,26 +30,26 @@ use rand_chacha::rand_core::SeedableRng;
 
 use crate::stage::Cast;
 
-/// Legs that are opened in one play, those that are lost included.
+/// Maximum number of legs in one run, including lost ones.
 const OPENED_MAX: usize = 12;
 
-/// More than any end takes to deliver what it has.
+/// More than any end needs to deliver its data.
 const ROUNDS_MAX: u32 = 20_000;
 
-/// How a set is played.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct LinkedPlan {
-    /// Legs at first.
+    /// Initial legs.
     pub legs: usize,
-    /// What client and exit send by.
+    /// The scheduler of client and exit.
     pub scheduler: &'static dyn LegScheduler,
-    /// Messages that may wait at the client for others that come before them.
+    /// The limit of the client's reordering buffer.
     pub early_max_cells: usize,
-    /// Whether both ends send again what a lost leg has not brought.
+    /// Whether both ends retransmit.
     pub resumes: bool,
-    /// Bytes of memory that the exit may hold.
+    /// The exit's memory limit, in bytes.
     pub held_bytes_max: usize,
-    /// Draws keys.
+    /// The seed of keys.
     pub seed: u64,
 }
 
@@ -61,31 +62,31 @@ pub enum LegEnd {
     Exit,
 }
 
-/// A cell under way.
+/// A cell in flight.
 type Moved = (CircId, Command, HeaderOnlyBody);
 
 /// A link with one leg on it.
 #[derive(Debug)]
 struct Link {
-    /// The client's end, while it is open.
+    /// The client's side, while it is open.
     client: Option<ConnId>,
-    /// The exit's.
+    /// The exit's side.
     exit: Option<ConnId>,
     forth: VecDeque<Moved>,
     back: VecDeque<Moved>,
 }
 
-/// A transfer, and how far its destination is with it.
+/// A transfer, and its progress at the destination.
 #[derive(Debug)]
 struct Errand {
     stream: StreamNumber,
     transfer: Transfer,
-    /// The exit's connection to the destination, while there is one.
+    /// The exit's connection to the destination, while it exists.
     conn: Option<ConnId>,
-    /// Bytes that the destination has sent, and got.
+    /// Bytes that the destination has sent and received.
     sent_bytes: u64,
     received_bytes: u64,
-    /// The client has all.
+    /// Whether the client has received everything.
     is_complete: bool,
 }
 
@@ -94,16 +95,16 @@ impl Errand {
         self.transfer.upload_bytes + Transfer::REQUEST_LEN as u64
     }
 
-    /// What the destination has to send now: the receipt only once the upload has come.
+    /// The data that the destination may send: the receipt only after the whole upload.
     fn due_bytes(&self) -> u64 {
-        // More comes only from a client that lies.
+        // More arrives only from a client that lies.
         let has_upload = self.received_bytes >= self.request_bytes();
         let receipt = if has_upload { Transfer::RECEIPT_LEN as u64 } else { 0 };
         self.transfer.download_bytes + receipt - self.sent_bytes
     }
 }
 
-/// Client and exit of a set, and who is between them. See the [module](self).
+/// A client and an exit with a set, and the network between them. See the [module](self).
 #[derive(Debug)]
 pub struct Linked {
     /// The client.
@@ -118,18 +119,18 @@ pub struct Linked {
     errands: Vec<Errand>,
     loss: Option<Loss>,
     plan: LinkedPlan,
-    /// What LINK has said, once it has passed.
+    /// The nonce of LINK, once it has passed.
     nonce: ConfluxNonce,
-    /// Links of which an end was cut.
+    /// Links of which one end was cut.
     cuts: usize,
-    /// After a cut there was no leg left that both ends have linked.
+    /// Whether, after a cut, no leg was linked at both ends.
     was_apart: bool,
-    /// Somebody has spoken for an end.
+    /// Whether a message was sent in the name of an end.
     has_lied: bool,
 }
 
 impl Linked {
-    /// A client that has asked for its set, and nothing of it has arrived.
+    /// A client that has requested its set; none of its cells has arrived.
     #[must_use]
     pub fn new(plan: &LinkedPlan) -> Self {
         let identity = HeaderOnly::identity(0);
@@ -177,25 +178,25 @@ impl Linked {
         linked
     }
 
-    /// How many links there were, those that are cut included.
+    /// The number of links, including cut ones.
     #[must_use]
     pub fn links(&self) -> usize {
         self.links.len()
     }
 
-    /// Links whose ends are both open.
+    /// Links with both ends open.
     #[must_use]
     pub fn whole_links(&self) -> usize {
         self.links.iter().filter(|it| it.client.is_some() && it.exit.is_some()).count()
     }
 
-    /// Links of which an end was cut.
+    /// Links of which one end was cut.
     #[must_use]
     pub const fn cuts(&self) -> usize {
         self.cuts
     }
 
-    /// Whether somebody has spoken for an end.
+    /// Whether a message was sent in the name of an end.
     #[must_use]
     pub const fn has_lied(&self) -> bool {
         self.has_lied
@@ -213,19 +214,19 @@ impl Linked {
         self.client.legs(self.set)
     }
 
-    /// Whether the set is linked, and streams may begin.
+    /// Whether the set is linked and streams may begin.
     #[must_use]
     pub fn is_built(&self) -> bool {
         self.client.is_built(self.set)
     }
 
-    /// Most messages that have waited at the client for others that come before them.
+    /// The largest number of messages in the client's reordering buffer.
     #[must_use]
     pub fn early_peak_cells(&self) -> usize {
         self.client.early_peak_cells(self.set)
     }
 
-    /// Transfers that were begun, and those of them that the client has had whole.
+    /// Transfers begun, and completed ones.
     #[must_use]
     pub fn transfers(&self) -> (usize, usize) {
         (self.errands.len(), self.errands.iter().filter(|it| it.is_complete).count())
@@ -234,7 +235,7 @@ impl Linked {
     /// The client begins a transfer.
     pub fn begin(&mut self, download_bytes: u64, upload_bytes: u64) {
         let transfer = Transfer { seed: 0, download_bytes, upload_bytes };
-        // The port says which it is.
+        // The port identifies it.
         let Ok(port) = u16::try_from(self.errands.len() + 1) else { return };
         let to = Destination::from(SocketAddr::from(([192, 0, 2, 80], port)));
         let stream = self.client.begin(self.now, self.set, to, transfer);
@@ -251,8 +252,8 @@ impl Linked {
         self.settle();
     }
 
-    /// The client opens another leg, if it has not opened too many. Where nothing is sent again it does so only before the set is linked:
-    /// later something may be under way, and then the ends would not agree on what was sent.
+    /// The client adds a leg, unless it has too many. Without retransmission it does so only before the set is
+    /// linked: later, messages may be in flight, and the ends would not agree on the numbers sent.
     pub fn add_leg(&mut self) {
         let may_join = !self.is_built() || self.client.resumes(self.set);
         if self.links.len() < OPENED_MAX && may_join {
@@ -262,7 +263,8 @@ impl Linked {
         }
     }
 
-    /// So many cells of a leg arrive, or as many as there are, at the exit or at the client; returns how many.
+    /// Delivers this number of cells of a leg, or fewer if there are fewer, at the exit or at the client;
+    /// returns their number.
     pub fn deliver(&mut self, link: usize, to: LegEnd, most: usize) -> usize {
         for count in 0..most {
             let Some(it) = self.links.get_mut(link) else { return count };
@@ -285,7 +287,7 @@ impl Linked {
         most
     }
 
-    /// An end of a link is cut: what was under way to it is lost. The other end does not know yet.
+    /// Cuts an end of a link: cells in flight to it are lost. The other end does not know yet.
     pub fn cut(&mut self, link: usize, end: LegEnd) {
         let Some(it) = self.links.get_mut(link) else { return };
         let conn = match end {
@@ -294,15 +296,15 @@ impl Linked {
         };
         let Some(conn) = conn else { return };
         self.cuts += 1;
-        // Before anybody has heard of it: the set may be lost by what they do then.
+        // Before anybody is notified: their reaction may close the set.
         self.note_apart();
         self.lose(conn, end, link);
         self.note_apart();
     }
 
-    /// Between ends that send again, a set may be lost only where they have no leg in common any more.
+    /// With retransmission, a set may be lost only if the ends have no leg in common any longer.
     fn note_apart(&mut self) {
-        // The client opens a link for each leg, in their order.
+        // The client opens the links of its legs in order.
         let is_common = |it: &LegFigures| {
             let link = self.links.get(usize::from(it.leg));
             link.is_some_and(|it| it.client.is_some() && it.exit.is_some())
@@ -311,7 +313,7 @@ impl Linked {
         self.was_apart |= self.cuts > 0 && !is_closed && !self.legs().iter().any(is_common);
     }
 
-    /// An end learns that its link is gone.
+    /// An end learns that its link is closed.
     fn lose(&mut self, conn: ConnId, end: LegEnd, link: usize) {
         match end {
             LegEnd::Client => {
@@ -326,7 +328,8 @@ impl Linked {
         self.settle();
     }
 
-    /// Where one end is cut, the other learns of it, once all has arrived that was under way to it. Whether there was any.
+    /// If one end is cut, the other learns it after all cells in flight to it have arrived. Returns whether
+    /// there was such a link.
     pub fn tell_cuts(&mut self) -> bool {
         let mut any = false;
         for link in 0..self.links.len() {
@@ -343,7 +346,7 @@ impl Linked {
         any
     }
 
-    /// A destination sends as much of this as it has to send and as is taken from it; returns how much.
+    /// A destination sends as much of its data as is accepted; returns the number of bytes.
     pub fn feed(&mut self, number: usize, bytes: u64) -> u64 {
         let mut fed = 0;
         while let Some(it) = self.errands.get_mut(number)
@@ -358,7 +361,7 @@ impl Linked {
             it.sent_bytes += len;
             fed += len;
             let (exit, now) = (&mut self.exit, self.now);
-            // No reading is longer than 16 KiB.
+            // No read is longer than 16 KiB.
             let len = u32::try_from(len).unwrap_or(0);
             HeaderOnly::with_data(at, len, |data| exit.handle_stream_data(now, conn, data));
             self.settle();
@@ -366,7 +369,7 @@ impl Linked {
         fed
     }
 
-    /// Lets time pass; whatever is due on the way happens when it is due.
+    /// Lets time pass; timeouts fire on the way.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -385,11 +388,10 @@ impl Linked {
         self.now = end;
     }
 
-    /// All that is under way arrives, who does not know of a cut learns of it, and destinations send what they have, until nothing
-    /// is left to do.
+    /// Delivers all cells, reports cuts, and lets destinations send until nothing is left to do.
     ///
     /// # Panics
-    /// If that has no end.
+    /// If that does not end.
     pub fn finish(&mut self) {
         for _ in 0..ROUNDS_MAX {
             let mut any = false;
@@ -409,20 +411,20 @@ impl Linked {
         panic!("it does not come to rest");
     }
 
-    /// Of a set that is closed since nothing is known any more: so it is looked at after each cell.
+    /// Nothing is known of a closed set, so the set is checked after each cell.
     fn check_early(&self) {
         let early = self.early_peak_cells();
         assert!(early <= self.plan.early_max_cells, "{early} messages wait");
     }
 
-    /// Compares what is kept with what is there, and with its bounds; and what has come with what was sent.
+    /// Checks the accounts and limits, and received data against sent data.
     ///
     /// # Panics
     /// If something is wrong.
     pub fn check(&self) {
         self.exit.check_accounts();
         let held_bytes = self.exit.queued_bytes();
-        // What destinations send comes a reading at a time.
+        // Destinations send one read at a time.
         let most = self.plan.held_bytes_max + 64 * size_of::<<HeaderOnly as CellModel>::Cell>();
         assert!(held_bytes <= most, "{held_bytes} bytes held");
         self.check_early();
@@ -431,11 +433,12 @@ impl Linked {
         }
     }
 
-    /// Lets everything come that can: it does, unless the set is lost; and it is lost only where a link was cut whose cells
-    /// nobody sends again, the ends had no leg in common, more came early than may wait, or an end has lied. At the end nothing is left of it.
+    /// Delivers everything. All transfers complete unless the set is lost; and it is lost only if a link was
+    /// cut without retransmission, the ends had no leg in common, the reordering buffer overflowed, or an end
+    /// has lied. In the end nothing of it is left.
     ///
     /// # Panics
-    /// If it is otherwise.
+    /// If that does not hold.
     pub fn conclude(&mut self) {
         self.finish();
         self.check();
@@ -456,7 +459,7 @@ impl Linked {
         assert_eq!((self.client.open_circuits(), self.client.open_streams()), (0, 0));
     }
 
-    /// The client's links close, and the exit learns of it.
+    /// The client closes its links, and the exit learns of it.
     pub fn end(&mut self) {
         self.client.close_all();
         self.settle();

@@ -1,6 +1,6 @@
-//! What happens in a play, read from bytes: for fuzzing, and for plays drawn by lot.
+//! Events of a run, read from bytes: for fuzzing, and for random runs.
 
-/// Bytes that say what happens; zeros when they are used up.
+/// A source of bytes that choose events; zeros after its end.
 pub(crate) struct Script<'a>(pub(crate) &'a [u8]);
 
 impl Script<'_> {

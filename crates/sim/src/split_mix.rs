@@ -7,13 +7,13 @@ use core::num::NonZeroUsize;
 pub struct SplitMix64(u64);
 
 impl SplitMix64 {
-    /// With this seed.
+    /// From this seed.
     #[must_use]
     pub const fn new(seed: u64) -> Self {
         Self(seed)
     }
 
-    /// One for a part of what this seed is for: other parts get others.
+    /// A generator for one purpose of this seed: different purposes get different numbers.
     #[must_use]
     pub const fn of(seed: u64, part: u64) -> Self {
         let mut rng = Self(seed ^ part.wrapping_mul(0xd6e8_feb8_6659_fd93));

@@ -1,8 +1,9 @@
-//! One relay at the seam of cells, and everybody around it: clients, next hops, destinations, names.
+//! One relay on cells, and everybody around it: clients, next hops, destinations, DNS.
 //!
-//! The relay is [`Core`] over any suite; the others are played. A [`Stage`] is moved by what they do and by time, and
-//! notes each cell that leaves, for whom, and what it says once its layers are off. So the same play can be given
-//! with [`Tor`](onion::cell_model::Tor)'s cells and with weightless ones, and the notes laid side by side. Fuzzing drives the same stage.
+//! The relay is a [`Core`] over any cell model; the others are simulated. A [`Stage`] advances by their actions
+//! and by time, and records each cell that leaves the relay: the link, and the message once it is decrypted. So
+//! the same run can be repeated with [`Tor`](onion::cell_model::Tor)'s cells and with header-only ones, and the
+//! records compared. Fuzzing uses the same stage.
 
 mod acts;
 mod cast;
@@ -30,46 +31,46 @@ use rand_core::Rng;
 /// More than any reaction takes.
 const POLLS_MAX: u32 = 100_000;
 
-/// A cell that has left the relay.
+/// A cell from the relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// When.
+    /// When it left.
     pub at: Instant,
-    /// On which of the stage's links.
+    /// The stage's link.
     pub link: usize,
-    /// The circuit there.
+    /// The circuit ID on it.
     pub circ_id: CircId,
-    /// Its command.
+    /// The command.
     pub command: Command,
-    /// What it says, to who can read it.
+    /// The message, decrypted by its recipient.
     pub said: Option<Said>,
-    /// Why it ends its circuit, if it does.
+    /// The reason of a DESTROY.
     pub destroyed: Option<DestroyReason>,
 }
 
-/// A relay message as its addressee reads it.
+/// A relay message as decrypted by its recipient.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Said {
-    /// The hop that has sent it, as its client counts.
+    /// The sending hop, counted from the client.
     pub hop: usize,
-    /// What it asks for.
+    /// The command.
     pub command: RelayCommand,
-    /// The stream that it belongs to.
+    /// The stream ID.
     pub stream_id: StreamId,
-    /// Bytes of data to the stream.
+    /// Bytes of stream data.
     pub len: usize,
-    /// What messages other than DATA and SENDME say.
+    /// The content of messages other than DATA and SENDME.
     pub bytes: Vec<u8>,
 }
 
-/// A destination, by the connection that the relay has to it.
+/// A destination, by the relay's connection to it.
 #[derive(Clone, Debug)]
 struct Destination {
     conn: ConnId,
     is_connected: bool,
-    /// Bytes that it has sent.
+    /// Bytes sent.
     sent_bytes: u32,
-    /// Bytes that it has got.
+    /// Bytes received.
     received_bytes: u64,
 }
 
@@ -85,10 +86,11 @@ pub struct Stage<S: Cast, R> {
     destinations: Vec<Destination>,
     lookups: VecDeque<LookupId>,
     seen: Vec<Seen>,
-    /// What next hops have to answer.
+    /// Answers that next hops still have to send.
     answers: VecDeque<(usize, CircId, Command, Vec<u8>)>,
     secret: u64,
-    /// Who takes part in windows from hop to hop, if the relay has them: relays by their numbers, clients without. All do at first.
+    /// Which peers use hop-by-hop windows, if the relay has them: relays by number, and clients. Initially all
+    /// do.
     pub has_feedback: fn(Option<u8>) -> bool,
 }
 
@@ -112,24 +114,24 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// All cells that have left so far.
+    /// All cells so far.
     #[must_use]
     pub fn seen(&self) -> &[Seen] {
         &self.seen
     }
 
-    /// Forgets the cells that have left so far.
+    /// Forgets all cells so far.
     pub fn forget_seen(&mut self) {
         self.seen.clear();
     }
 
-    /// How many destinations are known.
+    /// The number of destinations.
     #[must_use]
     pub fn destinations(&self) -> usize {
         self.destinations.len()
     }
 
-    /// Lets time pass; whatever is due on the way happens when it is due.
+    /// Lets time pass; timeouts fire on the way.
     pub fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         loop {
@@ -150,10 +152,10 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.now = end;
     }
 
-    /// Does all that the relay wants now.
+    /// Performs all actions of the relay.
     ///
     /// # Panics
-    /// If it does not come to rest, or names a connection that is gone.
+    /// If it does not come to rest, or names a closed connection.
     pub fn settle(&mut self) {
         for _ in 0..POLLS_MAX {
             if !self.settle_one() {
@@ -202,7 +204,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// A connection is no more.
+    /// A connection is closed.
     fn forget(&mut self, conn: ConnId) {
         self.destinations.retain(|it| it.conn != conn);
         if let Some(link) = self.link_of(conn) {
@@ -214,7 +216,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.links.iter().position(|link| link.conn == Some(conn))
     }
 
-    /// The destination takes some of what waits for it.
+    /// The destination reads some of its queued data.
     fn take(&mut self, conn: ConnId, most: u32) -> usize {
         let (relay, now) = (&mut self.relay, self.now);
         let taken = S::with_room(most, |room| relay.poll_stream_data(now, conn, room));
@@ -224,7 +226,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         taken
     }
 
-    /// Connects the relay to the destination of this number, from the oldest on.
+    /// Connects the relay to the destination with this index, oldest first.
     pub fn connect(&mut self, number: usize) {
         let Some(destination) = self.destinations.get_mut(number) else { return };
         if !core::mem::replace(&mut destination.is_connected, true) {
@@ -233,7 +235,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// The destination sends as much of this as is taken from it; returns how much.
+    /// The destination sends as much of this as is accepted; returns the number of bytes.
     pub fn feed(&mut self, number: usize, bytes: u32) -> u32 {
         let mut fed = 0;
         while let Some(destination) = self.destinations.get_mut(number).filter(|it| it.is_connected)
@@ -253,7 +255,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         fed
     }
 
-    /// The connection to a destination is gone, or could not be made.
+    /// The connection to a destination is closed or could not be established.
     pub fn lose(&mut self, number: usize, cause: &CloseCause) {
         if number < self.destinations.len() {
             let conn = self.destinations.remove(number).conn;
@@ -262,7 +264,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// The oldest question to the domain name system is answered.
+    /// Answers the oldest DNS query.
     pub fn answer(&mut self, answer: &DnsAnswer) {
         if let Some(id) = self.lookups.pop_front() {
             self.relay.handle_answer(self.now, id, answer);
@@ -270,7 +272,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// All links and destinations go.
+    /// Closes all links and destinations.
     pub fn end(&mut self) {
         for link in 0..self.links.len() {
             self.hang_up(link);
@@ -281,7 +283,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.settle();
     }
 
-    /// Fresh bytes for a handshake: those of a counter are good enough here.
+    /// Fresh bytes for a handshake: a counter suffices here.
     fn next_secret<const N: usize>(&mut self) -> [u8; N] {
         self.secret += 1;
         let mut bytes = [0x5a; N];

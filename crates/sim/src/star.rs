@@ -1,9 +1,9 @@
-//! Circuits over a star of nodes, cell by cell: nothing but links, queues, and windows from hop to hop.
+//! Circuits over a star of nodes, cell by cell: links, queues and hop-by-hop windows only.
 //!
-//! It is what the authors of `CircuitStart` simulate: nodes that are joined through one point in the middle, each with a rate up
-//! and down and a way to the middle, and circuits of several nodes that share them. The windows are the
-//! engine's own ([`HopWindow`]); all else of a relay is left out, and so are TCP and losses. An exact model of small things, not
-//! of Tor: for that there is [`world`](crate::world).
+//! This is the model of the authors of `CircuitStart`: nodes connected through one central point, each with an
+//! upload and a download rate and a latency to the centre, and circuits of several nodes that share them. The
+//! windows are the engine's ([`HopWindow`]); everything else of a relay is omitted, and so are TCP and losses.
+//! It is an exact model of small systems, not of Tor: for that there is [`world`](crate::world).
 
 use alloc::boxed::Box;
 use alloc::collections::{BinaryHeap, VecDeque};
@@ -12,19 +12,19 @@ use core::cmp::Reverse;
 use onion::flow::hop::HopWindow;
 use onion::{Duration, Instant};
 
-/// One node's way to the middle of the star.
+/// One node's link to the centre of the star.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StarNode {
-    /// How long a cell takes to be sent.
+    /// The serialization time of a cell upwards.
     pub up_per_cell: Duration,
-    /// How long a cell takes to be received.
+    /// The serialization time of a cell downwards.
     pub down_per_cell: Duration,
-    /// The way to the middle.
+    /// The latency to the centre.
     pub delay: Duration,
 }
 
 impl StarNode {
-    /// One that sends and receives so many cells a second.
+    /// A link that sends and receives this number of cells per second.
     #[must_use]
     pub fn new(cells_per_s: f64, delay: Duration) -> Self {
         let per_cell = Duration::from_secs_f64(1.0 / cells_per_s);
@@ -32,12 +32,12 @@ impl StarNode {
     }
 }
 
-/// A transfer over a circuit: from the first of its nodes to the last.
+/// A transfer over a circuit: from its first node to its last.
 #[derive(Debug)]
 pub struct StarCircuit {
-    /// The nodes, by their number.
+    /// The nodes, by number.
     pub path: Vec<usize>,
-    /// Cells to be sent.
+    /// The number of cells.
     pub cells: u64,
     /// When it begins.
     pub begins: Instant,
@@ -45,13 +45,13 @@ pub struct StarCircuit {
     pub windows: Vec<Box<dyn HopWindow>>,
 }
 
-/// One node at work for one circuit.
+/// One node's state for one circuit.
 #[derive(Debug)]
 struct Hop {
-    /// Cells that wait to go on.
+    /// Queued cells.
     queued: u64,
     window: Box<dyn HopWindow>,
-    /// It is among those that have turns on the node's way up.
+    /// Whether it is in the node's round-robin ring.
     has_turn: bool,
     most_queued: u64,
 }
@@ -64,17 +64,17 @@ struct Circuit {
     hops: Vec<Hop>,
     arrived: u64,
     ended: Option<Instant>,
-    /// The source's window, whenever it changed.
+    /// The source's window after each change.
     trace: Vec<(Instant, u32)>,
 }
 
 #[derive(Debug)]
 struct Node {
     config: StarNode,
-    /// Circuits (and the place in each) that have something to send, in turn.
+    /// Circuits with cells to send and the node's index in each, round-robin.
     turns: VecDeque<(usize, usize)>,
     is_sending: bool,
-    /// When all that has come is received.
+    /// When everything that has arrived is received.
     received_until: Instant,
 }
 
@@ -87,17 +87,17 @@ enum Event {
     Sent {
         node: usize,
     },
-    /// A cell is in the middle, for the node in this place of a circuit's path.
+    /// A cell is at the centre, for the node with this index in a circuit's path.
     Passed {
         circuit: usize,
         place: usize,
     },
-    /// A node in this place has received a cell.
+    /// The node with this index has received a cell.
     Received {
         circuit: usize,
         place: usize,
     },
-    /// The node in this place hears that the next has passed a cell on.
+    /// The node with this index gets feedback: the next one has forwarded a cell.
     Fed {
         circuit: usize,
         place: usize,
@@ -110,18 +110,18 @@ enum Event {
     },
 }
 
-/// What became of a circuit.
+/// The result of a circuit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StarResult {
-    /// From its begin to its last byte; `None` if it did not end in time.
+    /// From its beginning to its last byte; `None` if it did not complete in time.
     pub last_byte: Option<Duration>,
-    /// The source's window in cells, whenever it changed.
+    /// The source's window in cells, after each change.
     pub trace: Vec<(Instant, u32)>,
-    /// Most cells that waited at each node of the path but the last.
+    /// The longest queue of each node of the path but the last.
     pub most_queued: Vec<u64>,
 }
 
-/// The star, and all that is to happen.
+/// The star and its events.
 #[derive(Debug, Default)]
 pub struct Star {
     nodes: Vec<Node>,
@@ -132,7 +132,7 @@ pub struct Star {
 }
 
 impl Star {
-    /// Another node; gives its number.
+    /// Adds a node; returns its number.
     pub fn add_node(&mut self, config: StarNode) -> usize {
         let node =
             Node { config, turns: VecDeque::new(), is_sending: false, received_until: self.now };
@@ -140,10 +140,10 @@ impl Star {
         self.nodes.len() - 1
     }
 
-    /// Another circuit; gives its number.
+    /// Adds a circuit; returns its number.
     ///
     /// # Panics
-    /// Where there is not one window for each node but the last, or a node that there is not.
+    /// If there is not one window for each node but the last, or a node does not exist.
     pub fn add_circuit(&mut self, config: StarCircuit) -> usize {
         let StarCircuit { path, cells, begins, windows } = config;
         assert_eq!(windows.len() + 1, path.len(), "a window for each node but the last");
@@ -158,14 +158,14 @@ impl Star {
         number
     }
 
-    /// A node sends and receives so many cells a second from then on.
+    /// Changes a node's rates, in cells per second, at this time.
     pub fn change(&mut self, at: Instant, node: usize, cells_per_s: f64) {
         let StarNode { up_per_cell: up, down_per_cell: down, .. } =
             StarNode::new(cells_per_s, Duration::ZERO);
         self.at(at, Event::Changed { node, up, down });
     }
 
-    /// Lets time pass until all circuits have ended, or until then.
+    /// Runs until all circuits have completed, or until `end`.
     pub fn run(&mut self, until: Instant) {
         while self.events.peek().is_some_and(|Reverse((at, ..))| *at <= until) {
             let Some(Reverse((at, _, event))) = self.events.pop() else { break };
@@ -174,7 +174,7 @@ impl Star {
         }
     }
 
-    /// What became of each circuit, in the order in which they were added.
+    /// The result of each circuit, in the order in which they were added.
     #[must_use]
     pub fn results(self) -> Vec<StarResult> {
         let result = |it: Circuit| StarResult {
@@ -242,7 +242,7 @@ impl Star {
         self.feed_back(circuit, place);
     }
 
-    /// The node in this place tells the one before it that a cell is passed on.
+    /// The node with this index sends feedback to the previous one.
     fn feed_back(&mut self, circuit: usize, place: usize) {
         let Some(before) = place.checked_sub(1) else { return };
         let path = &self.circuits[circuit].path;
@@ -250,7 +250,7 @@ impl Star {
         self.at(self.now + way, Event::Fed { circuit, place: before });
     }
 
-    /// A hop gets its place in the turns of its node, if it may send something.
+    /// A node enters the round-robin ring if it may send.
     fn enqueue(&mut self, circuit: usize, place: usize) {
         let it = &mut self.circuits[circuit];
         let node = it.path[place];
@@ -283,11 +283,11 @@ impl Star {
     }
 }
 
-/// The least window of a circuit's source with which nothing on its way is idle: what the slowest of its nodes passes
-/// while a cell is on its way to the next node and the word of it on its way back.
+/// The smallest window of a circuit's source that keeps its path busy: the number of cells that the bottleneck
+/// passes while a cell travels to the next node and its feedback returns.
 ///
-/// All windows that come after it are taken for as large as they need be: where ways differ, the nodes with the longer ones
-/// need more, and the source not.
+/// All later windows are assumed to be sufficient: if latencies differ, nodes with longer ones need more, but
+/// not the source.
 #[must_use]
 pub fn optimal_window_cells(nodes: &[StarNode]) -> f64 {
     let [source, next, ..] = nodes else { return 0.0 };

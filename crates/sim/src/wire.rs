@@ -1,41 +1,39 @@
-//! Nodes joined in virtual time: the second world that the engine lives in, without sockets.
+//! Nodes joined in virtual time, without sockets.
 //!
-//! A [`Wire`] owns some [`Node`]s, carries what they send to each other, and jumps from one event to
-//! the next. The same calls with the same seed give the same run, to the byte; a test or a
-//! simulation of a minute takes as long as its arithmetic.
+//! A [`Wire`] owns [`Node`]s, carries their bytes and jumps from one event to the next. The same calls with the
+//! same seed give the same run, to the byte. A simulated minute takes as long as its computations.
 //!
-//! # What is modelled
-//! - Dialling (one round trip to connect), refusal where nobody listens, closing in good order after
-//!   the bytes that were sent before; plain connections, which a node may hold back; a table of names.
-//! - A latency for all pairs of nodes, or for each pair its own; bytes of a connection stay in order.
-//! - A bounded send buffer for each direction of a connection: a node is not asked for more while it
-//!   is full, as a driver does whose socket is full.
-//! - Rates at which a node sends and receives over all its connections together, if it has them: a
-//!   relay's capacity. Connections are served in the order in which they gave their bytes.
-//! - The byte stream cut into pieces at random, if asked for: no node may rely on record boundaries.
-//! - TLS in name only: the certificate of the listener is shown, keying material is derived from the
-//!   connection's number. Nothing is encrypted.
+//! # Model
+//! - Dialling (one round trip), refusal if nobody listens, orderly closing after the bytes sent before; plain
+//!   connections with back-pressure; a table of DNS names.
+//! - One latency for all pairs of nodes, or one for each pair; the bytes of a connection stay in order.
+//! - A bounded send buffer for each direction of a connection: a node is not polled for more while it is full,
+//!   like a driver with a full socket.
+//! - Optional rates at which a node sends and receives over all its connections together: a relay's capacity.
+//!   Connections are served in the order of their writes.
+//! - Optional random segmentation of the byte stream: no node may rely on record boundaries.
+//! - TLS without cryptography: the listener's certificate is presented, and keying material is derived from the
+//!   connection's number.
 //!
-//! # Paths with a model
-//! Where a [`PathModel`] is set, each connection has a TCP of its own in each direction:
-//! - Bytes travel in chunks of up to eleven segments of 1448 bytes. A chunk passes the sender's
-//!   egress, the narrowest place of its path (one for each pair of nodes and direction), and the
-//!   receiver's ingress, each one after the other. Where it would wait longer than the queue there
-//!   allows it is dropped; besides, each of its segments may be lost by chance, decided by the seed.
-//! - The congestion window begins with ten segments, doubles in a round trip until the first loss,
-//!   is halved once in a window with losses, and grows by a segment in a round trip after that. What
-//!   is lost is sent again when a later chunk is acknowledged, a round trip after it was sent; or,
-//!   if none is, after twice the round trip and at least 200 ms, from a window of two segments.
-//! - The receiver takes no more than its buffer holds; what comes early waits for what is missing.
-//! - Acknowledgements take the way's latency, cost nothing, and are never lost. There is no delay for
-//!   their sake, no pacing, no packet overhead.
-//! - So queues build up where they do on real machines, and [`SocketState`](onion::node::SocketState)
-//!   says what Linux would: window, what is under way, what was not sent yet. Over paths without a
-//!   model there is no such state, as on systems that do not tell.
+//! # Paths with a TCP model
+//! With a [`PathModel`], each connection has a TCP in each direction:
+//! - Bytes travel in chunks of up to eleven segments of 1448 bytes. A chunk passes the sender's egress, the
+//!   bottleneck of its path (one for each pair of nodes and direction), and the receiver's ingress, one after
+//!   the other. If it would wait longer than the queue there allows, it is dropped; in addition, each of its
+//!   segments may be lost at random, decided by the seed.
+//! - The congestion window begins with ten segments, doubles per round trip until the first loss, is halved
+//!   once per window with losses, and then grows by one segment per round trip. Lost chunks are retransmitted
+//!   when a later one is acknowledged, a round trip after it was sent; or, if none is, after the RTO (twice the
+//!   round trip, at least 200 ms), with a window of two segments.
+//! - The receiver's window is the free space of its buffer; out-of-order data waits there.
+//! - Acknowledgements have the path's latency, cost nothing and are never lost. There are no delayed
+//!   acknowledgements, no pacing and no packet overhead.
+//! - So queues build up where they do on real machines, and [`SocketState`](onion::node::SocketState) reports
+//!   what Linux would: congestion window, data in flight, unsent data. Over paths without a model there is no
+//!   such state, as on systems that do not provide it.
 //!
-//! # What is not
-//! Jitter, a sharing of bottlenecks between different pairs of nodes inside the network, time for
-//! computing: a node answers at the instant it is asked.
+//! # Not modelled
+//! Jitter, bottlenecks shared by different pairs of nodes, and computing time: a node answers instantly.
 //!
 //! ```
 //! use sim::wire::{Wire, WireConfig};
@@ -76,33 +74,33 @@ use onion::{Duration, Instant};
 use path::{Narrow, Path};
 use timers::Timers;
 
-/// Timeouts of one node at one instant before it counts as never idle.
+/// Maximum number of timeouts of one node at one instant, before it counts as busy-looping.
 const TIMEOUTS_AT_ONCE_MAX: u32 = 1000;
 
-/// How long bytes wait that a node sends or receives over paths with a model; then they are dropped.
+/// Maximum queueing time at a node's own rate limits over paths with a model; then bytes are dropped.
 const NODE_QUEUE: Duration = Duration::from_millis(100);
 
-/// A node whose type can be told again.
+/// A node that can be downcast.
 trait Body: Node + Any {}
 impl<T: Node + Any> Body for T {}
 
-/// A node and what the world keeps for it.
+/// A node and its state.
 struct Resident {
     node: Box<dyn Body>,
     conns: BTreeMap<ConnId, (LinkId, Side)>,
     listeners: u32,
-    /// That of its first listener: connections come from there.
+    /// The address of its first listener, from which it dials.
     address: Option<IpAddr>,
     egress: Option<Narrow>,
     ingress: Option<Narrow>,
-    /// When it was last woken, and how often then.
+    /// When it was last woken, and how often at that instant.
     woken: (Instant, u32),
-    /// Bytes that were taken from it, and that it was given.
+    /// Bytes taken from it, and given to it.
     sent_bytes: u64,
     received_bytes: u64,
 }
 
-/// Where a node listens.
+/// A listener.
 struct Listener {
     node: NodeId,
     id: ListenerId,
@@ -110,7 +108,7 @@ struct Listener {
     certificate: Vec<u8>,
 }
 
-/// Some nodes, their connections, and a clock that jumps. See the [module](self).
+/// Nodes, their connections, and a virtual clock. See the [module](self).
 pub struct Wire {
     config: WireConfig,
     now: Instant,
@@ -118,7 +116,7 @@ pub struct Wire {
     listeners: BTreeMap<SocketAddr, Listener>,
     latencies: BTreeMap<(NodeId, NodeId), Duration>,
     paths: BTreeMap<(NodeId, NodeId), Path>,
-    /// The model of all paths that have none of their own.
+    /// The model of all paths without their own.
     all_paths: Option<PathModel>,
     names: Names,
     links: BTreeMap<LinkId, Link>,
@@ -127,7 +125,7 @@ pub struct Wire {
     timers: Timers,
     /// Nodes that may have been given a command since their last polls.
     stale: BTreeSet<NodeId>,
-    /// Sides that may send more since their bytes have been taken.
+    /// Sides that may send more since their peer has read.
     refilled: VecDeque<(LinkId, Side)>,
     steps: u64,
     losses: SplitMix64,
@@ -181,9 +179,9 @@ impl Wire {
         id
     }
 
-    /// Lets a node listen at an address, and show a certificate there.
+    /// Adds a listener with an address and a certificate to a node.
     ///
-    /// Listeners of a node are numbered from zero in the order of these calls.
+    /// The listeners of a node are numbered from zero in the order of these calls.
     ///
     /// # Errors
     /// [`WireError::AddressTaken`].
@@ -196,8 +194,8 @@ impl Wire {
         self.add_listener(node, address, Security::Tls, certificate)
     }
 
-    /// Lets a node listen for plain connections at an address. It gets them by
-    /// [`Node::handle_accepted`] with [`NoTls`](onion::link::NoTls).
+    /// Adds a listener for plain connections to a node. They arrive by [`Node::handle_accepted`] with
+    /// [`NoTls`](onion::link::NoTls).
     ///
     /// # Errors
     /// [`WireError::AddressTaken`].
@@ -228,12 +226,12 @@ impl Wire {
         Ok(id)
     }
 
-    /// Sets the one-way latency between two nodes, for bytes sent from now on.
+    /// Sets the one-way latency between two nodes for bytes sent later.
     pub fn set_latency(&mut self, one: NodeId, other: NodeId, latency: Duration) {
         self.latencies.insert((one.min(other), one.max(other)), latency);
     }
 
-    /// Sets what lies between two nodes, in each direction, for connections dialled from now on.
+    /// Sets the path between two nodes, in each direction, for connections dialled later.
     pub fn set_path(&mut self, one: NodeId, other: NodeId, model: PathModel) {
         self.latencies.remove(&(one.min(other), one.max(other)));
         for pair in [(one, other), (other, one)] {
@@ -241,24 +239,23 @@ impl Wire {
         }
     }
 
-    /// Sets what lies between all pairs of nodes that no [`set_path`](Self::set_path) names, for
-    /// connections dialled from now on.
+    /// Sets the path between all pairs of nodes without their own, for connections dialled later.
     pub fn set_all_paths(&mut self, model: PathModel) {
         self.all_paths = Some(model);
     }
 
-    /// Limits what a node sends over all its connections together. Over paths with a model, what
-    /// would wait for more than 100 ms is dropped.
+    /// Limits the rate at which a node sends over all its connections together. Over paths with a model, bytes
+    /// that would wait for more than 100 ms are dropped.
     pub fn set_egress(&mut self, node: NodeId, rate: Rate) {
         self.residents[node.0].egress = Some(Narrow::new(rate, NODE_QUEUE, self.now));
     }
 
-    /// Limits what a node receives over all its connections together, in the same way.
+    /// Limits the rate at which a node receives over all its connections together, in the same way.
     pub fn set_ingress(&mut self, node: NodeId, rate: Rate) {
         self.residents[node.0].ingress = Some(Narrow::new(rate, NODE_QUEUE, self.now));
     }
 
-    /// Sets what the domain name system says to a question. It knows nothing else.
+    /// Sets the answer to a DNS query. Other names do not exist.
     pub fn set_answer(&mut self, question: DnsQuery, answer: DnsAnswer) {
         self.names.set(question, answer);
     }
@@ -269,14 +266,14 @@ impl Wire {
         self.now
     }
 
-    /// A node, if it is of this type.
+    /// A node, if it has this type.
     #[must_use]
     pub fn node<T: Node + 'static>(&self, id: NodeId) -> Option<&T> {
         let node: &dyn Any = &*self.residents.get(id.0)?.node;
         node.downcast_ref()
     }
 
-    /// A node for its commands, if it is of this type. The next step carries them out.
+    /// A node for commands, if it has this type. The next step performs their actions.
     #[must_use]
     pub fn node_mut<T: Node + 'static>(&mut self, id: NodeId) -> Option<&mut T> {
         let resident = self.residents.get_mut(id.0)?;
@@ -291,19 +288,19 @@ impl Wire {
         self.links.len()
     }
 
-    /// A digest of all that was delivered so far, and when: equal runs have equal ones.
+    /// A digest of everything delivered so far, with its time: equal runs have equal digests.
     #[must_use]
     pub const fn fingerprint(&self) -> u64 {
         self.fingerprint.get()
     }
 
-    /// Events and timeouts so far: what a run costs.
+    /// Events and timeouts so far: the cost of a run.
     #[must_use]
     pub const fn steps(&self) -> u64 {
         self.steps
     }
 
-    /// When something will happen next; `None` if nothing can.
+    /// The time of the next event; `None` if there is none.
     #[must_use]
     pub fn next_at(&self) -> Option<Instant> {
         if !self.stale.is_empty() {
@@ -314,7 +311,7 @@ impl Wire {
         Some(next.max(self.now))
     }
 
-    /// Jumps to what happens next and lets it happen; false if nothing can.
+    /// Jumps to the next event and processes it; returns false if there is none.
     ///
     /// # Errors
     /// [`WireError::NeverIdle`].
@@ -342,7 +339,7 @@ impl Wire {
         Ok(true)
     }
 
-    /// Steps until `is_done` holds, asked before each step, or until `deadline`.
+    /// Steps until `is_done` returns true, which is called before each step, or until `deadline`.
     ///
     /// # Errors
     /// [`WireError::NeverIdle`].
@@ -367,10 +364,10 @@ impl Wire {
         }
     }
 
-    /// Steps until nothing more can happen; returns how many steps it took.
+    /// Steps until there are no more events; returns the number of steps.
     ///
     /// # Errors
-    /// [`WireError::TooManySteps`] where `steps_max` steps do not suffice.
+    /// [`WireError::TooManySteps`] if `steps_max` steps do not suffice.
     pub fn drive_bounded(&mut self, steps_max: u64) -> Result<u64, WireError> {
         for steps in 0..steps_max {
             if !self.step()? {
@@ -380,7 +377,7 @@ impl Wire {
         Err(WireError::TooManySteps { allowed: steps_max })
     }
 
-    /// Polls the nodes that were added or commanded.
+    /// Polls nodes that were added or commanded.
     fn poll_stale(&mut self) -> Result<(), WireError> {
         while let Some(node) = self.stale.pop_first() {
             self.drain(node)?;

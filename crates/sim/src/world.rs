@@ -1,27 +1,34 @@
-//! A whole Tor network in virtual time, made for scale: the engine itself at the seam of cells, on hosts with kernels that are models.
+//! A whole Tor network in virtual time, built for scale: the engine on cells, on hosts with modelled kernels.
 //!
-//! Relays are [`router::Core`](onion::router::Core) and clients [`client::Core`](onion::client::Core), both over
-//! [`HeaderOnly`](onion::cell_model::HeaderOnly) cells: what schedules, limits and windows decide here is what decides on real sockets. Around them:
+//! Relays are [`router::Core`](onion::router::Core) and clients [`client::Core`](onion::client::Core), both
+//! over [`HeaderOnly`](onion::cell_model::HeaderOnly) cells: schedulers, limits and windows are the code that
+//! runs on real sockets. Around them:
 //!
-//! - A **host** has an up and a down rate that all its connections share. Connections have turns on the way up; on the way down they queue, and what
-//!   would wait too long is dropped.
-//! - A **connection** is TCP: slow start with an early exit, Cubic or Reno, fast retransmission, time-outs, send buffers that grow as Linux' do, and the state that KIST reads.
-//!   Its unit is the flight: whole cells, at most a quarter of the congestion window, that share their fate.
-//! - **FEEDBACK** (windows from hop to hop) takes the way of its link's cells: behind those that were written before, on the hosts' rates, and after what was lost has come again.
+//! - A **host** has an upload and a download rate that all its connections share. Connections are served
+//!   round-robin upwards; downwards they queue, and packets that would wait too long are dropped.
+//! - A **connection** is TCP: slow start with HyStart, Cubic or Reno, fast retransmit, RTO, send buffers with
+//!   Linux' autotuning, and the state that KIST reads. Its unit is the flight: whole cells, at most a quarter
+//!   of the congestion window, with the same fate.
+//! - **FEEDBACK** (hop-by-hop windows) is part of its link's byte stream: behind cells written before, subject
+//!   to the hosts' rates, and after retransmissions.
 //! - Between **places** there are latency and loss ([`Net`]).
-//! - A **team** measures relays as an echo: what it is told and what it tells passes between two windows ([`Part::order`]).
-//! - **Users** fetch files, or do what TGen's Markov models say, over circuits that are chosen by weight and position ([`Paths`]).
+//! - A **team** measures relays by echo: orders and reports pass between two windows ([`Part::order`]).
+//! - **Users** fetch files, or follow TGen's Markov models, over circuits that are chosen by weight and
+//!   position ([`Paths`]).
 //!
 //! # Time
 //!
-//! Nothing that one host does is felt by another sooner than the least latency between places. So time passes in *windows* of that length: in a window each host
-//! lives alone, with what was sent to it before. A [`Part`] holds some of the hosts and passes windows; whoever drives several parts gives each what the others have
-//! sent to it, between windows. What comes to a host is sorted by time, sender and number, so that a run does not depend on how hosts are
-//! distributed over parts and threads. There is no global order of events, and none is needed: the cost of an event does not depend on the size of the network.
+//! No event on one host affects another before the minimum latency between places has passed. So time advances
+//! in *windows* of that length (conservative look-ahead): within a window each host runs independently, with
+//! the mail sent to it before. A [`Part`] has some of the hosts and advances by windows; the driver of several
+//! parts delivers their mail between windows. Mail to a host is sorted by time, sender and number, so a run
+//! does not depend on the distribution of hosts over parts and threads. There is no global event queue: the
+//! cost of an event does not depend on the size of the network.
 //!
-//! # What is not modelled
+//! # Not modelled
 //!
-//! Jitter; loss of acknowledgements and of FEEDBACK; delayed acknowledgements; segments that a flight loses alone; a path's own bottlenecks, other than those of its two hosts.
+//! Jitter; loss of acknowledgements and of FEEDBACK; delayed acknowledgements; loss of single segments of a
+//! flight; bottlenecks of a path other than those of its two hosts.
 
 mod client;
 mod config;

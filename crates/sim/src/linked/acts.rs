@@ -1,4 +1,4 @@
-//! What may happen to a set, read from bytes: for fuzzing, and for plays drawn by lot.
+//! Events of a set, read from bytes: for fuzzing, and for random runs.
 
 use super::{LegEnd, Linked, LinkedPlan};
 use crate::script::Script;
@@ -13,11 +13,11 @@ use onion::cell_model::{
 };
 use onion::tunnel::conflux::schedulers;
 
-/// Transfers in one play.
+/// Maximum number of transfers in one run.
 const ERRANDS_MAX: usize = 6;
 
 impl LinkedPlan {
-    /// What two bytes choose: legs, scheduler, how much may wait, and whether what is lost is sent again.
+    /// The parameters that two bytes choose: legs, scheduler, buffer limit, and retransmission.
     #[must_use]
     pub fn of_bytes([first, second]: [u8; 2]) -> Self {
         let early_max_cells = [1 << 15, 1 << 15, 64, 8][usize::from(first / 32 % 4)];
@@ -33,7 +33,8 @@ impl LinkedPlan {
 }
 
 impl Linked {
-    /// Plays what the bytes say, and calls `check` after each act. Nobody speaks for an end unless `may_lie`.
+    /// Performs the events of the bytes, and calls `check` after each. No message is sent in the name of an end
+    /// unless `may_lie`.
     pub fn play(&mut self, script: &[u8], may_lie: bool, mut check: impl FnMut(&Self)) {
         let mut script = Script(script);
         while !script.0.is_empty() {
@@ -46,7 +47,7 @@ impl Linked {
         let link = script.below(self.links());
         match script.next() % 16 {
             0..=2 => _ = self.deliver(link, LegEnd::Exit, 1 + script.below(40)),
-            // All that was sent arrives.
+            // Everything sent arrives.
             3 => {
                 for link in 0..self.links() {
                     self.deliver(link, LegEnd::Exit, 1000);
@@ -79,14 +80,14 @@ impl Linked {
 
     fn act_cut(&mut self, link: usize, script: &mut Script<'_>) {
         match script.next() % 4 {
-            // Seldom: what survives is more interesting.
+            // Rarely: surviving runs are more interesting.
             0 => self.cut(link, Self::end_of(script.next())),
             1 => _ = self.tell_cuts(),
             _ => {}
         }
     }
 
-    /// The next cell of a leg says something else than what its sender has said; or it goes, or comes twice.
+    /// Replaces, drops or duplicates the next cell of a leg.
     fn act_lie(&mut self, link: usize, script: &mut Script<'_>) {
         let to = Self::end_of(script.next());
         let (command, stream_id, data) = match script.next() % 10 {
@@ -145,7 +146,7 @@ impl Linked {
         }
     }
 
-    /// The next relay cell on the way to an end says this.
+    /// Replaces the message of the next relay cell to an end.
     fn say_instead(
         &mut self,
         link: usize,
@@ -168,7 +169,7 @@ impl Linked {
         if written.is_err() {
             return;
         }
-        // Whose layers they are does not matter: those of the true ends count on.
+        // The layers do not matter: the true ends continue to count.
         match to {
             LegEnd::Client => {
                 <HeaderOnly as CellModel>::Layer::new(&format).originate(&mut body);

@@ -1,4 +1,4 @@
-//! What client and exit want, and what their applications get.
+//! The actions of client and exit, and the data of their applications.
 
 use super::{Errand, LegEnd, Link, Linked};
 use alloc::collections::VecDeque;
@@ -16,14 +16,14 @@ use onion::router::LinkPeer;
 /// More than any reaction takes.
 const POLLS_MAX: u32 = 100_000;
 
-/// Cells that one writing takes.
+/// Maximum number of cells per write.
 const RECORD_CELLS: usize = 31;
 
 impl Linked {
-    /// Does all that both ends want now.
+    /// Performs all actions of both ends.
     ///
     /// # Panics
-    /// If they do not come to rest, and if a destination gets what is not its stream's next.
+    /// If they do not come to rest, or if a destination gets data that is not the next of its stream.
     pub(super) fn settle(&mut self) {
         for _ in 0..POLLS_MAX {
             if !self.settle_client() && !self.settle_exit() {
@@ -76,7 +76,7 @@ impl Linked {
         true
     }
 
-    /// The client wants a link: it is open at once, at both ends.
+    /// The client dials a link: it is open at once, at both ends.
     fn join(&mut self, client: ConnId) {
         let exit = self.exit.accept(self.now, None, None);
         let peer =
@@ -89,7 +89,7 @@ impl Linked {
         self.client.handle_link_open(self.now, client, false);
     }
 
-    /// The exit wants a destination: its port says which errand it is.
+    /// The exit dials a destination: its port identifies the transfer.
     fn connect(&mut self, Dial { conn, to, security }: &Dial) {
         assert_eq!(*security, Security::Plain, "it dials no relay");
         let SocketAddr::V4(to) = to else { return };
@@ -117,7 +117,7 @@ impl Linked {
         }
     }
 
-    /// Whoever lies has to know the set's name.
+    /// A lying end has to know the set's nonce.
     fn note_link(&mut self, body: &HeaderOnlyBody) {
         if let Ok(message) = body.message(RelayFormat::V0)
             && message.command == RelayCommand::CONFLUX_LINK
@@ -149,7 +149,8 @@ impl Linked {
         }
     }
 
-    /// A destination takes all that has come for it. Each piece begins where the one before it ended, unless the client lies.
+    /// A destination reads all its data. Each piece begins where the previous one ended, unless the client
+    /// lies.
     fn take_for_destination(&mut self, conn: ConnId) {
         loop {
             let mut room = RunRoom { room_bytes: 16_384, ..RunRoom::default() };
@@ -184,10 +185,10 @@ impl Linked {
         }
     }
 
-    /// Bytes that the client has had of a transfer never are more than its destination has sent.
+    /// The client never receives more bytes of a transfer than its destination has sent.
     ///
     /// # Panics
-    /// If they are.
+    /// If it does.
     pub fn check_prefixes(&self) {
         for it in &self.errands {
             if let Some(figures) = self.client.figures(it.stream) {
@@ -197,7 +198,7 @@ impl Linked {
         }
     }
 
-    /// Which end a byte means.
+    /// The end that a byte selects.
     pub(super) const fn end_of(byte: u8) -> LegEnd {
         if byte.is_multiple_of(2) { LegEnd::Client } else { LegEnd::Exit }
     }

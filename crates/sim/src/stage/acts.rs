@@ -1,4 +1,4 @@
-//! What may happen on a stage, read from bytes: for fuzzing, and for plays drawn by lot.
+//! Events on a stage, read from bytes: for fuzzing, and for random runs.
 
 use super::{Cast, Handshaking, Pace, Stage};
 use crate::script::Script;
@@ -12,7 +12,7 @@ use onion::router::{Parameters, RateLimit};
 use onion::{Duration, Rate};
 use rand_core::Rng;
 
-/// Links that are accepted in one play.
+/// Maximum number of accepted links in one run.
 const LINKS_MAX: usize = 6;
 
 impl Script<'_> {
@@ -27,7 +27,7 @@ impl Script<'_> {
 }
 
 impl<S: Cast, R: Rng> Stage<S, R> {
-    /// Plays what the bytes say, and calls `check` after each act.
+    /// Performs the events of the bytes, and calls `check` after each.
     pub fn play(&mut self, script: &[u8], mut check: impl FnMut(&Self)) {
         let mut script = Script(script);
         while !script.0.is_empty() {
@@ -107,14 +107,14 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             7 => (RelayCommand::XOFF, &[0]),
             8 => (RelayCommand::XON, &[0, 0, 0, 4, 0]),
             9 => (RelayCommand::SENDME, &[0]),
-            // The client keeps its layers: it has none too many only if there is no hop behind.
+            // The client keeps its layers: there is one too many only if there is no next hop.
             10 if self.hops(link, circ_id) < 2 => (RelayCommand::TRUNCATE, &[1]),
             _ => (RelayCommand(script.next()), &[1, 2, 3]),
         };
         self.say(link, circ_id, (hop, command), stream_id, bytes);
     }
 
-    /// A next hop says something on one of its circuits.
+    /// A next hop sends a message on one of its circuits.
     fn act_reply(&mut self, script: &mut Script<'_>) {
         let hops: Vec<usize> = self.next_hops().collect();
         let Some(link) = hops.get(script.below(hops.len())).copied() else { return };
@@ -146,7 +146,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             1 => self.set_pace(link, None),
             2 => {
                 let (circ_id, cells) = (script.circ_id(), u16::from(script.next()));
-                // Some lie, or say what cannot be read.
+                // Some lie, or are malformed.
                 if cells % 32 == 31 {
                     let body = [script.next(), script.next(), script.next(), script.next(), 0, 0];
                     let len = script.below(body.len() + 1);
@@ -191,7 +191,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
             return;
         }
         let bytes = [script.next(), script.next(), script.next()];
-        // Noise brings layers out of step: who sends it has no circuit to speak of any more.
+        // Noise desynchronizes layers: its sender has no usable circuit afterwards.
         self.forget_circuit(link, circ_id);
         self.send_bytes(link, circ_id, command, &bytes);
     }

@@ -4,18 +4,18 @@ use alloc::vec::Vec;
 use onion::cell_model::{CellModel, HeaderOnly, HeaderOnlyPayload, Run, RunRoom, Tor};
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
 
-/// A suite that a [`Stage`](super::Stage) can play.
+/// A cell model that a [`Stage`](super::Stage) supports.
 pub trait Cast: CellModel {
-    /// The identity of a relay; another number is another relay.
+    /// A relay's identity; different numbers are different relays.
     fn identity(number: u8) -> Self::Identity;
 
     /// Its onion key.
     fn onion_key(identity: &Self::Identity) -> [u8; 32];
 
-    /// Some of a stream's data, which begins so far from the stream's beginning.
+    /// Stream data at this offset.
     fn with_data<T>(at: u32, len: u32, give: impl FnOnce(Self::PayloadSlice<'_>) -> T) -> T;
 
-    /// Room for so many bytes of data.
+    /// A buffer for this number of bytes.
     fn with_room<T>(most: u32, take: impl FnOnce(Self::Room<'_>) -> T) -> T;
 }
 

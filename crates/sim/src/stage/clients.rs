@@ -12,16 +12,16 @@ use onion::crypto::ntor_v3::extension::Request;
 use onion::flow::control::SendmeTag;
 use rand_core::Rng;
 
-/// How a client asks a hop for a circuit.
+/// The kind of handshake with a hop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Handshaking {
     /// CREATE_FAST: the first hop only.
     Fast,
     /// ntor.
     Ntor,
-    /// ntor of version 3, with congestion control.
+    /// ntor v3, with congestion control.
     Congestion,
-    /// The same, and Counter Galois Onion.
+    /// ntor v3, with congestion control and Counter Galois Onion.
     Cgo,
 }
 
@@ -29,15 +29,15 @@ pub enum Handshaking {
 #[derive(Debug)]
 pub(super) struct ClientCircuit<S: CellModel> {
     layers: S::Layers,
-    /// With the hop that is to answer.
+    /// The handshake with the hop that is to answer.
     handshake: Option<S::Handshake>,
-    /// DATA cells that have come.
+    /// DATA cells received.
     data_cells: u64,
-    /// How many of them a SENDME acknowledges.
+    /// The number of cells that a SENDME acknowledges.
     sendme_cells: u64,
-    /// SENDMEs that are due: from which hop their cells came, and the tag of the last of them.
+    /// SENDMEs to send: the hop whose cells they acknowledge, and the tag of the last of them.
     due: VecDeque<(usize, SendmeTag)>,
-    /// Bytes before the next that are sent.
+    /// The offset of the next data to send.
     sent_bytes: u32,
 }
 
@@ -65,7 +65,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// A client asks the relay for a circuit, unless it has one of this number.
+    /// A client creates a circuit, unless it has one with this number.
     pub fn create(&mut self, link: usize, circ_id: CircId, kind: Handshaking) {
         if self.client_mut(link, circ_id).is_some() {
             return;
@@ -85,7 +85,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.send_bytes(link, circ_id, command, &body);
     }
 
-    /// A client asks for its circuit to go on to a relay of this number, unless it waits for an answer.
+    /// A client extends its circuit to a relay with this number, unless it waits for an answer.
     pub fn extend(&mut self, link: usize, circ_id: CircId, kind: Handshaking, to: u8) {
         let circuit = self.client_mut(link, circ_id);
         if circuit.is_none_or(|it| it.handshake.is_some() || it.layers.is_empty()) {
@@ -102,21 +102,21 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.send(link, circ_id, Command::RELAY_EARLY, &body);
     }
 
-    /// A client's circuit has this many hops.
+    /// The number of hops of a client's circuit.
     #[must_use]
     pub fn hops(&self, link: usize, circ_id: CircId) -> usize {
         let circuit = self.links.get(link).and_then(|it| it.clients.get(&circ_id));
         circuit.map_or(0, |circuit| circuit.layers.len())
     }
 
-    /// DATA cells that a client has got on a circuit.
+    /// DATA cells received on a circuit.
     #[must_use]
     pub fn data_cells(&self, link: usize, circ_id: CircId) -> u64 {
         let circuit = self.links.get(link).and_then(|it| it.clients.get(&circ_id));
         circuit.map_or(0, |circuit| circuit.data_cells)
     }
 
-    /// A client says something to a hop.
+    /// A client sends a message to a hop.
     pub fn say(
         &mut self,
         link: usize,
@@ -134,7 +134,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// A client sends a cell of data to a hop, of `len` bytes or as many as fit.
+    /// A client sends a DATA cell to a hop, of `len` bytes or as many as fit.
     pub fn say_data(
         &mut self,
         link: usize,
@@ -158,7 +158,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// A client sends the oldest SENDME that is due on a circuit. False if there is none.
+    /// A client sends the oldest SENDME that is due on a circuit. Returns false if there is none.
     pub fn acknowledge(&mut self, link: usize, circ_id: CircId) -> bool {
         let due = self.client_mut(link, circ_id).and_then(|circuit| circuit.due.pop_front());
         let Some((hop, tag)) = due else { return false };
@@ -170,7 +170,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
 
     fn seal_and_send(&mut self, link: usize, circ_id: CircId, hop: usize, mut body: S::Body) {
         let Some(circuit) = self.client_mut(link, circ_id) else { return };
-        // Without a layer it would be noise with one suite, and a message with the other.
+        // Without a layer it would be noise with one cell model, and a message with the other.
         if hop >= circuit.layers.len() {
             return;
         }
@@ -182,13 +182,13 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.links.get_mut(link)?.clients.get_mut(&circ_id)
     }
 
-    /// What comes on a circuit makes no sense to its client.
+    /// A client cannot decrypt or parse what arrives on a circuit.
     fn give_up(&mut self, link: usize, circ_id: CircId) {
         self.links[link].clients.remove(&circ_id);
         self.answers.push_back((link, circ_id, Command::DESTROY, [1].into()));
     }
 
-    /// A cell has come for a client.
+    /// A cell has arrived at a client.
     pub(super) fn hear_as_client(
         &mut self,
         link: usize,
@@ -252,7 +252,7 @@ impl<S: CellModel> ClientCircuit<S> {
 }
 
 impl Said {
-    /// Notes a message. Handshakes and tags differ from suite to suite; of them only the length would tell.
+    /// Records a message. Handshakes and tags differ between cell models: only their length is recorded.
     pub(super) fn new<S: CellModel>(hop: usize, message: &Message<S::PayloadSlice<'_>>) -> Self {
         let Message { command, stream_id, data } = *message;
         let is_same = !matches!(

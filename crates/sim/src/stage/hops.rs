@@ -9,17 +9,17 @@ use onion::flow::control::Agreed;
 use onion::node::ConnId;
 use rand_core::Rng;
 
-/// A circuit as the next hop sees it.
+/// A circuit at the next hop.
 #[derive(Debug)]
 pub(super) struct HopCircuit<S: CellModel> {
     layer: S::Layer,
 }
 
-/// What a next hop agrees to.
+/// The flow control that a next hop grants.
 const OFFERED: Agreed = Agreed { congestion_sendme_cells: Some(31) };
 
 impl<S: Cast, R: Rng> Stage<S, R> {
-    /// The relay has dialled a next hop: the link is open at once. Its number is in its address.
+    /// The relay has dialled a next hop: the link is open at once. The address contains its number.
     pub(super) fn add_next_hop(&mut self, conn: ConnId, to: SocketAddr) {
         let number = match to.ip() {
             core::net::IpAddr::V4(ip) => ip.octets()[3],
@@ -28,19 +28,19 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.open(conn, Some(number), None);
     }
 
-    /// Links that lead to next hops, in the order in which they were opened.
+    /// Links to next hops, in the order in which they were opened.
     pub fn next_hops(&self) -> impl Iterator<Item = usize> {
         let links = self.links.iter().enumerate();
         links.filter(|(_, link)| link.relay.is_some() && link.conn.is_some()).map(|(at, _)| at)
     }
 
-    /// The circuits that the relay has begun on a link.
+    /// The circuits that the relay has created on a link.
     #[must_use]
     pub fn begun(&self, link: usize) -> Vec<CircId> {
         self.links.get(link).map_or_else(Vec::new, |it| it.hops.keys().copied().collect())
     }
 
-    /// A next hop says something to the client.
+    /// A next hop sends a message to the client.
     pub fn reply(
         &mut self,
         link: usize,
@@ -57,7 +57,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// A next hop sends a cell of data to the client.
+    /// A next hop sends a DATA cell to the client.
     pub fn reply_data(&mut self, link: usize, circ_id: CircId, stream_id: StreamId, len: u32) {
         let mut body = S::Body::from_bytes(&[]);
         let command = RelayCommand::DATA;
@@ -69,7 +69,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// How messages lie in the cells of a circuit at its next hop.
+    /// The message format in cells of a circuit at its next hop.
     fn format_of(&self, link: usize, circ_id: CircId) -> Option<RelayFormat> {
         self.links.get(link)?.hops.get(&circ_id).map(|hop| hop.layer.format())
     }
@@ -81,7 +81,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.send(link, circ_id, Command::RELAY, &body);
     }
 
-    /// A cell has come for a next hop.
+    /// A cell has arrived at a next hop.
     pub(super) fn hear_as_hop(
         &mut self,
         link: usize,
@@ -105,7 +105,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
                     let message = plain.message(hop.layer.format()).expect("a client's message");
                     return Some(Said::new::<S>(1, &message));
                 }
-                // For nobody: the last hop ends the circuit.
+                // Recognized by nobody: the last hop destroys the circuit.
                 self.links[link].hops.remove(&circ_id);
                 self.answers.push_back((link, circ_id, Command::DESTROY, Vec::from([1])));
                 None

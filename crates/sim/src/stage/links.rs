@@ -12,37 +12,37 @@ use onion::router::LinkPeer;
 use onion::{Duration, Instant};
 use rand_core::Rng;
 
-/// How fast the other end of a link reads.
+/// How fast a link's peer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pace {
-    /// Cells in a millisecond.
+    /// Cells per millisecond.
     pub cells_per_ms: u32,
-    /// Cells that the kernel holds for it.
+    /// The capacity of the kernel's buffer, in cells.
     pub buffer_cells: u32,
 }
 
-/// Cells that one writing takes.
+/// Maximum number of cells per write.
 const RECORD_CELLS: usize = 31;
 
-/// A link of the relay's, and who is at its other end.
+/// One of the relay's links, and its peer.
 #[derive(Debug)]
 pub(super) struct StageLink<S: CellModel> {
-    /// None once it is closed.
+    /// `None` once it is closed.
     pub(super) conn: Option<ConnId>,
-    /// Without one everything is taken at once.
+    /// Without one, everything is read at once.
     pub(super) pace: Option<Pace>,
-    /// Cells in the kernel.
+    /// Cells in the kernel's buffer.
     pub(super) buffered_cells: u32,
     pub(super) drained_at: Instant,
-    /// The relay has more than the kernel has taken.
+    /// Whether the relay has more than the kernel's buffer could take.
     pub(super) is_full: bool,
     pub(super) clients: BTreeMap<CircId, ClientCircuit<S>>,
     pub(super) hops: BTreeMap<CircId, HopCircuit<S>>,
-    /// Which relay is at the other end, by its identity's number.
+    /// The peer's number, if it is a relay.
     pub(super) relay: Option<u8>,
-    /// Cells that the relay was given on each circuit, and has not said to have passed on.
+    /// Cells that the relay received on each circuit and has not reported as forwarded.
     unsaid: BTreeMap<CircId, u32>,
-    /// Cells that it has given, and was not told to have been passed on.
+    /// Cells that it sent and that were not reported as forwarded to it.
     unfed: BTreeMap<CircId, u32>,
 }
 
@@ -67,13 +67,13 @@ impl<S: CellModel> StageLink<S> {
         }
     }
 
-    /// When the kernel has sent something again, if anybody waits for that.
+    /// When the kernel has sent more, if anybody waits for it.
     pub(super) fn next_at(&self) -> Option<Instant> {
         let waits = self.conn.is_some() && self.buffered_cells > 0;
         waits.then(|| self.drained_at + Duration::from_millis(1))
     }
 
-    /// The kernel has sent what it could in whole milliseconds.
+    /// When the kernel last sent, in whole milliseconds.
     pub(super) fn drain(&mut self, now: Instant) {
         let Some(pace) = self.pace else { return };
         while self.buffered_cells > 0 && self.drained_at + Duration::from_millis(1) <= now {
@@ -88,7 +88,7 @@ impl<S: CellModel> StageLink<S> {
         })
     }
 
-    /// What the kernel says: a window as large as what it sends in ten milliseconds.
+    /// The socket state: a window for what is sent in ten milliseconds.
     pub(super) fn socket_state(&self) -> SocketState {
         let mss_bytes = 1448;
         let window_cells = self.pace.map_or(1000, |pace| pace.cells_per_ms * 10);
@@ -104,16 +104,16 @@ impl<S: CellModel> StageLink<S> {
     }
 }
 
-/// Whether windows from hop to hop count it.
+/// Whether hop-by-hop windows count the command.
 fn is_relay_cell(command: Command) -> bool {
     matches!(command, Command::RELAY | Command::RELAY_EARLY)
 }
 
 impl<S: Cast, R: Rng> Stage<S, R> {
-    /// A link comes in, from a relay of this number or from a client; it is open at once. Gives its place.
+    /// A relay with this number, or a client, opens a link. Returns its index.
     ///
     /// # Panics
-    /// If the relay has defences: all links of a stage come from one address.
+    /// If the relay has DoS limits: all links of a stage come from one address.
     pub fn accept(&mut self, relay: Option<u8>, pace: Option<Pace>) -> usize {
         let conn = self.relay.accept(self.now, Some([192, 0, 2, 9].into()), None);
         let conn = conn.expect("the relay has no defences");
@@ -131,13 +131,13 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.links.len() - 1
     }
 
-    /// How many links there were.
+    /// The number of links so far.
     #[must_use]
     pub fn links(&self) -> usize {
         self.links.len()
     }
 
-    /// The other end reads so fast from now on; all at once if `None`.
+    /// Sets how fast the peer reads; everything at once if `None`.
     pub fn set_pace(&mut self, link: usize, pace: Option<Pace>) {
         let Some(it) = self.links.get_mut(link) else { return };
         it.drain(self.now);
@@ -150,33 +150,33 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.settle();
     }
 
-    /// A link goes.
+    /// Closes a link.
     pub fn hang_up(&mut self, link: usize) {
         let Some(conn) = self.links.get_mut(link).and_then(|it| it.conn.take()) else { return };
         self.relay.handle_closed(self.now, conn, &CloseCause::ByPeer);
         self.settle();
     }
 
-    /// A cell comes on a link, whatever it is.
+    /// A cell arrives on a link.
     pub fn send(&mut self, link: usize, circ_id: CircId, command: Command, body: &S::Body) {
         let Some(it) = self.links.get_mut(link) else { return };
         let Some(conn) = it.conn else { return };
         if is_relay_cell(command) {
             *it.unsaid.entry(circ_id).or_default() += 1;
         } else if command != Command::PADDING {
-            // Whatever it was, another circuit may begin: of the one before nothing is said any more.
+            // In any case another circuit may be created: no more reports concern the previous one.
             it.unfed.remove(&circ_id);
         }
         let _ = self.relay.handle_cell(self.now, conn, circ_id, command, body);
         self.settle();
     }
 
-    /// A cell with these bytes comes on a link.
+    /// A cell with these bytes arrives on a link.
     pub fn send_bytes(&mut self, link: usize, circ_id: CircId, command: Command, bytes: &[u8]) {
         self.send(link, circ_id, command, &S::Body::from_bytes(bytes));
     }
 
-    /// Whoever is at the other end knows nothing more of a circuit.
+    /// The peer of a link forgets a circuit.
     pub(super) fn forget_circuit(&mut self, link: usize, circ_id: CircId) {
         if let Some(it) = self.links.get_mut(link) {
             it.clients.remove(&circ_id);
@@ -184,7 +184,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// The other end says that it has passed cells on, whether it has or not.
+    /// The peer reports forwarded cells, truthfully or not.
     pub fn feed_back(&mut self, link: usize, circ_id: CircId, cells: u16) {
         let mut body = Vec::new();
         PassedOn { circ_id, cells }.encode_into(&mut body);
@@ -195,17 +195,18 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.feed_back_bytes(link, &body);
     }
 
-    /// A FEEDBACK cell with these bytes comes on a link.
+    /// A FEEDBACK cell with these bytes arrives on a link.
     pub fn feed_back_bytes(&mut self, link: usize, body: &[u8]) {
         let Some(conn) = self.links.get(link).and_then(|it| it.conn) else { return };
         let _ = self.relay.handle_feedback(self.now, conn, body);
         self.settle();
     }
 
-    /// The other end says honestly that it has passed cells of a circuit on, so many at most. How many that were.
+    /// The peer truthfully reports forwarded cells of a circuit, at most this number. Returns the number
+    /// reported.
     ///
     /// # Panics
-    /// If the relay closes the link for it.
+    /// If the relay closes the link because of it.
     pub fn pass_on(&mut self, link: usize, circ_id: CircId, most: u16) -> u16 {
         if !self.is_open(link) {
             return 0;
@@ -218,28 +219,28 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         cells
     }
 
-    /// Cells of a circuit that have left the relay on a link, and that nobody has said to have passed on.
+    /// Cells of a circuit that the relay sent on a link and that were not reported as forwarded.
     #[must_use]
     pub fn unfed(&self, link: usize, circ_id: CircId) -> u32 {
         self.links.get(link).and_then(|it| it.unfed.get(&circ_id)).copied().unwrap_or(0)
     }
 
-    /// Cells of a circuit that have come to the relay on a link, and that it has not said to have passed on.
+    /// Cells of a circuit that the relay received on a link and has not reported as forwarded.
     #[must_use]
     pub fn unsaid(&self, link: usize, circ_id: CircId) -> u32 {
         self.links.get(link).and_then(|it| it.unsaid.get(&circ_id)).copied().unwrap_or(0)
     }
 
-    /// Whether a link stands.
+    /// Whether a link is open.
     #[must_use]
     pub fn is_open(&self, link: usize) -> bool {
         self.links.get(link).is_some_and(|it| it.conn.is_some())
     }
 
-    /// The relay says what it has passed on.
+    /// The relay reports forwarded cells.
     ///
     /// # Panics
-    /// If it has not got as much.
+    /// If it has not received as many.
     fn hear_feedback(&mut self, link: usize, body: &[u8]) {
         for PassedOn { circ_id, cells } in PassedOn::parse(body).expect("well-formed") {
             let unsaid = self.links[link].unsaid.entry(circ_id).or_default();
@@ -256,7 +257,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         }
     }
 
-    /// Takes what the relay has to send on a link, as far as there is room.
+    /// Takes the relay's output for a link, as far as there is space.
     pub(super) fn read(&mut self, link: usize) {
         let Some(conn) = self.links[link].conn else { return };
         while let Some(control) = self.relay.poll_control(self.now, conn) {
@@ -312,7 +313,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
         self.seen.push(Seen { at: self.now, link, circ_id, command, said, destroyed });
     }
 
-    /// Links whose kernel has room again go on.
+    /// Resumes links whose kernel has space again.
     pub(super) fn read_on(&mut self) {
         for link in 0..self.links.len() {
             if self.links[link].is_full && self.links[link].room_cells() > 0 {

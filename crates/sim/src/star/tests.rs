@@ -10,7 +10,7 @@ fn windows(of: impl Fn() -> Box<dyn HopWindow>, hops: usize) -> Vec<Box<dyn HopW
     (0..hops).map(|_| of()).collect()
 }
 
-/// A circuit of a source, three relays and a sink, of which one is slow.
+/// A circuit of a source, three relays and a sink, one of them slow.
 fn chain(slow: usize, rate: f64, of: impl Fn() -> Box<dyn HopWindow>) -> (Star, Vec<StarNode>) {
     let mut star = Star::default();
     let rates = (0..5).map(|node| if node == slow { rate } else { FAST });
@@ -26,7 +26,7 @@ fn a_transfer_takes_what_its_slowest_place_takes() {
     let (mut star, _) = chain(2, 1_000.0, || Box::new(FixedHopWindow::new(2_000)));
     star.run(Instant::from_millis(60_000));
     let took = star.results()[0].last_byte.expect("ended").as_secs_f64();
-    // Eight ways to and from the middle, and a cell's time in each place.
+    // Eight latencies to and from the centre, and a cell's time at each node.
     assert!((20.04..20.05).contains(&took), "{took} s");
 }
 
@@ -64,11 +64,11 @@ fn a_cell_waits_no_longer_anywhere_than_windows_let_it() {
     let (mut star, _) = chain(3, 2_500.0, || Box::new(BackTap::with_reramp()));
     star.run(Instant::from_millis(3_000));
     let queued = &star.results()[0].most_queued[1..];
-    // The source learns of the slow place four round trips late: its trains have doubled as often.
+    // The source learns of the bottleneck four round trips late: its trains have doubled as often.
     assert!(queued.iter().all(|cells| *cells <= 512), "{queued:?}");
     let (mut bound, _) = chain(3, 2_500.0, || Box::new(FixedHopWindow::new(100)));
     bound.run(Instant::from_millis(3_000));
-    // What the slow node cannot receive waits at the one before it.
+    // Cells that the slow node cannot receive are queued at the previous one.
     let queued = &bound.results()[0].most_queued[1..];
     assert!(queued.iter().all(|cells| *cells <= 100) && queued[1] > 40, "{queued:?}");
 }
@@ -104,7 +104,7 @@ fn a_run_in_parts_is_the_whole_run() {
     assert_eq!(results(7), whole);
 }
 
-/// Those behind the narrow place have windows that are never full; they must not wait for whole trains.
+/// Nodes behind the bottleneck have windows that are never full; they must not wait for whole trains.
 #[test]
 fn a_narrow_place_is_used_whole_wherever_it_is() {
     for rate in [1_250.0, 2_500.0, 5_000.0] {
@@ -120,7 +120,7 @@ fn a_narrow_place_is_used_whole_wherever_it_is() {
     }
 }
 
-/// How long after this time a window is as large as this, and then stays so.
+/// The time until a window has this size and keeps it.
 fn reached(trace: &[(Instant, u32)], from: Instant, cells: f64, stays: Duration) -> Duration {
     let sizes = |time: core::ops::Range<Instant>| {
         let first = trace.partition_point(|(at, _)| *at <= time.start).saturating_sub(1);
@@ -132,7 +132,7 @@ fn reached(trace: &[(Instant, u32)], from: Instant, cells: f64, stays: Duration)
     (0..1_000).map(|nth| nth * step).find(|after| is_there(from + *after)).expect("it is reached")
 }
 
-/// Whenever that happens, and wherever it is, at 10 and at 20 Mbit/s: nearly always.
+/// At any time and at any node, at 10 and at 20 Mbit/s: nearly always.
 #[test]
 fn a_place_that_becomes_twice_as_wide_is_found_within_five_round_trips_to_it() {
     let (mut late, mut all) = (Vec::new(), 0);

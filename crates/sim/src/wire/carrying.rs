@@ -1,4 +1,4 @@
-//! How bytes get from one node to another.
+//! Carrying bytes between nodes.
 
 use super::Wire;
 use super::config::{NodeId, WireError};
@@ -14,7 +14,7 @@ use onion::cell::CELLS_PER_RECORD;
 use onion::node::Security;
 use onion::{Duration, Instant};
 
-/// Room for what a node transmits at once: a record, as on real sockets.
+/// The transmit buffer: a record, as on real sockets.
 pub(super) fn scratch() -> Vec<u8> {
     vec![0; CELLS_PER_RECORD * CELL_LEN]
 }
@@ -27,7 +27,7 @@ impl Wire {
         own.or_else(by_path).or_else(by_all).unwrap_or(self.config.latency)
     }
 
-    /// What one side of a new connection needs, if the path has a model.
+    /// The TCP state of one side of a new connection, if the path has a model.
     pub(super) fn tcp(&self, from: NodeId, to: NodeId) -> Option<Box<Tcp>> {
         let has_model = self.all_paths.is_some() || self.paths.contains_key(&(from, to));
         let window_end = self.config.receive_buffer_bytes as u64;
@@ -35,7 +35,7 @@ impl Wire {
         has_model.then(|| Box::new(Tcp { sender, receiver: Receiver::default(), window_end }))
     }
 
-    /// Takes from a node what it has for a connection, as long as the send buffer has room.
+    /// Polls a node's data for a connection while the send buffer has space.
     pub(super) fn flush(&mut self, id: LinkId, side: Side) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let other = link.end(side.other()).map(|end| end.node);
@@ -69,7 +69,7 @@ impl Wire {
         self.send_chunks(id, side);
     }
 
-    /// One side's TCP hears something, and may go on.
+    /// One side's TCP gets an acknowledgement and may continue.
     pub(super) fn with_sender(&mut self, id: LinkId, side: Side, handle: impl FnOnce(&mut Sender)) {
         let end = self.links.get_mut(&id).and_then(|link| link.end_mut(side));
         let Some(tcp) = end.and_then(|end| end.tcp.as_mut()) else { return };
@@ -78,7 +78,7 @@ impl Wire {
         self.refilled.push_back((id, side));
     }
 
-    /// Sends what one side's TCP may send.
+    /// Sends what one side's TCP allows.
     fn send_chunks(&mut self, id: LinkId, side: Side) {
         loop {
             let Some(link) = self.links.get_mut(&id) else { return };
@@ -101,7 +101,7 @@ impl Wire {
         }
     }
 
-    /// When bytes that leave one node now reach the other; `None` if they get lost.
+    /// When bytes that are sent now arrive at the other node; `None` if they are lost.
     fn pass(&mut self, from: NodeId, to: NodeId, bytes: usize) -> Option<Instant> {
         let left_at = match &mut self.residents[from.0].egress {
             Some(egress) => egress.pass_or_drop(self.now, bytes)?,
@@ -129,7 +129,7 @@ impl Wire {
         self.events.plan(overdue_at, Event::Overdue(id, side, number));
     }
 
-    /// Bytes reach a node, which may be limited in receiving.
+    /// Bytes arrive at a node, whose receive rate may be limited.
     pub(super) fn handle_reached(
         &mut self,
         id: LinkId,
@@ -141,7 +141,7 @@ impl Wire {
             return self.handle_arrived(id, side, load);
         };
         let through_at = match load {
-            // Nothing would send them again.
+            // Without TCP nothing would retransmit them.
             Load::Bytes(_) => Some(ingress.pass(self.now, load.len())),
             Load::Chunk(_) => ingress.pass_or_drop(self.now, load.len()),
         };
@@ -190,13 +190,13 @@ impl Wire {
         Ok(())
     }
 
-    /// Gives bytes to a node, as many as it takes now, and holds the rest. Returns how many are not
-    /// held.
+    /// Gives bytes to a node, as many as it accepts, and buffers the rest. Returns the number of bytes that are
+    /// not buffered.
     fn deliver(&mut self, id: LinkId, side: Side, bytes: &[u8]) -> Result<usize, WireError> {
         self.fingerprint.add(self.now, id, side, bytes);
         let mut rest = bytes;
         while !rest.is_empty() {
-            // The node may have closed it after the piece before.
+            // The node may have closed it after the previous piece.
             let Some(link) = self.links.get_mut(&id) else { break };
             let is_plain = link.security == Security::Plain;
             let Some(end) = link.end_mut(side).filter(|end| !end.is_closed) else { break };
@@ -222,7 +222,7 @@ impl Wire {
         Ok(bytes.len())
     }
 
-    /// Gives a node as much as it takes now of what is held; true if it may take more.
+    /// Gives a node as much of the buffered bytes as it accepts; returns true if it may accept more.
     pub(super) fn release_held(&mut self, id: LinkId, side: Side) -> bool {
         let Some(end) = self.links.get_mut(&id).and_then(|link| link.end_mut(side)) else {
             return false;
@@ -244,7 +244,7 @@ impl Wire {
         true
     }
 
-    /// A node has taken bytes: as many more may be under way.
+    /// A node has read bytes: the other side may send as many more.
     fn handle_taken(&mut self, id: LinkId, side: Side, len: usize) {
         let Some(link) = self.links.get_mut(&id) else { return };
         if let Some(sender) = link.end_mut(side.other()).filter(|end| end.tcp.is_none()) {
@@ -254,7 +254,7 @@ impl Wire {
         }
     }
 
-    /// Tells the other side's TCP that it may send more, if that is worth telling.
+    /// Sends a window update to the other side, if it is worthwhile.
     fn open_window(&mut self, id: LinkId, side: Side) {
         let receive_buffer_bytes = self.config.receive_buffer_bytes as u64;
         let Some(link) = self.links.get_mut(&id) else { return };
@@ -270,7 +270,7 @@ impl Wire {
         }
     }
 
-    /// Lets senders go on whose bytes have been taken.
+    /// Resumes senders whose bytes have been read.
     pub(super) fn settle(&mut self) -> Result<(), WireError> {
         while let Some((id, side)) = self.refilled.pop_front() {
             let end = self.links.get(&id).and_then(|link| link.end(side));
@@ -284,7 +284,7 @@ impl Wire {
 }
 
 impl End {
-    /// Up to which byte its TCP takes now.
+    /// The right edge of its TCP window.
     fn window_end(&self, receive_buffer_bytes: u64) -> Option<u64> {
         let next = self.tcp.as_ref()?.receiver.next();
         Some(next - self.held.len() as u64 + receive_buffer_bytes)

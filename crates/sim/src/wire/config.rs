@@ -1,34 +1,33 @@
-//! Choices for a world, and why it cannot go on.
+//! The configuration of a wire, and its errors.
 
 use core::fmt;
 use core::net::SocketAddr;
 use core::num::NonZeroUsize;
 use onion::{Duration, Instant};
 
-/// Choices for a world.
+/// The configuration of a wire.
 #[derive(Clone, Copy, Debug)]
 pub struct WireConfig {
-    /// Time from one node to another, one way, where no other is set for the pair.
+    /// The one-way latency between nodes, unless one is set for the pair.
     pub latency: Duration,
-    /// Longest piece in which bytes are delivered; whole, as they were sent, if `None`.
+    /// Maximum length of a delivered piece; `None` delivers writes as they were.
     pub piece_max_bytes: Option<NonZeroUsize>,
-    /// Decides where the stream is cut into pieces.
+    /// The seed of the segmentation and of losses.
     pub seed: u64,
-    /// Bytes under way in one direction of one connection.
+    /// The send buffer of each direction of a connection, in bytes.
     pub send_buffer_bytes: usize,
-    /// Bytes that a node has not taken, in one direction of one connection over a [`PathModel`]:
-    /// the sender's TCP sends no more.
+    /// The receive buffer of each direction of a connection over a [`PathModel`], in bytes.
     ///
     /// [`PathModel`]: super::PathModel
     pub receive_buffer_bytes: usize,
-    /// Time in which the domain name system answers.
+    /// The time of a DNS query.
     pub lookup_latency: Duration,
-    /// Connections at a time; more are refused.
+    /// Maximum number of connections; more are refused.
     pub conns_max: usize,
 }
 
 impl Default for WireConfig {
-    /// Ten milliseconds one way, whole pieces, a megabyte of send buffer.
+    /// Ten milliseconds one way, no segmentation, send buffers of a megabyte.
     fn default() -> Self {
         Self {
             latency: Duration::from_millis(10),
@@ -42,26 +41,26 @@ impl Default for WireConfig {
     }
 }
 
-/// A node of a [`Wire`](super::Wire), by the order in which they were added.
+/// A node of a [`Wire`](super::Wire), numbered in the order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NodeId(pub(super) usize);
 
-/// Why a world cannot go on.
+/// Why a wire cannot continue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WireError {
-    /// A node wants something again and again, and time does not pass.
+    /// A node acts endlessly while time does not pass.
     NeverIdle {
-        /// Which node.
+        /// The node.
         node: NodeId,
-        /// When.
+        /// The time.
         at: Instant,
     },
-    /// Something could still happen after all the steps that were allowed.
+    /// There are still events after all permitted steps.
     TooManySteps {
-        /// How many were allowed.
+        /// The permitted number.
         allowed: u64,
     },
-    /// Two listeners at one address.
+    /// Two listeners with one address.
     AddressTaken(SocketAddr),
 }
 
@@ -79,13 +78,13 @@ impl fmt::Display for WireError {
 
 impl core::error::Error for WireError {}
 
-/// Why [`Wire::run_until`](super::Wire::run_until) came back.
+/// Why [`Wire::run_until`](super::Wire::run_until) returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// The predicate holds.
+    /// The predicate is true.
     Satisfied,
-    /// The deadline has come; it is the time now.
+    /// The deadline has been reached; it is the current time.
     AtDeadline,
-    /// Nothing more can happen.
+    /// There are no more events.
     Idle,
 }

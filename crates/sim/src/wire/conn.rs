@@ -26,26 +26,26 @@ impl Side {
     }
 }
 
-/// One side of a connection, from its node's point of view.
+/// One side of a connection, as its node sees it.
 #[derive(Debug)]
 pub(super) struct End {
     pub(super) node: NodeId,
     pub(super) conn: ConnId,
-    /// The node has heard that it stands.
+    /// Whether the node knows that it is established.
     pub(super) is_connected: bool,
-    /// The node has closed it, or has heard that it is closed.
+    /// Whether the node has closed it or knows that it is closed.
     pub(super) is_closed: bool,
-    /// The node may have more to transmit than was asked for.
+    /// Whether the node may have more to transmit.
     pub(super) wants_flush: bool,
-    /// Bytes that it sent and that the other side's node has not got.
+    /// Bytes sent that the other node has not received.
     pub(super) under_way_bytes: usize,
-    /// When the last of what it sent arrives: nothing overtakes.
+    /// When the last of the sent bytes arrives: nothing overtakes.
     pub(super) last_arrival: Instant,
-    /// What has arrived and the node does not take yet.
+    /// Arrived bytes that the node does not accept yet.
     pub(super) held: Held,
-    /// The other side has ended it: the node hears of it when it has taken all.
+    /// The other side has closed it: the node is notified when it has read everything.
     pub(super) ended: Option<CloseCause>,
-    /// Its TCP, over a path with a model.
+    /// Its TCP state, over a path with a model.
     pub(super) tcp: Option<Box<Tcp>>,
 }
 
@@ -54,11 +54,11 @@ pub(super) struct End {
 pub(super) struct Tcp {
     pub(super) sender: Sender,
     pub(super) receiver: Receiver,
-    /// The last byte that the other side was told to be taken.
+    /// The right edge of the window last advertised to the other side.
     pub(super) window_end: u64,
 }
 
-/// Bytes that wait until a node takes them.
+/// Bytes that wait until a node reads them.
 #[derive(Debug, Default)]
 pub(super) struct Held {
     bytes: Vec<u8>,
@@ -74,7 +74,7 @@ impl Held {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The first of them, at most so many.
+    /// The first of them, at most this number.
     pub(super) fn take(&mut self, len_max: usize) -> Vec<u8> {
         let until = self.start + len_max.min(self.len());
         let taken = self.bytes[self.start..until].to_vec();
@@ -103,7 +103,7 @@ impl End {
         }
     }
 
-    /// Whether it has sent as much as may be under way.
+    /// Whether the send buffer is full.
     pub(super) fn is_full(&self, send_buffer_bytes: usize) -> bool {
         match &self.tcp {
             Some(tcp) => tcp.sender.buffered_bytes() >= send_buffer_bytes as u64,
@@ -112,13 +112,13 @@ impl End {
     }
 }
 
-/// A connection: its sides, and where it leads.
+/// A connection: its sides and its path.
 #[derive(Debug)]
 pub(super) struct Link {
     pub(super) to: SocketAddr,
     pub(super) security: Security,
     pub(super) dialler: End,
-    /// Once the dial has reached it.
+    /// Once the dial has arrived.
     pub(super) acceptor: Option<End>,
 }
 

@@ -7,37 +7,37 @@ use core::cmp::{Ordering, Reverse};
 use onion::Instant;
 use onion::node::{CloseCause, DnsAnswer, LookupId};
 
-/// What happens to a connection, or to a node.
+/// An event of a connection or a node.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A dial reaches the address it is for.
+    /// A dial arrives at its address.
     Dialled(LinkId),
-    /// The dialler hears that it is connected.
+    /// The dialler is connected.
     Connected(LinkId),
-    /// One side hears that there is no connection, or none any more.
+    /// One side learns that there is no connection, or no longer one.
     Gone(LinkId, Side, CloseCause),
-    /// Bytes reach the node of one side.
+    /// Bytes arrive at the node of one side.
     Reached(LinkId, Side, Load),
-    /// They are through what limits its receiving.
+    /// They have passed its receive rate limit.
     Arrived(LinkId, Side, Load),
-    /// One side hears that the other has closed.
+    /// One side learns that the other has closed.
     Closed(LinkId, Side),
-    /// One side hears what the other's TCP has got.
+    /// One side gets an acknowledgement.
     Acked(LinkId, Side, Ack),
-    /// One side hears that the other takes bytes up to this one.
+    /// One side gets a window update.
     Opened(LinkId, Side, u64),
-    /// One side has heard nothing of the chunk that begins with this byte.
+    /// The RTO of the chunk that begins with this byte has expired.
     Overdue(LinkId, Side, u64),
-    /// The domain name system answers.
+    /// A DNS answer arrives.
     Answered(NodeId, LookupId, DnsAnswer),
 }
 
-/// What travels.
+/// The transported data.
 #[derive(Debug)]
 pub(super) enum Load {
     /// Over a path without a model.
     Bytes(Vec<u8>),
-    /// Over one with a model.
+    /// Over a path with a model.
     Chunk(Chunk),
 }
 
@@ -50,7 +50,7 @@ impl Load {
     }
 }
 
-/// An event at its place.
+/// An event with its position.
 #[derive(Debug)]
 struct Planned {
     at: Instant,
@@ -84,7 +84,7 @@ impl Ord for Planned {
     }
 }
 
-/// What is to happen, by time, and at one time in the order in which it was planned.
+/// Future events by time, and at equal times in the order in which they were scheduled.
 #[derive(Debug, Default)]
 pub(super) struct EventQueue {
     events: BinaryHeap<Reverse<Planned>>,

@@ -1,7 +1,7 @@
 use super::conn::{LinkId, Side};
 use onion::Instant;
 
-/// FNV-1a over what is delivered: enough to tell two runs apart, no protection against intent.
+/// FNV-1a over everything delivered: sufficient to distinguish runs, not cryptographic.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Fingerprint(u64);
 

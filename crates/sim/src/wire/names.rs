@@ -3,7 +3,7 @@ use alloc::string::String;
 use core::net::IpAddr;
 use onion::node::{DnsAnswer, DnsQuery};
 
-/// The domain name system of a world.
+/// The DNS table of a wire.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     addresses: BTreeMap<String, DnsAnswer>,
@@ -18,7 +18,7 @@ impl Names {
         };
     }
 
-    /// What is not in the table does not exist.
+    /// Names that are not in it do not exist.
     pub(super) fn answer(&self, question: &DnsQuery) -> DnsAnswer {
         let known = match question {
             DnsQuery::Addresses(name) => self.addresses.get(name),

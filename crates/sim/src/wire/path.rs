@@ -1,22 +1,21 @@
 use onion::Rate;
 use onion::{Duration, Instant};
 
-/// What lies between two nodes, one way. Connections over it are made with a TCP of their own, see
-/// the [module](super).
+/// The path from one node to another. Connections over it have a TCP of their own, see the [module](super).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PathModel {
-    /// Time from one node to the other.
+    /// The one-way latency.
     pub latency: Duration,
-    /// What the narrowest place lets pass; all that comes if `None`.
+    /// The rate of the bottleneck; `None` for unlimited.
     pub rate: Option<Rate>,
-    /// How long bytes wait there at most. Those that would wait longer are dropped.
+    /// The maximum queueing time at the bottleneck. Bytes that would wait longer are dropped.
     pub queue: Duration,
-    /// Segments that get lost without any reason, of a million.
+    /// Segments lost at random, per million.
     pub loss_per_million: u32,
 }
 
 impl Default for PathModel {
-    /// Ten milliseconds one way, nothing narrow, nothing lost.
+    /// Ten milliseconds one way, no bottleneck, no loss.
     fn default() -> Self {
         Self {
             latency: Duration::from_millis(10),
@@ -27,13 +26,13 @@ impl Default for PathModel {
     }
 }
 
-/// A place that lets bytes pass at a rate, one after the other.
+/// A rate limiter with a FIFO queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Narrow {
     rate: Rate,
-    /// How long bytes that can be lost wait at most.
+    /// The maximum queueing time of bytes that may be dropped.
     longest: Duration,
-    /// When all that has come so far is through.
+    /// When everything that has arrived so far has passed.
     free_at: Instant,
 }
 
@@ -42,19 +41,19 @@ impl Narrow {
         Self { rate, longest, free_at: now }
     }
 
-    /// When `bytes` that come at `at` are through.
+    /// When `bytes` that arrive at `at` have passed.
     pub(super) fn pass(&mut self, at: Instant, bytes: usize) -> Instant {
         self.free_at = self.free_at.max(at) + self.rate.time_for(bytes as u64);
         self.free_at
     }
 
-    /// The same of bytes that are dropped if they would have to wait too long.
+    /// When they have passed, or `None` if they would have to wait too long and are dropped.
     pub(super) fn pass_or_drop(&mut self, at: Instant, bytes: usize) -> Option<Instant> {
         (self.free_at - at <= self.longest).then(|| self.pass(at, bytes))
     }
 }
 
-/// The way from one node to another.
+/// The path from one node to another.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Path {
     pub(super) model: PathModel,
@@ -67,7 +66,7 @@ impl Path {
         Self { model, narrow }
     }
 
-    /// When bytes that set out at `at` are through the narrowest place; `None` if it drops them.
+    /// When bytes sent at `at` have passed the bottleneck; `None` if it drops them.
     pub(super) fn pass(&mut self, at: Instant, bytes: usize) -> Option<Instant> {
         match &mut self.narrow {
             Some(narrow) => narrow.pass_or_drop(at, bytes),

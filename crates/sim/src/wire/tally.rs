@@ -1,19 +1,19 @@
 use super::{NodeId, Wire};
 
-/// What a node's connections have carried, all together.
+/// The traffic of all connections of a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Bytes that were taken from the node since the beginning.
+    /// Bytes taken from the node so far.
     pub sent_bytes: u64,
-    /// Bytes that it was given since the beginning.
+    /// Bytes given to the node so far.
     pub received_bytes: u64,
-    /// Bytes in the send buffers of its connections over paths with a model: what was not sent yet or
-    /// not acknowledged. A kernel holds them.
+    /// Bytes in the send buffers of its connections over paths with a model: unsent or unacknowledged, in the
+    /// kernel's memory.
     pub buffered_bytes: u64,
 }
 
 impl Wire {
-    /// What a node's connections have carried.
+    /// The traffic of a node's connections.
     #[must_use]
     pub fn tally(&self, node: NodeId) -> Tally {
         let resident = &self.residents[node.0];

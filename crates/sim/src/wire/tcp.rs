@@ -1,61 +1,60 @@
-//! A simple TCP: bytes in order whatever gets lost, and a congestion window (RFC 5681, simplified).
+//! A simple TCP: reliable, in order, with a congestion window (RFC 5681, simplified).
 //!
-//! Its unit is the chunk, some segments that share their fate. A chunk that is lost is sent again when
-//! one that was sent later is acknowledged, or when nothing was heard of it for twice the round trip.
+//! Its unit is the chunk: several segments with the same fate. A lost chunk is retransmitted when one that was
+//! sent later is acknowledged, or after the RTO.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use onion::node::SocketState;
 use onion::{Duration, Instant};
 
-/// Bytes of a segment: those of a packet of 1500 bytes.
+/// The segment size in bytes, for packets of 1500 bytes.
 pub(super) const SEGMENT_BYTES: u64 = MSS_BYTES as u64;
 
-/// The same as the kernel tells it.
+/// The segment size in the kernel's report.
 const MSS_BYTES: u32 = 1448;
 
-/// Bytes of a chunk, at most: near those of a TLS record.
+/// Maximum chunk length in bytes: about a TLS record.
 const CHUNK_MAX_BYTES: u64 = 11 * SEGMENT_BYTES;
 
-/// Chunks of a full window, at least: so that later ones tell of the loss of an earlier one.
+/// Minimum number of chunks in a full window, so that later ones reveal the loss of an earlier one.
 const CHUNKS_OF_WINDOW: u64 = 4;
 
-/// What may be under way at first (RFC 6928).
+/// The initial window (RFC 6928).
 const WINDOW_FIRST_BYTES: u64 = 10 * SEGMENT_BYTES;
 
-/// Least window after a loss.
+/// The minimum window after a loss.
 const WINDOW_LEAST_BYTES: u64 = 2 * SEGMENT_BYTES;
 
-/// Least time without any acknowledgement before a chunk is sent again.
+/// The minimum RTO, as in Linux.
 const RTO_MIN: Duration = Duration::from_millis(200);
 
-/// Longest such time, however often it was doubled.
+/// The maximum RTO after backoff.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
-/// Some segments under way.
+/// Segments in flight.
 #[derive(Debug)]
 pub(super) struct Chunk {
-    /// The number of its first byte in the connection's stream.
+    /// The stream offset of its first byte.
     start: u64,
     pub(super) bytes: Vec<u8>,
-    /// How many were sent before it.
+    /// How many chunks were sent before it.
     number: u64,
-    /// When it was sent; `None` if it was sent before, and an acknowledgement would tell nothing
-    /// about the round trip.
+    /// When it was sent; `None` for a retransmission, which gives no round-trip sample (Karn's algorithm).
     sent_at: Option<Instant>,
 }
 
-/// What a receiver says of a chunk that has come.
+/// The acknowledgement of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ack {
     chunk: ChunkHead,
-    /// All before this byte has come.
+    /// All bytes before this offset have arrived.
     next: u64,
-    /// No byte from this one on is taken.
+    /// The right edge of the receive window.
     window_end: u64,
 }
 
-/// What of a chunk its acknowledgement speaks of.
+/// The acknowledged part of a chunk.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ChunkHead {
     start: u64,
@@ -64,35 +63,35 @@ pub(super) struct ChunkHead {
     sent_at: Option<Instant>,
 }
 
-/// One side's way out.
+/// One side's sender.
 #[derive(Debug)]
 pub(super) struct Sender {
-    /// What was written and not sent yet; bytes before `unsent_start` are gone.
+    /// Written and unsent data; bytes before `unsent_start` are gone.
     unsent: Vec<u8>,
     unsent_start: usize,
-    /// The next byte to be sent.
+    /// The next byte to send.
     next: u64,
-    /// Chunks sent, again or for the first time.
+    /// Chunks sent, including retransmissions.
     sent: u64,
-    /// All before this byte has come.
+    /// All bytes before this offset are acknowledged.
     acked: u64,
-    /// Bytes under way, as far as it knows.
+    /// Bytes in flight, as far as it knows.
     in_flight: u64,
-    /// No byte from this one on is taken.
+    /// The right edge of the peer's receive window.
     window_end: u64,
     cwnd: u64,
-    /// Below this the window doubles in a round trip.
+    /// The slow-start threshold.
     threshold: u64,
     /// The window is not halved again for losses before this byte.
     recovers_until: u64,
     round_trip: Option<Duration>,
-    /// Chunks that are lost, by their numbers; it does not know yet.
+    /// Lost chunks by number; the sender does not know yet.
     lost: BTreeMap<u64, Chunk>,
-    /// Chunks that are to be sent again.
+    /// Chunks to retransmit.
     again: VecDeque<Chunk>,
-    /// Times of silence without an acknowledgement between them.
+    /// RTOs since the last acknowledgement.
     silences: u32,
-    /// Nothing more is written; the other side has been told.
+    /// Nothing more is written; the other side knows.
     pub(super) has_ended: bool,
 }
 
@@ -126,7 +125,7 @@ impl Sender {
         self.next
     }
 
-    /// Bytes in the send buffer: not sent, or not acknowledged.
+    /// Bytes in the send buffer: unsent or unacknowledged.
     pub(super) const fn buffered_bytes(&self) -> u64 {
         self.unsent_bytes() as u64 + self.next - self.acked
     }
@@ -159,7 +158,7 @@ impl Sender {
         Some(chunk)
     }
 
-    /// What was not sent yet and fits into the windows.
+    /// Unsent data that fits into the windows.
     fn take_unsent(&mut self) -> Option<Vec<u8>> {
         let unsent = self.unsent_bytes() as u64;
         let window = self.cwnd.saturating_sub(self.in_flight);
@@ -180,7 +179,7 @@ impl Sender {
         Some(bytes)
     }
 
-    /// A chunk gets lost. Returns when it will be overdue.
+    /// A chunk is lost. Returns when its RTO expires.
     pub(super) fn lose(&mut self, now: Instant, chunk: Chunk) -> Instant {
         self.lost.insert(chunk.number, chunk);
         let patience = self.round_trip.unwrap_or_default() * 2;
@@ -188,7 +187,7 @@ impl Sender {
         now + patience.min(SILENCE_MAX)
     }
 
-    /// A chunk has come.
+    /// A chunk was acknowledged.
     pub(super) fn handle_ack(&mut self, now: Instant, ack: Ack) {
         let Ack { chunk, next, window_end } = ack;
         let is_slow_start = self.cwnd < self.threshold;
@@ -204,7 +203,7 @@ impl Sender {
             let smooth = self.round_trip.map_or(sample, |known| (known * 7 + sample) / 8);
             self.round_trip = Some(smooth);
         }
-        // What was sent before it and has not come is lost.
+        // Chunks sent before it that have not been acknowledged are lost.
         while let Some(first) = self.lost.first_entry().filter(|it| *it.key() < chunk.number) {
             let lost = first.remove();
             self.notice_loss(lost, false);
@@ -216,12 +215,12 @@ impl Sender {
         }
     }
 
-    /// The other side takes bytes up to this one.
+    /// The peer updates its receive window.
     pub(super) fn handle_window(&mut self, window_end: u64) {
         self.window_end = self.window_end.max(window_end);
     }
 
-    /// Nothing was heard of the chunk with this number for long.
+    /// The RTO of the chunk with this number has expired.
     pub(super) fn handle_overdue(&mut self, number: u64) {
         if let Some(chunk) = self.lost.remove(&number) {
             self.silences += 1;
@@ -231,7 +230,7 @@ impl Sender {
 
     fn notice_loss(&mut self, chunk: Chunk, was_silent: bool) {
         self.in_flight = self.in_flight.saturating_sub(chunk.bytes.len() as u64);
-        // Losses of one window are one loss; that of what was sent again is another.
+        // Losses within one window count once; the loss of a retransmission counts again.
         if chunk.start >= self.recovers_until || chunk.sent_at.is_none() {
             self.threshold = (self.cwnd / 2).max(WINDOW_LEAST_BYTES);
             self.cwnd = if was_silent { WINDOW_LEAST_BYTES } else { self.threshold };
@@ -240,7 +239,7 @@ impl Sender {
         self.again.push_back(Chunk { sent_at: None, ..chunk });
     }
 
-    /// As the kernel would tell it.
+    /// The kernel's report.
     pub(super) fn state(&self) -> SocketState {
         let segments =
             |bytes: u64| u32::try_from(bytes.div_ceil(SEGMENT_BYTES)).unwrap_or(u32::MAX);
@@ -256,17 +255,17 @@ impl Sender {
     }
 }
 
-/// One side's way in.
+/// One side's receiver.
 #[derive(Debug, Default)]
 pub(super) struct Receiver {
-    /// All before this byte has come.
+    /// All bytes before this offset have arrived.
     next: u64,
-    /// What has come after something that is missing.
+    /// Out-of-order chunks.
     early: BTreeMap<u64, Vec<u8>>,
 }
 
 impl Receiver {
-    /// A chunk has come: gives `deliver` what is in order now.
+    /// A chunk has arrived: passes everything that is in order now to `deliver`.
     pub(super) fn receive(&mut self, chunk: Chunk, mut deliver: impl FnMut(Vec<u8>)) {
         if chunk.start > self.next {
             self.early.insert(chunk.start, chunk.bytes);
@@ -281,12 +280,12 @@ impl Receiver {
         }
     }
 
-    /// What to say of a chunk that has come.
+    /// The acknowledgement of a chunk.
     pub(super) const fn ack(&self, chunk: ChunkHead, window_end: u64) -> Ack {
         Ack { chunk, next: self.next, window_end }
     }
 
-    /// All before this byte has come.
+    /// All bytes before this offset have arrived.
     pub(super) const fn next(&self) -> u64 {
         self.next
     }

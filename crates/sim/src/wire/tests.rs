@@ -9,8 +9,7 @@ use onion::link::TlsSession;
 use onion::node::{CloseCause, Dial, Security};
 use proptest::prelude::*;
 
-/// Dials one address, sends one message, and notes what it gets back and when; or listens and
-/// returns whatever comes.
+/// Dials one address, sends one message, and records what it receives and when; or listens and echoes.
 #[derive(Default)]
 struct Echo {
     to_dial: Option<SocketAddr>,
@@ -116,7 +115,7 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], port))
 }
 
-/// A caller and an echo at port 1.
+/// A dialler and an echo at port 1.
 fn pair(config: WireConfig, message: &[u8], echo: Echo) -> (Wire, NodeId, NodeId) {
     let mut wire = Wire::new(config);
     let echo = wire.add(echo);
@@ -157,8 +156,8 @@ fn a_nodes_bytes_are_told_and_what_its_kernel_holds() {
         buffered_bytes,
     };
     assert_eq!(wire.tally(caller), Tally::default());
-    // Connected after 20 ms; ten segments of the first window come 10 ms later, and their
-    // acknowledgements, with the echo's first window, after 10 more.
+    // Connected after 20 ms; ten segments of the initial window arrive 10 ms later, and their acknowledgements
+    // with the echo's initial window after 10 more.
     for (ms, of_caller, of_echo) in [
         (29, tally(30_000, 0, 30_000), tally(0, 0, 0)),
         (39, tally(30_000, 0, 30_000), tally(14_480, 14_480, 14_480)),
@@ -196,7 +195,7 @@ fn what_was_sent_before_a_close_arrives_before_it() {
     let (mut wire, caller, echo) = pair(config, &message, closing);
     wire.set_egress(echo, Rate::from_byte_per_s(100_000));
     wire.drive_bounded(1000).expect("ends");
-    // What is to be written comes before what is to be closed: the last piece, too.
+    // Writes precede closes: the last piece, too.
     assert_eq!(got(&wire, caller).len(), 40_000);
     assert_eq!(log(&wire, caller).last().expect("an end").1, "closed by the peer");
     assert_eq!(log(&wire, echo).last().expect("something").1, "first byte");

@@ -4,17 +4,17 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use onion::Instant;
 
-/// When each node wants to be woken. Looking for the next one costs nothing, however many there are.
+/// The timers of all nodes. Finding the next one costs nothing, however many there are.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    /// What holds, by node.
+    /// The current timeout by node.
     wanted: Vec<Option<Instant>>,
-    /// All that was ever set and has not come up: what does not hold any more is passed over.
+    /// All timeouts that were ever set and have not expired: obsolete ones are skipped.
     heap: BinaryHeap<Reverse<(Instant, NodeId)>>,
 }
 
 impl Timers {
-    /// A node wants to be woken at this time, or not at all. What is past is due now.
+    /// Sets or clears a node's timeout. A time in the past is due now.
     pub(super) fn set(&mut self, now: Instant, node: NodeId, at: Option<Instant>) {
         if self.wanted.len() <= node.0 {
             self.wanted.resize(node.0 + 1, None);
@@ -27,18 +27,18 @@ impl Timers {
         }
     }
 
-    /// The next one that is due; at one time, the one that was added first.
+    /// The next timeout that is due; at equal times, of the node that was added first.
     pub(super) fn next(&self) -> Option<(Instant, NodeId)> {
         self.heap.peek().map(|Reverse(first)| *first)
     }
 
-    /// A node is being woken: it says anew what it wants.
+    /// A node is being woken: it sets its timeout anew.
     pub(super) fn take(&mut self, node: NodeId) {
         self.wanted[node.0] = None;
         self.tidy();
     }
 
-    /// Keeps what holds in front, and the rest from growing.
+    /// Keeps the first entry current, and the rest from growing.
     fn tidy(&mut self) {
         let wanted = &self.wanted;
         let holds = |(at, node): (Instant, NodeId)| wanted[node.0] == Some(at);

@@ -5,11 +5,11 @@ use core::net::IpAddr;
 use onion::link::TlsSession;
 use sha2::{Digest, Sha256};
 
-/// TLS in name only.
+/// TLS without cryptography.
 #[derive(Clone)]
 pub(super) struct NullTls {
     pub(super) link: LinkId,
-    /// What the peer shows: the listener's certificate, to the side that dialled.
+    /// The peer's certificate: the listener's, for the dialler.
     pub(super) certificate: Option<Vec<u8>>,
     /// The peer's address, if it has one.
     pub(super) peer: Option<IpAddr>,
@@ -28,8 +28,8 @@ impl TlsSession for NullTls {
         Some(Box::new(self.clone()))
     }
 
-    /// The same on both sides of a connection, another for each connection, label and context. No
-    /// secret at all.
+    /// The same on both sides of a connection, and different for each connection, label and context. Not
+    /// secret.
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
         let hash = Sha256::new()
             .chain_update(self.link.0.to_be_bytes())

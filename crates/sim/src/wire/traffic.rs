@@ -1,4 +1,4 @@
-//! What the world does for its nodes: dials, closes, tells.
+//! The wire's actions for its nodes: dialling, closing, notifying.
 
 use super::config::{NodeId, WireError};
 use super::conn::{End, Link, LinkId, Side};
@@ -10,11 +10,11 @@ use alloc::string::String;
 use onion::link::{NoTls, TlsSession};
 use onion::node::{Action, CloseCause, ConnId, Dial, Security};
 
-/// Polls of one node after one event before it counts as never idle.
+/// Maximum number of polls of one node after one event, before it counts as busy-looping.
 const DRAIN_POLLS_MAX: u32 = 1 << 20;
 
 impl Wire {
-    /// Does all that a node wants.
+    /// Performs all actions of a node.
     pub(super) fn drain(&mut self, id: NodeId) -> Result<(), WireError> {
         let mut readable = VecDeque::new();
         for _ in 0..DRAIN_POLLS_MAX {
@@ -57,12 +57,12 @@ impl Wire {
         Err(WireError::NeverIdle { node: id, at: self.now })
     }
 
-    /// A node may want to be woken at another time than before.
+    /// A node's timeout may have changed.
     pub(super) fn note_timeout(&mut self, id: NodeId) {
         self.timers.set(self.now, id, self.residents[id.0].node.poll_timeout());
     }
 
-    /// Lets a planned event happen.
+    /// Processes a scheduled event.
     pub(super) fn handle(&mut self, event: Event) -> Result<(), WireError> {
         match event {
             Event::Dialled(link) => self.handle_dialled(link),
@@ -187,7 +187,7 @@ impl Wire {
         }
     }
 
-    /// Tells the other side that one has closed, after all that it had sent before.
+    /// Notifies the other side that one has closed, after all data sent before.
     pub(super) fn end(&mut self, id: LinkId, side: Side) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let other = link.end(side.other()).map(|end| end.node);
@@ -203,7 +203,7 @@ impl Wire {
         self.events.plan(at, Event::Closed(id, side.other()));
     }
 
-    /// One side's way in has ended: its node hears of it once it has taken all.
+    /// One side's receiver has ended: its node is notified once it has read everything.
     fn handle_end(&mut self, id: LinkId, side: Side, cause: CloseCause) {
         if let Some(end) = self.links.get_mut(&id).and_then(|link| link.end_mut(side)) {
             end.ended = Some(cause);
@@ -211,7 +211,7 @@ impl Wire {
         self.tell_end(id, side);
     }
 
-    /// Lets a node hear of its connection's end, if there is one and it has taken all.
+    /// Notifies a node of its connection's end, if it has ended and everything is read.
     pub(super) fn tell_end(&mut self, id: LinkId, side: Side) {
         let Some(link) = self.links.get_mut(&id) else { return };
         let other = link.end(side.other());
@@ -231,7 +231,7 @@ impl Wire {
         }
     }
 
-    /// One side hears that a connection is gone. The other side knows.
+    /// One side learns that a connection is gone. The other side knows.
     fn handle_gone(&mut self, id: LinkId, side: Side, cause: CloseCause) -> Result<(), WireError> {
         let Some(link) = self.links.remove(&id) else { return Ok(()) };
         let Some(end) = link.end(side).filter(|end| !end.is_closed) else { return Ok(()) };
@@ -242,7 +242,7 @@ impl Wire {
         self.drain(end.node)
     }
 
-    /// A path breaks for a moment: both sides of all connections over it hear that they are reset.
+    /// A path fails for a moment: all connections over it are reset at both sides.
     pub fn cut(&mut self, one: NodeId, other: NodeId) {
         let joins = |link: &Link| {
             let acceptor = link.acceptor.as_ref().map(|end| end.node);

@@ -1,4 +1,4 @@
-//! A client: the engine's core, its circuits, and what its users do with them.
+//! A client: the engine's core, its circuits, and its users.
 
 mod circuits;
 mod flows;
@@ -30,7 +30,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use streams::{Stream, Traffic};
 
-/// What happens by itself, later.
+/// A timer event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
     /// Users begin.
@@ -41,15 +41,15 @@ enum Timer {
     NextStream(u32),
     /// A stream has more to send.
     Send(StreamNumber),
-    /// A stream has taken too long.
+    /// The timeout of a stream.
     TimeOut(StreamNumber),
-    /// A stream has perhaps received nothing for too long.
+    /// The stallout of a stream.
     StallOut(StreamNumber),
-    /// A circuit ought to stand by now.
+    /// The build timeout of a circuit.
     Build(CircuitNumber),
     /// A circuit is dirty.
     Dirty(CircuitNumber),
-    /// A scanner's probe is over.
+    /// The end of a scanner's probe.
     EndProbe(CircuitNumber),
 }
 
@@ -61,12 +61,12 @@ pub(super) struct Client {
     conns: Conns,
     config: ClientConfig,
     paths: Arc<Paths>,
-    /// Hosts that are servers.
+    /// The server hosts.
     servers: Arc<[u32]>,
     rng: SplitMix64,
     guards: Vec<u32>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
-    /// Circuits that nobody has used.
+    /// Unused circuits.
     ready: VecDeque<CircuitNumber>,
     circuits: BTreeMap<CircuitNumber, Use>,
     streams: BTreeMap<StreamNumber, Stream>,
@@ -78,7 +78,7 @@ pub(super) struct Client {
     fetched: u32,
     /// Probes of a scanner that have begun.
     probes: u32,
-    /// Those whose circuits do not stand yet.
+    /// Probes whose circuits are not open yet.
     scanning: BTreeMap<CircuitNumber, u32>,
     pub(super) records: Vec<Record>,
     pub(super) received_bytes: u64,
@@ -194,7 +194,7 @@ impl Client {
                 }
                 kernel.forget(socket);
             }
-            // Nobody dials a client.
+            // Clients do not accept connections.
             Event::Accepted(socket) => kernel.close(socket),
             Event::Bytes(_) => {}
         }
@@ -221,7 +221,7 @@ impl Client {
         kernel.send(socket);
     }
 
-    /// Does all that the engine wants now, and what its events ask for.
+    /// Performs all actions of the engine and handles its events.
     pub(super) fn settle(&mut self, kernel: &mut Kernel) {
         loop {
             if let Some(event) = self.core.poll_event() {
@@ -257,7 +257,7 @@ impl Client {
             ClientEvent::Over { stream, outcome, figures } => {
                 self.handle_over(now, stream, outcome, &figures);
             }
-            // Nobody here links circuits.
+            // No circuits are linked here.
             ClientEvent::LegBuilt { .. } | ClientEvent::LegLost { .. } => {}
         }
     }

@@ -8,40 +8,42 @@ use onion::measure::protocol::CoordinatorKey;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
 
-/// A host: its connection to the network, and what runs on it.
+/// A host: its network connection and its application.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
-    /// What it sends at most.
+    /// The upload rate.
     pub up: Rate,
-    /// What it gets at most.
+    /// The download rate.
     pub down: Rate,
-    /// What comes and would wait longer than this on the way down is dropped.
+    /// The maximum queueing time of downloads; packets that would wait longer are dropped.
     pub queue: Duration,
     /// Its kernel's congestion control.
     pub control: Control,
-    /// What its kernel reckons for a segment where it decides how much of a connection it buffers: [`SEGMENT_MEMORY_BYTES`](super::SEGMENT_MEMORY_BYTES), or another kernel's.
+    /// The memory that its kernel accounts for a segment in send buffers:
+    /// [`SEGMENT_MEMORY_BYTES`](super::SEGMENT_MEMORY_BYTES), or another kernel's.
     pub segment_memory_bytes: u32,
-    /// What it is.
+    /// Its application.
     pub role: Role,
 }
 
-/// What runs on a host.
+/// The application of a host.
 #[derive(Clone, Debug)]
 pub enum Role {
     /// A relay.
     Relay(RelayConfig),
-    /// A client, and its users.
+    /// A client with its users.
     Client(ClientConfig),
-    /// A destination. The models are those that its clients' users have.
+    /// A destination. The models are those of its clients' users.
     Server(Arc<super::users::Models>),
-    /// Of a team that measures relays: a measurer, or the coordinator. It does what it is told ([`Part::order`](super::Part::order)).
+    /// A member of a team that measures relays: a measurer or the coordinator. It obeys
+    /// [`Part::order`](super::Part::order).
     Member,
-    /// Somebody who fetches from servers without Tor.
+    /// A host that fetches from servers without Tor.
     Direct(Vec<super::direct::Direct>),
 }
 
 impl HostConfig {
-    /// Whether it offers windows from hop to hop on its links.
+    /// Whether it offers hop-by-hop windows on its links.
     pub(super) const fn has_hop_windows(&self) -> bool {
         match &self.role {
             Role::Relay(relay) => relay.hop_windows.is_some(),
@@ -54,38 +56,40 @@ impl HostConfig {
 /// A relay.
 #[derive(Clone, Debug)]
 pub struct RelayConfig {
-    /// Whether streams may leave it.
+    /// Whether it is an exit.
     pub is_exit: bool,
-    /// What it lets itself send, if less than its host could.
+    /// Its rate limit, if it is below the host's rate.
     pub limit: Option<onion::router::RateLimit>,
     /// Its scheduler.
     pub scheduler: SchedulerConfig,
-    /// What its processor needs for a cell that comes.
+    /// Its processing time per received cell.
     pub cell_cost: Duration,
-    /// Congestion control of circuits that ask for it.
+    /// The congestion control that it grants.
     pub congestion: CongestionParams,
-    /// Windows from hop to hop with whoever has them, too; none if `None`.
+    /// Hop-by-hop windows with peers that have them; `None` for none.
     pub hop_windows: Option<HopFlows>,
-    /// Coordinators that may have it measured, as an echo; as many rounds as they like.
+    /// Coordinators that may have it measured by echo, without a quota.
     pub measured_by: Vec<CoordinatorKey>,
 }
 
-/// A client: what one tor process does for all users behind it.
+/// A client: one tor process for all its users.
 #[derive(Clone, Debug)]
 pub struct ClientConfig {
-    /// So many guards are kept, and used in turn; each circuit has another first hop if 0 (C tor: `UseEntryGuards 0`).
+    /// The number of guards, used in turn; with 0, each circuit has another first hop (C tor: `UseEntryGuards
+    /// 0`).
     pub guards: u8,
-    /// Circuits that stand ready for what comes (C tor builds them ahead, too).
+    /// Circuits built in advance (like C tor).
     pub ready_circuits: u8,
-    /// A circuit takes no new streams when its first was so long ago (C tor: `MaxCircuitDirtiness`), and ends when its last is over.
+    /// A circuit accepts no new streams this long after its first (C tor: `MaxCircuitDirtiness`), and ends
+    /// after its last.
     pub dirtiness: Duration,
-    /// A circuit that does not stand by then is given up.
+    /// The build timeout of circuits.
     pub build_timeout: Duration,
-    /// Congestion control (proposal 324), for circuits; fixed windows if `None`.
+    /// Congestion control (proposal 324) of circuits; fixed windows if `None`.
     pub congestion: Option<Arc<CongestionParams>>,
-    /// Windows from hop to hop with first hops that have them, too; none if `None`.
+    /// Hop-by-hop windows with first hops that have them; `None` for none.
     pub hop_windows: Option<HopFlows>,
-    /// Who uses it.
+    /// Its users.
     pub users: Users,
     /// When its users begin.
     pub begins: Duration,

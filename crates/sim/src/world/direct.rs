@@ -1,4 +1,4 @@
-//! A host that fetches without Tor: what the network below Tor does.
+//! A host that fetches without Tor: the performance of the underlying network.
 
 use super::kernel::{Event, Kernel};
 use super::message::{HostId, Job, Purpose};
@@ -7,20 +7,20 @@ use super::users::Models;
 use alloc::vec::Vec;
 use onion::{Duration, Instant};
 
-/// A download from a server, over a connection of its own.
+/// A download from a server, over its own connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Direct {
-    /// From where.
+    /// The server.
     pub server: HostId,
-    /// How much.
+    /// The size.
     pub bytes: u32,
-    /// When it is begun.
+    /// When it begins.
     pub begins: Duration,
-    /// What has not come by then is given up.
+    /// When it is given up.
     pub timeout: Duration,
 }
 
-/// Downloads of one host; each leaves a [`Record`] whose size is its place.
+/// Downloads of one host. The size in each [`Record`] is the download's index.
 #[derive(Debug)]
 pub(super) struct DirectClient {
     id: u32,
@@ -103,7 +103,7 @@ impl DirectClient {
                 }
                 kernel.forget(socket);
             }
-            // Nobody dials it.
+            // It does not accept connections.
             Event::Accepted(socket) => kernel.close(socket),
             Event::Cells(_, cells) => kernel.recycle(cells),
             Event::Room(_) | Event::Feedback(..) => {}
@@ -130,7 +130,7 @@ impl DirectClient {
         }
     }
 
-    /// What has begun and is not over yet, in order.
+    /// Unfinished downloads, in order.
     pub(super) fn under_way(&self) -> impl Iterator<Item = Record> {
         let is_under_way = |it: &Download| it.socket.is_some() && !it.is_over;
         let places = (0..self.all.len()).filter(move |place| is_under_way(&self.all[*place]));

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 
-/// What runs on a host.
+/// The application of a host.
 #[derive(Debug)]
 enum Application {
     Relay(Box<Relay>),
@@ -29,9 +29,9 @@ enum Application {
 pub(super) struct Around {
     pub(super) net: Arc<Net>,
     pub(super) paths: Arc<Paths>,
-    /// Hosts that are servers.
+    /// The server hosts.
     pub(super) servers: Arc<[u32]>,
-    /// Of each host, whether it offers windows from hop to hop.
+    /// For each host, whether it offers hop-by-hop windows.
     pub(super) windows: Arc<[bool]>,
 }
 
@@ -39,35 +39,36 @@ pub(super) struct Around {
 #[derive(Debug)]
 pub struct Host {
     pub(super) kernel: Kernel,
-    /// When something happens in the application by itself: it need not be asked where only the kernel has something to do.
+    /// When the next timer of the application expires: it is not called if only the kernel has something to do.
     application_at: u64,
     application: Application,
 }
 
-/// What a host has done so far.
+/// The statistics of a host.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HostFigures {
-    /// Which.
+    /// The host.
     pub host: HostId,
-    /// Cells that have come over links.
+    /// Cells received over links.
     pub cells: u64,
-    /// What its kernel has done: arrivals, departures and time-outs.
+    /// The kernel's events: arrivals, departures and RTOs.
     pub events: u64,
-    /// Flights that got lost on their way, and at its own way down.
+    /// Flights lost in transit, and at its download queue.
     pub lost_flights: u64,
-    /// Those of them that would have waited too long there.
+    /// Flights among them that would have waited too long there.
     pub dropped_flights: u64,
-    /// Bytes sent in each second, with all headers.
+    /// Bytes sent in each second, including headers.
     pub sent_bytes: Vec<u64>,
-    /// A relay's cells sent, and the seconds that cells have waited in its queues, all together.
+    /// A relay's cells sent, and the sum of queueing delays in its queues, in cell-seconds.
     pub relayed_bytes: u64,
     /// See `relayed_bytes`.
     pub waited_cell_s: f64,
-    /// The seconds that cells have waited in kernels' sockets before they were sent for the first time, all together: behind the relay's queues.
+    /// The sum of delays in kernels' sockets before the first transmission, in cell-seconds: after the relay's
+    /// queues.
     pub kernel_waited_cell_s: f64,
-    /// Circuits that a relay has had.
+    /// Circuits of a relay so far.
     pub circuits: u64,
-    /// Bytes that a client's streams have got.
+    /// Bytes received by a client's streams.
     pub received_bytes: u64,
 }
 
@@ -97,7 +98,7 @@ impl Host {
         host
     }
 
-    /// When something happens here by itself.
+    /// When its next timer expires.
     pub(super) fn next_at(&self) -> u64 {
         self.kernel.next_at().min(self.application_at)
     }
@@ -116,7 +117,7 @@ impl Host {
         self.kernel.admit(mail);
     }
 
-    /// Lets all happen that happens before `end`.
+    /// Processes all events before `end`.
     pub(super) fn run(&mut self, end: u64) {
         loop {
             let (kernel_at, application_at) = (self.kernel.next_at(), self.application_at);
@@ -170,7 +171,7 @@ impl Host {
         }
     }
 
-    /// Tells a host of a team something, now.
+    /// Gives an order to a team's host, now.
     pub(super) fn order(&mut self, now: u64, order: TeamOrder) {
         if let Application::Member(it) = &mut self.application {
             it.order(now, order);
@@ -178,7 +179,7 @@ impl Host {
         }
     }
 
-    /// Takes what a host of a team has told since the last time.
+    /// Takes the reports of a team's host since the last call.
     pub(super) fn take_reports(&mut self) -> Vec<TeamReport> {
         match &mut self.application {
             Application::Member(it) => it.take_reports(),
@@ -186,7 +187,7 @@ impl Host {
         }
     }
 
-    /// What it has done so far.
+    /// Its statistics so far.
     #[must_use]
     pub fn figures(&self) -> HostFigures {
         let counts = &self.kernel.counts;
@@ -213,7 +214,7 @@ impl Host {
         figures
     }
 
-    /// Takes what transfers have ended since the last time.
+    /// Takes the transfers that have ended since the last call.
     pub fn take_records(&mut self) -> Vec<Record> {
         match &mut self.application {
             Application::Client(it) => core::mem::take(&mut it.records),
@@ -222,7 +223,7 @@ impl Host {
         }
     }
 
-    /// Transfers that are under way now.
+    /// The running transfers.
     pub fn under_way(&self) -> Vec<Record> {
         match &self.application {
             Application::Client(it) => it.under_way().collect(),

@@ -1,8 +1,8 @@
-//! What an end of a stream sends, and when.
+//! The data that an end of a stream sends, and when.
 
 use super::markov::Bursts;
 
-/// What one end has to send.
+/// The data of one end.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Sending {
     bursts: Bursts,
@@ -19,17 +19,17 @@ impl Sending {
         Self::new(Bursts::one(bytes))
     }
 
-    /// The clock of its pauses begins.
+    /// Starts the clock of its pauses.
     pub(super) fn begin(&mut self, now: u64) {
         self.next_at = self.bursts.get(0).map(|(delay_ns, _)| now + delay_ns);
     }
 
-    /// When something is to be sent; `None` when all is.
+    /// When the next data is due; `None` when everything is sent.
     pub(super) const fn next_at(&self) -> Option<u64> {
         self.next_at
     }
 
-    /// Bytes that are to be sent now.
+    /// Bytes that are due now.
     pub(super) fn due(&mut self, now: u64) -> u64 {
         let mut bytes = 0;
         while let Some(at) = self.next_at.filter(|at| *at <= now) {

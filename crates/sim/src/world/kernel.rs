@@ -1,4 +1,4 @@
-//! A host's kernel: its way up and down, and its sockets.
+//! A host's kernel: its upload and download, and its sockets.
 
 mod backlog;
 mod codel;
@@ -26,38 +26,38 @@ pub(super) use feedback::Feedback;
 use onion::cell_model::HeaderOnlyCell;
 use onion::{Duration, Instant, Rate};
 
-/// Bytes around a segment: Ethernet, IPv4, TCP with time stamps.
+/// Header bytes of a segment: Ethernet, IPv4, TCP with timestamps.
 const HEADERS: u64 = 66;
 
-/// The same in Shadow: IPv4 and TCP without options.
+/// Header bytes in Shadow: IPv4 and TCP without options.
 const HEADERS_OF_SHADOW: u64 = 40;
 
-/// Bytes around a TLS record.
+/// The overhead of a TLS record, in bytes.
 const RECORD: u64 = 22;
 
-/// What may wait on the way up: as much as is through in this time. The rest waits in its sockets.
+/// The upload queue, as time to send it. The rest waits in the sockets.
 const UP_AHEAD_NS: u64 = 500_000;
 
-/// What the application on a host has to hear of.
+/// An event for the application of a host.
 #[derive(Debug)]
 pub(super) enum Event {
-    /// A connection that was dialled stands.
+    /// A dialled connection is established.
     Opened(u32),
-    /// One has come in, and stands.
+    /// An incoming connection is established.
     Accepted(u32),
-    /// Cells have come.
+    /// Cells have arrived.
     Cells(u32, Vec<HeaderOnlyCell>),
-    /// A FEEDBACK cell has come.
+    /// A FEEDBACK cell has arrived.
     Feedback(u32, Box<[u8]>),
-    /// There are bytes to be read.
+    /// There are bytes to read.
     Bytes(u32),
-    /// A socket that was full has room again.
+    /// A full socket has space again.
     Room(u32),
-    /// Its peer has closed it. The number is free after this.
+    /// Its peer has closed it. The number is free afterwards.
     Closed(u32),
 }
 
-/// What has passed.
+/// Traffic counters.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Counts {
     pub(super) cells: u64,
@@ -71,10 +71,10 @@ pub(super) struct Kernel {
     pub(super) id: u32,
     pub(super) now: u64,
     pub(super) net: Arc<Net>,
-    /// Of each host, whether it offers windows from hop to hop.
+    /// For each host, whether it offers hop-by-hop windows.
     pub(super) windows: Arc<[bool]>,
     control: Control,
-    /// Bytes around a segment.
+    /// Header bytes of a segment.
     headers: u64,
     segment_memory_bytes: u32,
     rng: SplitMix64,
@@ -83,23 +83,23 @@ pub(super) struct Kernel {
     queue_ns: u64,
     up_free_at: u64,
     down_free_at: u64,
-    /// Until then this socket's connection keeps the way down full.
+    /// Until then this socket's connection keeps the download queue full.
     full: (u64, u32),
-    /// Of its way down, with Shadow's TCP.
+    /// The queue management of its download, with Shadow's TCP.
     codel: Codel,
-    /// Sockets that wait for their turn on the way up.
+    /// Sockets in the upload's round-robin ring.
     ready: VecDeque<u32>,
     sockets: Vec<Socket>,
     backlog: Backlog,
     free: Vec<u32>,
     silences: BinaryHeap<Reverse<(u64, u32, u32)>>,
     mails: u32,
-    /// Lent by the part while the host lives a window.
+    /// Lent by the part while the host runs a window.
     pub(super) scratch: Box<HostScratch>,
-    /// What was still on its way down at the end of its last window.
+    /// Mail that was still in the download queue at the end of its last window.
     waiting: VecDeque<Mail>,
     pub(super) counts: Counts,
-    /// Bytes that were sent in each second, as they are on the wire.
+    /// Bytes sent in each second, on the wire.
     pub(super) sent_bytes: Vec<u64>,
 }
 
@@ -144,7 +144,7 @@ impl Kernel {
         }
     }
 
-    /// Whether a host offers windows from hop to hop.
+    /// Whether a host offers hop-by-hop windows.
     pub(super) fn has_windows(&self, host: u32) -> bool {
         self.windows.get(host as usize).copied().unwrap_or(false)
     }
@@ -161,12 +161,12 @@ impl Kernel {
         &mut self.sockets[index as usize]
     }
 
-    /// Seconds that cells have waited in links' sockets before they were sent for the first time, all together.
+    /// The sum of delays in links' sockets before the first transmission, in cell-seconds.
     pub(super) fn waited_cell_s(&self) -> f64 {
         self.backlog.waited_cell_s(self.now)
     }
 
-    /// Takes a desk to live a window with.
+    /// Borrows the buffers for a window.
     pub(super) fn take_scratch(&mut self, scratch: &mut Box<HostScratch>) {
         core::mem::swap(&mut self.scratch, scratch);
         if !self.waiting.is_empty() {
@@ -174,7 +174,7 @@ impl Kernel {
         }
     }
 
-    /// Gives it back. What is still on its way down stays here.
+    /// Returns the buffers. Mail in the download queue stays here.
     pub(super) fn give_scratch_back(&mut self, scratch: &mut Box<HostScratch>) {
         if !self.scratch.arriving.is_empty() {
             self.waiting.append(&mut self.scratch.arriving);
@@ -182,7 +182,7 @@ impl Kernel {
         core::mem::swap(&mut self.scratch, scratch);
     }
 
-    /// When something happens here by itself.
+    /// When the next timer expires.
     pub(super) fn next_at(&self) -> u64 {
         let first = self.scratch.arriving.front().or_else(|| self.waiting.front());
         let arrives = first.map_or(u64::MAX, |mail| mail.at);
@@ -195,14 +195,14 @@ impl Kernel {
         self.up_free_at.saturating_sub(UP_AHEAD_NS)
     }
 
-    /// Does what is due now.
+    /// Processes what is due now.
     pub(super) fn step(&mut self) {
         self.counts.events += 1;
         let arriving = &mut self.scratch.arriving;
         if arriving.front().is_some_and(|mail| mail.at <= self.now) {
             if let Some(mail) = arriving.pop_front() {
                 if arriving.is_empty() {
-                    // It begins anew where it was last.
+                    // The buffer is reused from its beginning.
                     arriving.clear();
                 }
                 self.receive(mail);
@@ -235,7 +235,8 @@ impl Kernel {
         }
     }
 
-    /// Looks after a socket. When it counts as silent moves on with each acknowledgement, and back when its round trip is known: a later entry is of use only where there is none.
+    /// Schedules a socket's RTO. It moves later with each acknowledgement, and earlier when the round-trip time
+    /// is known: a later entry is only needed if there is none.
     fn watch(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         let at = socket.tx.silent_at;

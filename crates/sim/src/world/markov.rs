@@ -1,44 +1,44 @@
-//! Hidden Markov models as TGen has them: how often flows begin, streams in a flow, packets in a stream.
+//! Hidden Markov models as in TGen: the rates of flows, streams in a flow, and packets in a stream.
 
 use crate::split_mix::SplitMix64;
 use alloc::vec::Vec;
 use onion::Duration;
 
-/// Bytes of a packet.
+/// The length of a packet, in bytes.
 const PACKET_BYTES: u64 = 1434;
 
-/// Packets of one side whose pauses are not longer than this are sent at once.
+/// Packets of one side with pauses up to this are sent at once.
 const AT_ONCE_NS: u64 = 10_000_000;
 
-/// No pause is longer.
+/// The maximum pause.
 const DELAY_MAX_US: f64 = 600_000_000.0;
 
-/// Observations of one walk, at most: a model need not come to an end.
+/// Maximum number of observations of one walk: a model need not end.
 const STEPS_MAX: usize = 1 << 20;
 
-/// What a model says at a step.
+/// The observation at a step of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Observation {
-    /// `+`: a packet to the server; or, a flow or a stream.
+    /// `+`: a packet to the server; or a flow or a stream.
     ToServer,
     /// `-`: a packet to the client.
     ToClient,
-    /// `F`: that was all.
+    /// `F`: the end.
     End,
 }
 
-/// How long until the next step, in microseconds.
+/// The distribution of the delay before the next step, in microseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Delay {
-    /// Between two bounds.
+    /// Uniform between two bounds.
     Uniform(f64, f64),
-    /// Mean and deviation.
+    /// Normal: mean and deviation.
     Normal(f64, f64),
-    /// Mean and deviation of the logarithm.
+    /// Lognormal: mean and deviation of the logarithm.
     LogNormal(f64, f64),
-    /// Steps in a microsecond.
+    /// Exponential: steps per microsecond.
     Exponential(f64),
-    /// Scale and shape.
+    /// Pareto: scale and shape.
     Pareto(f64, f64),
 }
 
@@ -51,7 +51,7 @@ impl Delay {
             Self::Exponential(rate) => -libm::log(1.0 - rng.unit()) / rate,
             Self::Pareto(scale, shape) => scale / libm::pow(1.0 - rng.unit(), 1.0 / shape),
         };
-        // Also where it is not a number.
+        // Also for NaN.
         let us = if us > 0.0 { us.min(DELAY_MAX_US) } else { 0.0 };
         Duration::from_nanos(nanos(us))
     }
@@ -62,7 +62,7 @@ fn nanos(us: f64) -> u64 {
     (us * 1000.0) as u64
 }
 
-/// By Box and Muller; the second number is not used, so that there is no state.
+/// Box-Muller; the second number is not used, so that there is no state.
 fn normal(rng: &mut SplitMix64) -> f64 {
     let (first, second) = (1.0 - rng.unit(), rng.unit());
     libm::sqrt(-2.0 * libm::log(first)) * libm::cos(2.0 * core::f64::consts::PI * second)
@@ -71,13 +71,13 @@ fn normal(rng: &mut SplitMix64) -> f64 {
 /// A state of a model.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct State {
-    /// The states that may follow, with their weights.
+    /// The successor states with their weights.
     pub transitions: Vec<(f64, usize)>,
-    /// What is observed in it, with weights, and the pause before the next step.
+    /// The observations with their weights and the delay before the next step.
     pub emissions: Vec<(f64, Observation, Delay)>,
 }
 
-/// Sums of a state's weights.
+/// The sums of a state's weights.
 #[derive(Clone, Copy, Debug)]
 struct Totals {
     transitions: f64,
@@ -98,7 +98,7 @@ impl State {
 pub struct MarkovModel {
     /// All states.
     pub states: Vec<State>,
-    /// Where a walk begins. Nothing is observed there.
+    /// The initial state, without observations.
     pub start: usize,
 }
 
@@ -114,12 +114,12 @@ impl Walk {
         Self { rng, state: model.start }
     }
 
-    /// The next observation, and the pause after it. The end where a state leads nowhere.
+    /// The next observation and the delay after it. The end if a state has no successor.
     pub(super) fn next(&mut self, model: &MarkovModel) -> (Observation, Duration) {
         self.next_of(model, |state| model.states[state].totals())
     }
 
-    /// The same, where sums of weights are known.
+    /// The next observation, with known sums of weights.
     fn next_of(
         &mut self,
         model: &MarkovModel,
@@ -140,7 +140,7 @@ impl Walk {
     }
 }
 
-/// Which of some weights.
+/// An index drawn by weight.
 pub(super) fn choose(
     rng: &mut SplitMix64,
     weights: impl Iterator<Item = f64> + Clone,
@@ -149,7 +149,7 @@ pub(super) fn choose(
     choose_of(rng, total, weights)
 }
 
-/// The same, where their sum is known.
+/// An index drawn by weight, with a known sum.
 fn choose_of(
     rng: &mut SplitMix64,
     total: f64,
@@ -187,7 +187,7 @@ impl Bursts {
         self.0.iter().map(|(_, bytes)| bytes).sum()
     }
 
-    /// A packet, so long after the one before of the same side.
+    /// Adds a packet with this delay after the previous one of the same side.
     fn add(&mut self, pause_ns: u64) {
         match self.0.last_mut() {
             Some((_, bytes)) if pause_ns <= AT_ONCE_NS => *bytes += PACKET_BYTES,
@@ -204,7 +204,7 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// Bytes to the server, and to the client.
+    /// Bytes to the server and to the client.
     #[must_use]
     pub fn total_bytes(&self) -> (u64, u64) {
         (self.to_server.total_bytes(), self.to_client.total_bytes())
@@ -212,7 +212,8 @@ impl Packets {
 }
 
 impl MarkovModel {
-    /// What both sides of a stream send by this seed. As TGen does it: each side has its own clock, and what the other one sends is a pause to it.
+    /// What both sides of a stream send with this seed. As in TGen, each side has its own clock, and the other
+    /// side's packets are pauses.
     #[must_use]
     pub fn packets(&self, seed: u64) -> Packets {
         let mut walk = Walk::new(self, SplitMix64::new(seed));

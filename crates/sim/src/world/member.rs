@@ -1,7 +1,9 @@
-//! A host of a team: a measurer floods relays that take part (an echo, paper §4.1), a coordinator orders it of them.
+//! A member of a team: a measurer that floods relays with echo measurements (paper §4.1), or a coordinator that
+//! orders them.
 //!
-//! Orders, proofs, the ratio for clients and reports are the engine's and its messages, with signatures; so are the window of a circuit and the bucket of a rate. Not here: the
-//! content of cells and its check, since cells hold none; several circuits on a socket.
+//! Orders, proofs, the ratio for clients and reports are the engine's, with signatures; so are a circuit's
+//! window and the token bucket. Omitted: the content of cells and its check, since cells hold none, and several
+//! circuits on a socket.
 
 mod pumping;
 
@@ -21,21 +23,21 @@ use onion::flow::{InFlightWindow, QUEUE_LIMIT_CELLS};
 use onion::measure::protocol::{Message, Proof, SignedOrder};
 use pumping::Pumping;
 
-/// Cells under way on one circuit, at most: what the measurer has for relays that take part.
+/// Maximum number of cells in flight on one circuit: the measurer's value for relays that take part.
 const WINDOW_MAX_CELLS: u32 = QUEUE_LIMIT_CELLS - QUEUE_LIMIT_CELLS / 10 - 1;
 
-/// The number of a measurement's circuit on its link: of the side that has dialled it.
+/// The ID of a measurement's circuit on its link, on the dialler's side.
 const CIRCUIT: CircId = CircId::new(0x8000_0001);
 
 #[derive(Debug)]
 enum Link {
-    /// The coordinator's: what it orders, until the link is open.
+    /// The coordinator's link: the order to send once it is open.
     Ordering(Option<SignedOrder>),
-    /// A measurer's, until it has proved itself and the circuit stands.
+    /// A measurer's link, until it has authenticated and the circuit is open.
     SettingUp {
         is_held_back: bool,
     },
-    /// The circuit stands, and is silent until the middle of the round.
+    /// The circuit is open, and is silent until the middle of the round.
     HeldBack,
     Up(InFlightWindow),
     Over,
@@ -49,9 +51,9 @@ impl Link {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A second of a measurement is over.
+    /// A second of a measurement has ended.
     Second(u32),
-    /// Its rate lets more be sent.
+    /// Its rate allows more to be sent.
     Rate(u32),
 }
 
@@ -60,7 +62,7 @@ pub(super) struct Member {
     id: u32,
     /// With the time of each.
     orders: VecDeque<(u64, TeamOrder)>,
-    /// By socket: of which measurement, and what it is at.
+    /// By socket: its measurement and state.
     links: Vec<Option<(u32, Link)>>,
     measurements: BTreeMap<u32, Pumping>,
     timers: BinaryHeap<Reverse<(u64, Timer)>>,
@@ -81,7 +83,7 @@ impl Member {
         }
     }
 
-    /// It is told something now, at the end of a window.
+    /// An order arrives, at the end of a window.
     pub(super) fn order(&mut self, now: u64, order: TeamOrder) {
         self.orders.push_back((now, order));
     }
@@ -188,7 +190,7 @@ impl Member {
                 return;
             };
             match (cell.command(), &mut *link) {
-                // What was not sent cannot come back.
+                // Unsent data cannot return.
                 (Command::RELAY, Link::Up(window))
                     if window.delivered_cells() < window.sent_cells() =>
                 {
@@ -241,7 +243,7 @@ impl Member {
         }
     }
 
-    /// A link is of no use any more.
+    /// A link is unusable.
     fn lose(&mut self, kernel: &Kernel, socket: u32, why: &str) {
         let Some(Some((measurement, link))) = self.links.get_mut(socket as usize) else { return };
         let measurement = *measurement;
@@ -260,7 +262,7 @@ impl Member {
         self.reports.push(TeamReport { from, measurement, at_ns: kernel.now, news });
     }
 
-    /// Closes all links of a measurement. What is under way is not waited for.
+    /// Closes all links of a measurement. Cells in flight are not waited for.
     fn stop(&mut self, kernel: &mut Kernel, measurement: u32) {
         self.measurements.remove(&measurement);
         for (socket, link) in (0..).zip(&mut self.links) {
@@ -275,7 +277,7 @@ impl Member {
     }
 }
 
-/// One cell, at once.
+/// Sends one cell immediately.
 fn say(kernel: &mut Kernel, socket: u32, (circ_id, command): (CircId, Command), bytes: &[u8]) {
     let mut cell = HeaderOnlyCell::EMPTY;
     *cell.begin(circ_id, command) = HeaderOnlyBody::from_bytes(bytes);

@@ -2,47 +2,47 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use onion::cell_model::HeaderOnlyCell;
 
-/// A host of the world, by its number.
+/// A host of the world, by number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct HostId(pub u32);
 
-/// A socket of a host: its place in the host's table, and how often that place had been used before.
+/// A socket of a host: its index in the host's table, and how often that index had been used before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct SocketKey {
     pub(super) index: u32,
     pub(super) uses: u32,
 }
 
-/// What a connection is for.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Purpose {
-    /// Cells.
+    /// A link.
     Link,
-    /// An exit's, to a server, for this job.
+    /// An exit's connection to a server, for this job.
     Plain(Job),
 }
 
-/// What a stream's two ends do. The server learns of it with the connection.
+/// The traffic of a stream's two ends. The server learns it with the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
-    /// So many bytes to the client.
+    /// A download of this number of bytes.
     Fetch(u32),
-    /// What the packet model says with this seed.
+    /// The packet model with this seed.
     Packets(u64),
 }
 
-/// What is on its way from one host to another.
+/// A message from one host to another.
 #[derive(Debug)]
 pub struct Mail {
-    /// When it comes to the other host's way down: nanoseconds.
+    /// When it arrives at the other host's download queue, in nanoseconds.
     pub(super) at: u64,
     pub(super) from: u32,
-    /// How many its sender had sent before.
+    /// How many messages its sender had sent before.
     pub(super) number: u32,
     pub(super) to: u32,
     /// The socket there; none yet for [`What::Open`].
     pub(super) socket: SocketKey,
-    /// It does not come: only its receiver knows.
+    /// Whether it is lost: only its receiver knows.
     pub(super) is_lost: bool,
     pub(super) what: What,
 }
@@ -51,28 +51,29 @@ const _: () = assert!(size_of::<Mail>() <= 72, "it is copied from hand to hand")
 
 #[derive(Debug)]
 pub(super) enum What {
-    /// A connection begins: the socket there, and what it is for.
+    /// A connection begins: the socket there, and its purpose.
     Open(Box<(SocketKey, Purpose)>),
-    /// A step of TCP's, TLS's and the link's handshakes.
+    /// A step of the TCP, TLS and link handshakes.
     Step { back: SocketKey, step: u8 },
-    /// A flight of cells. If it gets lost, the receiver keeps them apart until it is sent again.
+    /// A flight of cells. If it is lost, the receiver keeps the cells until the retransmission.
     Cells { number: u32, start: u64, cells: Vec<HeaderOnlyCell> },
-    /// A flight of bytes that nobody looks at.
+    /// A flight of bytes without content.
     Bytes { number: u32, start: u64, bytes: u32 },
-    /// A flight that was sent before, and has got lost.
+    /// A retransmitted flight.
     Retransmit { number: u32, start: u64, bytes: u32 },
-    /// This flight has come; so has all before `next`; nothing from `window_end` on is taken.
+    /// This flight has arrived; so has everything before `next`; `window_end` is the right edge of the receive
+    /// window.
     Ack { number: u32, next: u64, window_end: u64 },
-    /// A FEEDBACK cell, which stands before this byte of the stream.
+    /// A FEEDBACK cell with its stream offset.
     Feedback { place: u64, body: Box<[u8]> },
-    /// There is room again.
+    /// A window update.
     Window { window_end: u64 },
-    /// Nothing comes from this byte on.
+    /// The stream ends at this offset.
     Close { end: u64 },
 }
 
 impl Mail {
-    /// Nothing for nobody.
+    /// A placeholder.
     pub(super) const NONE: Self = Self {
         at: 0,
         from: 0,
@@ -83,13 +84,13 @@ impl Mail {
         what: What::Window { window_end: 0 },
     };
 
-    /// When it comes, in nanoseconds.
+    /// When it arrives, in nanoseconds.
     #[must_use]
     pub const fn at_ns(&self) -> u64 {
         self.at
     }
 
-    /// Who gets it.
+    /// The recipient.
     #[must_use]
     pub const fn to(&self) -> HostId {
         HostId(self.to)

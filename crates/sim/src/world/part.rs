@@ -16,15 +16,15 @@ use alloc::vec::Vec;
 pub struct Part {
     /// In the order of their numbers.
     hosts: Vec<Host>,
-    /// The place of each host of the world here, if it is here.
+    /// The index of each host of the world here, if it is here.
     place_of: Vec<u32>,
-    /// When something happens on each of them by itself.
+    /// When the next timer of each of them expires.
     next_at: Vec<u64>,
     window_ns: u64,
-    /// The window that is to be passed next.
+    /// The next window.
     window: u64,
     wheel: TimingWheel,
-    /// To be sorted: host, time, sender, number; and the place in the mail of a group of hosts.
+    /// To be sorted: host, time, sender, number; and the index in the mail of a group of hosts.
     order: Vec<((u32, u64, u32, u32), u32)>,
     today: Vec<Vec<Mail>>,
     scratch: Box<HostScratch>,
@@ -32,7 +32,7 @@ pub struct Part {
 }
 
 impl Part {
-    /// The hosts of these numbers. All parts of a world get the same configurations, network, paths and seed.
+    /// The hosts with these numbers. All parts of a world get the same configurations, network, paths and seed.
     #[must_use]
     pub fn new(
         all: &[HostConfig],
@@ -69,20 +69,20 @@ impl Part {
         }
     }
 
-    /// The end of the last window that was passed, in nanoseconds.
+    /// The end of the last window that was run, in nanoseconds.
     #[must_use]
     pub const fn now_ns(&self) -> u64 {
         self.window * self.window_ns
     }
 
-    /// Takes mail for hosts that are here. It comes in a window that is still to be passed.
+    /// Takes mail for hosts in this part, for a window that has not been run.
     pub fn take(&mut self, mail: Mail) {
         let window = (mail.at / self.window_ns).max(self.window);
         let place = self.place_of[mail.to as usize] as usize;
         self.wheel.put((self.window, window), place, mail);
     }
 
-    /// Passes the next window. What is sent to hosts elsewhere is given to `post`.
+    /// Runs the next window. Mail to hosts elsewhere is passed to `post`.
     pub fn pass_window(&mut self, mut post: impl FnMut(Mail)) {
         let window = self.window;
         self.wheel.begin(window);
@@ -104,7 +104,7 @@ impl Part {
         }
     }
 
-    /// In which order today's mail comes, and to whom.
+    /// The order and the recipients of the window's mail.
     fn sort(&mut self) {
         self.order.clear();
         for (batch, mails) in (0..).zip(&self.today) {
@@ -117,7 +117,7 @@ impl Part {
         self.order.sort_unstable();
     }
 
-    /// The hosts of a group live the window that is passed, with the mail of today.
+    /// The hosts of a group run the window with its mail.
     fn live(&mut self, group: usize) {
         let end = self.window * self.window_ns;
         let first = group * GROUP_HOSTS;
@@ -134,13 +134,13 @@ impl Part {
                 host.admit(core::mem::replace(&mut self.today[batch][at], Mail::NONE));
             }
             host.run(end);
-            // Before the desk that it has otherwise is looked at: that is not at hand.
+            // The host's own state is not in the cache: it is accessed after the scratch buffers.
             self.next_at[place] = host.next_at();
             host.kernel.give_scratch_back(&mut self.scratch);
         }
     }
 
-    /// Tells a host of a team something, now: between two windows. Nothing happens if it is not here, or of no team.
+    /// Gives an order to a team's host between two windows. Does nothing if it is not here or not of a team.
     pub fn order(&mut self, host: HostId, order: TeamOrder) {
         let now = self.now_ns();
         let place = self.place_of.get(host.0 as usize).map_or(usize::MAX, |it| *it as usize);
@@ -150,12 +150,12 @@ impl Part {
         }
     }
 
-    /// What hosts of teams have told since the last time, by host and time.
+    /// The reports of teams' hosts since the last call, by host and time.
     pub fn take_reports(&mut self) -> Vec<TeamReport> {
         self.hosts.iter_mut().flat_map(Host::take_reports).collect()
     }
 
-    /// The transfers that have ended since the last time, by client and time.
+    /// The transfers that have ended since the last call, by client and time.
     pub fn take_records(&mut self) -> Vec<Record> {
         for host in &mut self.hosts {
             self.records.append(&mut host.take_records());
@@ -163,12 +163,12 @@ impl Part {
         core::mem::take(&mut self.records)
     }
 
-    /// The transfers that are under way now, by client: once nothing more is to happen, what became of them is not known.
+    /// The running transfers, by client: their result is unknown when the run ends.
     pub fn under_way(&self) -> impl Iterator<Item = Record> {
         self.hosts.iter().flat_map(Host::under_way)
     }
 
-    /// What each host has done so far.
+    /// The statistics of each host.
     pub fn figures(&self) -> impl Iterator<Item = HostFigures> {
         self.hosts.iter().map(Host::figures)
     }

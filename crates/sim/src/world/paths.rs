@@ -1,39 +1,40 @@
-//! Which relays a circuit leads through: by weight and position (dir-spec §3.8.3, path-spec §2.2).
+//! Path selection by weight and position (dir-spec §3.8.3, path-spec §2.2).
 
 use super::message::HostId;
 use crate::split_mix::SplitMix64;
 use alloc::vec::Vec;
 
-/// A relay that circuits may lead through.
+/// A relay for circuits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which.
+    /// The host.
     pub host: HostId,
     /// Its weight in the consensus.
     pub weight: u64,
-    /// It may be the first.
+    /// Whether it is a guard.
     pub is_guard: bool,
-    /// It may be the last.
+    /// Whether it is an exit.
     pub is_exit: bool,
 }
 
-/// How much of a relay's weight counts at a position: the consensus' `bandwidth-weights`, with 1 for 10,000.
+/// The factor of a relay's weight at a position: the consensus' `bandwidth-weights`, with 1 for 10,000.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PositionWeights {
-    /// A guard's as the first (`Wgg`); one that is an exit, too (`Wgd`).
+    /// Of a guard as the first hop (`Wgg`), and of one that is an exit, too (`Wgd`).
     pub guard: [f64; 2],
     /// In the middle: of one that is neither, of a guard (`Wmg`), of an exit (`Wme`), of both (`Wmd`).
     pub middle: [f64; 4],
-    /// An exit's as the last (`Wee`); one that is a guard, too (`Wed`).
+    /// Of an exit as the last hop (`Wee`), and of one that is a guard, too (`Wed`).
     pub exit: [f64; 2],
 }
 
 impl PositionWeights {
-    /// By the rules of dir-spec §3.8.3, from the total weights of relays that are guards only, neither, exits only, and both.
+    /// By the rules of dir-spec §3.8.3, from the total weights of relays that are guards only, neither, exits
+    /// only, and both.
     #[must_use]
     pub fn of(g: f64, m: f64, e: f64, d: f64) -> Self {
         let t = g + m + e + d;
-        // Where nobody is of a kind, its share does not matter.
+        // The share of an empty class does not matter.
         let over = |part: f64, all: f64| if all > 0.0 { part / all } else { 0.0 };
         let made = |wgg: f64, wgd: f64, wmg: f64, wme: f64, wmd: f64, wee: f64, wed: f64| Self {
             guard: [wgg, wgd],
@@ -83,7 +84,7 @@ impl PositionWeights {
     }
 }
 
-/// Relays by what they weigh at a position, summed up.
+/// Relays with cumulative weights at a position.
 #[derive(Clone, Debug, Default)]
 struct WeightedRelays {
     hosts: Vec<u32>,
@@ -105,7 +106,7 @@ impl WeightedRelays {
         wheel
     }
 
-    /// One that is none of these.
+    /// A relay that is none of `others`.
     fn draw(&self, rng: &mut SplitMix64, others: &[u32]) -> Option<u32> {
         let total = *self.sums.last()?;
         for _ in 0..100 {
@@ -125,7 +126,7 @@ fn weight(it: &Candidate) -> f64 {
     it.weight as f64
 }
 
-/// All relays that circuits may lead through.
+/// All relays for circuits.
 #[derive(Clone, Debug)]
 pub struct Paths {
     guards: WeightedRelays,
@@ -134,7 +135,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Among these, by weights of positions that follow from theirs.
+    /// With position weights derived from their weights.
     #[must_use]
     pub fn new(candidates: &[Candidate]) -> Self {
         let total = |is_guard: bool, is_exit: bool| -> f64 {
@@ -146,7 +147,7 @@ impl Paths {
         Self::with_weights(candidates, &weights)
     }
 
-    /// Among these, by these weights of positions.
+    /// With these position weights.
     #[must_use]
     pub fn with_weights(candidates: &[Candidate], weights: &PositionWeights) -> Self {
         let guard = |it: &Candidate| match it {
@@ -166,7 +167,7 @@ impl Paths {
         }
     }
 
-    /// Some first hops, no two the same.
+    /// Distinct first hops.
     pub(super) fn draw_guards(&self, rng: &mut SplitMix64, count: u8) -> Vec<u32> {
         let mut guards = Vec::new();
         for _ in 0..count {
@@ -176,7 +177,8 @@ impl Paths {
         guards
     }
 
-    /// A path of three, whose first is one of these if there are any. The last is chosen first, as clients do.
+    /// A path of three hops, whose first is one of `guards` if there are any. The last is chosen first, like
+    /// clients do.
     pub(super) fn draw(&self, rng: &mut SplitMix64, guards: &[u32]) -> Option<[u32; 3]> {
         let exit = self.exits.draw(rng, &[])?;
         let kept = guards.iter().copied().find(|guard| *guard != exit);

@@ -4,32 +4,32 @@ use onion::{Duration, Instant};
 /// How a transfer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// All has come.
+    /// It completed.
     Complete,
-    /// Not all had come in time.
+    /// It did not complete in time.
     TimedOut,
-    /// No circuit carried it: those that were tried are gone.
+    /// All circuits that were tried are lost.
     Lost,
-    /// Not yet: it was under way when the world ended.
+    /// It was running when the world ended.
     UnderWay,
 }
 
-/// A transfer that is over, or was under way at the end.
+/// A transfer that has ended, or was running at the end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// The client.
     pub client: HostId,
-    /// Its size by the place in the list of a [`Fetch`](super::Fetch); `None` if the packet model made it.
+    /// Its size as the index in the list of a [`Fetch`](super::Fetch); `None` for the packet model.
     pub size: Option<u8>,
-    /// The place of a scanner's probe in its list; `None` of all others.
+    /// The index of a scanner's probe in its list; `None` for all others.
     pub probe: Option<u32>,
-    /// Bytes that came to the client.
+    /// Bytes received by the client.
     pub bytes: u64,
-    /// When it was asked for: before there was a circuit, perhaps.
+    /// When it was requested: possibly before there was a circuit.
     pub begun: Instant,
     /// From there to the first byte.
     pub first_byte: Option<Duration>,
-    /// And to the last.
+    /// From there to the last byte.
     pub last_byte: Option<Duration>,
     /// How it ended.
     pub ending: Ending,

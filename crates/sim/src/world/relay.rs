@@ -1,4 +1,4 @@
-//! A relay: the engine's core, and what a shell does for it.
+//! A relay: the engine's core, and the shell's part.
 
 use super::config::RelayConfig;
 use super::conns::Conns;
@@ -20,10 +20,10 @@ use onion::router::{Core, ExitConfig, ExitPolicy, Honest, LinkPeer, RouterConfig
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 
-/// Bytes of a stream that are read at once.
+/// Maximum number of bytes per read from a stream.
 const READ_MAX: u64 = 16_384;
 
-/// The time by the calendar when a world begins.
+/// The Unix time when a world begins.
 pub(super) const UNIX_TIME_S: u64 = 1_600_000_000;
 
 #[derive(Debug)]
@@ -32,13 +32,13 @@ pub(super) struct Relay {
     engine_at: u64,
     conns: Conns,
     cell_cost_ns: u64,
-    /// When the processor is through with all that has come.
+    /// When the processor has handled everything that has arrived.
     busy_until: u64,
-    /// What waits for the processor: until when, and of which connection.
+    /// Arrivals that wait for the processor: until when, and on which connection.
     work: VecDeque<(u64, u32, Work)>,
 }
 
-/// What has come on a link.
+/// An arrival on a link.
 #[derive(Debug)]
 enum Work {
     Cells(Vec<HeaderOnlyCell>),
@@ -148,7 +148,7 @@ impl Relay {
         kernel.forget(socket);
     }
 
-    /// Something has come on a link, for which the processor needs so long. All has its turn in the order in which it came.
+    /// An arrival that needs this processing time. Arrivals are processed in order.
     fn take_in(&mut self, kernel: &mut Kernel, socket: u32, takes_ns: u64, work: Work) {
         let conn = kernel.socket(socket).conn;
         if self.cell_cost_ns == 0 {
@@ -185,7 +185,7 @@ impl Relay {
         kernel.recycle(cells);
     }
 
-    /// Reads of a stream what the engine takes.
+    /// Reads from a stream what the engine accepts.
     fn read(&mut self, kernel: &mut Kernel, conn: ConnId) {
         let Some(socket) = self.conns.socket(conn) else { return };
         loop {
@@ -205,7 +205,7 @@ impl Relay {
         }
     }
 
-    /// Writes what the engine has and the kernel takes.
+    /// Writes what the engine has and the kernel accepts.
     fn write(&mut self, kernel: &mut Kernel, conn: ConnId) {
         let Some(socket) = self.conns.socket(conn) else { return };
         let now = kernel.instant();
@@ -228,7 +228,7 @@ impl Relay {
                     kernel.tell(socket, control.body);
                     continue;
                 }
-                // Of those of variable length only these are of use here. Each has a cell of its own.
+                // The only variable-length cells in use. Each is a cell of its own here.
                 if !control.command.is_variable_length() || control.command == Command::MEASURE {
                     let mut cell = HeaderOnlyCell::EMPTY;
                     control.fill::<HeaderOnly>(&mut cell);
@@ -261,7 +261,7 @@ impl Relay {
         }
     }
 
-    /// Does all that the engine wants now.
+    /// Performs all actions of the engine.
     pub(super) fn settle(&mut self, kernel: &mut Kernel) {
         loop {
             if let Some(dial) = self.core.poll_dial() {
@@ -285,7 +285,7 @@ impl Relay {
         self.engine_at = self.core.poll_timeout().map_or(u64::MAX, Instant::as_nanos);
     }
 
-    /// Who is at the other end of a link.
+    /// The peer of a link.
     fn peer(&self, kernel: &Kernel, host: u32) -> LinkPeer {
         let is_relay = kernel.net.is_relay(host);
         LinkPeer {
@@ -296,7 +296,7 @@ impl Relay {
         }
     }
 
-    /// Seconds that cells have waited in circuits' queues, all together.
+    /// The sum of queueing delays in circuits' queues, in cell-seconds.
     pub(super) const fn waited_cell_s(&self) -> f64 {
         self.core.waited_cell_s()
     }

@@ -9,22 +9,22 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-/// Answers what clients ask for.
+/// A server: answers clients' requests.
 #[derive(Debug)]
 pub(super) struct Server {
     models: Arc<Models>,
     /// By socket.
     jobs: Vec<Option<Answer>>,
-    /// When something is to be sent: on which socket, and how often that number was used before.
+    /// When data is due: on which socket, and how often that number was used before.
     timers: BinaryHeap<Reverse<(u64, u32, u32)>>,
 }
 
 #[derive(Debug)]
 struct Answer {
-    /// It begins when the request has come.
+    /// It begins when the request has arrived.
     request_bytes: u64,
     has_begun: bool,
-    /// What comes in all.
+    /// The expected bytes in all.
     expected_bytes: u64,
     received_bytes: u64,
     sending: Sending,
@@ -91,7 +91,7 @@ impl Server {
         Answer { request_bytes, has_begun: false, expected_bytes, received_bytes: 0, sending }
     }
 
-    /// Sends what is due, and closes when all is done.
+    /// Sends what is due, and closes when everything is done.
     fn go_on(&mut self, kernel: &mut Kernel, socket: u32) {
         let Some(Some(answer)) = self.jobs.get_mut(socket as usize) else { return };
         let begins = !answer.has_begun;

@@ -4,44 +4,45 @@ use super::tcp::{Control, Receiver, Sender};
 use super::unsent::Unsent;
 use alloc::boxed::Box;
 
-/// What one end of a connection is at.
+/// The state of one end of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Free,
-    /// Handshakes are under way.
+    /// Handshakes.
     Opening,
     Open,
-    /// The application has closed it; what it has written is still sent.
+    /// The application has closed it; written data is still sent.
     Closing,
 }
 
 /// One end of a connection.
 ///
-/// Of most sockets nothing is in the processor's cache when something comes to them. So what is used together lies together: a flight that comes needs the first two lines of 64 bytes.
+/// Most sockets are not in the processor's cache when something arrives. So fields that are used together are
+/// adjacent: an arriving flight needs the first two cache lines of 64 bytes.
 #[derive(Debug)]
 #[repr(C, align(64))]
 pub(super) struct Socket {
     pub(super) uses: u32,
     pub(super) phase: Phase,
-    /// It waits for its turn on the way up.
+    /// Whether it is in the upload's round-robin ring.
     pub(super) is_ready: bool,
-    /// The application has more than there was room for.
+    /// Whether the application has more than there was space for.
     pub(super) wants_room: bool,
     pub(super) peer_host: u32,
     pub(super) peer: SocketKey,
     pub(super) latency_ns: u32,
-    /// Of what comes: of 2³² segments so many get lost.
+    /// The loss of arrivals, in 2⁻³² per segment.
     pub(super) loss: u32,
-    /// How the application calls it.
+    /// The application's number for it.
     pub(super) conn: u32,
     pub(super) rx: Receiver,
     pub(super) purpose: Purpose,
-    /// The earliest entry for its silence; [`u64::MAX`] without any.
+    /// The earliest entry of its RTO; [`u64::MAX`] without any.
     pub(super) watched_at: u64,
-    /// FEEDBACK cells among those that were written and not sent. In a box: most links have none.
+    /// FEEDBACK cells among the written and unsent ones. Boxed: most links have none.
     pub(super) feedback: Option<Box<Feedback>>,
     pub(super) tx: Sender,
-    /// Cells that were written and not sent.
+    /// Written and unsent cells.
     pub(super) unsent: Unsent,
 }
 
@@ -72,17 +73,17 @@ impl Socket {
         matches!(self.purpose, Purpose::Link)
     }
 
-    /// Bytes of which only whole numbers are sent.
+    /// The granularity of sent bytes.
     pub(super) const fn unit(&self) -> u64 {
         if self.is_link() { 514 } else { 1 }
     }
 
-    /// Whether there is a FEEDBACK cell before which nothing is to be sent any more.
+    /// Whether there is a FEEDBACK cell whose predecessors are all sent.
     pub(super) fn has_feedback_to_send(&self) -> bool {
         self.feedback.as_ref().is_some_and(|it| it.has_some_before(self.tx.sent()))
     }
 
-    /// Bytes that have come and were not read.
+    /// Received and unread bytes.
     pub(super) const fn unread(&self) -> u64 {
         self.rx.received() - self.rx.read
     }

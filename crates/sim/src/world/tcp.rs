@@ -1,6 +1,7 @@
 //! TCP's sender and receiver. The unit is the flight: bytes that are sent together and share their fate.
 //!
-//! Windows count bytes. Paths keep the order, so that an acknowledgement of a later flight tells of the loss of an earlier one.
+//! Windows count bytes. Paths are FIFO, so the acknowledgement of a later flight reveals the loss of an earlier
+//! one.
 
 mod buffer;
 mod growth;
@@ -15,23 +16,23 @@ use onion::node::SocketState;
 pub(super) use receiver::{Payload, Receiver};
 use shadow::ShadowTcp;
 
-/// Bytes of a segment.
+/// The segment size in bytes.
 pub(super) const MSS: u64 = 1448;
 
-/// The window at first (RFC 6928), and after a pause.
+/// The initial window (RFC 6928), also after a pause.
 const WINDOW_FIRST: u64 = 10 * MSS;
 const WINDOW_LEAST: u64 = 2 * MSS;
 
-/// Bytes of a flight, at most: those of a TLS record.
+/// Maximum flight length in bytes: that of a TLS record.
 const FLIGHT_MAX: u64 = 31 * 514;
 
-/// Least and most time without an acknowledgement before all is sent again.
+/// Minimum and maximum RTO, as in Linux.
 const SILENCE_MIN_NS: u64 = 200_000_000;
 const SILENCE_MAX_NS: u64 = 60_000_000_000;
-/// As long as no round trip is known (RFC 6298, §2.1).
+/// The RTO until a round-trip time is known (RFC 6298 §2.1).
 const SILENCE_FIRST_NS: u64 = 1_000_000_000;
 
-/// Which congestion control hosts have.
+/// The congestion control of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Control {
     /// Linux's default (RFC 9438).
@@ -39,18 +40,18 @@ pub enum Control {
     Cubic,
     /// RFC 5681.
     Reno,
-    /// Reno as Shadow 3.3 has it, to be held beside it; with it goes the queue of Shadow's hosts on their way down (CoDel).
+    /// Reno as in Shadow 3.3, for comparison; it includes the download queue of Shadow's hosts (CoDel).
     Shadow,
 }
 
-/// Bytes that were sent together.
+/// Bytes that are sent together.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Flight {
     pub(super) number: u32,
     pub(super) start: u64,
     pub(super) bytes: u32,
     sent_at: u64,
-    /// It was sent before.
+    /// Whether it is a retransmission.
     pub(super) is_retransmit: bool,
 }
 
@@ -60,53 +61,55 @@ impl Flight {
     }
 }
 
-/// What is to be sent again: where it begins, its bytes, and the number of the flight that had it.
+/// A flight to retransmit: offset, bytes, and the number of the lost flight.
 type Retransmit = (u64, u32, u32);
 
-/// One side's way out. Its place in a [`Socket`](super::socket::Socket) is known: what comes first is on the second line, and behind it whole lines follow.
+/// One side's sender. Its position in a [`Socket`](super::socket::Socket) is known: the first fields are on the
+/// second cache line, and whole lines follow.
 #[derive(Debug)]
 #[repr(C)]
 pub(super) struct Sender {
-    /// Bytes that were written, sent, and acknowledged without a gap.
+    /// Bytes written, sent, and cumulatively acknowledged.
     written: u64,
     next: u64,
     acked: u64,
 
-    /// The receiver takes nothing from here on.
+    /// The right edge of the peer's receive window.
     window_end: u64,
     in_flight: u64,
     cwnd: u64,
     flights: VecDeque<Flight>,
-    /// Memory for what is not acknowledged.
+    /// Memory for unacknowledged data.
     buffer: u32,
     control: Control,
-    /// What a loss was first told of by is sent again at once, whatever the window is by now (RFC 6937: proportional rate reduction sends something for
-    /// each acknowledgement).
+    /// The first lost flight is retransmitted at once, whatever the window is by now (RFC 6937: proportional
+    /// rate reduction sends something for each acknowledgement).
     is_repair_due: bool,
-    /// The window has held something back since the last acknowledgement.
+    /// Whether the window was the limit since the last acknowledgement.
     is_limited: bool,
-    /// The last answer to losses was one to silence: what is sent again lets the window grow (in slow start, with Shadow).
+    /// Whether the last reaction to loss was to an RTO: retransmissions let the window grow (in slow start,
+    /// with Shadow).
     is_after_silence: bool,
 
-    /// What is to be sent again.
+    /// Flights to retransmit.
     #[expect(
         clippy::box_collection,
         reason = "most connections never have any, and there are many"
     )]
     retransmits: Option<Box<VecDeque<Retransmit>>>,
-    /// When all that is under way counts as lost.
+    /// When the RTO expires: everything in flight counts as lost.
     pub(super) silent_at: u64,
     sent_at: u64,
     sent_flights: u32,
     silences: u32,
     round_trip_ns: u64,
     variance_ns: u64,
-    /// Below it the window doubles in a round trip.
+    /// The slow-start threshold.
     threshold: u64,
-    /// Losses before this byte belong to one that was answered already.
+    /// Losses before this byte were handled already.
     recovers_until: u64,
 
-    /// Most that was under way at once in this round, and where the next begins.
+    /// The maximum in flight in this round, and where the next begins.
     peak: u64,
     peak_until: u64,
     cubic: Cubic,
@@ -149,7 +152,7 @@ impl Sender {
         }
     }
 
-    /// So much more is to be sent.
+    /// Adds written bytes.
     pub(super) const fn write(&mut self, bytes: u64) {
         self.written += bytes;
     }
@@ -158,7 +161,7 @@ impl Sender {
         self.written
     }
 
-    /// Bytes that were written and not sent.
+    /// Written and unsent bytes.
     pub(super) const fn unsent(&self) -> u64 {
         self.written - self.next
     }
@@ -168,7 +171,7 @@ impl Sender {
         self.next
     }
 
-    /// What the window has room for.
+    /// The space of the window.
     const fn window_left(&self) -> u64 {
         match self.control {
             Control::Shadow => (self.acked + self.cwnd).saturating_sub(self.next),
@@ -197,12 +200,12 @@ impl Sender {
         let unsent = self.written - self.next;
         let window = self.window_left();
         self.is_limited |= window < unsent;
-        // Windows are whole segments: what is left of one waits until there is room for all of it.
+        // Windows are whole segments: a fraction waits until there is space for a whole one.
         let least = unsent.min(MSS).max(unit);
         unsent.min(window).min(self.window_end.saturating_sub(self.next)) >= least
     }
 
-    /// Whether all has come.
+    /// Whether everything is acknowledged.
     pub(super) const fn is_done(&self) -> bool {
         self.acked == self.written
     }
@@ -246,7 +249,7 @@ impl Sender {
         self.retransmits.as_mut()?.pop_front()
     }
 
-    /// After a pause nothing is known of the path any more (RFC 5681, §4.1): the window halves for each time of silence.
+    /// After a pause the state of the path is unknown (RFC 5681 §4.1): the window halves for each RTO.
     fn rest(&mut self, now: u64) {
         if self.in_flight > 0 || self.cwnd <= WINDOW_FIRST || self.is_shadows() {
             return;
@@ -269,7 +272,8 @@ impl Sender {
         (first << self.silences.min(6)).min(SILENCE_MAX_NS)
     }
 
-    /// A flight has come, all before `next`, and the receiver takes what is before `window_end`.
+    /// A flight is acknowledged, with everything before `next`; `window_end` is the right edge of the receive
+    /// window.
     pub(super) fn handle_ack(&mut self, now: u64, number: u32, next: u64, window_end: u64) {
         let news = next.saturating_sub(self.acked);
         self.acked += news;
@@ -298,7 +302,8 @@ impl Sender {
             if !flight.is_retransmit {
                 self.handle_round_trip(now, &flight);
             }
-            // A window that is not used says nothing of the path. As in Linux, half of it is enough in slow start.
+            // A window that is not used says nothing about the path. As in Linux, half of it suffices in slow
+            // start.
             let is_used = self.is_limited || self.cwnd < self.threshold.min(2 * self.peak);
             let may_grow = flight.start >= self.recovers_until || self.is_after_silence;
             if may_grow && is_used && !self.is_shadows() {
@@ -317,24 +322,24 @@ impl Sender {
         }
         if self.flights.is_empty() {
             self.silent_at = u64::MAX;
-            // An empty ring begins anew where it was last: in memory that the processor still has at hand.
+            // An empty ring restarts at its beginning, in memory that is in the cache.
             self.flights.clear();
         }
         self.is_limited = false;
     }
 
-    /// The receiver takes bytes up to here.
+    /// A window update.
     pub(super) fn handle_window(&mut self, window_end: u64) {
         self.window_end = self.window_end.max(window_end);
     }
 
-    /// Nothing was heard for long.
+    /// The RTO has expired.
     pub(super) fn handle_silence(&mut self) {
         let retransmits = self.retransmits.get_or_insert_default();
         retransmits.extend(self.flights.drain(..).map(|flight| flight.as_retransmit()));
         self.in_flight = 0;
         self.reduce();
-        // Linux forgets what it knew of the path.
+        // Linux forgets the state of the path.
         (self.cubic, self.start) = <_>::default();
         self.cwnd = WINDOW_LEAST;
         if self.is_shadows() {
@@ -346,8 +351,8 @@ impl Sender {
     }
 
     fn handle_loss(&mut self, flight: &Flight) {
-        // One answer to all losses of a window, those of what was sent again among them: as Linux has it since RACK (RFC 8985).
-        // What gets lost after a time-out was sent after it.
+        // One reaction to all losses of a window, including those of retransmissions: as in Linux since RACK
+        // (RFC 8985). Losses after an RTO were sent after it.
         if flight.start >= self.recovers_until || self.is_after_silence {
             self.reduce();
             self.cwnd = self.threshold;
@@ -357,7 +362,7 @@ impl Sender {
         }
     }
 
-    /// As the kernel tells it.
+    /// The kernel's report.
     pub(super) fn state(&self) -> SocketState {
         let packet = self.packet_bytes();
         let segments = |bytes: u64| u32::try_from(bytes.div_ceil(packet)).unwrap_or(u32::MAX);
@@ -369,7 +374,8 @@ impl Sender {
                 Control::Shadow => self.written - self.acked,
                 _ => self.in_flight,
             }),
-            // Shadow tells its largest segment as well (`TCP_INFO`), however short the packets are that its window counts.
+            // Shadow reports its largest segment as well (`TCP_INFO`), however short the packets are that its
+            // window counts.
             mss_bytes: 1448,
             notsent_bytes: u32::try_from(self.written - self.next + retransmits)
                 .unwrap_or(u32::MAX),

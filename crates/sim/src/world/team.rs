@@ -1,4 +1,5 @@
-//! What those who measure relays are told, and what they tell: the seam between a coordinator's decisions, which are made outside of the world, and its hosts.
+//! Orders to and reports of a team's hosts: the interface between a coordinator's decisions, which are made
+//! outside of the world, and its hosts.
 
 use super::message::HostId;
 use super::net::ids;
@@ -9,7 +10,7 @@ use onion::measure::protocol::{
     ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order as SignedFields,
 };
 
-/// The key by which relays know a host that is a coordinator (see [`RelayConfig`](super::RelayConfig)).
+/// The key by which relays know a coordinator host (see [`RelayConfig`](super::RelayConfig)).
 #[must_use]
 pub fn coordinator_key(host: HostId) -> CoordinatorKey {
     CoordinatorKey::of_seed(&key_seed(host.0))
@@ -27,7 +28,7 @@ pub(super) fn nonce(measurement: u32) -> Nonce {
     Nonce(nonce)
 }
 
-/// What the TLS session of a link exports, for signatures: there is no TLS here, so it is who has dialled whom.
+/// The keying material of a link, for signatures: there is no TLS here, so it consists of the two hosts.
 pub(super) fn exported(from: u32, to: u32) -> [u8; 32] {
     let mut exported = [0x55; 32];
     exported[..4].copy_from_slice(&from.to_be_bytes());
@@ -35,16 +36,16 @@ pub(super) fn exported(from: u32, to: u32) -> [u8; 32] {
     exported
 }
 
-/// What a host of a team is told. Each measurement has a number of its own: no two may have the same.
+/// An order to a team's host. Each measurement has a unique number.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TeamOrder {
     /// The coordinator orders a relay to be measured.
     Ask {
-        /// Which measurement.
+        /// The measurement.
         measurement: u32,
         /// The relay.
         target: HostId,
-        /// Who will measure.
+        /// The measurers.
         measurers: Vec<HostId>,
         /// *t*, in seconds.
         seconds: u16,
@@ -53,74 +54,74 @@ pub enum TeamOrder {
     },
     /// A measurer opens its sockets and circuits, and sends nothing yet.
     Prepare {
-        /// Which measurement.
+        /// The measurement.
         measurement: u32,
         /// The relay.
         target: HostId,
-        /// *aᵢ*: what it sends at most.
+        /// *aᵢ*: its maximum rate.
         rate: Rate,
         /// Its links.
         sockets: u32,
-        /// How long it floods: *t*, and the seconds before those that count.
+        /// The length of the load: *t*, and the seconds before those that count.
         seconds: u32,
-        /// The second with which every other link begins; all begin at once if there is none.
+        /// The second at which every other link begins; all begin at once if `None`.
         held_back_s: Option<u32>,
     },
-    /// A measurer floods.
+    /// A measurer starts its load.
     Start {
-        /// Which measurement.
+        /// The measurement.
         measurement: u32,
     },
-    /// A measurer, or the coordinator, closes its links.
+    /// A measurer or the coordinator closes its links.
     Stop {
-        /// Which measurement.
+        /// The measurement.
         measurement: u32,
     },
 }
 
-/// What a host of a team tells.
+/// A report of a team's host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TeamReport {
-    /// Who.
+    /// The host.
     pub from: HostId,
-    /// Of which measurement.
+    /// The measurement.
     pub measurement: u32,
     /// When, in nanoseconds.
     pub at_ns: u64,
-    /// What.
+    /// The content.
     pub news: TeamNews,
 }
 
-/// What is new.
+/// The content of a report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TeamNews {
-    /// The relay has accepted the coordinator's order: measurers may come.
+    /// The relay has accepted the coordinator's order: measurers may connect.
     Accepted,
-    /// It has refused it, or ended the measurement; or it cannot be reached.
+    /// It has refused the order or ended the measurement, or it is unreachable.
     Refused(String),
-    /// So many of a measurer's sockets have a circuit that works; the others have none and will have none.
+    /// The number of a measurer's sockets with an open circuit; the others have failed.
     Ready(u32),
-    /// So many still have, after [`Ready`](Self::Ready).
+    /// The number that is left, after [`Ready`](Self::Ready).
     Sockets(u32),
-    /// What came back to a measurer in a second.
+    /// The bytes returned to a measurer in a second.
     Second {
         /// Counted from zero.
         second: u32,
         /// Bytes of cells.
         bytes: u64,
     },
-    /// What the relay says of a second.
+    /// The relay's report of a second.
     Client {
         /// Counted from zero.
         second: u32,
-        /// Bytes that it has sent for its clients.
+        /// Bytes sent for its clients.
         sent_bytes: u64,
-        /// Bytes that it has sent back to each measurer, in the order of those that it was told of.
+        /// Bytes returned to each measurer, in the order of the order's measurers.
         sent_back_bytes: Vec<u64>,
     },
 }
 
-/// What an order asks for, before it is signed.
+/// The content of an order, before it is signed.
 pub(super) fn fields(
     coordinator: u32,
     (measurement, target): (u32, HostId),

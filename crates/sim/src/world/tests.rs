@@ -33,7 +33,7 @@ proptest! {
     }
 }
 
-/// A request, then some packets of an answer.
+/// A request, then several packets of an answer.
 pub(super) fn a_model() -> MarkovModel {
     let asks = State {
         transitions: [(1.0, 2)].into(),
@@ -69,7 +69,8 @@ fn paths_follow_weights_and_never_have_a_relay_twice() {
         assert!(all[guard as usize].is_guard && all[exit as usize].is_exit);
         path.iter().for_each(|it| uses[*it as usize] += 1);
     }
-    // All positions together, each relay is used as it weighs, as far as classes allow; within a class strictly.
+    // Over all positions, each relay is used in proportion to its weight, as far as classes allow; within a
+    // class exactly.
     for class in 0..4 {
         let per_weight = |it: usize| uses[it] as f64 / (it as f64 + 1.0);
         let (light, heavy) = (per_weight(20 + class), per_weight(36 + class));

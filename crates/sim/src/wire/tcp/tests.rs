@@ -7,14 +7,14 @@ use proptest::prelude::*;
 const LATENCY: Duration = Duration::from_millis(10);
 const RECEIVE_BUFFER_BYTES: u64 = 1 << 20;
 
-/// What is to happen: chunks that come, acknowledgements that come, chunks that are overdue.
+/// Scheduled events: arriving chunks, arriving acknowledgements, expired RTOs.
 enum What {
     Chunk(Chunk),
     Ack(Ack),
     Overdue(u64),
 }
 
-/// One direction over a path that loses what `falls` says; when all had come, and the bytes.
+/// One direction over a path that loses what `falls` selects: when everything had arrived, and the bytes.
 fn carry(bytes: &[u8], mut falls: impl FnMut() -> bool) -> (Instant, Vec<u8>, Sender) {
     let mut sender = Sender::new(RECEIVE_BUFFER_BYTES);
     let mut receiver = Receiver::default();
@@ -60,7 +60,7 @@ proptest! {
         len in 0usize..400_000, losses in prop::collection::vec(prop::bool::weighted(0.2), 1..400),
     ) {
         let bytes: Vec<u8> = (0..len).map(|place| (place % 251).to_le_bytes()[0]).collect();
-        // All that are not named come: else it might never end.
+        // All others arrive: otherwise it might never end.
         let mut losses = losses.into_iter();
         let (_, got, sender) = carry(&bytes, || losses.next().unwrap_or(false));
         prop_assert!(got == bytes);
@@ -95,12 +95,12 @@ fn losses_of_one_window_halve_it_once() {
     let receiver = Receiver::default();
     let now = Instant::from_millis(20);
     for chunk in chunks.iter().take(2) {
-        // Two chunks lost, one still counted: no room in half the window.
+        // Two chunks lost, one still counted: no space in half the window.
         assert!(sender.again.is_empty() || sender.next_chunk(now).is_none());
         sender.handle_ack(now, receiver.ack(chunk.head(), RECEIVE_BUFFER_BYTES));
         assert_eq!(sender.state().cwnd_segments, 5);
     }
-    // What was lost goes first.
+    // Retransmissions go first.
     let again = sender.next_chunk(now).expect("there is room");
     assert_eq!((again.start, again.sent_at), (0, None));
 }

@@ -8,7 +8,7 @@ use onion::link::TlsSession;
 use onion::node::{CloseCause, Dial, LookupId, SocketState};
 use proptest::prelude::*;
 
-/// Dials without TLS and sends, or listens and takes no more than it may.
+/// Dials without TLS and sends, or listens and accepts no more than its limit.
 #[derive(Default)]
 struct Peer {
     to_dial: Option<(SocketAddr, Security)>,
@@ -103,7 +103,7 @@ fn address(port: u16) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, 1], port))
 }
 
-/// One who sends and then closes, one who takes `allowed` bytes.
+/// A node that sends and then closes, and one that accepts `allowed` bytes.
 fn pair(
     config: WireConfig,
     model: Option<PathModel>,
@@ -144,7 +144,7 @@ proptest! {
         for step in steps.into_iter().chain([bytes]) {
             wire.drive_bounded(100_000).expect("it comes to rest");
             prop_assert_eq!(peer(&wire, receiver).got.len(), allowed.min(bytes));
-            // Both buffers, and what a transmission exceeds the bound by.
+            // Both buffers, and the excess of one transmission.
             prop_assert!(peer(&wire, sender).sent <= allowed + 40_000 + 16_000);
             prop_assert!(allowed >= bytes || peer(&wire, receiver).closed.is_none());
             allowed += step;

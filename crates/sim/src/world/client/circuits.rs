@@ -1,22 +1,22 @@
-//! Which circuits there are, and how long they live.
+//! Circuits and their lifetimes.
 
 use super::{Client, Timer};
 use crate::world::net::next_hop;
 use onion::Instant;
 use onion::client::{CircuitNumber, CircuitPlan};
 
-/// What a circuit is used for.
+/// The use of a circuit.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Use {
     /// Streams that it carries or is to carry.
     pub(super) streams: u32,
     is_built: bool,
-    /// It takes no new streams.
+    /// Whether it accepts no new streams.
     is_dirty: bool,
 }
 
 impl Client {
-    /// Keeps circuits ready.
+    /// Builds circuits in advance.
     pub(super) fn keep_ready(&mut self, now: u64) {
         while self.ready.len() < usize::from(self.config.ready_circuits) {
             let Some(circuit) = self.open(now) else { return };
@@ -34,7 +34,7 @@ impl Client {
         Some(circuit)
     }
 
-    /// A circuit that nobody else has used. One that stands, if there is one.
+    /// A circuit that nobody else has used; an open one if possible.
     pub(super) fn take_circuit(&mut self, now: u64) -> Option<CircuitNumber> {
         let built =
             |circuit: &CircuitNumber| self.circuits.get(circuit).is_some_and(|it| it.is_built);
@@ -48,7 +48,7 @@ impl Client {
         Some(circuit)
     }
 
-    /// Whether a circuit takes another stream.
+    /// Whether a circuit accepts another stream.
     pub(super) fn is_clean(&self, circuit: CircuitNumber) -> bool {
         self.circuits.get(&circuit).is_some_and(|it| !it.is_dirty)
     }

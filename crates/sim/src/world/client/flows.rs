@@ -1,4 +1,4 @@
-//! When flows and streams begin.
+//! The beginnings of flows and streams.
 
 use super::circuits::later;
 use super::streams::Limits;
@@ -9,7 +9,7 @@ use crate::world::message::Job;
 use crate::world::users::Users;
 use onion::client::CircuitNumber;
 
-/// Streams of one user that belong together: they share circuits, which nobody else uses.
+/// Streams of one user that belong together: they share circuits exclusively.
 #[derive(Debug)]
 pub(super) struct Flow {
     pub(super) walk: Walk,
@@ -20,16 +20,17 @@ pub(super) struct Flow {
     pub(super) probe: Option<u32>,
 }
 
-/// Flows and streams that the users of one client begin in a second, at most. Users of a model that never pauses would
-/// otherwise begin the next one at the same moment without end. TGen's clients are real processes, which are slower than this.
+/// Maximum number of flows and streams that the users of one client begin per second. A model without pauses
+/// would otherwise begin them endlessly at the same instant. TGen's clients are real processes, which are
+/// slower than this.
 const BEGINNINGS_PER_SECOND: u32 = 5_000;
 
-/// Flows and streams that a client has at a time, at most, for the same reason: they take memory.
+/// Maximum number of simultaneous flows and streams of a client, for the same reason: they take memory.
 const OPEN_MAX: usize = 10_000;
 
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// How often users have begun something in the present second.
+/// Flows and streams begun in the current second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Beginnings {
     second: u64,
@@ -53,7 +54,7 @@ impl Client {
         }
     }
 
-    /// A flow begins, or a download of a benchmark; and it is known when the next one does.
+    /// Begins a flow, or a download of a benchmark, and schedules the next one.
     pub(super) fn next_flow(&mut self, now: u64) {
         match self.config.users.clone() {
             Users::Markov(models, scale) => {
@@ -95,7 +96,7 @@ impl Client {
         }
     }
 
-    /// Whether a flow or stream may begin now; if not, when to ask again.
+    /// Whether a flow or stream may begin now; otherwise when to ask again.
     fn admit(&mut self, now: u64) -> Result<(), u64> {
         let second = now / SECOND_NS;
         if second != self.beginnings.second {
@@ -120,7 +121,7 @@ impl Client {
         u32::try_from(place).unwrap_or(u32::MAX)
     }
 
-    /// The next stream of a flow begins, if there is one more.
+    /// Begins the next stream of a flow, if there is one.
     pub(super) fn next_stream(&mut self, now: u64, place: u32) {
         let Users::Markov(models, _) = self.config.users.clone() else { return };
         if let Err(later) = self.admit(now) {
@@ -140,7 +141,7 @@ impl Client {
         self.begin_stream(now, Some(place), job, (None, Limits::default()));
     }
 
-    /// The circuit of a flow, or one of its own for what belongs to none.
+    /// The circuit of a flow, or a new one for a stream without a flow.
     pub(super) fn circuit_for(&mut self, now: u64, place: Option<u32>) -> Option<CircuitNumber> {
         let known = place.and_then(|place| self.flows.get(place as usize)?.as_ref()?.circuit);
         if let Some(circuit) = known.filter(|circuit| self.is_clean(*circuit)) {
@@ -153,7 +154,7 @@ impl Client {
         Some(circuit)
     }
 
-    /// A stream of a flow is over.
+    /// A stream of a flow has ended.
     pub(super) fn leave_flow(&mut self, place: Option<u32>) {
         let Some(place) = place else { return };
         if let Some(Some(flow)) = self.flows.get_mut(place as usize) {

@@ -1,4 +1,4 @@
-//! Downloads over given circuits of two hops, as scanners of bandwidth make them.
+//! Downloads over given circuits of two hops, as made by bandwidth scanners.
 
 use super::circuits::{Use, later};
 use super::flows::Flow;
@@ -14,7 +14,7 @@ use onion::Instant;
 use onion::client::{CircuitNumber, CircuitPlan};
 
 impl Client {
-    /// The next probe's circuit is built, if there is one more.
+    /// Builds the next probe's circuit, if there is one.
     pub(super) fn next_probe(&mut self, now: u64) {
         let Users::Scan(scan) = self.config.users.clone() else { return };
         let number = self.probes;
@@ -28,7 +28,7 @@ impl Client {
         self.set(later(now, self.config.build_timeout), Timer::Build(circuit));
     }
 
-    /// A circuit stands: if it is a probe's, its download begins.
+    /// A circuit is open: if it is a probe's, begins the download.
     pub(super) fn probe(&mut self, now: u64, circuit: CircuitNumber) {
         let Users::Scan(scan) = self.config.users.clone() else { return };
         let Some(number) = self.scanning.remove(&circuit) else { return };
@@ -41,12 +41,12 @@ impl Client {
             probe: Some(number),
         });
         let limits = Limits { timeout: Some(probe.timeout), stallout: None };
-        // On another circuit it would measure others.
+        // On another circuit it would measure other relays.
         let job = Job::Fetch(probe.bytes);
         self.try_stream(now, (Some(place), job), (None, limits), (now, TRIES_MAX));
     }
 
-    /// A circuit is gone: if a probe waited for it, that is over.
+    /// A circuit is lost: ends a probe that waited for it.
     pub(super) fn lose_probe(&mut self, now: u64, circuit: CircuitNumber) {
         let Some(number) = self.scanning.remove(&circuit) else { return };
         self.records.push(Record {
@@ -62,7 +62,7 @@ impl Client {
         self.set(now, Timer::EndProbe(circuit));
     }
 
-    /// A probe is over: its circuit ends, and the next one begins.
+    /// A probe has ended: destroys its circuit and begins the next one.
     pub(super) fn end_probe(&mut self, now: u64, circuit: CircuitNumber) {
         if self.circuits.remove(&circuit).is_some() {
             self.core.destroy(circuit);

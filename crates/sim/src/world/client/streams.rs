@@ -1,4 +1,4 @@
-//! Streams: from what a user wants to what has become of it.
+//! Streams: from a user's request to its result.
 
 use super::circuits::later;
 use super::{Client, Timer};
@@ -16,7 +16,7 @@ use onion::client::{
 };
 use onion::{Duration, Instant};
 
-/// Circuits that a stream tries, at most (C tor gives up after some, too).
+/// Maximum number of circuits that a stream tries (C tor gives up after some, too).
 pub(super) const TRIES_MAX: u8 = 3;
 
 /// When a stream is given up.
@@ -24,7 +24,7 @@ pub(super) const TRIES_MAX: u8 = 3;
 pub(super) struct Limits {
     /// After this time.
     pub(super) timeout: Option<Duration>,
-    /// When it has received nothing for this time.
+    /// After this time without received data.
     pub(super) stallout: Option<Duration>,
 }
 
@@ -42,13 +42,13 @@ pub(super) struct Stream {
     expected_bytes: u64,
 }
 
-/// Our end of a stream to the engine.
+/// The application of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Traffic {
-    /// What may be sent by now, and what was.
+    /// Bytes that may be sent by now, and bytes sent.
     may_send_bytes: u64,
     sent_bytes: u64,
-    /// What is to be sent, and to come, in all.
+    /// Bytes to send and to receive in all.
     total_bytes: u64,
     expected_bytes: u64,
 }
@@ -71,14 +71,14 @@ impl Application<HeaderOnly> for Traffic {
             return Progress::Wrong;
         }
         debug_assert_eq!(data.len(), len as usize, "a run is as long as it says");
-        // Where something is left to be sent, the server ends it.
+        // If data is left to send, the server closes it.
         let is_done = received == self.expected_bytes && self.sent_bytes >= self.total_bytes;
         if is_done { Progress::Complete } else { Progress::Open }
     }
 }
 
 impl Client {
-    /// Something is to be transferred.
+    /// Begins a transfer.
     pub(super) fn begin_stream(
         &mut self,
         now: u64,
@@ -142,7 +142,7 @@ impl Client {
         self.streams.insert(number, stream);
     }
 
-    /// More is due to be sent on a stream.
+    /// More data is due to be sent on a stream.
     pub(super) fn send_due(&mut self, now: u64, number: StreamNumber) {
         let Some(stream) = self.streams.get_mut(&number) else { return };
         let bytes = stream.sending.due(now);
@@ -168,7 +168,7 @@ impl Client {
     fn record(&mut self, stream: &Stream, figures: &Figures, last: Option<u64>, ending: Ending) {
         let record = self.record_of(stream, figures, last, ending);
         if record.probe.is_some() {
-            // As soon as this is over.
+            // As soon as this event is processed.
             self.set(0, Timer::EndProbe(stream.circuit));
         }
         self.records.push(record);
@@ -196,7 +196,7 @@ impl Client {
         }
     }
 
-    /// What is not over yet, in the order of streams.
+    /// Unfinished transfers, in the order of streams.
     pub(in crate::world) fn under_way(&self) -> impl Iterator<Item = Record> {
         self.streams.iter().map(|(number, stream)| {
             let figures = self.core.figures(*number).copied().unwrap_or_default();
@@ -215,7 +215,7 @@ impl Client {
         }
     }
 
-    /// Gives up a stream that has received nothing for its `stallout`; otherwise looks again when that could be so.
+    /// Gives up a stream that has received nothing for its `stallout`; otherwise schedules the next check.
     pub(super) fn stall_out(&mut self, now: u64, number: StreamNumber) {
         let Some(stream) = self.streams.get(&number) else { return };
         let Some(stallout) = stream.limits.stallout else { return };
@@ -247,7 +247,7 @@ impl Client {
         }
     }
 
-    /// All streams of a circuit that is gone.
+    /// All streams of a lost circuit.
     pub(super) fn lose_streams(&mut self, now: u64, circuit: CircuitNumber) {
         let on_it = self.streams.iter().filter(|(_, stream)| stream.circuit == circuit);
         let lost: Vec<StreamNumber> = on_it.map(|(number, _)| *number).collect();
@@ -258,7 +258,7 @@ impl Client {
         }
     }
 
-    /// A stream that nothing has come on is tried on another circuit; so is one whose circuit is gone.
+    /// A stream without received data is retried on another circuit; so is one whose circuit is lost.
     fn try_again(&mut self, now: u64, stream: &Stream, figures: &Figures) {
         if stream.tries < TRIES_MAX && figures.received_bytes == 0 {
             let Stream { flow, job, size, limits, begun, tries, .. } = *stream;

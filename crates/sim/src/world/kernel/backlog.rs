@@ -1,5 +1,6 @@
-/// What links' sockets hold that was written and not yet sent, and how long it has waited there, all together. As [`waited_cell_s`](onion::router::Core::waited_cell_s)
-/// it is an integral over time: nothing is noted for a cell.
+/// Written and unsent bytes of links' sockets, and the sum of their delays there. Like
+/// [`waited_cell_s`](onion::router::Core::waited_cell_s) it is an integral over time: nothing is stored per
+/// cell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Backlog {
     bytes: u64,
@@ -8,13 +9,13 @@ pub(super) struct Backlog {
 }
 
 impl Backlog {
-    /// So many bytes were written.
+    /// Bytes were written.
     pub(super) fn handle_written(&mut self, now: u64, bytes: u64) {
         self.pass(now);
         self.bytes += bytes;
     }
 
-    /// So many were sent for the first time, or will never be.
+    /// Bytes were sent for the first time, or never will be.
     pub(super) fn handle_left(&mut self, now: u64, bytes: u64) {
         debug_assert!(bytes <= self.bytes, "{bytes} left of {} that were there", self.bytes);
         self.pass(now);
@@ -26,7 +27,7 @@ impl Backlog {
         self.since = now;
     }
 
-    /// Seconds that cells have waited until now, all together.
+    /// The sum of delays until now, in cell-seconds.
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     pub(super) fn waited_cell_s(mut self, now: u64) -> f64 {
         self.pass(now);

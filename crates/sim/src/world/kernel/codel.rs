@@ -1,17 +1,18 @@
-//! The queue of Shadow's hosts on their way down: CoDel (RFC 8289).
+//! The download queue of Shadow's hosts: CoDel (RFC 8289).
 
-/// What a packet may wait. The RFC has 5 ms, Shadow 10.
+/// The target delay of a packet. The RFC has 5 ms, Shadow 10.
 const TARGET_NS: u64 = 10_000_000;
 
-/// How long packets may wait longer than that.
+/// The interval for which packets may exceed it.
 const INTERVAL_NS: u64 = 100_000_000;
 
-/// Whether packets get lost so that a queue does not stand. What comes waits in order, so that it is known when its turn is.
+/// Drops packets so that there is no standing queue. Packets wait in order, so the dequeue time is known on
+/// arrival.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Codel {
-    /// When packets will have waited too long for too long.
+    /// When packets will have exceeded the target for the interval.
     interval_end: Option<u64>,
-    /// In dropping: when the next is dropped.
+    /// In the dropping state: when the next packet is dropped.
     drop_next: u64,
     is_dropping: bool,
     drops: u32,
@@ -19,7 +20,7 @@ pub(super) struct Codel {
 }
 
 impl Codel {
-    /// Whether what has waited so long is dropped now that its turn has come.
+    /// Whether a packet with this delay is dropped at its dequeue time.
     pub(super) fn drops(&mut self, now: u64, waited_ns: u64) -> bool {
         if waited_ns < TARGET_NS {
             self.interval_end = None;
@@ -39,7 +40,7 @@ impl Codel {
             self.drop_next += pause_ns(self.drops);
         } else {
             self.is_dropping = true;
-            // A queue that stands again soon after needs no less often a drop than before.
+            // If the queue is soon standing again, the drop rate resumes where it was.
             let recent = self.drops - self.drops_before;
             let is_soon = now.saturating_sub(self.drop_next) < 16 * INTERVAL_NS;
             self.drops = if is_soon && recent > 1 { recent } else { 1 };
@@ -50,7 +51,7 @@ impl Codel {
     }
 }
 
-/// The control law: the more drops, the shorter the pauses.
+/// The control law: the interval shrinks with the number of drops.
 #[expect(
     clippy::cast_precision_loss,
     clippy::cast_possible_truncation,
@@ -68,7 +69,7 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// When of what comes each millisecond something is dropped, if it has waited so many milliseconds.
+    /// When packets are dropped that arrive each millisecond and have waited for this number of milliseconds.
     fn drops_at_ms(codel: &mut Codel, from_ms: u64, waited_ms: &[u64]) -> Vec<u64> {
         let dropped =
             (from_ms..).zip(waited_ms).filter(|(now, waited)| codel.drops(now * MS, **waited * MS));
@@ -79,15 +80,15 @@ mod tests {
     fn a_queue_that_stands_loses_more_and_more_until_it_is_short() {
         let mut codel = Codel::default();
         assert!(drops_at_ms(&mut codel, 0, &[9; 500]).is_empty(), "what is short may stay");
-        // After a tenth of a second, then after 100 ms / √n (RFC 8289, §3.2): 100, 71, 58, 50, 45.
+        // After a tenth of a second, then after 100 ms / √n (RFC 8289 §3.2): 100, 71, 58, 50, 45.
         let standing = drops_at_ms(&mut codel, 500, &[30; 430]);
         assert_eq!(standing, [600, 700, 771, 829, 879, 924]);
         assert!(drops_at_ms(&mut codel, 930, &[5; 50]).is_empty());
-        // Back soon: as often as before.
+        // Soon again: the rate continues.
         let again = drops_at_ms(&mut codel, 980, &[30; 160]);
         assert_eq!(again[0], 1080, "{again:?}");
         assert!(again[1] - again[0] < 50, "{again:?}");
-        // Back after long: from the beginning.
+        // Much later: the rate starts anew.
         drops_at_ms(&mut codel, 1140, &[5; 3_000]);
         assert_eq!(drops_at_ms(&mut codel, 4_140, &[30; 250]), [4_240, 4_340]);
     }

@@ -1,4 +1,4 @@
-//! The way down: a queue, and what becomes of what comes.
+//! Download: the queue, and the handling of arrivals.
 
 use super::feedback::record_bytes;
 use super::{Event, Kernel, RECORD};
@@ -6,17 +6,19 @@ use crate::world::message::{Mail, Purpose, SocketKey, What};
 use crate::world::socket::Phase;
 use crate::world::tcp::{Control, MSS, Payload};
 
-/// What shares of segments are counted in.
+/// The unit of fractions of segments.
 const WHOLE: f64 = 4_294_967_296.0;
 
 /// Steps of the handshakes: TCP's three, TLS 1.3's, VERSIONS to NETINFO; all are small.
 const STEPS_OF_LINK: u8 = 6;
 
-/// Whether the loss of segments, of which so many of 2³² are lost, hits a flight of so many bytes. `drawn` is below 2³².
+/// Whether loss with this rate, in 2⁻³² per segment, hits a flight of this length. `drawn` is a random number
+/// below 2³².
 ///
-/// Segments of a connection that has more to send are full, so that the last of one flight has the first bytes of the next: parts of them count as such.
+/// The segments of a busy connection are full, so the last segment of one flight contains the first bytes of
+/// the next: fractions count.
 fn is_hit(drawn: u64, loss: u32, bytes: u64) -> bool {
-    // Not more than if all segments had lots of their own that exclude each other: nearly always that decides.
+    // The union bound on the segments' losses: nearly exact.
     let bytes = bytes.max(MSS);
     if drawn * MSS >= u64::from(loss) * bytes {
         return false;
@@ -28,7 +30,7 @@ fn is_hit(drawn: u64, loss: u32, bytes: u64) -> bool {
     drawn < 1.0 - libm::pow(1.0 - loss, segments)
 }
 impl Kernel {
-    /// What is sent to this host comes to its way down, in order.
+    /// Mail arrives at this host's download queue, in order.
     pub(in crate::world) fn admit(&mut self, mut mail: Mail) {
         let at = mail.at;
         let (bytes, segments) = match &mail.what {
@@ -50,7 +52,7 @@ impl Kernel {
             let loss = socket.map_or(0, |socket| socket.loss);
             is_lost = loss > 0 && is_hit(self.rng.next() >> 32, loss, bytes);
             self.counts.lost_flights += u64::from(is_lost);
-            // What is lost on its way does not come to the queue.
+            // Mail lost in transit does not arrive at the queue.
             if !is_lost && self.overflows(at, mail.socket.index, takes_ns) {
                 is_lost = true;
                 self.counts.dropped_flights += 1;
@@ -65,10 +67,12 @@ impl Kernel {
         self.scratch.arriving.push_back(mail);
     }
 
-    /// Whether the queue has no room for what comes now to a socket, which is a flight's segments at once, where on a real way they come one by one.
+    /// Whether the queue has no space for this arrival. A flight's segments arrive at once; on a real path they
+    /// would arrive one by one.
     ///
-    /// So of a flight for which there is room in part, the whole is taken by lot, as often as one of its segments would be. And the room that comes up while a connection whose flight was
-    /// dropped is about to send more is not for others: a queue that one keeps full is full for those who send little, too.
+    /// So if there is space for a part of a flight, the whole flight is accepted with the probability of one of
+    /// its segments. And the space that becomes free while a connection with a dropped flight is about to send
+    /// more is not for others: a queue that one connection keeps full is full for low-rate connections, too.
     fn overflows(&mut self, at: u64, socket: u32, takes_ns: u64) -> bool {
         let waits_ns = self.down_free_at.saturating_sub(at);
         if self.control == Control::Shadow {
@@ -178,7 +182,7 @@ impl Kernel {
     fn open(&mut self, index: u32, has_dialled: bool) {
         let socket = &mut self.sockets[index as usize];
         socket.phase = Phase::Open;
-        // Who has asked before it stood is told that it does.
+        // A connection that asked for its establishment is notified.
         socket.wants_room = false;
         let event = if has_dialled { Event::Opened(index) } else { Event::Accepted(index) };
         self.scratch.events.push_back(event);
@@ -227,7 +231,7 @@ impl Kernel {
         let socket = &self.sockets[index as usize];
         if socket.rx.is_over() {
             if matches!(socket.phase, Phase::Open) {
-                // The application may still read what is there; its number stays until it was told.
+                // The application may still read remaining data; the number stays until it was notified.
                 self.scratch.events.push_back(Event::Closed(index));
             } else {
                 self.release(index);

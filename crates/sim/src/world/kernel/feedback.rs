@@ -1,8 +1,9 @@
-//! FEEDBACK cells (windows from hop to hop) among the cells of a link, whose way they take.
+//! FEEDBACK cells (hop-by-hop windows) in the byte stream of a link.
 //!
-//! They are part of the same stream of bytes: one leaves when all cells that were written before it have left, in a record and a segment of its own, and is heard when all these have come. So
-//! it waits where they wait: in the socket, for TCP's window, for its socket's turn on the way up, on the way down, and for what got lost before it. Its bytes count on both ways. They do not count for TCP's window, and it
-//! does not get lost itself: it is small.
+//! They are part of the byte stream: a FEEDBACK cell leaves when all cells written before it have left, in its
+//! own record and segment, and is received when all of these have arrived. So it waits where they wait: in the
+//! socket for TCP's window and for the upload, in the download queue, and for retransmissions. Its bytes count
+//! for both rates. They do not count for TCP's window, and the cell is never lost: it is small.
 
 use super::{Event, Kernel, RECORD};
 use crate::world::message::What;
@@ -10,31 +11,31 @@ use crate::world::socket::Phase;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 
-/// Circuit ID, command and length of a cell of variable length.
+/// Circuit ID, command and length of a variable-length cell.
 const HEAD: u64 = 7;
 
-/// FEEDBACK cells of a link that are not where they belong yet, each with the byte of the stream that it stands before.
+/// FEEDBACK cells of a link in order, each with its stream offset.
 #[derive(Debug, Default)]
 pub(in crate::world) struct Feedback {
     unsent: VecDeque<(u64, Box<[u8]>)>,
-    /// What has come before all that was written before it.
+    /// Received cells whose predecessors have all arrived.
     early: VecDeque<(u64, Box<[u8]>)>,
 }
 
 impl Feedback {
-    /// Whether nothing stands before the first of them any more, if so many bytes are sent.
+    /// Whether the first of them may be sent, after this number of bytes.
     pub(in crate::world) fn has_some_before(&self, sent: u64) -> bool {
         self.unsent.front().is_some_and(|(place, _)| *place <= sent)
     }
 }
 
-/// Bytes of its record.
+/// The length of its record, in bytes.
 pub(super) fn record_bytes(body: &[u8]) -> u64 {
     HEAD + body.len() as u64 + RECORD
 }
 
 impl Kernel {
-    /// Takes a FEEDBACK cell. It leaves behind all cells that were written before.
+    /// Queues a FEEDBACK cell behind all cells written before.
     pub(in crate::world) fn tell(&mut self, index: u32, body: Box<[u8]>) {
         let socket = &mut self.sockets[index as usize];
         let place = socket.tx.written();
@@ -42,7 +43,7 @@ impl Kernel {
         self.send(index);
     }
 
-    /// Sends those that nothing stands before any more. Their socket has its turn.
+    /// Sends those whose predecessors have been sent. Their socket is being served.
     pub(super) fn send_feedback(&mut self, index: u32) {
         while self.socket(index).has_feedback_to_send() {
             let feedback = self.socket_mut(index).feedback.as_mut();
@@ -52,14 +53,14 @@ impl Kernel {
         }
     }
 
-    /// One has come.
+    /// A FEEDBACK cell has arrived.
     pub(super) fn receive_feedback(&mut self, index: u32, place: u64, body: Box<[u8]>) {
         let socket = &mut self.sockets[index as usize];
         socket.feedback.get_or_insert_default().early.push_back((place, body));
         self.hear_feedback(index);
     }
 
-    /// Tells the application of those before which all has come.
+    /// Notifies the application of those whose predecessors have all arrived.
     pub(super) fn hear_feedback(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         let received = socket.rx.received();

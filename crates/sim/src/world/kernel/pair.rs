@@ -11,14 +11,14 @@ use alloc::vec::Vec;
 use onion::cell_model::{Cell, HeaderOnlyCell};
 use onion::{Duration, Rate};
 
-/// Two hosts, 10 ms apart, and a link from the first to the second.
+/// Two hosts, 10 ms apart, with a link from the first to the second.
 pub(super) struct Pair {
     pub(super) kernels: [Kernel; 2],
     under_way: Vec<Mail>,
-    /// The first host's socket, and how often it had room again.
+    /// The first host's socket, and how often it had space again.
     pub(super) socket: u32,
     pub(super) rooms: u32,
-    /// What the second one has heard: cells so far, and each FEEDBACK with when it came.
+    /// The second host's events: cells so far, and each FEEDBACK with its time.
     pub(super) cells: u32,
     pub(super) heard: Vec<(u32, Box<[u8]>, u64)>,
 }
@@ -45,7 +45,7 @@ impl Pair {
         pair
     }
 
-    /// So much time passes.
+    /// Lets this much time pass.
     pub(super) fn pass(&mut self, time_ns: u64) {
         let end = self.kernels[0].now + time_ns;
         loop {
@@ -91,7 +91,7 @@ impl Pair {
         self.kernels[0].send(self.socket);
     }
 
-    /// Says how many cells were written before.
+    /// Sends FEEDBACK that states how many cells were written before.
     pub(super) fn tell(&mut self, written: usize) {
         let body = u32::try_from(written).expect("few").to_be_bytes();
         self.kernels[0].tell(self.socket, body.into());

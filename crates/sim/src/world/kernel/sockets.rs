@@ -1,4 +1,4 @@
-//! Sockets: what an application does with them.
+//! Sockets: the application's interface.
 
 use super::Kernel;
 use crate::world::message::{Purpose, SocketKey, What};
@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use onion::cell_model::HeaderOnlyCell;
 use onion::node::SocketState;
 
-/// What a socket takes that is not read. Links' always are.
+/// The receive buffer of a socket that is not read. Links are always read.
 const RECEIVE_WINDOW: u64 = 1 << 20;
 const LINK_WINDOW: u64 = 6 << 20;
 
@@ -44,7 +44,7 @@ impl Kernel {
         SocketKey { index, uses: self.sockets[index as usize].uses }
     }
 
-    /// Begins a connection; `conn` is how the application calls it.
+    /// Dials a connection; `conn` is the application's number for it.
     pub(in crate::world) fn dial(&mut self, to: u32, purpose: Purpose, conn: u32) -> u32 {
         let index = self.new_socket(to, purpose);
         self.sockets[index as usize].conn = conn;
@@ -53,7 +53,7 @@ impl Kernel {
         index
     }
 
-    /// The application wants no more of it. What was written is still sent; the number is not to be used any more.
+    /// The application closes it. Written data is still sent; the number must not be used any longer.
     pub(in crate::world) fn close(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
         match socket.phase {
@@ -64,7 +64,7 @@ impl Kernel {
                 self.post_small(index, What::Close { end });
                 self.end_if_done(index);
             }
-            // Its peer is told when it is known.
+            // Its peer is notified when it is known.
             Phase::Opening => socket.phase = Phase::Closing,
             Phase::Free | Phase::Closing => {}
         }
@@ -95,12 +95,13 @@ impl Kernel {
         self.free.push(index);
     }
 
-    /// What KIST asks for.
+    /// The socket state for KIST.
     pub(in crate::world) fn state(&self, index: u32) -> SocketState {
         self.sockets[index as usize].tx.state()
     }
 
-    /// Cells that the kernel takes of a socket now. Who was refused waits until it is told that there is room again, as whoever waits for a socket to be writable does.
+    /// Cells that a socket accepts now. After a refusal, the application waits for [`Event::Room`], like a
+    /// process that waits for a socket to be writable.
     pub(in crate::world) fn room_cells(&self, index: u32) -> usize {
         let socket = &self.sockets[index as usize];
         if socket.phase != Phase::Open || socket.wants_room {
@@ -109,7 +110,7 @@ impl Kernel {
         usize::try_from(socket.tx.room() / 514).unwrap_or(0)
     }
 
-    /// Takes cells; they leave with [`send`](Self::send).
+    /// Accepts cells; they leave with [`send`](Self::send).
     pub(in crate::world) fn write_cells(&mut self, index: u32, cells: &mut [HeaderOnlyCell]) {
         let socket = &mut self.sockets[index as usize];
         let bytes = cells.len() as u64 * 514;
@@ -118,7 +119,7 @@ impl Kernel {
         socket.unsent.push(cells, &mut self.scratch.pool);
     }
 
-    /// Takes the first cells of the desk's record.
+    /// Accepts the first cells of the scratch buffer.
     pub(in crate::world) fn write_record(&mut self, index: u32, count: usize) {
         let socket = &mut self.sockets[index as usize];
         let bytes = count as u64 * 514;
@@ -127,13 +128,13 @@ impl Kernel {
         socket.unsent.push(&mut self.scratch.record[..count], &mut self.scratch.pool);
     }
 
-    /// Takes bytes, and sends what may be sent.
+    /// Accepts bytes, and sends what may be sent.
     pub(in crate::world) fn write_bytes(&mut self, index: u32, bytes: u64) {
         self.sockets[index as usize].tx.write(bytes);
         self.send(index);
     }
 
-    /// So many bytes were read.
+    /// Bytes were read.
     pub(in crate::world) fn read_bytes(&mut self, index: u32, bytes: u64) {
         let socket = &mut self.sockets[index as usize];
         socket.rx.read += bytes;
@@ -142,12 +143,12 @@ impl Kernel {
         }
     }
 
-    /// Gives back what cells came in.
+    /// Recycles a cell buffer.
     pub(in crate::world) fn recycle(&mut self, cells: Vec<HeaderOnlyCell>) {
         pool_back(cells, &mut self.scratch.pool);
     }
 
-    /// The application has been told that the peer has closed it.
+    /// The application has been notified that the peer has closed it.
     pub(in crate::world) fn forget(&mut self, index: u32) {
         self.release(index);
     }

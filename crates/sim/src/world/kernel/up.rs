@@ -1,4 +1,4 @@
-//! The way up: sockets have turns.
+//! Upload: sockets are served round-robin.
 
 use super::{Kernel, RECORD};
 use crate::world::message::{Mail, What};
@@ -6,7 +6,7 @@ use crate::world::socket::Phase;
 use crate::world::tcp::{Control, MSS};
 
 impl Kernel {
-    /// Sends what a socket may send; it waits for its turn where others wait. (With Shadow's TCP all of it waits on the line.)
+    /// Sends what a socket may send; it waits if others wait. (With Shadow's TCP everything waits on the line.)
     pub(in crate::world) fn send(&mut self, index: u32) {
         loop {
             let others_wait = self.control != Control::Shadow
@@ -16,7 +16,7 @@ impl Kernel {
             if !is_open || socket.is_ready {
                 return;
             }
-            // To ask TCP is to tell it that there was something to send.
+            // Asking TCP also tells it that there was data to send.
             if !socket.tx.may_send(socket.unit()) && !socket.has_feedback_to_send() {
                 return;
             }
@@ -29,7 +29,7 @@ impl Kernel {
         }
     }
 
-    /// A socket's turn: a flight, and FEEDBACK cells before and behind it.
+    /// Serves a socket: a flight, and FEEDBACK cells before and after it.
     pub(in crate::world) fn send_flight(&mut self, index: u32) {
         let now = self.now;
         self.send_feedback(index);
@@ -60,7 +60,7 @@ impl Kernel {
 
     pub(super) fn post(&mut self, index: u32, what: What, wire_bytes: u64) {
         let takes = wire_bytes * self.up_ps_per_byte / 1000;
-        // Acknowledgements and the like do not wait: a queue of which each connection has its part lets them pass.
+        // Acknowledgements and the like do not wait: a fair queue lets them pass.
         let leaves_at = if wire_bytes == self.headers {
             self.now + takes
         } else {

@@ -1,4 +1,4 @@
-//! The flood of one measurement.
+//! The load of one measurement.
 
 use super::{CIRCUIT, Link, Member, Timer};
 use crate::world::kernel::Kernel;
@@ -12,12 +12,12 @@ use onion::cell_model::Cell;
 use onion::flow::TokenBucket;
 use onion::{Duration, Instant, Rate};
 
-/// Cells that are given to a socket at once.
+/// Maximum number of cells that are given to a socket at once.
 pub(super) const RECORD_CELLS: usize = 31;
 
 const RECORD_BYTES: u64 = 514 * RECORD_CELLS as u64;
 
-/// Depth of the rate's bucket, as the measurer has it.
+/// The depth of the token bucket, as in the measurer.
 const RATE_BURST: Duration = Duration::from_millis(5);
 
 /// A measurer's part in a measurement.
@@ -27,12 +27,12 @@ pub(super) struct Pumping {
     rate: Rate,
     bucket: TokenBucket,
     start: Option<Instant>,
-    /// Bytes that came back, by second.
+    /// Returned bytes by second.
     seconds: Vec<u64>,
     reported: u32,
-    /// The second with which those links begin that are held back.
+    /// The second at which held-back links begin.
     held_back_s: Option<u32>,
-    /// Sockets that could send if the rate allowed it.
+    /// Sockets that are blocked by the rate only.
     throttled: VecDeque<u32>,
     is_timed: bool,
     has_told: Option<u32>,
@@ -59,7 +59,7 @@ impl Pumping {
         }
     }
 
-    /// A cell has come back.
+    /// A cell has returned.
     pub(super) fn count(&mut self, now: Instant) {
         let Some(start) = self.start else { return };
         let second = usize::try_from((now - start).as_secs()).unwrap_or(usize::MAX);
@@ -74,7 +74,7 @@ impl Pumping {
 }
 
 impl Member {
-    /// A circuit has come to stand, or is gone: tells how many there are, once nothing is under way.
+    /// A circuit has opened or is gone: reports their number, once none is pending.
     pub(super) fn settle(&mut self, kernel: &Kernel, measurement: u32) {
         let Some(it) = self.measurements.get(&measurement) else { return };
         // After its last second the relay closes them.
@@ -84,7 +84,7 @@ impl Member {
         let mut up = 0;
         for socket in &it.sockets {
             match self.links.get(*socket as usize) {
-                // A number that another measurement has by now was lost to this one.
+                // A number that belongs to another measurement by now was lost to this one.
                 Some(Some((of, Link::Up(_) | Link::HeldBack))) if *of == measurement => up += 1,
                 Some(Some((of, Link::SettingUp { .. }))) if *of == measurement => return,
                 _ => {}
@@ -112,7 +112,7 @@ impl Member {
         }
     }
 
-    /// A second is over.
+    /// A second has ended.
     pub(super) fn end_second(&mut self, kernel: &mut Kernel, measurement: u32) {
         let Some(it) = self.measurements.get_mut(&measurement) else { return };
         let second = it.reported;
@@ -128,7 +128,7 @@ impl Member {
         }
     }
 
-    /// From now on all its links send.
+    /// All its links send now.
     fn release(&mut self, kernel: &mut Kernel, measurement: u32) {
         let Some(it) = self.measurements.get(&measurement) else { return };
         for socket in it.sockets.clone() {
@@ -141,7 +141,7 @@ impl Member {
         }
     }
 
-    /// The rate lets more be sent.
+    /// The rate allows more to be sent.
     pub(super) fn go_on(&mut self, kernel: &mut Kernel, measurement: u32) {
         let Some(it) = self.measurements.get_mut(&measurement) else { return };
         it.is_timed = false;
@@ -155,7 +155,7 @@ impl Member {
             }
         }
         let Some(it) = self.measurements.get_mut(&measurement) else { return };
-        // Who has just sent comes after those who wait.
+        // The socket that has just sent comes after those that wait.
         waiting.append(&mut it.throttled);
         it.throttled = waiting;
         if !it.throttled.is_empty() && !it.is_timed {
@@ -165,7 +165,7 @@ impl Member {
         }
     }
 
-    /// Sends on a socket what its window, its kernel and the rate let through.
+    /// Sends on a socket what its window, its kernel and the rate allow.
     pub(super) fn flood(&mut self, kernel: &mut Kernel, socket: u32) {
         let now = kernel.instant();
         let Some(Some((measurement, Link::Up(window)))) = self.links.get_mut(socket as usize)
@@ -184,7 +184,7 @@ impl Member {
                 break;
             }
             if it.bucket.available_bytes(now) < RECORD_BYTES {
-                // Not even a record's worth: better a whole one later than crumbs now.
+                // Less than a record: a whole record later is better than fragments now.
                 if !it.throttled.contains(&socket) {
                     it.throttled.push_back(socket);
                 }

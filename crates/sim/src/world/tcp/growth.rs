@@ -1,32 +1,33 @@
-//! How fast: slow start and its end, Reno, Cubic, and what a loss costs.
+//! Window growth: slow start and its end, Reno, Cubic, and the reduction after a loss.
 
 use super::{Control, Flight, MSS, Sender, WINDOW_LEAST};
 
-/// HyStart as Linux has it, by its parameters' defaults: from so many segments on; a train of acknowledgements ends by a pause so long for a segment; a round's
-/// delay is judged by so many segments.
+/// HyStart with Linux' default parameters: the minimum window in segments; the pause per segment that ends a
+/// train of acknowledgements; the number of segments that determine a round's delay.
 const HYSTART_LEAST: u64 = 16 * MSS;
 const HYSTART_PAUSE_NS: u64 = 2_000_000;
 const HYSTART_SAMPLE: u64 = 8 * MSS;
 
-/// Cubic's constants (RFC 9438, §5).
+/// Cubic's constants (RFC 9438 §5).
 const CUBIC_C: f64 = 0.4;
 const CUBIC_BETA: f64 = 0.7;
 
-/// Linux: before the first loss one segment for so many that are acknowledged, at the least.
+/// Linux: before the first loss, at least one segment for this number of acknowledged ones.
 const LEAST_BEFORE_LOSS: f64 = 20.0;
 
-/// What ends slow start before a queue overflows: HyStart (Ha and Rhee 2008), which in Linux is a part of Cubic.
+/// Ends slow start before a queue overflows: HyStart (Ha and Rhee 2008), which is part of Cubic in Linux.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
 pub(super) struct SlowStart {
-    /// The least round trip so far.
+    /// The minimum round-trip time so far.
     least_ns: u64,
-    /// Of this round: when it began, its least round trip, the bytes that tell of it, and where the next begins.
+    /// Of this round: its beginning, its minimum round-trip time, the number of samples in bytes, and the
+    /// beginning of the next round.
     began_at: u64,
     round_least_ns: u64,
     bytes: u64,
     end: u64,
-    /// The last acknowledgement of those that came one upon the other since the round began.
+    /// The last acknowledgement of the train since the round began.
     train_at: u64,
 }
 
@@ -43,24 +44,24 @@ impl Default for SlowStart {
     }
 }
 
-/// Where Cubic is between two losses.
+/// Cubic's state between two losses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Cubic {
-    /// [`NOT_YET`](Self::NOT_YET) between a loss and what is acknowledged next.
+    /// [`NOT_YET`](Self::NOT_YET) between a loss and the next acknowledgement.
     began_at: u64,
-    /// Segments: the window before the last loss, and where the curve has its middle.
+    /// In segments: the window before the last loss, and the origin of the curve.
     before: f64,
     origin: f64,
     /// Seconds until then.
     middle_s: f64,
-    /// What Reno would have by now.
+    /// Reno's window at the same time.
     friendly: f64,
 }
 
 impl Cubic {
     const NOT_YET: u64 = u64::MAX;
 
-    /// The next acknowledgement begins it anew.
+    /// Restarts with the next acknowledgement.
     pub(super) const fn end(&mut self) {
         self.began_at = Self::NOT_YET;
     }
@@ -83,7 +84,7 @@ impl Sender {
             }
             Control::Cubic => {
                 let segments = self.cwnd as f64 / MSS as f64;
-                // Fast convergence (RFC 9438, §4.7).
+                // Fast convergence (RFC 9438 §4.7).
                 let is_less = segments < self.cubic.before;
                 self.cubic.before =
                     if is_less { segments * (1.0 + CUBIC_BETA) / 2.0 } else { segments };
@@ -112,7 +113,7 @@ impl Sender {
         }
     }
 
-    /// Whether slow start is to end, by an acknowledgement.
+    /// Whether slow start ends with this acknowledgement.
     fn has_filled_path(&mut self, now: u64, sample: u64, bytes: u64) -> bool {
         let start = &mut self.start;
         if self.acked > start.end {
@@ -127,7 +128,7 @@ impl Sender {
         if self.cwnd < HYSTART_LEAST {
             return false;
         }
-        // What acknowledges a flight stands for as many as it has segments.
+        // The acknowledgement of a flight stands for those of its segments.
         let is_of_train = now - start.train_at <= HYSTART_PAUSE_NS * bytes.div_ceil(MSS);
         if is_of_train {
             start.train_at = now;
@@ -136,7 +137,7 @@ impl Sender {
         let tells_enough = start.bytes >= HYSTART_SAMPLE;
         start.bytes += bytes;
         let tolerated = (start.least_ns / 8).clamp(4_000_000, 16_000_000);
-        // A train half as long as the way there and back: what is under way fills the way there. Or a queue has grown.
+        // A train of half the round-trip time fills the path in one direction; or a queue has grown.
         let is_long = is_of_train && now - start.began_at > start.least_ns / 2;
         is_long || tells_enough && start.round_least_ns > start.least_ns + tolerated
     }
@@ -171,7 +172,7 @@ impl Sender {
             cubic.middle_s = libm::cbrt((cubic.origin - cwnd) / CUBIC_C);
             cubic.friendly = cwnd;
         }
-        // After a time-out no round trip is known until something new has come.
+        // After an RTO no round-trip time is known until new data is acknowledged.
         let least_ns = if self.start.least_ns == u64::MAX { 0 } else { self.start.least_ns };
         let since_s = (now - cubic.began_at + least_ns) as f64 * 1e-9;
         let offset = since_s - cubic.middle_s;
@@ -179,7 +180,8 @@ impl Sender {
         cubic.friendly += 3.0 * (1.0 - CUBIC_BETA) / (1.0 + CUBIC_BETA) * acked / cwnd;
         let mut grown = (target.clamp(cwnd, 1.5 * cwnd) - cwnd) / cwnd * acked;
         if cubic.before == 0.0 {
-            // Linux: as long as nothing was lost the curve's middle is not known, and a twentieth in each round trip is the least.
+            // Linux: before the first loss the curve's origin is unknown, and growth is at least a twentieth
+            // per round trip.
             grown = grown.max(acked / LEAST_BEFORE_LOSS);
         }
         let friendly = (cubic.friendly - cwnd) / cwnd * acked;

@@ -1,4 +1,4 @@
-//! The way in: what has come, what has come too early, what got lost.
+//! The receiver: data in order, out-of-order data, lost data.
 
 use crate::world::message::What;
 use alloc::boxed::Box;
@@ -6,7 +6,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use onion::cell_model::HeaderOnlyCell;
 
-/// What a flight brings.
+/// The content of a flight.
 #[derive(Debug)]
 pub(in crate::world) enum Payload {
     Cells(Vec<HeaderOnlyCell>),
@@ -26,25 +26,25 @@ impl Payload {
 #[derive(Debug)]
 #[repr(C)]
 pub(in crate::world) struct Receiver {
-    /// All before has come.
+    /// Everything before this offset has arrived.
     next: u64,
-    /// Bytes that were read.
+    /// Bytes read.
     pub(in crate::world) read: u64,
-    /// What was told last of what is taken.
+    /// The right edge that was last advertised.
     told_end: u64,
     window: u64,
-    /// In a box: most connections have none, and there are many.
+    /// Boxed: most connections have none, and there are many.
     gaps: Option<Box<Gaps>>,
-    /// Nothing comes from here on.
+    /// The end of the stream.
     pub(in crate::world) end: u64,
 }
 
-/// What keeps bytes from being in order.
+/// Data that is not in order.
 #[derive(Debug, Default)]
 struct Gaps {
-    /// What has come behind a gap, by its first byte.
+    /// Out-of-order flights, by first byte.
     early: BTreeMap<u64, Payload>,
-    /// What has got lost and will be sent again.
+    /// Lost flights that will be retransmitted.
     lost: BTreeMap<u64, Payload>,
 }
 
@@ -53,17 +53,17 @@ impl Receiver {
         Self { next: 0, read: 0, window, told_end: window, gaps: None, end: u64::MAX }
     }
 
-    /// It has got lost on its way.
+    /// The flight is lost in transit.
     pub(in crate::world) fn lose(&mut self, start: u64, payload: Payload) {
         self.gaps.get_or_insert_default().lost.insert(start, payload);
     }
 
-    /// What has got lost comes again.
+    /// The retransmission of a lost flight.
     pub(in crate::world) fn find(&mut self, start: u64) -> Option<Payload> {
         self.gaps.as_mut()?.lost.remove(&start)
     }
 
-    /// It has come: gives what is in order now.
+    /// It has arrived: returns what is in order now.
     pub(in crate::world) fn receive(
         &mut self,
         start: u64,
@@ -87,18 +87,18 @@ impl Receiver {
         }
     }
 
-    /// Bytes that are in order.
+    /// Bytes in order.
     pub(in crate::world) const fn received(&self) -> u64 {
         self.next
     }
 
-    /// What to say of a flight that has come.
+    /// The acknowledgement of a flight.
     pub(in crate::world) fn ack(&mut self, number: u32) -> What {
         self.told_end = self.read + self.window;
         What::Ack { number, next: self.next, window_end: self.told_end }
     }
 
-    /// What to say of room that the sender does not know of: when it is half of all.
+    /// The window update that the sender does not know, if it is at least half of the buffer.
     pub(in crate::world) fn news(&mut self) -> Option<What> {
         let window_end = self.read + self.window;
         if window_end - self.told_end < self.window / 2 {
@@ -108,7 +108,7 @@ impl Receiver {
         Some(What::Window { window_end })
     }
 
-    /// Whether all has come that ever will.
+    /// Whether everything has arrived.
     pub(in crate::world) const fn is_over(&self) -> bool {
         self.next >= self.end
     }

@@ -1,17 +1,23 @@
-//! What TCP in Shadow 3.3 does otherwise (`tcp.c`, `tcp_cong_reno.c`, `tcp_retransmit_tally.cc` there), as far as it was found to matter beside it:
+//! The differences of TCP in Shadow 3.3 (`tcp.c`, `tcp_cong_reno.c`, `tcp_retransmit_tally.cc` there), as far
+//! as they were found to matter:
 //!
-//! - A window counts packets, and what was written one by one is not merged: on links they are shorter than a segment. It begins at the first byte that is missing, whatever has come after it.
-//! - All that the window allows goes to the line at once, whatever other sockets have there: there it waits for what was sent before.
-//! - It begins with two of them, and with ten after a time-out. It does not rest after a pause, and need not be used to grow.
-//! - The loss of the first byte that is missing is noticed by three acknowledgements of what came after it, and then that of the next one by three more, if they come. Each costs half of the window, and each
-//!   acknowledgement without news after it makes it longer by a packet, until there are news (Reno's fast recovery).
-//!   That of what was sent again is not noticed: it takes a time-out.
-//! - No round trip is ever measured (`tcp.c` clears the time stamp before it is to be echoed). So a time-out is a second long at first, twice as long after each, for as
-//!   long as the connection lasts, up to two minutes; it is a second again after three in a row.
+//! - A window counts packets, and separate writes are not merged: on links packets are shorter than a segment.
+//!   It begins at the first missing byte, whatever has arrived after it.
+//! - Everything that the window allows is sent to the line at once, whatever other sockets have there; it waits
+//!   there behind earlier packets.
+//! - The initial window is two packets, and ten after an RTO. It is not reset after a pause, and grows even if
+//!   it is not used.
+//! - The loss of the first missing byte is detected by three duplicate acknowledgements, and the next loss by
+//!   three more, if they arrive. Each halves the window, and each later duplicate acknowledgement inflates it
+//!   by a packet until new data is acknowledged (Reno's fast recovery). The loss of a retransmission is not
+//!   detected: it takes an RTO.
+//! - No round-trip time is ever measured (`tcp.c` clears the timestamp before it is echoed). So the RTO is one
+//!   second at first and doubles after each, for the lifetime of the connection, up to two minutes; it returns
+//!   to one second after three in a row.
 
 use super::{Control, Flight, MSS, SILENCE_FIRST_NS, Sender};
 
-/// Bytes of tor's in a packet between relays, on average: 990 to 1,227 by pcap.
+/// The average number of tor's bytes in a packet between relays: 990 to 1,227 by pcap.
 const PACKET_OF_LINK: u32 = 1_200;
 
 /// Elsewhere packets are whole segments.
@@ -21,25 +27,25 @@ const _: () = assert!(SEGMENT as u64 == MSS, "the same, in what a packet is coun
 const PACKETS_FIRST: u64 = 2;
 const PACKETS_AFTER_SILENCE: u64 = 10;
 
-/// Its packets are sent one by one; so few share their fate here.
+/// Its packets are sent one by one; this number share their fate here.
 pub(super) const FLIGHT_MAX: u64 = 4 * PACKET_OF_LINK as u64;
 
 const SILENCE_MAX_NS: u64 = 120_000_000_000;
 
-/// So many acknowledgements without news tell of a loss.
+/// The number of duplicate acknowledgements that indicate a loss.
 const DUPLICATES: u32 = 3;
 
-/// After more time-outs in a row than these nothing is thought of before.
+/// After more consecutive RTOs than this, earlier state is forgotten.
 const SILENCES_FORGOTTEN: u32 = 2;
 
-/// What a sender knows besides.
+/// The additional state of a sender.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ShadowTcp {
     timeout_ns: u64,
     packet_bytes: u32,
-    /// Packets that were acknowledged since the last of them that brought news.
+    /// Packets acknowledged since the last one with new data.
     duplicates: u16,
-    /// Three of them have come, and no news since.
+    /// Whether three duplicate acknowledgements have arrived since new data was acknowledged.
     is_recovering: bool,
 }
 
@@ -53,7 +59,7 @@ impl ShadowTcp {
 }
 
 impl Sender {
-    /// It is to carry cells, in records that are written one by one.
+    /// Whether it is a link, whose records are written one by one.
     pub(in crate::world) const fn carry_cells(&mut self) {
         self.shadow.packet_bytes = PACKET_OF_LINK;
         if self.is_shadows() {
@@ -65,7 +71,7 @@ impl Sender {
         matches!(self.control, Control::Shadow)
     }
 
-    /// What windows are counted in.
+    /// The unit of windows.
     pub(super) const fn packet_bytes(&self) -> u64 {
         if self.is_shadows() { self.shadow.packet_bytes as u64 } else { MSS }
     }
@@ -78,13 +84,14 @@ impl Sender {
         self.shadow.timeout_ns
     }
 
-    /// A flight has come; `is_news` if all before it have, too, for the first time. If not, each of its packets is answered by an acknowledgement without news.
+    /// A flight is acknowledged; `is_news` if the acknowledgement is a new cumulative one. Otherwise each of
+    /// its packets causes a duplicate acknowledgement.
     pub(super) fn count_duplicates(&mut self, number: u32, is_news: bool) {
         if is_news {
             self.shadow.duplicates = 0;
             return;
         }
-        // What was under way at a time-out is to be sent again, and comes nevertheless.
+        // Packets in flight at an RTO are retransmitted, and arrive nevertheless.
         let given_up =
             || self.retransmits.iter().flat_map(|it| it.iter()).find(|it| it.2 == number);
         let flight = self.flights.iter().find(|it| it.number == number);
@@ -110,7 +117,7 @@ impl Sender {
         }
     }
 
-    /// All that has come without a gap is under way no more, though what acknowledged it was for another copy of it.
+    /// Everything cumulatively acknowledged is no longer in flight, even if another copy was acknowledged.
     pub(super) fn forget_what_has_come(&mut self) {
         let (acked, mut gone) = (self.acked, 0);
         self.flights.retain(|it| {
@@ -121,21 +128,23 @@ impl Sender {
         self.in_flight -= gone;
     }
 
-    /// Whether the loss of a flight, before one that has come, is not noticed: it is only of the first byte that is missing.
+    /// Whether the loss of a flight before an acknowledged one goes undetected: only that of the first missing
+    /// byte is detected.
     pub(super) const fn overlooks(&self, flight: &Flight) -> bool {
         flight.is_retransmit
             || flight.start > self.acked
             || (self.shadow.duplicates as u32) < DUPLICATES
     }
 
-    /// So many bytes more have come without a gap: all of them let the window grow, those that had waited behind a gap, too. In slow start by as much up to the threshold,
-    /// and for the rest by a packet for each window.
+    /// This number of bytes was newly cumulatively acknowledged: all of them let the window grow, including
+    /// those that waited behind a gap. In slow start by their number up to the threshold, and beyond it by a
+    /// packet per window.
     pub(super) fn hear_news_of_shadow(&mut self, news: u64) {
         if core::mem::take(&mut self.shadow.is_recovering) {
             self.cwnd = self.threshold;
         }
         let mut rest = news;
-        // Slow start ends at the threshold, even if a time-out had left more than that.
+        // Slow start ends at the threshold, even if an RTO had left a larger window.
         if self.cwnd < self.threshold || self.is_after_silence {
             let grown = self.cwnd.saturating_add(news);
             rest = grown.saturating_sub(self.threshold);
@@ -152,7 +161,8 @@ impl Sender {
         }
     }
 
-    /// All that is under way is to be sent again, in its order: the window ends a few packets after the first byte that is missing.
+    /// Everything in flight is retransmitted in order: the window ends a few packets after the first missing
+    /// byte.
     pub(super) fn handle_silence_of_shadow(&mut self) {
         self.cwnd = PACKETS_AFTER_SILENCE * self.packet_bytes();
         if let Some(retransmits) = &mut self.retransmits {

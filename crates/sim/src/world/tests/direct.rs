@@ -11,7 +11,7 @@ use std::vec::Vec;
 
 const ENDLESS: u32 = u32::MAX;
 
-/// One host fetches from one server for each of these round trips, all at once, over its way down.
+/// One host fetches from one server for each of these round-trip times simultaneously, over its download rate.
 fn fetch(
     round_trips_ms: &[u64],
     loss: f64,
@@ -21,7 +21,7 @@ fn fetch(
     fetch_and_count(round_trips_ms, loss, (down, control), size).0
 }
 
-/// The same, and how many flights the full way down has dropped.
+/// The results, and the number of flights that the full download queue has dropped.
 fn fetch_and_count(
     round_trips_ms: &[u64],
     loss: f64,
@@ -112,7 +112,8 @@ fn slow_start_ends_before_a_queue_overflows_with_cubic_and_by_a_loss_with_reno()
     assert!(dropped(Control::Reno) > 5, "{}", dropped(Control::Reno));
 }
 
-/// What Linux 6.18 gives with Cubic to one from afar in the first eight seconds: 2.5 Mbit/s (`flashflow-lab sim truth`).
+/// Linux 6.18 with Cubic gives a distant flow 2.5 Mbit/s in the first eight seconds (`flashflow-lab sim
+/// truth`).
 #[test]
 fn who_comes_from_afar_to_a_narrow_way_gets_as_little_as_linux_gives() {
     let how = (Rate::from_mbit_per_s(20.0), Control::Cubic);

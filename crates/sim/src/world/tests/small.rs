@@ -42,12 +42,12 @@ impl Small {
         id(self.hosts.len() - 1)
     }
 
-    /// So many of the segments get lost.
+    /// The loss rate of segments.
     pub(super) fn losing(self, loss: f64) -> Self {
         Self { loss, ..self }
     }
 
-    /// Three relays are enough; the third is the exit, if there are three.
+    /// Three relays suffice; the third is the exit, if there are three.
     pub(super) fn relay(
         mut self,
         rate: Rate,
@@ -94,7 +94,7 @@ impl Small {
         self
     }
 
-    /// A client that fetches that much so often.
+    /// A client that fetches this much at this interval.
     pub(super) fn fetcher(self, bytes: u32, count: u32) -> Self {
         let timeout = Some(Duration::from_secs(100));
         let size = Size { weight: 1.0, bytes, timeout, stallout: None };
@@ -109,7 +109,7 @@ impl Small {
         self
     }
 
-    /// Hosts dealt out to so many parts.
+    /// Hosts distributed over this number of parts.
     pub(super) fn parts(&self, parts: usize, seed: u64) -> Vec<Part> {
         let mut net = Net::new(2, |from, to| {
             (Duration::from_millis(if from == to { 5 } else { 20 }), self.loss)
@@ -126,7 +126,7 @@ impl Small {
         (0..parts).map(part).collect()
     }
 
-    /// Passes so much time, hosts dealt out to so many parts.
+    /// Runs for this time, hosts distributed over this number of parts.
     pub(super) fn run(&self, seconds: u64, parts: usize, seed: u64) -> Played {
         let mut all = self.parts(parts, seed);
         while all[0].now_ns() < seconds * 1_000_000_000 {
@@ -148,7 +148,7 @@ fn id(place: usize) -> HostId {
     HostId(u32::try_from(place).expect("small"))
 }
 
-/// The same for all: a flow each second, some streams in it.
+/// The same model for all: a flow per second with several streams.
 pub(super) fn models() -> Models {
     use crate::world::markov::{Observation, State};
     use crate::world::{Delay, MarkovModel};

@@ -4,7 +4,8 @@ use proptest::prelude::*;
 use std::collections::VecDeque;
 use std::vec::Vec;
 
-/// Sends so much over a path of 50 ms each way; flights whose numbers are in the list get lost. Returns how long it took, and what came.
+/// Sends this much over a path of 50 ms each way; flights whose numbers are in the list are lost. Returns how
+/// long it took, and what arrived.
 fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
     const WAY_NS: u64 = 50_000_000;
     let (mut sender, mut receiver) = (Sender::new(control, 1 << 20), Receiver::new(1 << 20));
@@ -67,7 +68,7 @@ proptest! {
 
 #[test]
 fn slow_start_doubles_what_is_under_way_in_each_round() {
-    // 10 segments, then 20, 40, 80: 150 segments are there after four rounds of which the last is half.
+    // 10 segments, then 20, 40, 80: 150 segments arrive in four rounds, the last half full.
     let (took, _) = carry(Control::Cubic, 150 * 1448, &[]);
     assert_eq!(took, 400_000_000);
     let (more, _) = carry(Control::Cubic, 151 * 1448, &[]);
@@ -82,7 +83,7 @@ fn shadows_tcp_begins_with_two_segments_and_knows_no_rest() {
     let after_a_pause = |control: Control| {
         let mut sender = Sender::new(control, 1 << 20);
         let mut now = 0;
-        // Three segments at a time: what Linux' window grows to is bounded by what is used of it.
+        // Three segments at a time: Linux' window grows only as far as it is used.
         for _ in 0..100 {
             sender.write(3 * 1448);
             while let Some(flight) = sender.take_flight(now, 1) {
@@ -107,7 +108,7 @@ fn a_loss_costs_reno_more_than_cubic() {
     assert!(clean < times[0] && times[0] < times[1], "{clean} {times:?}");
 }
 
-/// Sends all that may be sent.
+/// Sends everything that may be sent.
 fn send_all(sender: &mut Sender, now: u64) -> Vec<Flight> {
     core::iter::from_fn(|| sender.take_flight(now, 1)).collect()
 }
@@ -118,7 +119,7 @@ fn one(sender: &mut Sender, now: u64) -> Flight {
     sender.take_flight(now, 1).expect("the window has room")
 }
 
-/// A sender of which so many segments have come, one after the other.
+/// A sender with this number of acknowledged segments.
 fn after_segments(control: Control, count: u64) -> Sender {
     let mut sender = Sender::new(control, 1 << 30);
     for now in 0..count {
@@ -133,7 +134,7 @@ fn shadows_time_outs_double_for_as_long_as_the_connection_lasts() {
     let mut sender = Sender::new(Control::Shadow, 1 << 30);
     sender.write(1 << 20);
     let (mut now, mut timeouts_s) = (0, Vec::new());
-    // So many in a row, after which all comes.
+    // This number of consecutive losses, after which everything arrives.
     for silences in [0, 1, 1, 3, 0] {
         for _ in 0..silences {
             send_all(&mut sender, now);
@@ -153,7 +154,7 @@ fn shadows_time_outs_double_for_as_long_as_the_connection_lasts() {
 
 #[test]
 fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() {
-    // What is acknowledged of seven segments of which the first is lost, until it is sent again.
+    // The acknowledgements of seven segments of which the first is lost, until it is retransmitted.
     let noticed_after = |control: Control| {
         let mut sender = after_segments(control, 8);
         let flights: Vec<Flight> = (0..7).map(|_| one(&mut sender, 10)).collect();
@@ -165,14 +166,14 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
         };
         let after = (1..).find(|_| ack_next(&mut sender).is_some());
         let silent_at = sender.silent_at;
-        // It is lost again. What was sent before that comes, and one after it.
+        // It is lost again. Earlier segments arrive, and one later one.
         for it in &flights[1..] {
             sender.handle_ack(40, it.number, flights[0].start, 1 << 30);
         }
         let after_it = one(&mut sender, 50);
         sender.handle_ack(60, after_it.number, flights[0].start, 1 << 30);
         let is_noticed = sender.take_flight(70, 1).is_some();
-        // What brings no news puts no time-out off there.
+        // Duplicate acknowledgements do not postpone the RTO there.
         assert_eq!(sender.silent_at == silent_at, control == Control::Shadow);
         if !is_noticed {
             let at = sender.silent_at;
@@ -187,7 +188,8 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
 
 #[test]
 fn shadows_tcp_mends_one_hole_after_the_other_and_linux_all_at_once() {
-    // Of ten segments the first and the third get lost. Which are sent again after each acknowledgement of the others.
+    // Of ten segments the first and the third are lost. Which ones are retransmitted after each
+    // acknowledgement.
     let mended = |control: Control| {
         let mut sender = after_segments(control, 20);
         let flights: Vec<Flight> = (0..10).map(|_| one(&mut sender, 50)).collect();
@@ -199,7 +201,7 @@ fn shadows_tcp_mends_one_hole_after_the_other_and_linux_all_at_once() {
             mended.extend(retransmits.iter().map(|it| (place, place_of(it).expect("one of them"))));
             retransmits.first().map(|it| it.number)
         };
-        // Those that were sent before come before what is sent again.
+        // Earlier segments arrive before retransmissions.
         let mut retransmits = None;
         for place in [1, 3, 4, 5, 6, 7, 8, 9] {
             let first = ack(&mut sender, place, flights[place].number, flights[0].start);
@@ -212,7 +214,7 @@ fn shadows_tcp_mends_one_hole_after_the_other_and_linux_all_at_once() {
         }
         mended
     };
-    // By the next one, as soon as the window has room. (Then nobody acknowledges that.)
+    // With the next acknowledgement, as soon as the window has space. (Then nobody acknowledges that.)
     assert_eq!(mended(Control::Cubic)[..2], [(1, 0), (4, 2)]);
     assert_eq!(mended(Control::Shadow), [(4, 0), (12, 2)]);
 }
@@ -236,7 +238,8 @@ fn what_is_sent_again_after_a_time_out_doubles_in_each_round() {
         while pass_round(&mut sender, true) < 64 {}
         assert!(pass_round(&mut sender, false) > 100, "all of them get lost");
         sender.handle_silence();
-        // Flights are sent again as they were: of up to eleven segments, or the last of them half beyond the window.
+        // Flights are retransmitted as they were: of up to eleven segments, or the last of them half beyond the
+        // window.
         let rounds = [(); 5].map(|()| pass_round(&mut sender, true));
         assert!(rounds[0] <= 13, "{control:?}: {rounds:?}");
         assert!(rounds[4] >= 4 * rounds[0], "{control:?}: {rounds:?}");
@@ -245,7 +248,7 @@ fn what_is_sent_again_after_a_time_out_doubles_in_each_round() {
 
 #[test]
 fn shadows_window_begins_at_the_first_byte_that_is_missing_and_grows_while_it_is_mended() {
-    // Of thirty packets the first and one after ten others get lost.
+    // Of thirty packets the first and one after ten others are lost.
     let mut sender = after_segments(Control::Shadow, 28);
     sender.write(1 << 20);
     let segments = |flights: &[Flight]| flights.iter().map(|it| it.bytes).sum::<u32>() / 1448;
@@ -257,12 +260,13 @@ fn shadows_window_begins_at_the_first_byte_that_is_missing_and_grows_while_it_is
         sender.handle_ack(200, it.number, flights[0].start, 1 << 30);
         sent.extend(send_all(&mut sender, 200));
     }
-    // Half of thirty are allowed, and as many more as have come.
+    // Half of thirty are allowed, plus as many as have arrived.
     let (retransmits, new): (Vec<Flight>, Vec<Flight>) =
         sent.iter().copied().partition(|it| it.is_retransmit);
     assert_eq!(retransmits.len(), 1);
     assert!((8..=13).contains(&segments(&new)), "{new:?}");
-    // The first hole is mended. From the second on more is under way than half of the window: nothing may be sent.
+    // The first hole is repaired. From the second on, more than half of the window is in flight: nothing may be
+    // sent.
     sender.handle_ack(300, retransmits[0].number, hole.start, 1 << 30);
     assert_eq!(send_all(&mut sender, 300).len(), 0);
 }
@@ -312,14 +316,14 @@ fn what_comes_late_after_a_time_out_counts_as_a_loss_for_shadow() {
     assert_eq!(sender.state().cwnd_segments, 7, "six and a part");
 }
 
-/// What had waited behind a gap does not come to the window at once.
+/// Segments that waited behind a gap do not enter the window at once.
 #[test]
 fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() {
     let mut sender = Sender::new(Control::Shadow, 1 << 30);
     let mut now = 0;
     sender.write(1 << 20);
     let segments = |sender: &Sender| u64::from(sender.state().cwnd_segments);
-    // Sixty segments are under way, of which the first gets lost, and again.
+    // Sixty segments are in flight, of which the first is lost twice.
     while segments(&sender) < 60 {
         now += 100_000_000;
         let flights = send_all(&mut sender, now);
@@ -334,7 +338,7 @@ fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() 
     }
     let retransmits = send_all(&mut sender, now + 150_000_000);
     assert_eq!(retransmits[0].start, flights[0].start);
-    // Half, and a packet for each that has come since.
+    // Half, and a packet for each segment that has arrived since.
     let recovering = segments(&sender);
     assert!((before..2 * before).contains(&recovering), "{before} and {recovering}");
     sender.handle_silence();
@@ -344,7 +348,7 @@ fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() 
     let last = flights[flights.len() - 1];
     let end = last.start + u64::from(last.bytes);
     sender.handle_ack(now + 2_100_000_000, retransmits.number, end, 1 << 30);
-    // Half of what it was, and a packet for each of the windows that came at once.
+    // Half of what it was, and a packet for each window that arrived at once.
     let (half, after) = (recovering / 2, segments(&sender));
     assert!((half..half + 8).contains(&after), "{recovering} and {after}");
 }

@@ -13,7 +13,7 @@ use std::vec::Vec;
 
 const SECONDS: u16 = 8;
 
-/// The server is host 0, then come three relays, the coordinator and two measurers.
+/// The server is host 0, followed by three relays, the coordinator and two measurers.
 const TARGET: HostId = HostId(1);
 const COORDINATOR: HostId = HostId(4);
 const MEASURERS: [HostId; 2] = [HostId(5), HostId(6)];
@@ -44,7 +44,7 @@ fn measure(small: &Small, each: Rate, begin_s: u64) -> Seen {
     measure_in_halves(small, each, begin_s, None)
 }
 
-/// The same; every other link begins with this second.
+/// The measurement, with every other link beginning at this second.
 fn measure_in_halves(small: &Small, each: Rate, begin_s: u64, held_back_s: Option<u32>) -> Seen {
     let mut part: Part = small.parts(1, 1).remove(0);
     let mut seen = Seen { measured_bytes: vec![0; SECONDS.into()], ..Seen::default() };
@@ -135,7 +135,8 @@ fn a_measurer_sends_no_more_than_it_is_assigned() {
     assert!((57.0..60.5).contains(&mbit), "{mbit} {seen:?}");
 }
 
-/// A link carries what its window lets be under way, some 30 Mbit/s here: twenty of them less than the relay could, and ten half of that.
+/// A link carries one window per round-trip time, some 30 Mbit/s here: twenty of them less than the relay's
+/// capacity, and ten half of that.
 #[test]
 fn every_other_link_is_silent_until_the_middle() {
     let small = net(FAST, &[COORDINATOR]);
@@ -153,11 +154,11 @@ fn a_relay_refuses_a_coordinator_that_it_does_not_know() {
     assert_eq!(seen.measured_bytes.iter().sum::<u64>(), 0);
 }
 
-/// Clients have a quarter at most, and the two together are what the relay can.
+/// Clients have at most a quarter, and the sum is the relay's capacity.
 #[test]
 fn clients_go_on_while_their_relay_is_measured_within_their_share() {
     let limit = Rate::from_mbit_per_s(40.0);
-    // A hundred downloads of 4 MiB each two seconds would take all.
+    // A hundred downloads of 4 MiB every two seconds would use everything.
     let mut busy = net(limit, &[COORDINATOR]);
     for _ in 0..6 {
         busy = busy.fetcher(4 << 20, 100);

@@ -43,7 +43,7 @@ fn all_comes_whole_and_later_where_much_is_lost() {
     assert!(lossy.figures.iter().map(|it| it.lost_flights).sum::<u64>() > 20);
 }
 
-/// The rate that one download of 8 MiB comes to, in Mbit/s, and that of the wire.
+/// The rate of one download of 8 MiB in Mbit/s, and the rate on the wire.
 fn one_download(small: Small) -> f64 {
     let records = small.fetcher(8 * MIB, 1).run(60, 1, 3).records;
     let [record] = &records[..] else { panic!("{} records", records.len()) };

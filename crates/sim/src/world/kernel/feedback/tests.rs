@@ -13,7 +13,7 @@ fn with_nothing_before_it_a_word_takes_the_latency_and_its_own_bytes() {
     pair.tell(0);
     pair.pass(100_000_000);
     let [(0, _, heard_at)] = &pair.heard[..] else { panic!("{:?}", pair.heard) };
-    // 4 + 7 + 22 + 66 bytes at a byte a microsecond, up and down.
+    // 4 + 7 + 22 + 66 bytes at one byte per microsecond, up and down.
     assert_eq!(heard_at - told_at, 10_000_000 + 2 * 99_000);
 }
 
@@ -26,9 +26,9 @@ fn what_was_written_before_it_is_there_before_it() {
     pair.write(400);
     pair.pass(10_000_000_000);
     let [(cells, _, heard_at)] = &pair.heard[..] else { panic!("{:?}", pair.heard) };
-    // With the rest of the flight that has the last of them.
+    // With the rest of the flight of the last of them.
     assert!((400..431).contains(cells) && pair.cells == 800, "{cells} of {}", pair.cells);
-    // 514 bytes each at a byte a microsecond, and a window that begins with 28 of them.
+    // 514 bytes each at one byte per microsecond, with an initial window of 28 of them.
     assert!(heard_at - told_at > 400 * 514_000, "{}", heard_at - told_at);
 }
 
@@ -46,7 +46,7 @@ fn among_the_sockets_of_a_host_it_waits_for_its_turn() {
     pair.tell(0);
     pair.pass(1_000_000_000);
     let [(cells, _, heard_at)] = &pair.heard[..] else { panic!("{:?}", pair.heard) };
-    // A flight of each, with 154 bytes around its five cells, at a byte a microsecond.
+    // A flight of each, with 154 header bytes around its five cells, at one byte per microsecond.
     assert_eq!(*cells, 15);
     assert!(heard_at - told_at > 10_000_000 + 3 * 2_724_000, "{}", heard_at - told_at);
 }

@@ -2,7 +2,7 @@ use crate::world::kernel::pair::Pair;
 use crate::world::message::Purpose;
 use onion::Rate;
 
-/// Writes all that there is room for, and asks for more. Returns how many cells that were.
+/// Writes as much as there is space for, and asks for more. Returns the number of cells.
 fn fill(pair: &mut Pair) -> usize {
     let mut written = 0;
     loop {
@@ -17,7 +17,7 @@ fn fill(pair: &mut Pair) -> usize {
     written
 }
 
-/// What has not come.
+/// Cells that have not arrived.
 fn waiting_bytes(pair: &Pair) -> f64 {
     let written = pair.kernels[0].socket(pair.socket).tx.written();
     written as f64 - f64::from(pair.cells) * 514.0
@@ -26,7 +26,7 @@ fn waiting_bytes(pair: &Pair) -> f64 {
 #[test]
 fn who_was_refused_hears_of_room_when_a_third_is_free_and_not_before() {
     let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
-    // Until slow start is over, and the buffer as large as it gets.
+    // Until slow start has ended and the buffer has its full size.
     for _ in 0..100 {
         fill(&mut pair);
         pair.pass(50_000_000);
@@ -42,7 +42,7 @@ fn who_was_refused_hears_of_room_when_a_third_is_free_and_not_before() {
             assert!(steps < 10_000, "nobody is ever told");
         }
         let written = fill(&mut pair) as f64 * 514.0;
-        // A third of all that waits now, and a piece more or less.
+        // A third of all waiting data, plus or minus one piece.
         let share = written / waiting_bytes(&pair);
         assert!((0.2..0.5).contains(&share), "{share} of what waits");
     }

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 const DEBIAN: u32 = SEGMENT_MEMORY_BYTES;
 const SMALLER: u32 = 2304;
 
-/// A window of so many segments, a round trip, and so much that is not acknowledged.
+/// A sender with this window in segments, round-trip time, and unacknowledged data.
 fn sender(cwnd: u64, round_trip_us: u64, (sent, unsent): (u64, u64)) -> Sender {
     let mut sender = Sender::new(Control::Cubic, u64::MAX);
     sender.write(sent + unsent);
@@ -14,7 +14,7 @@ fn sender(cwnd: u64, round_trip_us: u64, (sent, unsent): (u64, u64)) -> Sender {
     sender
 }
 
-/// Writes all that there is room for.
+/// Writes as much as fits.
 fn fill(sender: &mut Sender) {
     while sender.room() > 0 {
         sender.write(sender.room());
@@ -23,7 +23,8 @@ fn fill(sender: &mut Sender) {
 
 #[test]
 fn memory_is_what_linux_has_shown() {
-    // Linux 6.18, `ss -tmi` of one sender: window, round trip, segments under way, bytes that were not sent, and `w` of `skmem`, which is memory.
+    // Linux 6.18, `ss -tmi` of one sender: window, round-trip time, segments in flight, unsent bytes, and `w`
+    // of `skmem`, which is memory.
     let shown = [
         (10, 101_106, 10, 31_856, 51_328),
         (47, 242_070, 47, 111_496, 206_176),
@@ -36,7 +37,7 @@ fn memory_is_what_linux_has_shown() {
         let reckoned = sender(cwnd, round_trip_us, (segments * MSS, unsent)).memory();
         let difference = reckoned.abs_diff(memory) as f64 / memory as f64;
         assert!(difference < 0.025, "{reckoned} for {memory}");
-        // And not a tenth of it is more than the bytes themselves where much waits.
+        // If much waits, at most a tenth of it is overhead.
         assert!(difference < (memory - segments * MSS - unsent) as f64 / memory as f64);
     }
 }
@@ -58,7 +59,7 @@ fn a_buffer_grows_with_the_window_up_to_a_bound_and_never_shrinks() {
     let mut sender = sender(60, 100_000, (0, 0));
     sender.widen(DEBIAN);
     assert_eq!(sender.buffer, 60 * 8704);
-    // More is under way than a window that was just reduced allows.
+    // More is in flight than a window that was just reduced allows.
     (sender.cwnd, sender.in_flight) = (80 * MSS, 90 * MSS);
     sender.widen(DEBIAN);
     assert_eq!(sender.buffer, 60 * 8704);
@@ -117,7 +118,7 @@ proptest! {
         let buffer = u64::from(sender.buffer);
         for (wanted, passes) in steps {
             let room = sender.room();
-            // It refuses only where memory is full, and takes at least what is free.
+            // It refuses only if memory is full, and accepts at least the free space.
             prop_assert!(room > 0 || sender.memory() >= buffer);
             let free = buffer.saturating_sub(sender.memory());
             prop_assert!((free..free + PIECE).contains(&room) || sender.memory() >= buffer, "{} of {}", room, free);
@@ -126,7 +127,7 @@ proptest! {
             if wanted >= room {
                 prop_assert!(!sender.is_writable() && sender.room() == 0);
             }
-            // Some leaves, and some of that comes.
+            // Some is acknowledged, and some of that is filled again.
             sender.next = (sender.next + passes).min(sender.written);
             sender.acked = (sender.acked + passes / 2).min(sender.next);
         }
