@@ -1,4 +1,4 @@
-//! The tor processes that we have started.
+//! Child tor processes.
 
 use std::fs::File;
 use std::net::SocketAddr;
@@ -14,19 +14,18 @@ use crate::error::LabError;
 use crate::process::{self, DEFAULTS, log_tail};
 use crate::torrc::{CONTROL_PORT, COOKIE};
 
-/// How long tors may take to end by themselves. Most do so at once, but a young relay (0.4.9.11)
-/// often logs that it exits cleanly and then hangs, for half a minute at least; why is not known.
-/// What it could still write is removed anyway.
+/// How long tors may take to exit. Most exit at once, but a young relay (0.4.9.11) often logs a clean exit and
+/// then hangs for at least half a minute, for unknown reasons. Its remaining output would be removed anyway.
 pub(crate) const ORDERLY: Duration = Duration::from_secs(1);
-/// How long a killed process may take to vanish.
+/// How long a killed process may take to disappear.
 pub(crate) const KILLED: Duration = Duration::from_secs(10);
 
-/// Tor processes; dropping ends them.
+/// Tor processes; dropping the value ends them.
 #[derive(Debug, Default)]
 pub(crate) struct Children(Vec<Child>);
 
 impl Children {
-    /// Starts the tor of the node in `dir`, where a `torrc` is.
+    /// Starts the tor of the node whose `torrc` is in `dir`.
     pub(crate) fn start(&mut self, tor: &Path, dir: &Path) -> Result<u32, LabError> {
         let network = dir.parent().unwrap_or(dir);
         let path = dir.join("output");
@@ -42,7 +41,7 @@ impl Children {
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
-            // Ctrl-C at the terminal is for us; the tors end in the order that we choose.
+            // Ctrl-C at the terminal is for this process; the tors end in the order that it chooses.
             .process_group(0)
             .spawn()
             .map_err(LabError::io("start the program", tor))?;
@@ -66,14 +65,14 @@ impl Drop for Children {
         for child in &mut self.0 {
             if process::wait_for_end(child, deadline.left()).is_none() {
                 let _ended_meanwhile = child.kill();
-                // Whoever survives even this is left to the keeper.
+                // Processes that survive even this are left to the keeper.
                 let _ended = process::wait_for_end(child, KILLED);
             }
         }
     }
 }
 
-/// The error for a tor that has ended although it should not.
+/// The error for a tor that has exited unexpectedly.
 pub(crate) fn died(nickname: &str, pid: u32, dir: &Path) -> LabError {
     let log = log_tail(dir);
     let nickname = nickname.to_owned();
@@ -83,7 +82,7 @@ pub(crate) fn died(nickname: &str, pid: u32, dir: &Path) -> LabError {
     LabError::TorDied { nickname, status: how_it_ended(pid), log }
 }
 
-/// How a child has ended, without reaping it.
+/// The exit status of a child, without reaping it.
 fn how_it_ended(pid: u32) -> String {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
@@ -95,7 +94,7 @@ fn how_it_ended(pid: u32) -> String {
     }
 }
 
-/// Waits until the tor of a node listens at its control port, and returns its address.
+/// Waits until a node's tor listens at its control port, and returns its address.
 pub(crate) fn wait_for_control(
     nickname: &str,
     pid: u32,
@@ -103,7 +102,7 @@ pub(crate) fn wait_for_control(
     deadline: Deadline,
 ) -> Result<SocketAddr, LabError> {
     loop {
-        // Tor writes both files at once, that is by renaming, in either order.
+        // Tor writes both files atomically, by renaming, in either order.
         if dir.join(COOKIE).is_file()
             && let Ok(text) = std::fs::read_to_string(dir.join(CONTROL_PORT))
         {
@@ -123,8 +122,8 @@ pub(crate) fn wait_for_control(
                 log: log_tail(dir),
             });
         }
-        // Nothing tells us of the files, but the end of the process ends this wait at once.
-        // (Not whether it has the arguments that we have given it: a child that is about to become tor has none for a moment.)
+        // There is no notification for the files, but the exit of the process ends this wait at once. (Its
+        // arguments are not checked: between fork and exec the child does not have them yet.)
         if process::wait_for_exit(pid, deadline.step(Duration::from_millis(20))) {
             return Err(died(nickname, pid, dir));
         }

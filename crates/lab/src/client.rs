@@ -1,4 +1,4 @@
-//! A stock tor as a client of a network.
+//! C tor as a client of a network.
 
 use std::fmt::Write;
 use std::fs::DirBuilder;
@@ -16,10 +16,10 @@ use crate::network::Network;
 use crate::process::LOG;
 use crate::torrc::{CONTROL_PORT, COOKIE};
 
-/// Longest wait for an event before things are looked at anyway.
+/// Maximum wait for an event before the state is polled.
 const STEP: Duration = Duration::from_millis(500);
 
-/// Which relays a client may use at each place of its circuits, by fingerprint.
+/// The relays that a client may use at each position, by fingerprint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pins {
     /// `EntryNodes`.
@@ -30,8 +30,7 @@ pub struct Pins {
     pub exit: Vec<[u8; 20]>,
 }
 
-/// A stock tor that is a client of a [`Network`], and nothing else. It ends with this value, or with
-/// the network.
+/// A C tor client of a [`Network`]. It ends with this value, or with the network.
 #[derive(Debug)]
 pub struct Client {
     nickname: String,
@@ -43,8 +42,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Starts it, and waits until it has a circuit and the descriptors of these relays. `extra` are
-    /// further lines of its configuration.
+    /// Starts it and waits until it has a circuit and the descriptors of these relays. `extra` are additional
+    /// lines of its configuration.
     ///
     /// # Errors
     /// [`LabError`] if tor ends, does not answer, or is not ready within `patience`.
@@ -78,7 +77,7 @@ impl Client {
         Ok(client)
     }
 
-    /// Where programs reach it.
+    /// The SOCKS address.
     #[must_use]
     pub const fn socks(&self) -> SocketAddr {
         self.socks
@@ -90,12 +89,12 @@ impl Client {
         self.pid
     }
 
-    /// Its control port; it is subscribed to `NEWDESC`, `NEWCONSENSUS`, `CIRC` and `STREAM`.
+    /// Its control port, subscribed to `NEWDESC`, `NEWCONSENSUS`, `CIRC` and `STREAM`.
     pub const fn control(&mut self) -> &mut Control {
         &mut self.control
     }
 
-    /// Uses only these relays from now on, and closes all circuits.
+    /// Restricts new circuits to these relays, and closes all circuits.
     ///
     /// # Errors
     /// [`LabError::Control`] if tor refuses.
@@ -112,9 +111,9 @@ impl Client {
             list(&pins.exit)
         );
         self.request(&command)?;
-        // Else, with the 21st entry, it has as many guards as it remembers, and none that it may use.
+        // Otherwise, with the 21st entry, its guard state is full and it may use none of its guards.
         self.request("DROPGUARDS")?;
-        // A circuit that is being built now would still be used, along its old path.
+        // A circuit that is being built now would still be used, with its old path.
         for line in self.get_info("circuit-status")?.lines() {
             let id = line.split(' ').next().unwrap_or_default();
             // It may have ended meanwhile.
@@ -123,8 +122,8 @@ impl Client {
         Ok(())
     }
 
-    /// The paths of the circuits that have carried streams since this was last asked, each by the
-    /// fingerprints of its relays.
+    /// The paths of the circuits that have carried streams since the last call, each as the fingerprints of its
+    /// relays.
     ///
     /// # Errors
     /// [`LabError::Control`] if tor does not answer.
@@ -151,13 +150,13 @@ impl Client {
         Ok(used.iter().filter_map(path).collect())
     }
 
-    /// What has become of its streams and circuits since this or [`used_paths`](Self::used_paths) was
-    /// last asked, as the control port words it.
+    /// The status events of its streams and circuits since the last call of this or of
+    /// [`used_paths`](Self::used_paths), as worded by the control port.
     ///
     /// # Errors
     /// [`LabError::Control`] if tor does not answer.
     pub fn events(&mut self) -> Result<Vec<String>, LabError> {
-        // An answer to a request comes after the events before it.
+        // The answer to a request follows the events before it.
         self.request("GETINFO version")?;
         let events = self.control.events().try_iter();
         Ok(events.map(|event| event.message.text().to_owned()).collect())
@@ -199,7 +198,7 @@ impl Client {
     }
 }
 
-/// The path in a circuit's status, behind its number: `BUILT $FP~name,$FP~name BUILD_FLAGS=…`.
+/// The path in a circuit's status, after its ID: `BUILT $FP~name,$FP~name BUILD_FLAGS=…`.
 fn path_of(status: &str) -> Option<Vec<[u8; 20]>> {
     let hops = status.split(' ').nth(1)?.split(',');
     hops.map(|hop| {

@@ -1,4 +1,4 @@
-//! The only place of this crate that reads a clock.
+//! The only module of this crate that reads a clock.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -8,13 +8,13 @@ pub(crate) fn now() -> Instant {
     Instant::now()
 }
 
-/// Seconds since the Unix epoch; zero if the wall clock lies before it.
+/// The Unix time in seconds; zero if the wall clock is before 1970.
 #[expect(clippy::disallowed_methods, reason = "the shell's one reader of the wall clock")]
 pub(crate) fn unix_now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// A moment by which something must have happened.
+/// A deadline.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     start: Instant,
@@ -27,12 +27,12 @@ impl Deadline {
         Self { start: now(), allowed }
     }
 
-    /// Time left, zero once the deadline has passed.
+    /// The remaining time; zero after the deadline.
     pub(crate) fn left(self) -> Duration {
         self.allowed.saturating_sub(self.elapsed())
     }
 
-    /// Time left, but at most `step`: how long one step of a loop may wait.
+    /// The remaining time, but at most `step`: how long one step of a loop may wait.
     pub(crate) fn step(self, step: Duration) -> Duration {
         self.left().min(step)
     }

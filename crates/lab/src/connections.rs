@@ -1,5 +1,4 @@
-//! The TCP connections of any process of ours, as the kernel counts them: a witness that the process
-//! cannot mislead.
+//! The TCP connections of any local process, as counted by the kernel, independently of the process.
 
 use link::TcpBytes;
 use rustix::io::{Errno, ioctl_fionread};
@@ -8,27 +7,27 @@ use std::net::{SocketAddr, TcpStream};
 use std::os::fd::OwnedFd;
 use std::{fs, io};
 
-/// A TCP connection of some process.
+/// A TCP connection of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Connection {
-    /// The kernel's number of the socket: tells it from others of the same process.
+    /// The kernel's number of the socket, which identifies it within the process.
     pub inode: u64,
-    /// This end.
+    /// The local address.
     pub local: SocketAddr,
-    /// The other end.
+    /// The remote address.
     pub peer: SocketAddr,
-    /// What it has carried.
+    /// Its traffic.
     pub bytes: TcpBytes,
-    /// Bytes that have come and that the process has not read yet.
+    /// Bytes received and not read by the process yet.
     pub unread: u64,
 }
 
-/// The connections of a process that stand, or whose end it has not seen yet. Each socket is borrowed for
-/// the moment of looking at it.
+/// The connections of a process that are established, or whose end it has not noticed. Each socket is
+/// duplicated for the duration of the query.
 ///
 /// # Errors
-/// [`io::ErrorKind::NotFound`] if there is no such process (any more). Others where the kernel does not let
-/// us look into it: it must be this one, or a child of the same user, or we must be root.
+/// [`io::ErrorKind::NotFound`] if there is no such process. Others if the kernel does not permit access: the
+/// process must be this one or a child of the same user, or this process must run as root.
 pub fn connections(pid: u32) -> io::Result<Vec<Connection>> {
     look(pid).map_err(|error| match Errno::from_io_error(&error) {
         Some(Errno::SRCH) => io::ErrorKind::NotFound.into(),
@@ -60,7 +59,7 @@ fn inode(link: &str) -> Option<u64> {
     link.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok()
 }
 
-/// `None` if it is no TCP connection, or nobody is at its other end.
+/// `None` if it is not a TCP connection, or not connected.
 fn connection(inode: u64, socket: OwnedFd) -> Option<Connection> {
     let bytes = link::tcp_bytes(&socket)?;
     let unread = ioctl_fionread(&socket).ok()?;
@@ -90,7 +89,7 @@ mod tests {
         assert_eq!((end(address).bytes.received, end(address).unread), (5000, 2000));
         assert_eq!(end(from).unread, 0);
         peer.read_exact(&mut [0; 2000]).expect("gets it");
-        // Looking on does not keep it open.
+        // The duplicate does not keep it open.
         drop(stream);
         assert_eq!(peer.read(&mut [0]).expect("closed in order"), 0);
         assert_eq!(inode("pipe:[41]"), None);

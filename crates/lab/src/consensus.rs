@@ -1,4 +1,4 @@
-//! The few lines of a consensus that waiting needs. Reading it in earnest is not our business.
+//! The few lines of a consensus that waiting needs. The crate `netdoc` parses consensuses.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -9,7 +9,7 @@ pub(crate) fn valid_after(text: &str) -> Option<u64> {
     unix_time(value.trim_end())
 }
 
-/// The number of these relays, given by their RSA fingerprints, that have the Running flag.
+/// How many of these relays, given by their RSA fingerprints, have the Running flag.
 pub(crate) fn running<'a>(text: &str, relays: impl Iterator<Item = &'a [u8; 20]>) -> usize {
     let mut found = Vec::new();
     let mut current = "";
@@ -25,7 +25,7 @@ pub(crate) fn running<'a>(text: &str, relays: impl Iterator<Item = &'a [u8; 20]>
     relays.filter(|rsa| found.contains(&STANDARD_NO_PAD.encode(rsa).as_str())).count()
 }
 
-/// Whether the status of one relay has all of these flags.
+/// Whether a relay's status has all of these flags.
 pub(crate) fn has_flags(status: &str, flags: &[&str]) -> bool {
     let found = status.lines().find_map(|line| line.strip_prefix("s ")).unwrap_or_default();
     flags.iter().all(|flag| found.split_ascii_whitespace().any(|other| other == *flag))
@@ -44,8 +44,7 @@ pub(crate) fn unix_time(text: &str) -> Option<u64> {
     if hour > 23 || minute > 59 || second > 60 {
         return None;
     }
-    // Years that begin in March have their leap day at the end, so that days of whole months
-    // follow from one formula.
+    // Years that begin in March have their leap day at the end, so one formula gives the days of whole months.
     let year = year - u64::from(month <= 2);
     let month = (month + 9) % 12;
     let days = year * 365 + year / 4 - year / 100 + year / 400 + (month * 153 + 2) / 5 + day - 1;

@@ -1,4 +1,4 @@
-//! What can go wrong, who is to blame, and what to do about it.
+//! Errors, with the party to blame and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use crate::control::ControlError;
 
 /// Why a private network could not be started, used or stopped.
 ///
-/// Every message starts with who is to blame: the configuration, the machine, or tor.
+/// Every message begins with the party to blame: the configuration, the machine, or tor.
 #[derive(Debug, thiserror::Error)]
 pub enum LabError {
     /// There is no `tor` to run.
@@ -21,19 +21,19 @@ pub enum LabError {
         /// The binary that was looked for.
         binary: PathBuf,
     },
-    /// There is no `tor-gencert`, which makes the authorities' keys.
+    /// There is no `tor-gencert`, which creates the authorities' keys.
     #[error(
         "configuration: `tor-gencert` is neither beside `{}` nor in PATH. It comes with tor: \
          `sudo apt-get install tor`", .beside.display()
     )]
     GencertMissing {
-        /// The tor binary beside which it was looked for.
+        /// The tor binary in whose folder it was searched.
         beside: PathBuf,
     },
-    /// The description of the network asks for something impossible.
+    /// The description of the network is invalid.
     #[error("configuration: {0}")]
     Spec(String),
-    /// The folder does not hold a private network made by this crate.
+    /// The folder does not contain a private network of this crate.
     #[error(
         "configuration: `{}` is not the folder of a private network: {reason}. \
          Give the folder that bringing the network up has named", .dir.display()
@@ -44,7 +44,7 @@ pub enum LabError {
         /// Why it is believed not to be one.
         reason: String,
     },
-    /// A key-making program failed.
+    /// A key generation program failed.
     #[error("tor: `{program}` failed while making keys ({status}):\n{output}")]
     Keys {
         /// The program that failed.
@@ -54,7 +54,7 @@ pub enum LabError {
         /// What it wrote.
         output: String,
     },
-    /// A tor process ended although nobody asked it to.
+    /// A tor process exited unexpectedly.
     #[error("tor: the process of `{nickname}` ended unexpectedly ({status}). {log}")]
     TorDied {
         /// Nickname of the relay or authority.
@@ -64,7 +64,7 @@ pub enum LabError {
         /// The last warnings and errors of its log.
         log: String,
     },
-    /// Another program took a port between our choosing it and tor's opening it, every time.
+    /// Another program took a port between its reservation and tor's start, in every attempt.
     #[error(
         "machine: a port chosen for `{nickname}` was in use by another program, {attempts} times \
          in a row. Try again; if it persists, see which program opens so many ports \
@@ -88,10 +88,10 @@ pub enum LabError {
         what: String,
         /// For how long.
         after: Duration,
-        /// The last warnings and errors of the log of whom we waited for.
+        /// The last warnings and errors of the log of the node that was waited for.
         log: String,
     },
-    /// The conversation with a tor process over its control port failed.
+    /// A control port request failed.
     #[error("tor: the control port of `{nickname}` failed: {source}")]
     Control {
         /// Nickname of the relay or authority.
@@ -99,7 +99,7 @@ pub enum LabError {
         /// What failed.
         source: ControlError,
     },
-    /// A tor wrote a file that we cannot understand.
+    /// A tor wrote a file that cannot be parsed.
     #[error("tor: `{}` does not hold {expected}. Is this a version of tor newer than 0.4.9?",
         .path.display())]
     BadFile {
@@ -108,7 +108,7 @@ pub enum LabError {
         /// What it should hold.
         expected: &'static str,
     },
-    /// Processes were left after all attempts at ending them.
+    /// Processes are left after all attempts to end them.
     #[error(
         "machine: tor processes {pids:?} could not be ended. End them with `kill -9`, then \
          remove `{}`", .dir.display()
@@ -119,26 +119,26 @@ pub enum LabError {
         /// The network's folder.
         dir: PathBuf,
     },
-    /// The operating system refused something.
+    /// The operating system returned an error.
     #[error("machine: cannot {action} `{}`: {source}", .path.display())]
     Io {
-        /// What was tried, a verb.
+        /// The operation, a verb.
         action: &'static str,
-        /// On which file or program.
+        /// The file or program.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
 }
 
 impl LabError {
-    /// Makes the closure that turns an [`io::Error`] into a [`LabError::Io`].
+    /// Returns the closure that turns an [`io::Error`] into a [`LabError::Io`].
     pub(crate) fn io(action: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let path = path.to_owned();
         move |source| Self::Io { action, path, source }
     }
 
-    /// Makes the closure that names the node whose control port failed.
+    /// Returns the closure that names the node whose control port failed.
     pub(crate) fn control(nickname: &str) -> impl FnOnce(ControlError) -> Self {
         let nickname = nickname.to_owned();
         move |source| Self::Control { nickname, source }

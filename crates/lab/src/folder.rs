@@ -1,12 +1,12 @@
-//! A folder that is gone when its owner is.
+//! A folder that is removed with its owner.
 
 use crate::error::LabError;
 use crate::keeper::Keeper;
 use crate::launch;
 use std::path::{Path, PathBuf};
 
-/// A new folder in the system's folder for temporary files, which only its owner may read. It is removed when this is dropped, and by a
-/// [keeper](crate#no-remains) if the process ends without that.
+/// A new folder in the system's folder for temporary files, readable by its owner only. It is removed when the
+/// value is dropped, and by a [keeper](crate#no-remains) if the process ends otherwise.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
@@ -14,10 +14,10 @@ pub struct TemporaryFolder {
 }
 
 impl TemporaryFolder {
-    /// Makes one.
+    /// Creates one.
     ///
     /// # Errors
-    /// If no folder can be made, or no keeper started.
+    /// If the folder cannot be created or the keeper cannot be started.
     pub fn new() -> Result<Self, LabError> {
         let path = launch::make_folder(None)?;
         match Keeper::start(&path, false) {
@@ -29,7 +29,7 @@ impl TemporaryFolder {
         }
     }
 
-    /// Where it is: a full path.
+    /// Its absolute path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -37,7 +37,7 @@ impl TemporaryFolder {
 }
 
 impl Drop for TemporaryFolder {
-    /// The keeper finds nothing to do then, or what could not be removed, since somebody was still writing.
+    /// The keeper then finds nothing, or what could not be removed because somebody was still writing.
     fn drop(&mut self) {
         let _left_to_the_keeper = std::fs::remove_dir_all(&self.path);
     }
@@ -62,7 +62,7 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// What the next test kills: this test, run by itself.
+    /// The process that the next test kills: this test, started again.
     const OWNER: &str = "FLASHFLOW_TEST_OWNER";
 
     #[test]

@@ -1,4 +1,4 @@
-//! A stock relay that joins a network from another host.
+//! A C tor relay that joins a network from another host.
 
 use crate::client::Client;
 use crate::clock::Deadline;
@@ -8,8 +8,8 @@ use crate::torrc::RESOLV_CONF;
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-/// A stock tor that is a relay of a [`Network`], and runs at another host than that. It is an exit to everywhere,
-/// and ends with this value, or with the network.
+/// A C tor relay of a [`Network`] that runs on another host. It is an exit without restrictions, and ends with
+/// this value, or with the network.
 #[derive(Debug)]
 pub struct JoinedRelay {
     tor: Client,
@@ -17,7 +17,7 @@ pub struct JoinedRelay {
 }
 
 impl JoinedRelay {
-    /// Starts it in the network that this thread is in, of which `address` is one, and waits until it can build
+    /// Starts it in the network namespace of this thread, which has `address`, and waits until it can build
     /// circuits. It is listed some seconds later: [`Network::wait_until_known`].
     ///
     /// # Errors
@@ -31,7 +31,7 @@ impl JoinedRelay {
         Self::start_with(network, nickname, address, &[], patience)
     }
 
-    /// The same with more lines of configuration, such as a limit.
+    /// Starts it like [`start`](Self::start), with additional lines of configuration, such as a rate limit.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -71,8 +71,8 @@ impl JoinedRelay {
         Ok(Self { tor, rsa })
     }
 
-    /// Waits until it knows these relays, which [`Network::wait_until_known`] only says of the network's own nodes. Until then, as an exit, it
-    /// refuses streams of circuits that come from them.
+    /// Waits until it knows these relays; [`Network::wait_until_known`] covers only the network's own nodes.
+    /// Until then, as an exit, it refuses streams of circuits that come from them.
     ///
     /// # Errors
     /// [`LabError`] if tor ends, does not answer, or does not know them within `patience`.

@@ -1,4 +1,4 @@
-//! The keeper: a shell process that cleans up after us, however we end.
+//! The keeper: a shell process that cleans up however this process ends.
 
 use std::io::Write;
 use std::os::unix::process::CommandExt;
@@ -9,14 +9,14 @@ use std::time::Duration;
 use crate::error::LabError;
 use crate::process;
 
-/// Longer than the keeper's own limit, so that its patience ends first.
+/// Longer than the keeper's own timeout, so that the keeper gives up first.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Watches over a network's folder and processes until it is dropped or released.
 ///
-/// It lives in its own process group and reads from a pipe that only this process holds open. The
-/// kernel closes the pipe when this process ends, be it by return, panic, Ctrl-C or `kill -9`;
-/// then the keeper kills the network's processes and removes the folder.
+/// It has its own process group and reads from a pipe that only this process holds open. The kernel closes the
+/// pipe when this process ends, whether by return, panic, Ctrl-C or `kill -9`; then the keeper kills the
+/// network's processes and removes the folder.
 #[derive(Debug)]
 pub(crate) struct Keeper {
     child: Child,
@@ -42,7 +42,7 @@ impl Keeper {
         Ok(Self { child, pipe })
     }
 
-    /// Sends the keeper away and lets the network live.
+    /// Dismisses the keeper and lets the network live on.
     pub(crate) fn release(mut self) -> Result<(), LabError> {
         if let Some(pipe) = &mut self.pipe {
             pipe.write_all(b"release\n")
@@ -53,10 +53,10 @@ impl Keeper {
 }
 
 impl Drop for Keeper {
-    /// Lets the keeper do its work and waits for its end.
+    /// Lets the keeper clean up and waits for its end.
     fn drop(&mut self) {
         drop(self.pipe.take());
-        // A keeper that does not end in time is left to its work: there is nothing better to do.
+        // A keeper that does not end in time is left to its work.
         let _ended = process::wait_for_end(&mut self.child, PATIENCE);
     }
 }

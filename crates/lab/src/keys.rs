@@ -1,4 +1,4 @@
-//! The authorities' keys, made by tor's own programs.
+//! The authorities' keys, created by tor's own programs.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -11,20 +11,20 @@ use crate::error::LabError;
 use crate::process::{self, DEFAULTS};
 use crate::spec::{AUTHORITIES, Programs};
 
-/// Making an RSA key of 3072 bits takes about a second, with bad luck and company some more.
+/// Generating an RSA key of 3072 bits takes about a second, sometimes several under load.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Digests of an authority's keys, in hexadecimal. The keys are in the authority's folder.
+/// Fingerprints of an authority's keys, in hexadecimal. The keys are in the authority's folder.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthorityKeys {
     pub(crate) nickname: &'static str,
-    /// Of the v3 identity key, which signs votes.
+    /// The v3 identity key, which signs votes.
     pub(crate) v3_identity: String,
-    /// Of the RSA identity key, which it has as a relay.
+    /// The RSA identity key, which it has as a relay.
     pub(crate) fingerprint: String,
 }
 
-/// Makes the keys of all authorities at once. The authorities' folders must exist.
+/// Creates the keys of all authorities concurrently. The authorities' folders must exist.
 pub(crate) fn make(dir: &Path, programs: &Programs) -> Result<Vec<AuthorityKeys>, LabError> {
     thread::scope(|scope| {
         let makers: Vec<_> = AUTHORITIES
@@ -98,7 +98,8 @@ fn read(path: &Path) -> Result<String, LabError> {
     fs::read_to_string(path).map_err(LabError::io("read", path))
 }
 
-/// Runs a program to its end, in the network's folder and with a pass phrase if it asks for one. It must make the file `made`.
+/// Runs a program to its end in the network's folder, with a passphrase if it asks for one. It must create the
+/// file `made`.
 fn run(mut command: Command, dir: &Path, name: &str, made: &Path) -> Result<(), LabError> {
     let program = Path::new(command.get_program()).to_owned();
     let path = dir.join("keys-output");
@@ -113,8 +114,8 @@ fn run(mut command: Command, dir: &Path, name: &str, made: &Path) -> Result<(), 
         .spawn()
         .map_err(LabError::io("start the program", &program))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not ask for it may be gone already. The keys live as long as the
-        // network and guard nothing.
+        // A program that does not ask for it may have exited already. The keys protect nothing and live as long
+        // as the network.
         let _unread = stdin.write_all(b"private network\n");
     }
     let status = process::wait_for_end(&mut child, PATIENCE);

@@ -1,4 +1,4 @@
-//! From a description to running processes.
+//! From a specification to running processes.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -17,7 +17,7 @@ use crate::process::{DEFAULTS, LOG, log_tail};
 use crate::spec::{AUTHORITIES, NetworkSpec, Programs};
 use crate::torrc::{AuthorityLine, BANDWIDTH_FILE, CONTROL_PORT, COOKIE, RESOLV_CONF, Torrc};
 
-/// Makes the network's folder, readable by us only, and returns its full path.
+/// Creates the network's folder, readable by its owner only, and returns its absolute path.
 pub(crate) fn make_folder(wanted: Option<&Path>) -> Result<PathBuf, LabError> {
     let dir = match wanted {
         None => {
@@ -30,7 +30,7 @@ pub(crate) fn make_folder(wanted: Option<&Path>) -> Result<PathBuf, LabError> {
                 .keep()
         }
         Some(dir) if dir.exists() => {
-            // It is removed in the end, so nothing else may be in it.
+            // It is removed in the end, so it must contain nothing else.
             let mut entries = fs::read_dir(dir).map_err(LabError::io("read the folder", dir))?;
             if entries.next().is_some() {
                 return Err(LabError::Spec(format!(
@@ -83,7 +83,7 @@ struct Started<'a> {
     authority: Option<&'a AuthorityLine>,
 }
 
-/// Makes the nodes' folders and the authorities' keys.
+/// Creates the nodes' folders and the authorities' keys.
 pub(crate) fn prepare(
     dir: &Path,
     spec: &NetworkSpec,
@@ -97,9 +97,9 @@ pub(crate) fn prepare(
     keys::make(dir, programs)
 }
 
-/// Writes the configurations, starts everybody, and waits until all control ports answer.
+/// Writes the configurations, starts all nodes, and waits until all control ports answer.
 ///
-/// A [`LabError::PortInUse`] leaves no process behind, and calls for another attempt.
+/// A [`LabError::PortInUse`] leaves no process behind; the caller tries again.
 pub(crate) fn launch(
     dir: &Path,
     spec: &NetworkSpec,
@@ -142,7 +142,7 @@ pub(crate) fn launch(
     Ok((nodes, children))
 }
 
-/// Removes what would be mistaken for the work of the tor that is about to start.
+/// Removes files that would be mistaken for those of the tor about to start.
 fn forget_earlier_attempt(dir: &Path) -> Result<(), LabError> {
     for name in [CONTROL_PORT, COOKIE, LOG] {
         let path = dir.join(name);
@@ -157,13 +157,13 @@ fn forget_earlier_attempt(dir: &Path) -> Result<(), LabError> {
 }
 
 impl Started<'_> {
-    /// Waits until tor answers, and asks it for what it has chosen itself.
+    /// Waits until tor answers, and queries the values that it has chosen.
     fn ready(self, deadline: Deadline) -> Result<Node, LabError> {
         let Self { nickname, role, dir, pid, limit_bit_per_s, authority } = self;
         let control_addr = children::wait_for_control(nickname, pid, &dir, deadline)?;
         let asked = ask(control_addr, &dir);
         let (fingerprint, or_addr) = match asked {
-            // Ports are opened after the control port: the failure may be that of a dead tor.
+            // Ports are opened after the control port: the failure may be that of an exited tor.
             Err(ControlError::Closed | ControlError::Connect { .. }) => {
                 crate::process::wait_for_exit(
                     pid,
@@ -209,7 +209,7 @@ impl Started<'_> {
     }
 }
 
-/// Asks a tor for its RSA fingerprint and its OR listeners.
+/// Queries a tor for its RSA fingerprint and its OR listeners.
 fn ask(control: SocketAddr, dir: &Path) -> Result<(String, String), ControlError> {
     let mut control = Control::connect(control, &dir.join(COOKIE))?;
     Ok((control.get_info("fingerprint")?, control.get_info("net/listeners/or")?))
@@ -227,7 +227,7 @@ fn read_ed25519(dir: &Path) -> Result<[u8; 32], LabError> {
         .ok_or(LabError::BadFile { path, expected: "a nickname and an Ed25519 key" })
 }
 
-/// The error for something that did not happen in time; it quotes a node's log.
+/// The error for a timeout; it quotes a node's log.
 pub(crate) fn timeout(what: String, deadline: Deadline, node: Option<&Node>) -> LabError {
     let log = node.map_or_else(String::new, |node| log_tail(&node.dir));
     LabError::Timeout { what, after: deadline.elapsed(), log }

@@ -1,10 +1,10 @@
-//! Relays that lie to those who measure them: what a [`Router`](onion::router::Router) does amiss.
+//! Relays that lie to those who measure them: a [`Router`](onion::router::Router) with dishonest behavior.
 //!
-//! All are the router with another [`Behavior`](onion::router::Behavior): a [`TransitLiar`] betrays those who send
-//! through it, as any relay can; an [`EchoLiar`] takes part in its own measurement and betrays it.
-//! [`TransitLie`] and [`EchoLie`] say what they may do, and what is in it for them. [`LiarRelay`] runs an
-//! [`EchoLiar`] on real sockets, for experiments, and [`Forgers`] many in virtual time. [`Caller`] is a
-//! coordinator or measurer that says what it must not.
+//! All are the router with another [`Behavior`](onion::router::Behavior): a [`TransitLiar`] cheats those who
+//! send through it, as any relay can; an [`EchoLiar`] takes part in its own measurement and cheats in it.
+//! [`TransitLie`] and [`EchoLie`] list the lies and their gain. [`LiarRelay`] runs an [`EchoLiar`] on real
+//! sockets, for experiments, and [`Forgers`] many in virtual time. [`Caller`] is a coordinator or measurer that
+//! violates the protocol.
 
 mod caller;
 mod echo;
@@ -20,10 +20,10 @@ pub use transit::{LiedAt, TransitLiar, TransitLie};
 
 use rand::Rng;
 
-/// Lies whose places are remembered.
+/// Maximum number of recorded lies.
 const LIES_MAX: usize = 4096;
 
-/// A number from zero to one, one excluded.
+/// A random number in [0, 1).
 fn chance(rng: &mut impl Rng) -> f64 {
     f64::from(rng.next_u32()) / (f64::from(u32::MAX) + 1.0)
 }

@@ -1,9 +1,8 @@
-//! Private networks of stock tor on the loopback interface.
+//! Private networks of C tor on the loopback interface.
 //!
-//! [`Network::start`] brings up three authorities and any number of relays, with rate limits of
-//! choice, in a folder of their own. About ten seconds later there is a consensus, and another one
-//! every ten seconds. The traffic stays on loopback; the system's tor and its files are not
-//! touched.
+//! [`Network::start`] starts three authorities and any number of relays, with optional rate limits, in a new
+//! folder. About ten seconds later there is a consensus, and then another one every ten seconds. The traffic
+//! stays on loopback; the system's tor and its files are not touched.
 //!
 //! ```no_run
 //! use lab::{Network, NetworkSpec, RelaySpec};
@@ -17,30 +16,29 @@
 //! # Ok::<(), lab::LabError>(())
 //! ```
 //!
-//! An [`OwnRelay`] is a relay of our own in a process of its own, in such a network or alone; [`RelaySaid`] gathers
-//! what a relay, stock or ours, says of itself while it is measured.
+//! An [`OwnRelay`] is a relay of this project in a separate process, in such a network or alone; [`RelaySaid`]
+//! collects what a relay of either kind reports about itself while it is measured.
 //!
-//! What any of these processes sends and receives the kernel counts: [`connections`].
+//! [`connections`] reads the kernel's counters of any of these processes.
 //!
-//! A [`Client`] is a stock tor that uses a network, along [paths](Pins) of choice, and [`download`] gets
-//! through it what a [`ContentServer`] has; a [`NameServer`] has names for exits.
+//! A [`Client`] is a C tor client of a network with [restricted paths](Pins), and [`download`] fetches content
+//! of a [`ContentServer`] through it; a [`NameServer`] resolves names for exits.
 //!
-//! [`wan`] has networks of our own with real distances. A [`JoinedRelay`] is a stock relay of a network that is at another
+//! [`wan`] creates networks with real distances. A [`JoinedRelay`] is a C tor relay of a network on another
 //! host than the rest.
 //!
 //! # No remains
-//! However the process ends that has started a network, no process, port or file of the network is
-//! left:
-//! - A [`Network`] that is dropped, also by a panic, ends its tors and removes its folder.
-//! - A keeper process does the same when its owner vanishes (Ctrl-C, `kill -9`, abort): it notices
-//!   that its standard input is closed.
-//! - Should the keeper be killed as well, each tor still ends about a quarter of a minute after its
-//!   owner (`__OwningControllerProcess`). The folder is then left.
+//! However the process that started a network ends, no process, port or file of the network remains:
+//! - Dropping a [`Network`], also by a panic, ends its tors and removes its folder.
+//! - A keeper process does it when its owner disappears (Ctrl-C, `kill -9`, abort), which closes its standard
+//!   input.
+//! - If the keeper is killed as well, each tor still exits about a quarter of a minute after its owner
+//!   (`__OwningControllerProcess`). The folder then remains.
 //!
 //! A [`TemporaryFolder`] has such a keeper, too.
 //!
-//! A network that shall live on is started with [`NetworkSpec::detached`] and let go by
-//! [`Network::detach`]; [`status`] and [`down`] find it by its folder.
+//! A network that is to live on is started with [`NetworkSpec::detached`] and released by [`Network::detach`];
+//! [`status`] and [`down`] find it by its folder.
 
 mod children;
 mod client;

@@ -1,4 +1,4 @@
-//! A name server for exits of private networks: what they ask for must not leave the machine.
+//! A DNS server for exits of private networks: their queries must not leave the machine.
 
 use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::A;
@@ -13,14 +13,14 @@ use std::time::{Duration, Instant};
 
 use crate::clock;
 
-/// Longest question over UDP that is read.
+/// Maximum length of a query over UDP.
 const QUESTION_MAX: usize = 4096;
 
-/// How often it looks whether it is to end.
+/// How often it checks whether it is to end.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// A name server over UDP on loopback, as far away as it is told to be. Each name has the address 127.0.0.1, and none of IPv6; names below
-/// `invalid` do not exist. It ends with this value.
+/// A DNS server over UDP on loopback, with a configurable delay. Each name has the address 127.0.0.1 and no
+/// IPv6 address; names below `invalid` do not exist. It ends with this value.
 #[derive(Debug)]
 pub struct NameServer {
     address: SocketAddr,
@@ -30,29 +30,29 @@ pub struct NameServer {
 }
 
 impl NameServer {
-    /// Starts it, on a port that is free. Its answers take `delay`, and say that they hold for `ttl_s` seconds.
+    /// Starts it on a free port. Its answers have a delay of `delay` and a TTL of `ttl_s` seconds.
     ///
     /// # Errors
-    /// Where the system gives no port or thread.
+    /// If the system returns no port or thread.
     pub fn start(delay: Duration, ttl_s: u32) -> io::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = socket.local_addr()?;
         let (asked, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
         let (count, must_end) = (Arc::clone(&asked), Arc::clone(&is_over));
         let thread = thread::Builder::new().name("names".to_owned()).spawn(move || {
-            // A socket that fails answers nobody, which shows in what is asked.
+            // A failing socket answers nobody, which shows in the number of queries.
             let _ended = serve(&socket, delay, ttl_s, &count, &must_end);
         })?;
         Ok(Self { address, asked, is_over, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Questions that have come so far.
+    /// Queries so far.
     #[must_use]
     pub fn asked(&self) -> u64 {
         self.asked.load(Ordering::Relaxed)
@@ -77,7 +77,7 @@ fn serve(
     asked: &AtomicU64,
     is_over: &AtomicBool,
 ) -> io::Result<()> {
-    // All wait equally long: who came first is answered first.
+    // The delay is constant, so answers leave in order of arrival.
     let mut waiting: VecDeque<(Instant, Vec<u8>, SocketAddr)> = VecDeque::new();
     let mut buffer = [0; QUESTION_MAX];
     while !is_over.load(Ordering::Relaxed) {
@@ -85,16 +85,16 @@ fn serve(
         while waiting.front().is_some_and(|(due, ..)| *due <= now)
             && let Some((_, bytes, to)) = waiting.pop_front()
         {
-            // Who asked may have gone.
+            // The client may be gone.
             let _sent = socket.send_to(&bytes, to);
         }
         let wait = waiting.front().map_or(LOOK, |(due, ..)| due.saturating_duration_since(now));
-        // Zero would mean for ever.
+        // Zero would mean no timeout.
         socket.set_read_timeout(Some(wait.clamp(Duration::from_micros(100), LOOK)))?;
         match socket.recv_from(&mut buffer) {
             Ok((len, from)) => {
                 asked.fetch_add(1, Ordering::Relaxed);
-                // What is no question gets no answer.
+                // Malformed queries are ignored.
                 if let Some(bytes) = answer(&buffer[..len], ttl_s) {
                     waiting.push_back((clock::now() + delay, bytes, from));
                 }

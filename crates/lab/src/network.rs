@@ -19,22 +19,22 @@ use crate::spec::{AUTHORITIES, NetworkSpec, Programs};
 use crate::state;
 use crate::torrc::BANDWIDTH_FILE;
 
-/// Attempts with other ports before the machine is blamed.
+/// Attempts with other ports before the error is reported.
 const ATTEMPTS: u32 = 5;
-/// Longest wait for an event before things are looked at anyway: events may be missed while a
-/// connection is being made, and processes may die silently.
+/// Maximum wait for an event before the state is polled: events may be missed while a connection is being
+/// established, and processes may die silently.
 const STEP: Duration = Duration::from_millis(500);
 
-/// A node that still has no consensus is told to ask at once so often.
+/// The interval at which a node without a consensus is made to retry at once.
 const RELOAD_PAUSE: Duration = Duration::from_secs(15);
 
-/// What a stock client wants of its guards.
+/// The flags that a C tor client requires of its guards.
 const GUARD_FLAGS: [&str; 6] = ["Fast", "Guard", "Running", "Stable", "V2Dir", "Valid"];
 
-/// A private network of stock tor on the loopback interface.
+/// A private network of C tor on the loopback interface.
 ///
-/// Dropping it ends its processes and removes its folder. The same happens, by means of a separate
-/// keeper process, if this process ends without dropping it, be it by a panic, Ctrl-C or `kill -9`.
+/// Dropping it ends its processes and removes its folder. A separate keeper process does the same if this
+/// process ends without dropping it, by a panic, Ctrl-C or `kill -9`.
 #[derive(Debug)]
 pub struct Network {
     dir: PathBuf,
@@ -49,17 +49,17 @@ pub struct Network {
 }
 
 impl Network {
-    /// Brings up a network, and returns once there is a consensus that lists all nodes as running
-    /// and once all of them have it, with everybody's descriptors. This takes about ten seconds.
+    /// Starts a network, and returns once there is a consensus that lists all nodes as running and all of them
+    /// have it, with all descriptors. This takes about ten seconds.
     ///
     /// # Errors
-    /// [`LabError`] if tor is missing, the description is impossible, a tor ends, or time runs out.
-    /// Nothing is left behind then, except the folder if [`NetworkSpec::keep`] says so.
+    /// [`LabError`] if tor is missing, the specification is invalid, a tor exits, or time runs out. Nothing is
+    /// left behind then, except the folder with [`NetworkSpec::keep`].
     pub fn start(spec: &NetworkSpec, progress: &mut dyn FnMut(Progress)) -> Result<Self, LabError> {
         Self::start_with(spec, progress, &mut || Reserved::new(spec.address))
     }
 
-    /// The same with another source of ports, for tests.
+    /// Starts a network with another source of ports, for tests.
     fn start_with(
         spec: &NetworkSpec,
         progress: &mut dyn FnMut(Progress),
@@ -106,7 +106,7 @@ impl Network {
         &self.dir
     }
 
-    /// The tor that its nodes are.
+    /// The path of its tor.
     pub(crate) fn tor(&self) -> &Path {
         &self.tor
     }
@@ -123,28 +123,28 @@ impl Network {
         self.nodes.get(..AUTHORITIES.len()).unwrap_or_default()
     }
 
-    /// Where the authorities' directories are: relays that are not of [`relays`](Self::relays) join
+    /// The addresses of the authorities' directories: relays that are not among [`relays`](Self::relays) join
     /// the network by publishing their descriptors there, and are listed after the next vote.
     #[must_use]
     pub fn directory_addrs(&self) -> Vec<SocketAddr> {
         self.authorities().iter().filter_map(Node::dir_addr).collect()
     }
 
-    /// The relays, in the order of their description.
+    /// The relays, in the order of the specification.
     #[must_use]
     pub fn relays(&self) -> &[Node] {
         self.nodes.get(AUTHORITIES.len()..).unwrap_or_default()
     }
 
-    /// The node of that nickname.
+    /// The node with that nickname.
     #[must_use]
     pub fn node(&self, nickname: &str) -> Option<&Node> {
         self.nodes.iter().find(|node| node.nickname == nickname)
     }
 
-    /// The bandwidth file by which the authorities vote, if [`NetworkSpec::bandwidth_file`] was
-    /// set. Its folder exists; the file, usually a symbolic link, is for the caller to put there,
-    /// whole and at once. Every vote reads it again.
+    /// The bandwidth file that the authorities vote by, if [`NetworkSpec::bandwidth_file`] was set. Its folder
+    /// exists; the caller puts the file there atomically, usually as a symbolic link. Every vote reads it
+    /// again.
     #[must_use]
     pub fn bandwidth_file_path(&self) -> PathBuf {
         self.dir.join(BANDWIDTH_FILE)
@@ -159,13 +159,12 @@ impl Network {
         current(authority, &mut authority.control()?)
     }
 
-    /// Waits for a consensus whose `valid-after` lies after the given Unix time (in seconds), if
-    /// one is given, and that `accept` accepts; returns its text. Consensuses come every voting
-    /// interval.
+    /// Waits for a consensus whose `valid-after` is after the given Unix time (in seconds), if one is given,
+    /// and that `accept` accepts; returns its text. There is a consensus in each voting interval.
     ///
     /// # Errors
-    /// [`LabError::Timeout`] if there is none within `patience`, [`LabError::TorDied`] if the
-    /// authority ends that is asked, [`LabError::Control`] if it does not answer.
+    /// [`LabError::Timeout`] if there is none within `patience`, [`LabError::TorDied`] if the queried authority
+    /// exits, [`LabError::Control`] if it does not answer.
     pub fn wait_for_consensus(
         &self,
         after_unix: Option<u64>,
@@ -176,7 +175,7 @@ impl Network {
     }
 
     /// Waits for a consensus that gives the Running flag to all of these relays, given by their RSA
-    /// fingerprints, whether the network has started them or not; returns its text.
+    /// fingerprints, whether they belong to the network or joined it; returns its text.
     ///
     /// # Errors
     /// As [`wait_for_consensus`](Self::wait_for_consensus).
@@ -189,17 +188,18 @@ impl Network {
         self.wait_for_consensus(None, &mut all_run, patience)
     }
 
-    /// Waits until every node has a consensus by which clients take these relays, given by their RSA
-    /// fingerprints, for any place of a circuit. Wait for this before stock clients are to use others than
-    /// the network's own relays: a client takes no guard that is not Fast, Guard, Running, Stable, V2Dir
-    /// and Valid, and may keep a consensus that says otherwise for minutes; a stock exit refuses the streams
-    /// of circuits that come from a relay which it does not know.
+    /// Waits until every node has a consensus by which clients use these relays, given by their RSA
+    /// fingerprints, at any position of a circuit. Wait for this before C tor clients are to use other relays
+    /// than the network's own: a client uses no guard that is not Fast, Guard, Running, Stable, V2Dir and
+    /// Valid, and may keep a consensus that says otherwise for minutes; an exit refuses the streams of circuits
+    /// that come from an unknown relay.
     ///
-    /// Returns when the earliest of these consensuses began to hold, in Unix seconds. Others than the network's nodes may still go by the one
-    /// before: a relay of ours is waited for by [`OwnRelay::wait_until_it_goes_by`](crate::OwnRelay::wait_until_it_goes_by).
+    /// Returns the `valid-after` of the oldest of these consensuses, in Unix seconds. Relays outside of the
+    /// network may still use the previous one: for relays of this project there is
+    /// [`OwnRelay::wait_until_it_goes_by`](crate::OwnRelay::wait_until_it_goes_by).
     ///
     /// # Errors
-    /// [`LabError`] if a tor ends or does not answer, or time runs out.
+    /// [`LabError`] if a tor exits or does not answer, or time runs out.
     pub fn wait_until_known(
         &self,
         relays: &[[u8; 20]],
@@ -224,7 +224,7 @@ impl Network {
                     wait_for_news(node, &control, deadline)?;
                 }
             }
-            // Not the authorities' latest, which may be later than anybody else's.
+            // Not the authorities' latest, which may be newer than any other node's.
             let since = get_if_any(node, &mut control, "consensus/valid-after")?;
             let since = since.and_then(|text| consensus::unix_time(&text));
             let Some(since) = since else {
@@ -256,15 +256,14 @@ impl Network {
         Err(LabError::CannotStop { pids, dir })
     }
 
-    /// Lets a network live on after this process, and returns its folder, from which [`status`]
-    /// and [`down`] find everything again.
+    /// Lets a network live on after this process, and returns its folder, by which [`status`] and [`down`] find
+    /// everything.
     ///
     /// [`status`]: crate::status
     /// [`down`]: crate::down
     ///
     /// # Errors
-    /// [`LabError::Spec`] if the network was not started with [`NetworkSpec::detached`]; it is
-    /// ended then.
+    /// [`LabError::Spec`] if the network was not started with [`NetworkSpec::detached`]; it is ended then.
     pub fn detach(self) -> Result<PathBuf, LabError> {
         if !self.detached {
             return Err(LabError::Spec(
@@ -338,8 +337,8 @@ impl Network {
             listen(node, &mut control)?;
             let mut reloads_at = Duration::ZERO;
             while !has_directory(node, &mut control, nodes)? {
-                // It has asked too early for a consensus, and now waits ever longer between its
-                // attempts. A reload makes it forget these failures and ask at once.
+                // It has requested a consensus too early, and backs off. A reload makes it forget these
+                // failures and retry at once.
                 if deadline.elapsed() >= reloads_at {
                     let reloaded = control.request("SIGNAL RELOAD");
                     reloaded.map_err(LabError::control(&node.nickname))?;
@@ -357,7 +356,7 @@ impl Network {
     }
 }
 
-/// Subscribes to what may bring us on.
+/// Subscribes to the events that indicate progress.
 fn listen(node: &Node, control: &mut Control) -> Result<(), LabError> {
     control.set_events(&["NEWCONSENSUS", "NEWDESC"]).map_err(LabError::control(&node.nickname))
 }
@@ -383,7 +382,7 @@ fn current(node: &Node, control: &mut Control) -> Result<Option<String>, LabErro
     get_if_any(node, control, "dir/status-vote/current/consensus")
 }
 
-/// A value that may not be there yet.
+/// A value that may not exist yet.
 fn get_if_any(node: &Node, control: &mut Control, key: &str) -> Result<Option<String>, LabError> {
     match control.get_info(key) {
         Ok(text) => Ok(Some(text).filter(|text| !text.is_empty())),

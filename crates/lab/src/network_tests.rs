@@ -4,7 +4,7 @@ use std::net::{Ipv4Addr, TcpListener};
 
 use super::*;
 
-/// Ports of which one belongs to another program, as if taken between our choice and tor's start.
+/// Ports of which one belongs to another program, as if taken between the reservation and tor's start.
 fn taken(thief: &TcpListener) -> std::io::Result<Reserved> {
     Ok(Reserved::new(Ipv4Addr::LOCALHOST)?.with_taken(thief.local_addr()?))
 }

@@ -13,13 +13,13 @@ use crate::error::LabError;
 use crate::process;
 use crate::torrc::COOKIE;
 
-/// What a node does besides relaying.
+/// The role of a node besides relaying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// A directory authority. It relays as well.
     Authority,
-    /// Nothing.
+    /// None.
     Relay,
 }
 
@@ -73,19 +73,19 @@ impl Node {
         self.ed25519
     }
 
-    /// Digest of an authority's v3 identity key, by which its votes are known.
+    /// The fingerprint of an authority's v3 identity key, which identifies its votes.
     #[must_use]
     pub const fn v3_identity(&self) -> Option<[u8; 20]> {
         self.v3_identity
     }
 
-    /// Where other relays connect to.
+    /// The OR address.
     #[must_use]
     pub const fn or_addr(&self) -> SocketAddr {
         self.or_addr
     }
 
-    /// Where an authority serves directory documents by HTTP.
+    /// The address of an authority's directory (HTTP).
     #[must_use]
     pub const fn dir_addr(&self) -> Option<SocketAddr> {
         self.dir_addr
@@ -124,7 +124,7 @@ impl Node {
             .map_err(LabError::control(&self.nickname))
     }
 
-    /// Watches the bytes that pass, second by second, on a control connection of its own.
+    /// Watches the bytes that pass, second by second, on a separate control connection.
     ///
     /// # Errors
     /// [`LabError::Control`] if tor does not answer.
@@ -146,8 +146,8 @@ impl Node {
         }
     }
 
-    /// Processor time used so far, in user and kernel mode, in steps of usually 10 ms; `None` once
-    /// the process has ended.
+    /// Processor time used so far, in user and kernel mode, usually in steps of 10 ms; `None` once the process
+    /// has ended.
     #[must_use]
     pub fn cpu_time(&self) -> Option<Duration> {
         self.is_alive().then(|| process::cpu_time(self.pid)).flatten()
@@ -158,7 +158,7 @@ impl Node {
     }
 }
 
-/// Keys are written in upper case hexadecimal, as tor writes them.
+/// Keys are in upper case hexadecimal, as in tor.
 mod as_hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
@@ -176,7 +176,7 @@ mod as_hex {
     }
 }
 
-/// The same where there may be no key.
+/// Serializes an optional key.
 mod as_optional_hex {
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serialize, Serializer};

@@ -1,8 +1,8 @@
-//! Processes of our own on this machine: the very program that runs, with another command. Its relays take
-//! part in their measurement, as stock tor does not.
+//! Processes of this project on this machine: the running program with another command. Its relays take part in
+//! their measurement, unlike C tor.
 //!
-//! Whoever uses this is a program that knows the command it starts (for an [`OwnRelay`], `relay`) and the options
-//! `--json` and `--tied`.
+//! A caller is a program that has the command it starts (`relay` for an [`OwnRelay`]) and the options `--json`
+//! and `--tied`.
 
 mod error;
 mod process;

@@ -12,11 +12,11 @@ pub(crate) struct AuthorityPorts {
     pub(crate) dir: SocketAddr,
 }
 
-/// Ports that stay ours until this is dropped.
+/// Ports reserved until this is dropped.
 ///
-/// Only the authorities' ports are chosen beforehand, because everybody's configuration names
-/// them; all other ports are chosen by tor (`auto`). Between the drop and tor's start another
-/// program may take a port, so whoever uses this must be ready to try again.
+/// Only the authorities' ports are chosen in advance, because all configurations contain them; tor chooses all
+/// others (`auto`). Between the drop and tor's start another program may take a port, so the caller must be
+/// prepared to try again.
 #[derive(Debug)]
 pub(crate) struct Reserved {
     listeners: Vec<TcpListener>,
@@ -46,7 +46,7 @@ impl Reserved {
         &self.ports
     }
 
-    /// The same ports, but one of them is another program's.
+    /// The same ports, one of which belongs to another program.
     #[cfg(test)]
     pub(crate) fn with_taken(mut self, taken: SocketAddr) -> Self {
         self.ports[0].dir = taken;

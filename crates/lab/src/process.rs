@@ -14,8 +14,8 @@ use crate::clock::Deadline;
 
 /// Name of the empty file that every tor of a network is given as `--defaults-torrc`.
 ///
-/// That keeps the system's own defaults away, and marks the process as ours: no other program has
-/// this file's full path as one of its arguments.
+/// It keeps the system's defaults away and identifies the process: no other program has this file's absolute
+/// path as an argument.
 pub(crate) const DEFAULTS: &str = "defaults-torrc";
 
 /// Name of a node's log.
@@ -23,8 +23,8 @@ pub(crate) const LOG: &str = "log";
 
 /// The tor processes of the network in `dir`, by their arguments.
 ///
-/// Finds nothing for a folder without a network. Needs no state but the system's process list, so
-/// it can be used after whoever started the network is gone.
+/// Returns nothing for a folder without a network. It needs only the system's process list, so it works after
+/// the process that started the network is gone.
 #[must_use]
 pub fn processes(dir: &Path) -> Vec<u32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -34,8 +34,7 @@ pub fn processes(dir: &Path) -> Vec<u32> {
         .collect()
 }
 
-/// Whether a process is a tor of the network in `dir`. A dead process that has not been reaped is
-/// not: it has no arguments any more.
+/// Whether a process is a tor of the network in `dir`. A zombie is not: it has no arguments.
 pub(crate) fn is_ours(pid: u32, dir: &Path) -> bool {
     let mark = dir.join(DEFAULTS);
     fs::read(format!("/proc/{pid}/cmdline")).is_ok_and(|line| {
@@ -44,7 +43,7 @@ pub(crate) fn is_ours(pid: u32, dir: &Path) -> bool {
     })
 }
 
-/// Sends a signal. A process that is gone already is no error.
+/// Sends a signal. A process that is gone already is not an error.
 pub(crate) fn signal(pid: u32, signal: Signal) {
     if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
         let _gone = kill_process(pid, signal);
@@ -57,7 +56,8 @@ pub(crate) fn wait_for_end(child: &mut Child, patience: Duration) -> Option<Exit
     child.try_wait().ok().flatten()
 }
 
-/// Waits until a process, child or not, has ended, and says whether it has; returns at once if there is none, or if the system does not let us wait.
+/// Waits until a process, child or not, has ended, and returns whether it has; returns at once if there is
+/// none, or if the system does not permit the wait.
 pub(crate) fn wait_for_exit(pid: u32, patience: Duration) -> bool {
     let deadline = Deadline::after(patience);
     let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) else { return true };
@@ -75,14 +75,14 @@ pub(crate) fn wait_for_exit(pid: u32, patience: Duration) -> bool {
     }
 }
 
-/// Whether a process handle becomes readable, that is whether its process ends, in time.
+/// Whether a process handle becomes readable in time, that is whether its process ends.
 fn readable(handle: &OwnedFd, timeout: Duration) -> bool {
     let mut watched = [PollFd::new(handle, PollFlags::IN)];
     let timeout = Timespec::try_from(timeout).ok();
     match poll(&mut watched, timeout.as_ref()) {
         Ok(ready) => ready > 0,
         Err(Errno::INTR) => false,
-        // Cannot happen with a valid handle; better to end the wait than to spin.
+        // Impossible with a valid handle; ending the wait is better than spinning.
         Err(_) => true,
     }
 }
@@ -103,7 +103,7 @@ pub fn resident_bytes(pid: u32) -> Option<u64> {
 }
 
 fn parse_cpu_time(stat: &str, ticks_per_s: u64) -> Option<Duration> {
-    // The program's name, in parentheses, may hold blanks and parentheses.
+    // The program's name, in parentheses, may contain spaces and parentheses.
     let (_, after_name) = stat.rsplit_once(')')?;
     let mut fields = after_name.split_ascii_whitespace().skip(11);
     let mut number = || fields.next()?.parse::<u64>().ok();
@@ -115,7 +115,7 @@ fn parse_cpu_time(stat: &str, ticks_per_s: u64) -> Option<Duration> {
 /// The last warnings and errors of a tor, as a sentence for an error message.
 pub(crate) fn log_tail(dir: &Path) -> String {
     const LINES: usize = 8;
-    // What precedes the opening of the log, such as a mistake in the configuration, is printed.
+    // Output before the log is opened, such as a configuration error, goes to standard output.
     let printed = fs::read(dir.join("output")).unwrap_or_default();
     let logged = fs::read(dir.join(LOG)).unwrap_or_default();
     let text =
@@ -159,8 +159,8 @@ mod tests {
     fn only_the_full_argument_marks_a_process() {
         let dir = tempfile::tempdir().expect("a folder");
         let found_with = |argument: &str| {
-            // Says that it runs, then waits for its input, which never comes. Without that line the
-            // list could be read while the kernel has not set up the new arguments yet.
+            // Prints that it runs, then waits for input that never comes. Without that line the list could be
+            // read before the kernel has set up the new arguments.
             let mut child = Command::new("sh")
                 .args(["-c", "echo; read line", "test", argument])
                 .stdin(Stdio::piped())

@@ -1,35 +1,35 @@
-//! What bringing up a network is waiting for.
+//! The steps of starting a network.
 
 use std::fmt;
 use std::time::Duration;
 
-/// A step of bringing up a network. Its `Display` is a line for the user.
+/// A step of starting a network. Its `Display` is a line for the user.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// The authorities' keys are being made.
+    /// The authorities' keys are being created.
     MakingKeys,
     /// The tor processes are being started.
     Starting {
-        /// How many.
+        /// The number of processes.
         nodes: usize,
     },
-    /// All processes run; the authorities have yet to agree on a consensus with everybody in it.
+    /// All processes run; the authorities have to agree on a consensus with all nodes.
     WaitingForConsensus {
-        /// How many nodes the newest consensus lists as running.
+        /// The number of nodes that the newest consensus lists as running.
         running: usize,
-        /// How many there are.
+        /// The number of nodes.
         nodes: usize,
     },
-    /// There is a consensus, which the relays have yet to fetch, with everybody's descriptors.
+    /// There is a consensus, which the relays have to fetch, with all descriptors.
     WaitingForRelays {
-        /// How many nodes are ready.
+        /// The number of nodes that are ready.
         ready: usize,
-        /// How many there are.
+        /// The number of nodes.
         nodes: usize,
     },
-    /// Another program took one of our ports; all starts again with others.
+    /// Another program took a port; the start is repeated with others.
     Retrying {
-        /// Whose port was taken.
+        /// The node whose port was taken.
         nickname: String,
     },
     /// The network is up.

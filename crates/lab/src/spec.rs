@@ -1,4 +1,4 @@
-//! What network to bring up.
+//! The specification of a network.
 
 use std::env;
 use std::net::Ipv4Addr;
@@ -9,11 +9,11 @@ use onion::Rate;
 
 use crate::error::LabError;
 
-/// The least rate that tor accepts for a relay: 75 KiB/s.
+/// Tor's minimum rate of a relay: 75 KiB/s.
 pub const LEAST_LIMIT: Rate = Rate::from_byte_per_s(75 * 1024);
-/// The shortest voting interval, in seconds, that tor accepts in a testing network.
+/// Tor's minimum voting interval in a testing network, in seconds.
 pub const LEAST_VOTING_INTERVAL_S: u32 = 10;
-/// Names of the authorities; a relay may not use them.
+/// Names of the authorities, which a relay may not have.
 pub(crate) const AUTHORITIES: [&str; 3] = ["auth0", "auth1", "auth2"];
 
 /// One relay of a private network.
@@ -21,12 +21,11 @@ pub(crate) const AUTHORITIES: [&str; 3] = ["auth0", "auth1", "auth2"];
 pub struct RelaySpec {
     /// Nickname: 1 to 19 letters and digits, unique in the network.
     pub nickname: String,
-    /// `RelayBandwidthRate`; unlimited if absent. Tor itself passes some 8 % less than that.
+    /// `RelayBandwidthRate`; unlimited if absent. Tor itself relays some 8 % less than that.
     pub limit: Option<Rate>,
-    /// `RelayBandwidthBurst`: as much as may pass at once after a pause, in units of one second's
-    /// worth of data. The same as `limit` if absent; may not be below it.
+    /// `RelayBandwidthBurst`, in units of one second's data. Equal to `limit` if absent; may not be below it.
     pub burst: Option<Rate>,
-    /// Further lines of this relay's configuration; they win over the lines that we write.
+    /// Additional lines of this relay's configuration; they override the generated lines.
     pub extra_torrc: Vec<String>,
 }
 
@@ -37,59 +36,59 @@ impl RelaySpec {
         Self { nickname: nickname.to_owned(), ..Self::default() }
     }
 
-    /// An exit whose clients may go anywhere, also to addresses of this machine.
+    /// An exit without restrictions, including addresses of this machine.
     #[must_use]
     pub fn open_exit(nickname: &str) -> Self {
         Self::new(nickname).exiting_to("accept *:*")
     }
 
-    /// The same relay as an exit with this policy, also to addresses of this machine.
+    /// Makes the relay an exit with this policy, including addresses of this machine.
     #[must_use]
     pub fn exiting_to(mut self, policy: &str) -> Self {
-        // In this order: a rule of a policy counts before those after it.
+        // In this order: the first matching rule of a policy counts.
         let lines = ["ExitRelay 1", "ExitPolicyRejectPrivate 0"].map(str::to_owned);
         self.extra_torrc.extend(lines);
         self.extra_torrc.push(format!("ExitPolicy {policy}"));
         self
     }
 
-    /// The same relay, limited to a rate.
+    /// Limits the relay to a rate.
     #[must_use]
     pub fn limited_to(self, limit: Rate) -> Self {
         Self { limit: Some(limit), ..self }
     }
 }
 
-/// A private network: three authorities, which are relays too, and the relays given here.
+/// A private network: three authorities, which are relays too, and the given relays.
 #[derive(Clone, Debug)]
 pub struct NetworkSpec {
     /// The relays besides the authorities.
     pub relays: Vec<RelaySpec>,
-    /// Folder of the network: must be absent or empty, and is removed in the end. A new one in the
-    /// system's folder of temporary files if absent.
+    /// The folder of the network: must be absent or empty, and is removed in the end. If `None`, a new one in
+    /// the system's folder of temporary files.
     pub dir: Option<PathBuf>,
     /// Whether the authorities vote by the bandwidth file at
-    /// [`Network::bandwidth_file_path`](crate::Network::bandwidth_file_path). Nothing needs to be
-    /// there at first: tor warns in its log and votes without.
+    /// [`Network::bandwidth_file_path`](crate::Network::bandwidth_file_path). It may be missing at first: tor
+    /// logs a warning and votes without it.
     pub bandwidth_file: bool,
-    /// Seconds between consensuses, at least [`LEAST_VOTING_INTERVAL_S`]; best a divisor of a day.
+    /// The voting interval in seconds, at least [`LEAST_VOTING_INTERVAL_S`]; preferably a divisor of a day.
     pub voting_interval_s: u32,
-    /// Address of authorities and relays, which must be one of this network's: loopback's by default, or that
-    /// of a [host](crate::wan::Host) in which the network is started.
+    /// The address of authorities and relays, which must be a local one: loopback by default, or that of a
+    /// [host](crate::wan::Host) in which the network is started.
     pub address: Ipv4Addr,
-    /// Further lines of everybody's configuration; they win over the lines that we write.
+    /// Additional lines of all configurations; they override the generated lines.
     pub extra_torrc: Vec<String>,
-    /// Further lines of the authorities' configuration, such as `ConsensusParams`.
+    /// Additional lines of the authorities' configuration, such as `ConsensusParams`.
     pub extra_torrc_authorities: Vec<String>,
-    /// Keep the folder, with its logs, after the network has ended.
+    /// Keeps the folder with its logs after the network has ended.
     pub keep: bool,
-    /// Start processes that may outlive this one. They still end with it unless
+    /// Starts processes that may outlive this one. They still end with it unless
     /// [`Network::detach`](crate::Network::detach) is called.
     pub detached: bool,
-    /// The `tor` to run: a path, or a name in PATH. If absent, the environment variable
-    /// `FLASHFLOW_TOR` decides, and otherwise it is `tor`.
+    /// The `tor` to run: a path, or a name in PATH. If absent, the environment variable `FLASHFLOW_TOR`, and
+    /// otherwise `tor`.
     pub tor_binary: Option<PathBuf>,
-    /// How long the network may take to come up. It usually takes about ten seconds.
+    /// The timeout of the start, which usually takes about ten seconds.
     pub patience: Duration,
 }
 
@@ -112,13 +111,13 @@ impl Default for NetworkSpec {
 }
 
 impl NetworkSpec {
-    /// A network with these relays and the defaults for all else.
+    /// A network with these relays and default settings.
     #[must_use]
     pub fn new(relays: Vec<RelaySpec>) -> Self {
         Self { relays, ..Self::default() }
     }
 
-    /// Refuses what tor would refuse later and less clearly.
+    /// Rejects what tor would reject later and less clearly.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         let refuse = |why: String| Err(LabError::Spec(why));
         if !(LEAST_VOTING_INTERVAL_S..=86_400).contains(&self.voting_interval_s) {
@@ -136,7 +135,7 @@ impl NetworkSpec {
             {
                 return refuse(format!("the nickname `{name}` is not 1 to 19 letters and digits"));
             }
-            // A case-insensitive file system would mix up their folders.
+            // A case-insensitive file system would confuse their folders.
             if names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
                 return refuse(format!(
                     "the nickname `{name}` is used twice (auth0 to 2 are ours)"
@@ -179,7 +178,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Finds tor and, beside it or in PATH, tor-gencert.
+    /// Finds tor, and tor-gencert in its folder or in PATH.
     pub(crate) fn find(spec: &NetworkSpec) -> Result<Self, LabError> {
         let wanted = spec
             .tor_binary
@@ -195,13 +194,13 @@ impl Programs {
     }
 }
 
-/// Finds a program as a shell would: a bare name in PATH, anything else as it stands.
+/// Finds a program as a shell would: a bare name in PATH, anything else as a path.
 fn in_path(program: &Path) -> Option<PathBuf> {
     if program.components().count() > 1 {
-        // Processes are started elsewhere, so a relative path would lose its meaning.
+        // Processes are started in another folder, where a relative path would be wrong.
         return program.is_file().then(|| program.canonicalize().ok()).flatten();
     }
-    // Debian keeps tor in /usr/bin, other systems in /usr/sbin, which users' PATH may lack.
+    // Debian installs tor in /usr/bin, other systems in /usr/sbin, which users' PATH may lack.
     let path = env::var_os("PATH").unwrap_or_default();
     env::split_paths(&path)
         .chain([PathBuf::from("/usr/sbin"), PathBuf::from("/usr/local/bin")])

@@ -21,24 +21,24 @@ const STATE: &str = "lab.json";
 /// Version of the state file's format.
 const VERSION: u32 = 1;
 
-/// What the state file holds.
+/// The content of the state file.
 #[derive(Debug, Serialize, Deserialize)]
 struct State {
     flashflow_lab: u32,
-    /// Unix seconds.
+    /// In Unix seconds.
     started: u64,
     detached: bool,
     nodes: Vec<Node>,
 }
 
-/// A network as found by its folder.
+/// A network, as found by its folder.
 #[derive(Clone, Debug)]
 pub struct Status {
     /// The network's folder.
     pub dir: PathBuf,
     /// When it was started, in Unix seconds.
     pub started_unix: u64,
-    /// Whether it outlives whoever started it.
+    /// Whether it outlives the process that started it.
     pub detached: bool,
     /// Authorities and relays, dead or alive: see [`Node::is_alive`].
     pub nodes: Vec<Node>,
@@ -47,14 +47,14 @@ pub struct Status {
 }
 
 impl Status {
-    /// The bandwidth file by which the authorities vote, if they were told so.
+    /// The bandwidth file that the authorities vote by, if they are so configured.
     #[must_use]
     pub fn bandwidth_file_path(&self) -> PathBuf {
         self.dir.join(BANDWIDTH_FILE)
     }
 
-    /// Where the authorities' directories are, and whose signatures of a consensus count: the fingerprints of their identity
-    /// keys.
+    /// The addresses of the authorities' directories, and the fingerprints of the identity keys whose
+    /// signatures count.
     #[must_use]
     pub fn authorities(&self) -> (Vec<SocketAddr>, Vec<[u8; 20]>) {
         let all = self.nodes.iter().filter(|node| node.role() == Role::Authority);
@@ -92,17 +92,17 @@ fn read(dir: &Path) -> Result<(PathBuf, State), LabError> {
             state.flashflow_lab
         )));
     }
-    // Guards against a copied state file: its folder, not the one it came from, would be removed.
+    // Guards against a copied state file: its folder, not the original one, would be removed.
     if state.nodes.is_empty() || state.nodes.iter().any(|node| node.network_dir() != full) {
         return Err(not_a_lab(format!("its `{STATE}` belongs to another folder")));
     }
     Ok((full, state))
 }
 
-/// Looks at the network in a folder.
+/// Inspects the network in a folder.
 ///
 /// # Errors
-/// [`LabError::NotALab`] if there is none. Dead processes are no error.
+/// [`LabError::NotALab`] if there is none. Dead processes are not an error.
 pub fn status(dir: &Path) -> Result<Status, LabError> {
     let (dir, State { started, detached, nodes, .. }) = read(dir)?;
     let mut alive = nodes.iter().filter(|node| node.role == Role::Authority && node.is_alive());
@@ -113,15 +113,15 @@ pub fn status(dir: &Path) -> Result<Status, LabError> {
     Ok(Status { dir, started_unix: started, detached, nodes, valid_after_unix })
 }
 
-/// Ends the network in a folder, and removes the folder. A network whose processes have died is
-/// removed as well.
+/// Ends the network in a folder, and removes the folder. A network whose processes have died is removed as
+/// well.
 ///
 /// # Errors
 /// [`LabError::NotALab`] if there is none, [`LabError::CannotStop`] if processes do not end,
 /// [`LabError::Io`] if the folder cannot be removed.
 pub fn down(dir: &Path) -> Result<(), LabError> {
     let (dir, _state) = read(dir)?;
-    // The system's process list knows better than the state file whom the network consists of.
+    // The system's process list is more reliable than the state file.
     for (kill, patience) in [(Signal::TERM, ORDERLY), (Signal::KILL, KILLED)] {
         let deadline = Deadline::after(patience);
         let pids = process::processes(&dir);
@@ -136,7 +136,7 @@ pub fn down(dir: &Path) -> Result<(), LabError> {
     if !pids.is_empty() {
         return Err(LabError::CannotStop { pids, dir });
     }
-    // The keeper of a network that was not detached may be removing the folder at the same time.
+    // The keeper of a network that was not detached may be removing the folder concurrently.
     match fs::remove_dir_all(&dir) {
         Err(error) if dir.exists() => Err(LabError::io("remove the folder", &dir)(error)),
         _ => Ok(()),

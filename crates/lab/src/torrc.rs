@@ -1,17 +1,18 @@
 //! The configuration files.
 //!
-//! Why the lines that may surprise are there:
-//! - Voting: tor accepts intervals from 10 s, with delays of at least 2 s that sum up to less than
-//!   half the interval. Before the first consensus the interval is 5 s and tor shortens the delays
-//!   to 1 s each; where a loaded machine misses one vote, the next comes 5 s later.
-//! - A consensus stays valid for 20 intervals, so that missed votes do not cut relays off.
-//! - `AuthDirTestReachability 0`: every relay with a descriptor is voted Running at once (and stays
-//!   so when killed). Whoever wants real tests sets it to 1 in an extra line.
-//! - `AuthDirFastGuarantee`: everybody is voted Fast. Else a relay that has not carried anything yet
-//!   would not be, and no client would choose it.
-//! - `AuthDirVoteStableGuarantee…`: everybody is voted Stable. Else a relay that has published in the second
-//!   of a vote would not be, and clients, which take no guard that is not, keep that consensus for minutes.
-//! - Statistics per cell make a loaded relay slow and large, so they are off.
+//! Reasons of the less obvious lines:
+//! - Voting: tor accepts intervals from 10 s, with delays of at least 2 s whose sum is less than half the
+//!   interval. Before the first consensus the interval is 5 s and tor shortens the delays to 1 s each; if a
+//!   loaded machine misses one vote, the next is 5 s later.
+//! - A consensus is valid for 20 intervals, so that missed votes do not cut relays off.
+//! - `AuthDirTestReachability 0`: every relay with a descriptor is voted Running at once (and remains so when
+//!   killed). An extra line with 1 enables real reachability tests.
+//! - `AuthDirFastGuarantee`: every relay is voted Fast. Otherwise a relay without traffic would not be, and no
+//!   client would choose it.
+//! - `AuthDirVoteStableGuarantee…`: every relay is voted Stable. Otherwise a relay that has published in the
+//!   second of a vote would not be, and clients, which use no guard without it, keep that consensus for
+//!   minutes.
+//! - Cell statistics make a loaded relay slow and large, so they are off.
 //! - No name server but loopback, no GeoIP files (parsing them takes a tenth of a second each).
 //! - All ports but the authorities' are `auto`: nobody else can take them between choice and use.
 
@@ -29,23 +30,23 @@ pub(crate) const CONTROL_PORT: &str = "control-port";
 pub(crate) const COOKIE: &str = "control_auth_cookie";
 /// The bandwidth file, relative to the network's folder.
 pub(crate) const BANDWIDTH_FILE: &str = "bandwidth/latest.v3bw";
-/// Name of the file that tells tor that the only name server is loopback.
+/// Name of the resolver configuration, whose only name server is loopback.
 pub(crate) const RESOLV_CONF: &str = "resolv.conf";
 
-/// An authority as everybody's configuration names it.
+/// An authority's `DirAuthority` line.
 #[derive(Clone, Debug)]
 pub(crate) struct AuthorityLine {
     pub(crate) keys: AuthorityKeys,
     pub(crate) ports: AuthorityPorts,
 }
 
-/// Makes the configurations of one network.
+/// Writes the configurations of one network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Torrc<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) spec: &'a NetworkSpec,
     pub(crate) authorities: &'a [AuthorityLine],
-    /// Our process, which tor is to survive by a few seconds only; `None` if it may outlive us.
+    /// The owning process, which tor is to survive by a few seconds only; `None` if it may outlive it.
     pub(crate) owner: Option<u32>,
 }
 
@@ -114,14 +115,14 @@ impl Torrc<'_> {
         lines.line("ControlPort", "127.0.0.1:auto");
         lines.path("ControlPortWriteToFile", "", &dir.join(CONTROL_PORT));
         lines.line("CookieAuthentication", 1);
-        // Not a policy: lines of a policy add up, and those that come later would not count.
+        // Not a policy: policy lines accumulate, and later ones would not count.
         lines.line("ExitRelay", 0);
         lines.line("ContactInfo", "a private network on one machine, made by FlashFlow");
         lines.line("ServerDNSDetectHijacking", 0);
         lines.path("ServerDNSResolvConfFile", "", &self.dir.join(RESOLV_CONF));
         lines.path("GeoIPFile", "", &self.dir.join(DEFAULTS));
         lines.path("GeoIPv6File", "", &self.dir.join(DEFAULTS));
-        // A network of a few relays has none to spare for second-layer guards, and every tor of it would warn of that.
+        // A network of a few relays has none to spare for vanguards, and every tor of it would warn.
         lines.line("VanguardsLiteEnabled", 0);
         lines.line("TestingEnableCellStatsEvent", 0);
         lines.line("TestingEnableConnBwEvent", 0);
@@ -153,7 +154,7 @@ impl Lines {
         let _cannot_fail = writeln!(self.0, "{key} {value}");
     }
 
-    /// A line whose value ends in a path. Quotes go around the whole value.
+    /// A line whose value ends in a path. The quotes enclose the whole value.
     fn path(&mut self, key: &str, before: &str, path: &Path) {
         let path = path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"");
         self.line(key, format_args!("\"{before}{path}\""));

@@ -1,10 +1,10 @@
-//! Wide-area networks of our own: what real distances do to packets, on one machine.
+//! Emulated wide-area networks: latency, loss and bottlenecks between hosts on one machine.
 //!
-//! A [`Wan`] is a star. Each host is a network of its own (a namespace of the kernel, without a name) with one
-//! interface, whose other end is a thread of ours. From each host to each other there is a [`Way`] with latency,
-//! jitter, loss, a narrow place with its queue, reordering, duplicates; it can be changed while it runs. Each
-//! host has an [`Access`] link that its ways share. TCP, sockets and processes are the kernel's: nothing knows
-//! that the distance is not real.
+//! A [`Wan`] is a star. Each host is a network namespace (without a name) with one interface, whose other end
+//! is read by a thread of this process. From each host to each other there is a [`Way`] with latency, jitter,
+//! loss, a bottleneck with its queue, reordering and duplicates; it can be changed at run time. Each host has
+//! an [`Access`] link that its paths share. TCP, sockets and processes are the kernel's: nothing can tell that
+//! the distance is not real.
 //!
 //! ```no_run
 //! use lab::wan::{Congestion, Queue, Wan, WanSpec, Way};
@@ -29,16 +29,17 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Chance is seeded: the *n*-th packet of a way is lost, held back or duplicated in each run with this seed, or in
-//! none. What depends on time (queues, and jitter that wanders) is as repeatable as the traffic is.
+//! Random decisions are seeded: the *n*-th packet of a path is lost, delayed or duplicated in each run with
+//! this seed, or in none. Decisions that depend on time (queues, and correlated jitter) are as repeatable as
+//! the traffic is.
 //!
 //! # Limits
-//! One thread carries all; [`Wan::unordered`] tells what it could not carry. Deliveries are never early, and a
-//! fraction of a millisecond late. Rates count IP packets with their headers. Only IPv4.
+//! One thread carries everything; [`Wan::unordered`] reports what it could not carry. Deliveries are never
+//! early, and a fraction of a millisecond late. Rates count IP packets with their headers. Only IPv4.
 //!
 //! # No remains
-//! Namespaces and interfaces have no names and end with the process, however it ends; what still runs at a host then
-//! is killed by a keeper, as it is when a [`Wan`] is dropped.
+//! Namespaces and interfaces have no names and end with the process, however it ends; a keeper kills the
+//! processes that still run in a host, as does dropping a [`Wan`].
 
 mod counts;
 mod error;
@@ -68,21 +69,20 @@ use std::thread::{self, JoinHandle};
 
 /// A running network. It ends with this value.
 ///
-/// It can be shared between threads: all that changes it takes effect for packets that are sent from then
-/// on.
+/// It can be shared between threads: changes affect packets that are sent later.
 pub struct Wan {
     hosts: Vec<Host>,
     shared: Arc<Shared>,
-    /// Its end is the end of the thread.
+    /// Dropping it ends the thread.
     stop: Option<UnixStream>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Wan {
-    /// Makes it.
+    /// Creates it.
     ///
     /// # Errors
-    /// [`WanError::Spec`] if it asks for what cannot be; else what the machine refuses. It needs root,
+    /// [`WanError::Spec`] if the specification is invalid; otherwise the machine's error. It needs root,
     /// `/dev/net/tun`, and the programs `ip` and `tc`.
     pub fn start(spec: &WanSpec) -> Result<Self, WanError> {
         if let Some(problem) = spec.problem() {
@@ -125,7 +125,7 @@ impl Wan {
         Ok(&self.hosts[self.number(name)?])
     }
 
-    /// What the way from one host to another is like now.
+    /// The current path from one host to another.
     ///
     /// # Errors
     /// [`WanError::UnknownHost`].
@@ -134,10 +134,10 @@ impl Wan {
         Ok(*self.shared.fabric().way_mut(from, to))
     }
 
-    /// Changes the way from one host to another. What is in the air arrives as it would have.
+    /// Changes the path from one host to another. Packets in flight are not affected.
     ///
     /// # Errors
-    /// [`WanError::UnknownHost`], and [`WanError::Spec`] for what cannot be.
+    /// [`WanError::UnknownHost`], and [`WanError::Spec`] for an invalid path.
     pub fn set_way(&self, from: &str, to: &str, way: Way) -> Result<(), WanError> {
         let (from, to) = (self.number(from)?, self.number(to)?);
         if let Some(problem) = way.problem() {
@@ -147,10 +147,10 @@ impl Wan {
         Ok(())
     }
 
-    /// Changes the link that all ways of a host share.
+    /// Changes the access link of a host.
     ///
     /// # Errors
-    /// [`WanError::UnknownHost`], and [`WanError::Spec`] for what cannot be.
+    /// [`WanError::UnknownHost`], and [`WanError::Spec`] for an invalid link.
     pub fn set_access(&self, host: &str, access: Access) -> Result<(), WanError> {
         let host = self.number(host)?;
         if let Some(problem) = access.problem() {
@@ -160,7 +160,7 @@ impl Wan {
         Ok(())
     }
 
-    /// What became of the packets from one host to another so far.
+    /// The counters of the packets from one host to another.
     ///
     /// # Errors
     /// [`WanError::UnknownHost`].
@@ -169,10 +169,10 @@ impl Wan {
         Ok(self.shared.fabric().counts(from, to))
     }
 
-    /// What was lost although nobody asked for it.
+    /// Unintended losses.
     ///
     /// # Errors
-    /// [`WanError::Host`] if the kernel does not tell what a host's interface has dropped.
+    /// [`WanError::Host`] if the kernel does not report the drops of a host's interface.
     pub fn unordered(&self) -> Result<Unordered, WanError> {
         let mut unordered = self.shared.unordered();
         for host in &self.hosts {
@@ -181,8 +181,8 @@ impl Wan {
         Ok(unordered)
     }
 
-    /// Processor time that carrying packets has taken, with the receiving kernels' work for each of them; `None` if
-    /// the kernel does not tell.
+    /// Processor time spent on carrying packets, including the receiving kernels' work; `None` if the kernel
+    /// does not report it.
     #[must_use]
     pub fn cpu_time(&self) -> Option<Duration> {
         self.shared.cpu_time()
@@ -196,11 +196,11 @@ impl Wan {
 
 impl Drop for Wan {
     fn drop(&mut self) {
-        // First those who use it, then what carries them.
+        // First the users, then the thread that carries their packets.
         self.hosts.clear();
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It has panicked, which it told already; there is nothing left to end.
+            // It has panicked, which was printed already; there is nothing left to end.
             let _ended = thread.join();
         }
     }

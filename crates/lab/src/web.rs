@@ -1,4 +1,4 @@
-//! Content that can be checked: a server of it, and downloads through a client's SOCKS port.
+//! Verifiable content: a server of it, and downloads through a client's SOCKS port.
 
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -11,17 +11,17 @@ use sha2::{Digest, Sha256};
 
 use crate::clock;
 
-/// Bytes that are made, sent and read at once.
+/// Maximum number of bytes generated, sent and read at once.
 const CHUNK: usize = 64 * 1024;
-/// Longest request and longest head of an answer.
+/// Maximum length of a request and of an answer's header.
 const HEAD_MAX: usize = 4096;
 
-/// Content of a length, determined by a seed.
+/// Content of a length, generated from a seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Content {
     /// Bytes.
     pub len: u64,
-    /// What tells it from others of the same length.
+    /// The seed, which distinguishes it from others of the same length.
     pub seed: u64,
 }
 
@@ -61,7 +61,7 @@ impl Content {
     }
 }
 
-/// An HTTP server that has all [`Content`], at `/LENGTH/SEED`. It ends with this value.
+/// An HTTP server of all [`Content`], at `/LENGTH/SEED`. It ends with this value.
 #[derive(Debug)]
 pub struct ContentServer {
     address: SocketAddr,
@@ -70,15 +70,15 @@ pub struct ContentServer {
 }
 
 impl ContentServer {
-    /// Starts it on loopback, on a port that is free.
+    /// Starts it on a free port of loopback.
     ///
     /// # Errors
-    /// Where the system gives no port or thread.
+    /// If the system returns no port or thread.
     pub fn start() -> io::Result<Self> {
         Self::start_at(Ipv4Addr::LOCALHOST)
     }
 
-    /// The same at an address of the network that this thread is in.
+    /// Starts it at an address of this thread's network namespace.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -92,7 +92,7 @@ impl ContentServer {
                 if is_over_too.load(Ordering::Relaxed) {
                     return;
                 }
-                // A client that goes away is nothing to tell of.
+                // A client that disconnects is not an error.
                 if let Ok(stream) = stream {
                     thread::spawn(move || serve(stream));
                 }
@@ -101,7 +101,7 @@ impl ContentServer {
         Ok(Self { address, is_over, thread: Some(thread) })
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -111,7 +111,7 @@ impl ContentServer {
 impl Drop for ContentServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // It looks when somebody comes.
+        // The connection wakes it.
         let _wakes = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -134,7 +134,7 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
         stream.write_all(&piece)?;
     }
     stream.shutdown(Shutdown::Write)?;
-    // Until the other has all: closing earlier might take back what is under way.
+    // Until the peer has received everything: an earlier close might reset the connection.
     io::copy(&mut stream, &mut io::sink()).map(drop)
 }
 
@@ -149,24 +149,24 @@ fn read_head(stream: &mut TcpStream) -> io::Result<String> {
     String::from_utf8(head).map_err(|_| io::Error::other("a head that is no text"))
 }
 
-/// What a download came to.
+/// The result of a download.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Download {
     /// From the start to the first byte of the answer.
     pub to_first_byte: Duration,
     /// From the start to the end.
     pub took: Duration,
-    /// Bytes of content that came.
+    /// Bytes of content received.
     pub received: u64,
-    /// Whether all of it came, and nothing else.
+    /// Whether it was complete and correct.
     pub is_right: bool,
 }
 
-/// Downloads `content` from the server at `from` (a name or an address, and a port), through the SOCKS
-/// port of a tor. Downloads with different `isolation` go over different circuits.
+/// Downloads `content` from the server at `from` (a name or an address, and a port), through the SOCKS port of
+/// a tor. Downloads with different `isolation` use different circuits.
 ///
 /// # Errors
-/// Where the client gives no connection, or no byte comes for `patience`.
+/// If the client opens no connection, or no byte arrives for `patience`.
 pub fn download(
     socks: SocketAddr,
     from: (&str, u16),
@@ -177,7 +177,7 @@ pub fn download(
     download_while(socks, from, content, isolation, patience, &mut |_| true)
 }
 
-/// The same; each time that some has come, `on_bytes` is told how many bytes, and says whether to go on.
+/// Downloads `content`; after each read, `on_bytes` gets the number of bytes and returns whether to continue.
 ///
 /// # Errors
 /// As for [`download`].
@@ -219,7 +219,7 @@ pub fn download_while(
 /// A connection to `to` (a name or an address, and a port) through the SOCKS port of a tor.
 ///
 /// # Errors
-/// Where the client gives none, or no byte comes for `patience`; later, too, no more comes for so long.
+/// If the client opens none, or no byte arrives for `patience`; later reads have the same timeout.
 pub fn connect_through(
     socks: SocketAddr,
     to: (&str, u16),
@@ -233,10 +233,10 @@ pub fn connect_through(
     Ok(stream)
 }
 
-/// What comes until the stream's end, however that comes.
+/// Reads until the stream ends, in any way.
 ///
 /// # Errors
-/// Where no byte comes for as long as the stream waits for one: it hangs. The error says how many had come.
+/// If no byte arrives within the stream's read timeout. The error states the number of bytes received.
 pub fn read_rest(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
@@ -247,7 +247,7 @@ pub fn read_rest(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     }
 }
 
-/// SOCKS 5 (RFC 1928) with a name that isolates (RFC 1929).
+/// SOCKS 5 (RFC 1928) with a user name for isolation (RFC 1929).
 fn connect_by_socks(stream: &mut TcpStream, to: (&str, u16), isolation: &str) -> io::Result<()> {
     let refused = |what: &str| io::Error::other(format!("the SOCKS port {what}"));
     let len = |text: &str| u8::try_from(text.len()).map_err(|_| refused("takes no such name"));

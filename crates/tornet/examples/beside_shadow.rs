@@ -1,4 +1,4 @@
-//! Downloads in Shadow beside ours, of the same network.
+//! Downloads in Shadow compared with downloads in this simulator, of the same network.
 //!
 //! ```sh
 //! flashflow-lab sim export --network scenario.toml --shadow out --seconds 600
@@ -7,13 +7,18 @@
 //! cargo run --release -p tornet --example beside_shadow -- out/shadow.data ours/transfers.csv
 //! ```
 //!
-//! Prints median times to the first and the last byte for each size of download, and tenths of the latter, in Shadow by TGen's own log, and how far ours are from them: of all that began, on
-//! both sides, in one run or, with commas between folders and files, in several together, as in docs/simulation.md under "Results". Those that were given up never come, and of those that were under way at the end it is known for how long. (When
-//! the first byte of those has come, TGen does not tell: they are left out of Shadow's first bytes.)
+//! Prints median times to the first and the last byte for each size of download, and deciles of the latter, in
+//! Shadow by TGen's log, and the deviation of this simulator: of all downloads that began, on both sides, in
+//! one run or, with commas between folders and files, in several together, as in docs/simulation.md under
+//! "Results". Downloads that were given up never complete; for those that were running at the end the elapsed
+//! time is known. (TGen does not report when the first byte of those arrived: they are omitted from Shadow's
+//! first bytes.)
 //!
-//! The first folder may also be one of tornettools' results, `tornet.plot.data`, or as `tor/data/shadowtor-0.05-1-classic` of netsim-atc2022: with
-//! `time_to_first_byte_recv.json` and `time_to_last_byte_recv.json`. Those are of downloads that came whole, and so are ours then; they count from the request on, and
-//! ours have one of their two round trips until the first byte taken off, and begin so many seconds (a third argument) after the start at the earliest.
+//! The first folder may also be one of tornettools' results, `tornet.plot.data`, or
+//! `tor/data/shadowtor-0.05-1-classic` of netsim-atc2022: with `time_to_first_byte_recv.json` and
+//! `time_to_last_byte_recv.json`. Those contain completed downloads only, so the same filter applies to this
+//! simulator; they count from the request on, so one of the two round trips until the first byte is subtracted,
+//! and only downloads count that begin this number of seconds (a third argument) after the start.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a tool for developers")]
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -21,7 +26,8 @@ use std::fs;
 use std::path::Path;
 use tornet::results::Waits;
 
-/// Downloads of one size: seconds to the first and to the last byte, infinitely many if it never came; or for how long it has not come.
+/// Downloads of one size: seconds to the first and to the last byte, infinite if it never arrived; or the
+/// elapsed time without it.
 #[derive(Default)]
 struct Downloads {
     first: (Vec<f64>, Vec<f64>),
@@ -50,7 +56,7 @@ enum Ending {
     UnderWayFor(f64),
 }
 
-/// By the size asked for.
+/// By the requested size.
 type Times = BTreeMap<u64, Downloads>;
 
 fn main() {
@@ -101,7 +107,7 @@ fn main() {
     }
 }
 
-/// Downloads of a size in all runs of Shadow's, or in all of ours.
+/// Downloads of a size in all runs of Shadow, or of this simulator.
 struct Side {
     count: usize,
     first: Waits,
@@ -131,7 +137,7 @@ fn quantile(waits: &Waits, share: f64) -> f64 {
     waits.quantile(share).unwrap_or(f64::NAN)
 }
 
-/// By the lines in which TGen tells how streams are.
+/// From the lines in which TGen logs the state of streams.
 fn in_shadow(folder: &Path) -> Times {
     let mut times = Times::new();
     for host in fs::read_dir(folder.join("hosts")).unwrap() {
@@ -151,13 +157,14 @@ fn in_shadow(folder: &Path) -> Times {
     times
 }
 
-/// What TGen tells of a stream while it is under way. When it began, and when its first byte came, is told at its end only: until then the first line of it is all there is.
+/// TGen's state of a running stream. When it began and when its first byte arrived is logged at its end only:
+/// until then only the time of its first line is known.
 struct Stream<'a> {
     seen_s: f64,
     last_line: &'a str,
 }
 
-/// What one TGen tells.
+/// The log of one TGen.
 fn read_log(text: &str, times: &mut Times) {
     let number = |line: &str, name: &str| -> Option<u64> {
         let (_, rest) = line.split_once(&format!("{name}="))?;
@@ -179,7 +186,7 @@ fn read_log(text: &str, times: &mut Times) {
         let seconds = |name| number(line, name).map(|us| us as f64 / 1e6);
         let of_size = times.entry(bytes).or_default();
         if line.contains("[stream-success]") || line.contains("[stream-error]") {
-            // Of what was given up it is the last byte that came at all.
+            // For a stream that was given up it is the last byte received.
             let last = seconds("usecs-to-last-byte-recv");
             let last = last.filter(|_| line.contains("[stream-success]"));
             of_size.add(seconds("usecs-to-first-byte-recv"), last, Ending::Over);
@@ -192,7 +199,7 @@ fn read_log(text: &str, times: &mut Times) {
     }
 }
 
-/// As tornettools has gathered them: lists of seconds by size.
+/// As collected by tornettools: lists of seconds by size.
 fn in_results(folder: &Path) -> Times {
     let read = |name: &str| -> BTreeMap<String, Vec<f64>> {
         serde_json::from_slice(&fs::read(folder.join(name)).unwrap()).unwrap()
@@ -206,7 +213,7 @@ fn in_results(folder: &Path) -> Times {
     sizes.collect()
 }
 
-/// `are_results`: only what came whole, from the request on.
+/// `are_results`: only completed downloads, from the request on.
 fn in_ours(path: &Path, from_s: u64, are_results: bool) -> Times {
     let rows = |path: &Path| -> Vec<BTreeMap<String, String>> {
         csv::Reader::from_path(path).unwrap().deserialize().map(Result::unwrap).collect()

@@ -1,4 +1,5 @@
-//! Runs a network: its folder, seconds, threads, a folder for results (`-` for none), scale, seed. For profiling: builds faster than the whole program.
+//! Runs a network. Arguments: its folder, seconds, threads, a folder for results (`-` for none), scale, seed.
+//! For profiling: builds faster than the whole program.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example")]
 
 use std::path::Path;

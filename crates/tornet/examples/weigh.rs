@@ -1,4 +1,5 @@
-//! Weighs the relays of a network: its folder, scale, balancer, seed. For profiling: builds faster than the whole program.
+//! Runs a load balancer on a network. Arguments: its folder, scale, balancer, seed. For profiling: builds
+//! faster than the whole program.
 #![expect(clippy::print_stdout, clippy::print_stderr, reason = "an example")]
 
 use std::path::Path;

@@ -1,7 +1,7 @@
-//! Load balancers: who gives the relays of a network their weights.
+//! Load balancers, which assign weights to the relays of a network.
 //!
-//! Each is a [`Balancer`]. Those that measure do it *inside* the simulation, beside the network's users, on the network with the weights that it has; what they find depends on
-//! what users do meanwhile.
+//! Each is a [`Balancer`]. Those that measure do it *inside* the simulation, together with the network's users,
+//! on the network with its current weights; the results depend on the users' traffic.
 
 mod capacities;
 mod file;
@@ -19,47 +19,48 @@ use crate::run::Progress;
 use serde::{Deserialize, Serialize};
 use std::sync::atomic::AtomicBool;
 
-/// Who gives relays their weights.
+/// Assigns weights to relays.
 pub trait Balancer {
-    /// In one word, as in names of files.
+    /// Its name, used in file names.
     fn name(&self) -> &'static str;
 
-    /// Weighs the relays of a network.
+    /// Assigns weights to the relays of a network.
     ///
     /// # Errors
-    /// Where that cannot be done, or somebody has asked to stop.
+    /// If it fails or was interrupted.
     fn weigh(&self, network: &Network, how: &Conditions<'_>) -> Result<Weighing, Error>;
 }
 
-/// Under which conditions relays are weighed.
+/// The conditions of a run.
 #[derive(Clone, Copy)]
 pub struct Conditions<'a> {
-    /// Another seed gives another course.
+    /// The random seed.
     pub seed: u64,
-    /// Threads: the result is the same with any number.
+    /// Threads: the result does not depend on their number.
     pub threads: u16,
-    /// Simulated seconds, at most.
+    /// Maximum simulated seconds.
     pub seconds_max: u32,
-    /// Somebody asks to stop.
+    /// Requests interruption.
     pub stop: &'a AtomicBool,
-    /// To be told of each second.
+    /// Called after each simulated second.
     pub progress: Progress<'a>,
 }
 
-/// What a balancer has come to. All lists are in the order of the network's relays.
+/// The result of a balancer. All lists are in the order of the network's relays.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Weighing {
     /// The balancer's name.
     pub balancer: String,
     /// The weights.
     pub weights: Vec<u64>,
-    /// What it takes for the relays' capacities, in bits per second, if it estimates any; `None` where it failed.
+    /// Estimated capacities in bits per second, if it estimates any; `None` for relays that it could not
+    /// measure.
     pub estimates_bit_per_s: Option<Vec<Option<u64>>>,
-    /// Simulated seconds that it took.
+    /// Simulated seconds of the run.
     pub simulated_s: f64,
-    /// How many relays it could not measure: they keep the weight that they had.
+    /// The number of relays that it could not measure: they keep their weight.
     pub not_measured: usize,
-    /// What there is to say of it, a sentence each.
+    /// Remarks, one sentence each.
     pub notes: Vec<String>,
 }
 

@@ -13,30 +13,30 @@ use sim::world::{
 };
 use std::sync::Arc;
 
-/// A circuit that does not stand by then is given up (C tor's default, before it knows better).
+/// The build timeout of circuits (C tor's initial default).
 const BUILD_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What a world is made of.
+/// The parts of a world.
 pub(crate) struct Built {
     pub(crate) hosts: Vec<HostConfig>,
     pub(crate) names: Vec<String>,
     pub(crate) net: Arc<Net>,
     pub(crate) paths: Arc<Paths>,
-    /// How much each host will have to do, as a share of all relays' work; to distribute them over threads.
+    /// The expected work of each host, as a share of all relays' work; to distribute hosts over threads.
     pub(crate) loads: Vec<f64>,
 }
 
-/// Hosts that are no part of the network: who measures it.
+/// Hosts that are not part of the network: those that measure it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Guests {
-    /// Scanners, and what each of them does.
+    /// Scanners and their probes.
     pub(crate) scanners: Vec<(Site, Arc<Scan>)>,
-    /// A team: the coordinator, whom all relays know, then its measurers.
+    /// A team: the coordinator, which all relays permit, then its measurers.
     pub(crate) team: Vec<Site>,
 }
 
 impl Guests {
-    /// The number of a host of the team, by its place there.
+    /// The number of a host of the team, by its index there.
     pub(crate) fn member(&self, network: &Network, place: usize) -> HostId {
         id(network.hosts() + self.scanners.len() + place)
     }
@@ -140,7 +140,7 @@ pub(crate) fn build(network: &Network, guests: &Guests, seed: u64) -> Result<Bui
     })
 }
 
-/// A cell is three relays' business, and that of a client and a server.
+/// A cell passes three relays, a client and a server.
 #[expect(clippy::cast_precision_loss, reason = "weights and numbers are far below 2⁵³")]
 fn loads(network: &Network, guests: &Guests) -> Vec<f64> {
     let total: u64 = network.relays.iter().map(|it| it.weight).sum();

@@ -7,31 +7,31 @@ pub enum Error {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
     /// A file cannot be written.
     #[error("cannot write {}: {source}; what was written before is there", path.display())]
     Write {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error.
         source: io::Error,
     },
-    /// A file does not say what it should.
+    /// A file has invalid content.
     #[error("{}: {problem}", path.display())]
     Malformed {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// What is wrong, and where.
+        /// The problem and its position.
         problem: String,
     },
-    /// What is described cannot work.
+    /// The network cannot work as described.
     #[error("the network cannot work: {0}")]
     Impossible(String),
-    /// Somebody has asked to stop.
+    /// The run was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
@@ -42,7 +42,7 @@ impl Error {
     }
 }
 
-/// Reads a file of text.
+/// Reads a text file.
 pub(crate) fn read(path: impl Into<PathBuf>) -> Result<String, Error> {
     let path = path.into();
     std::fs::read_to_string(&path).map_err(|source| Error::Read { path, source })

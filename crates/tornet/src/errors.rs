@@ -1,23 +1,25 @@
-//! How far estimates and weights are from what is true (paper, equations 2, 3, 5 and 6).
+//! Errors of estimates and weights (paper, equations 2, 3, 5 and 6).
 //!
-//! Relays stand at the same place in all lists; what only one list has does not count.
+//! Relays have the same index in all lists; surplus entries are ignored.
 
-/// *RCE* = 1 − *A*/*C*: the part of a relay's capacity that its estimate lacks; negative if it says too much (equation 2). `None` of a relay that can do nothing.
+/// *RCE* = 1 − *A*/*C*: the part of a relay's capacity that its estimate lacks; negative if it is too high
+/// (equation 2). `None` for a relay without capacity.
 #[must_use]
 pub fn relay_capacity_error(estimate: f64, capacity: f64) -> Option<f64> {
     (capacity > 0.0).then(|| 1.0 - estimate / capacity)
 }
 
-/// *NCE* = 1 − Σ*A* / Σ*C*: the same of the whole network (equation 3). `None` of one that can do nothing.
+/// *NCE* = 1 − Σ*A* / Σ*C*: the same error of the whole network (equation 3). `None` without any capacity.
 #[must_use]
 pub fn network_capacity_error(estimates: &[f64], capacities: &[f64]) -> Option<f64> {
     let (estimates, capacities) = both(estimates, capacities);
     relay_capacity_error(estimates.iter().sum(), capacities.iter().sum())
 }
 
-/// *RWE* = *W* / *C̄* of each relay, both normalised: below 1 it is chosen too seldom, above 1 too often (equation 5). `None` of relays that can do nothing.
+/// *RWE* = *W* / *C̄* of each relay, both normalised: below 1 it is chosen too rarely, above 1 too often
+/// (equation 5). `None` for relays without capacity.
 ///
-/// Empty if all weights, or all capacities, are zero.
+/// Empty if all weights or all capacities are zero.
 #[must_use]
 pub fn relay_weight_errors(weights: &[f64], capacities: &[f64]) -> Vec<Option<f64>> {
     let (weights, capacities) = both(weights, capacities);
@@ -28,8 +30,8 @@ pub fn relay_weight_errors(weights: &[f64], capacities: &[f64]) -> Vec<Option<f6
     weights.zip(capacities).map(error).collect()
 }
 
-/// *NWE* = ½ Σ|*W* − *C̄*|: the share of all choices that would have to go elsewhere (equation 6), from 0 to 1. `None` if all weights, or all
-/// capacities, are zero.
+/// *NWE* = ½ Σ|*W* − *C̄*|: the share of all choices that would have to change (equation 6), from 0 to 1.
+/// `None` if all weights or all capacities are zero.
 #[must_use]
 pub fn network_weight_error(weights: &[f64], capacities: &[f64]) -> Option<f64> {
     let (weights, capacities) = both(weights, capacities);
@@ -76,7 +78,7 @@ mod tests {
         assert!(each.iter().all(|it| it.is_some_and(|it| (it - 1.0).abs() < 1e-12)), "{each:?}");
     }
 
-    /// Half of all choices go to the wrong one of two equal relays.
+    /// Half of all choices use the wrong one of two equal relays.
     #[test]
     fn all_weight_on_one_of_two_equal_relays_is_an_error_of_a_half() {
         assert_eq!(network_weight_error(&[7.0, 0.0], &[5.0, 5.0]), Some(0.5));
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(relay_weight_errors(&[1.0, 1.0], &[5.0, 0.0]), [Some(0.5), None]);
     }
 
-    /// It is a distance: from 0 to 1, and the same both ways.
+    /// It is a metric: from 0 to 1, and symmetric.
     #[test]
     fn disjoint_weights_and_capacities_are_as_wrong_as_can_be() {
         let (one, other) = ([1.0, 0.0], [0.0, 3.0]);

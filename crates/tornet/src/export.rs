@@ -1,7 +1,8 @@
-//! A network as Shadow 3 simulates it, with stock tor and TGen: so that anybody can hold our results beside Shadow's.
+//! Export of a network for Shadow 3, with C tor and TGen, so that results can be compared with Shadow's.
 //!
-//! What is written is what tornettools writes, and [`shadow`](crate::shadow) reads it again: `shadow.config.yaml`, `v3bw`, `conf/` with torrcs and TGen's graphs, and
-//! `shadow.data.template/` with each host's keys. The map of latencies and losses, `conf/network.gml`, is that of our own world.
+//! The files are those of tornettools, and [`shadow`](crate::shadow) reads them again: `shadow.config.yaml`,
+//! `v3bw`, `conf/` with torrcs and TGen's graphs, and `shadow.data.template/` with each host's keys. The map of
+//! latencies and losses, `conf/network.gml`, is that of this simulator.
 
 mod config;
 mod graphs;
@@ -19,20 +20,20 @@ use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
-/// So many relays are authorities, which carry nothing: those that the network names, or ones that are added.
+/// The number of authorities, which relay nothing: those that the network names, or added ones.
 const AUTHORITIES: usize = 3;
 
-/// What the names of authorities begin with, as tornettools has them: they come first in the alphabet.
+/// The prefix of authorities' names, as in tornettools: they come first in the alphabet.
 const AUTHORITY: &str = "4uthority";
 
-/// What is to be written.
+/// The data to write.
 #[derive(Debug)]
 struct Plan<'a> {
     network: &'a Network,
-    /// With the authorities.
+    /// Including authorities.
     relays: Vec<Relay>,
     keys: Vec<Keys>,
-    /// What some clients fetch, and how the file is called: one file for each kind.
+    /// What some clients fetch, and the name of the file: one file for each kind.
     fetches: Vec<Arc<Fetch>>,
     seconds: u32,
 }
@@ -53,7 +54,7 @@ impl Plan<'_> {
         relays.chain(&self.network.servers).chain(clients).collect()
     }
 
-    /// The file that says what a client does.
+    /// The file that describes a client's traffic.
     fn tgen_of(&self, client: &Client) -> String {
         match &client.users {
             Users::Models(_) => "tgen-markov.tgenrc.graphml".into(),
@@ -65,10 +66,12 @@ impl Plan<'_> {
     }
 }
 
-/// Writes a network to a folder, which is made, or is empty. Hosts whose names tor or Shadow would refuse get others. Stock tor makes the keys of all relays: half a minute for some hundreds.
+/// Writes a network to a folder, which is created or must be empty. Hosts whose names tor or Shadow would
+/// refuse are renamed. C tor creates the keys of all relays: half a minute for some hundreds.
 ///
 /// # Errors
-/// Where the network has what neither Shadow nor tor can have, the folder is not empty, a file cannot be written, or tor's programs fail.
+/// If the network has a feature that Shadow or tor cannot have, the folder is not empty, a file cannot be
+/// written, or tor's programs fail.
 pub fn write(
     network: &Network,
     folder: &Path,

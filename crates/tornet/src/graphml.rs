@@ -1,9 +1,9 @@
-//! Graphs with attributes, as TGen describes what it does.
+//! GraphML: graphs with attributes, the format of TGen's configuration.
 
 use roxmltree::{Document, Node};
 use std::collections::BTreeMap;
 
-/// Names and values.
+/// Attributes: names and values.
 pub(crate) type Attributes = BTreeMap<String, String>;
 
 /// A graph.
@@ -16,7 +16,7 @@ pub(crate) struct Graph {
 
 impl Graph {
     /// # Errors
-    /// What is wrong with the text.
+    /// If the text is malformed.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let document = Document::parse(text).map_err(|error| error.to_string())?;
         let all = |name: &'static str| {

@@ -1,20 +1,20 @@
-//! Whole Tor networks in virtual time: what [`sim::world`] needs from outside, and what comes out of it.
+//! Whole Tor networks in virtual time: the inputs of [`sim::world`], and its results.
 //!
 //! | module | what is in it |
 //! |---|---|
-//! | [`network`] | what a network consists of, whoever describes it |
-//! | [`shadow`] | networks as tornettools samples them for Shadow |
-//! | [`export`] | the same network for Shadow, with stock tor and TGen |
-//! | [`scenario`] | networks and choices by hand, in TOML |
+//! | [`network`] | the description of a network |
+//! | [`shadow`] | reading networks that tornettools has sampled for Shadow |
+//! | [`export`] | writing a network for Shadow, with C tor and TGen |
+//! | [`scenario`] | networks and configurations written by hand, in TOML |
 //! | [`sample`] | a network of any size, drawn from all relays of the Tor network |
 //! | [`models`] | TGen's Markov models, in GraphML |
 //! | [`places`] | countries, and what lies between them |
-//! | [`map`] | what lies between hosts by a map in GML, as Shadow has it |
-//! | [`run`] | one run, on some threads |
-//! | [`truth`] | the model of TCP held beside real sockets |
-//! | [`results`] | what came out: files, figures, a fingerprint |
-//! | [`errors`] | how far estimates and weights are from what is true |
-//! | [`balance`] | who gives relays their weights: ideal, TorFlow, FlashFlow, a file |
+//! | [`map`] | latency and loss between hosts by a map in GML, as in Shadow |
+//! | [`run`] | one run, on several threads |
+//! | [`truth`] | the TCP model compared with real sockets |
+//! | [`results`] | results: files, statistics, a fingerprint |
+//! | [`errors`] | errors of estimates and weights |
+//! | [`balance`] | load balancers: ideal, TorFlow, FlashFlow, a file |
 
 pub mod balance;
 mod build;

@@ -1,7 +1,8 @@
-//! A map of a network, as Shadow has it: nodes, and latency and loss from each to each.
+//! A map of a network, as in Shadow: nodes, and latency and loss between each pair.
 //!
-//! In GML: lists of names with values, in brackets. A map of the whole Internet has millions of edges, so the text is passed once, and of edges only what counts is kept; crates that read GML
-//! make trees of all of it, and know no fractions.
+//! In GML: lists of names with values, in brackets. A map of the whole Internet has millions of edges, so the
+//! text is read in one pass and only the necessary part of edges is kept; crates that read GML build trees of
+//! everything, and do not parse fractions.
 
 use crate::places::Places;
 use crate::units::{shadow_rate, shadow_time};
@@ -11,27 +12,27 @@ use petgraph::graph::{DiGraph, NodeIndex};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Add;
 
-/// What a map says of a node.
+/// The attributes of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Node {
-    /// Two letters of ISO 3166, if it says so.
+    /// The ISO 3166 code of its country, if stated.
     pub country: Option<String>,
-    /// What hosts there send at most, if they do not say it themselves.
+    /// The default upload rate of hosts there.
     pub up: Option<Rate>,
-    /// What they get at most.
+    /// The default download rate of hosts there.
     pub down: Option<Rate>,
 }
 
-/// From one node to one.
+/// The path from one node to another.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Way {
-    /// One way.
+    /// The one-way latency.
     pub latency: Duration,
-    /// The share of packets that get lost.
+    /// The packet loss rate.
     pub loss: f64,
 }
 
-/// Those nodes of a map where hosts are, and what lies between them.
+/// The nodes of a map that have hosts, and the paths between them.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Map {
     nodes: BTreeMap<u32, Node>,
@@ -39,7 +40,7 @@ pub struct Map {
 }
 
 impl Map {
-    /// Shadow's own for who has none: one node, 1 Gbit/s for all hosts, 1 ms.
+    /// Shadow's built-in map: one node, 1 Gbit/s for all hosts, 1 ms.
     #[must_use]
     pub fn one_switch() -> Self {
         let rate = Some(Rate::from_mbit_per_s(1000.0));
@@ -48,11 +49,13 @@ impl Map {
         Self { nodes: BTreeMap::from([(0, node)]), ways: BTreeMap::from([((0, 0), way)]) }
     }
 
-    /// A map in GML, of which these nodes are used. By Shadow's rules: from one node to another there is one edge, or with `by_shortest` the way of least latency
-    /// over any nodes; from a node to itself always its own edge. Of an undirected map an edge counts both ways, so that one from 1 to 2 and one from 2 to 1 are two.
+    /// Reads a map in GML, of which these nodes are used. By Shadow's rules: from one node to another there is
+    /// one edge, or with `by_shortest` the path of minimum latency over any nodes; from a node to itself always
+    /// its own edge. An edge of an undirected map counts in both directions, so that one from 1 to 2 and one
+    /// from 2 to 1 are duplicates.
     ///
     /// # Errors
-    /// What is wrong with the text, or missing.
+    /// If the text is malformed or incomplete.
     pub fn parse(text: &str, by_shortest: bool, used: &BTreeSet<u32>) -> Result<Self, String> {
         let mut drawn = Drawn::read(text, Wanted { by_shortest, used })?;
         let ways =
@@ -72,7 +75,7 @@ impl Map {
         Ok(Self { nodes: drawn.nodes, ways })
     }
 
-    /// All nodes where hosts are.
+    /// All nodes with hosts.
     pub fn nodes(&self) -> impl Iterator<Item = (u32, &Node)> {
         self.nodes.iter().map(|(id, node)| (*id, node))
     }
@@ -83,13 +86,14 @@ impl Map {
         self.nodes.get(&id)
     }
 
-    /// What lies between two of them; nothing, if one is not there.
+    /// The path between two of them; `None` if one does not exist.
     #[must_use]
     pub fn way(&self, from: u32, to: u32) -> Way {
         self.ways.get(&(from, to)).copied().unwrap_or_default()
     }
 
-    /// Where a host belongs of which only the country is known: a node in that country, else the nearest one of which a country is known, else the first.
+    /// The node of a host with a known country only: a node in that country, otherwise the nearest one with a
+    /// known country, otherwise the first.
     #[must_use]
     pub fn nearest(&self, country: &str, known: &Places) -> Option<u32> {
         let here = known.find(country).ok();
@@ -105,12 +109,12 @@ impl Map {
     }
 }
 
-/// A map as it is drawn.
+/// A map as parsed.
 #[derive(Debug, Default)]
 struct Drawn {
     nodes: BTreeMap<u32, Node>,
     edges: BTreeMap<(u32, u32), Way>,
-    /// Where edges begin and end.
+    /// The ends of edges.
     ends: BTreeSet<u32>,
 }
 
@@ -126,7 +130,8 @@ impl Wanted<'_> {
         self.by_shortest || (self.used.contains(&from) && self.used.contains(&to))
     }
 
-    /// Which of two edges between the same nodes counts: with `by_shortest` the better one, else Shadow takes none.
+    /// Which of two edges between the same nodes counts: with `by_shortest` the better one; otherwise Shadow
+    /// refuses the map.
     fn better(self, (from, to): (u32, u32), one: Way, other: Way) -> Result<Way, String> {
         if !self.by_shortest || (from == to && self.used.contains(&from)) {
             return Err(format!("two edges lead from node {from} to node {to}"));
@@ -135,7 +140,7 @@ impl Wanted<'_> {
     }
 }
 
-/// Of an edge or a node, what has been read so far.
+/// The attributes of an edge or a node that have been read so far.
 #[derive(Default)]
 struct Item {
     id: Option<u32>,
@@ -176,11 +181,11 @@ impl Item {
 }
 
 impl Drawn {
-    /// Reads the text. Edges are kept if they are wanted.
+    /// Parses the text, and keeps wanted edges.
     fn read(text: &str, wanted: Wanted<'_>) -> Result<Self, String> {
         let mut drawn = Self::default();
         let mut is_directed = false;
-        // The lists that are open, from the outermost, and what belongs to the innermost edge or node.
+        // The open lists, outermost first, and the attributes of the innermost edge or node.
         let mut open: Vec<&str> = Vec::new();
         let mut item = Item::default();
         let mut name = None;
@@ -246,7 +251,7 @@ impl Drawn {
         Ok(())
     }
 
-    /// The ways of least latency between these nodes.
+    /// The paths of minimum latency between these nodes.
     fn shortest(&self, used: &BTreeSet<u32>) -> BTreeMap<(u32, u32), Way> {
         let mut graph = DiGraph::new();
         let places: BTreeMap<u32, NodeIndex> =
@@ -273,7 +278,7 @@ impl Drawn {
     }
 }
 
-/// Of several edges in a row: latencies add up; what is to arrive must pass all of them.
+/// Of several consecutive edges: latencies add up, and a packet must pass all of them.
 #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
 struct Cost {
     latency: Duration,
@@ -308,11 +313,11 @@ impl Add for Cost {
 enum Token<'a> {
     /// A name, a number or a bracket.
     Bare(&'a str),
-    /// What stands in quotes.
+    /// A quoted string.
     Text(&'a str),
 }
 
-/// What is left of the text.
+/// The rest of the text.
 struct Tokens<'a>(&'a str);
 
 impl<'a> Iterator for Tokens<'a> {
@@ -321,7 +326,7 @@ impl<'a> Iterator for Tokens<'a> {
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             self.0 = self.0.trim_start();
-            // Comments go to the end of their line.
+            // Comments end with their line.
             let Some(comment) = self.0.strip_prefix('#') else { break };
             self.0 = comment.split_once('\n').map_or("", |(_, rest)| rest);
         }

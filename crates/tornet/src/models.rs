@@ -9,15 +9,16 @@ use std::path::Path;
 /// Reads a model.
 ///
 /// # Errors
-/// Where there is no file, or it is no model.
+/// If there is no such file, or it is malformed.
 pub fn read_model(path: &Path) -> Result<MarkovModel, Error> {
     parse(&read(path)?).map_err(|problem| Error::malformed(path, problem))
 }
 
-/// Reads a model of flows or streams. These must not begin without end at the same moment.
+/// Reads a model of flows or streams, which must not begin them endlessly at the same instant.
 ///
 /// # Errors
-/// Where there is no file, it is no model, or it comes into states from where nothing ends and nothing pauses.
+/// If there is no such file, it is malformed, or it has reachable states from which nothing ends and nothing
+/// pauses.
 pub fn read_paced_model(path: &Path) -> Result<MarkovModel, Error> {
     let text = read(path)?;
     let parsed = parse_named(&text).and_then(|(model, ids)| match endless(&model) {
@@ -33,12 +34,12 @@ pub fn read_paced_model(path: &Path) -> Result<MarkovModel, Error> {
 /// Parses a model.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The problem.
 pub fn parse(text: &str) -> Result<MarkovModel, String> {
     Ok(parse_named(text)?.0)
 }
 
-/// With the ids of its states.
+/// With the IDs of its states.
 fn parse_named(text: &str) -> Result<(MarkovModel, Vec<String>), String> {
     let graph = Graph::parse(text)?;
     let mut model = MarkovModel::default();
@@ -102,7 +103,7 @@ fn parse_named(text: &str) -> Result<(MarkovModel, Vec<String>), String> {
     Ok((model, ids))
 }
 
-/// A state that the model can come into, and from where on nothing ends and nothing pauses.
+/// A reachable state from which nothing ends and nothing pauses.
 fn endless(model: &MarkovModel) -> Option<usize> {
     let successors = |state: usize| {
         let all = model.states[state].transitions.iter();
@@ -118,7 +119,7 @@ fn endless(model: &MarkovModel) -> Option<usize> {
         }
         all
     };
-    // A state that has no transition or emission ends the walk, as one that emits the end does.
+    // A state without transition or emission ends the walk, like one that emits the end.
     let goes_on_at_once = |state: usize| {
         let it = &model.states[state];
         let is_instant = |(weight, observation, delay): &(f64, Observation, Delay)| {
@@ -153,7 +154,7 @@ fn number(of: &Attributes, name: &str) -> Result<f64, String> {
     number.is_finite().then_some(number).ok_or_else(|| format!("{name} has no bound"))
 }
 
-/// Returns `number`, or an error if it is less than `least`.
+/// Returns `number`, or an error if it is below `least`.
 fn at_least(number: Result<f64, String>, name: &str, least: f64) -> Result<f64, String> {
     let number = number?;
     (number >= least)
@@ -161,7 +162,7 @@ fn at_least(number: Result<f64, String>, name: &str, least: f64) -> Result<f64, 
         .ok_or_else(|| format!("{name} is {number}: {least} or more please"))
 }
 
-/// Parameters as TGen takes them.
+/// Parameters as accepted by TGen.
 fn delay(of: &Attributes) -> Result<Delay, String> {
     let any = |name: &str| number(of, &format!("param_{name}"));
     let not_negative = |name: &str| at_least(any(name), &format!("param_{name}"), 0.0);

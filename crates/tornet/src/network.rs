@@ -1,4 +1,4 @@
-//! What a network consists of.
+//! The description of a network.
 
 use crate::error::Error;
 use crate::map::Map;
@@ -14,20 +14,20 @@ use std::sync::Arc;
 /// A host's connection to the network.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Site {
-    /// How it is called in results.
+    /// Its name in results.
     pub name: String,
-    /// Where it is: the two letters of ISO 3166.
+    /// Its country: a two-letter ISO 3166 code.
     pub country: String,
-    /// Where it is on the network's map, if that says so.
+    /// Its node on the network's map, if known.
     pub node: Option<u32>,
-    /// What it sends at most.
+    /// The upload rate.
     pub up: Rate,
-    /// What it gets at most.
+    /// The download rate.
     pub down: Rate,
 }
 
 impl Site {
-    /// In a country, with the same rate both ways.
+    /// A host in a country, with the same rate in both directions.
     #[must_use]
     pub fn new(name: impl Into<String>, country: impl Into<String>, rate: Rate) -> Self {
         Self { name: name.into(), country: country.into(), node: None, up: rate, down: rate }
@@ -37,20 +37,20 @@ impl Site {
 /// A relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Relay {
-    /// Where it is.
+    /// Its host.
     pub site: Site,
     /// Its weight in the consensus.
     pub weight: u64,
-    /// Circuits may begin there.
+    /// Whether it is a guard.
     pub is_guard: bool,
-    /// Streams may leave there.
+    /// Whether it is an exit.
     pub is_exit: bool,
-    /// What it lets itself send, if less than its host could.
+    /// Its rate limit, if it is below the host's rate.
     pub limit: Option<Rate>,
 }
 
 impl Relay {
-    /// What it can carry: the least of what its host sends, what that gets, and its own limit. All headers count.
+    /// Its capacity: the minimum of its host's rates and its own limit, including all headers.
     #[must_use]
     pub fn capacity(&self) -> Rate {
         let host = self.site.up.min(self.site.down);
@@ -58,64 +58,66 @@ impl Relay {
     }
 }
 
-/// Who uses a client.
+/// The users of a client.
 #[derive(Clone, Debug)]
 pub enum Users {
-    /// Many, as models say.
+    /// Many, by models.
     Models(Arc<Models>),
     /// A benchmark.
     Fetch(Arc<Fetch>),
 }
 
-/// A client: one tor process, and who is behind it.
+/// A client: one tor process and its users.
 #[derive(Clone, Debug)]
 pub struct Client {
-    /// Where it is.
+    /// Its host.
     pub site: Site,
-    /// Who uses it.
+    /// Its users.
     pub users: Users,
-    /// A circuit takes new streams for so long.
+    /// How long a circuit accepts new streams.
     pub dirtiness: Duration,
-    /// When its users begin; after that in the course of [`Choices::ramp`].
+    /// When its users begin; after that within [`Choices::ramp`].
     pub begins: Duration,
 }
 
-/// What is the same for all hosts of a kind.
+/// The settings shared by all hosts of a kind.
 #[derive(Clone, Debug)]
 pub struct Choices {
-    /// Relays' scheduler.
+    /// The relays' scheduler.
     pub scheduler: SchedulerConfig,
-    /// Kernels' congestion control.
+    /// The kernels' congestion control.
     pub control: Control,
-    /// What kernels reckon for a segment where they decide how much of a connection they buffer: Debian's Linux 4,352 bytes, others 2,304.
+    /// The memory that kernels account for a segment in send buffers: Debian's Linux 4,352 bytes, others 2,304.
     pub segment_memory_bytes: u32,
-    /// Circuits have congestion control (proposal 324); fixed windows if not.
+    /// Whether circuits have congestion control (proposal 324); fixed windows otherwise.
     pub has_congestion_control: bool,
-    /// Windows from hop to hop, at all relays and clients; none if `None`.
+    /// Hop-by-hop windows at all relays and clients; `None` for none.
     pub hop_windows: Option<HopWindows>,
-    /// What a relay's processor needs for a cell.
+    /// A relay's processing time per cell.
     pub cell_cost: Duration,
-    /// What comes and would wait longer on a host's way down is dropped.
+    /// The maximum queueing time at a host's download rate; packets that would wait longer are dropped.
     pub queue: Duration,
-    /// Guards that a client keeps; 0 for a new one for each circuit.
+    /// The number of a client's guards; 0 for a new one for each circuit.
     pub guards: u8,
-    /// Circuits that clients keep ready.
+    /// Circuits that clients build in advance.
     pub ready_circuits: u8,
-    /// Segments that get lost by chance on a path of 300 ms, one way; on shorter paths as many less. If the network has a map, that says it.
+    /// The random loss of segments on a path with a one-way latency of 300 ms; proportionally less on shorter
+    /// paths. A network's map overrides it.
     pub loss_at_300_ms: f64,
-    /// Users begin in the course of this time.
+    /// Users begin within this time.
     pub ramp: Duration,
-    /// How much users do: 1 is what models say.
+    /// The load of users by models: 1 is unscaled.
     pub load: f64,
 }
 
-/// From one run of the scheduler to the next, if a network does not say otherwise: C tor's when the networks were measured that samples are made of. C tor and
-/// our relay have 2 ms since ([`SchedulerConfig::INTERVAL`]).
+/// The default interval of the scheduler: C tor's when the networks were measured from which samples are made.
+/// C tor and our relay have 2 ms since ([`SchedulerConfig::INTERVAL`]).
 pub const SCHEDULER_INTERVAL: Duration = Duration::from_millis(10);
 
 impl Default for Choices {
-    /// Those of the network in January 2019, with Linux on all hosts: KIST every [`SCHEDULER_INTERVAL`], fixed windows, Cubic. Nothing gets lost but in full queues, as in the
-    /// published runs of Shadow's samples, in which one packet of ten thousand did.
+    /// Those of the network in January 2019, with Linux on all hosts: KIST every [`SCHEDULER_INTERVAL`], fixed
+    /// windows, Cubic. There is no random loss; in the published runs of Shadow's samples one packet in ten
+    /// thousand was lost.
     fn default() -> Self {
         Self {
             scheduler: SchedulerConfig::kist(SCHEDULER_INTERVAL),
@@ -143,21 +145,21 @@ pub struct Network {
     pub servers: Vec<Site>,
     /// Clients.
     pub clients: Vec<Client>,
-    /// The models that users have, if any do: servers need them, too.
+    /// The models of users, if there are any: servers need them, too.
     pub models: Arc<Models>,
-    /// What lies between hosts; if there is none, countries say it ([`places`](crate::places)).
+    /// The map of latencies; without one they follow from countries ([`places`](crate::places)).
     pub map: Option<Arc<Map>>,
-    /// What is the same for all.
+    /// The shared settings.
     pub choices: Choices,
     /// Hosts of the sample that are not simulated: those of onion services, and their clients.
     pub left_out: Vec<String>,
 }
 
 impl Network {
-    /// Reads what is there: a scenario (a file, or a folder with `scenario.toml`), or a folder with a sample for Shadow.
+    /// Reads a scenario (a file, or a folder with `scenario.toml`), or a folder with a sample for Shadow.
     ///
     /// # Errors
-    /// Where something is missing or malformed, or cannot work.
+    /// If something is missing, malformed, or cannot work.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let inside = path.join("scenario.toml");
         let network = if !path.is_dir() {
@@ -177,15 +179,15 @@ impl Network {
     /// The network of a scenario's text, as if it were in this file.
     ///
     /// # Errors
-    /// Where something is missing or malformed, or cannot work.
+    /// If something is missing, malformed, or cannot work.
     pub fn parse(scenario: &str, path: &Path) -> Result<Self, Error> {
         let network = scenario::parse_scenario(scenario, path)?;
         network.check()?;
         Ok(network)
     }
 
-    /// The same network with so many times as many relays and clients: each so many of them once, or all of them several times, in
-    /// their order. For the cost of a simulation by size: who wants a network of Tor's at another scale, samples one.
+    /// Multiplies the number of relays and clients: each is repeated, in order. It shows the cost of a
+    /// simulation by size; for Tor's network at another scale, create a sample.
     #[must_use]
     pub fn scaled(mut self, factor: f64) -> Self {
         self.relays = dealt(self.relays, factor, |it, name| it.site.name = name);
@@ -193,7 +195,7 @@ impl Network {
         self
     }
 
-    /// What was left out when it was read, for people; `None` if nothing.
+    /// A description of what was left out when it was read; `None` if nothing.
     #[must_use]
     pub fn remark(&self) -> Option<String> {
         let count = self.left_out.len();
@@ -206,11 +208,11 @@ impl Network {
         })
     }
 
-    /// Multiplies the load of users by models by `factor`: pauses between flows are divided by it. Clients that fetch are
-    /// benchmarks, and keep their pace.
+    /// Multiplies the load of users by models by `factor`: pauses between flows are divided by it. Benchmark
+    /// clients keep their rate.
     ///
     /// # Errors
-    /// Where all clients fetch, so that a factor other than 1 would change nothing.
+    /// If there are only benchmark clients, so that a factor other than 1 would have no effect.
     pub fn loaded(mut self, factor: f64) -> Result<Self, Error> {
         self.choices.load *= factor;
         self.check_load()?;
@@ -234,27 +236,27 @@ impl Network {
         Err(Error::Impossible(problem))
     }
 
-    /// What tells it from others: of all that is read of it, models and choices among it, not of names of files.
+    /// A digest of everything that is read, including models and settings, but not file names.
     #[must_use]
     pub fn digest(&self) -> String {
-        // What is derived shows every field, and numbers in full.
+        // Derived formatting shows every field, and numbers in full.
         let digest = Sha256::digest(format!("{self:?}").as_bytes());
         digest[..6].iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// How many hosts it has.
+    /// The number of hosts.
     pub(crate) const fn hosts(&self) -> usize {
         self.relays.len() + self.servers.len() + self.clients.len()
     }
 
-    /// What each relay can carry, in bits per second.
+    /// The capacity of each relay, in bits per second.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "rates are far below 2⁵³")]
     pub fn capacities(&self) -> Vec<f64> {
         self.relays.iter().map(|it| it.capacity().as_bit_per_s() as f64).collect()
     }
 
-    /// How far its weights are from its capacities ([`network_weight_error`](crate::errors::network_weight_error)).
+    /// The error of its weights ([`network_weight_error`](crate::errors::network_weight_error)).
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "weights are far below 2⁵³")]
     pub fn weight_error(&self) -> Option<f64> {
@@ -262,7 +264,7 @@ impl Network {
         errors::network_weight_error(&weights, &self.capacities())
     }
 
-    /// The same with these weights, in the relays' order.
+    /// The network with these weights, in the relays' order.
     #[must_use]
     pub fn weighted(mut self, weights: &[u64]) -> Self {
         for (relay, weight) in self.relays.iter_mut().zip(weights) {
@@ -271,7 +273,8 @@ impl Network {
         self
     }
 
-    /// The same without the directory authorities of tornettools' samples, which are no relays that clients use.
+    /// The network without the directory authorities of tornettools' samples, which clients do not use as
+    /// relays.
     #[must_use]
     pub fn without_authorities(mut self) -> Self {
         self.relays.retain(|it| !it.site.name.starts_with("4uthority"));
@@ -279,7 +282,7 @@ impl Network {
     }
 
     /// # Errors
-    /// Where it cannot work.
+    /// If it cannot work.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let has =
             |what: &dyn Fn(&Relay) -> bool| self.relays.iter().any(|it| it.weight > 0 && what(it));

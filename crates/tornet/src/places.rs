@@ -1,9 +1,11 @@
-//! Countries, and what lies between them.
+//! Countries, and the latencies between them.
 //!
-//! Latency is what light needs in fibre over the distance, with detours, and something for both ends, of which a window is at least as long. Where the users and
-//! machines of a country are is one point; within a country they are some distance from each other. There is no map of measured latencies with this project:
-//! whoever has one can hold it beside these. How long detours and ends are was chosen so that round trips over circuits come out as in the published runs of
-//! Shadow's 5 % sample of Tor, whose map was measured between RIPE Atlas' probes, most of which are at people's homes (docs/simulation.md).
+//! Latency is the propagation time in fibre over the distance, with detours, plus a constant for both ends,
+//! which bounds the length of a window from below. The users and machines of a country are at one point; within
+//! a country they have a fixed distance. There is no map of measured latencies in this project. The detour
+//! factor and the constant were fitted to the round-trip times over circuits in the published runs of Shadow's
+//! 5 % sample of Tor, whose map was measured between RIPE Atlas probes, most of which are in people's homes
+//! (docs/simulation.md).
 
 use crate::error::Error;
 use onion::Duration;
@@ -11,13 +13,13 @@ use std::collections::BTreeMap;
 
 const TABLE: &str = include_str!("places.csv");
 
-/// Kilometres that light passes in fibre in a millisecond.
+/// Propagation in fibre, in km per ms.
 const KM_PER_MS: f64 = 204.0;
 
-/// How much longer a cable is than the way that a bird would take.
+/// The ratio of cable length to great-circle distance.
 const DETOUR: f64 = 2.2;
 
-/// What both ends add, one way.
+/// The constant of both ends, one way.
 const ENDS_MS: f64 = 15.0;
 
 const EARTH_RADIUS_KM: f64 = 6371.0;
@@ -31,16 +33,16 @@ pub struct Place {
 }
 
 impl Place {
-    /// Time from here to there, one way.
+    /// The one-way latency to another country.
     #[must_use]
     pub fn latency_to(&self, other: &Self) -> Duration {
         let km = self.distance_km(other).max(self.within_km.max(other.within_km) / 2.0);
         let ms = ENDS_MS + km * DETOUR / KM_PER_MS;
-        // Whole microseconds: no machine's cosine makes a difference then.
+        // Whole microseconds: the result does not depend on the machine's cosine.
         Duration::from_micros(micros(ms))
     }
 
-    /// On a sphere.
+    /// Great-circle distance.
     fn distance_km(&self, other: &Self) -> f64 {
         let (from, to) = (self.latitude.to_radians(), other.latitude.to_radians());
         let turn = (self.longitude - other.longitude).to_radians();
@@ -55,17 +57,17 @@ fn micros(ms: f64) -> u64 {
     (ms * 10.0).round() as u64 * 100
 }
 
-/// All countries that are known.
+/// All known countries.
 #[derive(Clone, Debug)]
 pub struct Places {
     all: BTreeMap<String, Place>,
 }
 
 impl Places {
-    /// Those of the table.
+    /// The countries of the built-in table.
     ///
     /// # Errors
-    /// None, as long as the table that the program was built with is sound.
+    /// None, as long as the built-in table is valid.
     pub fn new() -> Result<Self, Error> {
         let malformed = |error: csv::Error| Error::malformed("places.csv", error);
         let mut all = BTreeMap::new();
@@ -77,10 +79,10 @@ impl Places {
         Ok(Self { all })
     }
 
-    /// One of them.
+    /// A country by its code.
     ///
     /// # Errors
-    /// Where it is not known.
+    /// If it is unknown.
     pub fn find(&self, country: &str) -> Result<Place, Error> {
         self.all.get(country).copied().ok_or_else(|| {
             let known: Vec<&str> = self.all.keys().map(String::as_str).collect();

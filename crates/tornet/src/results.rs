@@ -1,4 +1,4 @@
-//! What came out of a run: files, figures, a fingerprint.
+//! The results of a run: files, statistics, a fingerprint.
 
 mod figures;
 mod files;
@@ -29,10 +29,10 @@ const FILES: [&str; 6] = [
     "seconds.parquet",
 ];
 
-/// Makes sure that a folder holds no earlier run, which would be overwritten.
+/// Checks that a folder contains no earlier run, which would be overwritten.
 ///
 /// # Errors
-/// Where it does, with the first of its files.
+/// If it does, with the first of its files.
 pub fn check_is_free(folder: &Path) -> Result<(), Error> {
     let earlier =
         FILES.map(|name| folder.join(name)).into_iter().find(|it| it.symlink_metadata().is_ok());
@@ -45,11 +45,11 @@ pub fn check_is_free(folder: &Path) -> Result<(), Error> {
     }
 }
 
-/// Writes `transfers.csv`, `relays.csv` and `seconds.csv` into a folder, which is made if need be, and reckons what came out. Nothing is written without a folder; the
-/// fingerprint is the same.
+/// Writes `transfers.csv`, `relays.csv` and `seconds.csv` into a folder, which is created if necessary, and
+/// computes the statistics. Without a folder nothing is written; the fingerprint is the same.
 ///
 /// # Errors
-/// Where a file cannot be written.
+/// If a file cannot be written.
 pub fn finish(
     network: &Network,
     plan: &Plan,

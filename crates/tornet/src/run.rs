@@ -1,4 +1,4 @@
-//! One run, on some threads.
+//! One run on several threads.
 
 use crate::build::{Built, Guests, build};
 use crate::error::Error;
@@ -9,29 +9,30 @@ use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is to be run.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Simulated seconds.
     pub seconds: u32,
-    /// Seconds at the beginning that the speed is not judged by.
+    /// The warm-up in seconds, which does not count for the speed.
     pub warm_up_s: u32,
-    /// Threads: the result is the same with any number.
+    /// Threads: the result does not depend on their number.
     pub threads: u16,
-    /// Another seed gives another run.
+    /// The random seed.
     pub seed: u64,
 }
 
-/// What came out.
+/// The result of a run.
 #[derive(Debug)]
 pub struct Outcome {
-    /// How hosts are called.
+    /// The hosts' names.
     pub names: Vec<String>,
-    /// Transfers that are over, by client and time; after those of each client, its transfers that were under way at the end.
+    /// Transfers that have ended, by client and time; after those of each client, its transfers that were
+    /// running at the end.
     pub records: Vec<Record>,
-    /// What each host has done, in order.
+    /// The statistics of each host, in order.
     pub figures: Vec<HostFigures>,
-    /// Seconds that were simulated: fewer than planned if somebody has asked to stop.
+    /// Simulated seconds: fewer than planned if the run was interrupted.
     pub simulated_s: f64,
     /// Real time in all.
     pub wall: Duration,
@@ -39,27 +40,28 @@ pub struct Outcome {
     pub after_warm_up: Option<(Duration, f64)>,
 }
 
-/// Something to tell while it runs: simulated seconds, of so many; and real time so far.
+/// A progress report: simulated seconds, their planned number, and the real time so far.
 pub type Progress<'a> = &'a (dyn Fn(u32, Duration) + Sync);
 
-/// Who tells a team what to do, by what it tells: between two windows, so that the world is the same with any number of threads.
+/// Gives orders to a team according to its reports: between two windows, so that the world does not depend on
+/// the number of threads.
 pub(crate) trait Director: Send {
-    /// What was told in the window that has just been passed, by host; and the probes of scanners that have ended in the second that was, if one has. What is ordered happens
-    /// from now on.
+    /// Handles the reports of the window that has just been run, by host, and the number of scanners' probes
+    /// that have ended in the last second, if one has. Orders take effect immediately.
     fn direct(&mut self, now_ns: u64, told: News, orders: &mut Vec<(HostId, TeamOrder)>);
 
-    /// There is nothing more to do: the run ends.
+    /// Nothing is left to do: the run ends.
     fn is_over(&self) -> bool;
 }
 
-/// What a [`Director`] gets to know.
+/// What a [`Director`] is informed of.
 #[derive(Debug, Default)]
 pub(crate) struct News {
     pub(crate) reports: Vec<TeamReport>,
     pub(crate) ended_probes: u64,
 }
 
-/// A director, and what goes to and fro.
+/// A director, and the reports and orders exchanged with it.
 #[derive(Default)]
 struct SharedBalance<'d> {
     director: Option<&'d mut (dyn Director + 'd)>,
@@ -71,11 +73,11 @@ struct Shared<'a, 'd> {
     balance: Mutex<SharedBalance<'d>>,
     has_director: bool,
     barrier: Barrier,
-    /// What is sent to each part by the others.
+    /// Mail to each part from the others.
     boxes: Vec<Mutex<Vec<Mail>>>,
     part_of: Vec<usize>,
     windows: u64,
-    /// The window before which all stop.
+    /// The window before which all threads stop.
     stop_at: AtomicU64,
     stop: &'a AtomicBool,
     began: Instant,
@@ -91,7 +93,7 @@ fn real_time() -> Instant {
 /// Runs a network.
 ///
 /// # Errors
-/// Where the network cannot work.
+/// If the network cannot work.
 pub fn run(
     network: &Network,
     plan: &Plan,
@@ -101,7 +103,7 @@ pub fn run(
     run_with(network, plan, (&Guests::default(), None), (stop, progress))
 }
 
-/// The same with guests, and who directs them.
+/// Runs a network with guests and their director.
 pub(crate) fn run_with<'d>(
     network: &Network,
     plan: &Plan,
@@ -144,7 +146,7 @@ impl<'d> Shared<'_, 'd> {
         self.balance.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// All tell what their hosts have told; one lets it be decided on; all tell their hosts.
+    /// All threads collect their hosts' reports; one calls the director; all give the orders to their hosts.
     fn direct(&self, number: usize, window: u64, part: &mut Part) {
         self.balance().news.reports.append(&mut part.take_reports());
         self.barrier.wait();
@@ -152,7 +154,7 @@ impl<'d> Shared<'_, 'd> {
             let mut balance = self.balance();
             let SharedBalance { director, news, orders } = &mut *balance;
             let mut told = std::mem::take(news);
-            // Stable: those of a host stay in their order.
+            // Stable: the reports of a host stay in order.
             told.reports.sort_by_key(|it| (it.at_ns, it.from));
             orders.clear();
             if let Some(director) = director {
@@ -166,7 +168,8 @@ impl<'d> Shared<'_, 'd> {
         for (host, order) in &self.balance().orders {
             part.order(*host, order.clone());
         }
-        // Nobody takes the next news before all have their orders: a window and its barrier lie between.
+        // Nobody collects the next reports before all have their orders: a window and its barrier are in
+        // between.
     }
 }
 
@@ -188,7 +191,7 @@ fn gather(built: Built, ended: Vec<Ended>, began: Instant) -> Outcome {
         figures.extend(part.figures);
     }
     figures.sort_by_key(|it| it.host);
-    // Stable: those of a client stay in their order.
+    // Stable: the transfers of a client stay in order.
     records.sort_by_key(|it| it.client);
     Outcome {
         names: built.names,
@@ -203,7 +206,7 @@ fn gather(built: Built, ended: Vec<Ended>, began: Instant) -> Outcome {
     }
 }
 
-/// The part of each host: the next of those that have most to do comes to the part that has least.
+/// The part of each host: the next busiest host goes to the part with the least work.
 fn distribute(loads: &[f64], parts: usize) -> Vec<usize> {
     let mut order: Vec<usize> = (0..loads.len()).collect();
     order.sort_by(|a, b| loads[*b].total_cmp(&loads[*a]));
@@ -237,10 +240,10 @@ fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_, '_>) -> End
             lock(to).append(mails);
         }
         if number == 0 && shared.stop.load(Ordering::Relaxed) {
-            // All are in this window or the next.
+            // All mail is for this window or the next.
             shared.stop_at.fetch_min(window + 2, Ordering::AcqRel);
         }
-        // Who is first may send what is for later windows before others have taken theirs: that does no harm.
+        // A faster thread may send mail for later windows before others have taken theirs: that is harmless.
         shared.barrier.wait();
         std::mem::swap(&mut inbox, &mut lock(number));
         inbox.drain(..).for_each(|mail| part.take(mail));

@@ -1,9 +1,11 @@
 //! A network of any size, drawn from all relays of the Tor network.
 //!
-//! Relays are drawn in layers, as Jansen et al. (“Once is Never Enough”, USENIX Security 2021, §3) have it: those of a kind (guard and exit, exit, guard, neither) in the order of
-//! their weights make as many layers as there are to be relays of that kind, and each layer gives one, by lot. So a small network has the large relays, the small ones, and the shares of the kinds
-//! that the whole one has. How many clients and servers there are, and where, is taken from the sample `tornet-0.05-1` of the same authors' later work (USENIX ATC 2022 artifact):
-//! 396 processes for 40,000 users, 40 benchmarks and 40 servers to 5 % of Tor.
+//! Relays are drawn by stratified sampling, as in Jansen et al. ("Once is Never Enough", USENIX Security 2021,
+//! §3): the relays of a class (guard and exit, exit, guard, neither), ordered by weight, are split into as many
+//! strata as relays of that class are wanted, and one is drawn at random from each. So a small network has
+//! large and small relays, and the shares of the classes of the whole one. The number and location of clients
+//! and servers is that of the sample `tornet-0.05-1` of the same authors' later work (USENIX ATC 2022
+//! artifact): 396 processes for 40,000 users, 40 benchmarks and 40 servers for 5 % of Tor.
 
 use crate::error::Error;
 use crate::network::{Client, Network, Relay, Site, Users};
@@ -13,22 +15,22 @@ use onion::{Duration, Rate};
 use sim::world::{Fetch, Models, Size, SplitMix64};
 use std::sync::Arc;
 
-/// How many relays, clients and servers of the sample are in a country.
+/// Relays, clients and servers of the sample in a country.
 const SHARES: &str = include_str!("sample/shares.csv");
 
-/// Processes that stand for about a hundred users each, benchmarks, and servers, to the whole of Tor.
+/// Processes for about a hundred users each, benchmarks, and servers, for the whole of Tor.
 const CLIENTS_OF_TOR: f64 = 396.0 / 0.05;
 const BENCHMARKS_OF_TOR: f64 = 40.0 / 0.05;
 const SERVERS_OF_TOR: f64 = 40.0 / 0.05;
 
-/// What clients and servers send and get: as in the sample.
+/// The rates of clients and servers, as in the sample.
 const CLIENT_RATE: Rate = Rate::from_bit_per_s(1_000_000_000);
 const SERVER_RATE: Rate = Rate::from_bit_per_s(100_000_000_000);
 
-/// What a relay can carry at least: one that carries nothing stops what goes through it for ever.
+/// The minimum capacity of a relay: one without capacity would block its circuits forever.
 const LEAST_RATE: Rate = Rate::from_bit_per_s(400_000);
 
-/// What a relay can carry at most: a terabit per second, the most that a scenario may say. Descriptors are claims.
+/// The maximum capacity of a relay: a terabit per second, the maximum of a scenario. Descriptors are claims.
 const MOST_RATE: Rate = Rate::from_bit_per_s(1_000_000_000_000);
 
 /// A relay of the whole network.
@@ -36,46 +38,48 @@ const MOST_RATE: Rate = Rate::from_bit_per_s(1_000_000_000_000);
 pub struct KnownRelay {
     /// Its nickname: others may have the same.
     pub name: String,
-    /// Where it is, if that is known.
+    /// Its country, if known.
     pub country: Option<String>,
-    /// Its weight in the consensus: kilobytes per second.
+    /// Its weight in the consensus, in kilobytes per second.
     pub weight: u64,
-    /// Circuits may begin there.
+    /// Whether it is a guard.
     pub is_guard: bool,
-    /// Streams may leave there.
+    /// Whether it is an exit.
     pub is_exit: bool,
-    /// The most that it has been seen to carry, if that is known (a descriptor's observed bandwidth).
+    /// Its maximum observed rate, if known (a descriptor's observed bandwidth).
     pub observed: Option<Rate>,
-    /// What it lets itself send, if that is known (a descriptor's average bandwidth).
+    /// Its rate limit, if known (a descriptor's average bandwidth).
     pub limit: Option<Rate>,
 }
 
-/// What is wanted.
+/// The parameters of a sample.
 #[derive(Clone, Debug)]
 pub struct Wanted {
     /// The size: 1 is the whole network.
     pub scale: f64,
-    /// Another seed draws other relays.
+    /// The random seed.
     pub seed: u64,
-    /// What users do; without models there are only benchmarks.
+    /// The users' models; without models there are only benchmarks.
     pub models: Option<Arc<Models>>,
 }
 
-/// What was drawn, and what had to be guessed.
+/// A sample, and the number of guesses in it.
 #[derive(Clone, Debug)]
 pub struct Sample {
     /// The network.
     pub network: Network,
-    /// Relays of the network of which nobody knows what they can carry: their weight says it, by the median of the others.
+    /// Relays of the network with unknown capacity: it is estimated from their weight, by the median ratio of
+    /// the others.
     pub guessed_rates: usize,
-    /// Relays of the network whose country is not known, or has no place on the map: drawn by lot, as the sample's relays are distributed.
+    /// Relays of the network whose country is unknown or not on the map: drawn at random, by the distribution
+    /// of the sample's relays.
     pub guessed_countries: usize,
 }
 
-/// Draws a network.
+/// Draws a sample.
 ///
 /// # Errors
-/// Where so small a one cannot work, or the whole has no relay of a kind that circuits need.
+/// If the sample is too small to work, or the network has no relay of a required kind.
 pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
     if !all.is_empty() && all.iter().all(|it| it.weight == 0) {
         let problem = format!(
@@ -137,7 +141,7 @@ pub fn sample(all: &[KnownRelay], wanted: &Wanted) -> Result<Sample, Error> {
     Ok(Sample { network, guessed_rates, guessed_countries })
 }
 
-/// What benchmarks fetch: the sizes and time-outs of Tor's own, once a minute.
+/// The benchmarks: the sizes and timeouts of Tor's own (OnionPerf), once a minute.
 fn benchmark() -> Fetch {
     let size = |weight, bytes, timeout_s| {
         let timeout = Some(Duration::from_secs(timeout_s));
@@ -147,7 +151,7 @@ fn benchmark() -> Fetch {
     Fetch { pauses: vec![Duration::from_mins(1)], count: None, sizes }
 }
 
-/// Which of so many relays in their order are taken: one of each layer. Of a network larger than the whole some are taken twice.
+/// The indexes of the drawn relays: one of each stratum. Beyond the size of the network some are drawn twice.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -155,7 +159,7 @@ fn benchmark() -> Fetch {
     reason = "small numbers of relays"
 )]
 fn layers(count: usize, scale: f64, rng: &mut SplitMix64) -> Vec<usize> {
-    // Of a kind that there is, there is one.
+    // At least one of each existing kind.
     let wanted = if count == 0 { 0 } else { whole(count as f64 * scale).max(1) };
     let width = count as f64 / wanted as f64;
     let draw = |layer: usize| (((layer as f64 + rng.unit()) * width) as usize).min(count - 1);
@@ -167,7 +171,7 @@ fn whole(count: f64) -> usize {
     count.round() as usize
 }
 
-/// What a weight says of a rate: the median of what it says of relays whose rate is known; by its unit if there are none.
+/// The rate for a weight: by the median ratio of relays with a known rate; by its unit if there are none.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -192,7 +196,7 @@ enum Kind {
     Server,
 }
 
-/// How hosts are distributed over countries.
+/// The distribution of hosts over countries.
 struct Shares(Vec<(String, [u32; 3])>);
 
 impl Shares {

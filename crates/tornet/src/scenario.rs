@@ -1,4 +1,4 @@
-//! Networks and choices by hand, in TOML. `docs/simulation.md` has all of it.
+//! Networks and settings written by hand, in TOML. `docs/simulation.md` documents the format.
 
 mod tables;
 mod write;
@@ -17,12 +17,12 @@ use std::path::Path;
 use std::sync::Arc;
 use tables::{ChoicesTable, FetchTable, File, Pauses, SchedulerName, SizeTable, TcpName};
 
-/// From a segment's own bytes to what a kernel of pages of 64 KiB would need for it.
+/// From a segment's own bytes to the memory of a kernel with pages of 64 KiB.
 const SEGMENT_MEMORY_RANGE: RangeInclusive<u32> = 1448..=131_072;
 
 /// Reads a scenario.
 ///
-/// # Errors
+/// If it is malformed, or a sample that it names is.
 /// Where it is malformed, or a sample that it names is.
 pub fn read_scenario(path: &Path) -> Result<Network, Error> {
     parse_scenario(&read(path)?, path)
@@ -31,11 +31,11 @@ pub fn read_scenario(path: &Path) -> Result<Network, Error> {
 /// The network of a scenario's text, as if it were in this file.
 ///
 /// # Errors
-/// Where it is malformed, or a sample that it names is.
+/// If it is malformed, or a sample that it names is.
 pub fn parse_scenario(text: &str, path: &Path) -> Result<Network, Error> {
     let malformed = |problem: String| Error::malformed(path, problem);
     let file: File = toml::from_str(text).map_err(|error| malformed(error.to_string()))?;
-    // From where the scenario is.
+    // Relative to the scenario.
     let beside = |it: &Path| path.parent().unwrap_or(Path::new(".")).join(it);
     let mut network = match &file.shadow {
         Some(sample) => shadow::read_sample(&beside(sample))?,
@@ -96,7 +96,7 @@ pub fn parse_scenario(text: &str, path: &Path) -> Result<Network, Error> {
     Ok(network)
 }
 
-/// Names that nobody has given.
+/// Unused names.
 fn number(network: &mut Network) {
     let relays = network.relays.iter_mut().map(|it| &mut it.site);
     let clients = network.clients.iter_mut().map(|it| &mut it.site);

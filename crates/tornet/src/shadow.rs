@@ -1,18 +1,20 @@
-//! Networks as tornettools samples them for Shadow: `shadow.config.yaml`, `conf/`, and hosts' files.
+//! Reading networks that tornettools has sampled for Shadow: `shadow.config.yaml`, `conf/`, and hosts' files.
 //!
-//! A relay is a host that the bandwidth file names, with its weight. Which are guards and exits the authorities vote by their torrc. A host that runs TGen
-//! without tor is a server; one that runs both is a client, and its graph of TGen says what it does. What lies between hosts is what the map says
-//! ([`map`](crate::map)); a sample without its map has ours: see [`places`](crate::places), and [`Choices`](crate::network::Choices).
+//! A relay is a host in the bandwidth file, which has its weight. The authorities' torrc states which are
+//! guards and exits. A host that runs TGen without tor is a server; one that runs both is a client, whose
+//! traffic is described by its TGen graph. Latencies come from the map ([`map`](crate::map)); a sample without
+//! its map uses [`places`](crate::places) and [`Choices`](crate::network::Choices).
 //!
-//! Where files are differs between versions of tornettools:
+//! The location of files depends on the version of tornettools:
 //!
 //! | file | until spring 2021 | since |
 //! |---|---|---|
 //! | bandwidth file | `v3bw` | `shadow.data.template/hosts/bwauthority/v3bw` |
 //! | a relay's limit | arguments of its process | `shadow.data.template/hosts/NAME/torrc-defaults` |
-//! | what a client does | `conf/` | `conf/`, or `tgenrc.graphml` of its host |
+//! | a client's traffic | `conf/` | `conf/`, or `tgenrc.graphml` of its host |
 //!
-//! Time begins where Shadow's bootstrap ends: what Shadow starts later (`start_time`) begins as much later here.
+//! Time begins at the end of Shadow's bootstrap: processes with a later `start_time` begin correspondingly
+//! later.
 
 mod config;
 
@@ -28,26 +30,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// C tor's `MaxCircuitDirtiness`, and what benchmarks' torrc has instead.
+/// C tor's `MaxCircuitDirtiness`, and the value in benchmarks' torrc.
 pub(crate) const DIRTINESS: Duration = Duration::from_mins(10);
 pub(crate) const DIRTINESS_OF_BENCHMARKS: Duration = Duration::from_secs(10);
 
-/// What samples are called.
+/// The file names of a sample.
 pub(crate) const CONFIG: &str = "shadow.config.yaml";
 
-/// What the names of benchmarks' files begin with.
+/// The prefix of benchmarks' file names.
 const BENCHMARK: &str = "tgen-perf";
 
-/// The authorities' torrc, in `conf/`: its name until spring 2021, and since.
+/// The authorities' torrc in `conf/`: its name until spring 2021, and since.
 const AUTHORITY_TORRCS: [&str; 2] = ["tor.relay.authority.torrc", "tor.authority.torrc"];
 
-/// What tornettools writes into the names of hosts of onion services, and of their clients.
+/// The parts of host names of onion services, and of their clients.
 const ONION_SERVICE: &str = "onionservice";
 
 /// Reads a sample.
 ///
 /// # Errors
-/// Where something is missing or malformed.
+/// If something is missing or malformed.
 pub fn read_sample(folder: &Path) -> Result<Network, Error> {
     let path = folder.join(CONFIG);
     let config: Config =
@@ -128,7 +130,8 @@ pub fn read_sample(folder: &Path) -> Result<Network, Error> {
     Ok(network)
 }
 
-/// The models of all clients, for servers. Those of flows and streams may differ; what a server sends is of one model of packets.
+/// The models of all clients, for servers. Those of flows and streams may differ; servers use one model of
+/// packets.
 fn common_models(network: &Network) -> Result<Arc<Models>, String> {
     let models = |it: &Client| match &it.users {
         Users::Models(models) => Some((it.site.name.clone(), models.clone())),
@@ -144,19 +147,19 @@ fn common_models(network: &Network) -> Result<Arc<Models>, String> {
     }
 }
 
-/// What a host is that runs TGen.
+/// The role of a host that runs TGen.
 enum Role {
-    /// It answers, or runs a graph of TGen that is not there.
+    /// It answers, or runs a TGen graph that is missing.
     Server,
-    /// It is a part of an onion service, or its client.
+    /// It is part of an onion service, or its client.
     OnionService,
     Benchmark(Arc<Fetch>, Duration),
     Users(Arc<Models>, Duration),
-    /// Its graph of TGen is not there.
+    /// Its TGen graph is missing.
     Unknown,
 }
 
-/// A graph of TGen, and what is made of it.
+/// A TGen graph and its interpretation.
 #[derive(Clone)]
 enum Read {
     Serves,
@@ -168,7 +171,7 @@ enum Read {
 /// Reads the files of a sample, each once.
 struct Reader<'a> {
     folder: &'a Path,
-    /// Where hosts' own folders are.
+    /// The folder of hosts' own folders.
     hosts: PathBuf,
     bootstrapped: Duration,
     graphs: BTreeMap<PathBuf, Read>,
@@ -178,7 +181,8 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The bandwidth file: where any version of tornettools has put it. Where a link has become a file, as on its way through an archive, what it led to.
+    /// The bandwidth file of any version of tornettools. If a symbolic link has become a file, as in some
+    /// archives, its target.
     fn bandwidth_file(&self, template: &Path) -> PathBuf {
         let template = self.folder.join(template);
         let folders =
@@ -198,7 +202,7 @@ impl Reader<'_> {
         let named = AUTHORITY_TORRCS.map(|name| conf.join(name));
         let path = named.iter().find(|it| it.is_file()).unwrap_or(&named[0]);
         if !path.is_file() {
-            // The error of a file that is missing.
+            // The error of a missing file.
             read(path)?;
         }
         let host = self.hosts.join("4uthority1");
@@ -218,12 +222,12 @@ impl Reader<'_> {
         Torrc::of_process(words, &WorkDir { host: &host, sample: self.folder })
     }
 
-    /// When what a process does begins.
+    /// When a process's traffic begins.
     fn begins(&self, tgen: &Process, delay: Duration) -> Result<Duration, String> {
         Ok(tgen.start_time()?.saturating_sub(self.bootstrapped).saturating_add(delay))
     }
 
-    /// A file that a process at a host names; or, if there is none, the one of this name in `conf/`.
+    /// A file that a process of a host names; if there is none, the one of this name in `conf/`.
     fn find(&self, host: &str, file: &str) -> PathBuf {
         let host = self.hosts.join(host);
         let named = WorkDir { host: &host, sample: self.folder }.find(file);
@@ -248,7 +252,7 @@ impl Reader<'_> {
             return Ok(Role::Unknown);
         }
         Ok(match self.graph(&path)? {
-            // A server that tor is for: what it serves are onion services, whatever its name.
+            // A server with tor: it serves onion services, whatever its name.
             Read::Serves if !tor.is_empty() => Role::OnionService,
             Read::Serves => Role::Server,
             Read::OnionServices => Role::OnionService,
@@ -286,7 +290,7 @@ impl Reader<'_> {
         Ok(models)
     }
 
-    /// Where no host says which: those of `conf/`.
+    /// If no host names them: those of `conf/`.
     fn default_models(&mut self) -> Result<Arc<Models>, Error> {
         let files = model_files(&self.folder.join("conf"))?;
         self.models(files)
@@ -299,7 +303,7 @@ fn nickname(words: &[String]) -> Option<&String> {
     words.get(words.iter().position(is_it)? + 1)
 }
 
-/// Fingerprints and weights by nickname: tornettools notes it behind what tor reads.
+/// Fingerprints and weights by nickname, which tornettools writes after the part that tor reads.
 pub(crate) fn weights(path: &Path) -> Result<BTreeMap<String, (String, u64)>, Error> {
     let text = read(path)?;
     let mut all = BTreeMap::new();
@@ -318,7 +322,7 @@ pub(crate) fn weights(path: &Path) -> Result<BTreeMap<String, (String, u64)>, Er
     Ok(all)
 }
 
-/// The files of the three models in a folder, by what their names begin with.
+/// The files of the three models in a folder, by prefix.
 fn model_files(folder: &Path) -> Result<[PathBuf; 3], Error> {
     let files = std::fs::read_dir(folder)
         .map_err(|source| Error::Read { path: folder.into(), source })?
@@ -340,10 +344,10 @@ fn model_files(folder: &Path) -> Result<[PathBuf; 3], Error> {
     ])
 }
 
-/// The three models of a folder, by what their names begin with.
+/// The three models of a folder, by prefix.
 ///
 /// # Errors
-/// Where one is missing, or malformed.
+/// If one is missing or malformed.
 pub fn read_models(folder: &Path) -> Result<Models, Error> {
     models_of(&model_files(folder)?)
 }

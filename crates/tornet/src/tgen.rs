@@ -1,8 +1,8 @@
-//! What a process of TGen does, by its graph of actions.
+//! The traffic of a TGen process, from its graph of actions.
 //!
-//! TGen walks from `start` along all edges without a weight, and along one of those with weights. Simulated are the walks
-//! that tornettools writes, and others of their kind: traffic by models, and downloads after pauses. A graph that does
-//! something else is refused, with the node that does.
+//! TGen walks from `start` along all edges without a weight, and along one of those with weights. Supported are
+//! the graphs that tornettools writes, and similar ones: traffic by models, and downloads after pauses. Other
+//! graphs are rejected, with the unsupported node.
 
 use crate::error::{Error, read};
 use crate::graphml::{Attributes, Graph};
@@ -12,29 +12,29 @@ use sim::world::{Fetch, Size};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// TGen gives up a stream that is silent for so long, if its options do not say otherwise.
+/// TGen's default timeout of a silent stream.
 const STALLOUT: Duration = Duration::from_secs(30);
 
-/// What a process does.
+/// The traffic of a process.
 #[derive(Debug)]
 pub(crate) struct Actions {
-    /// From its beginning to that of what it does.
+    /// The time from its start to its first action.
     pub(crate) delay: Duration,
-    /// Where its streams may lead, `host:port`.
+    /// The destinations of its streams, `host:port`.
     pub(crate) peers: Vec<String>,
     pub(crate) doing: Doing,
 }
 
 #[derive(Debug)]
 pub(crate) enum Doing {
-    /// It answers others.
+    /// It is a server.
     Serves,
     Downloads(Fetch),
     /// Flows of streams of packets, by models.
     Traffic(ModelFiles),
 }
 
-/// The files of the models, as the process names them.
+/// The files of the models, as named by the process.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ModelFiles {
     pub(crate) flow: String,
@@ -44,7 +44,7 @@ pub(crate) struct ModelFiles {
 
 impl Actions {
     /// # Errors
-    /// Where there is no such file, it is no graph of TGen, or it does what is not simulated.
+    /// If there is no such file, it is not a TGen graph, or it is not supported.
     pub(crate) fn read(path: &Path) -> Result<Self, Error> {
         Self::parse(&read(path)?).map_err(|problem| Error::malformed(path, problem))
     }
@@ -58,14 +58,14 @@ impl Actions {
         Ok(Self { delay, peers: peers.map(str::to_owned).collect(), doing })
     }
 
-    /// Whether its streams lead to onion services alone.
+    /// Whether its streams lead to onion services only.
     pub(crate) fn asks_onion_services(&self) -> bool {
         let is_onion = |it: &String| it.split(':').next().is_some_and(|it| it.ends_with(".onion"));
         !self.peers.is_empty() && self.peers.iter().all(is_onion)
     }
 }
 
-/// What a node does: its id says so.
+/// The action of a node, from its ID.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Start,
@@ -77,7 +77,7 @@ enum Kind {
 }
 
 impl Kind {
-    /// In the order in which TGen looks for them.
+    /// In the order in which TGen searches for them.
     const ALL: [(&str, Self); 6] = [
         ("start", Self::Start),
         ("end", Self::End),
@@ -98,11 +98,11 @@ impl Kind {
 struct Walk<'a> {
     start: &'a str,
     nodes: BTreeMap<&'a str, (Kind, &'a Attributes)>,
-    /// From each node: where to, and the weight, if there is one.
+    /// From each node: the target, and the weight, if there is one.
     edges: BTreeMap<&'a str, Vec<(&'a str, Option<f64>)>>,
 }
 
-/// What follows a node: downloads of which one begins, and the next pause.
+/// The successors of a node: downloads of which one begins, and the next pause.
 struct Next<'a> {
     streams: Vec<(&'a str, f64)>,
     pause: Option<&'a str>,
@@ -138,7 +138,7 @@ impl<'a> Walk<'a> {
         self.nodes.get(id).map_or(Kind::End, |(kind, _)| *kind)
     }
 
-    /// All that follows a node.
+    /// All successors of a node.
     fn from(&self, id: &str) -> &[(&'a str, Option<f64>)] {
         self.edges.get(id).map_or(&[], Vec::as_slice)
     }
@@ -148,7 +148,7 @@ impl<'a> Walk<'a> {
         Some((id, of.get(name).map(String::as_str).filter(|it| !it.is_empty())?))
     }
 
-    /// An option of a node, or else of the start, as TGen takes it.
+    /// An option of a node, or otherwise of the start, as in TGen.
     fn option<T>(
         &self,
         id: &str,
@@ -162,7 +162,7 @@ impl<'a> Walk<'a> {
         found.map(parse).transpose()
     }
 
-    /// How long after its beginning, and what.
+    /// The time from its start, and the traffic.
     fn doing(&self) -> Result<(Duration, Doing), String> {
         let delay = self.option(self.start, "time", tgen_time)?.unwrap_or_default();
         let leads_to =
@@ -200,8 +200,8 @@ impl<'a> Walk<'a> {
         })
     }
 
-    /// Downloads, each some time after the one before, and how long it is until the first may begin. The downloads that
-    /// there are to choose from are the same each time.
+    /// Downloads, each after a delay, and the delay before the first. The set of downloads to choose from is
+    /// always the same.
     fn downloads(&self) -> Result<(Duration, Fetch), String> {
         let mut delay = Duration::ZERO;
         let mut pauses: Option<Vec<Duration>> = None;
@@ -229,7 +229,7 @@ impl<'a> Walk<'a> {
             }
             if at != self.start {
                 let times = self.times(at)?;
-                // What passes before the first download is no pause between two.
+                // The time before the first download is not a pause between two.
                 if is_first && !goes_round {
                     let [time] = times[..] else {
                         return Err(format!(
@@ -264,7 +264,7 @@ impl<'a> Walk<'a> {
         };
         let mut sizes = sizes.ok_or("there is no download: no stream follows")?;
         sizes.sort_by_key(|it| it.bytes);
-        // A client that downloads once has none, and needs none.
+        // A client with a single download has no pause and needs none.
         let pauses = pauses.unwrap_or_else(|| vec![Duration::from_mins(1)]);
         Ok((delay, Fetch { pauses, count: (!goes_round).then_some(count), sizes }))
     }
@@ -310,7 +310,7 @@ impl<'a> Walk<'a> {
     }
 
     fn times(&self, pause: &str) -> Result<Vec<Duration>, String> {
-        // The start's own time is no default of pauses.
+        // The start's own time is not a default of pauses.
         let (_, text) = self.own(pause, "time").ok_or_else(|| {
             format!("node {pause}: no time: a pause that waits for others is not simulated")
         })?;

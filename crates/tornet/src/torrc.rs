@@ -1,17 +1,17 @@
-//! What a relay's torrc says, of that which matters here: how fast it lets itself be, and what an authority votes.
+//! The relevant options of a relay's torrc: its rate limit, and an authority's vote.
 //!
-//! Files are read as C tor reads them: `--defaults-torrc`, then `-f`, then the command line; of an option that is there
-//! several times the last one counts. tests/torrc.rs compares the result with tor's own.
+//! Files are read like C tor reads them: `--defaults-torrc`, then `-f`, then the command line; the last
+//! occurrence of an option counts. tests/torrc.rs compares the result with tor's own.
 
 use crate::error::{Error, read};
 use crate::units::tor_rate;
 use onion::Rate;
 use std::path::{Component, Path, PathBuf};
 
-/// Files within files, at most (C tor's limit).
+/// Maximum nesting of included files (C tor's limit).
 const DEPTH_MAX: usize = 31;
 
-/// One option: its name in small letters, its value, and where it is.
+/// One option: its lower-case name, its value, and its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Line {
     pub(crate) name: String,
@@ -19,16 +19,16 @@ pub(crate) struct Line {
     file: PathBuf,
 }
 
-/// All options of a tor process, in the order in which they count.
+/// All options of a tor process, in order of precedence.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Torrc(pub(crate) Vec<Line>);
 
 impl Torrc {
-    /// The options of a process with these arguments. Files that do not exist count as empty: samples are often passed
-    /// on without them.
+    /// The options of a process with these arguments. Missing files count as empty: samples are often passed on
+    /// without them.
     ///
     /// # Errors
-    /// Where a file is malformed.
+    /// If a file is malformed.
     pub(crate) fn of_process(words: &[String], at: &WorkDir<'_>) -> Result<Self, Error> {
         let (mut defaults, mut own) = (None, None);
         let mut command_line = Vec::new();
@@ -46,7 +46,7 @@ impl Torrc {
                 }
             }
         }
-        // A process that names none has those of its host's folder.
+        // A process that names no file has those of its host's folder.
         let is_unnamed = defaults.is_none() && own.is_none();
         let defaults = defaults.or(is_unnamed.then_some("torrc-defaults"));
         let own = own.or(is_unnamed.then_some("torrc"));
@@ -61,7 +61,7 @@ impl Torrc {
     /// The options of one file.
     ///
     /// # Errors
-    /// Where it is malformed.
+    /// If it is malformed.
     pub(crate) fn of_file(path: &Path, at: &WorkDir<'_>) -> Result<Self, Error> {
         let mut all = Vec::new();
         read_into(path, at, &mut all, 0)?;
@@ -74,16 +74,16 @@ impl Torrc {
         Some(line.value.as_str()).filter(|it| !it.is_empty())
     }
 
-    /// Whether an option is there.
+    /// Whether an option is present.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.value(name).is_some()
     }
 
-    /// How much a relay forwards at most: `RelayBandwidthRate` if there is one, which C tor then takes for the whole
-    /// relay if `BandwidthRate` is less. `MaxAdvertisedBandwidth` limits nothing.
+    /// The rate limit of a relay: `RelayBandwidthRate` if there is one, which C tor applies to the whole relay
+    /// if `BandwidthRate` is less. `MaxAdvertisedBandwidth` limits nothing.
     ///
     /// # Errors
-    /// Where there is no such rate.
+    /// If the rate is invalid.
     pub(crate) fn limit(&self) -> Result<Option<Rate>, Error> {
         let rate = |option: Rates| {
             let line = self.0.iter().rev().find(|it| Rates::of(&it.name) == Some(option));
@@ -99,7 +99,7 @@ impl Torrc {
     }
 }
 
-/// Arguments of tor that have no value.
+/// Arguments of tor without a value.
 const FLAGS: [&str; 8] = [
     "quiet",
     "hush",
@@ -120,7 +120,7 @@ enum Rates {
 }
 
 impl Rates {
-    /// By name; C tor takes the beginning of a name for it, too, and the first of several in the alphabet.
+    /// By name; C tor accepts prefixes of names, and uses the first match in alphabetical order.
     fn of(name: &str) -> Option<Self> {
         let begins = |of: &str, least: &str| name.len() >= least.len() && of.starts_with(name);
         match name {
@@ -133,17 +133,17 @@ impl Rates {
     }
 }
 
-/// Where a process runs: paths that it is given begin there.
+/// The working folder of a process, to which its paths are relative.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct WorkDir<'a> {
     /// The folder of its host, since tornettools 1.1.
     pub(crate) host: &'a Path,
-    /// The folder of the whole sample, before.
+    /// The folder of the whole sample, in earlier versions.
     pub(crate) sample: &'a Path,
 }
 
 impl WorkDir<'_> {
-    /// Where a file is: as seen from the host if it is there, or from the sample.
+    /// The location of a file: relative to the host if it exists there, otherwise relative to the sample.
     pub(crate) fn find(&self, file: impl AsRef<Path>) -> PathBuf {
         let here = lexical(&self.host.join(&file));
         let there = lexical(&self.sample.join(&file));
@@ -151,7 +151,7 @@ impl WorkDir<'_> {
     }
 }
 
-/// A path without `..`, so that folders on the way need not exist.
+/// A path without `..`, so that intermediate folders need not exist.
 pub(crate) fn lexical(path: &Path) -> PathBuf {
     let mut all = PathBuf::new();
     for part in path.components() {
@@ -181,7 +181,7 @@ fn read_into(
     }
     for (name, value) in lines(&read(path)?) {
         if name == "%include" {
-            // From where tor runs. A folder is all of its files.
+            // Relative to tor's working folder. A folder includes all of its files.
             for file in included(&at.find(&value)) {
                 read_into(&file, at, all, depth + 1)?;
             }
@@ -193,7 +193,7 @@ fn read_into(
     Ok(())
 }
 
-/// The files that `%include` means: one, those of a folder, or those whose names fit `*`, in order.
+/// The files of `%include`: one, those of a folder, or those matching `*`, in order.
 fn included(path: &Path) -> Vec<PathBuf> {
     if path.is_file() {
         return vec![path.into()];
@@ -222,7 +222,7 @@ fn included(path: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Names and values, without comments, with quotations and continued lines put together.
+/// Names and values, without comments, with quotes and continuation lines resolved.
 fn lines(text: &str) -> Vec<(String, String)> {
     let mut all = Vec::new();
     let mut rest = text;
@@ -241,7 +241,7 @@ fn lines(text: &str) -> Vec<(String, String)> {
     }
 }
 
-/// The value at the beginning of a text, and what follows its last line.
+/// The value at the beginning of a text, and the text after its last line.
 fn value(text: &str) -> (String, &str) {
     let mut value = String::new();
     let mut rest = text;
@@ -265,7 +265,7 @@ fn value(text: &str) -> (String, &str) {
         let line = line.strip_suffix('\r').unwrap_or(line);
         if let Some((before, _)) = line.split_once('#') {
             value.push_str(before);
-            // A comment between continued lines does not end them.
+            // A comment between continuation lines does not end them.
             let is_between = before.trim().is_empty() && !value.trim().is_empty();
             if !is_between {
                 return (value.trim().to_owned(), after);

@@ -1,48 +1,48 @@
-//! The model of TCP held beside real sockets: scenes that both can play, and their simulated side.
+//! The TCP model compared with real sockets: scenes for both, and their simulated side.
 //!
-//! The other side is played by whoever has sockets and paths: `flashflow-lab sim truth`, on network namespaces.
+//! `flashflow-lab sim truth` plays the other side, in network namespaces.
 
 use onion::{Duration, Rate};
 pub use sim::world::Control;
 use sim::world::{Direct, HostConfig, HostId, Net, Part, Paths, Role, SEGMENT_MEMORY_BYTES};
 use std::sync::Arc;
 
-/// What may wait before the narrow place.
+/// The queue of the bottleneck.
 pub const QUEUE: Duration = Duration::from_millis(100);
 
-/// What all else can.
+/// The rate of everything else.
 const FAST: Rate = Rate::from_bit_per_s(1_000_000_000);
 
-/// Downloads that begin together: one host fetches from a server for each of them.
+/// Simultaneous downloads: one host fetches from a server for each of them.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Scene {
-    /// What it shows.
+    /// What it demonstrates.
     pub name: String,
-    /// The server of each download is so far away.
+    /// The one-way latency to the server of each download.
     pub round_trips: Vec<Duration>,
-    /// Share of packets that get lost on the way to the one who fetches.
+    /// The loss rate of packets to the fetching host.
     pub loss: f64,
-    /// What that one's way down carries, if it is narrow.
+    /// Its download rate, if it is the bottleneck.
     pub down: Option<Rate>,
-    /// Congestion control of all hosts.
+    /// The congestion control of all hosts.
     pub control: Control,
-    /// Of each download; `None`: as much as comes.
+    /// The size of each download; `None` for unlimited.
     pub bytes: Option<u32>,
-    /// When what has not come is given up.
+    /// The timeout of downloads.
     pub timeout: Duration,
 }
 
-/// What came of a download.
+/// The result of a download.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Came {
-    /// So many bytes.
+    /// The number of bytes.
     pub bytes: u64,
-    /// In this time, from the first packet of TCP's handshake on.
+    /// The time, from the first packet of TCP's handshake.
     pub time: Duration,
 }
 
 impl Came {
-    /// How fast.
+    /// The rate.
     #[expect(clippy::cast_precision_loss, reason = "for people")]
     #[must_use]
     pub fn mbit_per_s(&self) -> f64 {
@@ -50,7 +50,7 @@ impl Came {
     }
 }
 
-/// All scenes. Those without an end last so long.
+/// All scenes. Unlimited ones have this duration.
 #[must_use]
 pub fn scenes(endless: Duration) -> Vec<Scene> {
     let ms = Duration::from_millis;
@@ -99,7 +99,7 @@ pub fn scenes(endless: Duration) -> Vec<Scene> {
     ]
 }
 
-/// Plays a scene in virtual time: what came of each download.
+/// Plays a scene in virtual time: returns the result of each download.
 #[must_use]
 pub fn simulate(scene: &Scene, seed: u64) -> Vec<Came> {
     let flows = u16::try_from(scene.round_trips.len()).unwrap_or(u16::MAX);

@@ -2,7 +2,7 @@
 
 use onion::{Duration, Rate};
 
-/// The number at the beginning, and the unit behind it, with or without a space between them.
+/// The number at the beginning, and the unit after it, with or without a space.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let digits = text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len());
@@ -83,13 +83,13 @@ pub(crate) fn tgen_time(text: &str) -> Result<Duration, String> {
     scaled(text, number, nanos).map(Duration::from_nanos)
 }
 
-/// TGen's times to choose from, with commas between them.
+/// TGen's lists of times, separated by commas.
 pub(crate) fn tgen_times(text: &str) -> Result<Vec<Duration>, String> {
     text.split(',').map(tgen_time).collect()
 }
 
-/// A rate of tor, such as "10 MBits", in any case and with a fraction if need be; bytes per second without a unit. Tor's
-/// prefixes are powers of 1,024, of bits as well.
+/// A rate of tor, such as "10 MBits", in any case, possibly with a fraction; bytes per second without a unit.
+/// Tor's prefixes are powers of 1,024, for bits as well.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_precision_loss,
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(shadow_time("300"), Ok(Duration::from_mins(5)));
     }
 
-    /// All that TGen's documentation lists, in any case.
+    /// Everything in TGen's documentation, in any case.
     #[test]
     fn tgens_sizes_and_times_are_read_in_any_case_and_without_a_unit() {
         let sizes = [

@@ -1,4 +1,4 @@
-//! Where hosts are, and what lies between them: by the network's own map, else by countries.
+//! The places of hosts and the paths between them: by the network's map, otherwise by countries.
 
 use crate::error::Error;
 use crate::map::{Map, Way};
@@ -7,10 +7,10 @@ use crate::places::{Place, Places};
 use onion::Duration;
 use std::collections::BTreeMap;
 
-/// Less is not simulated: time passes in windows of the least latency.
+/// Smaller latencies are not simulated: a window is as long as the minimum latency.
 const LEAST: Duration = Duration::from_micros(200);
 
-/// The places where some hosts are.
+/// The places of some hosts.
 pub(crate) struct Ways<'a> {
     spots: Spots<'a>,
     /// The number of each host's place.
@@ -23,10 +23,10 @@ enum Spots<'a> {
 }
 
 impl<'a> Ways<'a> {
-    /// Of hosts in a network, its own and others.
+    /// For hosts in a network, its own and others.
     ///
     /// # Errors
-    /// Where nobody knows where one is.
+    /// If the location of one is unknown.
     pub(crate) fn new(network: &'a Network, sites: &[&'a Site]) -> Result<Self, Error> {
         let known = Places::new()?;
         let Some(map) = &network.map else {
@@ -50,7 +50,7 @@ impl<'a> Ways<'a> {
         Ok(Self { spots: Spots::Nodes { map, ids }, place_of })
     }
 
-    /// How many places there are.
+    /// The number of places.
     pub(crate) fn places(&self) -> u16 {
         let count = match &self.spots {
             Spots::Nodes { ids, .. } => ids.len(),
@@ -64,7 +64,7 @@ impl<'a> Ways<'a> {
         &self.place_of
     }
 
-    /// From one place to one.
+    /// The path from one place to another.
     pub(crate) fn between(&self, from: u16, to: u16) -> Way {
         let (from, to) = (usize::from(from), usize::from(to));
         match &self.spots {
@@ -79,7 +79,7 @@ impl<'a> Ways<'a> {
         }
     }
 
-    /// In which country a place is, if anybody knows.
+    /// The country of a place, if known.
     pub(crate) fn country(&self, place: u16) -> Option<&str> {
         match &self.spots {
             Spots::Nodes { map, ids } => map.node(ids[usize::from(place)])?.country.as_deref(),
@@ -88,7 +88,7 @@ impl<'a> Ways<'a> {
     }
 }
 
-/// Each of them once, in their first order, and the number of each.
+/// Distinct values in order of first occurrence, and the index of each.
 fn numbered<T: Copy + Ord>(all: &[T]) -> (Vec<T>, Vec<u16>) {
     let mut numbers = BTreeMap::new();
     let mut once = Vec::new();

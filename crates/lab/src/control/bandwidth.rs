@@ -1,14 +1,14 @@
-//! The bytes that pass each second, as the control port tells them.
+//! Bandwidth events of the control port.
 
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
 
 use super::client::{Control, ControlError};
 
-/// What a tor process moved within about one second, by its own account.
+/// The bytes that a tor process moved within about one second, by its own count.
 ///
-/// These are bytes of TLS records, on OR connections and on directory connections. Traffic over
-/// loopback counts, because a testing network sets `CountPrivateBandwidth`.
+/// These are bytes of TLS records on OR connections and directory connections. Loopback traffic counts, since a
+/// testing network sets `CountPrivateBandwidth`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct BwEvent {
     /// Bytes read.
@@ -18,7 +18,7 @@ pub struct BwEvent {
 }
 
 impl BwEvent {
-    /// Reads a `BW` event; `None` if it is another event or malformed.
+    /// Parses a `BW` event; `None` if it is another event or malformed.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
@@ -30,12 +30,12 @@ impl BwEvent {
     }
 }
 
-/// A [`BwEvent`] and when it reached us.
+/// A [`BwEvent`] and its arrival time.
 #[derive(Clone, Copy, Debug)]
 pub struct BwSample {
-    /// When the event was read from the connection: the end of the second it is about.
+    /// When the event was read from the connection: the end of its second.
     pub at: Instant,
-    /// What tor moved in that second.
+    /// The bytes of that second.
     pub event: BwEvent,
 }
 
@@ -46,7 +46,7 @@ pub struct BwWatch {
 }
 
 impl BwWatch {
-    /// Subscribes to bandwidth events on a connection of its own.
+    /// Subscribes to bandwidth events on a separate connection.
     ///
     /// # Errors
     /// [`ControlError`] if tor does not answer or refuses.
@@ -58,7 +58,7 @@ impl BwWatch {
     /// The next sample, or `None` if there is none within `timeout`.
     ///
     /// # Errors
-    /// [`ControlError::Closed`] once tor has ended and all samples before that were taken.
+    /// [`ControlError::Closed`] once tor has ended and all earlier samples were taken.
     pub fn recv_timeout(&self, timeout: Duration) -> Result<Option<BwSample>, ControlError> {
         match self.control.events().recv_timeout(timeout) {
             Ok(event) => match BwEvent::parse(event.message.text()) {

@@ -12,19 +12,19 @@ use super::event::Event;
 use super::parse::{Message, ParseError, Parser};
 use crate::clock;
 
-/// Longest wait for a connection and for each reply. Tor answers from its main loop, which a
-/// measurement at full load may hold up for seconds.
+/// Maximum wait for a connection and for each reply. Tor answers from its main loop, which a measurement at
+/// full load may delay by seconds.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Why a conversation over a control port failed.
+/// Why a control port request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ControlError {
-    /// The connection could not be made or used.
+    /// The connection could not be established or used.
     #[error("cannot reach {address}: {source}")]
     Connect {
         /// The control port.
         address: SocketAddr,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// The file with the authentication cookie could not be read.
@@ -32,13 +32,13 @@ pub enum ControlError {
     Cookie {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
     /// Tor closed the connection, most likely because it ended.
     #[error("tor closed the connection")]
     Closed,
-    /// Tor sent something that is no control protocol.
+    /// Tor sent something that is not the control protocol.
     #[error(transparent)]
     Parse(#[from] ParseError),
     /// Tor refused a command.
@@ -56,32 +56,32 @@ pub enum ControlError {
     NoReply {
         /// The command's first word.
         command: String,
-        /// How long we waited.
+        /// How long this process waited.
         after: Duration,
     },
-    /// A command holds a line break, which would start another command.
+    /// A command contains a line break, which would start another command.
     #[error("a command holds a line break")]
     LineBreak,
-    /// Tor's answer lacks what was asked for.
+    /// Tor's answer lacks the requested value.
     #[error("unexpected answer: {0}")]
     Unexpected(String),
 }
 
 /// An authenticated connection to the control port of a tor process.
 ///
-/// A thread reads it, so that events are stamped when they arrive. Dropping ends both.
+/// A thread reads from it, so that events get their arrival time. Dropping the value ends both.
 #[derive(Debug)]
 pub struct Control {
     stream: TcpStream,
     replies: Receiver<Message>,
     events: Receiver<Event>,
-    /// Why the reader ended, if not by a plain close.
+    /// Why the reader ended, if not by an orderly close.
     failure: Arc<Mutex<Option<ParseError>>>,
     reader: Option<JoinHandle<()>>,
 }
 
 impl Control {
-    /// Connects and authenticates with the cookie in a file.
+    /// Connects, and authenticates with the cookie in a file.
     ///
     /// # Errors
     /// [`ControlError`] if the port or the cookie cannot be used.
@@ -113,20 +113,20 @@ impl Control {
     /// Sends a command and waits for its reply.
     ///
     /// # Errors
-    /// [`ControlError::Refused`] if the reply's code is not a success, another [`ControlError`] if
-    /// there is no reply.
+    /// [`ControlError::Refused`] if the reply's code is a failure; another [`ControlError`] if there is no
+    /// reply.
     pub fn request(&mut self, command: &str) -> Result<Message, ControlError> {
         if command.contains(['\r', '\n']) {
             return Err(ControlError::LineBreak);
         }
-        // Only the first word goes into errors: the rest may be a cookie.
+        // Errors contain only the first word: the rest may be a cookie.
         let word = || command.split(' ').next().unwrap_or("").to_owned();
         if self.stream.write_all(format!("{command}\r\n").as_bytes()).is_err() {
             return Err(self.why_closed());
         }
         let reply = self.replies.recv_timeout(PATIENCE).map_err(|error| match error {
             RecvTimeoutError::Timeout => {
-                // A late reply would be taken for that to the next command.
+                // A late reply would be mistaken for the reply to the next command.
                 let _already_closed = self.stream.shutdown(Shutdown::Both);
                 ControlError::NoReply { command: word(), after: PATIENCE }
             }
@@ -143,7 +143,7 @@ impl Control {
     /// The value of one `GETINFO` key.
     ///
     /// # Errors
-    /// [`ControlError`] if tor refuses, for instance because it has no such document yet.
+    /// [`ControlError`] if tor refuses, for example because it has no such document yet.
     pub fn get_info(&mut self, key: &str) -> Result<String, ControlError> {
         let reply = self.request(&format!("GETINFO {key}"))?;
         let line = reply.lines.into_iter().next().unwrap_or_default();
@@ -210,7 +210,7 @@ fn read_all(
         let at = clock::now();
         let outcome = parser.feed(buffer.get(..length).unwrap_or_default());
         while let Some(message) = parser.next_message() {
-            // Both ends live in one struct, so a closed channel means that we are to end anyway.
+            // Both ends are in one struct, so a closed channel means that the reader is to end anyway.
             let _receiver_gone = if message.is_event() {
                 events.send(Event { at, message }).is_err()
             } else {
@@ -226,7 +226,7 @@ mod tests {
     use super::*;
     use std::net::TcpListener;
 
-    /// A peer that reads one command line per answer.
+    /// A server that reads one command line per answer.
     fn peer(answers: &'static [&'static [u8]]) -> (SocketAddr, JoinHandle<String>) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("an address");

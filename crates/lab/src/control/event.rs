@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use super::parse::Message;
 
-/// An asynchronous event and when it reached us.
+/// An asynchronous event and its arrival time.
 #[derive(Clone, Debug)]
 pub struct Event {
     /// When it was read from the connection.

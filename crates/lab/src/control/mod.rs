@@ -1,11 +1,10 @@
-//! A small client of tor's control port.
+//! A minimal client of tor's control port.
 //!
-//! None of the published crates does what a private network needs: those that speak the protocol
-//! demand an asynchronous runtime or start tor themselves, drop replies of several lines, or know
-//! no bandwidth events. What we need is little: cookie authentication, requests with their
-//! replies, and events with the time at which they arrived.
+//! No published crate fits a private network: those that speak the protocol need an asynchronous runtime or
+//! start tor themselves, drop multi-line replies, or do not know bandwidth events. Little is needed: cookie
+//! authentication, requests with their replies, and events with their arrival times.
 //!
-//! [`parse`] understands the protocol and does no input or output; [`Control`] is the connection.
+//! [`parse`] implements the protocol without I/O; [`Control`] is the connection.
 
 mod bandwidth;
 mod client;

@@ -1,10 +1,10 @@
-//! The control protocol's messages: bytes in, replies and events out.
+//! The control protocol's messages: bytes to replies and events.
 
 use std::collections::VecDeque;
 
-/// Longest accepted line, in bytes. Tor's longest lines are those of `GETINFO` answers.
+/// Maximum accepted line length, in bytes. Tor's longest lines are those of `GETINFO` answers.
 const LONGEST_LINE: usize = 1 << 20;
-/// Most data accepted in one message, in bytes. A consensus of the live network has 3 MB.
+/// Maximum accepted data in one message, in bytes. A consensus of the public network has 3 MB.
 const MOST_DATA: usize = 64 << 20;
 
 /// One line of a message, without its status code.
@@ -12,11 +12,11 @@ const MOST_DATA: usize = 64 << 20;
 pub struct Line {
     /// The line's text.
     pub text: String,
-    /// The data block that follows a `+` line, with `\n` line ends.
+    /// The data block after a `+` line, with `\n` line ends.
     pub data: Option<String>,
 }
 
-/// A reply, or an asynchronous event if its code says so.
+/// A reply, or an asynchronous event if its code is one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Message {
     /// Status code: 250 is success, 4xx and 5xx are failures, 6xx are events.
@@ -32,7 +32,7 @@ impl Message {
         self.code >= 600
     }
 
-    /// Text of the first line.
+    /// The text of the first line.
     #[must_use]
     pub fn text(&self) -> &str {
         self.lines.first().map_or("", |line| &line.text)
@@ -58,9 +58,9 @@ pub enum ParseError {
     TooLong,
 }
 
-/// Cuts a stream of bytes into messages.
+/// Splits a byte stream into messages.
 ///
-/// An error is final: whoever gets one should close the connection.
+/// An error is final: the caller should close the connection.
 #[derive(Clone, Debug, Default)]
 pub struct Parser {
     line: Vec<u8>,
@@ -73,16 +73,16 @@ pub struct Parser {
 }
 
 impl Parser {
-    /// A parser at the start of a stream.
+    /// A parser at the beginning of a stream.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Takes in what has arrived.
+    /// Adds received bytes.
     ///
     /// # Errors
-    /// [`ParseError`] if the bytes are no control protocol. Messages before the error are kept.
+    /// [`ParseError`] if the bytes are not the control protocol. Messages before the error are kept.
     pub fn feed(&mut self, mut bytes: &[u8]) -> Result<(), ParseError> {
         while let Some(end) = bytes.iter().position(|&byte| byte == b'\n') {
             let (head, rest) = bytes.split_at(end);

@@ -12,23 +12,23 @@ use std::collections::VecDeque;
 /// The one connection.
 const LINK: ConnId = ConnId(0);
 
-/// Somebody who says any message of the protocol to a relay, over a real link, and hears what it
-/// answers: a coordinator or measurer that breaks the rules.
+/// Sends any message of the measurement protocol to a relay over a real link, and receives the answers: a
+/// coordinator or measurer that violates the rules.
 pub struct Caller {
     driver: Driver<Mouth>,
     patience: Duration,
 }
 
 impl Caller {
-    /// Links of the same TLS keys.
+    /// Uses the same TLS keys for all its links.
     ///
     /// # Errors
-    /// [`LiarError`]: keys cannot be made.
+    /// If keys cannot be created.
     pub fn tls(seed: [u8; 32], unix_time_s: u64) -> Result<TlsConfigs, LiarError> {
         Ok(TlsConfigs::nameless(seed, unix_time_s)?)
     }
 
-    /// Opens an anonymous link, and waits no longer than `patience` for it, and later for each answer.
+    /// Opens an anonymous link. `patience` is the timeout for it, and later for each answer.
     ///
     /// # Errors
     /// [`LiarError`]: there is no link.
@@ -59,16 +59,16 @@ impl Caller {
         }
     }
 
-    /// What signatures on this link are bound to.
+    /// The keying material that signatures on this link are bound to.
     #[must_use]
     pub fn exported(&self) -> [u8; 32] {
         self.driver.node().exported
     }
 
-    /// Says something, and waits for the answer; `None` if there is none in time.
+    /// Sends a message and waits for the answer; `None` if there is none in time.
     ///
     /// # Errors
-    /// [`LiarError`]: the operating system fails us.
+    /// [`LiarError`]: an error of the operating system.
     pub fn say(&mut self, message: &Message) -> Result<Option<Message>, LiarError> {
         self.driver.node_mut().say(message);
         self.until(|mouth| !mouth.heard.is_empty() || mouth.closed.is_some())?;
@@ -114,7 +114,7 @@ impl Mouth {
             .export_keying_material(EXPORTER_LABEL, &[])
             .ok_or("our TLS session cannot export keying material")?;
         let expected = ExpectedPeer { ids: self.target.ids, address: self.target.address.ip() };
-        // Of these only a time on which nothing depends is hidden.
+        // Only unused times are hidden of these.
         let random = [9; 24];
         Channel::initiator(expected, Authentication::Anonymous, tls, random, self.unix_time_s)
             .map_err(|error| error.to_string())

@@ -7,40 +7,41 @@ use onion::router::Behavior;
 use rand::Rng;
 use std::num::NonZeroU64;
 
-/// How a relay that takes part in its measurement betrays it.
+/// How a relay that takes part in its measurement cheats.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum EchoLie {
-    /// Answers this share of the cells with random bytes, in the hope that others are checked.
+    /// Answers this share of the cells with random bytes, hoping that others are checked.
     Forges {
-        /// Chance of each cell to be forged, from 0 to 1.
+        /// The probability of forging each cell, from 0 to 1.
         share: f64,
     },
-    /// Sends cells back as they came.
+    /// Returns cells without decrypting them.
     SkipsDecryption,
-    /// Answers every n-th cell with the answer to the one before.
+    /// Answers every n-th cell with the answer to the previous one.
     Replays(NonZeroU64),
-    /// Makes up so many answers on each circuit before it has received a cell: hides a slow way in.
+    /// Fabricates this number of answers on each circuit before it has received a cell, to hide a slow
+    /// download.
     AnswersAhead(u32),
     /// Leaves every n-th cell unanswered.
     Drops(NonZeroU64),
-    /// Sends clients nothing while it is measured, and reports a hundred times what was measured as
-    /// theirs: the most that can be gained by reports.
+    /// Sends clients nothing while it is measured, and reports a hundred times the measured traffic as theirs:
+    /// the maximum gain by reports.
     ShedsClients,
-    /// Reports the largest numbers that there are, and is honest in all else.
+    /// Reports the largest possible numbers, and is honest otherwise.
     OverReports,
-    /// Does not hold its clients to their share.
+    /// Does not limit its clients to their share.
     IgnoresShare,
-    /// Sends faster than it usually does while it is measured.
+    /// Sends faster than usual while it is measured.
     OnlyFastWhileMeasured {
-        /// How fast.
+        /// The rate.
         rate: Rate,
     },
-    /// After so many cells answers no more, and keeps its links.
+    /// Stops answering after this number of cells, and keeps its links open.
     Stalls(u64),
-    /// Reports each second as the one after.
+    /// Reports each second as the next one.
     MiscountsSeconds,
-    /// Sends this number of PADDING cells with each answer. They fill its measurers' paths, so that other relays that they measure bring
-    /// back less.
+    /// Sends this number of PADDING cells with each answer. They fill its measurers' download capacity, so that
+    /// other relays appear slower.
     Floods(u32),
 }
 
@@ -52,7 +53,7 @@ const fn every(n: u64) -> NonZeroU64 {
 }
 
 impl EchoLie {
-    /// Each lie once, as an experiment tells it.
+    /// Each lie once, in the order of the experiment.
     pub const ALL: [Self; 12] = [
         Self::Forges { share: 0.1 },
         Self::SkipsDecryption,
@@ -87,7 +88,7 @@ impl EchoLie {
         }
     }
 
-    /// What it does, and what comes of it, in one sentence.
+    /// Its description and its gain, in one sentence.
     #[must_use]
     pub const fn description(&self) -> &'static str {
         match self {
@@ -132,7 +133,7 @@ impl EchoLie {
     }
 }
 
-/// A router's conduct in its own measurement: a lie, or none.
+/// A router's behavior in its own measurement: a lie, or none.
 #[derive(Clone, Debug, Default)]
 pub struct EchoLiar {
     lie: Option<EchoLie>,
@@ -221,7 +222,7 @@ impl Behavior for EchoLiar {
 
     fn clients_may_send(&self, allowed_bytes: u64) -> u64 {
         match self.lie {
-            // All is allowed while nothing is measured.
+            // There is no limit while nothing is measured.
             Some(EchoLie::ShedsClients) if allowed_bytes < u64::MAX => 0,
             Some(EchoLie::IgnoresShare) => u64::MAX,
             _ => allowed_bytes,

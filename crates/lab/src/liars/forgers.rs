@@ -24,12 +24,12 @@ const MEASURER: [u8; 32] = [0xa0; 32];
 /// Long enough that hardly any forger is never checked.
 const SECONDS: u16 = 20;
 
-/// Rate of the measurer: a run's length in cells, with the seconds.
+/// The measurer's rate: with the seconds, it determines the length of a run in cells.
 const RATE: Rate = Rate::from_bit_per_s(10_000_000);
 
-/// Relays that forge answers, each measured once, in virtual time: the chance to get away with it.
+/// Relays that forge answers, each measured once in virtual time, to estimate the probability of escaping.
 ///
-/// Nothing is random but by the seeds, so the same call gives the same result.
+/// All randomness comes from the seeds, so the same call gives the same result.
 pub struct Forgers {
     identity: Arc<OwnIdentity>,
     certificate: Vec<u8>,
@@ -37,11 +37,10 @@ pub struct Forgers {
     check_one_in: NonZeroU32,
 }
 
-/// What came of one forger.
+/// The result of one forger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForgerRun {
-    /// Answers that it had forged and that had come back before one of them was checked: it got away
-    /// with so many.
+    /// Forged answers that had returned before one of them was checked: the number with which it escaped.
     pub evaded: usize,
     /// The cell whose check failed; `None` if the measurement ended without.
     pub caught_at: Option<u64>,
@@ -50,11 +49,11 @@ pub struct ForgerRun {
 }
 
 impl Forgers {
-    /// Those who forge this share of their answers, where one cell in so many is checked. Makes keys,
+    /// Relays that forge this share of their answers, with one check per this number of cells. Creates keys,
     /// which takes some tenths of a second.
     ///
     /// # Errors
-    /// [`LiarError`]: keys cannot be made.
+    /// If keys cannot be created.
     pub fn new(share: f64, check_one_in: NonZeroU32) -> Result<Self, LiarError> {
         let mut forge = Forge::new([5; 32], UNIX_TIME_S)?;
         let identity = Arc::new(forge.identity()?);
@@ -63,7 +62,7 @@ impl Forgers {
         Ok(Self { identity, certificate, share, check_one_in })
     }
 
-    /// Measures the forger with this seed until it is found out.
+    /// Measures the forger with this seed until it is detected.
     ///
     /// # Errors
     /// [`LiarError::World`]: the measurement could not begin.
@@ -119,7 +118,7 @@ impl Play {
         self.wire.node_mut(id).ok_or_else(|| LiarError::World("a node is gone".to_owned()))
     }
 
-    /// Lets things happen until `told` is there.
+    /// Runs until `told` returns a value.
     fn until<T>(
         &mut self,
         mut told: impl FnMut(&mut Self) -> Result<Option<T>, LiarError>,
@@ -134,7 +133,7 @@ impl Play {
         }
     }
 
-    /// How a measurement fails, if it does.
+    /// Measures; returns the failure, if it fails.
     fn measure(&mut self, forgers: &Forgers, seed: u64) -> Result<Option<LoadFailure>, LiarError> {
         let nonce = Nonce([1; 32]);
         let order = Order {

@@ -11,47 +11,47 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::{io, iter};
 
-/// Somebody who lies could not be started, or has broken down.
+/// A lying relay could not be started, or has failed.
 #[derive(Debug, thiserror::Error)]
 pub enum LiarError {
-    /// Its identity could not be made.
+    /// Its identity could not be created.
     #[error(transparent)]
     Forge(#[from] ForgeError),
-    /// The operating system fails its driver.
+    /// Its driver got an error of the operating system.
     #[error(transparent)]
     Driver(#[from] DriverError),
     /// There is no link to a relay.
     #[error("no link to the relay: {0}")]
     NoLink(String),
-    /// A measurement in virtual time came to nothing.
+    /// A measurement in virtual time failed.
     #[error("cannot play a forger: {0}")]
     World(String),
-    /// There is no thread for it, or it has broken down.
+    /// Its thread could not be started, or has failed.
     #[error("cannot run a relay: {0}")]
     Thread(#[from] ThreadError),
-    /// The operating system gives no socket.
+    /// The operating system returned no socket.
     #[error("cannot run a relay: {0}")]
     Io(#[from] io::Error),
 }
 
-/// What a lying relay shall be.
+/// The configuration of a lying relay.
 #[derive(Clone, Debug)]
 pub struct LiarSetup {
-    /// Its lie; `None` for an honest relay, to compare with.
+    /// Its lie; `None` for an honest relay, for comparison.
     pub lie: Option<EchoLie>,
-    /// Where it listens; port 0 for any that is free.
+    /// The address to listen on; port 0 for any free port.
     pub listen: SocketAddr,
     /// Who may measure it.
     pub target: TargetParams,
-    /// How much it sends.
+    /// The rate limit.
     pub limit: Option<RateLimit>,
-    /// Decides its keys and all its random choices: not for the public network.
+    /// Seeds its keys and all its random choices: not for the public network.
     pub seed: [u8; 32],
-    /// The time, in seconds since 1970, for its certificates and for orders.
+    /// The Unix time in seconds, for its certificates and for orders.
     pub unix_time_s: u64,
 }
 
-/// A relay that lies, on real sockets and a thread of its own; both end with this.
+/// A lying relay on real sockets and its own thread; both end with this value.
 #[derive(Debug)]
 pub struct LiarRelay {
     address: SocketAddr,
@@ -60,10 +60,10 @@ pub struct LiarRelay {
 }
 
 impl LiarRelay {
-    /// Makes its keys, which takes some tenths of a second, and lets it listen.
+    /// Creates its keys, which takes some tenths of a second, and starts it.
     ///
     /// # Errors
-    /// [`LiarError`]: keys, sockets or the thread cannot be had.
+    /// [`LiarError`]: keys, sockets or the thread could not be created.
     pub fn start(setup: LiarSetup) -> Result<Self, LiarError> {
         let mut forge = Forge::new(setup.seed, setup.unix_time_s)?;
         let identity = Arc::new(forge.identity()?);
@@ -84,26 +84,26 @@ impl LiarRelay {
         Ok(Self { address, ids, thread })
     }
 
-    /// Where it listens, and who it is: what measures it.
+    /// Its address and identities, as a target.
     #[must_use]
     pub const fn target(&self) -> Target {
         Target { address: self.address, ids: self.ids }
     }
 
-    /// Where it listens.
+    /// The address that it listens on.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Who it is.
+    /// Its identities.
     #[must_use]
     pub const fn ids(&self) -> RelayIds {
         self.ids
     }
 
-    /// What has happened since the last call: among it, what it really sent in measured seconds. Of
-    /// hundreds that nobody asks for, the oldest are forgotten.
+    /// The events since the last call, including the traffic really sent in measured seconds. If nobody polls,
+    /// the oldest of several hundred are lost.
     #[must_use]
     pub fn take_events(&self) -> Vec<RouterEvent> {
         let events = self.thread.teller().ask(|drive| {
@@ -113,7 +113,7 @@ impl LiarRelay {
         events.unwrap_or_default()
     }
 
-    /// What it has sent so far; nothing if it has broken down.
+    /// The bytes sent so far; zero if it has failed.
     #[must_use]
     pub fn totals(&self) -> RouterTotals {
         self.thread.teller().ask(|drive| *drive.node().totals()).unwrap_or_default()
@@ -122,7 +122,7 @@ impl LiarRelay {
     /// Closes its sockets and ends its thread.
     ///
     /// # Errors
-    /// What broke it down meanwhile.
+    /// The failure that ended it earlier.
     pub fn stop(self) -> Result<(), LiarError> {
         Ok(self.thread.join()?)
     }

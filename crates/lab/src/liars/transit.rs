@@ -7,81 +7,81 @@ use rand::Rng;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-/// What relay cells carry.
+/// The length of relay cells' bodies.
 type Body = [u8; BODY_LEN];
 
 /// How a relay treats those who send through it.
 ///
-/// "Cells" are the relay cells that pass from the one who built the circuit to the next hop; "every
-/// n-th" counts on each circuit, "after n" counts all of them.
+/// "Cells" are relay cells in the forward direction; "every n-th" counts on each circuit, "after n" counts all
+/// of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum TransitLie {
-    /// Saves itself the decryption and passes cells on as they came: more cells for the same CPU.
+    /// Forwards cells without decrypting them: more cells for the same CPU time.
     SkipsDecryption,
-    /// Does not wait for cells: makes up random ones and sends them to the next hop, this many ahead
-    /// of those that it has received. So it hides a slow way in.
+    /// Does not wait for cells: fabricates random ones and sends them to the next hop, this number ahead of
+    /// those received, to hide a slow download.
     AnswersAhead(u32),
-    /// Replaces this share of the cells by random bytes: saves the work on some, in the hope that
-    /// others are checked.
+    /// Replaces this share of the cells by random bytes, hoping that others are checked.
     Forges {
-        /// Chance of each cell to be replaced, from 0 to 1.
+        /// The probability of replacing each cell, from 0 to 1.
         share: f64,
     },
-    /// Sends every n-th cell twice: one cell more for no reception and no work.
+    /// Sends every n-th cell twice: an additional cell without reception and decryption.
     Duplicates(NonZeroU64),
-    /// Sends the cell before again in place of every n-th one: a forgery that looks like a cell.
+    /// Sends the previous cell again instead of every n-th one: a forgery that looks like a cell.
     Replays(NonZeroU64),
-    /// Swaps every n-th cell with the one after.
+    /// Swaps every n-th cell with the next one.
     Reorders(NonZeroU64),
-    /// Does not send every n-th cell: a queue that overflows.
+    /// Drops every n-th cell: a queue overflow.
     Drops(NonZeroU64),
     /// Flips one bit in every n-th cell.
     Alters(NonZeroU64),
-    /// After n cells passes nothing on any more, and keeps its links.
+    /// Stops forwarding after n cells, and keeps its links open.
     Stalls(u64),
-    /// After n cells closes all its links.
+    /// Closes all its links after n cells.
     ClosesLinks(u64),
-    /// After n cells destroys all circuits, as a relay whose memory is full (reason 5).
+    /// Destroys all circuits after n cells, like a relay without memory (reason 5).
     DestroysCircuits(u64),
-    /// Ends the first n circuits that are begun on each link with CREATE_FAST behind its own answer, as finished (reason 9).
-    /// C tor does it by mistake: it takes a link that it has sent nothing on for one that has long been idle.
+    /// Destroys the first n circuits that are created on each link with CREATE_FAST right after its answer, as
+    /// finished (reason 9). C tor does it by mistake: a link on which it has sent nothing appears to have been
+    /// idle for long.
     SweepsNewLinks(usize),
-    /// Sends this number of PADDING cells behind each cell. They fill the measurer's path, so that other relays that it measures bring
-    /// back less.
+    /// Sends this number of PADDING cells after each cell. They fill the measurer's download capacity, so that
+    /// other relays appear slower.
     Floods(u32),
-    /// Extends no circuit, as if the next hop could not be reached (reason 6).
+    /// Refuses to extend circuits, as if the next hop were unreachable (reason 6).
     RefusesToExtend,
 }
 
-/// Where a relay has lied.
+/// The position of a lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LiedAt {
-    /// The circuit, by the order in which their first cells came.
+    /// The circuit, in the order of first cells.
     pub circuit: u32,
-    /// The cell that it passed on wrongly or not at all, by the order in which they came, from zero.
+    /// The cell that was forwarded wrongly or dropped, counted from zero in order of arrival.
     pub cell: u64,
 }
 
-/// A router's conduct towards those who send through it: a lie, or none.
+/// A router's behavior towards those who send through it: a lie, or none.
 #[derive(Clone, Debug, Default)]
 pub struct TransitLiar {
     lie: Option<TransitLie>,
     circuits: BTreeMap<OnLink, Passage>,
     /// Cells of all circuits.
     passed_cells: u64,
-    /// Circuits that have been begun on each link.
+    /// Circuits created on each link.
     begun: BTreeMap<ConnId, usize>,
     lies: Vec<LiedAt>,
 }
 
-/// The cells of one circuit.
+/// The state of one circuit.
 #[derive(Clone, Debug)]
 struct Passage {
     circuit: u32,
     seen_cells: u64,
-    /// The last cell, as it should have left.
+    /// The last cell, correctly decrypted.
     last: Body,
-    /// The cell that leaves behind the one after it.
+    /// The cell that leaves after the next one.
     held: Option<Body>,
 }
 
@@ -92,7 +92,7 @@ impl TransitLiar {
         Self { lie, ..Self::default() }
     }
 
-    /// Where it has lied: the first few thousand places.
+    /// The positions of its lies: the first few thousand.
     #[must_use]
     pub fn lies(&self) -> &[LiedAt] {
         &self.lies
@@ -100,7 +100,7 @@ impl TransitLiar {
 }
 
 impl Passage {
-    /// What becomes of a cell, and whether that is a lie. `last` is the cell before it.
+    /// The action for a cell, and whether that is a lie. `last` is the previous cell.
     fn pass(
         &mut self,
         lie: TransitLie,

@@ -1,10 +1,10 @@
-//! What can go wrong with processes of our own.
+//! Errors of this project's processes.
 
 use serde_json::Value;
 use std::io;
 use std::path::PathBuf;
 
-/// Why a process of our own cannot be had.
+/// Why a process of this project failed.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnError {
     /// A file that it needs could not be written.
@@ -12,29 +12,29 @@ pub enum OwnError {
     File {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// It does not start.
+    /// It could not be started.
     #[error("cannot start our own process {name}: {source}")]
     Start {
-        /// What the process is called.
+        /// The name of the process.
         name: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// It does not say what it should.
+    /// Its output is not as expected.
     #[error("our own process {name} fails: {problem}")]
     Silent {
-        /// What the process is called.
+        /// The name of the process.
         name: String,
-        /// What it says instead, or that it says nothing.
+        /// Its output instead, or the lack of it.
         problem: String,
     },
 }
 
 impl OwnError {
-    /// Of a process whose first word is not where it listens.
+    /// A process whose first output is not its listening address.
     #[must_use]
     pub fn not_listening(name: &str, said: &Value) -> Self {
         let problem = format!("it says something else than where it listens: {said}");

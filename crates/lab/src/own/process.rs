@@ -1,4 +1,4 @@
-//! A process of our own, for as long as we need it, and what it says.
+//! A process of this project and its output.
 
 use super::error::OwnError;
 use link::Clock;
@@ -13,28 +13,30 @@ use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::{io, thread};
 
-/// Names the program `flashflow` where it is not in the folder of this program.
+/// The environment variable with the path of `flashflow`, if that is not in the folder of this program.
 const PROGRAM_VARIABLE: &str = "FLASHFLOW_BIN";
 
 /// A process of `flashflow`, or of this program, that prints JSON.
 ///
-/// Drop ends it. It also ends when this process is killed, since it is tied to its standard input.
+/// Dropping the value ends it. It also ends when this process is killed, since it is tied to its standard
+/// input.
 pub struct OwnProcess {
     name: String,
     child: Child,
-    /// Its end is the end of the process.
+    /// Dropping it ends the process.
     _input: Option<ChildStdin>,
     said: Receiver<(Instant, Value)>,
     clock: Clock,
 }
 
 impl OwnProcess {
-    /// Starts `flashflow`; `clock` dates what it prints. `--json` and `--tied` are added to the arguments.
+    /// Starts `flashflow`; `clock` dates its output. `--json` and `--tied` are added to the arguments.
     ///
-    /// The program is the one that the environment variable `FLASHFLOW_BIN` names, or the one in the folder of this program.
+    /// The program is the one that the environment variable `FLASHFLOW_BIN` names, or the one in the folder of
+    /// this program.
     ///
     /// # Errors
-    /// [`OwnError::Start`] if the system refuses, for instance because there is no such program.
+    /// [`OwnError::Start`] if the system refuses, for example because there is no such program.
     pub fn start<I: AsRef<OsStr>>(
         name: &str,
         arguments: impl IntoIterator<Item = I>,
@@ -43,7 +45,7 @@ impl OwnProcess {
         Self::start_in(name, arguments, None, clock)
     }
 
-    /// Starts `flashflow` as [`start`](Self::start) does, with a folder of its own for temporary files.
+    /// Starts `flashflow` like [`start`](Self::start), with a separate folder for temporary files.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -56,7 +58,7 @@ impl OwnProcess {
         Self::spawn(name, flashflow(), arguments, temporary, clock)
     }
 
-    /// Starts this program again, with other arguments, as [`start`](Self::start) does.
+    /// Starts this program again with other arguments, like [`start`](Self::start).
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -82,7 +84,7 @@ impl OwnProcess {
             .envs(temporary.map(|folder| ("TMPDIR", folder)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            // Progress of the process; its results are JSON on standard output.
+            // Progress goes to standard error; results are JSON on standard output.
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
@@ -107,21 +109,21 @@ impl OwnProcess {
         self.child.id()
     }
 
-    /// The next thing that it says, and when; `None` if it says nothing until `deadline`, or has ended.
+    /// Its next output, and when; `None` if there is none until `deadline`, or it has ended.
     #[must_use]
     pub fn hear(&self, deadline: Instant) -> Option<(Instant, Value)> {
         self.said.recv_timeout(deadline - self.clock.now()).ok()
     }
 
-    /// Waits for a value of this type; what comes before is passed over.
+    /// Waits for a value of this type; earlier output is skipped.
     ///
     /// # Errors
-    /// [`OwnError::Silent`] if it says an error, ends, or says nothing of this type within `patience`.
+    /// [`OwnError::Silent`] if it prints an error, ends, or prints nothing of this type within `patience`.
     pub fn wait_for(&self, kind: &str, patience: Duration) -> Result<Value, OwnError> {
         self.wait_for_one(kind, |_| true, patience)
     }
 
-    /// The same, for one that `accepts` takes.
+    /// Waits for a value of this type that `accepts` accepts.
     ///
     /// # Errors
     /// As for [`wait_for`](Self::wait_for).
@@ -150,19 +152,19 @@ impl OwnProcess {
         }
     }
 
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub fn end(&mut self) -> Option<ExitStatus> {
-        // An error says that it is not our child any more, which cannot be.
+        // An error means that it is not a child of this process, which is impossible.
         self.child.try_wait().ok().flatten()
     }
 
-    /// Freezes it as `kill -STOP` does: its connections stay, and nobody answers. It can only be killed.
+    /// Freezes it like `kill -STOP`: its connections stay open, and nobody answers. It can only be killed.
     pub fn freeze(&self) {
         // It may have ended already.
         let _ = kill_process(Pid::from_child(&self.child), Signal::STOP);
     }
 
-    /// Kills it as `kill -9` does.
+    /// Kills it like `kill -9`.
     pub fn kill(&mut self) {
         // It may have ended already.
         let _ = self.child.kill();

@@ -1,5 +1,4 @@
-//! Relays of our own, as processes: what private networks and experiments measure by the echo
-//! protocol.
+//! Relays of this project as processes: the targets of echo measurements in private networks and experiments.
 
 use super::error::OwnError;
 use super::process::OwnProcess;
@@ -13,37 +12,37 @@ use std::fs;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 
-/// Far more than a relay needs to make its keys.
+/// Far more than a relay needs to create its keys.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Nobody listens there: what clients ask for must not leave the machine.
+/// Nobody listens there: clients' queries must not leave the machine.
 const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
 
-/// What a relay is to be.
+/// The configuration of a relay.
 #[derive(Clone, Debug)]
 pub struct OwnRelaySpec {
-    /// What it calls itself; its files are in a folder of that name.
+    /// Its nickname; its files are in a folder of that name.
     pub nickname: String,
-    /// Its rate limit; none if there is none.
+    /// Its rate limit; `None` for none.
     pub limit: Option<Rate>,
-    /// Public key of the coordinator that may measure it, in hex.
+    /// The public key of the coordinator that may measure it, in hexadecimal.
     pub coordinator: String,
     /// Directory addresses of the authorities to publish to.
     pub authorities: Vec<SocketAddr>,
     /// `FFBackgroundTrafficPercent`, if not the default.
     pub client_percent: Option<u32>,
-    /// Whether it lets clients go anywhere, also on this machine.
+    /// Whether it is an exit without restrictions, including addresses of this machine.
     pub is_open_exit: bool,
-    /// Where it listens: loopback, or a [host](crate::wan::Host) in which it is started.
+    /// The address to listen on: loopback, or a [host](crate::wan::Host) in which it is started.
     pub address: Ipv4Addr,
 }
 
-/// What few relays are told.
+/// Rarely needed settings.
 #[derive(Clone, Copy)]
 struct Further<'a> {
-    /// Further arguments of `flashflow relay`.
+    /// Additional arguments of `flashflow relay`.
     arguments: &'a [&'a str],
-    /// Whom it asks for names, if it is an exit.
+    /// Its name server, if it is an exit.
     name_server: SocketAddr,
     /// Whether it links circuits, if it is an exit.
     links_circuits: bool,
@@ -53,34 +52,34 @@ impl Further<'_> {
     const NONE: Self = Self { arguments: &[], name_server: NOBODY, links_circuits: false };
 }
 
-/// A `flashflow relay` that runs.
+/// A running `flashflow relay`.
 pub struct OwnRelay {
-    /// What it was to be.
+    /// Its configuration.
     pub spec: OwnRelaySpec,
-    /// Where it listens, and who it is.
+    /// Its listening address and its identities.
     pub target: Target,
     /// Its folder of keys.
     pub keys: PathBuf,
-    /// It ends with this.
+    /// It ends with this value.
     pub process: OwnProcess,
 }
 
 impl OwnRelay {
-    /// Measurements that it allows: experiments repeat them.
+    /// The number of measurements that it permits: experiments repeat them.
     const MEASUREMENTS: u32 = 100_000;
 
-    /// How long it lets a measurement last, whatever comes of it.
+    /// The maximum length of a measurement.
     pub const MEASUREMENT_MAX: Duration = Duration::from_secs(120);
 
     /// Starts it, with its keys and configuration under `folder`, and waits until it listens.
     ///
     /// # Errors
-    /// [`OwnError`] if it cannot be started, or does not say in time where it listens.
+    /// [`OwnError`] if it cannot be started, or does not report its address in time.
     pub fn start(spec: OwnRelaySpec, folder: &Path, clock: Clock) -> Result<Self, OwnError> {
         Self::start_in(spec, folder, None, clock)
     }
 
-    /// The same, with further arguments of `flashflow relay`.
+    /// Starts it with additional arguments of `flashflow relay`.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -93,7 +92,7 @@ impl OwnRelay {
         Self::start_all(spec, folder, None, Further { arguments: further, ..Further::NONE }, clock)
     }
 
-    /// The same, an exit that links circuits (proposal 329).
+    /// Starts an exit that links circuits (proposal 329).
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -111,7 +110,7 @@ impl OwnRelay {
         )
     }
 
-    /// The same, with a name server that it asks, if it is an exit.
+    /// Starts it with a name server, if it is an exit.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -126,7 +125,7 @@ impl OwnRelay {
         Self::start_all(spec, folder, None, further, clock)
     }
 
-    /// The same, with a folder of its own for temporary files.
+    /// Starts it with a separate folder for temporary files.
     ///
     /// # Errors
     /// As for [`start`](Self::start).
@@ -197,9 +196,9 @@ impl OwnRelay {
         self.target.ids.rsa.0
     }
 
-    /// Waits until it goes by this consensus ([`Network::wait_until_known`](crate::Network::wait_until_known) gives it), or a later one.
-    /// Until then an exit refuses streams of circuits that come from a relay of which it has not heard. What it says meanwhile is passed
-    /// over.
+    /// Waits until it uses this consensus ([`Network::wait_until_known`](crate::Network::wait_until_known)
+    /// returns it), or a later one. Until then an exit refuses streams of circuits that come from an unknown
+    /// relay. Its output meanwhile is skipped.
     ///
     /// # Errors
     /// [`OwnError::Silent`] if it ends, or has none within `patience`.
@@ -212,7 +211,7 @@ impl OwnRelay {
         self.process.wait_for_one("consensus", is_it, patience).map(drop)
     }
 
-    /// Where a relay listens, and who it is, by its first word.
+    /// The listening address and identities in a relay's first output.
     #[must_use]
     pub fn target_of(listening: &Value) -> Option<Target> {
         let (mut rsa, mut ed25519) = ([0; 20], [0; 32]);

@@ -1,5 +1,4 @@
-//! What a relay says of itself while it is measured: the check on ourselves that a private network
-//! allows.
+//! A relay's own counts while it is measured: the ground truth that a private network provides.
 
 use super::relay::OwnRelay;
 use crate::control::BwWatch;
@@ -9,7 +8,7 @@ use crate::process::cpu_time;
 use link::Clock;
 use onion::{Duration, Instant, Rate};
 
-/// Gathers what a relay says that it has relayed, second by second.
+/// Collects a relay's reports of its relayed bytes, second by second.
 pub struct RelaySaid<'r> {
     source: Source<'r>,
     clock: Clock,
@@ -17,13 +16,13 @@ pub struct RelaySaid<'r> {
 }
 
 enum Source<'r> {
-    /// The `BW` events of a stock relay.
+    /// The `BW` events of a C tor relay.
     Stock { node: Box<Node>, watch: BwWatch },
-    /// What a relay of ours counts while it is measured: measurement and clients.
+    /// The counts of a relay of this project while it is measured: measurement and clients.
     Own(&'r OwnRelay),
 }
 
-/// What it relayed in about one second: the second before `at`.
+/// The bytes relayed in about one second: the second before `at`.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     at: Instant,
@@ -31,7 +30,7 @@ struct Sample {
 }
 
 impl<'r> RelaySaid<'r> {
-    /// Of a stock relay.
+    /// For a C tor relay.
     ///
     /// # Errors
     /// [`LabError`] if its control port cannot be used.
@@ -40,13 +39,13 @@ impl<'r> RelaySaid<'r> {
         Ok(Self { source, clock: Clock::start(), samples: Vec::new() })
     }
 
-    /// Of a relay of ours, whose process was started with this clock.
+    /// For a relay of this project, whose process was started with this clock.
     #[must_use]
     pub const fn watch_own(relay: &'r OwnRelay, clock: Clock) -> Self {
         Self { source: Source::Own(relay), clock, samples: Vec::new() }
     }
 
-    /// What its process has used of the processors so far, and the time by [`now`](Self::now).
+    /// The processor time of its process so far, and the time by [`now`](Self::now).
     #[must_use]
     pub fn cpu(&self) -> Option<CpuReading> {
         let used = match &self.source {
@@ -56,20 +55,20 @@ impl<'r> RelaySaid<'r> {
         used.map(|used| CpuReading { at: self.now(), used })
     }
 
-    /// What dates the samples.
+    /// The clock of the samples.
     #[must_use]
     pub const fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// The time by which the samples are dated.
+    /// The time by the samples' clock.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// Takes in what arrives until `deadline`, or what has arrived if that has passed. A relay that is
-    /// gone has said all it will.
+    /// Collects what arrives until `deadline`, or what has arrived if that has passed. A relay that has ended
+    /// reports nothing more.
     pub fn gather_until(&mut self, deadline: Instant) {
         match &self.source {
             Source::Stock { watch, .. } => {
@@ -77,7 +76,7 @@ impl<'r> RelaySaid<'r> {
                     let age_ns = u64::try_from(sample.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
                     let now_ns = self.clock.now().as_nanos();
                     let at = Instant::from_nanos(now_ns.saturating_sub(age_ns));
-                    // Tor writes one event a second.
+                    // Tor sends one event a second.
                     let written = Rate::from_byte_per_s(sample.event.written_bytes);
                     self.samples.push(Sample { at, written });
                 }
@@ -97,7 +96,7 @@ impl<'r> RelaySaid<'r> {
         }
     }
 
-    /// What it wrote in the second that ends nearest to `end`, if it said so.
+    /// The bytes written in the second that ends nearest to `end`, if it was reported.
     #[must_use]
     pub fn second_ending(&self, end: Instant) -> Option<Rate> {
         let distance = |sample: &&Sample| (sample.at - end).max(end - sample.at);
@@ -114,7 +113,7 @@ pub struct CpuReading {
 }
 
 impl CpuReading {
-    /// Processor time used since `before`, and the time that passed.
+    /// Processor time used since `before`, and the elapsed time.
     #[must_use]
     pub fn since(self, before: Self) -> (Duration, Duration) {
         (self.used.saturating_sub(before.used), self.at - before.at)

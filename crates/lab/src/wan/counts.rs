@@ -1,52 +1,49 @@
-//! What became of packets.
+//! Packet counters.
 
 use serde::Serialize;
 
-/// What became of the packets of one way so far.
+/// The counters of the packets of one path.
 ///
-/// All that came are `packets`; with those in the air, `packets + duplicated == delivered + ` all that
-/// did not arrive.
+/// `packets` counts all packets sent; with those in flight, `packets + duplicated == delivered + ` all losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
-    /// Packets that the host has sent this way.
+    /// Packets that the host has sent on this path.
     pub packets: u64,
-    /// Their length, IP header included.
+    /// Their length, including IP headers.
     pub bytes: u64,
-    /// Packets that the other host has received, second copies included.
+    /// Packets that the other host has received, including duplicates.
     pub delivered_packets: u64,
     /// Their length.
     pub delivered_bytes: u64,
-    /// Lost by chance, as asked for.
+    /// Lost at random, as specified.
     pub lost_by_chance: u64,
-    /// Found the queue of the way's narrow place too full.
+    /// Dropped by the queue of the path's bottleneck.
     pub dropped_by_queue: u64,
-    /// Found the queue of the access link of either host too full.
+    /// Dropped by the queue of either host's access link.
     pub dropped_by_access: u64,
-    /// Sent while the way was a blackhole.
+    /// Sent while the path was a blackhole.
     pub blackholed: u64,
-    /// Held back, so that others overtook them.
+    /// Delayed, so that others overtook them.
     pub held_back: u64,
-    /// Second copies.
+    /// Duplicates.
     pub duplicated: u64,
 }
 
-/// What was lost although nobody asked for it: a machine that is too slow, or programs that send to
-/// where nobody is. All should be zero.
+/// Unintended losses: the machine is too slow, or programs send to unknown addresses. All should be zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Unordered {
-    /// The kernel's queue towards us was full, or its other end refused what we delivered.
+    /// The kernel's queue towards this process was full, or an interface refused a delivery.
     pub device: u64,
-    /// More packets were in the air than we have room for.
+    /// More packets were in flight than there was memory for.
     pub no_room: u64,
-    /// Packets to an address that no host has, or that are not IPv4.
+    /// Packets to an address without host, or other packets than IPv4.
     pub to_nobody: u64,
-    /// The highest lateness of a delivery beyond what was due, in microseconds: no loss, but a sign of a machine
-    /// that is too slow.
+    /// The maximum lateness of a delivery, in microseconds: not a loss, but a sign of a slow machine.
     pub worst_lateness_us: u64,
 }
 
 impl Unordered {
-    /// Packets that were lost so.
+    /// Packets lost in these ways.
     #[must_use]
     pub const fn losses(&self) -> u64 {
         self.device + self.no_room + self.to_nobody

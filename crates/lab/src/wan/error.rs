@@ -1,21 +1,21 @@
 use std::io;
 
-/// Why a network cannot be made or changed.
+/// Why a network cannot be created or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum WanError {
-    /// What is asked for cannot be.
+    /// The specification is invalid.
     #[error("configuration: a network cannot have {0}")]
     Spec(String),
     /// There is no host of this name.
     #[error("configuration: the network has no host `{0}`")]
     UnknownHost(String),
-    /// The system does not let us make networks.
+    /// The system does not permit networks.
     #[error(
         "machine: a network of its own needs network namespaces, and so root (CAP_SYS_ADMIN and \
          CAP_NET_ADMIN): unshare: {0}"
     )]
     Namespace(#[source] io::Error),
-    /// The system refuses something about a host.
+    /// The system returned an error for a host.
     #[error(
         "machine: the host `{name}`: {source}. It needs root, /dev/net/tun, and the programs `ip` and \
          `tc` (Debian: `sudo apt-get install iproute2`)"
@@ -23,20 +23,20 @@ pub enum WanError {
     Host {
         /// Its name.
         name: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// A command cannot be started at a host.
+    /// A command could not be started on a host.
     #[error("configuration: `{program}` cannot be started at the host `{host}`: {source}")]
     Command {
-        /// Which.
+        /// The command.
         program: String,
-        /// Where.
+        /// The host.
         host: String,
-        /// The system's answer.
+        /// The system's error.
         source: io::Error,
     },
-    /// The thread that carries packets cannot be started.
+    /// The thread that carries packets could not be started.
     #[error("machine: cannot start the thread that carries packets: {0}")]
     Thread(#[source] io::Error),
 }

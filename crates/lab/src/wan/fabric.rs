@@ -1,4 +1,4 @@
-//! What decides where each packet goes, and when. Without sockets and clocks.
+//! Decides where each packet goes, and when. Without sockets and clocks.
 
 use super::counts::Counts;
 use super::fate::Fates;
@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 /// The number of a host, in the order of the specification.
 pub(super) type HostNumber = usize;
 
-/// A packet that somebody else keeps: where, and how long it is.
+/// A reference to a packet that the caller stores, with its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Parcel {
     pub(super) slot: u32,
@@ -25,24 +25,24 @@ impl Parcel {
     }
 }
 
-/// What is to be done with a packet. Each ends one of its copies.
+/// An action for a packet. Each ends one of its copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Deed {
-    /// Hand it to this host; it was due then.
+    /// Deliver it to this host; it was due at this time.
     Deliver { parcel: Parcel, to: HostNumber, due: Instant },
     /// It has been dropped.
     Forget { slot: u32 },
 }
 
-/// A packet in the air.
+/// A packet in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Flying {
     due: Instant,
-    /// In which order they began to wait: what is due at the same time stays in order.
+    /// The order of scheduling: packets due at the same time stay in order.
     number: u64,
     parcel: Parcel,
     way: u32,
-    /// The access link of the receiver is behind it.
+    /// Whether it has passed the receiver's access link.
     is_let_in: bool,
 }
 
@@ -50,7 +50,7 @@ struct Lane {
     way: Way,
     fates: Fates,
     bottleneck: Bottleneck,
-    /// When the last of those arrives that stay in order.
+    /// When the last of the packets that stay in order arrives.
     last_due: Instant,
     counts: Counts,
 }
@@ -61,7 +61,7 @@ struct Port {
     into: Bottleneck,
 }
 
-/// All ways between some hosts, and the packets in the air.
+/// All paths between some hosts, and the packets in flight.
 pub(super) struct Fabric {
     ports: Vec<Port>,
     /// From the first host to each, then from the second, and so on.
@@ -71,7 +71,7 @@ pub(super) struct Fabric {
 }
 
 impl Fabric {
-    /// `way` says what the way from one host to another is like.
+    /// `way` returns the path from one host to another.
     pub(super) fn new(
         seed: u64,
         accesses: &[Access],
@@ -114,8 +114,8 @@ impl Fabric {
         self.lanes[self.number(from, to)].counts
     }
 
-    /// A packet has come from a host, for another. Says how many copies of it are in the air now: none if it is
-    /// lost. `now` never decreases.
+    /// A packet has arrived from a host, for another. Returns how many copies of it are in flight now: zero if
+    /// it is lost. `now` never decreases.
     pub(super) fn handle_packet(
         &mut self,
         from: HostNumber,
@@ -165,7 +165,7 @@ impl Fabric {
             counts.held_back += 1;
             due += way.reordering.held_back;
         } else if !way.jitter.reorders {
-            // Also where the latency has just been shortened.
+            // Also if the latency has just been reduced.
             due = due.max(lane.last_due);
             lane.last_due = due;
         }
@@ -186,7 +186,7 @@ impl Fabric {
         self.air.push(Reverse(Flying { number, ..flying }));
     }
 
-    /// What is to be done now; `None` if nothing is due.
+    /// The next action that is due; `None` if none is.
     pub(super) fn poll(&mut self, now: Instant) -> Option<Deed> {
         loop {
             let &Reverse(flying) = self.air.peek().filter(|flying| flying.0.due <= now)?;
@@ -212,7 +212,7 @@ impl Fabric {
         }
     }
 
-    /// When something is due next.
+    /// When the next action is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
         self.air.peek().map(|flying| flying.0.due)
     }

@@ -1,35 +1,35 @@
-//! What chance decides of each packet.
+//! The random decisions for each packet.
 
 use super::way::{Jitter, Loss, Way};
 use onion::{Duration, Instant};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-/// How long the delay takes from one drawn value to the next, at the least.
+/// The minimum time in which the correlated delay moves from one drawn value to the next.
 const WANDER: Duration = Duration::from_millis(10);
 
-/// What chance has decided of a packet.
+/// The random decisions for one packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Fate {
     pub(super) is_lost: bool,
     pub(super) is_held_back: bool,
     pub(super) is_duplicated: bool,
-    /// Beyond the latency, where each packet has a delay of its own.
+    /// The delay beyond the latency, if each packet has its own.
     pub(super) own_delay: Duration,
 }
 
-/// One way's chance. The same numbers are drawn for each packet whatever the way is like, so that the n-th
-/// packet has the same fate in each run with this seed, also after a change.
+/// The random decisions of one path. The same numbers are drawn for each packet whatever the parameters are, so
+/// the n-th packet has the same fate in each run with this seed, also after a change.
 #[derive(Clone, Debug)]
 pub(super) struct Fates {
     packets: ChaCha8Rng,
-    /// The number of a value is its place in this stream.
+    /// The number of a value is its position in this stream.
     delays: ChaCha8Rng,
     was_lost: bool,
 }
 
 impl Fates {
-    /// Chance of the way between two hosts, by their numbers; others do not matter for it.
+    /// The generator of the path between two hosts, by their numbers, independent of other hosts.
     pub(super) fn new(seed: u64, from: usize, to: usize) -> Self {
         let [from, to] = [from, to].map(|number| u64::try_from(number).unwrap_or(u64::MAX));
         let way = (from << 20) | to;
@@ -41,7 +41,7 @@ impl Fates {
         Self { packets: stream(2 * way), delays: stream(2 * way + 1), was_lost: false }
     }
 
-    /// The next packet's.
+    /// The decisions for the next packet.
     pub(super) fn next(&mut self, way: &Way) -> Fate {
         let mut draw = || f64::from(self.packets.next_u32()) / (f64::from(u32::MAX) + 1.0);
         let (loss, held_back, duplicated, delay) = (draw(), draw(), draw(), draw());
@@ -64,8 +64,8 @@ impl Fates {
         }
     }
 
-    /// What the wandering delay is at a time: it goes straight from one drawn value to the next, and takes at least
-    /// twice the widest step for it, so that no packet overtakes another.
+    /// The correlated delay at a time: it moves linearly from one drawn value to the next, over at least twice
+    /// the largest step, so that no packet overtakes another.
     pub(super) fn wandering_delay(&mut self, up_to: Duration, now: Instant) -> Duration {
         if up_to.is_zero() {
             return Duration::ZERO;
@@ -74,7 +74,7 @@ impl Fates {
         let (number, into) = (now.as_nanos() / step, now.as_nanos() % step);
         self.delays.set_word_pos(u128::from(number));
         let [from, to] = [self.delays.next_u32(), self.delays.next_u32()].map(u64::from);
-        // Of 2³² parts: the product stays below 2⁹⁶.
+        // In units of 2⁻³²: the product stays below 2⁹⁶.
         let (from, to, into, step) =
             (u128::from(from), u128::from(to), u128::from(into), u128::from(step));
         let part = (from * (step - into) + to * into) / step;

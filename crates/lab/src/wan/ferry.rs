@@ -12,21 +12,21 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicI32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Packets that are read from one host, and written to all, before something else gets its turn.
+/// Maximum number of packets read from one host, and written to all, before others are served.
 const BATCH: usize = 256;
 
-/// While there is traffic, packets are gathered for so long: waking up costs more than carrying one. A delivery is
-/// that late at most on a machine that is fast enough.
+/// Under traffic, packets are gathered for this long: a wake-up costs more than carrying a packet. It bounds
+/// the lateness of a delivery on a machine that is fast enough.
 const TICK: Duration = Duration::from_micros(200);
 
-/// What the thread and those who ask and command it have in common.
+/// The state shared by the thread and its users.
 pub(super) struct Shared {
     fabric: Mutex<Fabric>,
     no_room: AtomicU64,
     to_nobody: AtomicU64,
     refused: AtomicU64,
     worst_lateness_ns: AtomicU64,
-    /// Its number for the kernel, once it runs.
+    /// Its thread ID, once it runs.
     thread: AtomicI32,
 }
 
@@ -43,18 +43,18 @@ impl Shared {
     }
 
     pub(super) fn fabric(&self) -> MutexGuard<'_, Fabric> {
-        // Counts and decisions are whole at every moment: a panic elsewhere does not spoil them.
+        // Counters and decisions are consistent at every moment: a panic elsewhere does not corrupt them.
         self.fabric.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Processor time that the thread has used.
+    /// Processor time of the thread.
     pub(super) fn cpu_time(&self) -> Option<Duration> {
         let thread = self.thread.load(Ordering::Relaxed);
         let text = std::fs::read_to_string(format!("/proc/self/task/{thread}/schedstat")).ok()?;
         Some(Duration::from_nanos(text.split_ascii_whitespace().next()?.parse().ok()?))
     }
 
-    /// What was lost although nobody asked for it; the interfaces' own drops come on top.
+    /// Unintended losses; the interfaces' drops are added.
     pub(super) fn unordered(&self) -> Unordered {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
         Unordered {
@@ -69,7 +69,7 @@ impl Shared {
 /// Carries packets until the other end of `stop` is closed.
 pub(super) struct Ferry {
     pub(super) tuns: Vec<Tun>,
-    /// Which host an address is of.
+    /// The host of an address.
     pub(super) hosts: BTreeMap<[u8; 4], HostNumber>,
     pub(super) pool: Pool,
     pub(super) shared: Arc<Shared>,
@@ -88,15 +88,15 @@ impl Ferry {
     pub(super) fn run(mut self) {
         let thread = rustix::thread::gettid();
         self.shared.thread.store(thread.as_raw_nonzero().get(), Ordering::Relaxed);
-        // Timers to the nanosecond, and ahead of what is tested here; without the right to that, as all
-        // others.
+        // Timers with nanosecond resolution, and a priority above the tested programs; without that permission,
+        // the default.
         let _late = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let _equal = rustix::process::setpriority_process(Some(thread), -15);
         let mut arrivals = Vec::with_capacity(BATCH * self.tuns.len());
         let mut deeds = Vec::with_capacity(BATCH);
         loop {
             let is_more_to_read = self.read(&mut arrivals);
-            // Nobody's packet arrived later than this, so none is early.
+            // No packet arrived later than this, so none is early.
             let now = self.clock.now();
             let next_due = self.decide(&mut arrivals, &mut deeds, now);
             let is_idle = deeds.is_empty() && next_due.idle;
@@ -116,14 +116,14 @@ impl Ferry {
         }
     }
 
-    /// Reads what hosts have sent; says whether there may be more.
+    /// Reads packets of the hosts; returns whether there may be more.
     fn read(&mut self, arrivals: &mut Vec<Arrival>) -> bool {
         let mut is_more = false;
         for (from, tun) in self.tuns.iter().enumerate() {
             let mut count = 0;
             while count < BATCH {
                 let Some(slot) = self.pool.peek() else {
-                    // It must not stay in the way of those that come when there is room.
+                    // It must not delay packets that arrive when there is space.
                     match tun.receive(&mut [0; 1]) {
                         Ok(Some(_)) => self.shared.no_room.fetch_add(1, Ordering::Relaxed),
                         _ => break,
@@ -131,7 +131,7 @@ impl Ferry {
                     count += 1;
                     continue;
                 };
-                // An error says that the interface is gone: nothing comes from there.
+                // An error means that the interface is gone: nothing comes from it.
                 let Ok(Some(len)) = tun.receive(self.pool.slot_mut(slot)) else { break };
                 count += 1;
                 let len = u32::try_from(len).unwrap_or(u32::MAX);
@@ -149,7 +149,7 @@ impl Ferry {
         is_more
     }
 
-    /// Decides what becomes of packets that have come, and what is due now.
+    /// Decides about arrived packets, and performs actions that are due.
     fn decide(&mut self, arrivals: &mut Vec<Arrival>, deeds: &mut Vec<Deed>, now: Instant) -> Next {
         let mut fabric = self.shared.fabric();
         let idle = arrivals.is_empty();
@@ -178,27 +178,27 @@ impl Ferry {
         }
     }
 
-    /// Waits so long, or until a host sends something if asked for; says whether this is the end.
+    /// Waits for this long, or until a host sends a packet if requested; returns whether to end.
     fn wait(&self, until_sent: bool, longest: Option<Duration>) -> bool {
         let mut watched = vec![PollFd::new(&self.stop, PollFlags::IN)];
         if until_sent {
             watched.extend(self.tuns.iter().map(|tun| PollFd::new(tun, PollFlags::IN)));
         }
         let longest = longest.and_then(|longest| Timespec::try_from(longest).ok());
-        // Interrupted or not: whoever is ready is seen again.
+        // Interrupted or not: readiness is detected again.
         let _ready = poll(&mut watched, longest.as_ref());
         watched.first().is_some_and(|stop| !stop.revents().is_empty())
     }
 }
 
-/// What comes next.
+/// The next action.
 struct Next {
     at: Option<Instant>,
-    /// Nothing has come.
+    /// No packet has arrived.
     idle: bool,
 }
 
-/// Where an IPv4 packet wants to go.
+/// The destination of an IPv4 packet.
 fn destination(packet: &[u8]) -> Option<[u8; 4]> {
     let is_v4 = packet.first().is_some_and(|first| first >> 4 == 4);
     is_v4.then(|| packet.get(16..20)?.try_into().ok()).flatten()

@@ -1,4 +1,4 @@
-//! One host: a network of its own, with one interface.
+//! One host: a network namespace with one interface.
 
 use super::error::WanError;
 use super::spec::{HostSpec, SocketBuffer};
@@ -14,15 +14,16 @@ use std::time::Duration;
 /// The name of a host's one interface, besides `lo`.
 pub(super) const DEVICE: &str = "wan";
 
-/// Packets that may wait for us at a host's interface: more than a host sends while we are not scheduled.
+/// The queue length of a host's interface, in packets: more than a host sends while this thread is not
+/// scheduled.
 const DEVICE_QUEUE_PACKETS: u32 = 20_000;
 
-/// What a token bucket lets through at once: ten full packets.
+/// The burst of the token bucket: ten full packets.
 const BURST_BYTES: u32 = 15_400;
 
-/// A host of a running network: what runs there sees `lo`, its one interface, and the other hosts.
+/// A host of a running network: processes in it see `lo`, its one interface, and the other hosts.
 ///
-/// Whatever still runs there when the network ends is killed, also when this process is.
+/// Processes that still run there when the network ends are killed, also when this process is.
 #[derive(Debug)]
 pub struct Host {
     name: String,
@@ -32,7 +33,7 @@ pub struct Host {
 }
 
 impl Host {
-    /// Makes it, and gives the other end of its interface.
+    /// Creates it, and returns the other end of its interface.
     pub(super) fn new(spec: &HostSpec, mtu: u16) -> Result<(Self, Tun), WanError> {
         let namespace = Namespace::new().map_err(WanError::Namespace)?;
         let failed = |source| WanError::Host { name: spec.name.clone(), source };
@@ -42,7 +43,7 @@ impl Host {
         Ok((Self { name, address, namespace, _keeper: keeper }, tun))
     }
 
-    /// What it is called.
+    /// Its name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
@@ -54,17 +55,16 @@ impl Host {
         self.address
     }
 
-    /// Its network.
+    /// Its network, as a prefix.
     #[must_use]
     pub const fn namespace(&self) -> &Namespace {
         &self.namespace
     }
 
-    /// Runs something there, on a thread of its own: sockets that it opens and processes that it starts
-    /// stay there.
+    /// Runs `body` there on a new thread: its sockets and processes stay there.
     ///
     /// # Errors
-    /// [`WanError::Host`] where the system does not let us in.
+    /// [`WanError::Host`] if the system does not permit it.
     pub fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> Result<T, WanError> {
         self.namespace.run(body).map_err(|source| self.failed(source))
     }
@@ -72,7 +72,7 @@ impl Host {
     /// Starts a process there.
     ///
     /// # Errors
-    /// [`WanError::Command`] where it cannot be started.
+    /// [`WanError::Command`] if it cannot be started.
     pub fn start(&self, command: &mut Command) -> Result<Child, WanError> {
         self.run(|| command.spawn())?.map_err(|source| WanError::Command {
             program: command.get_program().display().to_string(),
@@ -81,21 +81,21 @@ impl Host {
         })
     }
 
-    /// Puts a token bucket filter upon its interface: so fast it sends, and its kernel sees the queue, as
-    /// a relay's own does. In place of one that is there. What the host receives is not limited by that:
-    /// [`Wan::set_access`](super::Wan::set_access).
+    /// Installs a token bucket filter on its interface, replacing an earlier one: it limits what the host
+    /// sends, and its kernel sees the queue, like a relay's own limit. It does not limit what the host
+    /// receives: see [`Wan::set_access`](super::Wan::set_access).
     ///
     /// # Errors
-    /// [`WanError::Host`] with what `tc` complains of.
+    /// [`WanError::Host`] with the error of `tc`.
     pub fn shape(&self, rate: Rate, queue_bytes: u64) -> Result<(), WanError> {
         let bits = rate.as_bit_per_s();
         self.set_queueing(&format!("tbf rate {bits} burst {BURST_BYTES} limit {queue_bytes}"))
     }
 
-    /// Takes away what [`shape`](Self::shape) has put there.
+    /// Removes the filter of [`shape`](Self::shape).
     ///
     /// # Errors
-    /// As there.
+    /// As for [`shape`](Self::shape).
     pub fn unshape(&self) -> Result<(), WanError> {
         self.set_queueing(UNSHAPED)
     }
@@ -105,7 +105,7 @@ impl Host {
         self.namespace.tc(&set).map(drop).map_err(|source| self.failed(source))
     }
 
-    /// Packets that its interface has dropped: towards us where we were too slow, and from us.
+    /// Packets that its interface has dropped: towards this process when it was too slow, and from it.
     pub(super) fn device_drops(&self) -> Result<u64, WanError> {
         let table = self.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
         let table = table.map_err(|source| self.failed(source))?;
@@ -117,11 +117,11 @@ impl Host {
     }
 }
 
-/// No queue beside the interface's own.
+/// No queueing discipline besides the interface's own queue.
 const UNSHAPED: &str = "noqueue";
 
 fn lay(namespace: &Namespace, spec: &HostSpec, mtu: u16) -> io::Result<Tun> {
-    // Only the addresses that were asked for; a kernel without IPv6 has nothing to be told.
+    // Only the specified addresses; a kernel without IPv6 needs no configuration.
     let _has_none = namespace.set_parameter("net/ipv6/conf/default/disable_ipv6", "1");
     let tun = namespace.run(|| Tun::new(DEVICE))??;
     let congestion = spec.congestion.map_or(String::new(), |it| format!("congctl {}", it.name()));
@@ -134,8 +134,8 @@ fn lay(namespace: &Namespace, spec: &HostSpec, mtu: u16) -> io::Result<Tun> {
     ))?;
     namespace.tc(&format!("qdisc replace dev {DEVICE} root {UNSHAPED}"))?;
     if let Some(congestion) = spec.congestion {
-        // Only those may be a network's default that every user may choose; the route's choice holds
-        // for all.
+        // Only a congestion control that every user may choose can be a network's default; the route's choice
+        // applies to all.
         let name = congestion.name();
         let _reserved = namespace.set_parameter("net/ipv4/tcp_congestion_control", name);
     }
@@ -148,9 +148,9 @@ fn lay(namespace: &Namespace, spec: &HostSpec, mtu: u16) -> io::Result<Tun> {
     Ok(tun)
 }
 
-/// What a table as `/proc/net/dev` says that our interface has dropped.
+/// The interface's drops, from a table like `/proc/net/dev`.
 fn drops(table: &str) -> u64 {
-    /// Of received packets, where the device's name is the first field; and of sent ones.
+    /// The columns of received and sent packets, where the device's name is the first field.
     const FIELDS: [usize; 2] = [4, 12];
     let row =
         table.lines().find_map(|line| line.trim_start().strip_prefix(DEVICE)?.strip_prefix(':'));
@@ -159,7 +159,7 @@ fn drops(table: &str) -> u64 {
     FIELDS.into_iter().filter_map(number).sum()
 }
 
-/// Ends all that is in a host's network when this process ends or drops it.
+/// Ends all processes in a host's network when this process ends or drops it.
 #[derive(Debug)]
 struct Keeper {
     child: Child,
@@ -191,10 +191,10 @@ impl Keeper {
 
 impl Drop for Keeper {
     fn drop(&mut self) {
-        /// Longer than the keeper's own patience.
+        /// Longer than the keeper's own timeout.
         const PATIENCE: Duration = Duration::from_secs(20);
         drop(self.pipe.take());
-        // One that does not end in time is left to its work: there is nothing better to do.
+        // One that does not end in time is left to its work.
         let _ended = process::wait_for_end(&mut self.child, PATIENCE);
     }
 }

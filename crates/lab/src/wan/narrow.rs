@@ -1,16 +1,16 @@
-//! A place that sends one packet after another.
+//! A bottleneck: sends one packet after another.
 
 use super::way::{Narrow, Queue};
 use onion::{Duration, Instant};
 
 const NANOS_PER_S: u64 = 1_000_000_000;
 
-/// When a narrow place is free again.
+/// The state of a bottleneck.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bottleneck {
     free_at: Instant,
-    /// What is lost by rounding, in bytes·10⁻⁹ of the rate per second: carried from packet to packet, so
-    /// that the rate is exact in the long run.
+    /// The rounding remainder, in bytes·10⁻⁹ of the rate per second: carried from packet to packet, so that the
+    /// rate is exact in the long run.
     remainder: u64,
 }
 
@@ -19,7 +19,7 @@ impl Bottleneck {
         Self { free_at: Instant::ORIGIN, remainder: 0 }
     }
 
-    /// When a packet of this length that comes now has passed; `None` if it finds the queue too full. `now` never
+    /// When a packet of this length that arrives now has passed; `None` if the queue is full. `now` never
     /// decreases.
     pub(super) fn pass(&mut self, narrow: Narrow, len: usize, now: Instant) -> Option<Instant> {
         let rate = narrow.rate.as_byte_per_s().max(1);

@@ -1,10 +1,10 @@
-//! Room for the packets in the air.
+//! Memory for the packets in flight.
 
-/// Slots of one size, used over and over. Memory that was never used costs none.
+/// Slots of one size, reused. Memory that was never used costs nothing.
 pub(super) struct Pool {
     bytes: Vec<u8>,
     slot_len: usize,
-    /// Of copies in the air, for each slot.
+    /// Copies in flight, for each slot.
     copies: Vec<u8>,
     free: Vec<u32>,
 }
@@ -12,13 +12,13 @@ pub(super) struct Pool {
 impl Pool {
     pub(super) fn new(slots: u32, slot_len: usize) -> Self {
         let count = usize::try_from(slots).unwrap_or(usize::MAX);
-        // Zeroes come from the system, which maps a page when it is first used.
+        // Zeroes come from the system, which maps a page at its first use.
         let bytes = vec![0; count.saturating_mul(slot_len)];
-        // The first come from the front.
+        // The first slots come from the front.
         Self { bytes, slot_len, copies: vec![0; count], free: (0..slots).rev().collect() }
     }
 
-    /// A slot that nobody uses; it stays free until it is [taken](Self::take).
+    /// A free slot; it stays free until it is [taken](Self::take).
     pub(super) fn peek(&self) -> Option<u32> {
         self.free.last().copied()
     }
@@ -34,12 +34,12 @@ impl Pool {
         &self.bytes[start..start + len]
     }
 
-    /// Takes the slot that [`peek`](Self::peek) has given.
+    /// Takes the slot that [`peek`](Self::peek) has returned.
     pub(super) fn take(&mut self) {
         self.free.pop();
     }
 
-    /// So many copies of what a taken slot holds are in the air; with none it is free again.
+    /// Sets the number of copies in flight of a taken slot; with zero it is free again.
     pub(super) fn keep(&mut self, slot: u32, copies: u8) {
         self.copies[index(slot)] = copies;
         if copies == 0 {
@@ -47,7 +47,7 @@ impl Pool {
         }
     }
 
-    /// One copy less.
+    /// One copy fewer.
     pub(super) fn end_copy(&mut self, slot: u32) {
         let copies = &mut self.copies[index(slot)];
         debug_assert!(*copies > 0, "slot {slot} is free already");

@@ -1,18 +1,18 @@
-//! What a network is to be like.
+//! The specification of a network.
 
 use super::way::{Narrow, Way};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
-/// TCP's congestion control of a host.
+/// The TCP congestion control of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
     /// RFC 5681, 6582.
     Reno,
     /// RFC 9438: Linux's default.
     Cubic,
-    /// Google's, of version 1 in Linux.
+    /// BBR version 1, as in Linux.
     Bbr,
 }
 
@@ -47,29 +47,29 @@ impl FromStr for Congestion {
     }
 }
 
-/// Least, initial and largest size of the kernel's buffers of a TCP socket, in bytes, as `tcp_rmem` and
-/// `tcp_wmem` have them.
+/// Minimum, initial and maximum size of the kernel's buffers of a TCP socket, in bytes, as in `tcp_rmem` and
+/// `tcp_wmem`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketBuffer {
-    /// What a socket gets even if memory is short.
+    /// The size under memory pressure.
     pub least: u64,
-    /// At the beginning.
+    /// The initial size.
     pub initial: u64,
-    /// What it may grow to.
+    /// The maximum size.
     pub largest: u64,
 }
 
-/// A host's link to the network, which all its ways share. All that is not asked for is perfect.
+/// A host's access link, which all its paths share. The default is perfect.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// What the host sends.
+    /// Upload.
     pub out: Option<Narrow>,
-    /// What the host receives.
+    /// Download.
     pub into: Option<Narrow>,
 }
 
 impl Access {
-    /// The same narrow place in each direction.
+    /// The same bottleneck in each direction.
     #[must_use]
     pub const fn both(narrow: Narrow) -> Self {
         Self { out: Some(narrow), into: Some(narrow) }
@@ -83,17 +83,17 @@ impl Access {
 /// A host of the network.
 #[derive(Clone, Debug)]
 pub struct HostSpec {
-    /// What it is called here.
+    /// Its name.
     pub name: String,
-    /// Its one address.
+    /// Its address.
     pub address: Ipv4Addr,
-    /// How its TCP finds its pace; as on this machine if `None`.
+    /// Its congestion control; that of this machine if `None`.
     pub congestion: Option<Congestion>,
-    /// Its link to the network.
+    /// Its access link.
     pub access: Access,
-    /// Buffers of its sockets for what they receive; the kernel's default if `None`.
+    /// Receive buffers of its sockets; the kernel's default if `None`.
     pub tcp_rmem: Option<SocketBuffer>,
-    /// Buffers of its sockets for what they send; the kernel's default if `None`.
+    /// Send buffers of its sockets; the kernel's default if `None`.
     pub tcp_wmem: Option<SocketBuffer>,
 }
 
@@ -111,41 +111,41 @@ impl HostSpec {
         }
     }
 
-    /// The same with this congestion control.
+    /// Sets the congestion control.
     #[must_use]
     pub fn with_congestion(self, congestion: Congestion) -> Self {
         Self { congestion: Some(congestion), ..self }
     }
 
-    /// The same with this link to the network.
+    /// Sets the access link.
     #[must_use]
     pub fn with_access(self, access: Access) -> Self {
         Self { access, ..self }
     }
 }
 
-/// A network: hosts, and a way from each to each.
+/// A network: hosts, and a path from each to each.
 #[derive(Clone, Debug)]
 pub struct WanSpec {
     /// The hosts.
     pub hosts: Vec<HostSpec>,
-    /// What ways are like that are not named.
+    /// The default path.
     pub way: Way,
-    /// Ways from one host to another, by their names.
+    /// Paths from one host to another, by name.
     pub ways: Vec<(String, String, Way)>,
-    /// What chance decides, it decides the same with the same seed.
+    /// The seed of all random decisions.
     pub seed: u64,
-    /// The largest packet, in bytes, IP header included.
+    /// The MTU in bytes, including the IP header.
     pub mtu: u16,
-    /// Packets in the air at once, at most: each takes its MTU's bytes of memory while it is there.
+    /// Maximum number of packets in flight: each occupies an MTU of memory.
     pub packets_max: u32,
 }
 
 impl WanSpec {
-    /// A default for [`packets_max`](Self::packets_max): a gigabit for a second and a half.
+    /// The default of [`packets_max`](Self::packets_max): a gigabit per second for a second and a half.
     pub const PACKETS_MAX: u32 = 131_072;
 
-    /// A network of these hosts with perfect ways and packets of 1500 bytes.
+    /// A network of these hosts with perfect paths and packets of 1500 bytes.
     #[must_use]
     pub fn new(hosts: Vec<HostSpec>) -> Self {
         Self {
@@ -164,7 +164,7 @@ impl WanSpec {
     /// The second.
     pub const FAR: &str = "far";
 
-    /// Two hosts, `near` at 10.77.0.1 and `far` at 10.77.0.2, with this way out and back.
+    /// Two hosts, `near` at 10.77.0.1 and `far` at 10.77.0.2, with this path in both directions.
     #[must_use]
     pub fn pair(way: Way) -> Self {
         let hosts = [(Self::NEAR, 1), (Self::FAR, 2)];
@@ -172,31 +172,31 @@ impl WanSpec {
         Self { way, ..Self::new(hosts.into()) }
     }
 
-    /// The same, with another way from one host to another.
+    /// Sets the path from one host to another.
     #[must_use]
     pub fn with_way(mut self, from: &str, to: &str, way: Way) -> Self {
         self.ways.push((from.to_owned(), to.to_owned(), way));
         self
     }
 
-    /// The same, with another seed.
+    /// Sets the seed.
     #[must_use]
     pub fn with_seed(self, seed: u64) -> Self {
         Self { seed, ..self }
     }
 
-    /// What the way from one host to another, by their numbers, is to be like: the last that was said of it.
+    /// The path from one host to another, by their numbers: the last one that was set.
     pub(super) fn way(&self, from: usize, to: usize) -> Way {
         let is_it = |name: &str, number: usize| self.hosts[number].name == name;
         let named = self.ways.iter().rev().find(|(a, b, _)| is_it(a, from) && is_it(b, to));
         named.map_or(self.way, |&(_, _, way)| way)
     }
 
-    /// What is asked for that cannot be.
+    /// Why the specification is invalid.
     pub(super) fn problem(&self) -> Option<String> {
-        /// Numbers of ways have room for so many.
+        /// The maximum number of hosts.
         const HOSTS_MAX: usize = 1 << 12;
-        /// What IPv4 asks of every link.
+        /// The minimum MTU of IPv4.
         const MTU_MIN: u16 = 576;
         if self.hosts.is_empty() || self.hosts.len() > HOSTS_MAX {
             return Some(format!("{} hosts", self.hosts.len()));

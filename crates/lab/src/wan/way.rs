@@ -1,35 +1,35 @@
-//! What happens to packets from one host to another: what is asked for.
+//! Paths: the impairments of packets from one host to another.
 
 use onion::{Duration, Rate};
 
-/// What may wait before a narrow place; the packet that is being sent counts. A packet that finds the
-/// queue too full is dropped, one that finds it empty never is.
+/// The queue of a bottleneck, including the packet that is being sent. A packet that finds the queue full is
+/// dropped; one that finds it empty never is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Queue {
-    /// So many bytes.
+    /// This number of bytes.
     Bytes(u64),
-    /// As much as is sent in this time.
+    /// The bytes sent in this time.
     Time(Duration),
 }
 
-/// A place that sends one packet after another.
+/// A bottleneck: sends one packet after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Narrow {
-    /// How fast, in bytes of IP packets.
+    /// The rate, in bytes of IP packets.
     pub rate: Rate,
-    /// What may wait there.
+    /// The queue length.
     pub queue: Queue,
 }
 
-/// Which packets are lost by chance.
+/// Random loss.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Loss {
-    /// Each with this probability, whatever became of those before it.
+    /// Each packet with this probability, independently.
     Random {
         /// From 0 to 1.
         share: f64,
     },
-    /// In bursts (Gilbert's model): what is lost in the long run, and how many packets in a row.
+    /// In bursts (Gilbert's model): the loss rate in the long run, and the mean burst length in packets.
     Bursts {
         /// From 0 to less than 1.
         share: f64,
@@ -39,10 +39,10 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// Nothing is lost.
+    /// No loss.
     pub const NONE: Self = Self::Random { share: 0.0 };
 
-    /// Probabilities that a good packet is followed by a lost one, and a lost one by a good one.
+    /// The transition probabilities from good to lost, and from lost to good.
     pub(super) fn turns(self) -> (f64, f64) {
         match self {
             Self::Random { share } => (share, 1.0 - share),
@@ -69,44 +69,44 @@ impl Loss {
     }
 }
 
-/// How delays differ.
+/// The variation of delays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Jitter {
-    /// At most so much is added to the latency, half of it on average.
+    /// The maximum addition to the latency; its mean is half of that.
     pub up_to: Duration,
-    /// If set, each packet draws a delay of its own, and so packets overtake each other. If not, the delay
-    /// wanders: it goes from one drawn value to the next, slowly enough that all stays in order.
+    /// If set, each packet draws its own delay, so packets overtake each other. Otherwise the delay is
+    /// correlated: it moves from one drawn value to the next, slowly enough that packets stay in order.
     pub reorders: bool,
 }
 
-/// Packets that others overtake.
+/// Reordering: packets that others overtake.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Reordering {
-    /// Which share of them, from 0 to 1.
+    /// Their share, from 0 to 1.
     pub share: f64,
-    /// For how long they are held back.
+    /// Their additional delay.
     pub held_back: Duration,
 }
 
-/// What happens to packets from one host to another, in this order: blackhole, loss, the narrow place, latency
-/// and jitter, reordering, duplication.
+/// The impairments of packets from one host to another, in this order: blackhole, loss, bottleneck, latency and
+/// jitter, reordering, duplication.
 ///
-/// The default is a perfect way: no latency, no loss, no limit.
+/// The default is perfect: no latency, no loss, no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Way {
-    /// How long each packet takes, at the least.
+    /// The minimum delay of each packet.
     pub latency: Duration,
-    /// What is added to that.
+    /// The jitter.
     pub jitter: Jitter,
-    /// What is lost by chance.
+    /// Random loss.
     pub loss: Loss,
-    /// A narrow place, if there is one.
+    /// The bottleneck, if there is one.
     pub narrow: Option<Narrow>,
-    /// Packets that are held back.
+    /// Reordering.
     pub reordering: Reordering,
-    /// Share of packets that arrive twice, from 0 to 1.
+    /// The share of packets that are duplicated, from 0 to 1.
     pub duplicate_share: f64,
-    /// Nothing arrives, and nobody is told.
+    /// A blackhole: all packets are dropped silently.
     pub is_blackhole: bool,
 }
 
@@ -125,39 +125,39 @@ impl Default for Way {
 }
 
 impl Way {
-    /// A way with this latency, and nothing else.
+    /// A path with this latency and no other impairment.
     #[must_use]
     pub fn with_latency(latency: Duration) -> Self {
         Self { latency, ..Self::default() }
     }
 
-    /// The same, losing each packet with this probability.
+    /// Adds independent loss with this probability.
     #[must_use]
     pub fn losing(self, share: f64) -> Self {
         Self { loss: Loss::Random { share }, ..self }
     }
 
-    /// The same, losing this share in bursts of so many packets on average.
+    /// Adds loss of this share in bursts of this mean length.
     #[must_use]
     pub fn losing_in_bursts(self, share: f64, mean_packets: f64) -> Self {
         Self { loss: Loss::Bursts { share, mean_packets }, ..self }
     }
 
-    /// The same, with a narrow place.
+    /// Adds a bottleneck.
     #[must_use]
     pub fn narrowed_to(self, rate: Rate, queue: Queue) -> Self {
         Self { narrow: Some(Narrow { rate, queue }), ..self }
     }
 
-    /// The same, on which nothing arrives.
+    /// Makes it a blackhole.
     #[must_use]
     pub fn broken(self) -> Self {
         Self { is_blackhole: true, ..self }
     }
 
-    /// What is asked for that cannot be.
+    /// Why the path is invalid.
     pub(super) fn problem(&self) -> Option<String> {
-        /// Longer than any packet lives.
+        /// Longer than any packet's lifetime.
         const LONGEST: Duration = Duration::from_secs(60);
         let Self { latency, jitter, loss, narrow, reordering, duplicate_share, .. } = *self;
         if let Some(problem) = loss.problem() {

@@ -2,7 +2,7 @@ use super::{Balancer, Conditions, Weighing, kilobytes};
 use crate::error::Error;
 use crate::network::Network;
 
-/// The ideal: what each relay can carry is its weight. Nobody can know it but a simulator.
+/// The ideal: a relay's weight is its true capacity. Only a simulator knows it.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Capacities;
 

@@ -6,8 +6,9 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Weights from a file: a bandwidth file with nicknames (`nick=`), as tornettools writes them, or a table with the columns `relay` and `weight`, as runs write it (`relays.csv`).
-/// Without a file: those that the network has.
+/// Weights from a file: a bandwidth file with nicknames (`nick=`), as written by tornettools, or a table with
+/// the columns `relay` and `weight`, as written by runs (`relays.csv`). Without a file: the network's current
+/// weights.
 #[derive(Clone, Debug, Default)]
 pub struct WeightsFile(pub Option<PathBuf>);
 
@@ -32,7 +33,7 @@ impl WeightsFile {
     /// The weights of a network's relays, in their order.
     ///
     /// # Errors
-    /// If the file cannot be read, or lacks a relay, or a weight is none that a consensus can have.
+    /// If the file cannot be read, lacks a relay, or contains a weight that a consensus cannot have.
     pub fn read(&self, network: &Network) -> Result<Vec<u64>, Error> {
         let Some(path) = &self.0 else {
             return Ok(network.relays.iter().map(|it| it.weight).collect());

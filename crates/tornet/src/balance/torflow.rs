@@ -1,4 +1,4 @@
-//! TorFlow and sbws: what relays say of themselves, times how fast downloads through them are.
+//! TorFlow and sbws: relays' observed bandwidth times the speed of downloads through them.
 
 use super::{Balancer, Conditions, Weighing};
 use crate::build::{Guests, id};
@@ -9,23 +9,27 @@ use onion::{Duration, Rate};
 use sim::world::{Ending, HostFigures, HostId, Probe, Record, Scan, SplitMix64, TeamOrder};
 use std::sync::Arc;
 
-/// Seconds over which a relay takes the mean of what it carries; the best one is its observed bandwidth (dir-spec §2.1.1).
+/// Seconds over which a relay averages its traffic; the maximum is its observed bandwidth (dir-spec §2.1.1).
 const OBSERVED_S: usize = 10;
 
-/// A relay has at most this share of all weight in the public network of so many relays. In a smaller sample large relays have more of it.
+/// The maximum share of one relay in all weight, in the public network with this number of relays. In a smaller
+/// sample large relays have a larger share.
 const CAP: (f64, f64) = (0.05, 6500.0);
 
 /// TorFlow's and sbws' method, in one pass.
 ///
-/// While users are active on the network with the weights that it has, a scanner downloads a file over circuits of two hops, several times through each relay: 5 MiB
-/// through relays of the upper half by weight, 1 MiB through the others (those of the benchmarks; sbws looks for one that takes 5 to 10 s). The other relay of a circuit has
-/// twice the weight or more, where there is one. Meanwhile each relay observes its own traffic: its best ten seconds are its observed bandwidth, as tor's best ten of the last five
-/// days are. [`scale_as_torflow`] makes weights of both.
+/// While users are active on the network with its current weights, a scanner downloads a file over circuits of
+/// two hops, several times through each relay: 5 MiB through relays in the upper half by weight, 1 MiB through
+/// the others (the sizes of the benchmarks; sbws chooses a size that takes 5 to 10 s). The other relay of a
+/// circuit has at least twice the weight, if there is one. Meanwhile each relay observes its own traffic: its
+/// best ten seconds are its observed bandwidth, like tor's best ten of the last five days. [`scale_as_torflow`]
+/// computes the weights from both.
 #[derive(Clone, Copy, Debug)]
 pub struct TorFlow {
     /// Downloads through each relay.
     pub downloads: u32,
-    /// Downloads at a time for each hundred relays: a pass takes as long in a network of any size, and loads it as much.
+    /// Simultaneous downloads per hundred relays: the length of a pass and its load do not depend on the size
+    /// of the network.
     pub at_once_per_100_relays: u16,
 }
 
@@ -35,18 +39,19 @@ impl Default for TorFlow {
     }
 }
 
-/// What is known of a relay before weights are made.
+/// The measurements of a relay.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Scanned {
-    /// Its observed bandwidth, and no more than its own limit: bytes per second.
+    /// Its observed bandwidth, at most its own limit, in bytes per second.
     pub observed_byte_per_s: f64,
-    /// How fast downloads through it were: bytes per second each.
+    /// The speeds of downloads through it, in bytes per second.
     pub downloads_byte_per_s: Vec<f64>,
 }
 
-/// Weights in kilobytes per second as sbws scales them (`bw_torflow_scale`), as TorFlow did: the observed bandwidth times the larger of two ratios, of a relay's
-/// mean download to the mean of all relays', and the same of those downloads that are at least the relay's mean; no more than `cap` of the sum of all; rounded to
-/// two digits. `None` of a relay without downloads.
+/// Weights in kilobytes per second as scaled by sbws (`bw_torflow_scale`) and TorFlow: the observed bandwidth
+/// times the larger of two ratios, of a relay's mean download to the mean of all relays', and of the mean of
+/// its downloads that are at least its own mean; at most `cap` of the sum; rounded to two digits. `None` for a
+/// relay without downloads.
 #[must_use]
 #[expect(
     clippy::cast_possible_truncation,
@@ -60,7 +65,7 @@ pub fn scale_as_torflow(relays: &[Scanned], cap: f64) -> Vec<Option<u64>> {
         let all = &it.downloads_byte_per_s;
         let usual = (!all.is_empty()).then(|| mean(all))?;
         let upper: Vec<f64> = all.iter().copied().filter(|rate| *rate >= usual).collect();
-        // The mean of equal numbers may be a little more than each.
+        // The mean of equal numbers may be slightly more than each.
         Some((usual, if upper.is_empty() { usual } else { mean(&upper) }))
     };
     let rates: Vec<Option<(f64, f64)>> = relays.iter().map(rates).collect();
@@ -139,13 +144,14 @@ impl Balancer for TorFlow {
 }
 
 impl TorFlow {
-    /// Downloads at a time in a network of so many relays: one at least.
+    /// Simultaneous downloads in a network of this many relays, at least one.
     fn at_once(&self, relays: usize) -> u16 {
         let at_once = relays * usize::from(self.at_once_per_100_relays) / 100;
         u16::try_from(at_once).unwrap_or(u16::MAX).max(1)
     }
 
-    /// All downloads, and the relay that each is to measure. Relays take turns, so that each is measured at several times.
+    /// All downloads, and the relay that each measures. Relays alternate, so that each is measured at several
+    /// times.
     fn probes(&self, network: &Network, rng: &mut SplitMix64) -> Vec<(usize, Probe)> {
         let mut weights: Vec<u64> = network.relays.iter().map(|it| it.weight).collect();
         weights.sort_unstable();
@@ -165,7 +171,8 @@ impl TorFlow {
     }
 }
 
-/// The other relay of a circuit: an exit unless this one is. With twice the weight or more; where nobody has, one of the heaviest ten.
+/// The other relay of a circuit: an exit unless this one is. With at least twice the weight; otherwise one of
+/// the heaviest ten.
 fn helper(network: &Network, place: usize, rng: &mut SplitMix64) -> Option<usize> {
     let relay = &network.relays[place];
     let may = |(other, it): &(usize, &Relay)| *other != place && it.is_exit != relay.is_exit;
@@ -206,7 +213,7 @@ fn with_downloads(
     scanned
 }
 
-/// A run ends when all probes have.
+/// A run ends when all probes have ended.
 struct UntilAll {
     left: u64,
 }

@@ -1,4 +1,4 @@
-//! What Shadow reads: hosts, what runs on them, and the map of the network.
+//! Shadow's configuration: hosts, their processes, and the map of the network.
 
 use super::{Plan, put};
 use crate::error::Error;
@@ -10,15 +10,15 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Programs, by Shadow's search path.
+/// Programs, found by Shadow's search path.
 const TOR: &str = "tor";
 const TGEN: &str = "tgen";
 
-/// When what begins: authorities and relays, then clients, then traffic.
+/// The start times: authorities and relays, then clients, then traffic.
 const CLIENTS_AT_S: u32 = 240;
 const BOOTSTRAPPED_S: u32 = 300;
 
-/// Of the relay at this place in the list.
+/// The relay with this index in the list.
 pub(super) fn address(place: usize) -> Ipv4Addr {
     Ipv4Addr::from(0x0b00_0001 + u32::try_from(place).unwrap_or(0))
 }
@@ -41,14 +41,14 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
             "  {name}:\n    network_node_id: {node}\n    bandwidth_down: {down} bit\n    bandwidth_up: {up} bit\n"
         );
     };
-    // None of them ends by itself: Shadow has to know that, or takes it for a failure.
+    // None of them exits: Shadow has to be told, or reports a failure.
     let process = |text: &mut String, path: &str, args: &str, at: &str| {
         let _infallible = write!(
             text,
             "    - path: {path}\n      args: {args}\n      start_time: {at}\n      expected_final_state: running\n"
         );
         if path == TGEN {
-            // The threads of a library that it uses wait in loops, in which Shadow's time stands still.
+            // The threads of a library that it uses wait in loops, in which Shadow's time does not advance.
             *text += "      environment: { OPENBLAS_NUM_THREADS: \"1\" }\n";
         }
     };
@@ -79,7 +79,8 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
     put(&folder.join("shadow.config.yaml"), &text)
 }
 
-/// When the users of a client begin. Benchmarks of one kind do so one after the other, as they do in our world: else they would download at the same moments for ever.
+/// When the users of a client begin. Benchmarks of one kind are staggered, as in this simulator: otherwise they
+/// would always download simultaneously.
 fn begins_ms(plan: &Plan<'_>, place: usize) -> u128 {
     let (clients, bootstrapped_ms) = (&plan.network.clients, u128::from(BOOTSTRAPPED_S) * 1000);
     let begins_ms = clients[place].begins.as_millis();
@@ -89,13 +90,13 @@ fn begins_ms(plan: &Plan<'_>, place: usize) -> u128 {
     let is_alike = |client: &&Client| matches!(&client.users, Users::Fetch(other) if Arc::ptr_eq(fetch, other));
     let number = |clients: &[Client]| clients.iter().filter(is_alike).count() as u128;
     let (before, all) = (number(&clients[..place]), number(clients));
-    // Nobody may begin after the end.
+    // No process may begin after the end.
     let every = fetch.pauses.iter().min().copied().unwrap_or_default();
     let every_ms = every.as_millis().min(u128::from(plan.seconds) * 1000);
     bootstrapped_ms + begins_ms + every_ms * before / all.max(1)
 }
 
-/// Latency and loss from each place to each, those of our own world. Nodes are called by their places' numbers.
+/// Latency and loss from each place to each, as in this simulator. Nodes are named by their places' numbers.
 fn map(ways: &Ways<'_>) -> String {
     let mut text = String::from("graph [\n  directed 1\n");
     for node in 0..ways.places() {

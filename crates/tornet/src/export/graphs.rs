@@ -1,4 +1,4 @@
-//! What TGen reads: what servers, benchmarks and users do, and the models.
+//! TGen's graphs: servers, benchmarks, users, and the models.
 
 use super::{Plan, put};
 use crate::error::Error;
@@ -8,20 +8,22 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Where streams lead.
+/// The destinations of streams.
 const PORT: u16 = 80;
 
-/// How the files of the models are called: by these beginnings they are found again.
+/// The prefixes of the models' file names, by which they are found again.
 const MODELS: [&str; 3] =
     ["tgen.tor-flowmodel.graphml", "tgen.tor-streammodel.graphml", "tgen.tor-packetmodel.graphml"];
 
-/// A stream that is silent is not given up, nor one that takes long: in our world nobody does so, and TGen does after 30 s of silence, if it is not told.
+/// A stream is given up neither when it is silent nor when it is slow, as in this simulator. TGen's default is
+/// 30 s of silence.
 const WITHOUT_END: [(&str, &str); 2] = [("stallout", "0 seconds"), ("timeout", "0 seconds")];
 
-/// A stream tells the server where its model is: servers have it, too. Else it would send the model itself: 25 KB in tornettools' samples.
+/// A stream names the server's copy of its model. Otherwise it would send the model itself: 25 KB in
+/// tornettools' samples.
 const PATH_ONLY: (&str, &str) = ("packetmodelmode", "path");
 
-/// What benchmarks of one kind do. The first is called as in tornettools' samples.
+/// The benchmarks of one kind. The first is named as in tornettools' samples.
 pub(super) fn perf_name(place: usize) -> String {
     let number = if place == 0 { String::new() } else { format!("-{}", place + 1) };
     format!("tgen-perf{number}.tgenrc.graphml")
@@ -66,7 +68,8 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
     put(&conf.join("tgen-markov.tgenrc.graphml"), &users.finish())
 }
 
-/// What benchmarks of one kind do: a download at the beginning, and one after each pause, each over a circuit of its own. After each pause the same one begins anew, unless they are counted.
+/// The benchmarks of one kind: a download at the beginning, and one after each pause, each over a new circuit.
+/// The same one repeats after each pause, unless they are counted.
 fn perf(fetch: &Fetch, peers: &str) -> String {
     let mut graph = Graph::new();
     let proxy = ("socksproxy", "localhost:9050");
@@ -75,7 +78,8 @@ fn perf(fetch: &Fetch, peers: &str) -> String {
         let bytes = format!("{} bytes", size.bytes);
         let timeout = time(size.timeout.unwrap_or_default());
         let stallout = time(size.stallout.unwrap_or_default());
-        // Streams whose names and passwords differ share no circuit, and those of a seed are drawn anew for each.
+        // Streams with different user names and passwords share no circuit, and those from a seed are drawn
+        // anew for each.
         let seed = (place + 1).to_string();
         let stream = [
             ("sendsize", "1000 bytes"),
@@ -173,9 +177,9 @@ fn model_graph(model: &MarkovModel) -> String {
     graph.finish()
 }
 
-/// A graph as it is written, and the names of attributes that it has used.
+/// A graph being written, and its attribute names so far.
 struct Graph {
-    /// TGen reads numbers of models as such, and all else as words.
+    /// TGen parses numbers of models as numbers, and all else as strings.
     is_model: bool,
     keys: BTreeMap<(&'static str, String), usize>,
     body: String,
@@ -202,7 +206,7 @@ impl Graph {
         for (name, value) in attributes {
             let next = self.keys.len();
             let key = *self.keys.entry((of, (*name).to_owned())).or_insert(next);
-            // Names of hosts, numbers and words: nothing that XML would take for its own.
+            // Host names, numbers and words: nothing that XML would have to escape.
             let _infallible = write!(self.body, "<data key=\"d{key}\">{value}</data>");
         }
     }

@@ -1,4 +1,4 @@
-//! Keys of relays and authorities, made by tor's own programs.
+//! Keys of relays and authorities, created by tor's own programs.
 
 use super::Plan;
 use crate::error::{Error, read};
@@ -8,7 +8,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where tor's programs are.
+/// The paths of tor's programs.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// `tor`.
@@ -18,13 +18,13 @@ pub struct Programs {
 }
 
 impl Default for Programs {
-    /// Those of the search path.
+    /// Those in the search path.
     fn default() -> Self {
         Self { tor: "tor".into(), gencert: "tor-gencert".into() }
     }
 }
 
-/// What others have to know of a relay's keys.
+/// The public part of a relay's keys.
 #[derive(Clone, Debug)]
 pub(super) struct Keys {
     pub(super) fingerprint: String,
@@ -43,7 +43,7 @@ pub(super) fn make(
 fn make_one(relay: &Relay, folder: &Path, programs: &Programs) -> Result<Keys, Error> {
     let keys = folder.join("keys");
     fs::create_dir_all(&keys).map_err(|source| Error::Write { path: keys.clone(), source })?;
-    // tor wants a configuration; what stands in it comes later.
+    // tor requires a configuration file; its content is written later.
     super::put(&folder.join("torrc"), "")?;
     let mut list = Command::new(&programs.tor);
     list.args(["--defaults-torrc", "torrc", "-f", "torrc", "--DataDirectory", "."]);
@@ -54,7 +54,7 @@ fn make_one(relay: &Relay, folder: &Path, programs: &Programs) -> Result<Keys, E
     let text = read(&path)?;
     let digest = text.split_whitespace().nth(1).filter(|it| it.len() == 40);
     let fingerprint = digest.ok_or_else(|| Error::malformed(&path, "no fingerprint"))?.to_owned();
-    // It says when tor ran here: long after the year 2000, in which Shadow begins.
+    // It records when tor ran here: long after the year 2000, in which Shadow begins.
     let state = folder.join("state");
     match fs::remove_file(&state) {
         Err(source) if source.kind() != std::io::ErrorKind::NotFound => {
@@ -78,14 +78,14 @@ fn certify(keys: &Path, programs: &Programs) -> Result<String, Error> {
     Ok(line.ok_or_else(|| Error::malformed(&path, "no line `fingerprint`"))?.to_owned())
 }
 
-/// Runs a program there, with a pass phrase for whoever asks: keys of a simulation guard nothing.
+/// Runs a program there, with a passphrase if it asks for one: keys of a simulation protect nothing.
 fn run(mut command: Command, folder: &Path) -> Result<(), Error> {
     let program = PathBuf::from(command.get_program());
     let failed = |source| Error::Read { path: program.clone(), source };
     let pipes = command.current_dir(folder).env("HOME", ".").stdin(Stdio::piped());
     let mut child = pipes.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().map_err(failed)?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that does not ask may be gone already.
+        // A program that does not ask may have exited already.
         let _unread = stdin.write_all(b"simulation\n");
     }
     let output = child.wait_with_output().map_err(failed)?;

@@ -1,14 +1,14 @@
-//! Names that tor and Shadow take.
+//! Names that tor and Shadow accept.
 
 use crate::network::{Network, Site};
 use std::collections::BTreeSet;
 
-/// Letters of a nickname of tor's, and of a name of a host, at most.
+/// Maximum length of a tor nickname and of a host name.
 const NICKNAME_MAX: usize = 19;
 const HOSTNAME_MAX: usize = 63;
 
-/// Gives hosts other names where tor or Shadow would refuse theirs, or two have the same. Shadow takes small letters, digits and hyphens, but none at the beginning; tor nicknames of
-/// 19 letters and digits.
+/// Renames hosts whose names tor or Shadow would refuse, or that are duplicates. Shadow accepts lower-case
+/// letters, digits and hyphens, but no leading hyphen; tor accepts nicknames of 19 letters and digits.
 pub(super) fn make_legal(network: &mut Network) {
     let mut taken = BTreeSet::new();
     let mut rename = |site: &mut Site, most: usize| {

@@ -1,4 +1,4 @@
-//! What tor reads: one file for all, one for each kind, and what each host has alone.
+//! tor's configuration: one file for all, one for each kind, and one for each host.
 
 use super::{Plan, put};
 use crate::error::Error;
@@ -7,16 +7,17 @@ use onion::router::schedule::AnyScheduler;
 use std::fmt::Write;
 use std::path::Path;
 
-/// What hosts begin their torrc with: files of `conf/`, from a host's folder.
+/// The include lines of a host's torrc: files of `conf/`, relative to a host's folder.
 const CONF: &str = "../../../conf";
 
-/// Name servers of exits, in `conf/`: not this machine's. TGen asks for addresses, so that nobody is asked for names.
+/// Exits' name servers, in `conf/`: not this machine's. TGen uses addresses, so no names are resolved.
 const RESOLVERS: &str = "shadowresolv.conf";
 
-/// What all relays have in common.
+/// The lines of all relays.
 const RELAY: &str = "ORPort 9001 IPv4Only\nDirPort 8080\nSocksPort 0\n";
 
-/// What all clients have in common. As in our world nobody links circuits (proposal 329): with congestion control tor would, and take the faster one of two, or both.
+/// The lines of all clients. As in this simulator, no circuits are linked (proposal 329): with congestion
+/// control tor would link them.
 const CLIENT: &str =
     "ClientOnly 1\nORPort 0\nDirPort 0\nSocksPort 127.0.0.1:9050\nConfluxEnabled 0\n";
 
@@ -88,9 +89,9 @@ fn common(plan: &Plan<'_>) -> String {
     text += "AssumeReachable 1\nNumCPUs 1\nLog notice stdout\nSafeLogging 0\n";
     let _infallible = writeln!(text, "ServerDNSResolvConfFile {CONF}/{RESOLVERS}");
     text += "ServerDNSAllowBrokenConfig 1\nServerDNSDetectHijacking 0\n";
-    // What a network for tests counts for each cell takes memory.
+    // The cell statistics of a testing network take memory.
     text += "TestingEnableCellStatsEvent 0\n";
-    // Many clients are behind one address here.
+    // Many clients share one address here.
     text += "DoSCircuitCreationEnabled 0\nDoSConnectionEnabled 0\n";
     text += "PathBiasUseThreshold 10000\nPathBiasCircThreshold 10000\nControlPort 9051\n";
     text += &schedulers(&plan.network.choices);
@@ -127,7 +128,7 @@ fn authority(plan: &Plan<'_>) -> String {
     )
 }
 
-/// A bandwidth file (version 1.0.0) that is as old as Shadow's clock says at its beginning.
+/// A bandwidth file (version 1.0.0) dated by Shadow's initial clock.
 fn bandwidths(plan: &Plan<'_>) -> String {
     let mut text = String::from("946684801\n");
     for (relay, keys) in plan.relays.iter().zip(&plan.keys) {

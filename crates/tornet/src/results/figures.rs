@@ -1,4 +1,4 @@
-//! What a run comes to in a few numbers.
+//! The summary of a run.
 
 use super::files::asked_bytes;
 use super::transfers::{Transfers, transfers};
@@ -10,44 +10,45 @@ use sim::world::{Ending, HostFigures, Record};
 /// Downloads of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SizeFigures {
-    /// Of the download.
+    /// The size of the download.
     pub bytes: u32,
-    /// That came whole.
+    /// Completed downloads.
     pub complete: usize,
-    /// That did not in time.
+    /// Downloads that timed out.
     pub timed_out: usize,
-    /// Whose circuits were all lost.
+    /// Downloads whose circuits were all lost.
     pub lost: usize,
-    /// That were under way when the run ended.
+    /// Downloads running at the end.
     pub under_way: usize,
-    /// Median time to the first byte of all that began, in seconds; `None` if too few had one to tell ([`Waits`](super::Waits)).
+    /// Median time to the first byte of all downloads that began, in seconds; `None` if too few are known
+    /// ([`Waits`](super::Waits)).
     pub first_byte_median_s: Option<f64>,
-    /// Median and 95th percentile of the time to the last, in seconds, in the same way.
+    /// Median and 95th percentile of the time to the last byte, in seconds, in the same way.
     pub last_byte_median_s: Option<f64>,
     /// See `last_byte_median_s`.
     pub last_byte_p95_s: Option<f64>,
 }
 
-/// A run in a few numbers. Speeds are of real time: all else is the same in each run with the same seed.
+/// The summary of a run. Speeds are of real time: everything else is the same in each run with the same seed.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
-    /// Real time in all, with the making of the world.
+    /// Real time in all, including the construction of the world.
     pub wall_s: f64,
-    /// Simulated.
+    /// Simulated time.
     pub simulated_s: f64,
-    /// Real time for a simulated second after the warm-up; from the beginning if there was no time after it.
+    /// Real time per simulated second after the warm-up; from the beginning if there was no time after it.
     pub wall_s_per_simulated_s: f64,
-    /// Most memory that the process has had.
+    /// Peak memory of the process.
     pub peak_memory_mib: Option<f64>,
-    /// Threads that ran.
+    /// The number of threads.
     pub threads: u16,
-    /// The run's seed.
+    /// The seed.
     pub seed: u64,
-    /// Cells that came over a link, all together: a cell through three relays has four hops at most.
+    /// Cell hops over links, in all: a cell through three relays has at most four.
     pub cell_hops: u64,
-    /// Real time for one, threads not counted.
+    /// Real time per hop, not divided by threads.
     pub ns_per_cell_hop: f64,
-    /// What kernels have done, all together.
+    /// Events of all kernels.
     pub events: u64,
     /// Relays, clients, servers.
     pub relays: usize,
@@ -55,25 +56,27 @@ pub struct Summary {
     pub clients: usize,
     /// See `relays`.
     pub servers: usize,
-    /// What relays have sent to relays, clients and servers on average after the warm-up, with all headers.
+    /// The relays' average rate to relays, clients and servers after the warm-up, including headers.
     pub relays_sent_gbit_per_s: f64,
-    /// What clients' streams have got, from the beginning.
+    /// Bytes received by clients' streams, from the beginning.
     pub goodput_gbit_per_s: f64,
-    /// How much of what relays could send they have sent after the warm-up.
+    /// The share of the relays' upload capacity used after the warm-up.
     pub utilisation: f64,
-    /// Transfers of models' users: ended, complete.
+    /// Transfers of users by models: ended, completed.
     pub model_streams: usize,
     /// See `model_streams`.
     pub model_streams_complete: usize,
-    /// Cells' mean time in relays' queues.
+    /// Cells' mean delay in relays' queues.
     pub queue_ms: f64,
-    /// Behind them in relays' kernels, written and not sent for the first time: with [`queue_ms`](Self::queue_ms) a relay's congestion, as KIST's paper means it. What waits for its turn on the host's line counts, but not with Shadow's TCP.
+    /// Cells' mean delay in relays' kernels before the first transmission: with [`queue_ms`](Self::queue_ms) it
+    /// is a relay's congestion as defined in KIST's paper. Waiting for the host's upload counts, but not with
+    /// Shadow's TCP.
     pub kernel_queue_ms: f64,
-    /// Flights of TCP that got lost, and those of them that a full way down has dropped.
+    /// Lost flights of TCP, and those among them that a full download queue has dropped.
     pub lost_flights: u64,
     /// See `lost_flights`.
     pub dropped_flights: u64,
-    /// How far weights are from capacities: the paper's equation 6 (NWE).
+    /// The error of weights: the paper's equation 6 (NWE).
     pub network_weight_error: f64,
     /// Benchmarks, by size.
     pub downloads: Vec<SizeFigures>,
@@ -161,7 +164,7 @@ fn downloads(network: &Network, outcome: &Outcome) -> Vec<SizeFigures> {
     transfers(network, outcome, 0).into_iter().map(figures).collect()
 }
 
-/// Most memory that this process has had so far, as Linux tells it.
+/// Peak memory of this process so far, as reported by Linux.
 #[must_use]
 pub fn peak_memory_mib() -> Option<f64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;

@@ -11,7 +11,7 @@ use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::Path;
 
-/// Writes what goes to a file, if there is one, and takes its digest.
+/// Writes to a file, if there is one, and digests the content.
 struct Tee<'a> {
     digest: &'a mut Sha256,
     file: Option<BufWriter<File>>,
@@ -65,7 +65,7 @@ pub(super) fn write(
     Ok(digest[..8].iter().map(|byte| format!("{byte:02x}")).collect())
 }
 
-/// The heading is there even if there are no rows.
+/// There is a header even without rows.
 fn table(
     columns: &[&str],
     rows: impl Iterator<Item = impl Serialize>,
@@ -78,7 +78,7 @@ fn table(
     Ok(())
 }
 
-/// How large a benchmark's download is.
+/// The size of a benchmark's download.
 pub(super) fn asked_bytes(network: &Network, record: &Record) -> Option<u32> {
     let before = network.relays.len() + network.servers.len();
     let client = network.clients.get((record.client.0 as usize).checked_sub(before)?)?;

@@ -1,4 +1,4 @@
-//! The same rows as Parquet, with the feature `parquet`.
+//! The rows as Parquet, with the feature `parquet`.
 
 use super::rows::{relays, seconds, transfers};
 use crate::error::Error;
@@ -13,13 +13,14 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Rows of a group, at most: what is in memory at once.
+/// Maximum number of rows of a group: what is in memory at once.
 const GROUP_ROWS: usize = 1 << 18;
 
-/// Writes `transfers.parquet`, `relays.parquet` and `seconds.parquet` into a folder that is there: the same rows and columns as in the files with commas.
+/// Writes `transfers.parquet`, `relays.parquet` and `seconds.parquet` into an existing folder: the same rows
+/// and columns as in the CSV files.
 ///
 /// # Errors
-/// Where a file cannot be written.
+/// If a file cannot be written.
 pub fn write_parquet(network: &Network, outcome: &Outcome, folder: &Path) -> Result<(), Error> {
     write(&folder.join("transfers.parquet"), transfers(network, outcome))?;
     write(&folder.join("relays.parquet"), relays(network, outcome))?;

@@ -1,4 +1,4 @@
-//! The rows of a run's files, whatever the files' format is.
+//! The rows of a run's files, independent of the format.
 
 use super::files::asked_bytes;
 use crate::network::{Network, Relay};
@@ -12,7 +12,7 @@ use sim::world::{Ending, HostFigures, Record};
 pub(super) struct TransferRow<'a> {
     client: &'a str,
     begun_ns: u64,
-    /// Of a benchmark's download.
+    /// The size of a benchmark's download.
     asked_bytes: Option<u32>,
     received_bytes: u64,
     first_byte_ns: Option<u64>,
@@ -63,9 +63,9 @@ pub(super) struct RelayRow<'a> {
     capacity_bit_per_s: u64,
     relayed_bytes: u64,
     cells: u64,
-    /// Of all its cells together, in its queues.
+    /// The sum of all cells' delays in its queues.
     waited_cell_us: u64,
-    /// Behind them, in its kernel's sockets.
+    /// The sum of the delays after that, in its kernel's sockets.
     kernel_waited_cell_us: u64,
     circuits: u64,
     lost_flights: u64,
@@ -111,7 +111,7 @@ fn micros(seconds: f64) -> u64 {
     (seconds * 1e6) as u64
 }
 
-/// What a relay has sent in a second.
+/// The bytes that a relay has sent in a second.
 #[derive(Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub(super) struct SecondRow<'a> {

@@ -1,4 +1,4 @@
-//! Benchmarks' downloads one by one.
+//! The downloads of benchmarks, one by one.
 
 use super::files::asked_bytes;
 use super::waits::Waits;
@@ -11,24 +11,25 @@ use std::collections::BTreeMap;
 /// Downloads of one size, of all benchmarks.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Transfers {
-    /// Of the download.
+    /// The size.
     pub bytes: u32,
-    /// Seconds to the first byte of those that came whole.
+    /// Seconds to the first byte of completed downloads.
     pub first_byte_s: Vec<f64>,
-    /// Seconds to the last, in the same order.
+    /// Seconds to the last byte, in the same order.
     pub last_byte_s: Vec<f64>,
-    /// Those that did not come whole before the run ended.
+    /// Downloads that did not complete before the end of the run.
     pub unfinished: Vec<Unfinished>,
-    /// How large a share of each client's failed, of clients that had any that are over.
+    /// The failure rate of each client, for clients with finished downloads.
     pub failed_of_client: Vec<f64>,
 }
 
-/// A download that did not come whole.
+/// A download that did not complete.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Unfinished {
-    /// How long it had been under way when the run ended; `None` if it failed: it took too long, or no circuit carried it.
+    /// How long it had been running at the end of the run; `None` if it failed: it timed out, or no circuit
+    /// carried it.
     pub under_way_s: Option<f64>,
-    /// Seconds to its first byte, if that came.
+    /// Seconds to its first byte, if that arrived.
     pub first_byte_s: Option<f64>,
 }
 
@@ -42,19 +43,19 @@ impl Unfinished {
 }
 
 impl Transfers {
-    /// Those that did not come whole, in time or at all.
+    /// The number of downloads that did not complete.
     #[must_use]
     pub fn failed(&self) -> usize {
         self.unfinished.iter().filter(|it| it.has_failed()).count()
     }
 
-    /// Those that were under way when the run ended.
+    /// The number of downloads running at the end.
     #[must_use]
     pub fn under_way(&self) -> usize {
         self.unfinished.len() - self.failed()
     }
 
-    /// How long first bytes take, of all that began.
+    /// Times to the first byte, of all downloads that began.
     #[must_use]
     pub fn first_byte(&self) -> Waits {
         let unfinished = self.unfinished.iter().filter_map(|it| it.first_byte_s);
@@ -62,7 +63,7 @@ impl Transfers {
         self.waits(over.collect(), |it| it.first_byte_s.is_none())
     }
 
-    /// The same of last bytes.
+    /// Times to the last byte, of all downloads that began.
     #[must_use]
     pub fn last_byte(&self) -> Waits {
         self.waits(self.last_byte_s.clone(), |_| true)
@@ -108,7 +109,7 @@ impl Transfers {
     }
 }
 
-/// Downloads that began after so many seconds, by size.
+/// Downloads that began after this number of seconds, by size.
 #[must_use]
 pub fn transfers(network: &Network, outcome: &Outcome, from_s: u32) -> Vec<Transfers> {
     let mut by_size: BTreeMap<u32, BTreeMap<u32, Vec<&Record>>> = BTreeMap::new();

@@ -1,17 +1,17 @@
-//! How long things take, where some were not over when it was last looked.
+//! Durations with right censoring: some had not ended at the last observation.
 
-/// Times of which some are only known to be longer than something. A median of those that are over would be of the fast ones: what takes
-/// long is what is not over. Estimated after Kaplan and Meier (1958): what was under way counts for as long as it was seen, and says nothing of what came later.
+/// Durations of which some are only known to exceed a value. The median of the ended ones would be biased
+/// towards short ones, since long ones are those that have not ended. Estimated after Kaplan and Meier (1958).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waits {
-    /// Infinite where it never will be over. Sorted.
+    /// Infinite for failures. Sorted.
     over_s: Vec<f64>,
     /// Sorted.
     longer_than_s: Vec<f64>,
 }
 
 impl Waits {
-    /// What took so many seconds, infinitely many if it failed; and what had not ended after so many. What is not a number does not count.
+    /// Ended durations in seconds, infinite for failures; and censored ones. NaN is ignored.
     #[must_use]
     pub fn new(mut over_s: Vec<f64>, mut longer_than_s: Vec<f64>) -> Self {
         for times in [&mut over_s, &mut longer_than_s] {
@@ -21,7 +21,7 @@ impl Waits {
         Self { over_s, longer_than_s }
     }
 
-    /// All of these together.
+    /// The union of several sets.
     pub fn together(all: impl IntoIterator<Item = Self>) -> Self {
         let (mut over_s, mut longer_than_s) = (Vec::new(), Vec::new());
         for mut it in all {
@@ -31,7 +31,8 @@ impl Waits {
         Self::new(over_s, longer_than_s)
     }
 
-    /// For each time that something took, the share that takes at most so long. It ends below 1 where some fail, or where the longest was not over.
+    /// For each ended duration, the share that is at most as long. It ends below 1 if some fail, or if the
+    /// longest was censored.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
     pub fn distribution(&self) -> Vec<(f64, f64)> {
@@ -40,7 +41,7 @@ impl Waits {
         let mut share_longer = 1.0;
         let mut points = Vec::new();
         for same in self.over_s.chunk_by(|a, b| a == b).filter(|it| it[0].is_finite()) {
-            // What was under way for just as long might have taken longer.
+            // A censored duration of the same length might have been longer.
             while longer.next_if(|it| **it < same[0]).is_some() {
                 left -= 1;
             }
@@ -51,8 +52,8 @@ impl Waits {
         points
     }
 
-    /// The time that this share takes at most, from 0 to 1: between two if both will do. Infinite if more than the rest fail for certain; `None` if too few
-    /// were over to tell.
+    /// The duration that this share does not exceed, from 0 to 1: the mean of two if both qualify. Infinite if
+    /// more than the rest fail for certain; `None` if too few have ended.
     #[must_use]
     pub fn quantile(&self, share: f64) -> Option<f64> {
         // Shares are products of many fractions.
@@ -78,7 +79,7 @@ impl Waits {
         self.quantile(0.5)
     }
 
-    /// The share that never comes, if all that was still under way after the last that was over does come.
+    /// The share that never ends, if everything still running after the last end does end.
     #[expect(clippy::cast_precision_loss, reason = "numbers of downloads")]
     fn never(&self, last: Option<&(f64, f64)>) -> f64 {
         let (time, reached) = last.copied().unwrap_or_default();
@@ -103,8 +104,9 @@ mod tests {
         );
     }
 
-    /// Weeks to relapse of 21 leukaemia patients under 6-mercaptopurine (Freireich 1963, in every textbook): the shares there are 0.857 at 6, 0.807 at
-    /// 7, 0.753 at 10, 0.690 at 13, 0.627 at 16, 0.538 at 22, 0.448 at 23.
+    /// Weeks to relapse of 21 leukaemia patients under 6-mercaptopurine (Freireich 1963, in every textbook):
+    /// the shares there are 0.857 at 6, 0.807 at 7, 0.753 at 10, 0.690 at 13, 0.627 at 16, 0.538 at 22, 0.448
+    /// at 23.
     #[test]
     fn the_textbooks_patients_relapse_as_in_the_textbook() {
         let relapsed = vec![6.0, 6.0, 6.0, 7.0, 10.0, 13.0, 16.0, 22.0, 23.0];
@@ -152,10 +154,11 @@ mod tests {
         }
     }
 
-    /// Whether a run is long or short: what it says agrees with what would have been seen in an endless one, as far as it says anything.
+    /// For short and long runs alike: the estimates agree with those of an endless run, as far as they exist.
     #[test]
     fn a_run_that_ends_early_says_less_and_nothing_else() {
-        // Downloads of 1 to 11 s, one begun in each thousandth of a run's first three seconds, in an order without a pattern.
+        // Downloads of 1 to 11 s, one begun in each thousandth of a run's first three seconds, in an order
+        // without a pattern.
         let of = |n: u32| (f64::from(n) / 1000.0, f64::from(n * 1361 % 3000) / 300.0 + 1.0);
         let all: Vec<(f64, f64)> = (0..3000).map(of).collect();
         for end in [4.0, 6.0, 7.5, 9.0] {
@@ -163,13 +166,13 @@ mod tests {
             let over: Vec<f64> = all.iter().filter(is_over).map(|it| it.1).collect();
             let open = all.iter().filter(|it| !is_over(it)).map(|it| end - it.0).collect();
             let waits = Waits::new(over.clone(), open);
-            // Those of which only the first few downloads could tell are left out.
+            // Those that only the first few downloads could determine are omitted.
             let told = waits.distribution().into_iter().filter(|it| it.0 < end - 0.5);
             for (time, share) in told.step_by(50) {
                 let truth = (time - 1.0) / 10.0;
                 assert!((share - truth).abs() < 0.02, "{share}, not {truth}, at {time} s of {end}");
             }
-            // Those that came whole were the fast ones: the median is 6 s.
+            // Completed ones were the fast ones: the median is 6 s.
             let naive = Waits::new(over, Vec::new()).median().expect("some");
             assert!(naive < 5.0, "{naive} s");
             assert_eq!(waits.median().is_some(), end > 6.5, "{waits:?}");

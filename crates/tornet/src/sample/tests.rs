@@ -14,7 +14,7 @@ fn relay(number: u32, is_guard: bool, is_exit: bool) -> KnownRelay {
     }
 }
 
-/// A thousand of each kind, but exits that are no guards: two hundred.
+/// A thousand of each kind, except exits that are not guards: two hundred.
 fn whole_network() -> Vec<KnownRelay> {
     let kind = |count, is_guard, is_exit| (0..count).map(move |it| relay(it, is_guard, is_exit));
     kind(1000, true, true)
@@ -45,7 +45,7 @@ proptest! {
         {
             let (relays, weight) = of(is_guard, is_exit);
             prop_assert!((relays - count * scale).abs() <= 0.5);
-            // Layers: the mean cannot be off by more than a layer's width.
+            // Strata: the mean is off by at most a stratum's width.
             let mean: f64 = (count + 1.0) / 2.0;
             prop_assert!((weight / relays - mean).abs() <= count / relays + 1.0);
         }
@@ -68,7 +68,7 @@ fn what_nobody_knows_is_guessed_and_counted() {
     }
     let drawn = sample(&all, &wanted(0.1, 1)).expect("it works");
     assert_eq!((drawn.guessed_countries, drawn.guessed_rates), (120, 120));
-    // What is known of the others: 2,000 bytes per second for each weight, and not less than the least.
+    // The ratio of the others: 2,000 bytes per second per weight, and at least the minimum.
     for it in &drawn.network.relays {
         let expected = Rate::from_byte_per_s(2000 * it.weight).max(LEAST_RATE);
         assert_eq!(it.site.up, expected, "{it:?}");
@@ -104,7 +104,7 @@ fn a_sample_comes_back_from_its_scenario() {
     assert_eq!(places(&read), places(&network));
 }
 
-/// Descriptors are claims of their relays: a limit of nothing, or more than any line carries.
+/// Descriptors are claims: a limit of zero, or more than any line carries.
 #[test]
 fn whatever_descriptors_claim_a_sample_is_a_scenario_that_can_be_read() {
     let mut all = whole_network();

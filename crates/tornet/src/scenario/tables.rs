@@ -1,4 +1,4 @@
-//! The tables of a scenario, as TOML has them.
+//! The tables of a scenario, as TOML.
 
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 #[derive(Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct File {
-    /// A sample that what follows is added to.
+    /// A sample to which the rest is added.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) shadow: Option<PathBuf>,
-    /// The folder with TGen's models, for clients that have users by models.
+    /// The folder with TGen's models, for clients with users by models.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) models: Option<PathBuf>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -91,7 +91,7 @@ pub(super) struct RelayTable {
     pub(super) mbit_per_s: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) limit_mbit_per_s: Option<f64>,
-    /// That of its rate if not said.
+    /// Equal to the upload rate if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) weight: Option<u64>,
     #[serde(default, skip_serializing_if = "is_default")]
@@ -109,10 +109,10 @@ pub(super) struct ClientTable {
     pub(super) name: String,
     pub(super) country: String,
     pub(super) mbit_per_s: f64,
-    /// What a benchmark fetches,
+    /// The downloads of a benchmark,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) fetch: Option<FetchTable>,
-    /// or many users, as models say.
+    /// or users by models.
     #[serde(default, skip_serializing_if = "is_default")]
     pub(super) users: bool,
 }
@@ -132,12 +132,12 @@ pub(super) struct SizeTable {
     #[serde(default = "unit")]
     pub(super) weight: f64,
     pub(super) bytes: u32,
-    /// No limit if not said.
+    /// No limit if absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) timeout_s: Option<f64>,
 }
 
-/// Seconds from one beginning to the next: the same each time, or one of several.
+/// Seconds from one beginning to the next: constant, or one of several.
 #[derive(Deserialize, Serialize)]
 #[serde(untagged)]
 pub(super) enum Pauses {

@@ -1,4 +1,4 @@
-//! A network as a scenario.
+//! Writing a network as a scenario.
 
 use super::tables::{ClientTable, FetchTable, File, Pauses, RelayTable, SiteTable, SizeTable};
 use crate::error::Error;
@@ -7,11 +7,12 @@ use onion::Rate;
 use sim::world::Fetch;
 use std::path::Path;
 
-/// The text of a scenario that [`read_scenario`](super::read_scenario) makes the same relays, servers and clients of. Choices are not written: those of the reader hold.
-/// `models` is where users' models are, from the scenario's folder. Hosts that differ by nothing but their names are one table, and are named anew.
+/// The text of a scenario from which [`read_scenario`](super::read_scenario) creates the same relays, servers
+/// and clients. Settings are not written: the reader's apply. `models` is the folder of users' models, relative
+/// to the scenario's. Hosts that differ only by name share a table, and are renamed.
 ///
 /// # Errors
-/// Where a host has other rates up than down, or has users and there are no models.
+/// If a host has different rates up and down, or has users and there are no models.
 pub fn scenario_text(network: &Network, models: Option<&Path>) -> Result<String, Error> {
     let relays = network.relays.iter().map(|it| {
         Ok(RelayTable {

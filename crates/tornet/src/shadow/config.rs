@@ -1,4 +1,4 @@
-//! `shadow.config.yaml`, as far as it matters here.
+//! `shadow.config.yaml`, as far as needed.
 
 use crate::error::{Error, read};
 use crate::map::Map;
@@ -24,19 +24,19 @@ pub(super) struct General {
 }
 
 impl General {
-    /// When the network has bootstrapped: the beginning of our time.
+    /// When the network has bootstrapped: time zero here.
     pub(super) fn bootstrapped(&self) -> Result<Duration, String> {
         let at = self.bootstrap_end_time.as_ref().map_or(Ok(Duration::ZERO), Amount::time);
         at.map_err(|problem| format!("bootstrap_end_time: {problem}"))
     }
 
-    /// The folder of hosts' files, below the sample's.
+    /// The folder of hosts' files, relative to the sample's.
     pub(super) fn template(&self) -> &Path {
         self.template_directory.as_deref().unwrap_or(Path::new("shadow.data.template"))
     }
 }
 
-/// A number, with its unit or without.
+/// A number, with or without unit.
 #[derive(Deserialize)]
 #[serde(untagged)]
 pub(super) enum Amount {
@@ -77,10 +77,10 @@ const fn yes() -> bool {
 struct GraphTable {
     #[serde(default, rename = "type")]
     kind: GraphKind,
-    /// Where Shadow has it since 2.1.
+    /// Its location since Shadow 2.1.
     file: Option<GraphFile>,
     inline: Option<String>,
-    /// Where it was before.
+    /// Its location before.
     path: Option<PathBuf>,
 }
 
@@ -100,7 +100,8 @@ struct GraphFile {
 }
 
 impl GraphFile {
-    /// The named file, or the one of that name in `conf/`: tornettools names it from where it was run.
+    /// The named file, or the one with that name in `conf/`: tornettools' names are relative to where it was
+    /// run.
     fn find(&self, folder: &Path) -> PathBuf {
         let named = folder.join(&self.path);
         let beside = self.path.file_name().map(|name| folder.join("conf").join(name));
@@ -109,7 +110,8 @@ impl GraphFile {
 }
 
 impl NetworkTable {
-    /// The map, of which these nodes are used; none if the sample does not bring along the one that it names, as those from before Shadow 2.1.
+    /// The map with these nodes; `None` if the sample lacks the map that it names, like those from before
+    /// Shadow 2.1.
     pub(super) fn map(
         &self,
         config: &Path,
@@ -118,7 +120,7 @@ impl NetworkTable {
     ) -> Result<Option<Map>, Error> {
         let (path, text) = match &self.graph {
             GraphTable { kind: GraphKind::Switch, .. } => return Ok(Some(Map::one_switch())),
-            // Where hosts are found by hints alone, so are their places.
+            // If hosts are located by hints only, so are their places.
             _ if used.is_empty() => return Ok(None),
             GraphTable { inline: Some(text), .. } => (config.to_owned(), text.clone()),
             GraphTable { file: Some(file), .. } => {
@@ -154,11 +156,11 @@ impl NetworkTable {
 pub(super) struct Host {
     #[serde(default)]
     options: Options,
-    /// So many hosts, until Shadow 3: they have numbers behind their name.
+    /// The number of hosts, until Shadow 3: their names have a number as suffix.
     #[serde(default = "one")]
     quantity: u32,
     pub(super) network_node_id: Option<u32>,
-    /// As its node says, if it is not here.
+    /// Its node's rate if absent.
     bandwidth_down: Option<Amount>,
     bandwidth_up: Option<Amount>,
     #[serde(default)]
@@ -184,7 +186,7 @@ pub(super) struct Process {
     quantity: u32,
 }
 
-/// As a shell would take them, or one by one.
+/// As one command line, or as a list.
 #[derive(Deserialize)]
 #[serde(untagged)]
 enum Args {
@@ -214,7 +216,7 @@ impl Process {
     }
 }
 
-/// Words as a shell takes them: quotation marks hold them together.
+/// Splits a command line into words as a shell does, with quotes.
 fn split(line: &str) -> Vec<String> {
     let mut words = Vec::new();
     let mut word: Option<String> = None;
@@ -258,7 +260,7 @@ impl Host {
         Ok(found.filter(|it| it.quantity > 0))
     }
 
-    /// Where it is, and its rates: as it says itself, or its node of the map.
+    /// Its location and its rates: its own, or those of its map node.
     pub(super) fn site(&self, name: &str, map: Option<&Map>) -> Result<Site, String> {
         let node = self.network_node_id.filter(|_| map.is_some());
         let there = map.zip(node).and_then(|(map, node)| map.node(node));
@@ -270,7 +272,7 @@ impl Host {
         };
         Ok(Site {
             name: name.to_owned(),
-            // A map says more than a country; where it is nobody asks.
+            // With a map, the country is not needed.
             country: country.map_or_else(|| UNKNOWN.to_owned(), Clone::clone),
             node,
             up: rate_of(&self.bandwidth_up, there.and_then(|it| it.up), "bandwidth_up")?,
@@ -279,7 +281,7 @@ impl Host {
     }
 }
 
-/// No country, in ISO 3166.
+/// Not a country in ISO 3166.
 const UNKNOWN: &str = "ZZ";
 
 #[cfg(test)]

@@ -13,12 +13,12 @@ fn narrow(queue: Queue) -> Narrow {
     Narrow { rate: Rate::from_byte_per_s(BYTE_PER_MS), queue }
 }
 
-/// Two hosts with this way in both directions.
+/// Two hosts with this path in both directions.
 fn fabric(way: Way) -> Fabric {
     Fabric::new(1, &[Access::default(); 2], |_, _| way)
 }
 
-/// What arrives, and when it was due; dropped ones are passed over.
+/// The deliveries, and when they were due; drops are skipped.
 fn arrivals(fabric: &mut Fabric) -> Vec<(u32, HostNumber, Instant)> {
     let mut all = Vec::new();
     while let Some(now) = fabric.next_due() {
@@ -91,14 +91,14 @@ fn all_ways_of_a_host_share_its_access_link_in_each_direction() {
     let access = Access::both(narrow(Queue::Bytes(3000)));
     let free = Access::default();
     let ways = |_: usize, to: usize| Way::with_latency(ms(if to == 2 { 30 } else { 10 }));
-    // The first host's link out: those to both others leave one after another.
+    // The first host's upload: packets to both others leave one after another.
     let mut fabric = Fabric::new(1, &[access, free, free], ways);
     let kept = [1, 2, 1, 2].map(|to| send(&mut fabric, 0, to, 0, Instant::ORIGIN));
     assert_eq!(kept, [1, 1, 1, 0]);
     let due: Vec<_> = arrivals(&mut fabric).iter().map(|&(_, to, due)| (to, due)).collect();
     assert_eq!(due, [(1, 11), (1, 13), (2, 32)].map(|(to, at)| (to, Instant::from_millis(at))));
     assert_eq!(fabric.counts(0, 2).dropped_by_access, 1);
-    // And its link in: what comes from both at the same time.
+    // And its download: packets from both arrive at the same time.
     for slot in 0..2 {
         for from in [1, 2] {
             send(&mut fabric, from, 0, slot, Instant::from_millis(100));

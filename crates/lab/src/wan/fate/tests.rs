@@ -11,7 +11,7 @@ fn share(fates: &[Fate], is_so: impl Fn(&Fate) -> bool) -> f64 {
     f64::from(count) / f64::from(u32::try_from(fates.len()).expect("few"))
 }
 
-/// A way on which everything happens to some.
+/// A path with all impairments.
 fn rough() -> Way {
     Way {
         jitter: Jitter { up_to: Duration::from_millis(8), reorders: true },
@@ -86,7 +86,7 @@ fn a_wandering_delay_wanders_within_its_bounds_and_slower_than_time() {
             last = delay;
             (least, most) = (least.min(delay), most.max(delay));
         }
-        // It does go from low to high.
+        // It does cover the whole range.
         assert!(least < up_to / 4 && most > up_to * 3 / 4, "{least:?} {most:?} {up_to:?}");
         // And is the same again at the same time.
         let mut again = Fates::new(9, 0, 1);

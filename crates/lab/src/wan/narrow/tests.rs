@@ -13,7 +13,7 @@ fn packets_leave_one_after_another_at_the_rate() {
     let now = Instant::from_millis(5);
     let leaves = [1, 2, 3].map(|_| place.pass(narrow, 1000, now).expect("room"));
     assert_eq!(leaves, [6, 7, 8].map(Instant::from_millis));
-    // After a pause nothing is made up for.
+    // Idle time is not made up for.
     let later = place.pass(narrow, 1000, Instant::from_millis(20));
     assert_eq!(later, Some(Instant::from_millis(21)));
 }
@@ -25,7 +25,7 @@ fn a_packet_that_finds_the_queue_too_full_is_dropped_and_one_that_finds_it_empty
         let mut place = Bottleneck::new();
         let passed = [1, 2, 3].map(|_| place.pass(narrow, 1000, Instant::ORIGIN).is_some());
         assert_eq!(passed, [true, true, false]);
-        // A smaller one still fits, and what was dropped takes no time.
+        // A smaller one still fits, and dropped packets take no time.
         assert_eq!(place.pass(narrow, 500, Instant::ORIGIN), Some(Instant::from_nanos(2_500_000)));
         assert!(place.pass(narrow, 9000, Instant::from_nanos(2_499_999)).is_none());
         assert!(place.pass(narrow, 9000, Instant::from_nanos(2_500_000)).is_some());
@@ -43,7 +43,7 @@ proptest! {
         let mut place = Bottleneck::new();
         let mut now = Instant::ORIGIN;
         let mut last = Instant::ORIGIN;
-        // Bytes since the place was empty last, and when that was.
+        // Bytes since it was idle last, and when that was.
         let (mut busy_bytes, mut busy_since) = (0_u128, Instant::ORIGIN);
         for (len, pause_ns) in packets {
             now += Duration::from_nanos(pause_ns);
