@@ -62,7 +62,7 @@ pub(super) struct Options {
     seed: u64,
 }
 
-struct Plan {
+struct AdversarySettings {
     seconds: u32,
     limit: Rate,
     /// Relays to be measured; all if empty.
@@ -72,9 +72,9 @@ struct Plan {
 }
 
 /// What all parts of the experiment have at hand.
-struct Scene<'s> {
+struct Laboratory<'s> {
     stage: &'s Stage,
-    plan: Plan,
+    plan: AdversarySettings,
     output: &'s Output,
     interrupt: &'s Interrupt,
 }
@@ -85,7 +85,7 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
-    let plan = Plan {
+    let plan = AdversarySettings {
         seconds: options.seconds.unwrap_or(if common.quick { 6 } else { 15 }),
         limit: echo_limit(options.limit)?,
         only: options.only.clone(),
@@ -93,7 +93,7 @@ pub(super) fn run(
         first_seed: options.seed,
     };
     let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
-    let scene = Scene { stage: &stage, plan, output, interrupt };
+    let scene = Laboratory { stage: &stage, plan, output, interrupt };
     let relays = relays::cases(&scene);
     let parties = parties::cases(&scene)?;
     let inflation = inflation::cases(&scene)?;
@@ -112,7 +112,7 @@ pub(super) fn run(
     Ok(report)
 }
 
-impl Scene<'_> {
+impl Laboratory<'_> {
     /// Plays cases one after another until the user has had enough, telling each as it ends. What
     /// cannot be played is a case that failed, too.
     fn each<N: Into<String>, T>(
@@ -138,13 +138,9 @@ impl Scene<'_> {
     }
 }
 
-fn begin(plan: &Plan) -> ExperimentReport {
-    let report = telling::report(
-        "adversary",
-        "Those who lie",
-        "What do relays gain that lie while they are measured, and are coordinators and measurers \
-         refused that break the rules?",
-    );
+fn begin(plan: &AdversarySettings) -> ExperimentReport {
+    let text = include_str!("../../../docs/experiments/adversary.md");
+    let report = telling::report("adversary", text);
     ExperimentReport {
         parameters: vec![
             pair("limit of the relays", plan.limit.to_string()),
@@ -153,19 +149,6 @@ fn begin(plan: &Plan) -> ExperimentReport {
             pair("measurers", format!("{MEASURERS} processes")),
             pair("forgers in virtual time", plan.forgers.to_string()),
             pair("seed of the first forger", plan.first_seed.to_string()),
-        ],
-        notes: vec![
-            "A relay that has capacity only while it is measured is believed: nothing that can be \
-             measured tells it from one that always has it. Its truth here is what it carries otherwise, so \
-             that its ratio says what it gains. It has to have that capacity at times that it cannot choose, \
-             by several coordinators (paper, §5)."
-                .to_owned(),
-            "A relay that does not hold its clients to their share loses: what they have beyond it does \
-             not count."
-                .to_owned(),
-            "A measurer is refused once the sum of its claims is more than it was ordered to send, and at the end of \
-             a round if they are not what the relay says that it sent to it, but for a twentieth."
-                .to_owned(),
         ],
         ..report
     }

@@ -1,12 +1,12 @@
-//! `flashflow-lab experiment balance`: what FlashFlow's weights do for a whole network, beside TorFlow's and ideal ones.
+//! `flashflow-lab experiment balance`: what FlashFlow's weights do for a whole network, compared with TorFlow's and ideal ones.
 
 mod judge;
 mod weighed;
 
 use crate::common::Common;
 use crate::error::Error;
-use crate::simulated::{Batch, Played, Point, SimulatedOptions, Store, play, run_case};
-use crate::telling::{self, tell};
+use crate::simulated::{Batch, Runner, Runs, SimulatedOptions, Store, run_case};
+use crate::telling;
 use clap::{Args, ValueEnum};
 use judge::Results;
 use report::experiment::ExperimentReport;
@@ -20,7 +20,7 @@ use weighed::Weighed;
 /// Is load balanced better by FlashFlow than by TorFlow?
 ///
 /// A network is simulated with the weights of each balancer, at several loads and with several seeds. TorFlow
-/// and FlashFlow measure its relays inside the simulation, beside its users, once for each seed; with the
+/// and FlashFlow measure its relays inside the simulation, while its users are active, once for each seed; with the
 /// weights that come out the same network is run anew. Figures 8 and 9 of the paper, drawn. All runs that are
 /// over are kept in the folder DIR/balance-runs: the same command goes on where it was interrupted. See
 /// simulation.md (in the documentation).
@@ -112,52 +112,32 @@ pub(super) fn run(
         batch.conditions.push_str(&format!(", weights {} (digest {digest})", path.display()));
     }
     let names: Vec<&str> = balancers.iter().map(|it| it.name()).collect();
-    let store = Store::new(common.out.join("balance-runs"))?;
-    let points = batch.points(&names);
-    output.step(format!("{} runs, {}", points.len(), batch.conditions));
-    let mut results = Results::default();
-    for point in &points {
+    let store = &Store::new(common.out.join("balance-runs"))?;
+    let variants = names.iter().map(|name| (*name, &batch)).collect();
+    let runner = Runner { variants, store, output, interrupt };
+    let seconds_max = options.measure_seconds;
+    let Runs { runs, planned, .. } = runner.play_all(|batch, point| {
         let balancer = balancers.iter().find(|it| it.name() == point.variant);
-        let Some(balancer) = balancer else { continue };
-        let name = point.file_name();
-        let mut played = store.read_run(&name, &batch.conditions)?;
-        let may = batch.is_ours(point, &names) && !interrupt.is_requested();
-        if played.is_none() && may {
-            let stage = Stage { batch: &batch, store: &store, output, interrupt };
-            played = stage.play(&**balancer, point, options.measure_seconds)?;
-            if let Some(played) = &played {
-                store.write(&name, played)?;
-            }
-        }
-        let Some(played) = played else { continue };
-        tell(&run_case(&played), output);
-        results.add(&batch, &store, played)?;
-    }
-    Ok(report(&batch, &names, &results, points.len()))
+        let Some(balancer) = balancer else { return Ok(None) };
+        let weigher = Weigher { batch, store, output, interrupt };
+        let weighing = weigher.weighing(&**balancer, point.seed, seconds_max)?;
+        let network = batch.at_load(point.load_percent);
+        Ok(weighing.map(|it| network.weighted(&it.weights)))
+    })?;
+    let results = Results::of_runs(&batch, store, runs)?;
+    Ok(report(&batch, &names, &results, planned))
 }
 
-struct Stage<'a> {
+/// Weighs relays once for each balancer and seed.
+struct Weigher<'a> {
     batch: &'a Batch,
     store: &'a Store,
     output: &'a Output,
     interrupt: &'a Interrupt,
 }
 
-impl Stage<'_> {
-    /// Weighs, if nobody has yet, and runs. `None` if somebody has asked to stop.
-    fn play(
-        &self,
-        balancer: &dyn Balancer,
-        point: &Point,
-        seconds_max: u32,
-    ) -> Result<Option<Played>, Error> {
-        let Some(weighing) = self.weighing(balancer, point.seed, seconds_max)? else {
-            return Ok(None);
-        };
-        let network = self.batch.at_load(point.load_percent).weighted(&weighing.weights);
-        play(self.batch, &network, point, self.output, self.interrupt)
-    }
-
+impl Weigher<'_> {
+    /// The weights of before, or new ones. `None` if the user has interrupted.
     fn weighing(
         &self,
         balancer: &dyn Balancer,
@@ -202,22 +182,20 @@ fn weights_name(balancer: &str, seed: u64) -> String {
     format!("weights-{balancer}-{seed}")
 }
 
+const TEXT: &str = include_str!("../../../docs/experiments/balance.md");
+
 fn report(batch: &Batch, names: &[&str], results: &Results, planned: usize) -> ExperimentReport {
     let mut parameters = batch.parameters();
     parameters.push(("balancers".to_owned(), names.join(", ")));
     let mut cases = results.cases(&batch.loads);
     cases.extend(results.runs.iter().map(run_case));
+    let mut report = telling::report("balance", TEXT);
+    report.notes.extend(results.notes(planned));
     ExperimentReport {
         parameters,
         answer: results.answer(planned),
         cases,
         figures: results.figures(names, &batch.loads),
-        notes: results.notes(planned),
-        ..telling::report(
-            "balance",
-            "Who balances load best?",
-            "Are weights closer to what relays can carry, and downloads faster and more reliable, with \
-             FlashFlow than with TorFlow, in a whole simulated network?",
-        )
+        ..report
     }
 }

@@ -1,13 +1,10 @@
-//! `flashflow-lab sim batch` and `sim report`: networks run over and over, and what comes out, side by side.
+//! `flashflow-lab sim batch` and `sim report`: networks run repeatedly, and their results compared.
 
 mod judge;
 
 use crate::error::Error;
-use crate::simulated::{Batch, Played, Point, RunsOptions, Store, play, run_case};
-use crate::telling::tell;
+use crate::simulated::{Batch, Played, Runner, Runs, RunsOptions, Store};
 use clap::Args;
-use link::Clock;
-use onion::Duration;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use terminal::{Exit, Interrupt, Output};
@@ -51,7 +48,7 @@ pub struct ReportOptions {
     /// Folders that `sim batch` has written.
     #[arg(value_name = "DIR", required = true)]
     folders: Vec<PathBuf>,
-    /// Network that the others are held beside; the first in the alphabet if not said.
+    /// Network that the others are compared with; the first in the alphabet by default.
     #[arg(long, value_name = "NAME")]
     first: Option<String>,
     /// Folder for page, tables and figures.
@@ -85,46 +82,24 @@ pub fn batch(
         batches.push((name, batch));
     }
     let names: Vec<&str> = batches.iter().map(|(name, _)| name.as_str()).collect();
-    let store = Store::new(options.out.join(RUNS))?;
-    let Some((_, first)) = batches.first() else {
+    if batches.is_empty() {
         return Err(Error::Usage("--network PATH is missing".to_owned()));
-    };
-    let points = first.points(&names);
-    let mut progress = Progress::new(points.iter().filter(|it| first.is_ours(it, &names)).count());
-    let mut runs = Vec::new();
-    for point in &points {
-        let Some((_, batch)) = batches.iter().find(|(name, _)| *name == point.variant) else {
-            continue;
-        };
-        let name = point.file_name();
-        let mut played = store.read_run(&name, &batch.conditions)?;
-        let is_ours = batch.is_ours(point, &names);
-        if played.is_some() {
-            progress.was_there(is_ours);
-        } else if is_ours && !interrupt.is_requested() {
-            output.step(progress.next(point));
-            let network = batch.at_load(point.load_percent);
-            played = play(batch, &network, point, output, interrupt)?;
-            if let Some(played) = &played {
-                store.write(&name, played)?;
-                progress.is_over();
-            }
-        }
-        let Some(played) = played else { continue };
-        tell(&run_case(&played), output);
-        runs.push(played);
     }
+    let store = &Store::new(options.out.join(RUNS))?;
+    let variants = batches.iter().map(|(name, batch)| (name.as_str(), batch)).collect();
+    let runner = Runner { variants, store, output, interrupt };
+    let Runs { runs, planned, left } =
+        runner.play_all(|batch, point| Ok(Some(batch.at_load(point.load_percent))))?;
     let mut missing = Vec::new();
-    if runs.len() < points.len() {
+    if runs.len() < planned {
         missing.push(format!(
             "{} of {} runs are missing: the same command without --shard plays them, or takes them where they are in the folder by then.",
-            points.len() - runs.len(),
-            points.len(),
+            planned - runs.len(),
+            planned,
         ));
     }
-    let is_whole = progress.left == 0;
     conclude(&names, &runs, missing, &options.out, output)?;
-    Ok(match (interrupt.is_requested(), is_whole) {
+    Ok(match (interrupt.is_requested(), left == 0) {
         (true, _) => Exit::Interrupted,
         (false, true) => Exit::Done,
         (false, false) => Exit::Failed,
@@ -179,7 +154,7 @@ pub fn report(options: &ReportOptions, output: &Output) -> Result<Exit, Error> {
     Ok(Exit::Done)
 }
 
-/// Writes the report, and tells what it says.
+/// Writes the report, and prints its answer.
 fn conclude(
     names: &[&str],
     runs: &[Played],
@@ -212,52 +187,6 @@ fn name_of(path: &Path) -> Result<String, Error> {
     })
 }
 
-/// How far a batch is.
-struct Progress {
-    clock: Clock,
-    left: usize,
-    of: usize,
-    played: u32,
-}
-
-impl Progress {
-    fn new(of: usize) -> Self {
-        Self { clock: Clock::start(), left: of, of, played: 0 }
-    }
-
-    fn was_there(&mut self, is_ours: bool) {
-        self.left -= usize::from(is_ours);
-    }
-
-    fn is_over(&mut self) {
-        self.left -= 1;
-        self.played += 1;
-    }
-
-    /// What is told before a run.
-    fn next(&self, point: &Point) -> String {
-        let number = self.of - self.left + 1;
-        let mut text = format!("run {number} of {}: {}", self.of, point.name());
-        if self.played > 0 {
-            let so_far = self.clock.now() - onion::Instant::ORIGIN;
-            let left = u32::try_from(self.left).unwrap_or(u32::MAX);
-            let to_go = so_far / self.played * left;
-            text.push_str(&format!("; {} to go, about {}", self.left, in_words(to_go)));
-        }
-        text
-    }
-}
-
-fn in_words(time: Duration) -> String {
-    match time.as_secs() {
-        seconds @ 0..120 => format!("{seconds} s"),
-        seconds @ 120..7200 => format!("{} min", seconds / 60),
-        seconds => {
-            format!("{:.1} h", f64::from(u32::try_from(seconds).unwrap_or(u32::MAX)) / 3600.0)
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -270,16 +199,5 @@ mod tests {
             assert_eq!(name_of(Path::new(path)).expect("a name"), name);
         }
         assert!(name_of(Path::new("..")).is_err());
-    }
-
-    #[test]
-    fn what_is_to_go_is_reckoned_by_runs_that_were_played_and_not_by_those_that_were_there() {
-        let point = Point { variant: "kist".to_owned(), load_percent: 100, seed: 3 };
-        let mut progress = Progress::new(4);
-        progress.was_there(true);
-        assert_eq!(progress.next(&point), "run 2 of 4: kist, load 100 %, seed 3");
-        progress.is_over();
-        let told = progress.next(&point);
-        assert!(told.starts_with("run 3 of 4") && told.ends_with("2 to go, about 0 s"), "{told}");
     }
 }

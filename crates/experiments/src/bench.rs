@@ -40,7 +40,7 @@ pub fn run(options: &BenchOptions, output: &Output, interrupt: &Interrupt) -> Re
         BenchWhat::Client(options) => client::run(*options, output, interrupt),
         BenchWhat::Path(options) => path::run(*options, output, interrupt),
         BenchWhat::Idle { connections, circuits, soak, beside_tor } => {
-            let plan = idle::Plan {
+            let plan = idle::IdleSettings {
                 connections: *connections,
                 circuits: *circuits,
                 soak: *soak,
@@ -143,7 +143,7 @@ fn measurer(
     Ok(Exit::Done)
 }
 
-/// Sets a measurer's load beside pumps with records of the same lengths.
+/// Compares a measurer's load with pumps with records of the same lengths.
 fn sample(load: &WorkerLoad, tls: &TlsConfigs) -> Result<Sample, Error> {
     const LENGTH: Duration = Duration::from_secs(1);
     let traffic = &load.traffic;

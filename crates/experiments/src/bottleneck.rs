@@ -1,33 +1,50 @@
-//! `flashflow-lab experiment bottleneck`: a narrow place at the relay, and at one of two measurers.
+//! `flashflow-lab experiment bottleneck`: a narrow link of the relay, and of one of two measurers.
 
+mod busy;
 mod judge;
 mod place;
-mod scene;
 
-use crate::common::{Common, mbit, or};
+use crate::common::{Common, Session, as_text, mbit, or};
+use crate::distant::{Measurement, Site, enter, measurer_at, way_of_rtt};
 use crate::error::Error;
+use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::midway::midway;
 use crate::mode::Mode;
-use crate::telling::{report, tell, unplayed};
+use crate::stage::Stage;
+use crate::telling::{list, pair, rule};
+use crate::trial::{Trial, Tried};
 use clap::Args;
-use lab::wan::Congestion;
+use coordinator::{Outcome, Params};
+use lab::wan::{Congestion, HostSpec, Wan, WanSpec, Way};
+use measurer::{Progress, TeamOptions};
 use onion::{Duration, Rate};
-use place::{Place, Plan};
-use report::experiment::{Case, ExperimentReport};
-use scene::Scene;
-use terminal::{Interrupt, Output};
+use place::{Place, QUEUE};
+use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise, Value};
+use serde::Serialize;
+use std::fmt;
+use std::net::Ipv4Addr;
 
-/// Between two runs: the relay's token bucket is full again, and the path is empty.
-const PAUSE: Duration = Duration::from_millis(1500);
+const FIRST: &str = "first";
+const SECOND: &str = "second";
+const RELAY: &str = "relay";
+const COORDINATOR: &str = "coordinator";
 
-/// Is a narrow place told apart that is not the relay's?
+/// The places of the measurers on the stage. All but the first are at the second one's host: the slow one takes part in its
+/// stead, and the third is next to it.
+const AT_FIRST: usize = 0;
+const AT_SECOND: usize = 1;
+const SLOW: usize = 2;
+const ALSO_AT_SECOND: usize = 3;
+
+/// Is a bottleneck that is not the relay recognised?
 ///
-/// A relay is measured by two measurers, each a process on a host of its own, with a narrow place nowhere, on
+/// A relay is measured by two measurers, each a process on a host of its own, with a bottleneck nowhere, on
 /// the relay's own link (a token bucket filter, as tc makes it), on the link of one measurer (with a queue, without one, and
-/// on the way back only), on the link of a host with two of three measurers, and with a measurer whose processor others have. The
-/// relay's own narrow place is its capacity. In all other cases the relay must be measured truly by the other measurer, and a link
-/// with a queue and a processor be named. Where a measurer's path breaks, or carries nothing, its measurement must fail by that measurer,
-/// and the relay be measured truly without it; where the paths of all measurers break, or the coordinator's own to a relay that takes part, it must not
-/// be put down to the relay. Needs root, for network namespaces.
+/// in the direction from the relay only), on the link of a host with two of three measurers, and with a measurer whose processor others use. The
+/// relay's own narrow link is its capacity. In all other cases the other measurer must measure the relay correctly, and a link
+/// with a queue and a processor must be named. Where a measurer's path breaks, or carries nothing, the measurement must fail and blame that measurer,
+/// and the relay must be measured correctly without it; where the paths of all measurers break, or the coordinator's own to a relay that takes part, the relay must not
+/// be blamed. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment bottleneck --quick --out results
@@ -46,7 +63,7 @@ pub(super) struct Options {
     /// How to measure; both by default, echo if --quick.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
-    /// Where something is narrow; all by default. What the relay carries otherwise is found out in any case.
+    /// Where the bottleneck is; all by default. What the relay carries without one is measured in any case.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "PLACE,…")]
     places: Vec<Place>,
     /// The relay's rate limit in Mbit/s.
@@ -58,17 +75,58 @@ pub(super) struct Options {
     /// What a measurer's link lets through in Mbit/s, where that is narrow.
     #[arg(long, default_value_t = 20.0, value_name = "MBIT", value_parser = mbit)]
     measurer: f64,
+    #[command(flatten)]
+    grid: GridOptions,
 }
 
-fn plan(options: &Options, is_quick: bool) -> Plan {
+/// A relay measured with a bottleneck.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Cell {
+    mode: Mode,
+    narrow: Place,
+    rtt_ms: u32,
+    #[serde(serialize_with = "as_text")]
+    congestion: Congestion,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, narrow, rtt_ms, congestion } = self;
+        write!(f, "{}, {}, {rtt_ms} ms, {congestion}", mode.word(), narrow.words())
+    }
+}
+
+struct BottleneckGrid {
+    seconds: u32,
+    rtts_ms: Vec<u32>,
+    congestions: Vec<Congestion>,
+    modes: Vec<Mode>,
+    places: Vec<Place>,
+    /// The relay's limit.
+    limit: Rate,
+    /// What its link lets through where that is narrow.
+    link: Rate,
+    /// What a measurer's link lets through where that is narrow.
+    measurer: Rate,
+}
+
+/// What came of a run.
+struct Measured {
+    /// The measurement that counts.
+    tried: Tried,
+    /// The one before it, where one had to fail: because of the measurer that cannot do its part, or since the paths of all measurers, or the coordinator's, broke.
+    failed: Option<Outcome>,
+}
+
+fn grid(options: &Options, is_quick: bool) -> BottleneckGrid {
     let congestions = [Congestion::Reno, Congestion::Bbr];
     let modes = [Mode::Echo, Mode::Transit];
     let rate = Rate::from_mbit_per_s;
     let mut places = or(&options.places, is_quick, &Place::ALL, &Place::ALL);
-    // The first tells what the relay carries.
+    // The first shows what the relay carries.
     places.retain(|it| *it != Place::Nowhere);
     places.insert(0, Place::Nowhere);
-    Plan {
+    BottleneckGrid {
         seconds: options.seconds.unwrap_or(if is_quick { 12 } else { 30 }),
         rtts_ms: or(&options.rtts_ms, is_quick, &[40], &[40, 200]),
         congestions: or(&options.congestions, is_quick, &congestions[..1], &congestions),
@@ -83,69 +141,220 @@ fn plan(options: &Options, is_quick: bool) -> Plan {
 pub(super) fn run(
     options: &Options,
     common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
+    session: Session<'_>,
 ) -> Result<ExperimentReport, Error> {
-    let plan = plan(options, common.quick);
-    if let Some(place) = plan.place_without_mode().filter(|_| !options.places.is_empty()) {
+    let grid = grid(options, common.quick);
+    if let Some(place) = grid.place_without_mode().filter(|_| !options.places.is_empty()) {
         return Err(Error::Usage(format!(
             "--places: there is nothing like {} in these --modes: a coordinator has a path of its own only to relays that take part (echo)",
             place.words()
         )));
     }
-    output.step(format!("{} runs of {} s each", plan.runs(), plan.seconds));
-    let mut cases = Vec::new();
-    for congestion in plan.congestions.iter().copied() {
-        for mode in plan.modes.iter().copied() {
-            output.doing(format!("starting relay and measurers: {}, {congestion}", mode.word()));
-            let scene = match Scene::start(&plan, mode, congestion, output) {
-                Ok(scene) => scene,
-                Err(error) if cases.is_empty() => return Err(error),
-                Err(error) => {
-                    cases.push(unplayed(format!("{}, {congestion}", mode.word()), &error));
-                    continue;
+    grid::run(&grid, options.grid, common, session)
+}
+
+impl BottleneckGrid {
+    /// A place that there is in none of the modes.
+    fn place_without_mode(&self) -> Option<Place> {
+        let is_nowhere = |place: &Place| !self.modes.iter().any(|mode| place.is_there(*mode));
+        self.places.iter().copied().find(is_nowhere)
+    }
+
+    /// What each measurer has: enough for one of them to measure the relay alone.
+    fn capacity(&self) -> Rate {
+        self.limit.scaled(4.0)
+    }
+
+    /// Measures the relay with the right guess by these measurers; `None` if the user has interrupted.
+    fn trial(
+        &self,
+        site: &Site,
+        cell: &Cell,
+        measurers: &[usize],
+        around: impl FnOnce(Trial<'_, '_>) -> Result<Option<Tried>, Error>,
+    ) -> Result<Option<Tried>, Error> {
+        let team = |stage: &Stage| {
+            let params = Params { seconds: self.seconds, ..TeamOptions::default().params };
+            stage.team_of(measurers.iter().map(|it| (*it, self.capacity())), params)
+        };
+        let name = cell.to_string();
+        let measurement =
+            Measurement { name, relay: 0, guess: self.limit, from: COORDINATOR, team: &team };
+        site.measure(&measurement, around)
+    }
+
+    fn measure(
+        &self,
+        site: &Site,
+        cell: &Cell,
+        session: Session<'_>,
+    ) -> Result<Option<Measured>, Error> {
+        let place = cell.narrow;
+        let way = way_of_rtt(cell.rtt_ms, 0.0);
+        let paths = site.paths();
+        let set =
+            |hosts: &[&str], way: Way| hosts.iter().try_for_each(|host| paths.set(host, [way; 2]));
+        let mend = || set(&[FIRST, SECOND, COORDINATOR], way);
+        mend()?;
+        let host = site.wan.host(RELAY)?;
+        if place == Place::Relay {
+            host.shape(self.link, self.link.bytes_in(QUEUE))?;
+        } else {
+            host.unshape()?;
+        }
+        site.wan.set_access(SECOND, place.access(self.measurer))?;
+        let measurers = match place {
+            Place::Processor => vec![AT_FIRST, SLOW],
+            // In this order: a team that does not consider hosts takes the first two.
+            Place::Host => vec![AT_SECOND, ALSO_AT_SECOND, AT_FIRST],
+            _ => vec![AT_FIRST, AT_SECOND],
+        };
+        let broken: &[&str] = match place {
+            Place::Breaks => &[SECOND],
+            Place::All => &[FIRST, SECOND],
+            Place::Coordinator => &[COORDINATOR],
+            _ => &[],
+        };
+        if place == Place::Gone {
+            set(&[SECOND], way.broken())?;
+        }
+        let tried = self.trial(site, cell, &measurers, |trial| match place {
+            Place::Processor => busy::with_busy_thread(|| trial.run(session)),
+            _ if broken.is_empty() => trial.run(session),
+            _ => self.while_paths_break(
+                site,
+                || set(broken, way.broken()),
+                |progress| trial.run_telling(session, progress),
+            ),
+        })?;
+        let Some(tried) = tried else { return Ok(None) };
+        if !place.fails() {
+            return Ok(Some(Measured { tried, failed: None }));
+        }
+        // As a coordinator does.
+        let remaining = if place.is_lost() {
+            &measurers[..1]
+        } else {
+            mend()?;
+            &measurers
+        };
+        let failed = Some(tried.outcome);
+        let again = self.trial(site, cell, remaining, |trial| trial.run(session))?;
+        Ok(again.map(|tried| Measured { tried, failed }))
+    }
+
+    /// Runs `body`, during which paths break, after a quarter of the seconds: the silence must be long enough to be noticed before
+    /// the round is over.
+    ///
+    /// # Errors
+    /// Also if the measurement was over before that: how it ended says nothing then.
+    fn while_paths_break(
+        &self,
+        site: &Site,
+        break_paths: impl Fn() -> Result<(), Error> + Sync + Send,
+        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<Option<Tried>, Error>,
+    ) -> Result<Option<Tried>, Error> {
+        let breaks_at = self.seconds / 4;
+        let has_come = |progress: &Progress| matches!(progress, Progress::Second { index, .. } if *index + 1 >= breaks_at);
+        let acts = vec![(Duration::ZERO, ())];
+        match midway(site.stage.clock(), has_come, acts, |()| break_paths(), body)? {
+            (Some(tried), None) => Err(Error::Failed(format!(
+                "the measurement was over before the path broke: {}",
+                tried.outcome
+            ))),
+            (tried, _) => Ok(tried),
+        }
+    }
+}
+
+impl Grid for BottleneckGrid {
+    type Cell = Cell;
+    type World = Site;
+    const NAME: &'static str = "bottleneck";
+    const TEXT: &'static str = include_str!("../../../docs/experiments/bottleneck.md");
+
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for congestion in self.congestions.iter().copied() {
+            for mode in self.modes.iter().copied() {
+                for rtt_ms in self.rtts_ms.iter().copied() {
+                    let places = self.places.iter().filter(|place| place.is_there(mode));
+                    cells.extend(places.map(|it| Cell { mode, narrow: *it, rtt_ms, congestion }));
                 }
-            };
-            let all_played = of_scene(&plan, &scene, &mut cases, output, interrupt);
-            scene.stop()?;
-            if !all_played {
-                return Ok(judge::report(&plan, cases, base()));
             }
         }
+        cells
     }
-    Ok(judge::report(&plan, cases, base()))
-}
 
-fn base() -> ExperimentReport {
-    report("bottleneck", judge::TITLE, judge::QUESTION)
-}
+    fn conditions(&self) -> String {
+        let Self { seconds, limit, link, measurer, .. } = self;
+        format!("t = {seconds} s, limit {limit}, link {link}, measurer's link {measurer}")
+    }
 
-/// All runs with this relay; whether the user let them all be played.
-fn of_scene(
-    plan: &Plan,
-    scene: &Scene,
-    cases: &mut Vec<Case>,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> bool {
-    for rtt_ms in plan.rtts_ms.iter().copied() {
-        // What the relay carries where nothing is narrow.
-        let mut carried = None;
-        for place in plan.places_of(scene.mode) {
-            if interrupt.wait(PAUSE) {
-                return false;
-            }
-            let tried = scene.measure(plan, place, rtt_ms, output, interrupt);
-            let Some(tried) = tried.transpose() else { return false };
-            if place == Place::Nowhere {
-                carried = tried.as_ref().ok().and_then(|it| it.tried.sent_mbit());
-            }
-            let case = judge::case(plan, scene, place, rtt_ms, carried, tried.as_ref());
-            tell(&case, output);
-            cases.push(case);
+    fn world(&self, cell: &Cell) -> String {
+        format!("relay and measurers: {}, {}", cell.mode.word(), cell.congestion)
+    }
+
+    /// The first of a group shows what the relay carries without a bottleneck.
+    fn group(&self, cell: &Cell) -> String {
+        format!("{}, {} ms", self.world(cell), cell.rtt_ms)
+    }
+
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>, Error> {
+        let hosts = [FIRST, SECOND, RELAY, COORDINATOR].into_iter().zip(1..).map(|(name, at)| {
+            HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)).with_congestion(cell.congestion)
+        });
+        let wan = Wan::start(&WanSpec::new(hosts.collect()))?;
+        // This thread goes from host to host: processes and threads that it starts stay where it was.
+        enter(wan.host(COORDINATOR)?)?;
+        let mut stage = Stage::new()?;
+        let all = [(FIRST, false), (SECOND, false), (SECOND, true), (SECOND, false)];
+        for (name, is_slow) in all {
+            // A process is as slow as the thread that starts it.
+            let prepare = || if is_slow { busy::slow_down() } else { Ok(()) };
+            measurer_at(wan.host(name)?, &mut stage, self.capacity(), prepare)?;
         }
+        Site::start(cell.mode, &[self.limit], (wan, RELAY), stage, session.output).map(Some)
     }
-    true
+
+    fn play(
+        &self,
+        site: &mut Site,
+        cell: &Cell,
+        earlier: Rows<'_, Cell>,
+        session: Session<'_>,
+    ) -> Result<Option<Row>, Error> {
+        let Some(measured) = self.measure(site, cell, session)? else { return Ok(None) };
+        let free = Cell { narrow: Place::Nowhere, ..*cell };
+        let sent = |case: &Case| case.value("sent_mbit_per_s").and_then(Value::as_f64);
+        let truth = match cell.narrow {
+            Place::Relay => Some(self.link.as_mbit_per_s()),
+            Place::Nowhere => measured.tried.sent_mbit(),
+            _ => earlier.cases().find(|(it, _)| **it == free).and_then(|(_, case)| sent(case)),
+        };
+        Ok(Some(judge::case(cell, truth, &measured).into()))
+    }
+
+    fn stop(&self, site: Site) -> Result<(), Error> {
+        site.stop()
+    }
+
+    fn conclude(&self, _: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        let (held, all) = (report.count(CaseVerdict::Held), report.cases.len());
+        report.answer = format!(
+            "In {held} of {all} runs the estimate was conclusive and right, and the bottleneck was named."
+        );
+        report.parameters = vec![
+            pair("seconds t", self.seconds.to_string()),
+            pair("round trips, ms", list(&self.rtts_ms)),
+            pair("congestion control", list(&self.congestions)),
+            pair("the relay's limit", self.limit.to_string()),
+            pair("its link, where that is narrow", self.link.to_string()),
+            pair("a measurer's link, where that is narrow", self.measurer.to_string()),
+        ];
+        let held = all > 0 && held == all;
+        report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };
+    }
 }
 
 #[cfg(test)]
@@ -153,22 +362,26 @@ mod tests {
     use super::*;
     use clap::{Command, FromArgMatches};
 
-    fn planned(arguments: &str) -> Plan {
+    fn planned(arguments: &str) -> BottleneckGrid {
         let command = Options::augment_args(Command::new("bottleneck").no_binary_name(true));
         let matches = command.try_get_matches_from(arguments.split_whitespace()).expect("right");
-        plan(&Options::from_arg_matches(&matches).expect("options"), true)
+        grid(&Options::from_arg_matches(&matches).expect("options"), true)
     }
 
     #[test]
-    fn a_place_that_is_in_none_of_the_modes_is_not_passed_over_in_silence() {
+    fn a_place_that_is_in_none_of_the_modes_is_an_error() {
         for (arguments, place, runs) in [
             ("--modes transit --places coordinator", Some(Place::Coordinator), 1),
             ("--modes echo,transit --places coordinator", None, 3),
             ("--modes transit --places all", None, 2),
             ("", None, Place::ALL.len()),
         ] {
-            let plan = planned(arguments);
-            assert_eq!((plan.place_without_mode(), plan.runs()), (place, runs), "{arguments}");
+            let grid = planned(arguments);
+            assert_eq!(
+                (grid.place_without_mode(), grid.cells().len()),
+                (place, runs),
+                "{arguments}"
+            );
         }
     }
 }

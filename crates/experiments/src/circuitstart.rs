@@ -75,16 +75,18 @@ impl Begin {
 enum World {
     /// In a model, cell by cell.
     Simulated,
-    /// Between real relays of ours, over paths of a network of their own.
+    /// Between real relays, ours, over paths of a network of their own.
     Real,
 }
+
+const TEXT: &str = include_str!("../../../docs/experiments/circuitstart.md");
 
 /// How fast do windows from hop to hop find the narrowest place of a circuit?
 ///
 /// Circuits of three relays whose windows follow the delay (BackTap), begun by CircuitStart and by others, cell by cell over a star
-/// of nodes, as in the paper: the source's window over time with the narrow place one, two and three hops away, beside a model of
-/// the optimum, and after that place has become twice as wide; and 50 circuits at once over 30 relays made by lot. The windows are the engine's; the star is a model, without TCP. The same
-/// traces are then played over real paths: relays and a client of ours at hosts of their own (namespaces, so this needs root), and set beside the model of the same path. With
+/// of nodes, as in the paper: the source's window over time with the narrow place one, two and three hops away, compared with a model of
+/// the optimum, and after that place has become twice as wide; and 50 circuits at once over 30 random relays. The windows are the engine's; the star is a model, without TCP. The same
+/// traces are then played over real paths: our relays and client at hosts of their own (namespaces, so this needs root), and compared with the model of the same path. With
 /// --network, all relays and clients of a simulated network have such windows, or Tor's own from end to end, or both: see researchers.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -111,7 +113,7 @@ pub(super) struct Options {
     /// Downloads over real paths for each distance; 5 by default, 1 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: Option<u32>,
-    /// Real paths are so many times as long and as narrow as the model's: windows are the same, all takes so many times as long, and what a busy machine adds is less beside it.
+    /// The factor by which real paths are longer and narrower than the model's: windows are the same, all takes longer by this factor, and what a busy machine adds is less beside it.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50), value_name = "FACTOR")]
     stretch: u32,
     /// TCP's congestion control of the hosts on real paths.
@@ -188,7 +190,7 @@ fn play_model(
     }
 }
 
-/// The same traces over real paths. Where no networks can be made, they are skipped.
+/// Plays the traces over real paths. Where no networks can be made, they are skipped.
 fn play_real(
     options: &Options,
     runs: u32,
@@ -235,9 +237,7 @@ fn conclude(report: &mut ExperimentReport) {
     report.also.insert("traces".to_owned(), model::summary(&report.cases).into());
     report.promise = Promise::Decided {
         held: report.cases.iter().all(|case| case.verdict != CaseVerdict::Missed),
-        rule: "The source's window settles at the optimum at each distance, over real paths where the model's does, and is soon at the new one where a path becomes wider; no quantile of \
-               the star is worse with CircuitStart."
-            .to_owned(),
+        rule: telling::rule(TEXT),
     };
 }
 
@@ -252,19 +252,6 @@ fn begin(options: &Options, stars: u32) -> ExperimentReport {
             pair("congestion control of real paths", options.congestion.to_string()),
             pair("seed", options.seed.to_string()),
         ],
-        notes: vec![
-            "The optimum is what the slowest node passes in the round trip from the source to the next node; windows may have four cells more, \
-             which wait."
-                .to_owned(),
-            "Star: relays of 10 to 100 Mbit/s and 2 to 20 ms, by lot; sources and sinks of 100 Mbit/s; all begin within 0.1 s.".to_owned(),
-            "Real paths: the model beside them has the cells that a link really carries, with TCP, TLS and FEEDBACK, and the windows of relays under KIST, for which a wait of up to a run's \
-             interval is no queue."
-                .to_owned(),
-        ],
-        ..telling::report(
-            "circuitstart",
-            "CircuitStart",
-            "How fast do windows from hop to hop find the narrowest place of a circuit?",
-        )
+        ..telling::report("circuitstart", TEXT)
     }
 }

@@ -1,37 +1,37 @@
-//! `flashflow-lab experiment client-impact`: what clients feel of a relay of ours that is far away, beside a stock one.
+//! `flashflow-lab experiment client-impact`: downloads through our relay, far away, compared with C tor's.
 
 mod judge;
 mod scene;
 
-use crate::common::{Common, or, percent};
+use crate::common::{Common, Session, or, percent};
 use crate::error::Error;
-use crate::telling::{report, tell};
+use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::telling::{median, pair, rule};
 use clap::{Args, ValueEnum};
-use judge::{Judged, Rates};
+use judge::{Rates, WIDEST};
 use lab::Content;
-use lab::wan::{Congestion, Way};
-use onion::Duration;
-use report::experiment::ExperimentReport;
-use scene::{Scene, Who};
+use lab::wan::Congestion;
+use report::experiment::{CaseVerdict, ExperimentReport, Promise};
+use scene::{Network, Software};
+use serde::Serialize;
 use std::fmt;
-use terminal::{Interrupt, Output};
 
-/// A download that no figure is made of.
+/// A download that is not counted.
 const WARM_UP_BYTES: u64 = 10_000;
 
-/// Do clients feel the same through a relay of ours, over real distances?
+/// Are downloads through our relay as fast as through C tor's, over real distances?
 ///
-/// A stock client downloads through a private network of stock tor, in which one place of the circuit is far away: a
-/// relay of ours, or a stock relay at the same host, in turn. Between that host and all others are the round trips
-/// and losses of the grid, on each of its two ways. Each download has a circuit of its own and is compared by its
-/// SHA-256; links between relays are there before. Downloads through the two take turns. Ours is slower where the whole 95 % interval of the ratio ours over
-/// stock, of paired downloads, is below 1; where it holds 1 and is wide, the case decides nothing. Needs root, for network namespaces.
+/// A C tor client downloads through a private network of C tor, in which one hop of the circuit is far away: our
+/// relay and C tor's at the same host alternate. Between that host and all others are the round trips
+/// of the grid, and its losses in each direction. Each download has a circuit of its own and is compared by its
+/// SHA-256; links between relays exist before. Our relay is slower where the whole 95 % interval of the ratio, our relay over
+/// C tor's, of paired downloads, is below 1; where it contains 1 and is wide, the case decides nothing. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment client-impact --quick --out results
   flashflow-lab experiment client-impact --places guard --rtts-ms 100 --losses-percent 0 --congestion bbr")]
 pub(super) struct Options {
-    /// Downloads through each of the two for each case; 5 by default, 4 if --quick.
+    /// Downloads through each of the two relays for each case; 5 by default, 4 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: Option<u32>,
     /// Bytes of a download; 20 MB by default, 4 MB if --quick.
@@ -41,11 +41,11 @@ pub(super) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "MS,…",
         value_parser = clap::value_parser!(u32).range(0..=2000))]
     rtts_ms: Vec<u32>,
-    /// Packets lost on each way; 0,0.1 by default.
+    /// Packets lost in each direction; 0,0.1 by default.
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,…", value_parser = percent,
         default_values_t = [0.0, 0.1])]
     losses_percent: Vec<f64>,
-    /// The far place of the circuit; all by default.
+    /// The far hop of the circuit; all by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "PLACE,…")]
     places: Vec<Place>,
     /// Congestion control of all hosts.
@@ -54,10 +54,13 @@ pub(super) struct Options {
     /// Seed of what is lost.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    grid: GridOptions,
 }
 
-/// A place of a circuit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// A hop of a circuit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 enum Place {
     /// The first.
     Guard,
@@ -89,91 +92,137 @@ impl Place {
 }
 
 /// A relay at some distance from all others.
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Case {
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Cell {
     place: Place,
     rtt_ms: u32,
+    /// In each direction.
     loss_percent: f64,
 }
 
-impl Case {
-    /// Each of its two ways.
-    fn way(&self) -> Way {
-        let one_way = Duration::from_micros(u64::from(self.rtt_ms) * 500);
-        Way::with_latency(one_way).losing(self.loss_percent / 100.0)
-    }
-}
-
-impl fmt::Display for Case {
+impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}, {} ms, {} %", self.place.word(), self.rtt_ms, self.loss_percent)
     }
 }
 
-struct Plan {
+struct ClientImpactGrid {
     runs: u32,
     bytes: u64,
-    cases: Vec<Case>,
+    places: Vec<Place>,
+    rtts_ms: Vec<u32>,
+    losses_percent: Vec<f64>,
     congestion: Congestion,
     seed: u64,
-}
-
-fn plan(options: &Options, is_quick: bool) -> Plan {
-    let rtts = or(&options.rtts_ms, is_quick, &[20, 100], &[20, 100, 200]);
-    let places = or(&options.places, is_quick, &Place::ALL, &Place::ALL);
-    let mut cases = Vec::new();
-    for place in places {
-        for rtt_ms in rtts.iter().copied() {
-            for loss_percent in options.losses_percent.iter().copied() {
-                cases.push(Case { place, rtt_ms, loss_percent });
-            }
-        }
-    }
-    Plan {
-        runs: options.runs.unwrap_or(if is_quick { 4 } else { 5 }),
-        bytes: options.bytes.unwrap_or(if is_quick { 4_000_000 } else { 20_000_000 }),
-        cases,
-        congestion: options.congestion,
-        seed: options.seed,
-    }
 }
 
 pub(super) fn run(
     options: &Options,
     common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
+    session: Session<'_>,
 ) -> Result<ExperimentReport, Error> {
-    let plan = plan(options, common.quick);
-    let mut scene = Scene::start(plan.congestion, plan.seed, output)?;
-    let mut judged = Vec::new();
-    for case in &plan.cases {
-        let mut rates = Rates::default();
-        for who in [Who::Stock, Who::Ours] {
-            // Relays keep their links: who was used before has them already.
-            let warmed = scene.download(case, who, Content { len: WARM_UP_BYTES, seed: 0 })?;
-            if let Err(error) = warmed {
-                output.step(format!("{case}, {}: the first download failed: {error}", who.word()));
+    let is_quick = common.quick;
+    let grid = ClientImpactGrid {
+        runs: options.runs.unwrap_or(if is_quick { 4 } else { 5 }),
+        bytes: options.bytes.unwrap_or(if is_quick { 4_000_000 } else { 20_000_000 }),
+        places: or(&options.places, is_quick, &Place::ALL, &Place::ALL),
+        rtts_ms: or(&options.rtts_ms, is_quick, &[20, 100], &[20, 100, 200]),
+        losses_percent: options.losses_percent.clone(),
+        congestion: options.congestion,
+        seed: options.seed,
+    };
+    grid::run(&grid, options.grid, common, session)
+}
+
+impl Grid for ClientImpactGrid {
+    type Cell = Cell;
+    type World = Network;
+    const NAME: &'static str = "client-impact";
+    const TEXT: &'static str = include_str!("../../../docs/experiments/client-impact.md");
+
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for place in self.places.iter().copied() {
+            for rtt_ms in self.rtts_ms.iter().copied() {
+                let losses = self.losses_percent.iter();
+                cells.extend(losses.map(|it| Cell { place, rtt_ms, loss_percent: *it }));
             }
         }
-        for run in 1..=plan.runs {
-            for who in [Who::Stock, Who::Ours] {
-                if interrupt.is_requested() {
-                    break;
-                }
-                output.doing(format!("{case}, run {run}: {}", who.word()));
-                let seed = rates.count();
-                let content = Content { len: plan.bytes, seed };
-                rates.add(who, scene.download(case, who, content)?);
-            }
-        }
-        if interrupt.is_requested() {
-            break;
-        }
-        let it = Judged::new(case, &rates);
-        tell(&it.case, output);
-        judged.push(it);
+        cells
     }
-    scene.stop()?;
-    Ok(judge::report(&plan, judged, report("client-impact", judge::TITLE, judge::QUESTION)))
+
+    fn conditions(&self) -> String {
+        let Self { runs, bytes, congestion, seed, .. } = self;
+        format!("{runs} downloads of {bytes} bytes, {congestion}, seed {seed}")
+    }
+
+    fn world(&self, _: &Cell) -> String {
+        "network and client".to_owned()
+    }
+
+    /// Cells do not depend on each other.
+    fn group(&self, cell: &Cell) -> String {
+        cell.to_string()
+    }
+
+    fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<Network>, Error> {
+        Network::start(self.congestion, self.seed, session.output).map(Some)
+    }
+
+    fn play(
+        &self,
+        network: &mut Network,
+        cell: &Cell,
+        _: Rows<'_, Cell>,
+        session: Session<'_>,
+    ) -> Result<Option<Row>, Error> {
+        for software in Software::ALL {
+            // Relays keep their links: those of the last hop exist already.
+            let content = Content { len: WARM_UP_BYTES, seed: 0 };
+            if let Err(error) = network.download(cell, software, content)? {
+                let who = software.word();
+                session.output.step(format!("{cell}, {who}: the first download failed: {error}"));
+            }
+        }
+        let mut rates = Rates::default();
+        for run in 1..=self.runs {
+            for software in Software::ALL {
+                if session.interrupt.is_requested() {
+                    return Ok(None);
+                }
+                session.output.doing(format!("{cell}, run {run}: {}", software.word()));
+                let content = Content { len: self.bytes, seed: rates.count() };
+                rates.add(software, network.download(cell, software, content)?);
+            }
+        }
+        Ok(Some(rates.case(cell.to_string()).into()))
+    }
+
+    fn stop(&self, network: Network) -> Result<(), Error> {
+        network.stop()
+    }
+
+    fn conclude(&self, _: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        let (held, open) =
+            (report.count(CaseVerdict::Held), report.count(CaseVerdict::Inconclusive));
+        let all = report.cases.len();
+        let ratio = median(report.cases.iter().filter_map(|it| it.ratio));
+        report.answer = format!(
+            "In {held} of {all} cases downloads through our relay were not slower, and {open} decide nothing; in the median case their \
+             rate was {:.2} of that through C tor's.",
+            ratio.unwrap_or(f64::NAN),
+        );
+        report.parameters = vec![
+            pair("downloads through each, for a case", self.runs.to_string()),
+            pair("bytes of each", self.bytes.to_string()),
+            pair("congestion control", self.congestion.to_string()),
+            pair(
+                "an interval is too wide if it reaches above its middle by",
+                format!("× {WIDEST}"),
+            ),
+            pair("seed", self.seed.to_string()),
+        ];
+        let held = held > 0 && held + open == all;
+        report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };
+    }
 }

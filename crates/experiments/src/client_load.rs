@@ -26,7 +26,7 @@ const WINDOW_CELLS: u32 = 1000;
 /// Time for links and circuits to stand.
 const SETUP: Duration = Duration::from_secs(30);
 
-/// How often the pump is asked what it has to tell.
+/// How often the generator's events are read.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Longer than any experiment.
@@ -35,23 +35,23 @@ const LENGTH_S: u32 = 24 * 3600;
 /// Client traffic through a relay at a steady rate, for as long as this lives.
 pub(super) struct ClientLoad {
     clock: Clock,
-    told: SharedTold,
+    told: SharedState,
     _thread: NodeThread<LoadGenerator<StdRng>>,
 }
 
 #[derive(Default)]
-struct Told {
+struct LoadState {
     is_flowing: bool,
     /// Why it ended.
     failure: Option<String>,
 }
 
-/// What is told, for both threads.
+/// The state of the load, for both threads.
 #[derive(Clone, Default)]
-struct SharedTold(Arc<Mutex<Told>>);
+struct SharedState(Arc<Mutex<LoadState>>);
 
-impl SharedTold {
-    fn lock(&self) -> MutexGuard<'_, Told> {
+impl SharedState {
+    fn lock(&self) -> MutexGuard<'_, LoadState> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -93,7 +93,7 @@ impl ClientLoad {
         let options =
             DriverOptions { coalesce: Duration::from_millis(1), ..DriverOptions::default() };
         let driver = Driver::new(pump, clock, tls, listeners, options).map_err(broken)?;
-        let told = SharedTold::default();
+        let told = SharedState::default();
         let starter = Starter { told: told.clone() };
         let thread = NodeThread::start("clients", Box::new(driver), starter)?;
         let load = Self { clock, told, _thread: thread };
@@ -131,7 +131,7 @@ fn broken(problem: impl ToString) -> Error {
 
 /// Starts the pump once it can, and hears why it ends.
 struct Starter {
-    told: SharedTold,
+    told: SharedState,
 }
 
 impl Watch<LoadGenerator<StdRng>> for Starter {

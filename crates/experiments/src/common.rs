@@ -1,9 +1,12 @@
-//! What all experiments have in common.
+//! Options and arguments of all experiments.
 
 use clap::Args;
+use serde::Serializer;
+use std::fmt::Display;
 use std::path::PathBuf;
+use terminal::{Interrupt, Output};
 
-/// What all experiments are told.
+/// Options of all experiments.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct Common {
     /// Folder for page, tables and figures.
@@ -12,6 +15,18 @@ pub(crate) struct Common {
     /// Minutes instead of hours: fewer and shorter runs.
     #[arg(long, global = true)]
     pub(crate) quick: bool,
+}
+
+/// The terminal, and whether the user has interrupted.
+#[derive(Clone, Copy)]
+pub(crate) struct Session<'a> {
+    pub(crate) output: &'a Output,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+/// Serializes something as its text.
+pub(crate) fn as_text<S: Serializer>(it: &impl Display, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(it)
 }
 
 /// A rate in Mbit/s, from 1 to 1000.
@@ -26,7 +41,7 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
     share.ok_or_else(|| "a loss is 0 to 50 %".to_owned())
 }
 
-/// What was asked for, or else what there is for haste, or the whole.
+/// The values that the user gave, or the defaults: those of --quick, or all.
 pub(crate) fn or<T: Clone>(asked: &[T], is_quick: bool, quick: &[T], all: &[T]) -> Vec<T> {
     let default = if is_quick { quick } else { all };
     if asked.is_empty() { default.to_vec() } else { asked.to_vec() }

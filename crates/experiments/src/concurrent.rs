@@ -1,35 +1,32 @@
-//! `flashflow-lab experiment concurrent`: several relays measured at once by one team, against each alone.
+//! `flashflow-lab experiment concurrent`: several relays measured at once by one team, compared with each alone.
 
-mod at_once;
 mod results;
+mod set;
 
-use crate::common::Common;
+use crate::common::{Common, Session};
 use crate::error::Error;
+use crate::grid::{self, Grid, GridOptions, Row, Rows};
 use crate::stage::Stage;
-use crate::telling::tell;
-use at_once::Set;
 use clap::Args;
 use coordinator::Params;
 use measurer::TeamOptions;
-use onion::{Duration, Rate};
+use onion::Rate;
 use report::experiment::ExperimentReport;
-use results::Results;
-use terminal::{Interrupt, Output};
+use serde::Serialize;
+use set::Set;
+use std::fmt;
 
-/// What the measurers have in all, over what all relays at once take, and how it is split between the
+/// The capacity of both measurers, over what all relays at once take, and how it is split between the
 /// two: as in the paper, where 941 and 1611 Mbit/s had to suffice for 2362.5 Mbit/s (appendix F).
 const SPARE: f64 = (941.0 + 1611.0) / 2362.5;
 const SPLIT: [f64; 2] = [941.0 / (941.0 + 1611.0), 1611.0 / (941.0 + 1611.0)];
-
-/// Between two measurements of a relay: its token bucket is full again.
-const PAUSE: Duration = Duration::from_millis(1200);
 
 /// Are several relays measured at once as accurately as one?
 ///
 /// Relays of ours with equal rate limits, each a process, are measured as an echo: first each alone, then
 /// all at the same time, by one team of two measurer processes whose capacity just suffices and is shared
 /// out between them as a coordinator does. Once with eight relays, once with four, once with two; together
-/// they always carry the same. What this machine is too slow for is told as that: it is no relay's limit. Table 4 of the paper,
+/// they always carry the same. Where this machine is too slow, the report names the machine: it is no relay's limit. Table 4 of the paper,
 /// appendix F.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -51,17 +48,52 @@ pub(super) struct Options {
     /// paper has 800.
     #[arg(long, default_value_t = 200.0, value_name = "MBIT")]
     total: f64,
+    #[command(flatten)]
+    grid: GridOptions,
 }
 
-/// What is the same for all sets of relays.
-struct Plan {
+/// Relays measured at the same time.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Cell {
+    relays_at_once: u32,
+    /// From one; `None` if one relay is measured alone.
+    run: Option<u32>,
+    /// Relays of the set.
+    #[serde(skip)]
+    of: u32,
+    /// The first relay's place in the set.
+    #[serde(skip)]
+    first: u32,
+}
+
+impl Cell {
+    /// The name of the case of a relay.
+    fn case(&self, place: u32) -> String {
+        let (relay, of) = (place + 1, self.of);
+        match self.run {
+            Some(run) => format!("{of} at once, relay {relay}, run {run}"),
+            None => format!("relay {relay} of {of}, alone"),
+        }
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.run {
+            Some(run) => write!(f, "{} at once, run {run}", self.of),
+            None => f.write_str(&self.case(self.first)),
+        }
+    }
+}
+
+struct ConcurrentGrid {
     seconds: u32,
     runs: u32,
     relays: Vec<u32>,
     total: Rate,
 }
 
-impl Plan {
+impl ConcurrentGrid {
     fn new(options: &Options, is_quick: bool) -> Result<Self, Error> {
         let Options { total, .. } = options;
         let mut relays = options.relays.clone();
@@ -91,51 +123,78 @@ impl Plan {
         SPLIT.iter().map(|share| needed.scaled(*share)).collect()
     }
 
-    /// The limit of each of so many relays.
+    /// The limit of each relay of a set of this size.
     fn limit(&self, relays: u32) -> Rate {
         self.total.scaled(1.0 / f64::from(relays))
     }
 }
 
+/// Relays with equal limits, and the measurers.
+struct World {
+    set: Set,
+    stage: Stage,
+}
+
 pub(super) fn run(
     options: &Options,
     common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
+    session: Session<'_>,
 ) -> Result<ExperimentReport, Error> {
-    let plan = Plan::new(options, common.quick)?;
-    let mut stage = Stage::new()?;
-    output.doing("starting the measurers");
-    for capacity in plan.capacities() {
-        stage.add_measurer(capacity, 1)?;
-    }
-    output.step(format!(
-        "{} relays at once, {} s each, with two measurers",
-        plan.relays.iter().map(u32::to_string).collect::<Vec<_>>().join(", then "),
-        plan.seconds
-    ));
-    let mut results = Results::default();
-    for count in plan.relays.iter().copied() {
-        if interrupt.is_requested() {
-            break;
+    grid::run(&ConcurrentGrid::new(options, common.quick)?, options.grid, common, session)
+}
+
+impl Grid for ConcurrentGrid {
+    type Cell = Cell;
+    type World = World;
+    const NAME: &'static str = "concurrent";
+    const TEXT: &'static str = include_str!("../../../docs/experiments/concurrent.md");
+
+    /// Of each set, each relay alone, then all at once.
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for of in self.relays.iter().copied() {
+            cells.extend((0..of).map(|first| Cell { relays_at_once: 1, run: None, of, first }));
+            let at_once = |run| Cell { relays_at_once: of, run: Some(run), of, first: 0 };
+            cells.extend((1..=self.runs).map(at_once));
         }
-        output.doing(format!("starting {count} relays"));
-        let mut set = Set::start(&stage, count, plan.limit(count))?;
-        // Each alone, then all at once.
-        let all: Vec<usize> = set.places().collect();
-        let alone = all.iter().map(|place| (None, std::slice::from_ref(place)));
-        let at_once = (1..=plan.runs).map(|run| (Some(run), all.as_slice()));
-        for (run, places) in alone.chain(at_once) {
-            let Some(tried) = set.measure(places, &plan, &stage, output, interrupt)? else { break };
-            for case in results.add(&set, run, tried) {
-                tell(&case, output);
-            }
-            if interrupt.wait(PAUSE) {
-                break;
-            }
-        }
+        cells
     }
-    Ok(results.report(&plan))
+
+    fn conditions(&self) -> String {
+        format!("{} s each, with two measurers, {} in all", self.seconds, self.total)
+    }
+
+    fn world(&self, cell: &Cell) -> String {
+        format!("{} relays", cell.of)
+    }
+
+    fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<World>, Error> {
+        let mut stage = Stage::new()?;
+        for capacity in self.capacities() {
+            stage.add_measurer(capacity, 1)?;
+        }
+        Ok(Some(World { set: Set::start(&stage, cell.of, self.limit(cell.of))?, stage }))
+    }
+
+    fn play(
+        &self,
+        world: &mut World,
+        cell: &Cell,
+        earlier: Rows<'_, Cell>,
+        session: Session<'_>,
+    ) -> Result<Option<Row>, Error> {
+        let places = cell.first..cell.first + cell.relays_at_once;
+        let all = world.set.measure(places, self, &world.stage, session)?;
+        Ok(all.map(|all| results::row(cell, self.limit(cell.of), &all, &earlier)))
+    }
+
+    fn stop(&self, _: World) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        results::conclude(self, rows, report);
+    }
 }
 
 #[cfg(test)]
@@ -143,23 +202,29 @@ mod tests {
     use super::*;
 
     fn options() -> Options {
-        Options { seconds: None, runs: None, relays: vec![2, 8, 4, 2], total: 800.0 }
+        Options {
+            seconds: None,
+            runs: None,
+            relays: vec![2, 8, 4, 2],
+            total: 800.0,
+            grid: GridOptions::default(),
+        }
     }
 
     #[test]
     fn with_the_papers_relays_the_team_is_the_papers() {
-        let plan = Plan::new(&options(), false).unwrap();
-        assert_eq!(plan.relays, [8, 4, 2]);
+        let grid = ConcurrentGrid::new(&options(), false).unwrap();
+        assert_eq!(grid.relays, [8, 4, 2]);
         let capacities: Vec<f64> =
-            plan.capacities().iter().map(|rate| rate.as_mbit_per_s().round()).collect();
+            grid.capacities().iter().map(|rate| rate.as_mbit_per_s().round()).collect();
         assert_eq!(capacities, [941.0, 1611.0]);
-        assert_eq!(plan.limit(8), Rate::from_mbit_per_s(100.0));
+        assert_eq!(grid.limit(8), Rate::from_mbit_per_s(100.0));
     }
 
     #[test]
     fn too_little_for_each_relay_is_refused() {
         for total in [7.9, 0.0, -1.0, f64::NAN, f64::INFINITY] {
-            assert!(Plan::new(&Options { total, ..options() }, true).is_err(), "{total}");
+            assert!(ConcurrentGrid::new(&Options { total, ..options() }, true).is_err(), "{total}");
         }
     }
 }

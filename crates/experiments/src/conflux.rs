@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment conflux`: downloads over linked circuits beside plain Tor (Kristel et al., figures 2 to 4, table I).
+//! `flashflow-lab experiment conflux`: downloads over linked circuits compared with plain Tor (Kristel et al., figures 2 to 4, table I).
 
 mod judge;
 mod plan;
@@ -7,20 +7,20 @@ mod simulated;
 
 use crate::common::Common;
 use crate::error::Error;
-use crate::telling::{pair, report, tell};
+use crate::telling::{pair, report, rule, tell};
 use clap::Args;
 use lab::Content;
-use plan::{ExitOf, Plan, Trial};
+use plan::{ConfluxSettings, ExitOf, Trial};
 use report::experiment::{ExperimentReport, Promise};
-use scene::Scene;
+use scene::BridgeNetwork;
 use terminal::{Interrupt, Output};
 
 /// How much sooner do downloads end over linked circuits?
 ///
-/// A client of ours downloads over two, three and four linked circuits (Conflux and ConfluxM), and over one, and stock clients over
+/// Our client downloads over two, three and four linked circuits (Conflux and ConfluxM), and over one, and C tor clients over
 /// one and over two, in turn. First hops are four stock relays of unequal capacity at hosts of their own, as bridges are: of each run another one
 /// is the only hop of a single circuit, and the first of several. The exit is ours or a stock one. Links stand before; circuits, too. With --simulated
-/// all is in virtual time, with relays of ours, and each run has bridges drawn anew: that takes minutes at most, and no busy machine spoils it.
+/// all is in virtual time, with our relays, and each run has bridges drawn anew: that takes minutes at most, and no busy machine spoils it.
 /// Without it the experiment needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -61,7 +61,7 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
-    let plan = Plan::new(options, common.quick);
+    let plan = ConfluxSettings::new(options, common.quick);
     output.step(format!("{} downloads", plan.downloads()));
     let trials = if plan.is_simulated {
         simulated::play(&plan, output, interrupt)?
@@ -76,29 +76,31 @@ pub(super) fn run(
         answer: judge::answer(&plan, &trials, &cases),
         promise: Promise::Decided {
             held: !is_over && judge::held(&cases),
-            rule: "Downloads over several legs are sooner than plain Tor's somewhere beyond chance, later nowhere, and all whole."
-                .to_owned(),
+            rule: rule(judge::TEXT),
         },
         parameters: vec![
             pair("runs of each case", plan.runs.to_string()),
             pair("sizes in MB", plan::list(&plan.sizes_mb)),
-            pair("bridges", if plan.is_simulated { simulated::described() } else { scene::described() }),
+            pair(
+                "bridges",
+                if plan.is_simulated { simulated::described() } else { scene::described() },
+            ),
             pair("seed", plan.seed.to_string()),
         ],
         figures: judge::figures(&plan, &trials),
         notes: judge::notes(&plan),
         cases,
-        ..report(
-            name,
-            "Downloads over linked circuits",
-            "How much sooner do downloads end over two, three and four linked circuits than with plain Tor?",
-        )
+        ..report(name, judge::TEXT)
     })
 }
 
 /// All downloads in the network of processes, one of each method in turn: what else goes on on this machine meets all alike.
-fn play(plan: &Plan, output: &Output, interrupt: &Interrupt) -> Result<Vec<Trial>, Error> {
-    let mut scene = Scene::start(plan, output)?;
+fn play(
+    plan: &ConfluxSettings,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Vec<Trial>, Error> {
+    let mut scene = BridgeNetwork::start(plan, output)?;
     let mut trials = Vec::new();
     'all: for first in 0..scene::BRIDGES {
         let runs: Vec<u32> = plan.runs_from(first, scene::BRIDGES).collect();

@@ -10,7 +10,7 @@ mod traces;
 use crate::common::Common;
 use crate::error::Error;
 use crate::telling;
-use cast::Cast;
+use cast::Processes;
 use clap::Args;
 use coordinator::Params;
 use link::Clock;
@@ -18,7 +18,7 @@ use measurer::TeamOptions;
 use onion::{Duration, Rate};
 use plan::{Blow, Fate, Victim, fates};
 use report::experiment::{Case, ExperimentReport};
-use round::{Played, play};
+use round::{CrashRound, play};
 use terminal::{Interrupt, Output};
 
 /// What if a process is killed at any moment?
@@ -62,8 +62,8 @@ pub(super) fn run(
     let params = Params { seconds: options.seconds, ..TeamOptions::default().params };
     let clock = Clock::start();
     output.doing("starting a relay and measurers");
-    let mut cast = Cast::new(limit, clock)?;
-    let (mut rounds, mut cases): (Vec<Played>, Vec<Case>) = (Vec::new(), Vec::new());
+    let mut cast = Processes::new(limit, clock)?;
+    let (mut rounds, mut cases): (Vec<CrashRound>, Vec<Case>) = (Vec::new(), Vec::new());
     let blow = if options.freeze { Blow::Freeze } else { Blow::Kill };
     // What a round takes is known from the first one, in which nobody is killed.
     let mut length = Duration::ZERO;
@@ -93,7 +93,7 @@ pub(super) fn run(
 }
 
 /// Starts anew who was killed, and who hangs: the next round is to be judged by itself.
-fn mend(cast: &mut Cast, played: &Played) -> Result<(), Error> {
+fn mend(cast: &mut Processes, played: &CrashRound) -> Result<(), Error> {
     let hang = played.ends.iter().filter(|(_, end)| end.is_none()).map(|(who, _)| *who);
     let killed = played.kill.map(|_| played.fate.victim);
     for who in hang.chain(killed).filter(|who| *who != Victim::Nobody) {

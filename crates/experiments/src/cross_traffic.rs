@@ -7,7 +7,7 @@ use crate::common::{Common, or};
 use crate::crowd::{Crowd, Member};
 use crate::error::Error;
 use crate::load::{Load, Reading};
-use crate::telling::{pair, report, tell};
+use crate::telling::{pair, report, rule, tell};
 use clap::Args;
 use client::View;
 use client::probe::{self, ProbePlan, Probed, Subject};
@@ -15,13 +15,13 @@ use judge::{Point, What};
 use link::Clock;
 use onion::Duration;
 use report::experiment::{ExperimentReport, Promise};
-use scene::{Kind, Scene};
+use scene::{SharedNetwork, Software};
 use std::sync::Arc;
 use terminal::{Interrupt, Output};
 
 /// What does a stream, or a circuit that is set up, lose to others that use the same relays?
 ///
-/// A private network on loopback. A client of ours has one download after the other over a circuit of three relays of one kind, stock or ours, while penetrators set up circuits through its middle one,
+/// A private network on loopback. Our client has one download after the other over a circuit of three relays of one kind, C tor's or ours, while penetrators set up circuits through its middle one,
 /// and close each as soon as it stands (figure 1), or others download over the same relays (figure 2). Then it sets up circuits of these three relays itself, while penetrators do the same (figure 3). Stock relays and
 /// ours take turns at each step. All is on this machine, clients and penetrators, too: what they cost is in it.
 #[derive(Debug, Args)]
@@ -47,7 +47,7 @@ pub(super) struct Options {
 
 /// Others that are at it before anything is measured: as many circuits as there are of them, or so long.
 const BEGINNING: Duration = Duration::from_secs(20);
-/// Circuits that one of the others is told of at once.
+/// Circuits that one of the others is given at once.
 const MANY: usize = 10_000;
 
 pub(super) fn run(
@@ -67,19 +67,15 @@ pub(super) fn run(
             pair("measured at each step", repeats.to_string()),
             pair("a download", format!("{} bytes", options.bytes)),
         ],
-        ..report(
-            "cross-traffic",
-            "A node that others use, too",
-            "What does a stream, or a circuit that is set up, lose to others that use the same relays?",
-        )
+        ..report("cross-traffic", judge::TEXT)
     };
-    let scene = Scene::start(output)?;
+    let scene = SharedNetwork::start(output)?;
     let clock = Clock::start();
     let before = Reading::take(std::process::id(), clock.now());
     let mut points = Vec::new();
     for what in What::ALL {
         let levels = if what == What::Streams { &streams } else { &penetrators };
-        for (level, kind) in levels.iter().flat_map(|it| Kind::ALL.map(|kind| (*it, kind))) {
+        for (level, kind) in levels.iter().flat_map(|it| Software::ALL.map(|kind| (*it, kind))) {
             if interrupt.is_requested() {
                 break;
             }
@@ -109,8 +105,7 @@ fn concluded(
         notes: judge::notes(load),
         promise: Promise::Decided {
             held: !interrupt.is_requested() && judge::held(&cases),
-            rule: "Beyond what chance can do, throughput falls and set-up takes longer with the most penetrators and the most streams, as in the paper, for stock relays and for ours."
-                .to_owned(),
+            rule: rule(judge::TEXT),
         },
         cases,
         ..report
@@ -122,13 +117,13 @@ fn concluded(
 struct Step {
     what: What,
     level: u32,
-    kind: Kind,
+    kind: Software,
     repeats: u32,
     bytes: u64,
 }
 
 impl Step {
-    fn play(self, scene: &Scene, interrupt: &Interrupt) -> Result<Point, Error> {
+    fn play(self, scene: &SharedNetwork, interrupt: &Interrupt) -> Result<Point, Error> {
         let own = scene.path(self.kind)?;
         let download = Some((scene.server(), self.bytes));
         let plan = ProbePlan { rounds: 0, pause: Duration::ZERO, ..ProbePlan::default() };
@@ -147,7 +142,7 @@ impl Step {
         if !crowd.wait_for(others as usize, BEGINNING, is_over) && !is_over() {
             let (whole, _) = crowd.count();
             return Err(Error::Clients(format!(
-                "of {others} {} only {whole} had a circuit in {} s: what is measured beside them would say nothing",
+                "of {others} {} only {whole} had a circuit in {} s: a measurement next to them would show nothing",
                 self.what.others(),
                 BEGINNING.as_secs(),
             )));

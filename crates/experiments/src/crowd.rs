@@ -27,7 +27,7 @@ pub(crate) struct Member {
 }
 
 impl Member {
-    /// Whether the crowd has been told to end.
+    /// Whether the crowd must end.
     pub(crate) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
@@ -63,7 +63,7 @@ impl Crowd {
         Ok(())
     }
 
-    /// Waits until so many circuits have done all that they were for, or `patience` is over; says whether they have.
+    /// Waits until this number of circuits is done, or `patience` is over; returns whether they are.
     pub(crate) fn wait_for(
         &self,
         circuits: usize,
@@ -89,7 +89,7 @@ impl Crowd {
         (self.whole(), self.clock.now() - self.began)
     }
 
-    /// Ends them, and tells what became of their circuits in how long.
+    /// Ends them; returns how their circuits ended, and after what time.
     pub(crate) fn stop(mut self) -> Result<(Vec<Probed>, Duration), Error> {
         let lasted = self.clock.now() - self.began;
         self.common.is_over.store(true, Ordering::Relaxed);
@@ -109,7 +109,7 @@ impl Drop for Crowd {
     fn drop(&mut self) {
         self.common.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // A panic has been told of where it happened.
+            // A panic has been printed where it happened.
             let _ = thread.join();
         }
     }

@@ -3,17 +3,19 @@
 use crate::error::Error;
 use crate::mode::Mode;
 use crate::stage::Stage;
-use lab::wan::Host;
+use crate::trial::{Trial, Tried};
+use lab::wan::{Host, Wan, Way};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid, RelaySpec};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, NodeThread, Watch};
-use measurer::{Approach, Defences, Request};
+use measurer::{Approach, Defences, Request, Team};
 use netdoc::Fingerprint;
-use onion::Rate;
+use netdoc::consensus::Consensus;
 use onion::measure::load::Target;
 use onion::node::Node;
+use onion::{Duration, Rate};
 use rustix::process::{Pid, setpriority_process};
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, TcpListener};
 use std::{fs, thread};
 use terminal::measuring::Subject;
 use terminal::{Output, network};
@@ -43,57 +45,61 @@ impl Starter {
     }
 }
 
-/// Relays with limits that run at a host, all of one kind.
+/// Relays, all of one kind, in the network namespace of this thread.
 pub(crate) enum Relays {
-    /// Stock tor's, in a network of their own.
-    Stock(Network),
-    /// Ours, that a stage's coordinator may measure.
+    /// C tor's, in a network of their own, which the consensus gives these defences.
+    Stock(Network, Defences),
+    /// Ours, which a stage's coordinator may measure.
     Own(Vec<OwnRelay>),
 }
 
 impl Relays {
-    /// Starts one for each limit. It leaves this thread at that host: processes and threads that it starts later
-    /// stay there.
+    /// Starts a relay for each limit.
     pub(crate) fn start(
         mode: Mode,
-        limits: &[Rate],
-        host: &Host,
+        limits: &[Option<Rate>],
+        address: Ipv4Addr,
         stage: &Stage,
         output: &Output,
     ) -> Result<Self, Error> {
-        let address = host.address();
-        enter(host)?;
         let limits = (1..).zip(limits.iter().copied());
         match mode {
             Mode::Transit => {
-                let relay = |(number, limit): (u32, Rate)| {
-                    RelaySpec::new(&format!("stock{number}")).limited_to(limit)
+                let relay = |(number, limit): (u32, Option<Rate>)| RelaySpec {
+                    limit,
+                    ..RelaySpec::new(&format!("stock{number}"))
                 };
-                let relays = limits.map(relay).collect();
-                let spec =
-                    NetworkSpec { bandwidth_file: false, address, ..NetworkSpec::new(relays) };
-                Ok(Self::Stock(network::start(&spec, output)?))
+                let spec = NetworkSpec {
+                    bandwidth_file: false,
+                    address,
+                    ..NetworkSpec::new(limits.map(relay).collect())
+                };
+                let network = network::start(&spec, output)?;
+                let what = || "the private network's consensus".to_owned();
+                let text = network.consensus()?.unwrap_or_default();
+                let consensus = Consensus::parse(text.as_bytes())
+                    .map_err(|source| Error::Consensus { what: what(), source })?;
+                let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
+                Ok(Self::Stock(network, defences))
             }
             Mode::Echo => {
-                let start = |(number, limit): (u32, Rate)| {
-                    let spec = OwnRelaySpec {
+                let start = |(number, limit): (u32, Option<Rate>)| {
+                    stage.start_relay(OwnRelaySpec {
                         nickname: format!("own{number}"),
-                        limit: Some(limit),
+                        limit,
                         coordinator: stage.key().public().to_string(),
                         authorities: Vec::new(),
                         client_percent: None,
                         is_open_exit: false,
                         address,
-                    };
-                    stage.start_relay(spec)
+                    })
                 };
                 Ok(Self::Own(limits.map(start).collect::<Result<_, _>>()?))
             }
         }
     }
 
-    /// The relay of this number, as it is to be measured: the order, its process, and what it says. From then on it goes ahead of its measurers
-    /// where processors are few, as the path does: nobody shares a machine with them elsewhere.
+    /// The relay of this number, for a measurement: the order, its process, and what it reports.
     pub(crate) fn subject(
         &self,
         relay: usize,
@@ -101,18 +107,16 @@ impl Relays {
         stage: &Stage,
     ) -> Result<(Request, u32, RelaySaid<'_>), Error> {
         match self {
-            Self::Stock(network) => {
+            Self::Stock(network, defences) => {
                 let node = &network.relays()[relay];
                 let ids = Subject::ids(Fingerprint::from_bytes(node.rsa()), Some(node.ed25519()));
                 let target = Target { address: node.or_addr(), ids };
-                let defences = Defences::default();
-                let request = Request { target, guess, defences, approach: Approach::Transit };
-                go_ahead(node.pid());
+                let request =
+                    Request { target, guess, defences: *defences, approach: Approach::Transit };
                 Ok((request, node.pid(), RelaySaid::watch(node)?))
             }
             Self::Own(relays) => {
                 let relay = &relays[relay];
-                go_ahead(relay.process.pid());
                 let said = RelaySaid::watch_own(relay, stage.clock());
                 Ok((stage.echo_request(relay.target, guess), relay.process.pid(), said))
             }
@@ -121,10 +125,94 @@ impl Relays {
 
     pub(crate) fn stop(self) -> Result<(), Error> {
         match self {
-            Self::Stock(network) => Ok(network.stop()?),
+            Self::Stock(network, _) => Ok(network.stop()?),
             Self::Own(_) => Ok(()),
         }
     }
+}
+
+/// Relays at one host of a network with distances, measured from others.
+pub(crate) struct Site {
+    // In this order: what runs at the hosts ends before they do.
+    relays: Relays,
+    pub(crate) stage: Stage,
+    pub(crate) wan: Wan,
+    /// The host of the relays.
+    at: &'static str,
+}
+
+/// How the relay of a site is measured.
+pub(crate) struct Measurement<'m> {
+    /// In progress, such as `echo 10 Mbit/s, run 3`.
+    pub(crate) name: String,
+    pub(crate) relay: usize,
+    /// What the relay is expected to carry.
+    pub(crate) guess: Rate,
+    /// The coordinator's host.
+    pub(crate) from: &'static str,
+    pub(crate) team: &'m dyn Fn(&Stage) -> Result<Team, Error>,
+}
+
+impl Site {
+    /// Starts the relays at a host. This thread stays there.
+    pub(crate) fn start(
+        mode: Mode,
+        limits: &[Rate],
+        (wan, at): (Wan, &'static str),
+        stage: Stage,
+        output: &Output,
+    ) -> Result<Self, Error> {
+        let host = wan.host(at)?;
+        enter(host)?;
+        let limits: Vec<Option<Rate>> = limits.iter().copied().map(Some).collect();
+        let relays = Relays::start(mode, &limits, host.address(), &stage, output)?;
+        Ok(Self { relays, stage, wan, at })
+    }
+
+    /// Measures a relay; `None` if the user has interrupted. `around` runs the trial, and is given the relay's process.
+    pub(crate) fn measure(
+        &self,
+        measurement: &Measurement<'_>,
+        around: impl FnOnce(Trial<'_, '_>) -> Result<Option<Tried>, Error>,
+    ) -> Result<Option<Tried>, Error> {
+        let Measurement { name, relay, guess, from, team } = measurement;
+        enter(self.wan.host(self.at)?)?;
+        let (request, pid, mut said) = self.relays.subject(*relay, *guess, &self.stage)?;
+        go_ahead(pid);
+        enter(self.wan.host(from)?)?;
+        let team = &mut team(&self.stage)?;
+        around(Trial { name, team, request, pid, said: &mut said })
+    }
+
+    /// The paths to the relays.
+    pub(crate) const fn paths(&self) -> Paths<'_> {
+        Paths { wan: &self.wan, at: self.at }
+    }
+
+    pub(crate) fn stop(self) -> Result<(), Error> {
+        self.relays.stop()
+    }
+}
+
+/// The paths to the relays of a site, which any thread may change.
+#[derive(Clone, Copy)]
+pub(crate) struct Paths<'a> {
+    wan: &'a Wan,
+    at: &'static str,
+}
+
+impl Paths<'_> {
+    /// Changes the path of a host: to the relays, and from them.
+    pub(crate) fn set(self, host: &str, [to, from]: [Way; 2]) -> Result<(), Error> {
+        self.wan.set_way(host, self.at, to)?;
+        Ok(self.wan.set_way(self.at, host, from)?)
+    }
+}
+
+/// A path of this round trip, of which each direction is half.
+pub(crate) fn way_of_rtt(rtt_ms: u32, loss_percent: f64) -> Way {
+    let latency = Duration::from_micros(u64::from(rtt_ms) * 500);
+    Way::with_latency(latency).losing(loss_percent / 100.0)
 }
 
 /// Starts a measurer of one pump at a host, on a thread that `prepare` may change first: the process inherits
@@ -151,7 +239,8 @@ pub(crate) fn enter(host: &Host) -> Result<(), Error> {
     host.namespace().enter().map_err(|error| Error::Network(error.to_string()))
 }
 
-/// Lets all threads of a process have a processor before others; without the right to that, as all others.
+/// Gives the threads of a relay's process priority over its measurers, as the path has: elsewhere they share no machine. It is not changed without
+/// the right to do so.
 fn go_ahead(pid: u32) {
     let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten();
     let threads = tasks.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());

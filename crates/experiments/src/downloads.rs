@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment downloads`: a stock client downloads through relays of ours in every position.
+//! `flashflow-lab experiment downloads`: a C tor client downloads through our relays in every position.
 
 mod plan;
 mod results;
@@ -12,7 +12,7 @@ use lab::{Content, Download, download};
 use plan::{Placement, sizes};
 use report::experiment::ExperimentReport;
 use results::Results;
-use stage::Stage;
+use stage::DownloadNetwork;
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
@@ -29,9 +29,9 @@ const COUNT_QUICK: u32 = 16;
 /// A byte has to come at least this often.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Do relays of ours serve stock clients as guard, middle, exit, and all three?
+/// Do our relays serve C tor clients as guard, middle, exit, and all three?
 ///
-/// A private network of stock tor, with three relays of ours, each a process. A stock client, whose
+/// A private network of C tor, with three relays of our own, each a process. A C tor client, whose
 /// configuration pins the relays at each place of its circuits, downloads content from an HTTP server on
 /// loopback. Each download has a circuit of its own and is compared by its SHA-256. As many again go
 /// through stock relays alone, to compare with.
@@ -63,7 +63,7 @@ pub(super) fn run(
 ) -> Result<ExperimentReport, Error> {
     let count = options.count.unwrap_or(if common.quick { COUNT_QUICK } else { COUNT });
     let largest = options.largest.unwrap_or(if common.quick { 10 << 20 } else { 100 << 20 });
-    let mut stage = Stage::start(output)?;
+    let mut stage = DownloadNetwork::start(output)?;
     let mut results = Results::default();
     for placement in Placement::ALL {
         let contents = sizes(placement.share_of(count), largest);
@@ -87,7 +87,7 @@ pub(super) fn run(
     Ok(results.report(options, count, largest, &stage.costs()))
 }
 
-/// Downloads all, some at a time, and tells of each as it ends.
+/// Downloads all, some at a time, and reports each as it ends.
 fn all(
     (socks, server): (SocketAddr, SocketAddr),
     placement: Placement,

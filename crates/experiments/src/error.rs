@@ -78,7 +78,7 @@ pub enum Error {
     /// The network namespaces of an experiment cannot be made.
     #[error("cannot lay the experiment's network: {0}")]
     Network(String),
-    /// The kernel does not tell what processes have sent and received.
+    /// The kernel does not report what processes have sent and received.
     #[error("cannot count what was forwarded: {0}")]
     Witness(String),
     /// The clients of a relay cannot be played.

@@ -15,7 +15,7 @@ use crate::simulated::SimulatedOptions;
 use crate::stage;
 use crate::telling::{self, median, pair, tell};
 use clap::Args;
-use client::Load;
+use client::BulkLoad;
 use judge::Runs;
 use lab::wan::Congestion;
 use net::{Narrow, NarrowAt, Network, usual_congestion};
@@ -26,7 +26,7 @@ use terminal::{Interrupt, Output};
 
 /// Do quiet circuits wait less under KIST, and is nothing lost by it?
 ///
-/// A relay of ours carries bulk circuits and a quiet one over each of some links, through a narrow place
+/// Our relay carries bulk circuits and a quiet one over each of some links, through a narrow place
 /// that they share. Runs with the schedulers Vanilla, KISTLite and KIST alternate. All happens in
 /// networks of its own (namespaces), which needs root. With --network, all relays of a simulated network have
 /// each scheduler in turn instead: see simulation.md (in the documentation).
@@ -69,20 +69,20 @@ pub(super) struct Options {
 }
 
 /// What is the same for all runs.
-struct Plan {
+struct KistSettings {
     runs: u32,
-    /// Quiet circuits have the relay for themselves.
+    /// Only quiet circuits use the relay.
     alone: Duration,
     /// Bulk begins, and TCP finds its pace.
     warm_up: Duration,
     /// What counts.
     length: Duration,
     narrow: Narrow,
-    load: Load,
+    load: BulkLoad,
     interval: Duration,
 }
 
-impl Plan {
+impl KistSettings {
     fn new(options: &Options, is_quick: bool) -> Result<Self, Error> {
         if !(1.0..=1000.0).contains(&options.rate) {
             return Err(Error::Usage(format!("--rate {}: not 1 to 1000 Mbit/s", options.rate)));
@@ -101,7 +101,7 @@ impl Plan {
                 queue_bytes: u32::try_from(queue).unwrap_or(u32::MAX),
                 congestion: options.congestion.unwrap_or_else(usual_congestion),
             },
-            load: Load { links: options.links, bulk_per_link: options.bulk },
+            load: BulkLoad { links: options.links, bulk_per_link: options.bulk },
             interval: Duration::from_millis(u64::from(options.interval)),
         })
     }
@@ -116,7 +116,7 @@ pub(super) fn run(
     if let Some(path) = &options.simulated.network {
         return network::run(options, path, common, output, interrupt);
     }
-    let plan = Plan::new(options, common.quick)?;
+    let plan = KistSettings::new(options, common.quick)?;
     let network = Network::new(plan.narrow)?;
     let folder = stage::temporary_folder()?;
     let mut report = begin(&plan);
@@ -146,23 +146,20 @@ pub(super) fn run(
     report.cases.extend(failed);
     report.cases.extend(runs.run_cases());
     report.figures = runs.figures();
-    report.notes = notes(&runs);
+    report.notes.splice(0..0, notes(&runs));
     report.answer = answer(&runs);
     Ok(report)
 }
 
-fn begin(plan: &Plan) -> ExperimentReport {
-    let report = telling::report(
-        "kist",
-        "Schedulers at a narrow place",
-        "Do cells of quiet circuits wait less in a relay with KIST than in one that fills its sockets, \
-         and does it carry as much?",
-    );
+const TEXT: &str = include_str!("../../../docs/experiments/kist.md");
+
+fn begin(plan: &KistSettings) -> ExperimentReport {
+    let report = telling::report("kist", TEXT);
     let place = match plan.narrow.place {
         NarrowAt::Beyond => "one hop beyond the relay",
         NarrowAt::Own => "the relay's own interface",
     };
-    let Load { links, bulk_per_link } = plan.load;
+    let BulkLoad { links, bulk_per_link } = plan.load;
     ExperimentReport {
         parameters: vec![
             pair("narrow place", format!("{} (tbf), {place}", plan.narrow.rate)),
@@ -194,15 +191,7 @@ fn notes(runs: &Runs) -> Vec<String> {
             pooled.mbit_per_s
         ))
     });
-    said.chain([
-        "Queue time is measured from outside: from an answer's leaving the server to the arrival of \
-         its first and of its last cell at the client, less what the path alone takes, the least \
-         median without load in any run. In the table, circuit_queue_ms is how long a cell of any \
-         circuit waits in the relay's own queues, by the relay's count; kernel_queue_ms what its \
-         kernel holds, sent or not, over the rate; narrow_kib of that is in the narrow place."
-            .to_owned(),
-    ])
-    .collect()
+    said.collect()
 }
 
 fn answer(runs: &Runs) -> String {

@@ -22,6 +22,7 @@ mod distant;
 mod downloads;
 mod error;
 mod factor;
+mod grid;
 mod kist;
 mod load;
 mod midway;
@@ -39,7 +40,7 @@ mod wan;
 mod witness;
 
 use clap::{Args, Subcommand};
-use common::Common;
+use common::{Common, Session};
 pub use error::Error;
 use report::experiment::ExperimentReport;
 pub use simulated::Interval;
@@ -94,26 +95,25 @@ pub fn run(
 ) -> Result<Exit, Error> {
     interrupt.wind_up_in_order();
     let common = &options.common;
+    let session = Session { output, interrupt };
     let report: ExperimentReport = match &options.what {
-        Experiment::Accuracy(options) => accuracy::run(options, common, output, interrupt)?,
+        Experiment::Accuracy(options) => accuracy::run(options, common, session)?,
         Experiment::Adversary(options) => adversary::run(options, common, output, interrupt)?,
         Experiment::Balance(options) => balance::run(options, common, output, interrupt)?,
         Experiment::CircuitStart(options) => circuitstart::run(options, common, output, interrupt)?,
-        Experiment::Concurrent(options) => concurrent::run(options, common, output, interrupt)?,
+        Experiment::Concurrent(options) => concurrent::run(options, common, session)?,
         Experiment::Conflux(options) => conflux::run(options, common, output, interrupt)?,
         Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
-        Experiment::ClientImpact(options) => {
-            client_impact::run(options, common, output, interrupt)?
-        }
-        Experiment::PaperHosts(options) => paper_hosts::run(options, common, output, interrupt)?,
+        Experiment::ClientImpact(options) => client_impact::run(options, common, session)?,
+        Experiment::PaperHosts(options) => paper_hosts::run(options, common, session)?,
         Experiment::Crash(options) => crash::run(options, common, output, interrupt)?,
         Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
-        Experiment::Bottleneck(options) => bottleneck::run(options, common, output, interrupt)?,
-        Experiment::Wan(options) => wan::run(options, common, output, interrupt)?,
+        Experiment::Bottleneck(options) => bottleneck::run(options, common, session)?,
+        Experiment::Wan(options) => wan::run(options, common, session)?,
         Experiment::CrossTraffic(options) => {
             cross_traffic::run(options, common, output, interrupt)?
         }
-        Experiment::Ratio(options) => ratio::run(options, common, output, interrupt)?,
+        Experiment::Ratio(options) => ratio::run(options, common, session)?,
         Experiment::Selection(options) => selection::run(options, common, output, interrupt)?,
         Experiment::Siege(options) => siege::run(options, common, output, interrupt)?,
         Experiment::Soak(options) => siege::soak::run(options, common, output, interrupt)?,
@@ -121,7 +121,7 @@ pub fn run(
     conclude(&report, &options.common, output, interrupt)
 }
 
-/// Writes the results, and tells them.
+/// Writes the results, and prints them.
 fn conclude(
     report: &ExperimentReport,
     common: &Common,

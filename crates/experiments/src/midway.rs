@@ -1,4 +1,4 @@
-//! What happens in the middle of something else.
+//! Actions during something else.
 
 use crate::error::Error;
 use link::Clock;
@@ -6,8 +6,8 @@ use onion::{Duration, Instant};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 
-/// Does something that tells how far it is, and meanwhile, from the first word on by which the moment `has_come`, one act after the other, each
-/// so long after the one before. Says when the first one was done, unless all was over before. What is over does not wait for acts that are still to come.
+/// Runs `body`, which reports its progress. Once `has_come` is true of a report, performs each act after its delay. Returns when the first act was
+/// done; `None` if the body was over before. The remaining acts are cancelled when the body is over.
 ///
 /// # Errors
 /// Those of the body, and of the acts.
@@ -37,7 +37,7 @@ pub(crate) fn midway<P, A: Send, T>(
         let done = body(&mut |word| {
             if !is_told && has_come(word) {
                 is_told = true;
-                // Who does not listen any more has failed, and says so.
+                // A thread that has ended has failed, and reports that.
                 let _failed = begins.send(());
             }
         });

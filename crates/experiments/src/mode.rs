@@ -1,13 +1,15 @@
 //! How relays are measured.
 
 use clap::ValueEnum;
+use serde::Serialize;
 
 /// How relays are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(crate) enum Mode {
     /// Relays of ours, which take part.
     Echo,
-    /// Stock tor, which knows nothing of it.
+    /// C tor, which does not know of it.
     Transit,
 }
 

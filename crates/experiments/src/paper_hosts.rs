@@ -1,32 +1,36 @@
 //! `flashflow-lab experiment paper-hosts`: the paper's experiments over the paper's distances.
 
-mod judge;
 mod plan;
-mod scene;
 
-use crate::common::{Common, mbit, percent};
+use crate::common::{Common, Session, mbit, percent};
+use crate::distant::{Measurement, Site, enter, measurer_at, way_of_rtt};
 use crate::error::Error;
+use crate::grid::{self, Grid, GridOptions, Row, Rows};
 use crate::mode::Mode;
-use crate::telling::{report, tell};
+use crate::stage::Stage;
+use crate::telling::{list, pair, rule};
+use crate::trial::Tried;
 use clap::Args;
-use judge::Judged;
-use lab::wan::Congestion;
-use onion::Duration;
-use plan::{Plan, Vary};
-use report::experiment::ExperimentReport;
-use scene::Scene;
-use terminal::{Interrupt, Output};
+use lab::wan::{Congestion, HostSpec, SocketBuffer, Wan, WanSpec};
+use measurer::TeamOptions;
+use onion::Rate;
+use plan::{Cell, HOSTS, US_SW, Vary};
+use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise, Value};
+use std::net::Ipv4Addr;
 
-/// Between two runs: the relay's token bucket is full again, and the paths are empty.
-const PAUSE: Duration = Duration::from_millis(1500);
+/// The host of the relays. US-SW is next to it.
+const RELAYS: &str = "relays";
+
+/// The paper's tuned kernel; the least and the first size are Linux's.
+const TUNED: SocketBuffer = SocketBuffer { least: 4096, initial: 131_072, largest: 64 << 20 };
 
 /// How do the paper's parameters do over the paper's distances?
 ///
 /// A relay is measured by the paper's hosts (Table 1): US-NW 40 ms away, US-E 62, NL 137, IN 210, with the rates
 /// of their links; US-SW is where the relay is. One thing at a time is varied: the team (all of them that the four
 /// make), the sockets s, the multiplier m, the seconds t, and how large the kernels' socket buffers may grow. Where the
-/// sockets are given, all begin at once. What the relay carries is found out first, by the kernel's counters of its
-/// sockets while US-SW measures it. The paper's §6, appendices D and E. Needs root, for network namespaces.
+/// sockets are given, all begin at once. The kernel's counters of the relay's sockets show what it carries while US-SW measures it, which
+/// happens first. The paper's §6, appendices D and E. Needs root, for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment paper-hosts --vary team --limits 250 --out results
@@ -47,74 +51,204 @@ pub(super) struct Options {
     /// How to measure; both by default, transit if --quick.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
-    /// Sockets of a measurement where that is not varied, all at once and in one round, as the paper's 160; as many as distance and rate
-    /// ask for, and more in later rounds, by default.
+    /// Sockets of a measurement where that is not varied, all at once and in one round, as the paper's 160. By default, the number depends on
+    /// distance and rate, and grows in later rounds.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=300))]
     sockets: Option<u32>,
     /// Congestion control of all hosts.
     #[arg(long, default_value = "cubic", value_name = "NAME")]
     congestion: Congestion,
-    /// Packets lost on each way. The paper's paths lost what they lost.
+    /// Packets lost in each direction. The losses of the paper's paths are not known.
     #[arg(long, default_value_t = 0.01, value_name = "PERCENT", value_parser = percent)]
     loss_percent: f64,
     /// Seed of what is lost.
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    #[command(flatten)]
+    grid: GridOptions,
+}
+
+/// What the paper reports of each.
+const PAPER: [(Vary, &str); 5] = [
+    (
+        Vary::Team,
+        "Paper, §6.2: of 7 runs with each team and limit all but one (99.8 %) were within −20 % and +5 %, 95 % within 11 %.",
+    ),
+    (
+        Vary::Sockets,
+        "Paper, E.1: each host peaks at another number of sockets and loses after it; IN, the slowest, at 160.",
+    ),
+    (
+        Vary::Multiplier,
+        "Paper, E.2: 2.25 is the least of 1.5, 1.75, 2, 2.25 and 2.5 without a median below 0.8 of the truth.",
+    ),
+    (
+        Vary::Seconds,
+        "Paper, E.3: of 10, 20, 30 and 60 seconds 30 has the smallest range, 0.84 to 1.01 of the truth.",
+    ),
+    (
+        Vary::Buffers,
+        "Paper, D.1: at all round trips a single socket is faster where the kernels' buffers may grow to 64 MiB.",
+    ),
+];
+
+struct PaperHostsGrid {
+    seconds: u32,
+    limits: Vec<f64>,
+    congestion: Congestion,
+    loss_percent: f64,
+    seed: u64,
+    /// Where they are not varied; by distance and rate if `None`.
+    sockets: Option<u32>,
+    cells: Vec<Cell>,
 }
 
 pub(super) fn run(
     options: &Options,
     common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
+    session: Session<'_>,
 ) -> Result<ExperimentReport, Error> {
-    let plan = Plan::new(options, common.quick);
-    output.step(format!("{} runs", plan.runs()));
-    let mut judged = Vec::new();
-    for mode in plan.modes.iter().copied() {
-        for is_tuned in [false, true] {
-            let is_wanted = plan.settings.iter().any(|it| it.is_tuned == is_tuned);
-            if interrupt.is_requested() || !is_wanted {
-                continue;
-            }
-            output.doing(format!("starting relays and measurers: {}", mode.word()));
-            match Scene::start(&plan, mode, is_tuned, output) {
-                Ok(scene) => {
-                    of_scene(&plan, &scene, &mut judged, output, interrupt);
-                    scene.stop()?;
-                }
-                Err(error) if judged.is_empty() => return Err(error),
-                Err(error) => judged.push(Judged::unplayed(mode, &error)),
-            }
-        }
-    }
-    Ok(judge::report(&plan, judged, report("paper-hosts", judge::TITLE, judge::QUESTION)))
+    let grid = PaperHostsGrid {
+        seconds: plan::seconds(options, common.quick),
+        limits: plan::limits(options, common.quick),
+        congestion: options.congestion,
+        loss_percent: options.loss_percent,
+        seed: options.seed,
+        sockets: options.sockets,
+        cells: plan::cells(options, common.quick),
+    };
+    grid::run(&grid, options.grid, common, session)
 }
 
-/// All runs with these relays.
-fn of_scene(
-    plan: &Plan,
-    scene: &Scene,
-    judged: &mut Vec<Judged>,
-    output: &Output,
-    interrupt: &Interrupt,
-) {
-    let mut truths = vec![None; plan.limits.len()];
-    for setting in plan.settings.iter().filter(|it| it.is_tuned == scene.is_tuned) {
-        if truths[setting.relay].is_none() {
-            match scene.measure(plan, &plan.truth(setting.relay), output, interrupt) {
-                Ok(Some(tried)) => truths[setting.relay] = tried.sent_mbit(),
-                Ok(None) => return,
-                Err(error) => output.step(format!("no truth for {setting}: {error}")),
+impl PaperHostsGrid {
+    /// Measures a relay with the right guess; `None` if the user has interrupted.
+    fn measure(
+        &self,
+        site: &Site,
+        cell: &Cell,
+        session: Session<'_>,
+    ) -> Result<Option<Tried>, Error> {
+        let team = |stage: &Stage| {
+            let shares = cell.hosts.0.iter().map(|it| (*it, HOSTS[*it].rate()));
+            let (params, path) = (cell.params(), cell.path());
+            stage.team_with(shares, TeamOptions { params, path, ..TeamOptions::default() })
+        };
+        let measurement = Measurement {
+            name: cell.to_string(),
+            relay: cell.relay,
+            guess: Rate::from_mbit_per_s(cell.limit_mbit_per_s),
+            from: HOSTS[US_SW].name,
+            team: &team,
+        };
+        site.measure(&measurement, |trial| trial.run(session))
+    }
+}
+
+impl Grid for PaperHostsGrid {
+    type Cell = Cell;
+    type World = Site;
+    const NAME: &'static str = "paper-hosts";
+    const TEXT: &'static str = include_str!("../../../docs/experiments/paper-hosts.md");
+
+    fn cells(&self) -> Vec<Cell> {
+        self.cells.clone()
+    }
+
+    fn conditions(&self) -> String {
+        let Self { congestion, loss_percent, seed, .. } = self;
+        let sockets = self.sockets.map_or_else(String::new, |it| format!("{it} sockets, "));
+        let seconds = self.seconds;
+        format!("t = {seconds} s, {sockets}{congestion}, {loss_percent} % lost, seed {seed}")
+    }
+
+    fn world(&self, cell: &Cell) -> String {
+        let tuned = if cell.tuned { ", tuned kernels" } else { "" };
+        format!("relays and measurers: {}{tuned}", cell.mode.word())
+    }
+
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>, Error> {
+        let spec = |name, at| {
+            let tuned = cell.tuned.then_some(TUNED);
+            let spec = HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at));
+            HostSpec { tcp_rmem: tuned, tcp_wmem: tuned, ..spec.with_congestion(self.congestion) }
+        };
+        let hosts =
+            HOSTS.iter().zip(2..).map(|(it, at)| spec(it.name, at).with_access(it.access()));
+        let mut wan = WanSpec::new(hosts.chain([spec(RELAYS, 1)]).collect()).with_seed(self.seed);
+        for host in &HOSTS {
+            let loss_percent = if host.rtt_ms == 0 { 0.0 } else { self.loss_percent };
+            let way = way_of_rtt(host.rtt_ms, loss_percent);
+            wan = wan.with_way(host.name, RELAYS, way).with_way(RELAYS, host.name, way);
+        }
+        let wan = Wan::start(&wan)?;
+        // The coordinator is where the relay is: its messages take no time.
+        enter(wan.host(HOSTS[US_SW].name)?)?;
+        let mut stage = Stage::new()?;
+        for host in &HOSTS {
+            measurer_at(wan.host(host.name)?, &mut stage, host.rate(), || Ok(()))?;
+        }
+        let limits: Vec<Rate> = self.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();
+        Site::start(cell.mode, &limits, (wan, RELAYS), stage, session.output).map(Some)
+    }
+
+    fn play(
+        &self,
+        site: &mut Site,
+        cell: &Cell,
+        earlier: Rows<'_, Cell>,
+        session: Session<'_>,
+    ) -> Result<Option<Row>, Error> {
+        let is_same = |it: &Cell| self.world(it) == self.world(cell) && it.relay == cell.relay;
+        let known = earlier.cases().filter(|(it, _)| is_same(it));
+        let mut truth = known.filter_map(|(_, case)| case.truth_mbit_per_s).next();
+        if truth.is_none() {
+            match self.measure(site, &cell.truth(self.seconds), session) {
+                Ok(Some(tried)) => truth = tried.sent_mbit(),
+                Ok(None) => return Ok(None),
+                Err(error) => session.output.step(format!("no truth for {cell}: {error}")),
             }
         }
-        if interrupt.wait(PAUSE) {
-            return;
-        }
-        let tried = scene.measure(plan, setting, output, interrupt);
-        let Some(tried) = tried.transpose() else { return };
-        let run = Judged::new(plan, scene, setting, truths[setting.relay], tried.as_ref());
-        tell(&run.case, output);
-        judged.push(run);
+        let Some(tried) = self.measure(site, cell, session)? else { return Ok(None) };
+        let found = tried.estimate();
+        let verdict = CaseVerdict::Inconclusive;
+        let case = tried
+            .case(cell.to_string(), truth, verdict, verdict)
+            .column("sockets_in_the_end", tried.sockets)
+            .column("conclusive", found.is_some_and(|it| it.is_conclusive()))
+            .column("rounds", found.map(|it| it.rounds))
+            .column("sent_mbit_per_s", tried.sent_mbit());
+        Ok(Some(tried.with_loads(case).into()))
+    }
+
+    fn stop(&self, site: Site) -> Result<(), Error> {
+        site.stop()
+    }
+
+    fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        let is_conclusive = |case: &&Case| case.value("conclusive") == Some(&Value::Bool(true));
+        let all: Vec<&Case> = report.cases.iter().filter(is_conclusive).collect();
+        let wrong = all.iter().filter(|it| it.verdict != CaseVerdict::Held).count();
+        let (conclusive, runs) = (all.len(), report.cases.len());
+        report.answer = format!(
+            "{wrong} of {conclusive} conclusive estimates were wrong; {} of {runs} runs were lower bounds or failed.",
+            runs - conclusive,
+        );
+        let by_distance = || "by distance and rate".to_owned();
+        report.parameters = vec![
+            pair("seconds t, where not varied", self.seconds.to_string()),
+            pair("limits, Mbit/s", list(&self.limits)),
+            pair("congestion control", self.congestion.to_string()),
+            pair("lost in each direction, %", self.loss_percent.to_string()),
+            pair(
+                "sockets, where not varied",
+                self.sockets.map_or_else(by_distance, |it| it.to_string()),
+            ),
+            pair("seed", self.seed.to_string()),
+        ];
+        let of_paper = PAPER.iter().filter(|(vary, _)| rows.iter().any(|(it, _)| it.vary == *vary));
+        let of_paper = of_paper.map(|(_, text)| (*text).to_owned());
+        report.notes.splice(0..0, of_paper);
+        let held = wrong == 0 && conclusive > 0;
+        report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };
     }
 }

@@ -3,44 +3,46 @@
 
 mod downloading;
 mod judge;
-mod scene;
+mod network;
 mod seen;
 
 use crate::client_load::ClientLoad;
-use crate::common::Common;
+use crate::common::{Common, Session};
 use crate::error::Error;
+use crate::grid::{self, Grid, GridOptions, Row, Rows};
 use crate::stage::echo_limit;
-use crate::telling::{self, pair, tell};
+use crate::telling::pair;
 use crate::witness::{Count, Witness};
 use clap::Args;
 use coordinator::Params;
 use downloading::Downloading;
 use measurer::{Progress, TeamOptions};
+use network::RatioNetwork;
 use onion::{Duration, Rate};
-use report::experiment::{Case, CaseVerdict, ExperimentReport};
-use scene::Scene;
-use seen::{Seen, Window};
+use report::experiment::{CaseVerdict, ExperimentReport};
+use seen::{Observation, Window};
+use serde::Serialize;
 use std::collections::BTreeSet;
-use terminal::{Interrupt, Output};
+use std::fmt;
 
 /// The shares that clients may have, in per cent.
 const SHARES_PERCENT: [u32; 3] = [10, 25, 50];
 
-/// What steady clients send, of what the relay can carry; and what a stock client downloads. Together they
-/// are over the first two shares, and under the last.
+/// The steady clients' load and the downloads of a C tor client, as shares of the relay's limit. Together they
+/// are over the first two shares of clients, and under the last.
 const STEADY: f64 = 0.2;
 const STOCK: f64 = 0.2;
 
 /// Measurers, each a process with one pump.
 const MEASURERS: usize = 2;
 
-/// Are clients held to their share while a relay is measured, and counted rightly?
+/// Are clients limited to their share while a relay is measured, and counted correctly?
 ///
 /// Relays of ours with a rate limit, each a process of its own, carry clients' circuits all the time: a
-/// steady load over two links, and downloads of a stock client of a private network, which enters by that
-/// relay; each a fifth of what the relay can. Two measurer processes measure it as an echo, with r = 0.1 and
-/// r = 0.25, where clients must give way, and with r = 0.5, where they need not. What really came to
-/// measurers, to clients and to the relays behind is read from the kernel's counters of their sockets.
+/// steady load over two links, and downloads of a C tor client of a private network, whose guard is that
+/// relay; each a fifth of the relay's limit. Two measurer processes measure it as an echo, with r = 0.1 and
+/// r = 0.25, where clients are throttled, and with r = 0.5, where they are not. The kernel's counters of their sockets show what
+/// measurers, clients and the next relays received.
 /// Figure 7 of the paper, drawn.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment ratio --quick --out results")]
@@ -48,21 +50,37 @@ pub(super) struct Options {
     /// Length of each measurement in seconds, 3 to 120; 30 by default, 10 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120))]
     seconds: Option<u32>,
-    /// Seconds in which clients have the relay for themselves, before and after; 10 by default, 6 if
+    /// Seconds with clients only, before and after; 10 by default, 6 if
     /// --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(3..=120), value_name = "SECONDS")]
     around: Option<u32>,
-    /// What the relay can carry, in Mbit/s, 20 or more.
+    /// The relay's rate limit in Mbit/s, 20 or more.
     #[arg(long, default_value_t = 200.0, value_name = "MBIT")]
     limit: f64,
     /// The shares r that clients may have, in per cent, 1 to 75.
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,…", default_values_t = SHARES_PERCENT,
         value_parser = clap::value_parser!(u32).range(1..=75))]
     shares: Vec<u32>,
+    #[command(flatten)]
+    grid: GridOptions,
 }
 
-/// What is the same for all shares.
-struct Plan {
+/// A measurement with clients.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Cell {
+    /// *r*.
+    client_share: f64,
+    #[serde(skip)]
+    percent: u32,
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "r = {}", self.client_share)
+    }
+}
+
+struct RatioGrid {
     seconds: u32,
     around: u32,
     limit: Rate,
@@ -73,106 +91,109 @@ struct Plan {
 pub(super) fn run(
     options: &Options,
     common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
+    session: Session<'_>,
 ) -> Result<ExperimentReport, Error> {
-    let plan = Plan {
+    let grid = RatioGrid {
         seconds: options.seconds.unwrap_or(if common.quick { 10 } else { 30 }),
         around: options.around.unwrap_or(if common.quick { 6 } else { 10 }),
         limit: echo_limit(options.limit)?,
         shares: BTreeSet::from_iter(options.shares.iter().copied()).into_iter().collect(),
     };
-    let mut report = begin(&plan);
-    let stock = plan.limit.scaled(STOCK);
-    let Some(mut scene) = Scene::start(&plan, stock, output, interrupt)? else { return Ok(report) };
-    for percent in plan.shares.iter().copied() {
-        if interrupt.is_requested() {
-            break;
-        }
-        // What cannot be played is a case that failed; the others are played all the same.
-        let window = play(&mut scene, &plan, percent, output, interrupt)
-            .unwrap_or_else(|error| Err(error.to_string()));
-        if interrupt.is_requested() {
-            break;
-        }
-        match window {
-            Ok(window) => {
-                report.cases.extend(window.cases());
-                report.figures.push(window.figure());
-                report.notes.push(window.note());
-            }
-            Err(problem) => {
-                let case = Case::new(format!("r = {}", share(percent)), None, None);
-                report.cases.push(case.ended(CaseVerdict::Failed, problem));
-            }
-        }
-        let told = report.cases.iter().filter(|case| is_of(case, percent));
-        told.for_each(|case| tell(case, output));
+    grid::run(&grid, options.grid, common, session)
+}
+
+impl Grid for RatioGrid {
+    type Cell = Cell;
+    type World = RatioNetwork;
+    const NAME: &'static str = "ratio";
+    const TEXT: &'static str = include_str!("../../../docs/experiments/ratio.md");
+
+    fn cells(&self) -> Vec<Cell> {
+        let cell =
+            |percent: &u32| Cell { client_share: f64::from(*percent) / 100.0, percent: *percent };
+        self.shares.iter().map(cell).collect()
     }
-    report.answer = answer(&report);
-    Ok(report)
-}
 
-/// *r* as a number.
-fn share(percent: u32) -> f64 {
-    f64::from(percent) / 100.0
-}
+    fn conditions(&self) -> String {
+        format!("{} s each, {} s around, limit {}", self.seconds, self.around, self.limit)
+    }
 
-fn is_of(case: &Case, percent: u32) -> bool {
-    let name = format!("r = {}", share(percent));
-    case.name.strip_prefix(&name).is_some_and(|rest| rest.is_empty() || rest.starts_with(':'))
-}
+    fn world(&self, _: &Cell) -> String {
+        "network, relays and a C tor client".to_owned()
+    }
 
-fn begin(plan: &Plan) -> ExperimentReport {
-    let report = telling::report(
-        "ratio",
-        "Clients while their relay is measured",
-        "Are clients held to their share of a relay while it is measured, are they counted rightly, \
-         and do they have it back at once?",
-    );
-    ExperimentReport {
-        parameters: vec![
-            pair("limit of the relay", plan.limit.to_string()),
-            pair("steady clients", plan.limit.scaled(STEADY).to_string()),
-            pair("downloads of a stock client", plan.limit.scaled(STOCK).to_string()),
-            pair("length of a measurement", format!("{} s", plan.seconds)),
-            pair("before and after", format!("{} s each", plan.around)),
+    /// Cells do not depend on each other.
+    fn group(&self, cell: &Cell) -> String {
+        cell.to_string()
+    }
+
+    fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<RatioNetwork>, Error> {
+        RatioNetwork::start(self, self.limit.scaled(STOCK), session)
+    }
+
+    fn play(
+        &self,
+        network: &mut RatioNetwork,
+        cell: &Cell,
+        _: Rows<'_, Cell>,
+        session: Session<'_>,
+    ) -> Result<Option<Row>, Error> {
+        let window = play(network, self, cell, session)?;
+        Ok(window.map(|window| Row {
+            cases: window.cases(),
+            figures: vec![window.figure()],
+            notes: vec![window.note()],
+            ..Row::default()
+        }))
+    }
+
+    fn stop(&self, _: RatioNetwork) -> Result<(), Error> {
+        Ok(())
+    }
+
+    fn conclude(&self, _: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        report.answer = answer(report);
+        report.parameters = vec![
+            pair("limit of the relay", self.limit.to_string()),
+            pair("steady clients", self.limit.scaled(STEADY).to_string()),
+            pair("downloads of a C tor client", self.limit.scaled(STOCK).to_string()),
+            pair("length of a measurement", format!("{} s", self.seconds)),
+            pair("before and after", format!("{} s each", self.around)),
             pair("measurers", format!("{MEASURERS} processes")),
-        ],
-        ..report
+        ];
     }
 }
 
-/// Plays one measurement beside clients; the inner error is why it led to nothing.
+/// Measures a relay with clients; `None` if the user has interrupted.
 fn play(
-    scene: &mut Scene,
-    plan: &Plan,
-    percent: u32,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Result<Window, String>, Error> {
-    let r = share(percent);
-    scene.enter_by(percent)?;
-    let (stage, relay) = (&scene.stage, scene.relay(percent)?);
+    network: &mut RatioNetwork,
+    grid: &RatioGrid,
+    cell: &Cell,
+    session: Session<'_>,
+) -> Result<Option<Window>, Error> {
+    let (r, percent) = (cell.client_share, cell.percent);
+    let Session { output, interrupt } = session;
+    network.enter_by(percent)?;
+    let (stage, relay) = (&network.stage, network.relay(percent)?);
     let clock = stage.clock();
     output.doing(format!("r = {r}: starting the relay's clients"));
     let from = relay.process.pid();
     let of = |by: Vec<u32>| Count::Received { by, from };
-    // What it tells itself, as its directory does, never leaves it.
+    // What its own client sends to its own directory never leaves the process.
     let others = [&stage.measurer_pids()[..], &[from]].concat();
     let handed = Count::Handed { by: from, except: others };
-    let counts = vec![of(stage.measurer_pids()), of(scene.client_pids()), handed];
+    let counts = vec![of(stage.measurer_pids()), of(network.client_pids()), handed];
     let witness = Witness::start(counts, clock)?;
-    let steady = ClientLoad::start(relay.target, plan.limit.scaled(STEADY), clock)?;
+    let steady = ClientLoad::start(relay.target, grid.limit.scaled(STEADY), clock)?;
     let name = format!("r {percent}");
-    let demand = plan.limit.scaled(STOCK);
-    let stock = Downloading::start(scene.downloads(), demand, &name, clock, interrupt)?;
+    let demand = grid.limit.scaled(STOCK);
+    let stock = Downloading::start(network.downloads(), demand, &name, clock, interrupt)?;
     let flowing = clock.now();
-    output.doing(format!("r = {r}: clients have the relay for themselves"));
-    if interrupt.wait(Duration::from_secs(u64::from(plan.around))) {
-        return Ok(Err("interrupted".to_owned()));
+    output.doing(format!("r = {r}: clients only"));
+    if interrupt.wait(Duration::from_secs(u64::from(grid.around))) {
+        return Ok(None);
     }
-    let params = Params { seconds: plan.seconds, ratio: r, ..TeamOptions::default().params };
+    let params = Params { seconds: grid.seconds, ratio: r, ..TeamOptions::default().params };
     let mut team = stage.team(MEASURERS, params)?;
     let reading = || lab::cpu_time(relay.process.pid()).map(|used| (clock.now(), used));
     let mut cpu = (None, None);
@@ -182,36 +203,37 @@ fn play(
         Progress::Second { round, index, measured } => {
             cpu.1 = reading();
             let (mbit, second) = (measured.as_mbit_per_s(), index + 1);
-            let of = plan.seconds;
+            let of = grid.seconds;
             output.doing(format!(
                 "r = {r}: round {round}, second {second} of {of}: {mbit:.1} Mbit/s"
             ));
         }
     };
-    let request = stage.echo_request(relay.target, plan.limit);
+    let request = stage.echo_request(relay.target, grid.limit);
     let ordered = clock.now();
     let result = team.measure(&request, &mut progress, interrupt.requested())?;
     if interrupt.is_requested() {
-        return Ok(Err("interrupted".to_owned()));
+        return Ok(None);
     }
     let Some(estimate) = result.outcome.estimate() else {
-        return Ok(Err(result.outcome.to_string()));
+        return Err(Error::Failed(result.outcome.to_string()));
     };
-    output.doing(format!("r = {r}: clients have the relay for themselves again"));
-    interrupt.wait(Duration::from_secs(u64::from(plan.around)));
+    output.doing(format!("r = {r}: clients only, again"));
+    interrupt.wait(Duration::from_secs(u64::from(grid.around)));
     let problem = steady.failure().or(stock.failure()).or(witness.problem());
     if let Some(problem) = problem {
-        return Ok(Err(format!("clients were disturbed: {problem}")));
+        return Err(Error::Clients(problem));
     }
-    let Some(began) = seen::beginning(relay, clock, plan.seconds) else {
-        return Ok(Err("the relay has not told each of its seconds".to_owned()));
+    let Some(began) = seen::beginning(relay, clock, grid.seconds) else {
+        return Err(Error::Failed("the relay has not reported each of its seconds".to_owned()));
     };
     let cpu_share = cpu.0.zip(cpu.1).map(|((from, before), (to, after))| {
         after.saturating_sub(before).as_secs_f64() / (to - from).as_secs_f64()
     });
-    let (around, downloads) = (plan.around, stock.done());
-    let seen = Seen { witness: &witness, flowing, ordered, began, around, cpu_share, downloads };
-    Ok(Ok(seen.window(r, plan.limit, estimate)))
+    let (around, downloads) = (grid.around, stock.done());
+    let seen =
+        Observation { witness: &witness, flowing, ordered, began, around, cpu_share, downloads };
+    Ok(Some(seen.window(r, grid.limit, estimate)))
 }
 
 fn answer(report: &ExperimentReport) -> String {

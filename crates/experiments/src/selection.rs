@@ -15,7 +15,7 @@ use crate::common::Common;
 use crate::error::Error;
 use crate::load::{Load, Reading};
 use crate::simulated::SimulatedOptions;
-use crate::telling::{pair, report, tell};
+use crate::telling::{pair, report, rule, tell};
 use clap::Args;
 use client::View;
 use client::model::{Model, Observations};
@@ -27,11 +27,11 @@ use pages::{Fetched, Readers};
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use report::experiment::{ExperimentReport, Promise};
-use scene::Scene;
+use scene::SelectionNetwork;
 use std::sync::Arc;
 use terminal::{Interrupt, Output};
 use users::{Used, Users};
-use ways::Way;
+use ways::NamedStrategy;
 
 /// What do ways of choosing paths gain, and what do they cost in anonymity?
 ///
@@ -89,13 +89,15 @@ struct Course {
     bytes: u64,
     learning: Vec<Probed>,
     lengths: Vec<Probed>,
-    ways: Vec<(Way, Vec<Probed>)>,
+    ways: Vec<(NamedStrategy, Vec<Probed>)>,
     /// Headers of pages; nothing without distances.
     pages: Vec<Fetched>,
 }
 
 /// Probers side by side, where others use the network, too. No divisor is in common with the number of strategies, so that each prober meets all.
 const LANES: usize = 7;
+
+const TEXT: &str = include_str!("../../../docs/experiments/selection.md");
 
 /// All may be on one machine.
 const RULES: Rules = Rules { distinct_subnets: false };
@@ -128,13 +130,9 @@ pub(super) fn run(
             pair("relays", scene::described()),
             pair("seed", options.seed.to_string()),
         ],
-        ..report(
-            "selection",
-            "Ways of choosing paths",
-            "What do ways of choosing paths gain, and what do they cost in anonymity?",
-        )
+        ..report("selection", TEXT)
     };
-    let scene = Scene::start(is_flat, options.seed, output)?;
+    let scene = SelectionNetwork::start(is_flat, options.seed, output)?;
     if interrupt.is_requested() {
         return Ok(report);
     }
@@ -144,7 +142,7 @@ pub(super) fn run(
         gap: Duration::from_millis(10),
         pause: Duration::from_millis(20),
         download: Some((scene.server(), bytes)),
-        // Slow is what relays are here; only what stands still is given up.
+        // Relays are slow here; only a transfer without progress is given up.
         answer_max: Duration::from_secs(30),
         download_max: Duration::from_secs(300),
         ..ProbePlan::default()
@@ -192,7 +190,7 @@ pub(super) fn run(
     let of_last = ProbePlan { only_last: true, ..bare };
     let lengths = probed(play(subjects, &of_last, ("lengths", lanes))?);
     // One of each in turn: what else goes on on this machine meets all alike.
-    let mut ways = Way::all(&scene, &model)?;
+    let mut ways = NamedStrategy::all(&scene, &model)?;
     ways.retain(|it| {
         options.strategies.is_empty() || options.strategies.iter().any(|name| name == it.name)
     });
@@ -233,9 +231,7 @@ pub(super) fn run(
     report.answer = judge::answer(&report);
     report.promise = Promise::Decided {
         held: !interrupt.is_requested() && judge::held(&report),
-        rule: "Weighted paths are set up and answer sooner than uniform ones, where users load slow relays, and carry more; correlations have the paper's signs; with distances, \
-               latency and one country make round trips shorter, and links' round trips are within a tenth of the truth."
-            .to_owned(),
+        rule: rule(TEXT),
     };
     scene.stop()?;
     Ok(report)

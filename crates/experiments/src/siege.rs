@@ -137,7 +137,7 @@ fn plan(options: &Options, is_quick: bool) -> Plan {
 }
 
 fn begin(plan: &Plan) -> ExperimentReport {
-    let report = telling::report(
+    let report = telling::titled(
         "siege",
         "Relays under siege",
         "What do honest clients keep of a relay of ours, and of stock tor, while it is attacked?",

@@ -8,6 +8,7 @@ mod figures;
 mod interval;
 mod options;
 mod played;
+mod progress;
 mod store;
 
 pub(crate) use change::Change;
@@ -19,40 +20,87 @@ pub(crate) use store::Store;
 
 use crate::error::Error;
 use crate::telling::tell;
+use progress::Progress;
 use report::experiment::{Case, CaseVerdict};
 use std::collections::BTreeSet;
 use std::path::PathBuf;
 use terminal::{Interrupt, Output};
 use tornet::network::Network;
 
-/// Plays all runs of a batch that were not played yet, or reads what came of them from `folder`; `choose` makes the network of a variant. It
-/// tells of each.
+/// Plays all variants of networks at all loads with all seeds.
+pub(crate) struct Runner<'a> {
+    /// Each variant with its batch.
+    pub(crate) variants: Vec<(&'a str, &'a Batch)>,
+    /// Where the results of runs are.
+    pub(crate) store: &'a Store,
+    pub(crate) output: &'a Output,
+    pub(crate) interrupt: &'a Interrupt,
+}
+
+/// The runs that were played, now or before.
+#[derive(Default)]
+pub(crate) struct Runs {
+    pub(crate) runs: Vec<Played>,
+    /// Of all shards.
+    pub(crate) planned: usize,
+    /// Of this shard, and not played yet.
+    pub(crate) left: usize,
+}
+
+impl Runner<'_> {
+    /// Plays the runs of this shard that were not played yet, and reads the results of the others. `network` makes the network of a run; `None` if the
+    /// user has interrupted.
+    pub(crate) fn play_all(
+        &self,
+        network: impl Fn(&Batch, &Point) -> Result<Option<Network>, Error>,
+    ) -> Result<Runs, Error> {
+        let Some((_, first)) = self.variants.first() else { return Ok(Runs::default()) };
+        let names: Vec<&str> = self.variants.iter().map(|(name, _)| *name).collect();
+        let points = first.points(&names);
+        self.output.step(format!("{} runs, {}", points.len(), first.conditions));
+        let ours = points.iter().filter(|it| first.is_ours(it, &names)).count();
+        let mut progress = Progress::new(ours);
+        let mut runs = Vec::new();
+        for point in &points {
+            let variant = self.variants.iter().find(|(name, _)| *name == point.variant);
+            let Some((_, batch)) = variant else { continue };
+            let name = point.file_name();
+            let mut played = self.store.read_run(&name, &batch.conditions)?;
+            let is_ours = first.is_ours(point, &names);
+            if played.is_some() {
+                progress.was_there(is_ours);
+            } else if is_ours && !self.interrupt.is_requested() {
+                self.output.step(progress.next(point));
+                if let Some(network) = network(batch, point)? {
+                    played = play(batch, &network, point, self.output, self.interrupt)?;
+                }
+                if let Some(played) = &played {
+                    self.store.write(&name, played)?;
+                    progress.is_over();
+                }
+            }
+            let Some(played) = played else { continue };
+            tell(&run_case(&played), self.output);
+            runs.push(played);
+        }
+        Ok(Runs { runs, planned: points.len(), left: progress.left })
+    }
+}
+
+/// Plays all runs of a batch that were not played yet, or reads their results from `folder`; `choose` makes the network of a variant.
 pub(crate) fn play_all(
     batch: &Batch,
     variants: &[&str],
     folder: PathBuf,
     choose: impl Fn(Network, &str) -> Network,
     (output, interrupt): (&Output, &Interrupt),
-) -> Result<Vec<Played>, Error> {
-    let store = Store::new(folder)?;
-    let points = batch.points(variants);
-    output.step(format!("{} runs, {}", points.len(), batch.conditions));
-    let mut runs = Vec::new();
-    for point in &points {
-        let mut played = store.read_run(&point.file_name(), &batch.conditions)?;
-        let may = batch.is_ours(point, variants) && !interrupt.is_requested();
-        if played.is_none() && may {
-            let network = choose(batch.at_load(point.load_percent), &point.variant);
-            played = play(batch, &network, point, output, interrupt)?;
-            if let Some(played) = &played {
-                store.write(&point.file_name(), played)?;
-            }
-        }
-        let Some(played) = played else { continue };
-        tell(&run_case(&played), output);
-        runs.push(played);
-    }
-    Ok(runs)
+) -> Result<Runs, Error> {
+    let store = &Store::new(folder)?;
+    let variants = variants.iter().map(|name| (*name, batch)).collect();
+    let runner = Runner { variants, store, output, interrupt };
+    runner.play_all(|batch, point| {
+        Ok(Some(choose(batch.at_load(point.load_percent), &point.variant)))
+    })
 }
 
 /// That some were not played, if so.
@@ -117,10 +165,6 @@ pub(crate) fn run_case(it: &Played) -> Case {
     }
     case
 }
-
-/// How medians of times are reckoned, for people.
-pub(crate) const MEDIANS: &str = "Medians and distributions of times are of all downloads that began, estimated after Kaplan and Meier: one that was under way \
-     when its run ended counts for as long as it was seen, one that failed never comes.";
 
 /// A size of a download.
 pub(crate) fn in_words(bytes: u32) -> String {

@@ -54,6 +54,29 @@ pub(crate) fn wait_until_known<'a>(
     Ok(())
 }
 
+/// Our relay as an exit to all destinations, without a limit, in a network.
+pub(crate) fn open_exit(
+    nickname: &str,
+    network: &Network,
+    address: Ipv4Addr,
+) -> Result<OwnRelaySpec, Error> {
+    Ok(OwnRelaySpec {
+        nickname: nickname.to_owned(),
+        limit: None,
+        coordinator: SecretKey::generate()?.public().to_string(),
+        authorities: network.directory_addrs(),
+        client_percent: None,
+        is_open_exit: true,
+        address,
+    })
+}
+
+/// The relays that a client must know: the network's own, and these.
+pub(crate) fn all_relays(network: &Network, others: &[[u8; 20]]) -> Vec<[u8; 20]> {
+    let own = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);
+    others.iter().copied().chain(own).collect()
+}
+
 /// What clients download from, at this address.
 pub(crate) fn content_server(address: Ipv4Addr) -> Result<ContentServer, Error> {
     let path = address.to_string().into();
@@ -73,7 +96,7 @@ impl Stage {
         Ok(Self { remotes, measurers: Vec::new(), key, folder, clock: Clock::start() })
     }
 
-    /// A stage with so many measurers of one pump each.
+    /// A stage with `count` measurers of one pump each.
     pub(crate) fn with_measurers(
         count: usize,
         capacity: Rate,
@@ -98,12 +121,12 @@ impl Stage {
         &self.key
     }
 
-    /// Starts a measurer that can send and receive so much, over so many pumps.
+    /// Starts a measurer of this capacity and number of pumps.
     pub(crate) fn add_measurer(&mut self, capacity: Rate, pumps: u32) -> Result<(), Error> {
         self.add_measurer_at(Ipv4Addr::LOCALHOST, capacity, pumps)
     }
 
-    /// The same at an address of the network that this thread is in.
+    /// Starts a measurer at an address of this thread's network.
     pub(crate) fn add_measurer_at(
         &mut self,
         address: Ipv4Addr,
@@ -153,7 +176,7 @@ impl Stage {
         Ok(Team::of(mates.collect(), TeamOptions { params, ..TeamOptions::default() })?)
     }
 
-    /// A team in which each of these measurers, by its place, has so much of its capacity.
+    /// A team in which each of these measurers, by its place, has this share of its capacity.
     pub(crate) fn team_of(
         &self,
         shares: impl IntoIterator<Item = (usize, Rate)>,
@@ -162,7 +185,7 @@ impl Stage {
         self.team_with(shares, TeamOptions { params, ..TeamOptions::default() })
     }
 
-    /// The same with other choices than a team has by default.
+    /// A team of these measurers with options.
     pub(crate) fn team_with(
         &self,
         shares: impl IntoIterator<Item = (usize, Rate)>,
@@ -185,7 +208,7 @@ impl Stage {
         self.published_relay(nickname, limit, client_percent, Vec::new())
     }
 
-    /// The same, in the network of these directory authorities.
+    /// Starts a relay that publishes to these directory authorities.
     pub(crate) fn published_relay(
         &self,
         nickname: &str,
@@ -205,7 +228,7 @@ impl Stage {
         self.start_relay(spec)
     }
 
-    /// Starts a relay of ours that is as told.
+    /// Starts our relay as specified.
     pub(crate) fn start_relay(&self, spec: OwnRelaySpec) -> Result<OwnRelay, Error> {
         Ok(OwnRelay::start(spec, self.folder.path(), self.clock)?)
     }

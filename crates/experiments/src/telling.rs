@@ -7,18 +7,49 @@ use std::fmt::Write;
 use std::{env, fs, thread};
 use terminal::Output;
 
-/// A report with what is known of any.
-pub(super) fn report(name: &str, title: &str, question: &str) -> ExperimentReport {
+/// A report with its text (docs/experiments): title, question and notes.
+pub(super) fn report(name: &str, text: &str) -> ExperimentReport {
+    let mut intro = paragraphs(text.split("\n## ").next().unwrap_or_default()).into_iter();
+    let title = intro.next().unwrap_or_default();
     ExperimentReport {
         name: name.to_owned(),
-        title: title.to_owned(),
-        question: question.to_owned(),
+        title: title.trim_start_matches("# ").to_owned(),
+        question: intro.collect::<Vec<_>>().join(" "),
+        notes: section(text, "Notes"),
         software_version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine(),
         generated_unix_s: i64::try_from(unix_time_s()).unwrap_or(i64::MAX),
         command: command(),
         ..ExperimentReport::default()
     }
+}
+
+/// A report whose title and question are given here.
+pub(super) fn titled(name: &str, title: &str, question: &str) -> ExperimentReport {
+    report(name, &format!("# {title}\n\n{question}"))
+}
+
+/// The rule by which an experiment holds, from its text.
+pub(super) fn rule(text: &str) -> String {
+    section(text, "Rule").join(" ")
+}
+
+/// The paragraphs below a heading.
+pub(super) fn section(text: &str, heading: &str) -> Vec<String> {
+    let body = |part: &&str| part.split_once('\n').is_some_and(|(first, _)| first == heading);
+    let found = text.split("\n## ").find(body).and_then(|part| part.split_once('\n'));
+    found.map_or_else(Vec::new, |(_, body)| paragraphs(body))
+}
+
+/// Paragraphs, each on one line.
+fn paragraphs(text: &str) -> Vec<String> {
+    let one_line = |paragraph: &str| paragraph.split_whitespace().collect::<Vec<_>>().join(" ");
+    text.split("\n\n").map(one_line).filter(|it| !it.is_empty()).collect()
+}
+
+/// Values with commas between.
+pub(super) fn list(values: &[impl ToString]) -> String {
+    values.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
 /// The case of something that could not be played at all. What was found before it is not lost for that.
@@ -70,7 +101,7 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     Some(f64::midpoint(lower, upper))
 }
 
-/// What an estimate is of its seconds: the median, and never more than the mean. What is set beside an estimate is to be cut the same.
+/// What an estimate is of its seconds: the median, and never more than the mean. What is compared with an estimate must be computed like it.
 pub(super) fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
@@ -93,7 +124,7 @@ fn machine() -> String {
 /// The command line.
 fn command() -> String {
     let arguments = env::args_os().skip(1).map(|argument| argument.to_string_lossy().into_owned());
-    std::iter::once("flashflow".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
+    std::iter::once("flashflow-lab".to_owned()).chain(arguments).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! One measurement of an experiment, with what is known of it besides the estimate.
 
+use crate::common::Session;
 use crate::error::Error;
 use crate::load::{Load, Reading};
 use crate::telling::middle;
@@ -10,7 +11,6 @@ use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{Case, CaseVerdict, Value};
 use std::ops::RangeInclusive;
-use terminal::{Interrupt, Output};
 
 /// Estimate over truth: what the experiments promise (paper: 0.80 to 1.05).
 pub(super) const BOUNDS: RangeInclusive<f64> = 0.90..=1.05;
@@ -99,27 +99,23 @@ struct Round {
     number: u32,
     before: Option<Reading>,
     after: Option<Reading>,
-    /// Each second, and when it was told.
+    /// Each second, and when it was reported.
     seconds: Vec<(Instant, Rate)>,
 }
 
 impl Trial<'_, '_> {
-    /// Measures; `None` if the user has asked for the end.
-    pub(super) fn run(
-        self,
-        output: &Output,
-        interrupt: &Interrupt,
-    ) -> Result<Option<Tried>, Error> {
-        self.run_telling(output, interrupt, &mut |_| ())
+    /// Measures; `None` if the user has interrupted.
+    pub(super) fn run(self, session: Session<'_>) -> Result<Option<Tried>, Error> {
+        self.run_telling(session, &mut |_| ())
     }
 
-    /// The same; `told` hears how far it is.
+    /// Measures, and reports progress to `told`, too.
     pub(super) fn run_telling(
         self,
-        output: &Output,
-        interrupt: &Interrupt,
+        session: Session<'_>,
         told: &mut dyn FnMut(&Progress),
     ) -> Result<Option<Tried>, Error> {
+        let Session { output, interrupt } = session;
         let Self { name, team, request, pid, said } = self;
         let mut rounds: Vec<Round> = Vec::new();
         let witness = Witness::start(vec![Count::Sent { by: pid }], said.clock())?;
@@ -232,7 +228,7 @@ impl Round {
     }
 }
 
-/// When a round began, of which each second is told some time after its end: no later than the
+/// When a round began, of which each second is reported some time after its end: no later than the
 /// promptest report lets it.
 pub(super) fn began(told: impl Iterator<Item = Instant>) -> Option<Instant> {
     let began = |(seconds, told): (u64, Instant)| {
@@ -260,8 +256,8 @@ impl Tried {
         middle(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
     }
 
-    /// The same on average over the quarters of a second in which more had come to the relay than it read, all the time, as in the one before: what it does over
-    /// these very sockets, on this machine. What it sent counts as it is acknowledged, a round trip later, so that the first quarter after a dip is of the dip.
+    /// What it sent on average over the quarters of a second in which more had come to the relay than it read, all the time, as in the one before: what it does over
+    /// these very sockets, on this machine. Data counts when it is acknowledged, a round trip later, so that the first quarter after a dip is of the dip.
     /// Not their median: what a rate limit lets through comes in lumps, and the median of such short pieces was 32.7 where that of the seconds was 35.6.
     /// `None` if there were hardly any, and where it may have been the lack of a processor that kept it from reading.
     pub(super) fn sent_behind_mbit(&self) -> Option<f64> {
@@ -301,6 +297,28 @@ impl Tried {
 
     fn quarters(&self) -> impl Iterator<Item = Quarter> {
         self.seconds.iter().flat_map(|it| it.quarters)
+    }
+
+    /// The case of a run, whose estimate is compared with what the relay carries, if that is known. The verdicts are those of a
+    /// measurement without estimate, and of a lower bound.
+    pub(super) fn case(
+        &self,
+        name: String,
+        truth: Option<f64>,
+        failed: CaseVerdict,
+        lower_bound: CaseVerdict,
+    ) -> Case {
+        let estimate = self.estimate_mbit();
+        let case = match truth {
+            Some(truth) => Case::judged(name, truth, estimate, BOUNDS),
+            None => Case::new(name, None, estimate)
+                .ended(CaseVerdict::Failed, "what the relay carries is not known"),
+        };
+        match self.estimate().map(|it| it.inconclusive) {
+            None => case.ended(failed, self.outcome.to_string()),
+            Some(Some(reason)) => case.ended(lower_bound, reason.to_string()),
+            Some(None) => case,
+        }
     }
 
     /// Why the estimate is but a lower bound, if it is. A relay without limit is bound by its
@@ -462,7 +480,7 @@ mod tests {
         assert_eq!(behind(&seconds, 0.0, 0.1), expected);
         assert_eq!(behind(&seconds, 0.0, 1.0), expected, "its own processor is what it has");
         // Sixteen quarters of 24: all that it ran and waited for may have been in these two thirds.
-        assert_eq!(behind(&seconds, 0.2, 0.59), expected, "it slept beside what it could read");
+        assert_eq!(behind(&seconds, 0.2, 0.59), expected, "it slept with data to read");
         assert_eq!(behind(&seconds, 0.2, 0.61), None, "it may have been kept from reading");
         assert_eq!(behind(&seconds[..5], 0.0, 0.1), None, "sixteen quarters, one of the dip");
         let mut lumpy = tried(&seconds, 0.0, 0.1);

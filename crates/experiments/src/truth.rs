@@ -1,7 +1,7 @@
-//! The simulation held beside real sockets: small Tor networks that both play, by the same description.
+//! The simulation compared with real sockets: small Tor networks that both play, by the same description.
 //!
 //! A body, such as [`downloads`], describes a [`Network`], lets a [`World`] play it, and gives what was seen there. [`Simulated`] plays it in virtual time, as `flashflow-lab sim run`
-//! does; [`RealSockets`] on relays, a server and clients of ours, each at a host of its own, with the kernel's TCP, real TLS, and the map's latencies
+//! does; [`RealSockets`] on relays, a server and clients, each at a host of its own, with the kernel's TCP, real TLS, and the map's latencies
 //! ([`lab::wan`]). `flashflow-lab sim truth` prints the figures of both, and the tests claim of both what has to hold in both.
 //!
 //! What TCP alone does in both is in [`tornet::truth`].
@@ -29,7 +29,7 @@ pub trait World {
     /// In one word.
     fn name(&self) -> &'static str;
 
-    /// Plays a network: until its clients have fetched all that they want, and no longer than so many seconds.
+    /// Plays a network: until its clients have fetched all that they want, for at most this number of seconds.
     ///
     /// # Errors
     /// Where it cannot be played, or somebody has asked to stop.

@@ -1,40 +1,42 @@
-//! `flashflow-lab experiment wan`: relays with known limits are measured over paths of many lengths and
-//! losses.
+//! `flashflow-lab experiment wan`: relays with known limits are measured over paths of many lengths and losses.
 
 mod fault;
 mod judge;
-mod kept;
-mod plan;
-mod scene;
 
-use crate::common::{Common, mbit, percent};
+use crate::common::{Common, Session, as_text, mbit, or, percent};
+use crate::distant::{Measurement, Site, way_of_rtt};
 use crate::error::Error;
+use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::midway::midway;
 use crate::mode::Mode;
-use crate::simulated::{self, Shard};
-use crate::telling::{report, tell};
+use crate::stage::Stage;
+use crate::trial::Tried;
 use clap::Args;
-use fault::{Fault, Moment};
-use judge::Judged;
-use kept::Kept;
-use lab::wan::Congestion;
-use onion::Duration;
-use plan::{Path, Plan, Planned, What};
+use coordinator::{Params, PathParams};
+use fault::{Act, Fault, Moment};
+use lab::wan::{Congestion, Wan, WanSpec, Way};
+use measurer::{Progress, Team, TeamOptions};
+use onion::{Duration, Instant, Rate};
 use report::experiment::ExperimentReport;
-use scene::Scene;
-use terminal::{Interrupt, Output};
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Serialize;
+use std::fmt;
 
-/// Between two runs: the relay's token bucket is full again, and the way is empty.
-const PAUSE: Duration = Duration::from_millis(1500);
+const NEAR: &str = "near";
+const FAR: &str = "far";
+
+/// Measurers of the team.
+const MEASURERS: u32 = 2;
 
 /// Are estimates true over real distances?
 ///
-/// Stock relays are measured in transit and relays of ours as an echo, over a network of this machine's own
-/// with the round trips and losses of the grid, on each of its two ways. What a relay can carry is found out
-/// by the kernel's counters of its sockets while it is measured over a path without distance or loss, by as many
+/// C tor's relays are measured in transit and our relays as an echo, over a network of this machine's own
+/// with the round trips of the grid, and its losses in each direction. The kernel's counters of the relay's sockets show what it
+/// can carry, while it is measured over a path without distance or loss by the same number of
 /// sockets. A run has held if it is not conclusive, or within −10 % and +5 % of that: a wrong number is worse
-/// than none. Where a path breaks or a relay stops while it is measured, none is right, and the one
-/// must not be blamed for the other. What came out of a run is a file of its
-/// own in DIR/wan-runs, written when the run is over: the same command goes on where it was interrupted. Needs root,
+/// than none. Where a path breaks or a relay stops during the measurement, no number is right, and the one
+/// must not be blamed for the other. The result of a run is a file of its
+/// own in DIR/wan-runs, written when the run is over: the same command continues an interrupted grid. Needs root,
 /// for network namespaces.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
@@ -51,7 +53,7 @@ pub(super) struct Options {
     #[arg(long, value_delimiter = ',', value_name = "MS,…",
         value_parser = clap::value_parser!(u32).range(0..=2000))]
     rtts_ms: Vec<u32>,
-    /// Packets lost on each way; 0,0.02,0.1,1 by default, 0,0.1 if --quick.
+    /// Packets lost in each direction; 0,0.02,0.1,1 by default, 0,0.1 if --quick.
     #[arg(long, value_delimiter = ',', value_name = "PERCENT,…", value_parser = percent)]
     losses_percent: Vec<f64>,
     /// Congestion control of both ends; all three by default, bbr,reno if --quick.
@@ -63,171 +65,362 @@ pub(super) struct Options {
     /// How to measure; both by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "MODE,…")]
     modes: Vec<Mode>,
-    /// What else goes wrong, at the first round trip without loss, to the last relay; nothing by default.
+    /// Faults, at the first round trip without loss, of the last relay; none by default.
     #[arg(long, value_delimiter = ',', value_enum, value_name = "FAULT,…")]
     faults: Vec<Fault>,
-    /// From when on what goes wrong does so, where it was well before.
+    /// When a fault begins, if it does not last the whole measurement.
     #[arg(long, value_enum, value_name = "MOMENT", default_value = "middle", requires = "faults")]
     fault_at: Moment,
     /// Seed of what is lost.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-    /// Play only this part of all runs, such as 1/6. Whoever has all files in one folder (--out) gets the report of
-    /// all by the same command without this.
-    #[arg(long, value_name = "PART/PARTS")]
-    shard: Option<Shard>,
+    #[command(flatten)]
+    grid: GridOptions,
+}
+
+/// A relay measured over a path.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Cell {
+    mode: Mode,
+    rtt_ms: u32,
+    /// In each direction.
+    loss_percent: f64,
+    #[serde(serialize_with = "as_text")]
+    congestion: Congestion,
+    limit_mbit_per_s: f64,
+    fault: Option<Fault>,
+    /// When the fault begins, if it does not last the whole measurement.
+    fault_at: Option<Moment>,
+    /// The relay's place among the limits.
+    #[serde(skip)]
+    relay: usize,
+}
+
+impl Cell {
+    /// The relay over a path without distance, loss and fault.
+    const fn near(self) -> Self {
+        Self { rtt_ms: 0, loss_percent: 0.0, fault: None, fault_at: None, ..self }
+    }
+
+    /// Each direction of the path, before anything breaks.
+    fn way(&self) -> Way {
+        let way = way_of_rtt(self.rtt_ms, self.loss_percent);
+        self.fault.map_or(way, |it| it.all_the_time(way))
+    }
+
+    fn fault_words(&self) -> impl Iterator<Item = &'static str> {
+        let at = self.fault_at.filter(|it| *it != Moment::Middle);
+        self.fault.map(Fault::words).into_iter().chain(at.map(Moment::words))
+    }
+}
+
+impl fmt::Display for Cell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { mode, rtt_ms, loss_percent, limit_mbit_per_s, congestion, .. } = self;
+        write!(f, "{} {limit_mbit_per_s}, {rtt_ms} ms, {loss_percent} %", mode.word())?;
+        self.fault_words().try_for_each(|words| write!(f, ", {words}"))?;
+        write!(f, ", {congestion}")
+    }
+}
+
+struct WanGrid {
+    seconds: u32,
+    rtts_ms: Vec<u32>,
+    losses_percent: Vec<f64>,
+    congestions: Vec<Congestion>,
+    limits: Vec<f64>,
+    modes: Vec<Mode>,
+    faults: Vec<Fault>,
+    fault_at: Moment,
+    seed: u64,
+}
+
+/// A measurement, and how long it took.
+struct Timed {
+    tried: Tried,
+    took: Duration,
+    /// Since the path failed for good, if it did.
+    took_since_fault: Option<Duration>,
 }
 
 pub(super) fn run(
     options: &Options,
     common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
+    session: Session<'_>,
 ) -> Result<ExperimentReport, Error> {
-    let plan = Plan::new(options, common.quick);
-    output.step(format!("{} runs of {} s each", plan.runs(), plan.seconds));
-    let kept = Kept::new(&common.out, &plan)?;
-    let mut planned = plan.planned();
-    // All of them before anything is played: a file of other runs is told at once.
-    for run in &mut planned {
-        run.over = kept.read(run.what, run.path)?;
-        if let Some(over) = &run.over {
-            tell(&over.case, output);
-        }
-    }
-    let there = planned.iter().filter(|it| it.over.is_some()).count();
-    if there > 0 {
-        output.step(format!("{there} of them are over, and not played again"));
-    }
-    let mut unplayed = Vec::new();
-    let same_scene = |one: &Planned, other: &Planned| {
-        (one.what.mode, one.what.congestion) == (other.what.mode, other.what.congestion)
+    let is_quick = common.quick;
+    let every = [Congestion::Bbr, Congestion::Reno, Congestion::Cubic];
+    let modes = [Mode::Transit, Mode::Echo];
+    let losses = &options.losses_percent;
+    let grid = WanGrid {
+        seconds: options.seconds.unwrap_or(if is_quick { 12 } else { 30 }),
+        rtts_ms: or(&options.rtts_ms, is_quick, &[20, 100], &[20, 100, 200, 300]),
+        losses_percent: or(losses, is_quick, &[0.0, 0.1], &[0.0, 0.02, 0.1, 1.0]),
+        congestions: or(&options.congestions, is_quick, &every[..2], &every),
+        limits: or(&options.limits, is_quick, &[10.0, 90.0], &[10.0, 90.0, 250.0]),
+        modes: or(&options.modes, is_quick, &modes, &modes),
+        faults: options.faults.clone(),
+        fault_at: options.fault_at,
+        seed: options.seed,
     };
-    for runs in planned.chunk_by_mut(same_scene) {
-        let What { mode, congestion, .. } = runs[0].what;
-        if interrupt.is_requested() {
-            break;
-        }
-        if !runs.iter().any(Planned::is_to_play) {
-            continue;
-        }
-        output.doing(format!("starting relays: {}, {congestion}", mode.word()));
-        match Scene::start(&plan, mode, congestion, output) {
-            Ok(scene) => {
-                of_scene(&plan, &scene, &kept, runs, (output, interrupt))?;
-                scene.stop()?;
-            }
-            // What was found until now is not to be lost.
-            Err(error) => unplayed.push((mode, congestion, error)),
-        }
-    }
-    let mut judged: Vec<Judged> = planned.into_iter().filter_map(|it| it.over).collect();
-    let missing = simulated::missing(judged.len(), plan.runs());
-    if judged.is_empty() && !unplayed.is_empty() {
-        return Err(unplayed.remove(0).2);
-    }
-    let unplayed = unplayed.iter();
-    judged.extend(
-        unplayed.map(|(mode, congestion, error)| Judged::unplayed(*mode, *congestion, error)),
-    );
-    Ok(judge::report(&plan, judged, missing, report("wan", judge::TITLE, judge::QUESTION)))
+    grid::run(&grid, options.grid, common, session)
 }
 
-/// What a relay carries over a path without distance, by the number of sockets: a stock relay with a rate limit
-/// passes less over more of them. What could not be found out is to be tried again.
-#[derive(Default)]
-struct Truths(Vec<(Option<u32>, f64)>);
-
-impl Truths {
-    /// As runs that are over have found them.
-    fn of_runs(runs: &[Planned]) -> Self {
-        let over = runs.iter().filter_map(|it| it.over.as_ref());
-        Self(over.filter_map(|it| Some((it.sockets(), it.near_mbit()?))).collect())
+impl WanGrid {
+    fn params(&self) -> Params {
+        Params { seconds: self.seconds, ..TeamOptions::default().params }
     }
 
-    /// For so many sockets, in Mbit/s, as far as it can be found out; `None` if the user has asked for the end.
-    fn of(
-        &mut self,
-        plan: &Plan,
-        scene: &Scene,
-        relay: usize,
+    /// All measurements of a relay. Distances alternate, so that a busy hour affects them all, and faults come last.
+    fn of_relay(&self, of: Cell, is_last: bool) -> impl Iterator<Item = Cell> {
+        let paths = self.rtts_ms.iter().flat_map(move |rtt_ms| {
+            let losses = self.losses_percent.iter();
+            losses.map(move |loss| Cell { rtt_ms: *rtt_ms, loss_percent: *loss, ..of })
+        });
+        let rtt_ms = self.rtts_ms.first().copied().unwrap_or_default();
+        let faulty = self.faults.iter().filter(move |_| is_last).map(move |fault| {
+            let fault_at = fault.has_moment().then_some(self.fault_at);
+            Cell { rtt_ms, fault: Some(*fault), fault_at, ..of }
+        });
+        paths.chain(faulty)
+    }
+
+    /// Measures the relay of a cell with the right guess; `None` if the user has interrupted.
+    fn measure(
+        &self,
+        site: &Site,
+        cell: &Cell,
         sockets: Option<u32>,
-        output: &Output,
-        interrupt: &Interrupt,
-    ) -> Option<Option<f64>> {
-        if let Some((_, truth)) = self.0.iter().find(|it| it.0 == sockets) {
-            return Some(Some(*truth));
-        }
-        let path = Path { sockets, ..Path::NONE };
-        let truth = match scene.measure(plan, relay, &path, output, interrupt) {
-            Ok(timed) => {
-                let tried = timed?.tried;
-                if judge::is_slowed(scene.mode, &tried) {
-                    output.step(format!("no truth for relay {relay}: it waited for a processor"));
-                    None
-                } else {
-                    tried.sent_mbit()
-                }
-            }
-            Err(error) => {
-                output.step(format!("no truth for relay {relay}: {error}"));
-                None
+        session: Session<'_>,
+    ) -> Result<Option<Timed>, Error> {
+        site.paths().set(NEAR, [cell.way(); 2])?;
+        let guess = Rate::from_mbit_per_s(cell.limit_mbit_per_s);
+        let address = site.wan.host(NEAR)?.address();
+        let team = |_: &Stage| {
+            let path = sockets.map(|it| PathParams { first_sockets: it, ..PathParams::default() });
+            Ok(Team::new(TeamOptions {
+                measurers: MEASURERS,
+                pumps: Some(1),
+                // Enough for a guess that has to be doubled.
+                capacity: Some(guess.scaled(4.0)),
+                address: Some(address.into()),
+                params: self.params(),
+                path,
+                ..TeamOptions::default()
+            })?)
+        };
+        let name = cell.to_string();
+        let measurement = Measurement { name, relay: cell.relay, guess, from: NEAR, team: &team };
+        let clock = site.stage.clock();
+        let mut start = clock.now();
+        let mut broke = None;
+        let tried = site.measure(&measurement, |trial| {
+            start = clock.now();
+            let pid = trial.pid;
+            let (tried, at) =
+                self.with_fault(site, cell, pid, |progress| trial.run_telling(session, progress))?;
+            broke = at;
+            Ok(tried)
+        })?;
+        let end = clock.now();
+        let since = match cell.fault {
+            Some(Fault::LosesAll) => Some(start),
+            Some(fault) if fault.is_fatal() => broke,
+            _ => None,
+        };
+        let took_since_fault = since.map(|since| end - since);
+        Ok(tried.map(|tried| Timed { tried, took: end - start, took_since_fault }))
+    }
+
+    /// Runs `body`, which reports its progress. At the moment of the fault, if it has one, the path changes or the relay's process stops. Returns when
+    /// that was, too.
+    fn with_fault<T>(
+        &self,
+        site: &Site,
+        cell: &Cell,
+        relay_pid: u32,
+        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T, Error>,
+    ) -> Result<(T, Option<Instant>), Error> {
+        let acts = cell.fault.map(|it| it.acts(cell.way())).unwrap_or_default();
+        let Some(moment) = cell.fault_at.filter(|_| !acts.is_empty()) else {
+            return Ok((body(&mut |_| ())?, None));
+        };
+        let rtt = Duration::from_millis(cell.rtt_ms.into());
+        let echo = coordinator::Mode::Echo;
+        let lead_s = PathParams::at_distance(echo, Rate::ZERO, rtt, self.seconds).lead_s;
+        // Also if the body fails: a stopped process cannot shut down.
+        let _continuing = Continuing(relay_pid);
+        let has_come = |progress: &Progress| moment.has_come(progress, self.seconds, lead_s);
+        let paths = site.paths();
+        let act = |act| match act {
+            Act::Ways(ways) => paths.set(NEAR, ways),
+            Act::Stop => {
+                signal(relay_pid, Signal::STOP);
+                Ok(())
             }
         };
-        self.0.extend(truth.map(|truth| (sockets, truth)));
-        Some(truth)
+        midway(site.stage.clock(), has_come, acts, act, body)
+    }
+
+    /// What the relay carries over a path without distance by this number of sockets, in Mbit/s, if that can be measured: C tor with a
+    /// rate limit carries less over more sockets. The outer `None` if the user has interrupted.
+    fn near_mbit(
+        &self,
+        site: &Site,
+        cell: &Cell,
+        sockets: Option<u32>,
+        session: Session<'_>,
+    ) -> Option<Option<f64>> {
+        let problem = match self.measure(site, &cell.near(), sockets, session) {
+            Ok(timed) => {
+                let tried = timed?.tried;
+                if !judge::is_slowed(cell.mode, &tried) {
+                    return Some(tried.sent_mbit());
+                }
+                "it waited for a processor".to_owned()
+            }
+            Err(error) => error.to_string(),
+        };
+        session.output.step(format!("no truth for relay {}: {problem}", cell.relay));
+        Some(None)
     }
 }
 
-/// All runs with these relays that are not over. Distances take turns, so that a busy hour hits them all.
-fn of_scene(
-    plan: &Plan,
-    scene: &Scene,
-    kept: &Kept,
-    runs: &mut [Planned],
-    (output, interrupt): (&Output, &Interrupt),
-) -> Result<(), Error> {
-    for runs in runs.chunk_by_mut(|one, other| one.what == other.what) {
-        let mut truths = Truths::of_runs(runs);
-        for run in runs.iter_mut().filter(|it| it.is_to_play()) {
-            if interrupt.wait(PAUSE) {
-                return Ok(());
+impl Grid for WanGrid {
+    type Cell = Cell;
+    type World = Site;
+    const NAME: &'static str = "wan";
+    const TEXT: &'static str = include_str!("../../../docs/experiments/wan.md");
+
+    fn cells(&self) -> Vec<Cell> {
+        let mut cells = Vec::new();
+        for congestion in self.congestions.iter().copied() {
+            for mode in self.modes.iter().copied() {
+                for (relay, limit_mbit_per_s) in self.limits.iter().copied().enumerate() {
+                    let of = Cell {
+                        mode,
+                        rtt_ms: 0,
+                        loss_percent: 0.0,
+                        congestion,
+                        limit_mbit_per_s,
+                        fault: None,
+                        fault_at: None,
+                        relay,
+                    };
+                    cells.extend(self.of_relay(of, relay + 1 == self.limits.len()));
+                }
             }
-            let What { relay, .. } = run.what;
-            let tried = scene.measure(plan, relay, &run.path, output, interrupt);
-            let Some(tried) = tried.transpose() else { return Ok(()) };
-            let sockets = tried.as_ref().ok().and_then(|it| it.tried.sockets);
-            let Some(truth) = truths.of(plan, scene, relay, sockets, output, interrupt) else {
-                return Ok(());
-            };
-            let judged = Judged::new(plan, run.what, run.path, truth, tried.as_ref());
-            tell(&judged.case, output);
-            // What this machine failed is to be tried again.
-            if tried.is_ok() && judged.is_trial {
-                kept.write(run.what, &judged)?;
-            }
-            run.over = Some(judged);
+        }
+        cells
+    }
+
+    fn conditions(&self) -> String {
+        format!("t = {} s, seed {}", self.seconds, self.seed)
+    }
+
+    fn world(&self, cell: &Cell) -> String {
+        format!("relays: {}, {}", cell.mode.word(), cell.congestion)
+    }
+
+    /// What is measured of a relay with one congestion control has the same truths.
+    fn group(&self, cell: &Cell) -> String {
+        format!("{}, {}", self.world(cell), cell.limit_mbit_per_s)
+    }
+
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>, Error> {
+        let mut spec = WanSpec::pair(cell.near().way()).with_seed(self.seed);
+        spec.hosts.iter_mut().for_each(|host| host.congestion = Some(cell.congestion));
+        let wan = (Wan::start(&spec)?, FAR);
+        let limits: Vec<Rate> = self.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();
+        Site::start(cell.mode, &limits, wan, Stage::new()?, session.output).map(Some)
+    }
+
+    fn play(
+        &self,
+        site: &mut Site,
+        cell: &Cell,
+        earlier: Rows<'_, Cell>,
+        session: Session<'_>,
+    ) -> Result<Option<Row>, Error> {
+        let Some(timed) = self.measure(site, cell, None, session)? else { return Ok(None) };
+        let sockets = timed.tried.sockets;
+        let near = match judge::known_near_mbit(earlier, cell, sockets) {
+            Some(known) => Some(known),
+            None => match self.near_mbit(site, cell, sockets, session) {
+                Some(found) => found,
+                None => return Ok(None),
+            },
+        };
+        Ok(Some(judge::row(self, cell, near, &timed)))
+    }
+
+    fn stop(&self, site: Site) -> Result<(), Error> {
+        site.stop()
+    }
+
+    fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+        judge::conclude(self, rows, report);
+    }
+}
+
+/// Lets a relay's process continue when it is dropped; one that was not stopped does not notice.
+struct Continuing(u32);
+
+impl Drop for Continuing {
+    fn drop(&mut self) {
+        signal(self.0, Signal::CONT);
+    }
+}
+
+/// The end of a process is reported elsewhere.
+fn signal(pid: u32, signal: Signal) {
+    let pid = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let _gone = pid.map(|pid| kill_process(pid, signal));
+}
+
+#[cfg(test)]
+impl WanGrid {
+    fn example() -> Self {
+        Self {
+            seconds: 8,
+            rtts_ms: vec![20, 100],
+            losses_percent: vec![0.0, 0.02],
+            congestions: vec![Congestion::Reno, Congestion::Bbr],
+            limits: vec![10.0, 90.0],
+            modes: vec![Mode::Transit, Mode::Echo],
+            faults: vec![Fault::Breaks, Fault::BreaksOut],
+            fault_at: Moment::Middle,
+            seed: 1,
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use report::experiment::Case;
 
-    /// What the relay sent while it was behind, over a lossy path, is no truth for the other paths.
     #[test]
-    fn a_grid_that_goes_on_takes_what_was_carried_without_distance_for_the_truth() {
-        let case = Case::judged("run", 72.0, Some(71.0), crate::trial::BOUNDS)
-            .column("sockets", 32)
-            .column("truth_near_mbit_per_s", 81.0)
-            .column("truth_behind_mbit_per_s", 72.0);
-        let over = Some(Judged { case, path: Path::NONE, verdict: "conclusive", is_trial: true });
-        let what =
-            What { mode: Mode::Transit, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
-        let runs = [Planned { what, path: Path::NONE, is_ours: true, over }];
-        assert_eq!(Truths::of_runs(&runs).0, [(Some(32), 81.0)]);
+    fn each_run_has_a_name_and_a_relays_runs_are_in_one_group() {
+        let grid = WanGrid::example();
+        let cells = grid.cells();
+        assert_eq!(cells.len(), 2 * 2 * (2 * 4 + 2));
+        let names =
+            |grid: &WanGrid| grid.cells().iter().map(ToString::to_string).collect::<Vec<_>>();
+        let mut all = names(&grid);
+        assert!(
+            all.contains(&"echo 90, 20 ms, 0 %, breaks in the forward direction, bbr".to_owned()),
+            "{all:?}"
+        );
+        assert!(all.contains(&"transit 10, 100 ms, 0.02 %, reno".to_owned()), "{all:?}");
+        let late = names(&WanGrid { fault_at: Moment::Late, ..WanGrid::example() });
+        let other = "echo 90, 20 ms, 0 %, breaks, after three quarters, bbr".to_owned();
+        assert!(late.contains(&other) && !all.contains(&other), "{late:?}");
+        all.sort();
+        all.dedup();
+        assert_eq!(all.len(), cells.len());
+        let of = |cell: &Cell| (cell.mode, cell.congestion, cell.relay);
+        for (one, other) in cells.iter().zip(&cells[1..]) {
+            assert_eq!(grid.group(one) == grid.group(other), of(one) == of(other));
+        }
     }
 }

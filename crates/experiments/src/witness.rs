@@ -44,14 +44,14 @@ type Socket = (u32, u64);
 
 /// A socket at one look.
 #[derive(Clone, Copy)]
-struct Seen {
+struct SocketCounts {
     /// What counts.
     carried: u64,
     /// What waits to be read.
     unread: u64,
 }
 
-impl Seen {
+impl SocketCounts {
     const fn of(connection: &Connection, carried: u64) -> Self {
         Self { carried, unread: connection.unread }
     }
@@ -86,7 +86,7 @@ struct Tally {
     readings: Vec<(Instant, u64)>,
     /// What had come to these sockets and was not read yet, at each look.
     unread: Vec<(Instant, u64)>,
-    /// Why the kernel does not tell any more.
+    /// Why the kernel's counters cannot be read.
     problem: Option<String>,
 }
 
@@ -127,7 +127,7 @@ impl Witness {
         by(readings, to) - by(readings, from)
     }
 
-    /// Of one of the counts, by its place: the share of looks between two instants at which so many bytes or more had come to its
+    /// Of one of the counts, by its place: the share of looks between two instants at which this number of bytes or more had arrived at its
     /// sockets and were not read yet; 0 if there was no look.
     pub(crate) fn share_unread(
         &self,
@@ -140,7 +140,7 @@ impl Witness {
         share_of_at_least(unread, bytes, (from, to))
     }
 
-    /// [`Self::bytes_between`] for so many whole seconds after one another, in Mbit/s.
+    /// [`Self::bytes_between`] for `count` consecutive seconds, in Mbit/s.
     pub(crate) fn seconds_from(&self, place: usize, from: Instant, count: u32) -> Vec<f64> {
         (0..count)
             .map(|number| {
@@ -206,11 +206,11 @@ impl Tally {
 
 impl Count {
     /// What each socket that counts has carried by now. `theirs` are those known to lead to the processes named.
-    fn look(&self, theirs: &mut BTreeSet<Socket>) -> io::Result<BTreeMap<Socket, Seen>> {
+    fn look(&self, theirs: &mut BTreeSet<Socket>) -> io::Result<BTreeMap<Socket, SocketCounts>> {
         match self {
             Self::Sent { by } => {
                 let all = of_living(*by)?.into_iter();
-                Ok(all.map(|it| ((*by, it.inode), Seen::of(&it, it.bytes.sent))).collect())
+                Ok(all.map(|it| ((*by, it.inode), SocketCounts::of(&it, it.bytes.sent))).collect())
             }
             Self::Handed { by, except } => {
                 // In this order: what is connected to them now has another end by then.
@@ -219,8 +219,9 @@ impl Count {
                 theirs.extend(
                     all.iter().filter(|it| places.contains(&it.peer)).map(|it| (*by, it.inode)),
                 );
-                let all =
-                    all.into_iter().map(|it| ((*by, it.inode), Seen::of(&it, it.bytes.written)));
+                let all = all
+                    .into_iter()
+                    .map(|it| ((*by, it.inode), SocketCounts::of(&it, it.bytes.written)));
                 Ok(all.filter(|(socket, _)| !theirs.contains(socket)).collect())
             }
             Self::Received { by, from } => {
@@ -231,7 +232,7 @@ impl Count {
                         if places.contains(&it.peer) {
                             theirs.insert((*pid, it.inode));
                         }
-                        seen.insert((*pid, it.inode), Seen::of(&it, it.bytes.received));
+                        seen.insert((*pid, it.inode), SocketCounts::of(&it, it.bytes.received));
                     }
                 }
                 seen.retain(|socket, _| theirs.contains(socket));

@@ -1,12 +1,9 @@
 //! Small Tor networks in virtual time and on real sockets, by the same bodies: what has to come out in both.
 //!
 //! Claims are ranges that hold on a busy machine. Where a claim is that something was in time, and the network itself was late, the test says so and claims nothing. What comes out on a
-//! quiet machine, figure beside figure, is for `flashflow-lab sim truth`, and stands in docs/simulation.md.
+//! quiet machine, figure by figure, is for `flashflow-lab sim truth`, and is in docs/simulation.md.
 
-#![expect(
-    clippy::print_stdout,
-    reason = "what came out is told, for the table beside real sockets"
-)]
+#![expect(clippy::print_stdout, reason = "the results are printed, for the table of real sockets")]
 
 use experiments::truth::{
     LIMIT, NARROW, Queueing, RealSockets, Simulated, World, downloads, measurement, queueing,
@@ -23,11 +20,11 @@ static NEVER: AtomicBool = AtomicBool::new(false);
 /// How much worse than it should a busy machine may do.
 #[derive(Clone, Copy, Debug)]
 struct Slack {
-    /// Times are no longer than so many times what they should be.
+    /// Times are no longer than expected by more than this factor.
     time: f64,
-    /// Rates are no less than so much of what they should be.
+    /// Rates are no less than this share of the expected ones.
     rate: f64,
-    /// First bytes with KIST take no more than so much of what they take with Vanilla.
+    /// First bytes with KIST take no more than this share of their time with Vanilla.
     kist: f64,
 }
 
@@ -88,7 +85,7 @@ fn downloads_through_three_relays_take_what_way_and_windows_take(world: &dyn Wor
     let large = downloads(world, 1 << 20, (SEED, &NEVER)).expect("it can be played");
     println!("{}: 50 KiB {small:?}\n1 MiB {large:?}", world.name());
     for seen in [&small, &large] {
-        assert_eq!(seen.last_byte_s.len(), seen.asked as usize, "not all came whole");
+        assert_eq!(seen.last_byte_s.len(), seen.asked as usize, "not all completed");
         let least_s = seen.first_byte_least.as_secs_f64();
         assert!(seen.first_byte_s.iter().all(|it| *it >= least_s), "sooner than light: {seen:?}");
         let first_s = median(&seen.first_byte_s);

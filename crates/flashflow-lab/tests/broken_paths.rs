@@ -22,7 +22,7 @@ fn a_path_that_breaks_gives_a_reason_in_time_and_one_that_shuffles_packets_no_wr
     ended.assert_no_panic();
     scratch.assert_clean();
     let summary = ended.summary();
-    for fault in ["breaks on the way out", "breaks on the way back"] {
+    for fault in ["breaks in the forward direction", "breaks in the return direction"] {
         let case = case(&summary, fault);
         assert_failed_as(case, "measurer", "the load stopped: the path to the relay broke");
     }
@@ -55,7 +55,7 @@ fn a_path_to_a_stock_relay_that_breaks_either_way_is_told_from_a_relay_that_stan
     ended.assert_no_panic();
     scratch.assert_clean();
     let summary = ended.summary();
-    for fault in ["breaks on the way out", "breaks on the way back"] {
+    for fault in ["breaks in the forward direction", "breaks in the return direction"] {
         let case = case(&summary, fault);
         assert_failed_as(case, "measurer", "the load stopped: the path to the relay broke");
     }

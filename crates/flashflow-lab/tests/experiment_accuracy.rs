@@ -76,6 +76,7 @@ fn accuracy_measures_relays_of_known_capacity_and_leaves_nothing() {
             "accuracy-by-team.svg",
             "accuracy-figure-6.csv",
             "accuracy-figure-6.svg",
+            "accuracy-runs",
             "accuracy.csv",
             "accuracy.html",
             "accuracy.json",
@@ -112,6 +113,7 @@ fn concurrent_measures_two_relays_alone_and_at_the_same_time() {
         &[
             "concurrent-ratios.csv",
             "concurrent-ratios.svg",
+            "concurrent-runs",
             "concurrent-seconds-2.csv",
             "concurrent-seconds-2.svg",
             "concurrent.csv",

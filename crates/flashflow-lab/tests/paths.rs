@@ -46,13 +46,13 @@ fn an_interrupted_grid_goes_on_without_playing_again_what_is_over_and_refuses_ot
     };
     let mut first = scratch.start(&grid("8"));
     first.wait_for_out("the first case", |line| line.contains(r#""type":"case""#));
-    let kept = scratch.path("results/wan-runs/echo-40-20-0-reno.json");
+    let kept = scratch.path("results/wan-runs/echo-40-20-ms-0-reno.json");
     testbin::wait_for("the file of the first run", || kept.exists().then_some(()));
     first.signal(Signal::INT);
     let ended = first.end();
     ended.assert_code(130);
     scratch.wait_until_clean();
-    let second = scratch.path("results/wan-runs/echo-40-20-0.02-reno.json");
+    let second = scratch.path("results/wan-runs/echo-40-20-ms-0.02-reno.json");
     assert!(!second.exists(), "it was interrupted before");
     let changed = || fs::metadata(&kept).and_then(|it| it.modified()).expect("a time");
     let before = changed();
@@ -70,5 +70,5 @@ fn an_interrupted_grid_goes_on_without_playing_again_what_is_over_and_refuses_ot
     }
 
     let refused = scratch.run(&grid("9"));
-    refused.assert_refused(&["echo-40-20-0-reno.json", "of other runs", "--out"]);
+    refused.assert_refused(&["echo-40-20-ms-0-reno.json", "of other runs", "--out"]);
 }

@@ -79,7 +79,7 @@ fn figures(cases: &[Case]) -> Vec<ExperimentFigure> {
     )
     .band(On::X, 0.90, 1.05, "−10 % to +5 %", Role::Truth)
     .mark(On::X, 1.0, "", Role::Truth)
-    .caption("The share of runs whose estimate is at most so many times the configured limit.");
+    .caption("The share of runs whose estimate divided by the configured limit is at most x.");
 
     let traffic = ExperimentFigure::traffic(
         "figure-7",

@@ -125,7 +125,7 @@ impl RoundAccount {
             None => String::new(),
         };
         let waited = match self.waited {
-            Waited::Relay => "cells waited mostly at the relay or on the way back",
+            Waited::Relay => "cells waited mostly at the relay or on the return path",
             Waited::Path => "cells waited mostly on the path to the relay",
             Waited::Processor => "cells waited mostly for the processor",
             Waited::AssignedRate => "the assigned rate allowed no more",

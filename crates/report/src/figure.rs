@@ -150,7 +150,7 @@ pub enum On {
     Y,
 }
 
-/// A pattern of lines, for those who can't tell all colours apart.
+/// A pattern of lines, for those who cannot distinguish all colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dash {
     Solid,

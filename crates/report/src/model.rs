@@ -73,7 +73,7 @@ pub struct RelayReport {
     pub weight_kb_s: Option<u64>,
     /// The relay's weight in the consensus, in kB/s.
     pub consensus_weight_kb_s: Option<u64>,
-    /// Where the sockets of each measurer waited, round by round, where the kernels tell.
+    /// Where the sockets of each measurer waited, round by round, where the kernels report it.
     pub accounts: Vec<RoundAccount>,
     /// All rounds, second by second, in the order of time.
     pub series: Vec<SecondPoint>,
@@ -142,7 +142,7 @@ impl RelayReport {
         }
     }
 
-    /// It as JSON, with its `type`; without its seconds, which are told one by one as they end.
+    /// It as JSON, with its `type`; without its seconds, which are printed one by one as they end.
     #[must_use]
     pub fn value(&self, kind: &str) -> Value {
         let mut value = json!(self);

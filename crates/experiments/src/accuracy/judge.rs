@@ -1,113 +1,92 @@
 //! Whether a run held.
 
-use super::plan::Setting;
-use crate::error::Error;
+use super::Cell;
+use crate::grid::Row;
 use crate::mode::Mode;
 use crate::trial::{BOUNDS, Tried};
 use onion::Rate;
-use report::experiment::{Case, CaseVerdict};
+use report::experiment::{Case, CaseVerdict, Miss};
+use serde::Serialize;
 
-/// Stock tor passes some 92 % of its limit. With less than this share of its limit it was not
-/// loaded, whatever was found.
+/// C tor passes some 92 % of its limit. With less than this share of its limit it was not
+/// loaded, whatever the estimate is.
 const LOADED: f64 = 0.92 * *BOUNDS.start();
 
-/// The case of a run, and what this machine had to do with it if it did not hold.
-pub(super) fn case(
-    setting: &Setting,
-    guess: Rate,
-    tried: Result<&Tried, &Error>,
-) -> (Case, Option<String>) {
-    let limit = setting.limit.map(Rate::as_mbit_per_s);
-    let tried = match tried {
-        Ok(tried) => tried,
-        Err(error) => {
-            let case = Case::new(setting.name(), limit, None);
-            let case = case.ended(CaseVerdict::Failed, error.to_string());
-            return (with_setting(case, setting, guess), None);
-        }
-    };
-    let said = tried.said_mbit();
+/// Columns of a run besides its cell.
+#[derive(Serialize)]
+struct Columns {
+    guess_mbit_per_s: f64,
+    rounds: Option<u32>,
+    conclusive: bool,
+    relay_said_mbit_per_s: Option<f64>,
+    kernel_sent_mbit_per_s: Option<f64>,
+}
+
+/// The row of a run. If it did not hold, the miss is what this machine had to do with it.
+pub(super) fn row(cell: &Cell, guess: Rate, tried: &Tried) -> Row {
+    let limit = cell.limit.0;
     let sent = tried.sent_mbit().filter(|mbit| *mbit > 0.0);
-    let truth = match setting.mode {
-        Mode::Echo => limit.or(sent),
-        Mode::Transit => sent,
-    };
     let doubt = tried.doubt(limit.is_some());
-    let found = Found { limit, truth, sent, estimate: tried.estimate_mbit() };
-    let case = found.judged(setting);
+    let case = judged(cell, sent, tried.estimate_mbit());
     let case = match tried.estimate() {
         None => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
         Some(_) => Tried::doubted(case, doubt.as_deref()),
     };
-    let case = with_setting(case, setting, guess)
-        .column("rounds", tried.estimate().map(|estimate| estimate.rounds))
-        .column("conclusive", doubt.is_none() && tried.estimate().is_some())
-        .column("relay_said_mbit_per_s", said)
-        .column("kernel_sent_mbit_per_s", sent);
+    let case = case.with(&Columns {
+        guess_mbit_per_s: guess.as_mbit_per_s(),
+        rounds: tried.estimate().map(|estimate| estimate.rounds),
+        conclusive: doubt.is_none() && tried.estimate().is_some(),
+        relay_said_mbit_per_s: tried.said_mbit(),
+        kernel_sent_mbit_per_s: sent,
+    });
     // A busy machine makes for too little, never for too much.
     let is_high = case.ratio.is_some_and(|ratio| ratio > *BOUNDS.end());
     let starvation = tried.starvation().filter(|_| !is_high);
-    let scatter = tried.scatter().filter(|_| truth == sent);
+    let scatter = tried.scatter().filter(|_| case.truth_mbit_per_s == sent);
     let why: Vec<String> = starvation.into_iter().chain(scatter).collect();
-    (tried.with_loads(case), (!why.is_empty()).then(|| why.join("; ")))
+    let is_good = matches!(case.verdict, CaseVerdict::Held | CaseVerdict::Inconclusive);
+    let misses = (!is_good && !why.is_empty())
+        .then(|| Miss { case: case.name.clone(), explanation: why.join("; ") });
+    Row { misses: misses.into_iter().collect(), ..Row::from(tried.with_loads(case)) }
 }
 
-/// What a run found, in Mbit/s.
-struct Found {
-    limit: Option<f64>,
-    truth: Option<f64>,
-    /// By the kernel.
-    sent: Option<f64>,
-    estimate: Option<f64>,
-}
-
-impl Found {
-    fn judged(&self, setting: &Setting) -> Case {
-        let Some(truth) = self.truth else {
-            let case = Case::new(setting.name(), None, self.estimate);
-            return case.ended(CaseVerdict::Failed, "the relay sent nothing, by the kernel");
-        };
-        let case = Case::judged(setting.name(), truth, self.estimate, BOUNDS);
-        let (Mode::Transit, Some(limit), Some(sent)) = (setting.mode, self.limit, self.sent) else {
-            return case;
-        };
-        let share = sent / limit;
-        if case.verdict == CaseVerdict::Held && share < LOADED {
-            let share = share * 100.0;
-            let detail = format!("tor sent but {share:.0} % of its limit");
-            return case.ended(CaseVerdict::Missed, detail);
-        }
-        case
+/// The case of what the kernel counted and what was estimated, in Mbit/s.
+fn judged(cell: &Cell, sent: Option<f64>, estimate: Option<f64>) -> Case {
+    let limit = cell.limit.0;
+    let truth = match cell.mode {
+        Mode::Echo => limit.or(sent),
+        Mode::Transit => sent,
+    };
+    let Some(truth) = truth else {
+        let case = Case::new(cell.to_string(), None, estimate);
+        return case.ended(CaseVerdict::Failed, "the relay sent nothing, by the kernel");
+    };
+    let case = Case::judged(cell.to_string(), truth, estimate, BOUNDS);
+    let (Mode::Transit, Some(limit), Some(sent)) = (cell.mode, limit, sent) else { return case };
+    let share = sent / limit;
+    if case.verdict == CaseVerdict::Held && share < LOADED {
+        let detail = format!("tor sent but {:.0} % of its limit", share * 100.0);
+        return case.ended(CaseVerdict::Missed, detail);
     }
-}
-
-fn with_setting(case: Case, setting: &Setting, guess: Rate) -> Case {
-    case.column("mode", setting.mode.word())
-        .column("limit_mbit_per_s", setting.limit.map(Rate::as_mbit_per_s))
-        .column("measurers", setting.measurers)
-        .column("run", setting.run)
-        .column("guess_mbit_per_s", guess.as_mbit_per_s())
-}
-
-/// Whether there is nothing to explain but what the case says itself.
-pub(super) fn is_good(case: &Case) -> bool {
-    matches!(case.verdict, CaseVerdict::Held | CaseVerdict::Inconclusive)
+    case
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::Limit;
     use super::*;
     use crate::load::Load;
     use crate::trial::{Quarter, TriedSecond};
     use coordinator::{Estimate, Outcome, Params, Spread};
     use onion::Instant;
 
+    fn cell(mode: Mode, limit: Option<f64>) -> Cell {
+        Cell { mode, limit: Limit(limit), measurers: 1, run: 1, relay: 0 }
+    }
+
     fn verdict(mode: Mode, limit: Option<f64>, sent: f64, estimate: f64) -> CaseVerdict {
-        let rate = limit.map(Rate::from_mbit_per_s);
-        let setting = Setting { mode, limit: rate, measurers: 1, run: 1 };
-        let truth = if mode == Mode::Echo { limit.unwrap_or(sent) } else { sent };
-        let found = Found { limit, truth: Some(truth), sent: Some(sent), estimate: Some(estimate) };
-        found.judged(&setting).verdict
+        let cell = cell(mode, limit);
+        judged(&cell, Some(sent), Some(estimate)).verdict
     }
 
     #[test]
@@ -158,20 +137,17 @@ mod tests {
     #[test]
     fn no_relay_is_taken_at_its_word() {
         for mode in [Mode::Echo, Mode::Transit] {
-            let setting = Setting { mode, limit: None, measurers: 1, run: 1 };
-            let (case, _) = case(&setting, Rate::ZERO, Ok(&boaster()));
+            let row = row(&cell(mode, None), Rate::ZERO, &boaster());
+            let case = &row.cases[0];
             assert_eq!((case.truth_mbit_per_s, case.verdict), (Some(50.0), CaseVerdict::Missed));
         }
     }
 
     #[test]
     fn a_run_of_which_nothing_is_known_failed() {
-        let setting = Setting { mode: Mode::Transit, limit: None, measurers: 1, run: 1 };
-        let found = Found { limit: None, truth: None, sent: None, estimate: Some(1.0) };
-        assert_eq!(found.judged(&setting).verdict, CaseVerdict::Failed);
-        let broken = Error::Failed("no team".to_owned());
-        let (case, why) = case(&setting, Rate::ZERO, Err(&broken));
-        assert_eq!((case.verdict, case.detail.as_str()), (CaseVerdict::Failed, "no team"));
-        assert_eq!(why, None);
+        assert_eq!(
+            judged(&cell(Mode::Transit, None), None, Some(1.0)).verdict,
+            CaseVerdict::Failed
+        );
     }
 }

@@ -1,13 +1,13 @@
 //! How many forged answers come back before one is checked: many forgers, in virtual time.
 
-use super::Scene;
+use super::Laboratory;
 use crate::error::Error;
 use crate::telling::tell;
 use lab::liars::{ForgerRun, Forgers};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
 use std::num::NonZeroU32;
 
-/// One cell in so many is checked (proposal 316, appendix A).
+/// One cell in this number is checked (proposal 316, appendix A).
 const CHECK_ONE_IN: NonZeroU32 = NonZeroU32::MIN.saturating_add(124);
 
 /// Share of the answers that are forged: few in each bucket of which one is checked, since several
@@ -32,7 +32,7 @@ pub(super) struct Evasion {
 #[derive(Clone, Copy, Debug)]
 struct Point {
     forged: u32,
-    /// Forgers that got away with so many.
+    /// Forgers that were not noticed.
     evaded: u32,
     share: f64,
     /// (1−p)^k.
@@ -44,7 +44,7 @@ struct Point {
 
 impl Evasion {
     /// Plays all forgers; `None` if the user has had enough.
-    pub(super) fn play(scene: &Scene<'_>) -> Result<Option<Self>, Error> {
+    pub(super) fn play(scene: &Laboratory<'_>) -> Result<Option<Self>, Error> {
         if scene.interrupt.is_requested() {
             return Ok(None);
         }
@@ -137,7 +137,7 @@ impl Evasion {
         )
     }
 
-    /// The evasion rate beside what the paper says.
+    /// The evasion rate compared with the paper's.
     pub(super) fn figure(&self) -> ExperimentFigure {
         let last = FORGED.iter().copied().max().unwrap_or_default();
         let curve = (0..=last).step_by(5).map(|k| (f64::from(k), predicted(k))).collect();
@@ -171,7 +171,7 @@ impl Point {
     }
 }
 
-/// For each number up to the last that is looked at, the share of forgers that get away with so many.
+/// For each number up to the last that is looked at, the share of forgers that are not noticed with it.
 ///
 /// Each bucket of cells has one, at any of its places, that is checked, and is forged as often as any other.
 /// So a forger passes buckets until that one is forged: in those that it passes any of the other cells may
@@ -179,7 +179,7 @@ impl Point {
 fn exact() -> Vec<f64> {
     let others = CHECK_ONE_IN.get() - 1;
     let last = FORGED.iter().copied().max().unwrap_or_default();
-    // What forging makes of a distribution of so many forged cells: one cell more.
+    // What forging makes of a distribution of forged cells: one cell more.
     let one_more = |shares: &[f64]| -> Vec<f64> {
         let before = std::iter::once(&0.0).chain(shares);
         before.zip(shares).map(|(fewer, same)| SHARE * fewer + (1.0 - SHARE) * same).collect()

@@ -56,7 +56,7 @@ impl Notes {
 }
 
 impl Claim {
-    /// Of so many seconds, the last ones whose sum decides the median: just over half.
+    /// The last of `seconds` whose sum decides the median: just over half.
     const fn decisive(seconds: u32) -> u32 {
         seconds / 2 + 1
     }

@@ -1,6 +1,6 @@
 //! What a measurer gains that inflates its counts: nothing, where the relay says what it sent to each.
 
-use super::Scene;
+use super::Laboratory;
 use super::inflating::{Claim, Inflating, Notes};
 use super::relays::{params, start};
 use crate::error::Error;
@@ -10,7 +10,7 @@ use measurer::{Member, Team, TeamOptions, Teammate};
 use onion::Rate;
 use report::experiment::{Case, CaseVerdict};
 
-/// What the relay is expected to carry, over what it can: so much that all measurers have to take part.
+/// What the relay is expected to carry, over what it can: enough for all measurers to take part.
 const GUESS: f64 = 1.5;
 
 /// What is claimed.
@@ -42,7 +42,7 @@ struct Found {
 }
 
 /// Each claim once. They are played with an honest relay of their own.
-pub(super) fn cases(scene: &Scene<'_>) -> Result<Vec<Case>, Error> {
+pub(super) fn cases(scene: &Laboratory<'_>) -> Result<Vec<Case>, Error> {
     if scene.interrupt.is_requested() {
         return Ok(Vec::new());
     }
@@ -56,7 +56,7 @@ pub(super) fn cases(scene: &Scene<'_>) -> Result<Vec<Case>, Error> {
 }
 
 fn play(
-    scene: &Scene<'_>,
+    scene: &Laboratory<'_>,
     part: Part,
     target: onion::measure::load::Target,
 ) -> Result<Found, Error> {

@@ -1,6 +1,6 @@
 //! Coordinators and measurers that break the rules.
 
-use super::Scene;
+use super::Laboratory;
 use super::relays::{random, start};
 use crate::error::Error;
 use lab::liars::{Caller, LiarRelay};
@@ -58,7 +58,7 @@ impl Breach {
         Self::TooManySockets,
     ];
 
-    /// Who does what, and with which number it must be refused.
+    /// A party's deed, and the number of the error with which it must be refused.
     const fn told(self) -> (&'static str, ErrorCode) {
         match self {
             Self::OverheardOrder => {
@@ -97,15 +97,15 @@ impl Breach {
 }
 
 /// Each breach once.
-pub(super) fn cases(scene: &Scene<'_>) -> Result<Vec<Case>, Error> {
+pub(super) fn cases(scene: &Laboratory<'_>) -> Result<Vec<Case>, Error> {
     if scene.interrupt.is_requested() {
         return Ok(Vec::new());
     }
     let tls = Caller::tls(random()?, unix_time_s())?;
     let seed = scene.stage.key().seed();
-    let subject = |quota: u32| -> Result<Subject, Error> {
+    let subject = |quota: u32| -> Result<Party, Error> {
         let relay = start(scene, None, quota)?;
-        Ok(Subject { relay, tls: tls.clone(), seed, measurer: random()? })
+        Ok(Party { relay, tls: tls.clone(), seed, measurer: random()? })
     };
     scene.output.doing("coordinators and measurers that break the rules");
     let (patient, strict) = (subject(u32::MAX)?, subject(QUOTA)?);
@@ -138,7 +138,7 @@ fn judge(name: &str, expected: ErrorCode, answer: Option<Message>) -> Case {
 }
 
 /// An honest relay, and who may measure it.
-struct Subject {
+struct Party {
     relay: LiarRelay,
     tls: TlsConfigs,
     /// Of the coordinator's key, and the measurer's.
@@ -146,7 +146,7 @@ struct Subject {
     measurer: [u8; 32],
 }
 
-impl Subject {
+impl Party {
     fn order(&self) -> Result<Order, Error> {
         Ok(Order {
             coordinator: CoordinatorKey::of_seed(&self.seed),

@@ -1,6 +1,6 @@
 //! Relays that lie while they are measured.
 
-use super::{GAIN, MEASURERS, RATIO, Scene, TOLERANCE};
+use super::{GAIN, Laboratory, MEASURERS, RATIO, TOLERANCE};
 use crate::client_load::ClientLoad;
 use crate::error::Error;
 use crate::telling::median;
@@ -36,7 +36,7 @@ enum Expected {
     FoundOut,
     /// At most 1/(1−r) of what it has.
     Bounded,
-    /// What it has only then, and no more: nothing that can be measured tells it from one that always has
+    /// What it has only then: no measurement distinguishes it from one that always has
     /// it.
     Believed,
 }
@@ -94,9 +94,9 @@ impl Part {
     }
 }
 
-/// Starts a relay on loopback that the stage's coordinator may measure so many times.
+/// Starts a relay on loopback that the stage's coordinator may measure this number of times.
 pub(super) fn start(
-    scene: &Scene<'_>,
+    scene: &Laboratory<'_>,
     lie: Option<EchoLie>,
     measurements: u32,
 ) -> Result<LiarRelay, Error> {
@@ -127,7 +127,7 @@ pub(super) fn random() -> Result<[u8; 32], Error> {
 }
 
 /// The parameters of all measurements of this experiment.
-pub(super) fn params(scene: &Scene<'_>) -> Params {
+pub(super) fn params(scene: &Laboratory<'_>) -> Params {
     Params { seconds: scene.plan.seconds, ratio: RATIO, ..TeamOptions::default().params }
 }
 
@@ -143,14 +143,14 @@ pub(super) fn believed() -> Option<&'static str> {
 }
 
 /// Each relay, measured once.
-pub(super) fn cases(scene: &Scene<'_>) -> Vec<Case> {
+pub(super) fn cases(scene: &Laboratory<'_>) -> Vec<Case> {
     let only = &scene.plan.only;
     let parts = Part::all(scene.plan.limit).into_iter();
     let parts = parts.filter(|part| only.is_empty() || only.iter().any(|name| name == part.name));
     scene.each(parts.map(|part| (part.name, part)), |part| play(scene, &part))
 }
 
-fn play(scene: &Scene<'_>, part: &Part) -> Result<Case, Error> {
+fn play(scene: &Laboratory<'_>, part: &Part) -> Result<Case, Error> {
     let (name, limit) = (part.name, scene.plan.limit);
     scene.output.doing(format!("{name}: starting the relay"));
     let relay = start(scene, part.lie, u32::MAX)?;
@@ -231,7 +231,7 @@ fn judge(part: &Part, truth: Rate, outcome: &Outcome) -> Case {
             case.ended(
                 CaseVerdict::Held,
                 format!(
-                    "believed, as nothing here tells it from others: {gain:.2} times what it carries \
+                    "believed, as no measurement here distinguishes it from others: {gain:.2} times what it carries \
                      otherwise, of {FAST} that it has while it is measured"
                 ),
             )

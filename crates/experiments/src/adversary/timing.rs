@@ -2,7 +2,7 @@
 //! at the minute at which it was measured yesterday, and one that is fast only until it has been measured. The coordinator's own code
 //! decides, on a machine and a calendar that are computed.
 
-use super::{GAIN, RATIO, Scene, TOLERANCE};
+use super::{GAIN, Laboratory, RATIO, TOLERANCE};
 use crate::error::Error;
 use coordinator::plan::{Seed, TeamRoom};
 use coordinator::{
@@ -40,7 +40,7 @@ enum Part {
 }
 
 /// Each of them once.
-pub(super) fn cases(scene: &Scene<'_>) -> Vec<Case> {
+pub(super) fn cases(scene: &Laboratory<'_>) -> Vec<Case> {
     let rng = &mut StdRng::seed_from_u64(scene.plan.first_seed);
     let parts = [(TURNS, Part::Turns), (BURSTS, Part::Bursts), (YESTERDAY, Part::Yesterday)];
     scene.each(parts, |part| -> Result<Case, Error> {

@@ -1,4 +1,4 @@
-//! What the paper claims of FlashFlow's weights, and what came out.
+//! What the paper claims of FlashFlow's weights, and the results.
 
 use super::weighed::{Errors, Weighed};
 use super::weights_name;
@@ -15,7 +15,7 @@ const TORFLOW: &str = "torflow";
 /// FlashFlow's network weight error is at most this (paper: 4 %).
 const NWE_MOST: f64 = 0.05;
 
-/// TorFlow's is at least so many times as much (paper: 7).
+/// TorFlow's is larger by at least this factor (paper: 7).
 const NWE_TIMES: f64 = 3.0;
 
 /// By how much the paper's medians of transfer times were less with FlashFlow, at the usual load.
@@ -29,20 +29,17 @@ pub(super) struct Results {
 }
 
 impl Results {
-    /// A run, and the errors of its weights.
-    pub(super) fn add(
-        &mut self,
-        batch: &Batch,
-        store: &Store,
-        played: Played,
-    ) -> Result<(), Error> {
-        let (name, seed) = (&played.point.variant, played.point.seed);
-        let is_known = self.errors.iter().any(|it| it.balancer == *name && it.seed == seed);
-        if !is_known && let Some(weighed) = store.read::<Weighed>(&weights_name(name, seed))? {
-            self.errors.push(Errors::of(&weighed.weighing, &batch.network, seed));
+    /// Runs, and the errors of their weights.
+    pub(super) fn of_runs(batch: &Batch, store: &Store, runs: Vec<Played>) -> Result<Self, Error> {
+        let mut errors: Vec<Errors> = Vec::new();
+        for played in &runs {
+            let (name, seed) = (&played.point.variant, played.point.seed);
+            let is_known = errors.iter().any(|it| it.balancer == *name && it.seed == seed);
+            if !is_known && let Some(weighed) = store.read::<Weighed>(&weights_name(name, seed))? {
+                errors.push(Errors::of(&weighed.weighing, &batch.network, seed));
+            }
         }
-        self.runs.push(played);
-        Ok(())
+        Ok(Self { runs, errors })
     }
 
     fn of<'a>(&'a self, balancer: &'a str) -> impl Iterator<Item = &'a Errors> {
@@ -89,7 +86,7 @@ impl Results {
         let of = |name| over_seeds(&self.runs, (name, load), last_byte);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
         let change = Change::of(&self.runs, (TORFLOW, FLASHFLOW), load, last_byte).percent;
-        // A seed with which half never came, or too few to tell, is the slowest of all: a mean of the others would be of the fast ones.
+        // A seed with which half never arrived, or too few to decide, is the slowest of all: a mean of the others would be of the fast ones.
         let lacks = [(FLASHFLOW, &ours), (TORFLOW, &theirs)].map(|(name, it)| {
             let seeds = simulated::runs(&self.runs, name, load).count();
             (it.count < seeds)
@@ -148,12 +145,7 @@ impl Results {
     }
 
     pub(super) fn notes(&self, planned: usize) -> Vec<String> {
-        let mut notes = vec![
-            simulated::MEDIANS.to_owned(),
-            "Intervals are of the mean over seeds, in 95 of 100 cases (Student). The truth of a relay's capacity is the least of its host's rates and its own limit, with all headers: of \
-             it some 9 % are headers and acknowledgements, which no estimate counts."
-                .to_owned(),
-        ];
+        let mut notes = Vec::new();
         for errors in &self.errors {
             if errors.simulated_s > 0.0 {
                 let nwe =

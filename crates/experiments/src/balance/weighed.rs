@@ -1,4 +1,4 @@
-//! What balancers have come to, beside what is true.
+//! The weights of balancers, compared with the true capacities.
 
 use serde::{Deserialize, Serialize};
 use tornet::balance::Weighing;

@@ -1,13 +1,12 @@
 //! What runs come to.
 
 use crate::simulated::{
-    Change, Interval, MEDIANS, Played, in_words, over_seeds, per_second, run_case, runs, sizes,
-    times,
+    Change, Interval, Played, in_words, over_seeds, per_second, run_case, runs, sizes, times,
 };
 use crate::telling::{self, pair};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 
-/// The column by which means over seeds are told from single runs.
+/// The column that distinguishes means over seeds from single runs.
 const WHAT: &str = "what";
 
 /// How a figure of a run is had, if it has it.
@@ -21,7 +20,9 @@ struct Quantity {
     of: Getter,
 }
 
-pub(super) fn report(names: &[&str], all: &[Played], mut notes: Vec<String>) -> ExperimentReport {
+const TEXT: &str = include_str!("../../../../docs/experiments/batch.md");
+
+pub(super) fn report(names: &[&str], all: &[Played], notes: Vec<String>) -> ExperimentReport {
     let mut loads: Vec<u32> = all.iter().map(|it| it.point.load_percent).collect();
     loads.sort_unstable();
     loads.dedup();
@@ -41,31 +42,19 @@ pub(super) fn report(names: &[&str], all: &[Played], mut notes: Vec<String>) -> 
     let mut figures = times(all, "times", names, &loads);
     figures.push(per_second(all, "throughput", names, &loads));
     figures.retain(|figure| !figure.series.is_empty());
-    notes.push(
-        "Intervals are of means over seeds, 95 of 100, by Student's distribution; differences are of runs with the same \
-         seed. Distributions are of all runs of a network together."
-            .to_owned(),
-    );
-    notes.push(MEDIANS.to_owned());
+    let mut report = telling::report("batch", TEXT);
+    report.notes.splice(0..0, notes);
     ExperimentReport {
         parameters: parameters(names, all),
         answer: answer(names, all, &loads),
-        promise: Promise::Decided {
-            held: !all.is_empty(),
-            rule: "Nothing is promised: this tells what came out.".to_owned(),
-        },
+        promise: Promise::Decided { held: !all.is_empty(), rule: telling::rule(TEXT) },
         cases,
         figures,
-        notes,
-        ..telling::report(
-            "batch",
-            "Simulated networks",
-            "How fast are downloads, and how much do relays carry?",
-        )
+        ..report
     }
 }
 
-/// Whether it tells of means over seeds, and not of one run.
+/// Whether it is about means over seeds, and not about one run.
 pub(super) fn is_comparison(case: &Case) -> bool {
     case.columns.iter().any(|(name, _)| name == WHAT)
 }

@@ -1,4 +1,4 @@
-//! `flashflow-lab bench client`: what downloads cost a client, ours beside stock tor, and how soon their first byte comes.
+//! `flashflow-lab bench client`: what downloads cost our client and C tor, and the time to their first byte.
 
 use super::options::ClientBench;
 use crate::error::Error;
@@ -22,14 +22,14 @@ const PATIENCE: Duration = Duration::from_secs(150);
 const SOUNDINGS: u64 = 20;
 
 /// A client that runs.
-struct Subject {
+struct BenchClient {
     name: &'static str,
     pid: u32,
     socks: SocketAddr,
 }
 
 /// What a client did in a run.
-struct Sample {
+struct ClientSample {
     name: &'static str,
     bytes: u64,
     took: Duration,
@@ -38,7 +38,7 @@ struct Sample {
     first_byte: Duration,
 }
 
-impl Sample {
+impl ClientSample {
     #[expect(clippy::cast_precision_loss, reason = "no run moves 2^53 bytes")]
     fn gbit_per_cpu_s(&self) -> f64 {
         self.bytes as f64 * 8e-9 / self.cpu.as_secs_f64()
@@ -87,8 +87,8 @@ pub(super) fn run(
     output.doing("starting our client");
     let (ours, socks) = start_ours(&network, &folder)?;
     let subjects = [
-        Subject { name: "tor", pid: tor.pid(), socks: tor.socks() },
-        Subject { name: "ours", pid: ours.pid(), socks },
+        BenchClient { name: "tor", pid: tor.pid(), socks: tor.socks() },
+        BenchClient { name: "ours", pid: ours.pid(), socks },
     ];
     let mut samples = Vec::new();
     for run in 1..=options.runs {
@@ -136,13 +136,13 @@ fn start_ours(
     Ok((ours, address))
 }
 
-/// Downloads through one client. Its processor time is read around those that are large, whose circuits stand.
+/// Downloads through one client. Its processor time is read around the large ones, whose circuits are open.
 fn sample(
     options: ClientBench,
-    subject: &Subject,
+    subject: &BenchClient,
     run: u32,
     server: &ContentServer,
-) -> Result<Sample, Error> {
+) -> Result<ClientSample, Error> {
     let at = server.address();
     let one = |content: Content, stream: u64| {
         let isolation = format!("{run}-{stream}");
@@ -164,7 +164,7 @@ fn sample(
     }
     let first_byte = Duration::from_secs_f64(median(firsts).unwrap_or(0.0));
     let cpu = || {
-        let untold = || Error::Witness("the kernel does not tell processor times".to_owned());
+        let untold = || Error::Witness("the kernel does not report processor times".to_owned());
         lab::cpu_time(subject.pid).ok_or_else(untold)
     };
     let clock = Clock::start();
@@ -184,25 +184,25 @@ fn sample(
         return Err(Error::Failed(problem.to_owned()));
     }
     let bytes = len * u64::from(options.streams);
-    Ok(Sample { name: subject.name, bytes, took, cpu, first_byte })
+    Ok(ClientSample { name: subject.name, bytes, took, cpu, first_byte })
 }
 
 /// Ours over stock tor's, each run's against each other: the geometric mean, with its interval of 95 %.
-fn by_run(samples: &[Sample], figure: fn(&Sample) -> f64) -> Factor {
+fn by_run(samples: &[ClientSample], figure: fn(&ClientSample) -> f64) -> Factor {
     let of = |name: &str| -> Vec<f64> {
         samples.iter().filter(|it| it.name == name).map(figure).collect()
     };
     Factor::of_pairs(of("ours").into_iter().zip(of("tor")))
 }
 
-fn conclude(samples: &[Sample], options: ClientBench, output: &Output) {
-    let of = |name: &str, figure: fn(&Sample) -> f64| {
+fn conclude(samples: &[ClientSample], options: ClientBench, output: &Output) {
+    let of = |name: &str, figure: fn(&ClientSample) -> f64| {
         median(samples.iter().filter(|it| it.name == name).map(figure)).unwrap_or(f64::NAN)
     };
-    let [tor, ours] = ["tor", "ours"].map(|it| of(it, Sample::gbit_per_cpu_s));
-    let [tor_ms, ours_ms] = ["tor", "ours"].map(|it| of(it, Sample::first_byte_ms));
+    let [tor, ours] = ["tor", "ours"].map(|it| of(it, ClientSample::gbit_per_cpu_s));
+    let [tor_ms, ours_ms] = ["tor", "ours"].map(|it| of(it, ClientSample::first_byte_ms));
     let ratio = ours / tor;
-    let later = by_run(samples, Sample::first_byte_ms);
+    let later = by_run(samples, ClientSample::first_byte_ms);
     output.result(
         format!(
             "median: our client {ours:.3}, stock tor {tor:.3} Gbit per CPU second; ratio {ratio:.3}; first byte \
@@ -211,7 +211,7 @@ fn conclude(samples: &[Sample], options: ClientBench, output: &Output) {
         || {
             json!({
                 "type": "summary", "ours_gbit_per_cpu_s": ours, "tor_gbit_per_cpu_s": tor,
-                "ratio": ratio, "ratio_interval": by_run(samples, Sample::gbit_per_cpu_s).interval,
+                "ratio": ratio, "ratio_interval": by_run(samples, ClientSample::gbit_per_cpu_s).interval,
                 "ours_first_byte_ms": ours_ms, "tor_first_byte_ms": tor_ms,
                 "first_byte_ratio": later.value, "first_byte_ratio_interval": later.interval,
                 "runs": options.runs, "mb": options.mb, "streams": options.streams,
@@ -227,7 +227,7 @@ mod tests {
     /// A machine that is slow in one run is slow for both: runs are compared with themselves.
     #[test]
     fn what_all_of_a_run_have_in_common_widens_no_interval() {
-        let sample = |name, first_byte_ms: f64| Sample {
+        let sample = |name, first_byte_ms: f64| ClientSample {
             name,
             bytes: 1,
             took: Duration::from_secs(1),
@@ -235,11 +235,11 @@ mod tests {
             first_byte: Duration::from_secs_f64(first_byte_ms / 1e3),
         };
         let runs = [10.0, 1000.0, 100.0];
-        let samples: Vec<Sample> =
+        let samples: Vec<ClientSample> =
             runs.iter().flat_map(|it| [sample("tor", *it), sample("ours", it * 1.25)]).collect();
-        let found = by_run(&samples, Sample::first_byte_ms);
+        let found = by_run(&samples, ClientSample::first_byte_ms);
         let (low, high) = found.interval.expect("three runs");
         assert!((found.value - 1.25).abs() < 1e-6 && high - low < 1e-6, "{found}");
-        assert_eq!(by_run(&samples[..2], Sample::first_byte_ms).interval, None);
+        assert_eq!(by_run(&samples[..2], ClientSample::first_byte_ms).interval, None);
     }
 }

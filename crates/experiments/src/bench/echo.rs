@@ -1,7 +1,7 @@
-//! `flashflow-lab bench echo`: what echoing costs a relay, beside stock tor that relays the same cells.
+//! `flashflow-lab bench echo`: what echoing costs a relay, compared with C tor that relays the same cells.
 
 use super::options::BesideTor;
-use super::subjects::{Sample, Stage, Subject, median_gbit_per_cpu_s};
+use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
 use crate::error::Error;
 use serde_json::json;
 use terminal::{Exit, Interrupt, Output};
@@ -14,7 +14,7 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let mut stage = Stage::start(seconds, Some(capacity), output, interrupt)?;
+    let mut stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
     let samples = stage.run(&SUBJECTS, 1..=runs, output, interrupt)?;
     stage.stop()?;
     let Some(samples) = samples else { return Ok(Exit::Interrupted) };

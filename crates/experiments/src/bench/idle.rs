@@ -3,7 +3,7 @@
 
 mod crowd;
 
-use super::subjects::{Stage, Subject};
+use super::subjects::{BenchNetwork, Subject};
 use crate::error::Error;
 use crowd::Crowd;
 use link::tls::TlsConfigs;
@@ -26,7 +26,7 @@ const READINGS: u64 = 10;
 /// How often progress is looked at.
 const LOOK: Duration = Duration::from_millis(200);
 
-pub(super) struct Plan {
+pub(super) struct IdleSettings {
     pub(super) connections: u32,
     pub(super) circuits: u32,
     pub(super) soak: u64,
@@ -35,12 +35,12 @@ pub(super) struct Plan {
 
 /// What a relay uses.
 #[derive(Clone, Copy, Debug)]
-struct Reading {
+struct IdleReading {
     resident_bytes: u64,
     cpu: Duration,
 }
 
-impl Reading {
+impl IdleReading {
     fn take(pid: u32) -> Result<Self, Error> {
         let cannot =
             || Error::Failed("the relay's memory or processor time cannot be read".to_owned());
@@ -49,10 +49,14 @@ impl Reading {
     }
 }
 
-pub(super) fn run(plan: &Plan, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+pub(super) fn run(
+    plan: &IdleSettings,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
     let needed = plan.connections.saturating_mul(2);
     let limit = link::raise_descriptor_limit();
-    // A relay of ours keeps some for streams.
+    // Our relay keeps some for streams.
     if limit < needed {
         return Err(Error::Failed(format!(
             "{} connections need {needed} open files in each of two processes, and the limit is \
@@ -60,7 +64,7 @@ pub(super) fn run(plan: &Plan, output: &Output, interrupt: &Interrupt) -> Result
             plan.connections
         )));
     }
-    let stage = Stage::start(3, None, output, interrupt)?;
+    let stage = BenchNetwork::start(3, None, output, interrupt)?;
     let mut results = Vec::new();
     let subjects = [Subject::OursTransit, Subject::Tor];
     for subject in subjects.into_iter().take(1 + usize::from(plan.is_beside_tor)) {
@@ -85,8 +89,8 @@ pub(super) fn run(plan: &Plan, output: &Output, interrupt: &Interrupt) -> Result
 
 /// Loads one relay; `None` if interrupted.
 fn one(
-    plan: &Plan,
-    stage: &Stage,
+    plan: &IdleSettings,
+    stage: &BenchNetwork,
     subject: Subject,
     output: &Output,
     interrupt: &Interrupt,
@@ -101,16 +105,16 @@ fn one(
     let options =
         DriverOptions { handshake_timeout: PATIENCE, max_conns, ..DriverOptions::default() };
     let driver = Driver::new(crowd, Clock::start(), TlsConfigs::new(&forge)?, Vec::new(), options)?;
-    let mut load = Load { relay, driver, output, interrupt };
+    let mut load = IdleLoad { relay, driver, output, interrupt };
 
-    let before = Reading::take(pid)?;
+    let before = IdleReading::take(pid)?;
     let circuits = load.driver.node().wanted();
     if !load.wait_for(Crowd::standing, circuits, "circuits")? {
         return Ok(None);
     }
-    let standing = Reading::take(pid)?;
+    let standing = IdleReading::take(pid)?;
     load.idle(IDLE)?;
-    let idle = Reading::take(pid)?;
+    let idle = IdleReading::take(pid)?;
 
     let soak_began = load.driver.now();
     let mut memory = vec![idle.resident_bytes];
@@ -121,7 +125,7 @@ fn one(
         if !load.wait_for(Crowd::gone, until, "circuits built and torn down")? {
             return Ok(None);
         }
-        memory.push(Reading::take(pid)?.resident_bytes);
+        memory.push(IdleReading::take(pid)?.resident_bytes);
     }
     let figures = Figures {
         relay,
@@ -131,22 +135,22 @@ fn one(
         idle_cpu_share: (idle.cpu - standing.cpu).as_secs_f64() / IDLE.as_secs_f64(),
         soak_circuits: plan.soak,
         soak_s: (load.driver.now() - soak_began).as_secs_f64(),
-        soak_cpu: Reading::take(pid)?.cpu - idle.cpu,
+        soak_cpu: IdleReading::take(pid)?.cpu - idle.cpu,
         soak_memory_bytes: memory,
     };
     Ok(Some(figures.tell(output)))
 }
 
 /// A crowd at work.
-struct Load<'a> {
+struct IdleLoad<'a> {
     relay: &'static str,
     driver: Driver<Crowd>,
     output: &'a Output,
     interrupt: &'a Interrupt,
 }
 
-impl Load<'_> {
-    /// Goes on until there are so many; false if interrupted.
+impl IdleLoad<'_> {
+    /// Continues until there is this number; false if interrupted.
     fn wait_for(
         &mut self,
         count: fn(&Crowd) -> u64,

@@ -12,7 +12,7 @@ pub struct BenchOptions {
 
 #[derive(Debug, Subcommand)]
 pub(super) enum BenchWhat {
-    /// What a measurer's processor needs to send, receive and check, beside a bare TLS pump.
+    /// What a measurer's processor needs to send, receive and check, compared with a bare TLS pump.
     #[command(after_help = "Example:\n  flashflow-lab bench measurer --seconds 10 --json")]
     Measurer {
         /// Length of each measurement in seconds, 3 to 600.
@@ -25,25 +25,25 @@ pub(super) enum BenchWhat {
         #[arg(long, default_value_t = 0.0, value_name = "MBIT")]
         limit: f64,
     },
-    /// What echoing costs a relay, beside stock tor that relays the same cells.
+    /// What echoing costs a relay, compared with C tor that relays the same cells.
     ///
-    /// A stock relay without a limit is measured in transit, a relay of ours as an echo and in transit,
+    /// A stock relay without a limit is measured in transit, our relay as an echo and in transit,
     /// in turn; what each uses of the processors comes from /proc.
     #[command(after_help = "Example:\n  flashflow-lab bench echo --seconds 10 --json")]
     Echo(BesideTor),
-    /// What relaying costs our relay, beside stock tor and beside bare TLS.
+    /// What relaying costs our relay, compared with C tor and with bare TLS.
     ///
-    /// A stock relay and one of ours, both without limit, are measured in transit in turn: the same
+    /// A C tor relay and our relay, both without limit, are measured in transit in turn: the same
     /// generator, the same cells, as a middle hop. What each uses of the processors comes from /proc.
     /// In each run a TLS forwarder (receive, decrypt, encrypt, send) shows what no relay can beat. Then
     /// each is loaded with nine tenths of what stock tor could carry, and ours with nine tenths of its
     /// own, while a circuit with next to nothing on it measures its round trip.
     #[command(after_help = "Example:\n  flashflow-lab bench relay --seconds 10 --json")]
     Relay(BesideTor),
-    /// What downloads cost our client, beside stock tor as a client.
+    /// What downloads cost our client, compared with C tor as a client.
     ///
     /// Both, each a process, download the same through one private network of stock tor in turn; what each uses of the processors for it comes from
-    /// /proc. Before, over circuits that stand, downloads of a byte tell how soon the first byte comes.
+    /// /proc. Before, downloads of a byte over open circuits measure the time to the first byte.
     #[command(
         after_help = "Example:\n  flashflow-lab bench client --mb 50 --streams 4 --runs 5 --json"
     )]
@@ -56,7 +56,7 @@ pub(super) enum BenchWhat {
     Path(PathBench),
     /// What idle connections and circuits cost our relay, and whether it forgets those that end.
     ///
-    /// Opens connections and circuits of one hop to a relay of ours, and reads its memory and its
+    /// Opens connections and circuits of one hop to our relay, and reads its memory and its
     /// processor time while nothing happens on them. Then builds and tears down circuits one after
     /// another on the same connections, and reads the memory again and again.
     #[command(after_help = "Examples:\n  flashflow-lab bench idle --json\n  \
@@ -107,7 +107,7 @@ pub(super) struct PathBench {
     #[arg(long, default_value_t = 100, value_name = "MS",
         value_parser = clap::value_parser!(u32).range(0..=2000))]
     pub(super) rtt_ms: u32,
-    /// Loss on the way out, in percent.
+    /// Loss in the forward direction, in percent.
     #[arg(long, default_value_t = 0.0, value_name = "PERCENT")]
     pub(super) loss_percent: f64,
     /// Connections, 1 to 1000.
@@ -118,7 +118,7 @@ pub(super) struct PathBench {
     pub(super) congestion: lab::wan::Congestion,
 }
 
-/// How relays are measured beside each other.
+/// How two relays are compared.
 #[derive(Clone, Copy, Debug, Args)]
 pub(super) struct BesideTor {
     /// Length of each measurement in seconds, 3 to 120. The first and the last do not count.

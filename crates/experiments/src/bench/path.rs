@@ -20,7 +20,7 @@ const CHUNK_BYTES: usize = 1 << 18;
 const BUFFER: SocketBuffer = SocketBuffer { least: 4096, initial: 1 << 20, largest: 256 << 20 };
 
 /// One run.
-struct Sample {
+struct PathSample {
     rate: Rate,
     /// Of the thread that carries packets, and of the whole process with sender and receiver.
     path_cpu_s_per_gbit: f64,
@@ -46,8 +46,9 @@ pub(super) fn run(
         samples.push(sample);
     }
     output.quiet();
-    let median =
-        |figure: &dyn Fn(&Sample) -> f64| median(samples.iter().map(figure)).unwrap_or(f64::NAN);
+    let median = |figure: &dyn Fn(&PathSample) -> f64| {
+        median(samples.iter().map(figure)).unwrap_or(f64::NAN)
+    };
     let rate = median(&|sample| sample.rate.as_mbit_per_s());
     let path = median(&|sample| sample.path_cpu_s_per_gbit);
     let process = median(&|sample| sample.process_cpu_s_per_gbit);
@@ -70,8 +71,9 @@ pub(super) fn run(
     Ok(if losses == 0 { Exit::Done } else { Exit::Failed })
 }
 
-fn tell(run: u32, sample: &Sample, output: &Output) {
-    let Sample { rate, path_cpu_s_per_gbit, process_cpu_s_per_gbit, out, back, unordered } = sample;
+fn tell(run: u32, sample: &PathSample, output: &Output) {
+    let PathSample { rate, path_cpu_s_per_gbit, process_cpu_s_per_gbit, out, back, unordered } =
+        sample;
     output.result(
         format!(
             "run {run}: {:.0} Mbit/s; path {path_cpu_s_per_gbit:.3}, with sender and receiver \
@@ -95,7 +97,7 @@ fn tell(run: u32, sample: &Sample, output: &Output) {
 }
 
 /// One run; `None` if the user has ended it.
-fn sample(options: PathBench, interrupt: &Interrupt) -> Result<Option<Sample>, Error> {
+fn sample(options: PathBench, interrupt: &Interrupt) -> Result<Option<PathSample>, Error> {
     let latency = Duration::from_millis(u64::from(options.rtt_ms)) / 2;
     let back = Way::with_latency(latency);
     let out = back.losing(options.loss_percent / 100.0);
@@ -127,8 +129,8 @@ fn observe(
     wan: &Wan,
     pairs: &[(TcpStream, TcpStream)],
     interrupt: &Interrupt,
-) -> Result<Option<Sample>, Error> {
-    let untold = |what: &str| Error::Witness(format!("the kernel does not tell {what}"));
+) -> Result<Option<PathSample>, Error> {
+    let untold = |what: &str| Error::Witness(format!("the kernel does not report {what}"));
     let clock = Clock::start();
     let look = || {
         let bytes = pairs.iter().map(|(_, receiver)| Some(tcp_bytes(receiver)?.received)).sum();
@@ -149,7 +151,7 @@ fn observe(
     let bytes = after.1 - before.1;
     #[expect(clippy::cast_precision_loss, reason = "far below 2⁵³")]
     let gbit = bytes as f64 * 8e-9;
-    Ok(Some(Sample {
+    Ok(Some(PathSample {
         rate: Rate::from_bytes_over(bytes, after.0 - before.0),
         path_cpu_s_per_gbit: (after.2 - before.2).as_secs_f64() / gbit,
         process_cpu_s_per_gbit: (after.3 - before.3).as_secs_f64() / gbit,

@@ -32,7 +32,7 @@ const SETUP: Duration = Duration::from_secs(30);
 /// first answer is still queued is one of these.
 const TRIES: u32 = 5;
 
-/// A quiet circuit of two hops, for as long as this lives: through a relay, to one of ours that
+/// A quiet circuit of two hops, for as long as this lives: through a relay, to our relay that
 /// refuses its streams.
 pub(super) struct QuietCircuit {
     told: SharedTold,
@@ -41,18 +41,18 @@ pub(super) struct QuietCircuit {
 }
 
 #[derive(Default)]
-struct Told {
+struct ProbeState {
     is_built: bool,
     failure: Option<String>,
     round_trips: Vec<(Instant, Duration)>,
 }
 
-/// What is told, for all threads.
+/// The results, for all threads.
 #[derive(Clone, Default)]
-struct SharedTold(Arc<Mutex<Told>>);
+struct SharedTold(Arc<Mutex<ProbeState>>);
 
 impl SharedTold {
-    fn with<T>(&self, look: impl FnOnce(&mut Told) -> T) -> T {
+    fn with<T>(&self, look: impl FnOnce(&mut ProbeState) -> T) -> T {
         look(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
     }
 

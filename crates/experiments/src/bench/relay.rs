@@ -1,9 +1,9 @@
-//! `flashflow-lab bench relay`: what relaying costs us and stock tor, beside a forwarder that does nothing
+//! `flashflow-lab bench relay`: what relaying costs us and C tor, compared with a forwarder that does nothing
 //! but TLS.
 
 use super::options::BesideTor;
 use super::quiet::QuietCircuit;
-use super::subjects::{Sample, Stage, Subject, median_gbit_per_cpu_s};
+use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
 use crate::error::Error;
 use crate::telling::median;
 use link::tls::TlsConfigs;
@@ -27,7 +27,7 @@ pub(super) fn run(
 ) -> Result<Exit, Error> {
     let forge = Forge::new([7; 32], unix_time_s())?;
     let tls = TlsConfigs::new(&forge)?;
-    let mut stage = Stage::start(seconds, Some(capacity), output, interrupt)?;
+    let mut stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
     let (mut samples, mut forwarder) = (Vec::new(), Vec::new());
     for run in 1..=runs {
         let Some(more) = stage.run(&SUBJECTS, run..=run, output, interrupt)? else {
@@ -70,7 +70,7 @@ struct Quiet {
 /// Loads each relay with nine tenths of what stock tor can carry here, and ours with nine tenths of
 /// its own as well; `None` if interrupted.
 fn quiet_circuits(
-    stage: &mut Stage,
+    stage: &mut BenchNetwork,
     samples: &[Sample],
     output: &Output,
     interrupt: &Interrupt,

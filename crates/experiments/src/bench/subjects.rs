@@ -1,4 +1,4 @@
-//! Stock tor and a relay of ours side by side, measured in turn with the same cells.
+//! C tor and our relay, measured in turn with the same cells.
 
 use crate::error::Error;
 use crate::stage;
@@ -111,7 +111,7 @@ pub(super) fn median_gbit_per_cpu_s(samples: &[Sample], subject: Subject) -> f64
 }
 
 /// A private network with one stock relay, our relay, and a team of one measurer.
-pub(super) struct Stage {
+pub(super) struct BenchNetwork {
     team: Team,
     network: Network,
     pub(super) ours: OwnRelay,
@@ -122,7 +122,7 @@ pub(super) struct Stage {
     _folder: TemporaryFolder,
 }
 
-impl Stage {
+impl BenchNetwork {
     /// `capacity_mbit` is what the measurer sends at most.
     pub(super) fn start(
         seconds: u32,
@@ -173,7 +173,7 @@ impl Stage {
         }
     }
 
-    /// Sends no more than this from now on.
+    /// Limits the rate to this.
     pub(super) fn limit(&mut self, rate: Rate, output: &Output) -> Result<(), Error> {
         let arguments = arguments(self.seconds, Some(rate.as_mbit_per_s()));
         self.team = measuring::team(&arguments, output)?;

@@ -52,7 +52,7 @@ impl Chain {
         WAITING + self.grain.as_secs_f64() * self.narrow_cells_per_s
     }
 
-    /// The same, the narrow place twice as wide.
+    /// The chain with a bottleneck that is twice as wide.
     pub(super) fn doubled(self) -> Self {
         Self { narrow_cells_per_s: 2.0 * self.narrow_cells_per_s, ..self }
     }
@@ -118,7 +118,7 @@ pub(super) fn median_cells(sizes: &[(Instant, u32)], from: Instant, to: Instant)
 }
 
 /// How long after a time a window is as large as this, and then stays so for so long: a ramp-up that ends too soon does not count. After the last of its
-/// sizes a window stays as it is.
+/// sizes a window does not change.
 pub(super) fn reached(
     sizes: &[(Instant, u32)],
     from: Instant,

@@ -1,4 +1,4 @@
-//! Many circuits at once over a star of relays made by lot: times to the last byte.
+//! Many circuits at once over a star of random relays: times to the last byte.
 
 use super::Begin;
 use super::chain::{CELL_KB, RELAYS, WIDE_MBIT};
@@ -130,7 +130,7 @@ fn star_case(begin: Begin, times: &[f64], baseline: &[f64]) -> Case {
         .column("largest_gain_s", round(largest))
         .column("least_gain_s", round(least));
     let told = format!(
-        "median {:.3} s; beside BackTap alone the quantiles gain {least:.3} to {largest:.3} s",
+        "median {:.3} s; compared with BackTap alone the quantiles gain {least:.3} to {largest:.3} s",
         median_of(times).unwrap_or(f64::NAN),
     );
     match begin {

@@ -22,7 +22,7 @@ const SHOWN_MS: f64 = 500.0;
 /// A window is to be at the new optimum so soon after the narrow place has doubled.
 const ROUND_TRIPS_MAX: f64 = 5.0;
 
-/// Cells a second of so many Mbit/s.
+/// Cells a second at a rate in Mbit/s.
 pub(super) fn cells_per_s(mbit: f64) -> f64 {
     mbit * 1e3 / 8.0 / CELL_KB
 }
@@ -35,7 +35,7 @@ fn ms(at: Instant) -> f64 {
     (at - Instant::ORIGIN).as_secs_f64() * 1e3
 }
 
-/// The circuit whose narrow place is so many hops away, as the paper has it.
+/// The paper's circuit whose bottleneck is this number of hops away.
 pub(super) fn chain(narrow_mbit: f64, delay: Duration, distance: usize) -> Chain {
     Chain {
         distance,
@@ -86,7 +86,7 @@ pub(super) fn largest(sizes: &[(Instant, u32)]) -> u32 {
     sizes.iter().map(|(_, size)| *size).max().unwrap_or(0)
 }
 
-/// The source's window with the narrow place so many hops away.
+/// The source's window with the bottleneck this number of hops away.
 pub(super) fn trace(chain: &Chain) -> (Case, ExperimentFigure) {
     let sizes = chain.play(Begin::CircuitStart, TRACE, None);
     let optimal = chain.optimal_cells();
@@ -127,7 +127,7 @@ pub(super) fn ramp(chain: &Chain) -> Case {
     ramp_case(chain, "simulated", took)
 }
 
-/// A window of so many cells is at the optimum of the path that has become twice as wide.
+/// A window of this number of cells is at the optimum of the path that has become twice as wide.
 pub(super) fn new_optimum(chain: &Chain) -> f64 {
     chain.doubled().optimal_cells() * (1.0 - SETTLED)
 }

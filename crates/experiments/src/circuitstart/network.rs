@@ -1,10 +1,10 @@
-//! Windows from hop to hop over a whole simulated network, beside Tor's own from end to end.
+//! Windows from hop to hop over a whole simulated network, compared with Tor's own from end to end.
 
 use super::Options;
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::{
-    self, Batch, Change, Interval, Played, in_words, over_seeds, play_all, run_case,
+    self, Batch, Change, Interval, Played, Runs, in_words, over_seeds, play_all, run_case,
 };
 use crate::telling::{self, tell};
 use onion::flow::hop::HopWindows;
@@ -14,10 +14,10 @@ use terminal::{Interrupt, Output};
 use tornet::network::Network;
 use tornet::results::Transfers;
 
-/// What all relays and clients have, as in names of files; the first is what the others are set beside.
+/// What all relays and clients have, as in names of files; the others are compared with the first.
 const VARIANTS: [&str; 4] = ["vegas", "fixed", "circuitstart", "vegas-circuitstart"];
 
-/// Congestion control from end to end (proposal 324), or windows of 1,000 cells; and windows from hop to hop beside them, or none.
+/// Congestion control from end to end (proposal 324), or windows of 1,000 cells; and in addition windows from hop to hop, or none.
 fn chosen(mut network: Network, variant: &str) -> Network {
     let choices = &mut network.choices;
     choices.has_congestion_control = variant.starts_with("vegas");
@@ -35,12 +35,15 @@ pub(super) fn run(
 ) -> Result<ExperimentReport, Error> {
     let batch = Batch::new(&options.simulated.runs, path, common.quick)?;
     let folder = common.out.join("circuitstart-runs");
-    let runs = play_all(&batch, &VARIANTS, folder, chosen, (output, interrupt))?;
-    let report = report(&batch, &runs, batch.points(&VARIANTS).len());
+    let Runs { runs, planned, .. } =
+        play_all(&batch, &VARIANTS, folder, chosen, (output, interrupt))?;
+    let report = report(&batch, &runs, planned);
     let compared = batch.loads.len() * VARIANTS.len();
     report.cases.iter().take(compared).for_each(|case| tell(case, output));
     Ok(report)
 }
+
+const TEXT: &str = include_str!("../../../../docs/experiments/circuitstart-network.md");
 
 fn report(batch: &Batch, runs: &[Played], planned: usize) -> ExperimentReport {
     let loads = batch.loads.iter();
@@ -48,35 +51,19 @@ fn report(batch: &Batch, runs: &[Played], planned: usize) -> ExperimentReport {
         loads.flat_map(|load| VARIANTS.map(|variant| variant_case(runs, variant, *load))).collect();
     cases.extend(runs.iter().map(run_case));
     let figures = simulated::of_runs(runs, &VARIANTS, &batch.loads);
-    let mut notes = vec![
-        "Nothing is judged: whether windows from hop to hop gain anything beside Vegas is what is asked. Means over seeds, with intervals that hold the true mean in \
-         19 of 20 cases; changes are beside Vegas."
-            .to_owned(),
-        "FEEDBACK cells take the way of their link's cells: behind those that were written before, on the links' rates, and after what was lost has come again. \
-         They have packets of their own, do not count for TCP's window, and do not get lost themselves."
-            .to_owned(),
-    ];
-    notes.push(simulated::MEDIANS.to_owned());
-    notes.extend(simulated::missing(runs.len(), planned));
+    let mut report = telling::report("circuitstart-network", TEXT);
+    report.notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport {
         parameters: batch.parameters(),
         answer: format!("{} of {planned} runs; see the comparison.", runs.len()),
         cases,
         figures,
-        notes,
-        promise: Promise::Decided {
-            held: runs.len() == planned,
-            rule: "All runs were played.".to_owned(),
-        },
-        ..telling::report(
-            "circuitstart-network",
-            "CircuitStart over a whole network",
-            "What do windows from hop to hop gain in a whole simulated network, beside Tor's own from end to end?",
-        )
+        promise: Promise::Decided { held: runs.len() == planned, rule: telling::rule(TEXT) },
+        ..report
     }
 }
 
-/// Of a single download nothing can be said: the largest size of which each run has so many.
+/// A single download shows nothing: the largest size of which each run has this number.
 const DOWNLOADS_MIN: usize = 5;
 
 fn largest(runs: &[Played]) -> Option<u32> {
@@ -91,7 +78,7 @@ fn largest(runs: &[Played]) -> Option<u32> {
 /// A name, a unit, and what a run has of it.
 type Figure<'a> = (String, &'a str, &'a dyn Fn(&Played) -> Option<f64>);
 
-/// What a variant comes to at a load, beside the first one.
+/// The results of a variant at a load, compared with the first one.
 fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
     let smallest = runs.iter().flat_map(|it| &it.sizes).map(|it| it.bytes).min().unwrap_or(0);
     let largest = largest(runs).unwrap_or(smallest);
@@ -121,11 +108,11 @@ fn variant_case(runs: &[Played], variant: &str, load: u32) -> Case {
     for (name, unit, what) in told {
         let own = of(variant, what);
         let change = Change::of(runs, (VARIANTS[0], variant), load, what);
-        let beside = match change.percent.count {
+        let compared = match change.percent.count {
             0 => String::new(),
             _ => format!(" ({:+.1} %)", change.percent),
         };
-        parts.push(format!("{name} {own:.3} {unit}{beside}"));
+        parts.push(format!("{name} {own:.3} {unit}{compared}"));
         let column = name.replace(' ', "_").replace('\'', "");
         case = case
             .column(&column, own.mean)

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// What all windows of a relay have written down, in the order in which they first sent something.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Notes(Arc<Mutex<Vec<Noted>>>);
+pub(super) struct WindowLog(Arc<Mutex<Vec<Noted>>>);
 
 /// What one window has written down.
 #[derive(Debug, Default)]
@@ -20,7 +20,7 @@ struct Noted {
     round_trips: Vec<(Instant, Duration)>,
 }
 
-impl Notes {
+impl WindowLog {
     fn lock(&self) -> MutexGuard<'_, Vec<Noted>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -49,11 +49,11 @@ impl Notes {
     }
 }
 
-/// The same flow control, whose windows write down their sizes.
+/// A flow control whose windows record their sizes.
 #[derive(Debug)]
 pub(super) struct NotedFlows {
     pub(super) flows: HopFlows,
-    pub(super) notes: Notes,
+    pub(super) notes: WindowLog,
 }
 
 impl FlowFactory for NotedFlows {
@@ -75,7 +75,7 @@ impl FlowFactory for NotedFlows {
 #[derive(Debug)]
 struct NotedWindow {
     window: Box<dyn HopWindow>,
-    notes: Notes,
+    notes: WindowLog,
     /// Where its own notes are, once it has sent something.
     place: Option<usize>,
     /// When each of the cells under way was sent.
@@ -132,7 +132,7 @@ mod tests {
 
     #[test]
     fn a_window_writes_down_when_it_changes_and_one_that_is_not_used_nothing() {
-        let notes = Notes::default();
+        let notes = WindowLog::default();
         let flows = HopWindows::CircuitStart.flows(Duration::ZERO);
         let noted = NotedFlows { flows, notes: notes.clone() };
         let _unused = noted.hop();

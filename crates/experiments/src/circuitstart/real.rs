@@ -1,9 +1,9 @@
-//! Traces of the source's window over real relays and paths, beside the model of the same path.
+//! Traces of the source's window over real relays and paths, compared with the model of the same path.
 
 use super::Begin;
 use super::chain::{Chain, Sizes, median_cells, reached, settled_at};
 use super::model::{Found, drawn, hops, kb, largest, new_optimum, ramp_case};
-use super::scene::{Path, Scene, Seen};
+use super::scene::{ObservedWindow, Path, RealPath};
 use crate::error::Error;
 use crate::telling::tell;
 use onion::router::schedule::SchedulerConfig;
@@ -24,7 +24,7 @@ const SETTLED: f64 = 0.25;
 const LATE_MAX: f64 = 0.1;
 
 /// What was played at a distance.
-pub(super) struct Played {
+pub(super) struct RealTrace {
     pub(super) cases: [Case; 2],
     /// For the figure of this distance.
     pub(super) series: Series,
@@ -35,10 +35,10 @@ pub(super) fn play(
     path: Path,
     (runs, stretch): (u32, u32),
     (output, interrupt): (&Output, &Interrupt),
-) -> Result<Option<Played>, Error> {
+) -> Result<Option<RealTrace>, Error> {
     let distance = path.distance;
     output.doing(format!("real paths, {}: starting relays", hops(distance)));
-    let scene = Scene::start(path, BEGIN)?;
+    let scene = RealPath::start(path, BEGIN)?;
     let mut all = Vec::new();
     for run in 1..=runs {
         output.doing(format!("real paths, {}: run {run} of {runs}", hops(distance)));
@@ -55,20 +55,20 @@ pub(super) fn play(
     let series = drawn("real paths", 3, &sizes.collect::<Sizes>());
     let cases = [trace_case(&all, distance), widened_case(&all)];
     cases.iter().for_each(|case| tell(case, output));
-    Ok(Some(Played { cases, series }))
+    Ok(Some(RealTrace { cases, series }))
 }
 
 /// A download, and the model of what it went through.
 struct Run {
     path: Path,
-    seen: Seen,
+    seen: ObservedWindow,
     chain: Chain,
     /// What the model's window is in the end, while the narrow place is narrow.
     modelled_cells: f64,
 }
 
 impl Run {
-    fn new(path: &Path, seen: Seen) -> Self {
+    fn new(path: &Path, seen: ObservedWindow) -> Self {
         let chain = Chain {
             distance: path.distance,
             narrow_cells_per_s: seen.narrow_cells_per_s,

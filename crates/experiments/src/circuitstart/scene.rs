@@ -1,11 +1,11 @@
-//! Four relays and a client of ours at hosts of their own, far apart: a circuit of five nodes, whose first one is an exit.
+//! Our relays, four, and our client at hosts of their own, far apart: a circuit of five nodes, whose first one is an exit.
 //!
 //! All of the windows are the engine's, between the relays that `flashflow relay` runs, under the default scheduler; so are the links, with TLS over the kernel's TCP. What is
 //! narrow is a host's link to the network, in both directions, as in the model.
 
 use super::Begin;
 use super::chain::{RELAYS, Sizes};
-use super::noted::{NotedFlows, Notes};
+use super::noted::{NotedFlows, WindowLog};
 use crate::distant::Starter;
 use crate::error::Error;
 use lab::wan::{Access, Congestion, Host, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
@@ -33,7 +33,7 @@ const LOOK: Duration = Duration::from_millis(10);
 /// What may wait at a narrow place, in round trips of a hop: more than any window brings there.
 const QUEUE_ROUND_TRIPS: u32 = 20;
 
-/// A stream's window is half of its circuit's: so many fill it.
+/// A stream's window is half of its circuit's: this number of streams fills it.
 const STREAMS: u64 = 2;
 
 /// More than is downloaded.
@@ -74,7 +74,7 @@ impl Path {
 }
 
 /// What a download has shown.
-pub(super) struct Seen {
+pub(super) struct ObservedWindow {
     /// The source's window, with times since it began.
     pub(super) sizes: Sizes,
     /// When the narrow place was widened.
@@ -93,14 +93,14 @@ pub(super) struct Seen {
 }
 
 /// All that takes part.
-pub(super) struct Scene {
+pub(super) struct RealPath {
     // In this order: nodes end before the hosts that they are at.
     client: NodeThread<Client<StdRng>>,
     relays: Vec<NodeThread<Router<StdRng>>>,
     _server: NodeThread<Server>,
     plan: CircuitPlan,
     server_at: SocketAddr,
-    notes: Notes,
+    notes: WindowLog,
     clock: Clock,
     path: Path,
     wan: Wan,
@@ -114,7 +114,7 @@ struct Carried {
     cells: u64,
 }
 
-impl Scene {
+impl RealPath {
     pub(super) fn start(path: Path, begin: Begin) -> Result<Self, Error> {
         let wan = lay(&path)?;
         let clock = Clock::start();
@@ -124,7 +124,7 @@ impl Scene {
         let mut forge = Forge::new(seed, unix_time_s())?;
         let starter = Starter { clock, tls: TlsConfigs::new(&forge)? };
         let flows = begin.windows().flows(SchedulerConfig::INTERVAL);
-        let notes = Notes::default();
+        let notes = WindowLog::default();
         let (mut relays, mut hops) = (Vec::new(), Vec::new());
         for place in 0..=RELAYS {
             let host = wan.host(&name(place))?;
@@ -157,7 +157,7 @@ impl Scene {
     }
 
     /// Downloads over a new circuit; `None` if the user has asked for the end.
-    pub(super) fn download(&self, interrupt: &Interrupt) -> Result<Option<Seen>, Error> {
+    pub(super) fn download(&self, interrupt: &Interrupt) -> Result<Option<ObservedWindow>, Error> {
         let narrow = Rate::from_mbit_per_s(self.path.narrow_mbit);
         self.set_narrow(narrow)?;
         let before = self.notes.count();
@@ -195,7 +195,7 @@ impl Scene {
         let bytes_per_cell = float(bytes) / float(cells);
         let cells_per_s = |rate: Rate| float(rate.as_byte_per_s()) / bytes_per_cell;
         let unordered = self.wan.unordered()?;
-        Ok(Some(Seen {
+        Ok(Some(ObservedWindow {
             sizes,
             widened_at: Instant::ORIGIN + (widened - begun),
             narrow_cells_per_s: cells_per_s(narrow),
@@ -234,7 +234,7 @@ impl Scene {
         asked.ok_or_else(|| broken("the client's thread has ended"))
     }
 
-    /// Waits until something is so, or the client has lost a circuit; false if the user has asked for the end.
+    /// Waits until a condition holds, or the client has lost a circuit; false if the user has interrupted.
     fn wait(
         &self,
         interrupt: &Interrupt,

@@ -1,21 +1,17 @@
-//! Whether clients are served no worse.
+//! Whether downloads are not slower.
 
-use super::scene::Who;
-use super::{Case, Plan};
+use super::scene::Software;
 use crate::factor::Factor;
-use crate::telling::{median, pair};
+use crate::telling::median;
 use lab::Download;
-use report::experiment::{self, CaseVerdict, ExperimentReport, Promise};
+use report::experiment::{Case, CaseVerdict};
+use serde::Serialize;
 use std::io;
 
-pub(super) const TITLE: &str = "What do clients feel of a relay of ours that is far away?";
-pub(super) const QUESTION: &str = "Are downloads of a stock client through a relay of ours nowhere slower than through a stock relay at \
-                                   the same place, at any round trip and loss?";
+/// An interval of the ratio that contains 1 and reaches farther above its middle than this factor decides nothing.
+pub(super) const WIDEST: f64 = 1.25;
 
-/// An interval of the ratio that reaches farther than this factor to either side of its middle decides nothing where it holds 1.
-const WIDEST: f64 = 1.25;
-
-/// Ours over stock, of downloads one after the other.
+/// Our relay's rate over C tor's, of downloads in pairs.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct Ratio {
     factor: Factor,
@@ -34,13 +30,14 @@ impl Ratio {
             let detail = "fewer than two pairs of downloads have no interval: more --runs";
             return (CaseVerdict::Inconclusive, detail.to_owned());
         };
-        let detail = format!("ours over stock {middle:.2} ({low:.2} to {high:.2}, {pairs} pairs)");
+        let detail =
+            format!("our relay over C tor {middle:.2} ({low:.2} to {high:.2}, {pairs} pairs)");
         if high < 1.0 {
-            (CaseVerdict::Missed, format!("ours is slower: {detail}"))
+            (CaseVerdict::Missed, format!("our relay is slower: {detail}"))
         } else if low <= 1.0 && high / middle > WIDEST {
             (
                 CaseVerdict::Inconclusive,
-                format!("too few or too unlike to tell: {detail}; more --runs"),
+                format!("too few or too unlike to decide: {detail}; more --runs"),
             )
         } else {
             (CaseVerdict::Held, detail)
@@ -48,7 +45,7 @@ impl Ratio {
     }
 }
 
-/// What downloads of one case came to, in Mbit/s from the start to the end.
+/// The downloads of one case, in Mbit/s from the request to the last byte.
 #[derive(Default)]
 pub(super) struct Rates {
     stock: Vec<f64>,
@@ -60,10 +57,10 @@ pub(super) struct Rates {
 }
 
 impl Rates {
-    pub(super) fn add(&mut self, who: Who, done: io::Result<Download>) {
-        let (rates, first) = match who {
-            Who::Stock => (&mut self.stock, &mut self.stock_first_s),
-            Who::Ours => (&mut self.ours, &mut self.ours_first_s),
+    pub(super) fn add(&mut self, software: Software, done: io::Result<Download>) {
+        let (rates, first) = match software {
+            Software::CTor => (&mut self.stock, &mut self.stock_first_s),
+            Software::Ours => (&mut self.ours, &mut self.ours_first_s),
         };
         match done {
             Ok(done) if done.is_right => {
@@ -71,9 +68,9 @@ impl Rates {
                 first.push(done.to_first_byte.as_secs_f64());
             }
             Ok(done) => {
-                self.failed.push(format!("{}: {} bytes came", who.word(), done.received));
+                self.failed.push(format!("{}: {} bytes came", software.word(), done.received));
             }
-            Err(error) => self.failed.push(format!("{}: {error}", who.word())),
+            Err(error) => self.failed.push(format!("{}: {error}", software.word())),
         }
     }
 
@@ -81,6 +78,48 @@ impl Rates {
     pub(super) const fn count(&self) -> u64 {
         (self.stock.len() + self.ours.len() + self.failed.len()) as u64
     }
+
+    pub(super) fn case(&self, name: String) -> Case {
+        let medians = [&self.stock, &self.ours].map(|it| median(it.iter().copied()));
+        let ratio = Ratio::of(self);
+        let case = Case::new(name, medians[0], medians[1]);
+        let case = match medians {
+            _ if !self.failed.is_empty() => case.ended(CaseVerdict::Failed, self.failed.join("; ")),
+            [Some(_), Some(_)] => {
+                let (verdict, detail) = ratio.judged();
+                case.ended(verdict, detail)
+            }
+            _ => case.ended(CaseVerdict::Failed, "nothing was downloaded"),
+        };
+        let [stock, ours] = [&self.stock, &self.ours].map(|it| range(it).unzip());
+        case.with(&Columns {
+            stock_low_mbit_per_s: stock.0,
+            stock_high_mbit_per_s: stock.1,
+            ours_low_mbit_per_s: ours.0,
+            ours_high_mbit_per_s: ours.1,
+            pairs: ratio.pairs,
+            paired_ratio: ratio.factor.value,
+            paired_ratio_low: ratio.factor.interval.map(|it| it.0),
+            paired_ratio_high: ratio.factor.interval.map(|it| it.1),
+            stock_to_first_byte_s: median(self.stock_first_s.iter().copied()),
+            ours_to_first_byte_s: median(self.ours_first_s.iter().copied()),
+        })
+    }
+}
+
+/// Columns of a case besides its cell.
+#[derive(Serialize)]
+struct Columns {
+    stock_low_mbit_per_s: Option<f64>,
+    stock_high_mbit_per_s: Option<f64>,
+    ours_low_mbit_per_s: Option<f64>,
+    ours_high_mbit_per_s: Option<f64>,
+    pairs: usize,
+    paired_ratio: f64,
+    paired_ratio_low: Option<f64>,
+    paired_ratio_high: Option<f64>,
+    stock_to_first_byte_s: Option<f64>,
+    ours_to_first_byte_s: Option<f64>,
 }
 
 fn range(values: &[f64]) -> Option<(f64, f64)> {
@@ -88,99 +127,23 @@ fn range(values: &[f64]) -> Option<(f64, f64)> {
     Some((low, values.iter().copied().reduce(f64::max)?))
 }
 
-pub(super) struct Judged {
-    pub(super) case: experiment::Case,
-}
-
-impl Judged {
-    pub(super) fn new(of: &Case, rates: &Rates) -> Self {
-        let medians = [&rates.stock, &rates.ours].map(|it| median(it.iter().copied()));
-        let ranges = [&rates.stock, &rates.ours].map(|it| range(it));
-        let case = experiment::Case::new(of.to_string(), medians[0], medians[1]);
-        let ratio = Ratio::of(rates);
-        let case = match medians {
-            _ if !rates.failed.is_empty() => {
-                case.ended(CaseVerdict::Failed, rates.failed.join("; "))
-            }
-            [Some(_), Some(_)] => {
-                let (verdict, detail) = ratio.judged();
-                case.ended(verdict, detail)
-            }
-            _ => case.ended(CaseVerdict::Failed, "nothing was downloaded"),
-        };
-        let [stock, ours] = ranges.map(Option::unzip);
-        let case = case
-            .column("place", of.place.word())
-            .column("rtt_ms", of.rtt_ms)
-            .column("loss_percent", of.loss_percent)
-            .column("stock_low_mbit_per_s", stock.0)
-            .column("stock_high_mbit_per_s", stock.1)
-            .column("ours_low_mbit_per_s", ours.0)
-            .column("ours_high_mbit_per_s", ours.1)
-            .column("pairs", ratio.pairs)
-            .column("paired_ratio", ratio.factor.value)
-            .column("paired_ratio_low", ratio.factor.interval.map(|it| it.0))
-            .column("paired_ratio_high", ratio.factor.interval.map(|it| it.1))
-            .column("stock_to_first_byte_s", median(rates.stock_first_s.iter().copied()))
-            .column("ours_to_first_byte_s", median(rates.ours_first_s.iter().copied()));
-        Self { case }
-    }
-}
-
-pub(super) fn report(plan: &Plan, judged: Vec<Judged>, base: ExperimentReport) -> ExperimentReport {
-    let cases: Vec<_> = judged.into_iter().map(|it| it.case).collect();
-    let count = |verdict| cases.iter().filter(|it| it.verdict == verdict).count();
-    let (held, open) = (count(CaseVerdict::Held), count(CaseVerdict::Inconclusive));
-    let ratio = median(cases.iter().filter_map(|it| it.ratio));
-    let answer = format!(
-        "In {held} of {} cases downloads through ours were not slower, and {open} decide nothing; in the median case their \
-         rate was {:.2} of that through the stock relay.",
-        cases.len(),
-        ratio.unwrap_or(f64::NAN),
-    );
-    let parameters = vec![
-        pair("downloads through each, for a case", plan.runs.to_string()),
-        pair("bytes of each", plan.bytes.to_string()),
-        pair("congestion control", plan.congestion.to_string()),
-        pair("seed", plan.seed.to_string()),
-    ];
-    let notes = vec![
-        "Truth is the median rate through the stock relay, from the request to the last byte; estimate that through \
-         ours. The circuit is built in that time, too."
-            .to_owned(),
-        format!(
-            "Downloads through the two take turns, and each two in a row are a pair. The interval is of the mean of ln(ours/stock), 95 % by \
-             Student's distribution: ours is slower where all of it is below 1. Where it holds 1, and reaches more than {:.0} % above its \
-             middle, it decides nothing.",
-            (WIDEST - 1.0) * 100.0
-        ),
-    ];
-    let promise = Promise::Decided {
-        held: held > 0 && held + open == cases.len(),
-        rule: "no case in which the whole interval of ours over stock is below 1".to_owned(),
-    };
-    ExperimentReport { answer, promise, parameters, cases, notes, ..base }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::client_impact::Place;
     use std::time::Duration;
 
     fn verdict(stock: &[f64], ours: &[f64]) -> CaseVerdict {
-        let of = Case { place: Place::Guard, rtt_ms: 20, loss_percent: 0.0 };
         let mut rates = Rates::default();
-        for (who, all) in [(Who::Stock, stock), (Who::Ours, ours)] {
+        for (software, all) in [(Software::CTor, stock), (Software::Ours, ours)] {
             for mbit in all {
                 let took = Duration::from_secs_f64(8.0 / mbit);
                 let to_first_byte = Duration::ZERO;
                 let done =
                     Download { to_first_byte, took, received: 1_000_000, is_right: *mbit < 99.0 };
-                rates.add(who, Ok(done));
+                rates.add(software, Ok(done));
             }
         }
-        Judged::new(&of, &rates).case.verdict
+        rates.case("guard".to_owned()).verdict
     }
 
     #[test]
@@ -192,7 +155,7 @@ mod tests {
         };
         assert_eq!(verdict(&stock, &times([1.2, 1.3, 1.25, 1.2, 1.3])), Held);
         assert_eq!(verdict(&stock, &times([0.97, 1.04, 0.99, 1.03, 0.98])), Held, "alike");
-        // Ranges overlap, but in each pair ours is a little slower: paired runs tell.
+        // Ranges overlap, but in each pair ours is a little slower: paired runs show it.
         assert_eq!(verdict(&stock, &times([0.93, 0.95, 0.94, 0.96, 0.92])), Missed);
         assert_eq!(verdict(&stock, &times([0.5, 1.6, 0.7, 1.4, 0.6])), Inconclusive, "too unlike");
         assert_eq!(verdict(&[10.0], &[9.0]), Inconclusive, "one says nothing");

@@ -1,14 +1,13 @@
-//! A client, a network of stock tor, and two relays that are far from both.
+//! A client, a network of C tor, and two relays that are far from both.
 
-use super::Case;
-use crate::distant::enter;
+use super::Cell;
+use crate::distant::{enter, way_of_rtt};
 use crate::error::Error;
 use crate::stage;
-use control::keys::SecretKey;
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec};
 use lab::{
-    Client, Content, ContentServer, Download, JoinedRelay, Network, NetworkSpec, OwnRelay,
-    OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
+    Client, Content, ContentServer, Download, JoinedRelay, NetworkSpec, OwnRelay, Pins, RelaySpec,
+    TemporaryFolder, download,
 };
 use link::Clock;
 use std::io;
@@ -23,36 +22,38 @@ const FAR: &str = "far";
 /// Far more than a consensus takes; and a byte of a download has to come at least this often.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Whose relay is far away.
+/// The software of the far relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Who {
-    Stock,
+pub(super) enum Software {
+    CTor,
     Ours,
 }
 
-impl Who {
+impl Software {
+    pub(super) const ALL: [Self; 2] = [Self::CTor, Self::Ours];
+
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Self::Stock => "a stock relay",
-            Self::Ours => "ours",
+            Self::CTor => "C tor",
+            Self::Ours => "our relay",
         }
     }
 }
 
-/// All that takes part.
-pub(super) struct Scene {
+/// All processes of the experiment.
+pub(super) struct Network {
     // In this order: what runs at the hosts ends before they do.
     client: Client,
     server: ContentServer,
     ours: OwnRelay,
     stock: JoinedRelay,
-    network: Network,
+    network: lab::Network,
     wan: Wan,
     _folder: TemporaryFolder,
     downloads: u64,
 }
 
-impl Scene {
+impl Network {
     pub(super) fn start(congestion: Congestion, seed: u64, output: &Output) -> Result<Self, Error> {
         let hosts = [CLIENT, CORE, FAR].into_iter().zip(1..).map(|(name, at)| {
             HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)).with_congestion(congestion)
@@ -74,15 +75,7 @@ impl Scene {
         output.doing("starting the relays that will be far away");
         let far = wan.host(FAR)?;
         enter(far)?;
-        let spec = OwnRelaySpec {
-            nickname: "oursfar".to_owned(),
-            limit: None,
-            coordinator: SecretKey::generate()?.public().to_string(),
-            authorities: network.directory_addrs(),
-            client_percent: None,
-            is_open_exit: true,
-            address: far.address(),
-        };
+        let spec = stage::open_exit("oursfar", &network, far.address())?;
         let ours = OwnRelay::start(spec, folder.path(), Clock::start())?;
         let stock = JoinedRelay::start(&network, "stockfar", far.address(), PATIENCE)?;
         output.doing("waiting for the consensus that lists them");
@@ -91,38 +84,37 @@ impl Scene {
         stage::wait_until_known(&network, &fingerprints, [&ours], PATIENCE)?;
         output.doing("starting the client");
         enter(wan.host(CLIENT)?)?;
-        let near = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);
-        let known: Vec<[u8; 20]> = fingerprints.into_iter().chain(near).collect();
-        // Whoever uses two circuits for a stream has two guards.
+        let known = stage::all_relays(&network, &fingerprints);
+        // A client that uses two circuits for a stream has two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let client = Client::start(&network, "client", &extra, &known, PATIENCE)?;
         Ok(Self { client, server, ours, stock, network, wan, _folder: folder, downloads: 0 })
     }
 
-    /// Downloads through the far relay of ours or of stock tor, at the place of a case. An error is one of what plays
-    /// here; that the download failed is no such error.
+    /// Downloads through a far relay at the hop of a cell. The outer error is one of the network; the inner one is of the download.
     pub(super) fn download(
         &mut self,
-        case: &Case,
-        who: Who,
+        cell: &Cell,
+        software: Software,
         content: Content,
     ) -> Result<io::Result<Download>, Error> {
         for other in [CLIENT, CORE] {
-            self.wan.set_way(other, FAR, case.way())?;
-            self.wan.set_way(FAR, other, case.way())?;
+            let way = way_of_rtt(cell.rtt_ms, cell.loss_percent);
+            self.wan.set_way(other, FAR, way)?;
+            self.wan.set_way(FAR, other, way)?;
         }
         let [first, second, ..] = self.network.authorities() else {
             return Err(lab::LabError::Spec("a network without authorities".to_owned()).into());
         };
         let exit = self.network.relays().first().unwrap_or(second);
         let mut path = [first.rsa(), second.rsa(), exit.rsa()];
-        path[case.place.number()] = match who {
-            Who::Stock => self.stock.rsa(),
-            Who::Ours => self.ours.rsa(),
+        path[cell.place.number()] = match software {
+            Software::CTor => self.stock.rsa(),
+            Software::Ours => self.ours.rsa(),
         };
         let [entry, middle, exit] = path.map(|rsa| vec![rsa]);
         self.client.pin(&Pins { entry, middle, exit })?;
-        // What was used until now is of no interest.
+        // Forgets the paths of earlier streams.
         self.client.used_paths()?;
         self.downloads += 1;
         let isolation = self.downloads.to_string();
@@ -130,7 +122,7 @@ impl Scene {
         let from = (&*server.ip().to_string(), server.port());
         let done = download(self.client.socks(), from, content, &isolation, PATIENCE);
         let used = self.client.used_paths()?;
-        // Word of the download before may come late.
+        // An event of the previous download may come late.
         if !used.iter().any(|it| *it == path) {
             let elsewhere = io::Error::other(format!("it went elsewhere: {used:02x?}"));
             return Ok(Err(elsewhere));

@@ -1,192 +1,168 @@
 //! All measurements, as a report.
 
-use super::Plan;
-use super::at_once::{OneOf, Set};
-use crate::telling::{self, median, pair};
+use super::set::OneOf;
+use super::{Cell, ConcurrentGrid};
+use crate::grid::{Row, Rows};
+use crate::telling::{median, pair};
 use crate::trial::{BOUNDS, Tried, TriedSecond};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, On, Promise, Role, Series,
+    Value,
 };
-use std::collections::BTreeMap;
+use serde::Serialize;
 
-/// What was found.
-#[derive(Default)]
-pub(super) struct Results {
-    /// Each relay's estimate alone, by the set's size and its place in it.
-    alone: BTreeMap<(usize, usize), f64>,
-    /// Estimates at once over limits, by the set's size.
-    ratios: BTreeMap<usize, Vec<f64>>,
-    /// The same over what each came to alone.
-    over_alone: BTreeMap<usize, Vec<f64>>,
-    /// The least time for which all of a set were measured, by the set's size.
-    together: BTreeMap<usize, Duration>,
-    /// The seconds of the last run of each set.
-    figures: BTreeMap<usize, ExperimentFigure>,
-    cases: Vec<Case>,
-    misses: Vec<Miss>,
+/// Columns of a case besides its cell.
+#[derive(Serialize)]
+struct Columns {
+    over_alone: Option<f64>,
+    together_s: Option<f64>,
+    measurers: usize,
+    relay_said_mbit_per_s: Option<f64>,
+    kernel_sent_mbit_per_s: Option<f64>,
 }
 
-impl Results {
-    /// Takes in what came of relays that were measured at the same time; `run` is `None` if it was one
-    /// alone. Returns their cases.
-    pub(super) fn add(&mut self, set: &Set, run: Option<u32>, all: Vec<OneOf>) -> Vec<Case> {
-        let together = together(&all);
-        if run.is_some() {
-            let least = self.together.entry(set.count()).or_insert(together);
-            *least = together.min(*least);
-            self.figures.insert(set.count(), seconds(set, &all));
-        }
-        let begins = self.cases.len();
-        for one in all {
-            let (case, why) = self.judge(set, run, &one, together);
-            let is_good = matches!(case.verdict, CaseVerdict::Held | CaseVerdict::Inconclusive);
-            let explanation = why.filter(|_| !is_good);
-            let miss = explanation.map(|explanation| Miss { case: case.name.clone(), explanation });
-            self.misses.extend(miss);
-            self.cases.push(case);
-        }
-        self.cases[begins..].to_vec()
-    }
-
-    /// The case of one relay, and what this machine had to do with it if it did not hold.
-    fn judge(
-        &mut self,
-        set: &Set,
-        run: Option<u32>,
-        one: &OneOf,
-        together: Duration,
-    ) -> (Case, Option<String>) {
-        let (count, relay, limit) = (set.count(), one.place + 1, set.limit.as_mbit_per_s());
-        let name = match run {
-            Some(run) => format!("{count} at once, relay {relay}, run {run}"),
-            None => format!("relay {relay} of {count}, alone"),
-        };
+/// The row of relays that were measured at the same time.
+pub(super) fn row(cell: &Cell, limit: Rate, all: &[OneOf], earlier: &Rows<'_, Cell>) -> Row {
+    let (limit, together) = (limit.as_mbit_per_s(), together(all));
+    let mut row = Row::default();
+    for one in all {
+        let name = cell.case(one.place);
         let tried = match &one.tried {
             Ok(tried) => tried,
             Err(error) => {
                 let case = Case::new(name, Some(limit), None);
-                return (case.ended(CaseVerdict::Failed, error.to_string()), None);
+                row.cases.push(case.ended(CaseVerdict::Failed, error.to_string()));
+                row.is_temporary = true;
+                continue;
             }
         };
-        let estimate = tried.estimate_mbit();
-        let case = Case::judged(name, limit, estimate, BOUNDS);
-        let case = match (estimate, tried.doubt(true)) {
-            (None, _) => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
-            (Some(_), doubt) => Tried::doubted(case, doubt.as_deref()),
-        };
-        // A busy machine makes for too little, never for too much.
-        let is_low = case.ratio.is_some_and(|ratio| ratio < *BOUNDS.start());
-        let case = match tried.starvation() {
-            Some(why) if is_low && case.verdict == CaseVerdict::Missed => {
-                let detail = format!("this machine, not the relay, was the limit: {why}");
-                case.ended(CaseVerdict::Inconclusive, detail)
-            }
-            _ => case,
-        };
-        let key = (count, one.place);
-        let over_alone = run.and_then(|_| Some(estimate? / self.alone.get(&key)?));
-        match run {
-            Some(_) => {
-                self.ratios.entry(count).or_default().extend(case.ratio);
-                self.over_alone.entry(count).or_default().extend(over_alone);
-            }
-            // What this machine was too slow for is nothing to compare with.
-            None if case.verdict == CaseVerdict::Held => {
-                self.alone.extend(estimate.map(|estimate| (key, estimate)));
-            }
-            None => {}
-        }
-        let is_apart = over_alone.is_some_and(|ratio| !BOUNDS.contains(&ratio));
-        let case = match over_alone.filter(|_| is_apart && case.verdict == CaseVerdict::Held) {
-            Some(ratio) => {
-                case.ended(CaseVerdict::Missed, format!("{ratio:.3} of what it came to alone"))
-            }
-            None => case,
-        };
-        let case = case
-            .column("relays_at_once", if run.is_some() { count } else { 1 })
-            .column("run", run)
-            .column("over_alone", over_alone)
-            .column("together_s", run.map(|_| together.as_secs_f64()))
-            .column("measurers", one.measurers)
-            .column("relay_said_mbit_per_s", tried.said_mbit())
-            .column("kernel_sent_mbit_per_s", tried.sent_mbit());
+        // What this machine was too slow for is nothing to compare with.
+        let alone = Cell { relays_at_once: 1, run: None, ..*cell }.case(one.place);
+        let is_alone = |case: &&Case| case.name == alone && case.verdict == CaseVerdict::Held;
+        let alone = earlier.cases().map(|(_, case)| case).find(is_alone);
+        let alone = alone.and_then(|case| case.estimate_mbit_per_s);
+        let over_alone = cell.run.and_then(|_| Some(tried.estimate_mbit()? / alone?));
+        let case = judged(name, limit, tried, over_alone).with(&Columns {
+            over_alone,
+            together_s: cell.run.map(|_| together.as_secs_f64()),
+            measurers: one.measurers,
+            relay_said_mbit_per_s: tried.said_mbit(),
+            kernel_sent_mbit_per_s: tried.sent_mbit(),
+        });
+        let is_good = matches!(case.verdict, CaseVerdict::Held | CaseVerdict::Inconclusive);
         let is_high = case.ratio.is_some_and(|ratio| ratio > *BOUNDS.end());
-        (tried.with_loads(case), tried.starvation().filter(|_| !is_high))
+        let explanation = tried.starvation().filter(|_| !is_good && !is_high);
+        let miss = explanation.map(|explanation| Miss { case: case.name.clone(), explanation });
+        row.misses.extend(miss);
+        row.cases.push(tried.with_loads(case));
     }
+    row.figures.extend(cell.run.map(|_| seconds(cell.of, limit, all)));
+    row
+}
 
-    pub(super) fn report(self, plan: &Plan) -> ExperimentReport {
-        let question = "Are relays that are measured at the same time, by a team whose capacity just \
-                        suffices, estimated within −10 % and +5 % of their limits and of what each came \
-                        to alone?";
-        let title = "Are several relays measured at once as accurately as one?";
-        ExperimentReport {
-            answer: self.answer(),
-            promise: Promise::Share(0.99),
-            parameters: parameters(plan),
-            figures: self.figures(),
-            notes: vec![
-                "Alone or at once, a relay is given the same: f times its limit, allotted greedily from \
-                 what each measurer has left; a measurer refuses more than its capacity. Guesses are \
-                 right, so that one round suffices."
-                    .to_owned(),
-            ],
-            cases: self.cases,
-            misses: self.misses,
-            ..telling::report("concurrent", title, question)
+fn judged(name: String, limit: f64, tried: &Tried, over_alone: Option<f64>) -> Case {
+    let estimate = tried.estimate_mbit();
+    let case = Case::judged(name, limit, estimate, BOUNDS);
+    let case = match (estimate, tried.doubt(true)) {
+        (None, _) => case.ended(CaseVerdict::Failed, tried.outcome.to_string()),
+        (Some(_), doubt) => Tried::doubted(case, doubt.as_deref()),
+    };
+    // A busy machine makes for too little, never for too much.
+    let is_low = case.ratio.is_some_and(|ratio| ratio < *BOUNDS.start());
+    let case = match tried.starvation() {
+        Some(why) if is_low && case.verdict == CaseVerdict::Missed => {
+            let detail = format!("this machine, not the relay, was the limit: {why}");
+            case.ended(CaseVerdict::Inconclusive, detail)
+        }
+        _ => case,
+    };
+    let is_apart = |ratio: &f64| !BOUNDS.contains(ratio) && case.verdict == CaseVerdict::Held;
+    match over_alone.filter(is_apart) {
+        Some(ratio) => case.ended(CaseVerdict::Missed, format!("{ratio:.3} of its estimate alone")),
+        None => case,
+    }
+}
+
+pub(super) fn conclude(grid: &ConcurrentGrid, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+    report.answer = answer(grid, &rows);
+    report.promise = Promise::Share(0.99);
+    report.figures = figures(grid, &rows, &report.figures);
+    let params = grid.params();
+    let capacities: Vec<String> = grid.capacities().iter().map(Rate::to_string).collect();
+    let set = |count: &u32| format!("{count} × {}", grid.limit(*count));
+    report.parameters = vec![
+        pair("relays at once", grid.relays.iter().map(set).collect::<Vec<_>>().join(", ")),
+        pair("measurers, each a process", capacities.join(" and ")),
+        pair("runs at once", grid.runs.to_string()),
+        pair("seconds t", params.seconds.to_string()),
+        pair("sockets s of each, at most", params.sockets.to_string()),
+        pair("multiplier m", params.multiplier.to_string()),
+        pair("excess factor f", format!("{:.3}", params.excess_factor())),
+    ];
+}
+
+/// The cases of relays of a set at once, or of one alone.
+fn cases<'a>(rows: &Rows<'a, Cell>, is: impl Fn(&Cell) -> bool) -> impl Iterator<Item = &'a Case> {
+    rows.cases().filter(move |(cell, _)| is(cell)).map(|(_, case)| case)
+}
+
+fn answer(grid: &ConcurrentGrid, rows: &Rows<'_, Cell>) -> String {
+    let of = |count: u32| {
+        let at_once = || cases(rows, |cell| cell.of == count && cell.run.is_some());
+        let column = |name: &'static str| {
+            at_once().filter_map(move |case| case.value(name).and_then(Value::as_f64))
+        };
+        let low = at_once().filter_map(|it| it.ratio).reduce(f64::min)?;
+        let high = at_once().filter_map(|it| it.ratio).reduce(f64::max)?;
+        let alone = median(column("over_alone")).map_or_else(String::new, |median| {
+            format!(", {median:.3} of their estimates alone in the median")
+        });
+        let together = column("together_s").reduce(f64::min).unwrap_or_default();
+        Some(format!(
+            "{count} at once had {low:.3} to {high:.3} of their limits{alone} (all of them ran at the same \
+             time for {together:.1} s or more)"
+        ))
+    };
+    let parts: Vec<String> = grid.relays.iter().copied().filter_map(of).collect();
+    if parts.is_empty() {
+        return "No relays were measured at once.".to_owned();
+    }
+    format!("{}.", parts.join("; "))
+}
+
+/// The distributions, then the seconds of the last run of each set.
+fn figures(
+    grid: &ConcurrentGrid,
+    rows: &Rows<'_, Cell>,
+    of_rows: &[ExperimentFigure],
+) -> Vec<ExperimentFigure> {
+    let ratios = |is: &dyn Fn(&Cell) -> bool| -> Vec<f64> {
+        cases(rows, is).filter_map(|case| case.ratio).collect()
+    };
+    let mut groups = vec![("alone".to_owned(), ratios(&|cell| cell.run.is_none()))];
+    for count in grid.relays.iter().copied() {
+        let at_once = ratios(&|cell| cell.of == count && cell.run.is_some());
+        groups.push((format!("{count} at once"), at_once));
+    }
+    let groups = groups.iter().map(|(name, ratios)| (name.as_str(), ratios.as_slice()));
+    let mut ratios = ExperimentFigure::distributions(
+        "ratios",
+        "Estimate over limit",
+        "estimate ÷ limit",
+        groups,
+    )
+    .band(On::X, *BOUNDS.start(), *BOUNDS.end(), "−10 % to +5 %", Role::Truth)
+    .caption("The share of the measurements whose estimate divided by the limit is at most x.");
+    ratios.x = ratios.x.showing(0.85, 1.10);
+    let mut figures = vec![ratios];
+    for (place, figure) in of_rows.iter().enumerate() {
+        if of_rows[place + 1..].iter().all(|later| later.name != figure.name) {
+            figures.push(figure.clone());
         }
     }
-
-    fn answer(&self) -> String {
-        let of = |count: &usize, ratios: &[f64]| {
-            let low = ratios.iter().copied().reduce(f64::min)?;
-            let high = ratios.iter().copied().reduce(f64::max)?;
-            let alone = self.over_alone.get(count).into_iter().flatten().copied();
-            let alone = median(alone).map_or_else(String::new, |median| {
-                format!(", {median:.3} of what they came to alone in the median")
-            });
-            let together = self.together.get(count).copied().unwrap_or_default().as_secs_f64();
-            Some(format!(
-                "{count} at once came to {low:.3} to {high:.3} of their limits{alone} (all of them under \
-                 way together for {together:.1} s or more)"
-            ))
-        };
-        let parts: Vec<String> =
-            self.ratios.iter().rev().filter_map(|(count, ratios)| of(count, ratios)).collect();
-        if parts.is_empty() {
-            return "No relays were measured at once.".to_owned();
-        }
-        format!("{}.", parts.join("; "))
-    }
-
-    fn figures(&self) -> Vec<ExperimentFigure> {
-        let alone = |count: usize| {
-            let cases = self
-                .cases
-                .iter()
-                .filter(move |case| case.name.ends_with(&format!(" of {count}, alone")));
-            cases.filter_map(|case| case.ratio)
-        };
-        let all_alone: Vec<f64> = self.figures.keys().flat_map(|count| alone(*count)).collect();
-        let mut groups = vec![("alone".to_owned(), all_alone)];
-        let at_once = self.ratios.iter().rev();
-        groups.extend(at_once.map(|(count, ratios)| (format!("{count} at once"), ratios.clone())));
-        let groups = groups.iter().map(|(name, ratios)| (name.as_str(), ratios.as_slice()));
-        let mut ratios = ExperimentFigure::distributions(
-            "ratios",
-            "Estimate over limit",
-            "estimate ÷ limit",
-            groups,
-        )
-        .band(On::X, *BOUNDS.start(), *BOUNDS.end(), "−10 % to +5 %", Role::Truth)
-        .caption("How large a share of the measurements came to at most so much of the limit.");
-        ratios.x = ratios.x.showing(0.85, 1.10);
-        let mut figures = vec![ratios];
-        figures.extend(self.figures.values().rev().cloned());
-        figures.retain(|figure| !figure.series.is_empty());
-        figures
-    }
+    figures.retain(|figure| !figure.series.is_empty());
+    figures
 }
 
 /// The seconds that were measured.
@@ -202,7 +178,7 @@ fn span(one: &OneOf) -> Option<(Instant, Instant)> {
     Some((Instant::ORIGIN + (last - Instant::ORIGIN).saturating_sub(length), last))
 }
 
-/// How long all of them were under way together.
+/// For how long all of them ran at the same time.
 fn together(all: &[OneOf]) -> Duration {
     let spans: Option<Vec<_>> = all.iter().map(span).collect();
     let spans = spans.unwrap_or_default();
@@ -212,9 +188,7 @@ fn together(all: &[OneOf]) -> Duration {
 }
 
 /// The seconds of all relays, from where the first began.
-fn seconds(set: &Set, all: &[OneOf]) -> ExperimentFigure {
-    let count = set.count();
-    let limit = set.limit.as_mbit_per_s();
+fn seconds(count: u32, limit: f64, all: &[OneOf]) -> ExperimentFigure {
     let began = all.iter().filter_map(span).map(|(began, _)| began).min().unwrap_or_default();
     let mut figure = ExperimentFigure::new(
         &format!("seconds-{count}"),
@@ -223,29 +197,14 @@ fn seconds(set: &Set, all: &[OneOf]) -> ExperimentFigure {
         Axis::new("Mbit/s"),
     )
     .band(On::Y, limit * BOUNDS.start(), limit * BOUNDS.end(), "−10 % to +5 %", Role::Truth)
-    .caption("What was measured in each second of the last run; the first holds the burst.");
+    .caption("The rate measured in each second of the last run; the first contains the burst.");
     for one in all {
         let point = |second: &TriedSecond| {
             ((second.end - began).as_secs_f64(), second.measured.as_mbit_per_s())
         };
         let points: Vec<(f64, f64)> = seconds_of(one).iter().map(point).collect();
         let name = format!("relay {}", one.place + 1);
-        figure = figure.with(Series::line(&name, Role::Nth(one.place), points));
+        figure = figure.with(Series::line(&name, Role::Nth(one.place as usize), points));
     }
     figure
-}
-
-fn parameters(plan: &Plan) -> Vec<(String, String)> {
-    let params = plan.params();
-    let capacities: Vec<String> = plan.capacities().iter().map(Rate::to_string).collect();
-    let set = |count: &u32| format!("{count} × {}", plan.limit(*count));
-    vec![
-        pair("relays at once", plan.relays.iter().map(set).collect::<Vec<_>>().join(", ")),
-        pair("measurers, each a process", capacities.join(" and ")),
-        pair("runs at once", plan.runs.to_string()),
-        pair("seconds t", params.seconds.to_string()),
-        pair("sockets s of each, at most", params.sockets.to_string()),
-        pair("multiplier m", params.multiplier.to_string()),
-        pair("excess factor f", format!("{:.3}", params.excess_factor())),
-    ]
 }

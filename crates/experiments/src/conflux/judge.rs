@@ -1,8 +1,8 @@
-//! What was found, beside what the paper found.
+//! The results, compared with the paper's.
 
-use super::plan::{ExitOf, Method, Plan, Trial, Who};
+use super::plan::{ClientKind, ConfluxSettings, ExitOf, Method, Trial};
 use crate::simulated::Interval;
-use crate::telling::median;
+use crate::telling::{median, section};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series};
 use std::collections::BTreeMap;
 
@@ -64,7 +64,7 @@ fn ideal_times(trials: &[Trial], method: Method, size_mb: f64) -> Times {
     its.filter(|it| it.seen.is_ok()).map(|it| (it.run, size_mb * 8.0 / it.capacity_mbit)).collect()
 }
 
-fn baseline(plan: &Plan) -> Option<Method> {
+fn baseline(plan: &ConfluxSettings) -> Option<Method> {
     plan.methods.iter().copied().find(|it| it.who.is_baseline())
 }
 
@@ -73,7 +73,7 @@ fn rounded(value: f64) -> Option<f64> {
 }
 
 /// A case for each size and method.
-pub(super) fn cases(plan: &Plan, trials: &[Trial]) -> Vec<Case> {
+pub(super) fn cases(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Case> {
     let mut cases = Vec::new();
     for size_mb in plan.sizes_mb.iter().copied() {
         for method in plan.methods.iter().copied() {
@@ -83,7 +83,7 @@ pub(super) fn cases(plan: &Plan, trials: &[Trial]) -> Vec<Case> {
     cases
 }
 
-fn case(plan: &Plan, trials: &[Trial], method: Method, size_mb: f64) -> Case {
+fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) -> Case {
     let Method { who, exit, legs } = method;
     let all: Vec<&Trial> =
         trials.iter().filter(|it| it.method == method && it.size_mb == size_mb).collect();
@@ -143,7 +143,7 @@ fn case(plan: &Plan, trials: &[Trial], method: Method, size_mb: f64) -> Case {
             CaseVerdict::Failed
         }
         (None, _) if seen.is_empty() => CaseVerdict::Skipped,
-        (None, Some(change)) if legs > 1 && who == Who::Ours => change.verdict(),
+        (None, Some(change)) if legs > 1 && who == ClientKind::Ours => change.verdict(),
         // One circuit is there to be compared with, and so is stock tor.
         (None, _) => CaseVerdict::Skipped,
     };
@@ -154,8 +154,8 @@ fn case(plan: &Plan, trials: &[Trial], method: Method, size_mb: f64) -> Case {
 fn paper(method: Method, size_mb: f64) -> Option<(f64, f64)> {
     let (_, two, three, three_against_two) = TABLE_I.into_iter().find(|it| it.0 == size_mb)?;
     match (method.who, method.legs) {
-        (Who::Ours, 2) => Some((two, two)),
-        (Who::Ours, 3) => Some((three, three_against_two)),
+        (ClientKind::Ours, 2) => Some((two, two)),
+        (ClientKind::Ours, 3) => Some((three, three_against_two)),
         _ => None,
     }
 }
@@ -176,7 +176,7 @@ fn shares(trials: &[&Trial]) -> Option<String> {
 }
 
 /// Figures 2 and 3: times of each size. Figure 4: what legs gain.
-pub(super) fn figures(plan: &Plan, trials: &[Trial]) -> Vec<ExperimentFigure> {
+pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<ExperimentFigure> {
     let mut figures = Vec::new();
     for size_mb in plan.sizes_mb.iter().copied() {
         // The paper's figure 2 is of 0.4 MB, its figure 3 of the larger ones.
@@ -216,9 +216,9 @@ pub(super) fn figures(plan: &Plan, trials: &[Trial]) -> Vec<ExperimentFigure> {
 }
 
 /// The change against plain Tor by legs.
-fn gains(plan: &Plan, trials: &[Trial], exit: ExitOf, size_mb: f64) -> Vec<(f64, f64)> {
+fn gains(plan: &ConfluxSettings, trials: &[Trial], exit: ExitOf, size_mb: f64) -> Vec<(f64, f64)> {
     let whole = baseline(plan).map(|it| times(trials, it, size_mb)).unwrap_or_default();
-    let its = plan.methods.iter().filter(|it| it.who == Who::Ours && it.exit == exit);
+    let its = plan.methods.iter().filter(|it| it.who == ClientKind::Ours && it.exit == exit);
     its.filter_map(|it| {
         let change = Change::of(&times(trials, *it, size_mb), &whole)?;
         Some((it.legs as f64, change.percent))
@@ -226,32 +226,16 @@ fn gains(plan: &Plan, trials: &[Trial], exit: ExitOf, size_mb: f64) -> Vec<(f64,
     .collect()
 }
 
+pub(super) const TEXT: &str = include_str!("../../../../docs/experiments/conflux.md");
+
 /// What there is to know besides.
-pub(super) fn notes(plan: &Plan) -> Vec<String> {
-    let mut notes = vec![
-        "Times are from the request to the last byte, over circuits that stand and have brought one byte before. A change is that of the mean over runs, with the \
-         interval of 95 % of a quotient of means; runs are compared with themselves, so that slow bridges are slow for all."
-            .to_owned(),
-        "`change_by_capacity_percent` is what would be if a download took its size over what its bridges carry together: it depends on how much the further legs add to the first, \
-         and on nothing else. Two legs gain more than half of the time only where the second bridge is faster than the first, as in the paper at 5 MB."
-            .to_owned(),
-        "The paper compares means of 10 runs in a network of which it tells neither rates nor distances, with Tor 0.2.9: fixed windows, and stock bridges' capacity unknown."
-            .to_owned(),
-    ];
-    notes.push(if plan.is_simulated {
-        "All relays, clients and the exit are ours, on `sim::wire`: TCP is a model, nothing takes processor time. `plain` is one circuit with congestion control (Vegas), \
-         as stock tor makes; `fixed-windows` one with windows of 1000 and 500 cells, as Tor had them in the paper's time."
-            .to_owned()
-    } else {
-        "The bridges' links are narrow, each way, with queues of 100 ms; middles, exits and the server are at one host without any limit. Stock tor goes by a stock exit, whatever exit \
-         our client uses: `tor` by one circuit, `tor-conflux` by two that it links, through the same bridges as two legs of ours. Legs begin with the bridges that follow the first, in the order of the list, round about."
-            .to_owned()
-    });
-    notes
+pub(super) fn notes(plan: &ConfluxSettings) -> Vec<String> {
+    let of = section(TEXT, if plan.is_simulated { "Simulated" } else { "Real" });
+    section(TEXT, "Notes").into_iter().chain(of).collect()
 }
 
 /// The result in a sentence.
-pub(super) fn answer(plan: &Plan, trials: &[Trial], cases: &[Case]) -> String {
+pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -> String {
     let told = |size_mb: f64, exit| {
         let gains = gains(plan, trials, exit, size_mb).into_iter().filter(|it| it.0 > 1.0);
         let gains: Vec<String> =
@@ -277,17 +261,17 @@ pub(super) fn held(cases: &[Case]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::conflux::plan::Seen;
+    use crate::conflux::plan::DownloadFigures;
 
-    fn plan() -> Plan {
+    fn plan() -> ConfluxSettings {
         let method = |who, exit, legs| Method { who, exit, legs };
-        Plan {
+        ConfluxSettings {
             runs: 3,
             sizes_mb: vec![5.0],
             methods: vec![
-                method(Who::Tor, ExitOf::Stock, 1),
-                method(Who::Ours, ExitOf::Ours, 1),
-                method(Who::Ours, ExitOf::Ours, 2),
+                method(ClientKind::Tor, ExitOf::Stock, 1),
+                method(ClientKind::Ours, ExitOf::Ours, 1),
+                method(ClientKind::Ours, ExitOf::Ours, 2),
             ],
             is_simulated: false,
             scheduler: None,
@@ -295,11 +279,12 @@ mod tests {
         }
     }
 
-    fn trials(plan: &Plan, times: [[f64; 3]; 3]) -> Vec<Trial> {
+    fn trials(plan: &ConfluxSettings, times: [[f64; 3]; 3]) -> Vec<Trial> {
         let of = |(method, times): (&Method, [f64; 3])| {
             let method = *method;
             (1..).zip(times).map(move |(run, took_s)| {
-                let seen = Seen { took_s, first_byte_s: 0.1, carried: vec![3; method.legs] };
+                let seen =
+                    DownloadFigures { took_s, first_byte_s: 0.1, carried: vec![3; method.legs] };
                 let seen = if took_s < 0.0 { Err("cut".to_owned()) } else { Ok(seen) };
                 let capacity_mbit = 10.0 * method.legs as f64;
                 Trial { method, size_mb: 5.0, run, capacity_mbit, seen }

@@ -9,9 +9,9 @@ use std::fmt;
 /// Which leg of linked circuits an exit sends on.
 pub(super) type Scheduler = &'static dyn LegScheduler;
 
-/// Who downloads.
+/// ClientKind downloads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Who {
+pub(super) enum ClientKind {
     /// Stock tor, over one circuit.
     Tor,
     /// Stock tor, over two that it links.
@@ -24,7 +24,7 @@ pub(super) enum Who {
     Ours,
 }
 
-impl Who {
+impl ClientKind {
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Tor => "tor",
@@ -44,7 +44,7 @@ impl Who {
 /// Whose exit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub(super) enum ExitOf {
-    /// A relay of ours.
+    /// Our relay.
     Ours,
     /// Stock tor's.
     Stock,
@@ -62,7 +62,7 @@ impl ExitOf {
 /// A way to download.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Method {
-    pub(super) who: Who,
+    pub(super) who: ClientKind,
     pub(super) exit: ExitOf,
     pub(super) legs: usize,
 }
@@ -72,18 +72,18 @@ impl fmt::Display for Method {
         let Self { who, exit, legs } = self;
         let plural = if *legs == 1 { "" } else { "s" };
         match who {
-            Who::Plain => f.write_str("one circuit with congestion control"),
-            Who::Fixed => f.write_str("one circuit with fixed windows"),
-            Who::Tor => f.write_str("stock tor, one circuit"),
-            Who::TorLinked => write!(f, "stock tor, {legs} legs"),
-            Who::Ours => write!(f, "ours, {legs} leg{plural}, exit: {}", exit.word()),
+            ClientKind::Plain => f.write_str("one circuit with congestion control"),
+            ClientKind::Fixed => f.write_str("one circuit with fixed windows"),
+            ClientKind::Tor => f.write_str("stock tor, one circuit"),
+            ClientKind::TorLinked => write!(f, "stock tor, {legs} legs"),
+            ClientKind::Ours => write!(f, "ours, {legs} leg{plural}, exit: {}", exit.word()),
         }
     }
 }
 
 /// What a download has shown.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(super) struct Seen {
+pub(super) struct DownloadFigures {
     /// From asking to the last byte, in seconds.
     pub(super) took_s: f64,
     /// To the first.
@@ -101,12 +101,12 @@ pub(super) struct Trial {
     /// What its bridges carry, all together, in Mbit/s.
     pub(super) capacity_mbit: f64,
     /// What it has shown, or why it is none.
-    pub(super) seen: Result<Seen, String>,
+    pub(super) seen: Result<DownloadFigures, String>,
 }
 
 /// What is the same for all.
 #[derive(Debug)]
-pub(super) struct Plan {
+pub(super) struct ConfluxSettings {
     pub(super) runs: u32,
     pub(super) sizes_mb: Vec<f64>,
     /// The baseline first.
@@ -116,7 +116,7 @@ pub(super) struct Plan {
     pub(super) seed: u64,
 }
 
-impl Plan {
+impl ConfluxSettings {
     pub(super) fn new(options: &Options, is_quick: bool) -> Self {
         let is_simulated = options.simulated;
         let default = match (is_simulated, is_quick) {
@@ -138,15 +138,18 @@ impl Plan {
         let one = |who, exit| Method { who, exit, legs: 1 };
         let mut methods = Vec::new();
         if is_simulated {
-            methods.extend([one(Who::Plain, ExitOf::Ours), one(Who::Fixed, ExitOf::Ours)]);
+            methods.extend([
+                one(ClientKind::Plain, ExitOf::Ours),
+                one(ClientKind::Fixed, ExitOf::Ours),
+            ]);
             // One leg is what the first of these is.
             legs.retain(|legs| *legs > 1);
             exits = vec![ExitOf::Ours];
         } else {
-            methods.push(one(Who::Tor, ExitOf::Stock));
+            methods.push(one(ClientKind::Tor, ExitOf::Stock));
             // Stock clients link two.
             if exits.contains(&ExitOf::Stock) && legs.contains(&2) {
-                methods.push(Method { who: Who::TorLinked, exit: ExitOf::Stock, legs: 2 });
+                methods.push(Method { who: ClientKind::TorLinked, exit: ExitOf::Stock, legs: 2 });
             }
         }
         // A quick look at stock exits is at what they are for.
@@ -154,7 +157,7 @@ impl Plan {
         for exit in exits {
             let is_left_out = |legs: usize| is_quick_look && exit == ExitOf::Stock && legs != 2;
             let legs = legs.iter().copied().filter(|legs| !is_left_out(*legs));
-            methods.extend(legs.map(|legs| Method { who: Who::Ours, exit, legs }));
+            methods.extend(legs.map(|legs| Method { who: ClientKind::Ours, exit, legs }));
         }
         Self {
             runs: options.runs.unwrap_or(default),
@@ -170,7 +173,7 @@ impl Plan {
         self.methods.len() * self.sizes_mb.len() * self.runs as usize
     }
 
-    /// The runs of which the bridge of this number is the first, of so many: from one on.
+    /// The runs of which the bridge of this number is the first, counted from one.
     pub(super) fn runs_from(&self, first: usize, bridges: usize) -> impl Iterator<Item = u32> {
         (1..=self.runs).skip(first).step_by(bridges.max(1))
     }
@@ -196,7 +199,7 @@ pub(super) fn scheduler(name: &str) -> Result<Scheduler, String> {
     })
 }
 
-/// Bytes of so many MB, of 10⁶ bytes as the paper's.
+/// Bytes of a number of MB, of 10⁶ bytes as the paper's.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a gigabyte at most")]
 pub(super) fn bytes(size_mb: f64) -> u64 {
     (size_mb * 1e6).round() as u64
@@ -225,11 +228,13 @@ mod tests {
 
     #[test]
     fn each_run_is_some_bridges_and_each_method_comes_once_in_it() {
-        let plan = Plan::new(&options(false), false);
+        let plan = ConfluxSettings::new(&options(false), false);
         assert_eq!(plan.sizes_mb, [0.4, 5.0]);
-        let quick = Plan::new(&options(false), true);
-        let of_stock_exits =
-            quick.methods.iter().filter(|it| it.who == Who::Ours && it.exit == ExitOf::Stock);
+        let quick = ConfluxSettings::new(&options(false), true);
+        let of_stock_exits = quick
+            .methods
+            .iter()
+            .filter(|it| it.who == ClientKind::Ours && it.exit == ExitOf::Stock);
         assert_eq!(of_stock_exits.map(|it| it.legs).collect::<Vec<_>>(), [2]);
         assert_eq!(
             plan.methods.len(),
@@ -252,9 +257,9 @@ mod tests {
 
     #[test]
     fn simulated_there_is_no_stock_tor() {
-        let plan = Plan::new(&options(true), true);
-        assert_eq!(plan.methods.iter().filter(|it| it.who == Who::Ours).count(), 2);
-        assert!(plan.methods.iter().all(|it| it.who != Who::Tor && it.exit == ExitOf::Ours));
+        let plan = ConfluxSettings::new(&options(true), true);
+        assert_eq!(plan.methods.iter().filter(|it| it.who == ClientKind::Ours).count(), 2);
+        assert!(plan.methods.iter().all(|it| it.who != ClientKind::Tor && it.exit == ExitOf::Ours));
         assert_eq!(plan.methods.iter().filter(|it| it.who.is_baseline()).count(), 1);
     }
 

@@ -1,16 +1,15 @@
 //! Stock bridges at hosts of their own, with links that are narrow; middles and exits, ours among them; a stock client and ours.
 
-use super::plan::{ExitOf, Method, Plan, Seen, Who};
+use super::plan::{ClientKind, ConfluxSettings, DownloadFigures, ExitOf, Method};
 use crate::distant::enter;
 use crate::error::Error;
 use crate::stage;
 use client::strategy::{Position, Strategy};
 use client::{ClientProxy, Directories, Event, RelayInfo, Settings, View};
-use control::keys::SecretKey;
 use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use lab::{
     Client, Content, ContentServer, Download, JoinedRelay, Network, NetworkSpec, Node, OwnRelay,
-    OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
+    Pins, RelaySpec, TemporaryFolder, download,
 };
 use link::Clock;
 use netdoc::Fingerprint;
@@ -88,15 +87,15 @@ impl Strategy for Only {
     }
 }
 
-/// A client of ours that downloads in one way.
+/// Our client that downloads in one way.
 struct OurClient {
     method: Method,
     proxy: ClientProxy,
     events: Receiver<Event>,
 }
 
-/// All that takes part.
-pub(super) struct Scene {
+/// All processes of the experiment.
+pub(super) struct BridgeNetwork {
     // In this order: what runs at the hosts ends before they do.
     ours: Vec<OurClient>,
     tor: Client,
@@ -113,8 +112,8 @@ pub(super) struct Scene {
     downloads: u64,
 }
 
-impl Scene {
-    pub(super) fn start(plan: &Plan, output: &Output) -> Result<Self, Error> {
+impl BridgeNetwork {
+    pub(super) fn start(plan: &ConfluxSettings, output: &Output) -> Result<Self, Error> {
         let wan = lay(plan.seed)?;
         // Its keeper stays outside of all hosts.
         let folder = stage::temporary_folder()?;
@@ -131,15 +130,7 @@ impl Scene {
         let network = network::start(&spec, output)?;
         let server = stage::content_server(core.address())?;
         output.doing("starting our exit");
-        let spec = OwnRelaySpec {
-            nickname: "oursexit".to_owned(),
-            limit: None,
-            coordinator: SecretKey::generate()?.public().to_string(),
-            authorities: network.directory_addrs(),
-            client_percent: None,
-            is_open_exit: true,
-            address: core.address(),
-        };
+        let spec = stage::open_exit("oursexit", &network, core.address())?;
         let exit = OwnRelay::start_linking(spec, folder.path(), Clock::start())?;
         let mut bridges = Vec::new();
         for number in 0..BRIDGES {
@@ -155,13 +146,12 @@ impl Scene {
         stage::wait_until_known(&network, &joined, [&exit], PATIENCE)?;
         output.doing("starting the stock client");
         enter(wan.host(CLIENT)?)?;
-        let near = network.nodes().iter().map(Node::rsa);
-        let known: Vec<[u8; 20]> = joined.into_iter().chain(near).collect();
+        let known = stage::all_relays(&network, &joined);
         // Plain Tor is one circuit.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let tor = Client::start(&network, "client", &extra, &known, PATIENCE)?;
         let extra = ["ConfluxEnabled 1", "ConfluxClientUX throughput"].map(str::to_owned);
-        let has_linked = plan.methods.iter().any(|it| it.who == Who::TorLinked);
+        let has_linked = plan.methods.iter().any(|it| it.who == ClientKind::TorLinked);
         let linked_tor = has_linked
             .then(|| Client::start(&network, "linkedclient", &extra, &known, PATIENCE))
             .transpose()?;
@@ -180,9 +170,9 @@ impl Scene {
         })
     }
 
-    /// From now on paths begin with this bridge, and further legs with those that follow it. Starts clients of ours for each way, and
+    /// Makes paths begin with this bridge, and further legs with those that follow it. Starts our clients for each way, and
     /// waits until all of them come through.
-    pub(super) fn begin_with(&mut self, plan: &Plan, first: usize) -> Result<(), Error> {
+    pub(super) fn begin_with(&mut self, plan: &ConfluxSettings, first: usize) -> Result<(), Error> {
         self.ours.clear();
         self.first = first;
         let [entry, middle, exit] = self.stock_path();
@@ -192,7 +182,7 @@ impl Scene {
             linked.pin(&Pins { entry, middle: middle.clone(), exit: exit.clone() })?;
         }
         self.tor.pin(&Pins { entry, middle, exit })?;
-        for method in plan.methods.iter().copied().filter(|it| it.who == Who::Ours) {
+        for method in plan.methods.iter().copied().filter(|it| it.who == ClientKind::Ours) {
             let folder = format!("{}-legs-{}-bridge-{first}", method.legs, method.exit.word());
             let settings = Settings {
                 legs: method.legs,
@@ -225,14 +215,14 @@ impl Scene {
         &mut self,
         method: Method,
         content: Content,
-    ) -> Result<Result<Seen, String>, Error> {
+    ) -> Result<Result<DownloadFigures, String>, Error> {
         self.downloads += 1;
         let isolation = self.downloads.to_string();
         let server = self.server.address();
-        if let (Who::TorLinked, Some(tor)) = (method.who, &mut self.linked_tor) {
+        if let (ClientKind::TorLinked, Some(tor)) = (method.who, &mut self.linked_tor) {
             return linked(tor, server, content, &isolation);
         }
-        if method.who != Who::Ours {
+        if method.who != ClientKind::Ours {
             // What was used until now is of no interest.
             self.tor.used_paths()?;
             let done = warmed(self.tor.socks(), server, content, &isolation);
@@ -294,7 +284,7 @@ impl Scene {
 }
 
 impl OurClient {
-    /// What the legs of the circuit have carried that the latest download came over, once its end is told.
+    /// What the legs of the circuit have carried of the latest download, once its end is reported.
     fn carried(&self, bytes: u64) -> Result<Vec<u64>, String> {
         let legs = loop {
             match self.events.recv_timeout(PATIENCE) {
@@ -303,7 +293,7 @@ impl OurClient {
                     break legs;
                 }
                 Ok(_) => {}
-                Err(error) => return Err(format!("nothing was told of the stream: {error}")),
+                Err(error) => return Err(format!("the stream was not reported: {error}")),
             }
         };
         let linked = legs.len().max(1);
@@ -337,14 +327,14 @@ fn whole(
     if done.is_right { Ok(done) } else { Err(format!("{} bytes came", done.received)) }
 }
 
-/// The same by stock tor over circuits that it has linked: it takes one circuit where it has no such set ready. Then another
+/// Downloads by C tor over circuits that it has linked: it takes one circuit where it has no such set ready. Then another
 /// program's stream is tried, until there is one.
 fn linked(
     tor: &mut Client,
     server: SocketAddr,
     content: Content,
     isolation: &str,
-) -> Result<Result<Seen, String>, Error> {
+) -> Result<Result<DownloadFigures, String>, Error> {
     let clock = Clock::start();
     for attempt in 0.. {
         let isolation = format!("{isolation}-{attempt}");
@@ -379,9 +369,9 @@ fn is_linked(tor: &mut Client) -> Result<bool, Error> {
     Ok(status.lines().any(|line| is_of_a_set(line) && used.iter().any(|id| line.starts_with(id))))
 }
 
-fn seen(done: &Download, carried: Vec<u64>) -> Seen {
+fn seen(done: &Download, carried: Vec<u64>) -> DownloadFigures {
     let (took_s, first_byte_s) = (done.took.as_secs_f64(), done.to_first_byte.as_secs_f64());
-    Seen { took_s, first_byte_s, carried }
+    DownloadFigures { took_s, first_byte_s, carried }
 }
 
 /// Hosts and the ways between them.

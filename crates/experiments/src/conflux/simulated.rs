@@ -1,6 +1,6 @@
 //! The same in virtual time: bridges that each run draws, middles, an exit and a destination, over modelled paths.
 
-use super::plan::{self, Method, Plan, Seen, Trial, Who};
+use super::plan::{self, ClientKind, ConfluxSettings, DownloadFigures, Method, Trial};
 use crate::error::Error;
 use link::Forge;
 use onion::circuit::NextHop;
@@ -43,12 +43,12 @@ pub(super) fn described() -> String {
 
 /// The middle and the bridge of one way to the exit.
 #[derive(Clone, Copy, Debug)]
-struct Way {
+struct SimulatedLeg {
     rate: Rate,
     latencies: [Duration; 3],
 }
 
-impl Way {
+impl SimulatedLeg {
     fn draw(rng: &mut StdRng) -> Self {
         let (least, most) = BRIDGE_MBIT;
         let mbit = (rng.random_range(least.ln()..most.ln())).exp();
@@ -59,14 +59,14 @@ impl Way {
 }
 
 /// Identities, made once: their RSA keys take time.
-struct Cast {
+struct Identities {
     certificate: Vec<u8>,
     bridges: Vec<Arc<OwnIdentity>>,
     middles: Vec<Arc<OwnIdentity>>,
     exit: Arc<OwnIdentity>,
 }
 
-impl Cast {
+impl Identities {
     fn new() -> Result<Self, Error> {
         let mut forge = Forge::new([3; 32], UNIX_TIME_S)?;
         let certificates = forge.tls_credentials()?.0;
@@ -80,23 +80,23 @@ impl Cast {
 
 /// All downloads; a world of its own for each, so that none has what another has warmed.
 pub(super) fn play(
-    plan: &Plan,
+    plan: &ConfluxSettings,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Vec<Trial>, Error> {
-    let cast = Cast::new()?;
+    let cast = Identities::new()?;
     let mut trials = Vec::new();
     for run in 1..=plan.runs {
         output.doing(format!("run {run} of {}", plan.runs));
         let mut rng =
             StdRng::seed_from_u64(plan.seed.wrapping_mul(1 << 20).wrapping_add(run.into()));
-        let ways: [Way; WAYS] = std::array::from_fn(|_| Way::draw(&mut rng));
+        let ways: [SimulatedLeg; WAYS] = std::array::from_fn(|_| SimulatedLeg::draw(&mut rng));
         for size_mb in plan.sizes_mb.iter().copied() {
             for method in plan.methods.iter().copied() {
                 if interrupt.is_requested() {
                     return Ok(trials);
                 }
-                let mut world = World::new(&cast, &ways, plan, run.into())?;
+                let mut world = SimulatedBridges::new(&cast, &ways, plan, run.into())?;
                 let seen = world.download(method, plan::bytes(size_mb));
                 let capacity_mbit =
                     ways.iter().take(method.legs).map(|it| it.rate.as_mbit_per_s()).sum();
@@ -108,7 +108,7 @@ pub(super) fn play(
 }
 
 /// A client, its ways to the exit, and a destination.
-struct World {
+struct SimulatedBridges {
     wire: Wire,
     client: NodeId,
     /// Bridge, middle and exit of each way.
@@ -116,8 +116,13 @@ struct World {
     server_at: SocketAddr,
 }
 
-impl World {
-    fn new(cast: &Cast, ways: &[Way], plan: &Plan, seed: u64) -> Result<Self, Error> {
+impl SimulatedBridges {
+    fn new(
+        cast: &Identities,
+        ways: &[SimulatedLeg],
+        plan: &ConfluxSettings,
+        seed: u64,
+    ) -> Result<Self, Error> {
         let mut wire = Wire::new(WireConfig { seed, ..WireConfig::default() });
         wire.set_all_paths(PathModel::default());
         let server = wire.add(Server::new());
@@ -156,22 +161,22 @@ impl World {
     }
 
     /// Builds the circuits, sends something over them, and then downloads.
-    fn download(&mut self, method: Method, bytes: u64) -> Result<Seen, String> {
+    fn download(&mut self, method: Method, bytes: u64) -> Result<DownloadFigures, String> {
         let circuit = self.open(method);
         let is_built = |wire: &Wire, client| {
             wire.node::<Engine>(client).is_some_and(|it| it.is_built(circuit))
         };
-        self.until("circuits stand", is_built)?;
+        self.until("circuits are open", is_built)?;
         let first = self.begin(circuit, Transfer::download(1, 1));
         self.over(first)?;
         let stream = self.begin(circuit, Transfer::download(2, bytes));
         let figures = self.over(stream)?;
         let client = self.wire.node::<Engine>(self.client);
         let legs = client.map(|it| it.legs(circuit)).unwrap_or_default();
-        if method.who == Who::Ours && legs.len() != method.legs {
+        if method.who == ClientKind::Ours && legs.len() != method.legs {
             return Err(format!("{} legs were linked", legs.len()));
         }
-        Ok(Seen {
+        Ok(DownloadFigures {
             took_s: figures.to_last().as_secs_f64(),
             first_byte_s: figures.to_first_byte().map_or(f64::NAN, |it| it.as_secs_f64()),
             carried: legs.iter().map(|leg| leg.received).collect(),
@@ -180,16 +185,17 @@ impl World {
 
     fn open(&mut self, method: Method) -> CircuitNumber {
         let path = |hops: &Vec<NextHop>| CircuitPlan {
-            has_congestion_control: method.who != Who::Fixed,
+            has_congestion_control: method.who != ClientKind::Fixed,
             ..CircuitPlan::new(hops.clone())
         };
         let legs: Vec<CircuitPlan> = self.paths.iter().take(method.legs).map(path).collect();
         let now = self.wire.now();
         let client = self.client_mut();
         match (method.who, legs.first()) {
-            (Who::Plain | Who::Fixed | Who::Tor | Who::TorLinked, Some(only)) => {
-                client.open(now, only)
-            }
+            (
+                ClientKind::Plain | ClientKind::Fixed | ClientKind::Tor | ClientKind::TorLinked,
+                Some(only),
+            ) => client.open(now, only),
             _ => client.open_set(now, &SetPlan::new(legs)),
         }
     }
@@ -251,7 +257,7 @@ mod tests {
     /// Where two ways are alike, two legs take little more than half the time of one, and the same seed gives the same run.
     #[test]
     fn two_legs_over_like_bridges_halve_the_time_and_runs_are_repeatable() {
-        let plan = Plan {
+        let plan = ConfluxSettings {
             runs: 1,
             sizes_mb: vec![2.0],
             methods: Vec::new(),
@@ -260,14 +266,15 @@ mod tests {
             seed: 1,
         };
         let latencies = [20, 10, 10].map(Duration::from_millis);
-        let ways = [Way { rate: Rate::from_mbit_per_s(6.0), latencies }; WAYS];
-        let cast = Cast::new().expect("keys");
+        let ways = [SimulatedLeg { rate: Rate::from_mbit_per_s(6.0), latencies }; WAYS];
+        let cast = Identities::new().expect("keys");
         let took = |who, legs| {
-            let mut world = World::new(&cast, &ways, &plan, 1).expect("a world");
+            let mut world = SimulatedBridges::new(&cast, &ways, &plan, 1).expect("a world");
             let method = Method { who, exit: ExitOf::Ours, legs };
             world.download(method, 2_000_000).expect("whole")
         };
-        let (one, two, again) = (took(Who::Plain, 1), took(Who::Ours, 2), took(Who::Ours, 2));
+        let (one, two, again) =
+            (took(ClientKind::Plain, 1), took(ClientKind::Ours, 2), took(ClientKind::Ours, 2));
         assert_eq!(two, again);
         assert!(two.took_s < 0.65 * one.took_s, "{one:?}, {two:?}");
         // What passes the bridge cannot come sooner than it passes.

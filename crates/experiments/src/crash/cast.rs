@@ -29,7 +29,7 @@ const CAPACITY: f64 = 2.0;
 const GUESS: f64 = 1.25;
 
 /// The processes that last from round to round, and what a coordinator needs.
-pub(super) struct Cast {
+pub(super) struct Processes {
     relay: OwnRelay,
     measurers: Vec<Actor>,
     limit: Rate,
@@ -64,7 +64,7 @@ impl Actor {
     }
 }
 
-impl Cast {
+impl Processes {
     pub(super) fn new(limit: Rate, clock: Clock) -> Result<Self, Error> {
         let failed =
             |source| Error::File { what: "make a folder in", path: env::temp_dir(), source };

@@ -1,7 +1,7 @@
 //! Whether a round was as it should be.
 
 use super::plan::Victim;
-use super::round::{Phase, Played, TOLERANCE, Verdict};
+use super::round::{CrashRound, Phase, TOLERANCE, Verdict};
 use crate::telling;
 use onion::{Duration, Rate};
 use report::experiment::{Case, CaseVerdict};
@@ -10,10 +10,10 @@ use std::ops::RangeInclusive;
 /// What a right estimate is, over the limit, and over what the measurers' sockets got.
 pub(super) const BOUNDS: RangeInclusive<f64> = 0.90..=1.05;
 
-/// What a relay that has rested may send beyond its rate, in seconds of that: as it is configured.
+/// What a relay that has rested may send beyond its rate, in seconds of that: as configured.
 const BURST_S: f64 = 1.0;
 
-impl Played {
+impl CrashRound {
     /// From the kill, or without one from the beginning, to the end of the last survivor; `None` if
     /// one did not end.
     pub(super) fn took(&self) -> Option<Duration> {
@@ -91,7 +91,7 @@ impl Played {
     fn remark(&self, ratio: Option<f64>) -> String {
         match &self.verdict {
             Some(_) if ratio.is_some_and(|ratio| ratio > *BOUNDS.end()) => format!(
-                "right: the measurers' sockets got so much (the estimate is {:.3} of \
+                "right: the measurers' sockets received it (the estimate is {:.3} of \
                  that), which is the burst after a pause that the limit allows",
                 self.ratio_to_got().unwrap_or_default()
             ),

@@ -7,7 +7,7 @@ use std::fmt;
 /// Measurers of the team.
 pub(super) const MEASURERS: usize = 2;
 
-/// Who is killed.
+/// The victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Victim {
     /// One of the team, by its place.
@@ -67,13 +67,13 @@ impl Fate {
         matches!(self.victim, Victim::Nobody)
     }
 
-    /// The same, earlier: its victim had ended before its moment.
+    /// The round again, earlier: its victim had ended before its moment.
     pub(super) fn sooner(self) -> Self {
         Self { at: self.at / 2.0, ..self }
     }
 }
 
-/// After so many rounds comes a control.
+/// The number of rounds between controls.
 pub(super) const CONTROL_EVERY: u32 = 10;
 
 /// So many rounds with a victim, and controls between them, which do not count. Of any three from the first

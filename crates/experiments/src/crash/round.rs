@@ -1,6 +1,6 @@
 //! One round: a measurement in which somebody may be killed.
 
-use super::cast::Cast;
+use super::cast::Processes;
 use super::plan::{Blow, Fate, Victim};
 use super::traces::Sockets;
 use crate::error::Error;
@@ -20,7 +20,7 @@ const STEP: Duration = Duration::from_millis(10);
 /// What survivors may be late by.
 pub(super) const TOLERANCE: Duration = Duration::from_secs(4);
 
-/// Who is later than that is watched for so long, to know how late.
+/// A process that is later than that is watched for this time, to know how late.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 /// A process and its keys take so long to come to be, at most, before its first deadline runs.
@@ -37,14 +37,14 @@ const START_DELAY: Duration = Duration::from_millis(500);
 
 /// What happened in a round. Times count from its beginning.
 #[derive(Debug)]
-pub(super) struct Played {
+pub(super) struct CrashRound {
     pub(super) fate: Fate,
     pub(super) blow: Blow,
     /// When the victim was killed, and in which phase; `None` if nobody was.
     pub(super) kill: Option<(Duration, Phase)>,
     /// The round's deadline, by what was known when the victim was killed or the coordinator ended.
     pub(super) deadline: Duration,
-    /// The same for the relay, which has limits of its own.
+    /// The patience for the relay, which has limits of its own.
     pub(super) target_deadline: Duration,
     /// When each survivor had ended its part; `None` if it had not when we lost patience.
     pub(super) ends: BTreeMap<Victim, Option<Duration>>,
@@ -84,7 +84,7 @@ pub(super) struct Verdict {
 
 /// What is seen of a round that is on.
 struct Watch<'c> {
-    cast: &'c mut Cast,
+    cast: &'c mut Processes,
     coordinator: OwnProcess,
     clock: Clock,
     params: Params,
@@ -106,13 +106,13 @@ struct Watch<'c> {
 
 /// Plays a round of which `length` is expected. `None` if it was interrupted.
 pub(super) fn play(
-    cast: &mut Cast,
+    cast: &mut Processes,
     (fate, blow): (Fate, Blow),
     params: Params,
     length: Duration,
     clock: Clock,
     interrupt: &Interrupt,
-) -> Result<Option<Played>, Error> {
+) -> Result<Option<CrashRound>, Error> {
     let address = cast.address(fate.victim);
     let witness = cast.witness()?;
     let begun = clock.now();
@@ -177,7 +177,7 @@ pub(super) fn play(
         let count = u32::try_from(told.len()).unwrap_or(u32::MAX);
         witness.seconds_from(0, began, count).into_iter().map(Rate::from_mbit_per_s).collect()
     });
-    Ok(Some(Played {
+    Ok(Some(CrashRound {
         fate,
         blow,
         kill,
@@ -292,7 +292,8 @@ impl Watch<'_> {
         blow: Blow,
         interrupt: &Interrupt,
     ) -> Option<(BTreeMap<Victim, Option<Instant>>, Instant)> {
-        let survivors = || Cast::lasting().chain([Victim::Coordinator]).filter(|who| *who != dead);
+        let survivors =
+            || Processes::lasting().chain([Victim::Coordinator]).filter(|who| *who != dead);
         let mut ends: BTreeMap<Victim, Option<Instant>> =
             survivors().map(|who| (who, None)).collect();
         loop {

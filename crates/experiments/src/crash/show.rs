@@ -3,7 +3,7 @@
 use super::Options;
 use super::judge::BOUNDS;
 use super::plan::{Blow, Victim};
-use super::round::{Played, TOLERANCE};
+use super::round::{CrashRound, TOLERANCE};
 use crate::telling;
 use coordinator::Params;
 use onion::{Duration, Rate};
@@ -21,7 +21,7 @@ const KINDS: [(Victim, &str, Role); 3] = [
     (Victim::Target, "target", Role::Nth(2)),
 ];
 
-fn is_kind(played: &Played, kind: Victim) -> bool {
+fn is_kind(played: &CrashRound, kind: Victim) -> bool {
     match (played.fate.victim, kind) {
         (Victim::Measurer(_), Victim::Measurer(_)) => played.kill.is_some(),
         (victim, kind) => victim == kind && played.kill.is_some(),
@@ -30,7 +30,7 @@ fn is_kind(played: &Played, kind: Victim) -> bool {
 
 pub(super) fn report(
     options: &Options,
-    rounds: &[Played],
+    rounds: &[CrashRound],
     cases: Vec<Case>,
     params: &Params,
     limit: Rate,
@@ -39,17 +39,14 @@ pub(super) fn report(
     let answer = answer(rounds, &cases, blow);
     let setup_s = params.setup_timeout.as_secs();
     let grace_s = params.report_grace.as_secs();
-    let mut report = telling::report(
-        "crash",
-        if options.freeze { "Frozen at any moment" } else { "Killed at any moment" },
-        "What if a measurer, the coordinator or the target is killed at a random moment of a \
-         measurement?",
-    );
+    let text = include_str!("../../../../docs/experiments/crash.md");
+    let mut report = telling::report("crash", text);
     report.answer = answer;
     report.cases = cases;
     report.parameters = [
         ("rounds with a victim", kills(rounds).count().to_string()),
         ("controls", (rounds.len() - kills(rounds).count()).to_string()),
+        ("victims are", blow.done().to_owned()),
         ("seconds of a round", params.seconds.to_string()),
         ("seed", options.seed.to_string()),
         ("limit of the relay", format!("{limit}")),
@@ -60,45 +57,20 @@ pub(super) fn report(
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec();
     report.figures = vec![distribution(rounds, params), moments(rounds)];
-    report.notes = vec![
-        format!(
-            "A relay, two measurers and in each round a coordinator are processes of their own. One \
-             of them is {} at a moment drawn from the whole length of a round. Before the first one, and \
-             after each tenth, is a control: nobody is, as where the victim had ended before its moment and \
-             the round is played again. A survivor's part has ended when it has no connection \
-             left by the kernel's tables, a coordinator's when its process has. The deadline is what \
-             the parameters say from the last sign of progress on: {} s and {grace_s} s of grace from \
-             the first cell on, before that the {setup_s} s of the set-up as well.",
-            match blow {
-                Blow::Kill => "killed with SIGKILL",
-                Blow::Freeze => "frozen with SIGSTOP, so that its connections stay but nobody answers,",
-            },
-            params.seconds
-        ),
-        "After each round there must be no process, port, connection or temporary file but those of \
-         the relay and the measurers themselves. Who was killed is started again with the same keys; \
-         the next order comes at once, and the relay must not call itself busy."
-            .to_owned(),
-        "Rounds are short, and the relay rests between them: it may then send as much at once as its \
-         limit lets through in a second. Mostly that is over with the first second. Where it reaches \
-         into the median, an estimate above the limit is right if it is what the measurers' sockets got, by \
-         the kernel. That is no more in any round than the limit allows, or the round has missed."
-            .to_owned(),
-    ];
     report
 }
 
 /// The rounds in which somebody was killed.
-fn kills(rounds: &[Played]) -> impl Iterator<Item = &Played> {
+fn kills(rounds: &[CrashRound]) -> impl Iterator<Item = &CrashRound> {
     rounds.iter().filter(|played| played.kill.is_some())
 }
 
 /// In one sentence, with the figures.
-fn answer(rounds: &[Played], cases: &[Case], blow: Blow) -> String {
+fn answer(rounds: &[CrashRound], cases: &[Case], blow: Blow) -> String {
     let done = blow.done();
     let killed = |kind| rounds.iter().filter(|played| is_kind(played, kind)).count();
     let [measurers, coordinators, targets] = KINDS.map(|(kind, ..)| killed(kind));
-    let took = || kills(rounds).filter_map(Played::took).map(|took| took.as_secs_f64());
+    let took = || kills(rounds).filter_map(CrashRound::took).map(|took| took.as_secs_f64());
     let slowest = took().fold(0.0, f64::max);
     let middle = telling::median(took()).unwrap_or_default();
     let ratios: Vec<f64> = cases.iter().filter_map(|case| case.ratio).collect();
@@ -124,7 +96,7 @@ fn answer(rounds: &[Played], cases: &[Case], blow: Blow) -> String {
         // Not to be passed over: the promise is about the limit.
         format!(
             "no hang, nothing left behind, but {} estimates are off the limit and were let pass since \
-             they are lower bounds that say so, or what came of the burst that the limit allows",
+             they are marked as lower bounds, or a result of the burst that the limit allows",
             outside.len()
         )
     } else {
@@ -140,10 +112,10 @@ fn answer(rounds: &[Played], cases: &[Case], blow: Blow) -> String {
 }
 
 /// Time from kill to end, by victim.
-fn distribution(rounds: &[Played], params: &Params) -> ExperimentFigure {
+fn distribution(rounds: &[CrashRound], params: &Params) -> ExperimentFigure {
     let times = KINDS.map(|(kind, name, _)| {
         let rounds = rounds.iter().filter(|played| is_kind(played, kind));
-        let times = rounds.filter_map(Played::took).map(|took| took.as_secs_f64().max(LEAST_S));
+        let times = rounds.filter_map(CrashRound::took).map(|took| took.as_secs_f64().max(LEAST_S));
         (name, times.collect::<Vec<f64>>())
     });
     let groups = times.iter().map(|(name, times)| (*name, times.as_slice()));
@@ -165,7 +137,7 @@ fn distribution(rounds: &[Played], params: &Params) -> ExperimentFigure {
 }
 
 /// The same over the moment of the kill.
-fn moments(rounds: &[Played]) -> ExperimentFigure {
+fn moments(rounds: &[CrashRound]) -> ExperimentFigure {
     let mut figure = ExperimentFigure::new(
         "moments",
         "Time to end by the moment of the kill",
@@ -173,14 +145,14 @@ fn moments(rounds: &[Played]) -> ExperimentFigure {
         Axis::new("seconds from the kill to the end").log(),
     )
     .caption("Each dot is a round; above it is the deadline that it had left.");
-    let at = |played: &Played| played.kill.map(|(at, _)| at);
+    let at = |played: &CrashRound| played.kill.map(|(at, _)| at);
     let deadlines = rounds.iter().filter_map(|played| {
         let at = at(played)?;
         Some((at.as_secs_f64(), played.deadline.saturating_sub(at).as_secs_f64()))
     });
     figure = figure.with(Series::dots("deadline", Role::Problem, deadlines.collect()));
     for (kind, name, role) in KINDS {
-        let dots: Vec<(&Played, (f64, f64))> = rounds
+        let dots: Vec<(&CrashRound, (f64, f64))> = rounds
             .iter()
             .filter(|played| is_kind(played, kind))
             .filter_map(|played| {

@@ -1,4 +1,4 @@
-//! What the kernel knows of processes: nobody can forget to tell.
+//! What the kernel knows of processes: no program can forget to report it.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,20 +1,21 @@
-//! What was found, beside what the paper found.
+//! The results, compared with the paper's.
 
-use super::scene::Kind;
+use super::scene::Software;
 use crate::factor::{Factor, side};
 use crate::load::Load;
 use crate::simulated::Interval;
+use crate::telling::section;
 use client::probe::Probed;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
 use std::collections::BTreeSet;
 use std::fmt;
 
-/// What is measured beside what others do.
+/// What is measured while others use the relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum What {
     /// Figure 1: the throughput of a node through which circuits are set up.
     Node,
-    /// Figure 2: a stream's throughput beside others.
+    /// Figure 2: a stream's throughput next to others.
     Streams,
     /// Figure 3: how long a circuit takes to stand.
     SetUp,
@@ -26,7 +27,7 @@ impl What {
     const fn figure(self) -> (&'static str, &'static str) {
         match self {
             Self::Node => ("figure-1", "Throughput of a node while circuits are set up through it"),
-            Self::Streams => ("figure-2", "Throughput of a stream beside others"),
+            Self::Streams => ("figure-2", "Throughput of a stream next to others"),
             Self::SetUp => ("figure-3", "Set-up of three hops while others set up the same"),
         }
     }
@@ -67,7 +68,7 @@ pub(super) struct Point {
     pub(super) what: What,
     /// Penetrators, or streams.
     pub(super) level: u32,
-    pub(super) kind: Kind,
+    pub(super) kind: Software,
     pub(super) measured: Vec<Probed>,
     /// Circuits that the others had meanwhile, in a second.
     pub(super) others_per_s: f64,
@@ -118,7 +119,7 @@ fn rounded(value: f64) -> Option<f64> {
     value.is_finite().then(|| (value * 1e3).round() / 1e3)
 }
 
-/// A case for each point, and those that are judged: the last step of each figure beside its first, and ours beside stock at the last.
+/// A case for each point, and those that are judged: the last step of each figure compared with its first, and our relays with C tor's at the last.
 pub(super) fn cases(points: &[Point]) -> Vec<Case> {
     let mut cases: Vec<Case> = points.iter().map(of_point).collect();
     for what in What::ALL {
@@ -128,8 +129,8 @@ pub(super) fn cases(points: &[Point]) -> Vec<Case> {
             let most = points.iter().filter(of_kind).max_by_key(|it| it.level)?;
             (least.level < most.level).then_some((least, most))
         };
-        cases.extend(Kind::ALL.into_iter().filter_map(of).map(|(a, b)| burdened(a, b)));
-        let last = of(Kind::Ours).zip(of(Kind::Stock));
+        cases.extend(Software::ALL.into_iter().filter_map(of).map(|(a, b)| burdened(a, b)));
+        let last = of(Software::Ours).zip(of(Software::Stock));
         cases.extend(last.map(|((_, ours), (_, stock))| beside(ours, stock)));
     }
     cases
@@ -162,7 +163,7 @@ fn compared(name: String, (part, whole): (&Point, &Point), expected: f64) -> Cas
         .ended(side(factor.interval, 1.0, expected), factor.to_string())
 }
 
-/// The most of the others beside the fewest.
+/// The most of the others compared with the fewest.
 fn burdened(least: &Point, most: &Point) -> Case {
     let what = most.what;
     let (figure, _) = what.figure();
@@ -171,7 +172,7 @@ fn burdened(least: &Point, most: &Point) -> Case {
     compared(name, (most, least), what.expected())
 }
 
-/// Ours beside stock, under the most of the others. Better is more throughput, and less time.
+/// Our relays compared with C tor's, under the most of the others. Better is more throughput, and less time.
 fn beside(ours: &Point, stock: &Point) -> Case {
     let (figure, _) = ours.what.figure();
     let name = format!("{figure}: ours over stock, {} {}", ours.level, ours.what.others());
@@ -183,25 +184,25 @@ pub(super) fn figures(points: &[Point]) -> Vec<ExperimentFigure> {
         let (name, title) = what.figure();
         let empty =
             ExperimentFigure::new(name, title, Axis::new(what.others()), Axis::new(what.unit()));
-        let with = |figure: ExperimentFigure, (nth, kind): (usize, Kind)| {
+        let with = |figure: ExperimentFigure, (nth, kind): (usize, Software)| {
             let of_kind = points.iter().filter(|it| it.what == what && it.kind == kind);
             let dots = of_kind.map(|it| (f64::from(it.level), it.interval().mean)).collect();
             figure.with(Series::dots(kind.word(), Role::Nth(nth), dots))
         };
-        Kind::ALL.into_iter().enumerate().fold(empty, with)
+        Software::ALL.into_iter().enumerate().fold(empty, with)
     };
     What::ALL.map(figure).into()
 }
 
+pub(super) const TEXT: &str = include_str!("../../../../docs/experiments/cross-traffic.md");
+
 pub(super) fn notes(load: Load) -> Vec<String> {
-    vec![
-        "Intervals are of 95 %: of means by Student's distribution, of factors by the logarithm of both means.".to_owned(),
-        "Each download has a circuit of its own, over links that stand; its throughput is from BEGIN to the last byte.".to_owned(),
-        format!(
-            "Relays, penetrators and clients share this machine's processors, which were {:.0} % busy: a penetrator costs them, too, and not only the relay.",
-            load.machine * 100.0
-        ),
-    ]
+    let mut notes = section(TEXT, "Notes");
+    notes.push(format!(
+        "Relays, penetrators and clients share this machine's processors, which were {:.0} % busy: a penetrator costs them, too, and not only the relay.",
+        load.machine * 100.0
+    ));
+    notes
 }
 
 fn is_judged(case: &&Case) -> bool {
@@ -217,7 +218,7 @@ pub(super) fn answer(cases: &[Case]) -> String {
     format!("{}.", judged.join("; "))
 }
 
-/// Ours beside stock is told, and promised by nobody.
+/// Our relays compared with C tor's: reported, and not promised.
 pub(super) fn held(cases: &[Case]) -> bool {
     let promised = |it: &&Case| is_judged(it) && !it.name.contains("ours over stock");
     let is_bad = |it: &Case| matches!(it.verdict, CaseVerdict::Missed | CaseVerdict::Failed);
@@ -231,7 +232,7 @@ mod tests {
     use netdoc::Fingerprint;
     use onion::Duration;
 
-    fn point(what: What, kind: Kind, level: u32, value: f64) -> Point {
+    fn point(what: What, kind: Software, level: u32, value: f64) -> Point {
         let probed = |nth: u32| {
             let value = value * (1.0 + f64::from(nth % 3) * 0.01);
             Probed {
@@ -252,14 +253,14 @@ mod tests {
     fn the_most_of_the_others_are_judged_beside_the_fewest_for_each_kind_of_relay() {
         use CaseVerdict::{Held, Inconclusive, Missed, Skipped};
         let points = [
-            point(What::Node, Kind::Stock, 0, 900.0),
-            point(What::Node, Kind::Ours, 0, 900.0),
-            point(What::Node, Kind::Stock, 9, 600.0),
-            point(What::Node, Kind::Ours, 9, 901.0),
-            point(What::SetUp, Kind::Stock, 0, 10.0),
-            point(What::SetUp, Kind::Stock, 4, 90.0),
-            point(What::SetUp, Kind::Ours, 0, 10.0),
-            point(What::SetUp, Kind::Ours, 4, 5.0),
+            point(What::Node, Software::Stock, 0, 900.0),
+            point(What::Node, Software::Ours, 0, 900.0),
+            point(What::Node, Software::Stock, 9, 600.0),
+            point(What::Node, Software::Ours, 9, 901.0),
+            point(What::SetUp, Software::Stock, 0, 10.0),
+            point(What::SetUp, Software::Stock, 4, 90.0),
+            point(What::SetUp, Software::Ours, 0, 10.0),
+            point(What::SetUp, Software::Ours, 4, 5.0),
         ];
         let cases = cases(&points);
         let verdict = |name| verdict_of(&cases, name);
@@ -278,15 +279,17 @@ mod tests {
 
     #[test]
     fn one_level_alone_is_compared_with_nothing() {
-        let points =
-            [point(What::Streams, Kind::Stock, 4, 9.0), point(What::Streams, Kind::Ours, 4, 9.0)];
+        let points = [
+            point(What::Streams, Software::Stock, 4, 9.0),
+            point(What::Streams, Software::Ours, 4, 9.0),
+        ];
         assert_eq!(cases(&points).len(), 2);
     }
 
     #[test]
     fn a_step_at_which_all_failed_is_a_failure() {
         let failed = Probed { failure: Some("no".to_owned()), ..Probed::default() };
-        let point = Point { measured: vec![failed], ..point(What::Node, Kind::Ours, 3, 1.0) };
+        let point = Point { measured: vec![failed], ..point(What::Node, Software::Ours, 3, 1.0) };
         let case = &cases(&[point])[0];
         assert_eq!(case.verdict, CaseVerdict::Failed);
         assert!(case.detail.contains("1 of 1 failed (no);"), "{}", case.detail);

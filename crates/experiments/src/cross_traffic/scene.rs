@@ -4,8 +4,7 @@ use crate::error::Error;
 use crate::stage;
 use client::probe::{self, ProbeServer, Subject};
 use client::{Directories, RelayInfo, View};
-use control::keys::SecretKey;
-use lab::{LabError, Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySpec, TemporaryFolder};
+use lab::{LabError, Network, NetworkSpec, OwnRelay, RelaySpec, TemporaryFolder};
 use link::Clock;
 use netdoc::Fingerprint;
 use onion::Duration;
@@ -18,12 +17,12 @@ const PATIENCE: Duration = Duration::from_secs(120);
 
 /// Whose relays a circuit has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum Software {
     Stock,
     Ours,
 }
 
-impl Kind {
+impl Software {
     pub(super) const ALL: [Self; 2] = [Self::Stock, Self::Ours];
 
     pub(super) const fn word(self) -> &'static str {
@@ -34,8 +33,8 @@ impl Kind {
     }
 }
 
-/// All that takes part.
-pub(super) struct Scene {
+/// All processes of the experiment.
+pub(super) struct SharedNetwork {
     view: Arc<View>,
     stock: Vec<Fingerprint>,
     ours: Vec<Fingerprint>,
@@ -46,25 +45,17 @@ pub(super) struct Scene {
     _folder: TemporaryFolder,
 }
 
-impl Scene {
+impl SharedNetwork {
     pub(super) fn start(output: &Output) -> Result<Self, Error> {
         // Three for circuits, and one aside, over which penetrators reach the middle.
         let stock = (1..=4).map(|it| RelaySpec::open_exit(&format!("stock{it}"))).collect();
         let network = network::start(&NetworkSpec::new(stock), output)?;
         let folder = stage::temporary_folder()?;
         output.doing("starting our relays");
-        let key = SecretKey::generate()?;
-        let start = |number| {
-            let spec = OwnRelaySpec {
-                nickname: format!("ours{number}"),
-                limit: None,
-                coordinator: key.public().to_string(),
-                authorities: network.directory_addrs(),
-                client_percent: None,
-                is_open_exit: true,
-                address: Ipv4Addr::LOCALHOST,
-            };
-            OwnRelay::start(spec, folder.path(), Clock::start())
+        let start = |number| -> Result<OwnRelay, Error> {
+            let nickname = format!("ours{number}");
+            let spec = stage::open_exit(&nickname, &network, Ipv4Addr::LOCALHOST)?;
+            Ok(OwnRelay::start(spec, folder.path(), Clock::start())?)
         };
         let relays = (1..=3).map(start).collect::<Result<Vec<_>, _>>()?;
         let own: Vec<[u8; 20]> = relays.iter().map(OwnRelay::rsa).collect();
@@ -92,7 +83,7 @@ impl Scene {
 
     fn subject(&self, path: &[Fingerprint]) -> Result<Subject, Error> {
         let find = |relay: &Fingerprint| {
-            let unknown = || LabError::Spec(format!("{relay} is not in the consensus any more"));
+            let unknown = || LabError::Spec(format!("{relay} is no longer in the consensus"));
             Ok(self.view.find(relay).ok_or_else(unknown)?)
         };
         let path: Vec<&RelayInfo> = path.iter().map(find).collect::<Result<_, Error>>()?;
@@ -100,18 +91,18 @@ impl Scene {
     }
 
     /// The circuit that is measured.
-    pub(super) fn path(&self, kind: Kind) -> Result<Subject, Error> {
+    pub(super) fn path(&self, kind: Software) -> Result<Subject, Error> {
         self.subject(match kind {
-            Kind::Stock => &self.stock[..3],
-            Kind::Ours => &self.ours,
+            Software::Stock => &self.stock[..3],
+            Software::Ours => &self.ours,
         })
     }
 
     /// A circuit that ends at the middle of the one that is measured, and has nothing else in common with it.
-    pub(super) fn aside(&self, kind: Kind) -> Result<Subject, Error> {
+    pub(super) fn aside(&self, kind: Software) -> Result<Subject, Error> {
         let middle = match kind {
-            Kind::Stock => &self.stock[1],
-            Kind::Ours => &self.ours[1],
+            Software::Stock => &self.stock[1],
+            Software::Ours => &self.ours[1],
         };
         self.subject(&[self.stock[3], *middle])
     }

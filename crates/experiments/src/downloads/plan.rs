@@ -5,7 +5,7 @@ use std::fmt;
 /// The smallest download.
 const SMALLEST: u64 = 1024;
 
-/// Where on a client's circuits relays of ours are.
+/// Where on a client's circuits our relays are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Placement {
     Stock,
@@ -19,7 +19,7 @@ impl Placement {
     pub(super) const ALL: [Self; 5] =
         [Self::Stock, Self::Guard, Self::Middle, Self::Exit, Self::AllThree];
 
-    /// Whether a relay of ours is guard, middle, and exit.
+    /// Whether our relay is guard, middle, and exit.
     pub(super) const fn ours(self) -> [bool; 3] {
         match self {
             Self::Stock => [false; 3],

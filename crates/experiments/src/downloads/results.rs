@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 #[derive(Default)]
 pub(super) struct Results {
     cases: Vec<Case>,
-    /// Length in bytes and rate in Mbit/s of what came right.
+    /// Length in bytes and rate in Mbit/s of the correct downloads.
     rates: BTreeMap<Placement, Vec<(f64, f64)>>,
     /// From the start to the first byte, in milliseconds.
     first_bytes_ms: BTreeMap<Placement, Vec<f64>>,
@@ -21,6 +21,8 @@ pub(super) struct Results {
     right: usize,
     ours: usize,
 }
+
+const TEXT: &str = include_str!("../../../../docs/experiments/downloads.md");
 
 impl Results {
     pub(super) fn add(&mut self, placement: Placement, done: Done) -> Case {
@@ -69,7 +71,7 @@ impl Results {
             .column("circuits", used.len());
         let case = match (others, used.len()) {
             (0, 0) if downloads == 0 => return None,
-            (0, 0) => case.ended(CaseVerdict::Failed, "tor tells of no circuit"),
+            (0, 0) => case.ended(CaseVerdict::Failed, "tor reports no circuit"),
             (0, count) => case.ended(CaseVerdict::Held, format!("{count}, all as pinned")),
             _ => case.ended(CaseVerdict::Missed, format!("{others} went elsewhere")),
         };
@@ -84,9 +86,7 @@ impl Results {
         largest: u64,
         costs: &[Cost],
     ) -> ExperimentReport {
-        let question = "Does what a stock client downloads through relays of ours arrive whole and \
-                        unaltered, whether they are guard, middle, exit or all three?";
-        let title = "Do relays of ours serve stock clients in every position?";
+        let mut report = telling::report("downloads", TEXT);
         let rate = |placement| {
             let rates = self.rates.get(&placement);
             // Of long ones: short ones take as long as their round trips do.
@@ -111,6 +111,7 @@ impl Results {
             let peak = cost.peak_mib.map_or("–".to_owned(), |mib| mib.to_string());
             format!("{}: {cpu} s of processor time, at most {peak} MiB of memory.", cost.nickname)
         });
+        report.notes.extend(costs);
         ExperimentReport {
             answer,
             parameters: vec![
@@ -120,15 +121,8 @@ impl Results {
                 ("largest".to_owned(), size(largest)),
             ],
             figures: self.figures(),
-            notes: std::iter::once(
-                "Client, relays and server share this machine's processors; rates compare places on \
-                 the path with each other, and say nothing of a network."
-                    .to_owned(),
-            )
-            .chain(costs)
-            .collect(),
             cases: self.cases,
-            ..telling::report("downloads", title, question)
+            ..report
         }
     }
 

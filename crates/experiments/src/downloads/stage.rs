@@ -3,10 +3,8 @@
 use super::plan::Placement;
 use crate::error::Error;
 use crate::stage;
-use control::keys::SecretKey;
 use lab::{
-    Client, ContentServer, Network, NetworkSpec, OwnRelay, OwnRelaySpec, Pins, RelaySpec,
-    TemporaryFolder,
+    Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec, TemporaryFolder,
 };
 use link::Clock;
 use std::fs;
@@ -20,8 +18,8 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Our relays, in the order of their places on a circuit.
 const OURS: [&str; 3] = ["oursguard", "oursmiddle", "oursexit"];
 
-/// All that takes part.
-pub(super) struct Stage {
+/// All processes of the experiment.
+pub(super) struct DownloadNetwork {
     // In this order: the client ends before the network does.
     client: Client,
     server: ContentServer,
@@ -39,34 +37,24 @@ pub(super) struct Cost {
     pub(super) peak_mib: Option<u64>,
 }
 
-impl Stage {
+impl DownloadNetwork {
     pub(super) fn start(output: &Output) -> Result<Self, Error> {
         let stock = RelaySpec::open_exit("stockexit");
         let spec = NetworkSpec::new(vec![stock]);
         let network = network::start(&spec, output)?;
         let folder = stage::temporary_folder()?;
         output.doing("starting our relays");
-        let key = SecretKey::generate()?;
-        let start = |nickname: &str| {
-            let spec = OwnRelaySpec {
-                nickname: nickname.to_owned(),
-                limit: None,
-                coordinator: key.public().to_string(),
-                authorities: network.directory_addrs(),
-                client_percent: None,
-                is_open_exit: true,
-                address: Ipv4Addr::LOCALHOST,
-            };
-            OwnRelay::start(spec, folder.path(), Clock::start())
+        let start = |nickname: &str| -> Result<OwnRelay, Error> {
+            let spec = stage::open_exit(nickname, &network, Ipv4Addr::LOCALHOST)?;
+            Ok(OwnRelay::start(spec, folder.path(), Clock::start())?)
         };
         let ours = OURS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let fingerprints: Vec<[u8; 20]> = ours.iter().map(OwnRelay::rsa).collect();
         output.doing("waiting for the consensus that lists them");
         stage::wait_until_known(&network, &fingerprints, &ours, PATIENCE)?;
         output.doing("starting the client");
-        let stock = network.authorities().iter().chain(network.relays()).map(lab::Node::rsa);
-        let known: Vec<[u8; 20]> = fingerprints.iter().copied().chain(stock).collect();
-        // Whoever uses two circuits for a stream has two guards.
+        let known = stage::all_relays(&network, &fingerprints);
+        // A client that uses two circuits for a stream has two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let client = Client::start(&network, "client", &extra, &known, PATIENCE)?;
         let server = stage::content_server(Ipv4Addr::LOCALHOST)?;
@@ -97,7 +85,7 @@ impl Stage {
         });
         let [entry, middle, exit] = path.map(|rsa| vec![rsa]);
         self.client.pin(&Pins { entry, middle, exit })?;
-        // What was used until now is of no interest.
+        // Forgets the paths of earlier streams.
         self.client.used_paths()?;
         Ok(path)
     }

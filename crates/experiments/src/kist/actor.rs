@@ -11,14 +11,14 @@ use rand::rngs::{StdRng, SysRng};
 use std::net::TcpListener;
 
 /// What all nodes of a run have in common.
-pub(super) struct Scene<'n> {
+pub(super) struct KistNetwork<'n> {
     pub(super) network: &'n Network,
     pub(super) clock: Clock,
     pub(super) tls: TlsConfigs,
     pub(super) trace: SharedTrace,
 }
 
-impl Scene<'_> {
+impl KistNetwork<'_> {
     /// Lets a node run; it ends with what is returned.
     pub(super) fn add<N: Node + Send + 'static>(
         &self,

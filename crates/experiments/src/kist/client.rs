@@ -1,6 +1,6 @@
 //! A client: a link to the relay, with bulk circuits and a quiet one.
 
-use super::actor::{Scene, rng};
+use super::actor::{KistNetwork, rng};
 use super::server::Servers;
 use super::trace::SharedTrace;
 use crate::error::Error;
@@ -19,7 +19,7 @@ const ANSWER_BYTES: u64 = 10 * MAX_DATA_LEN as u64 - Transfer::RECEIPT_LEN as u6
 /// More than any run carries.
 const BULK_BYTES: u64 = 1 << 40;
 
-/// A stream's window is half of its circuit's: so many fill it.
+/// A stream's window is half of its circuit's: this number of streams fills it.
 const BULK_STREAMS: u64 = 2;
 
 /// Least time from one request of a quiet circuit to the next.
@@ -27,7 +27,7 @@ const PAUSE: Duration = Duration::from_millis(150);
 
 /// What clients do.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(super) struct BulkLoad {
     /// Of one client each.
     pub(super) links: u32,
     pub(super) bulk_per_link: u32,
@@ -35,11 +35,11 @@ pub(super) struct Load {
 
 /// Starts one of the clients. Its circuits lead through the relay to the servers.
 pub(super) fn start(
-    scene: &Scene<'_>,
+    scene: &KistNetwork<'_>,
     relay: Target,
     servers: &Servers,
     number: u32,
-    load: Load,
+    load: BulkLoad,
 ) -> Result<NodeThread<Client<StdRng>>, Error> {
     // By CREATE_FAST the relay's onion key is not needed.
     let relay = NextHop { address: relay.address, ids: relay.ids, onion_key: [0; 32] };
@@ -62,7 +62,7 @@ pub(super) fn start(
     scene.add(&scene.network.clients, client, Vec::new(), DriverOptions::default(), errands)
 }
 
-/// What a client does beside what its node does by itself.
+/// What a client does in addition to its node.
 struct Errands {
     /// Which of the clients.
     number: u32,

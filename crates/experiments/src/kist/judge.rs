@@ -1,19 +1,19 @@
 //! What is claimed of the schedulers, and whether it was so.
 
-use super::run::{Scheduler, Seen};
+use super::run::{RunFigures, Scheduler};
 use crate::telling::median;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Scale};
 
 /// KIST's median queue time over Vanilla's, at most: the paper's "more than 30 %".
 const QUEUED_MOST: f64 = 0.70;
-/// The same of the time to first byte: "18 %".
+/// The paper's gain in time to first byte: "18 %".
 const FIRST_MOST: f64 = 0.82;
 /// KIST's throughput over Vanilla's, at least.
 const CARRIED_LEAST: f64 = 0.97;
 
 /// All runs, in the order in which they were played.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Runs(pub(super) Vec<(Scheduler, Seen)>);
+pub(super) struct Runs(pub(super) Vec<(Scheduler, RunFigures)>);
 
 /// What the runs with one scheduler come to.
 #[derive(Clone, Debug, Default)]
@@ -24,7 +24,7 @@ pub(super) struct Pooled {
 }
 
 impl Runs {
-    fn of(&self, scheduler: Scheduler) -> impl Iterator<Item = &Seen> {
+    fn of(&self, scheduler: Scheduler) -> impl Iterator<Item = &RunFigures> {
         self.0.iter().filter(move |(of, _)| *of == scheduler).map(|(_, seen)| seen)
     }
 
@@ -79,7 +79,7 @@ impl Runs {
     pub(super) fn run_cases(&self) -> Vec<Case> {
         let path_s = self.path_s();
         let mut counts = [0; Scheduler::ALL.len()];
-        let of = |(scheduler, seen): &(Scheduler, Seen)| {
+        let of = |(scheduler, seen): &(Scheduler, RunFigures)| {
             let count = &mut counts[*scheduler as usize];
             *count += 1;
             run_case(*scheduler, *count, seen, path_s)
@@ -123,14 +123,14 @@ impl Runs {
     }
 }
 
-impl Seen {
+impl RunFigures {
     /// How long each cell waited, if the path alone takes so long.
     fn queued_s(&self, path_s: f64) -> Vec<f64> {
         self.passage_s.iter().map(|passage| (passage - path_s).max(0.0)).collect()
     }
 }
 
-fn run_case(scheduler: Scheduler, number: u32, seen: &Seen, path_s: f64) -> Case {
+fn run_case(scheduler: Scheduler, number: u32, seen: &RunFigures, path_s: f64) -> Case {
     let ms = |values: &[f64]| median(values.iter().map(|s| s * 1e3)).unwrap_or_default();
     let rate_byte_per_s = seen.mbit_per_s * 125_000.0;
     let (queued, first) = (ms(&seen.queued_s(path_s)), ms(&seen.first_cell_s));
@@ -158,12 +158,12 @@ mod tests {
     use super::*;
 
     fn runs(queued_ms: [f64; 2], first_ms: [f64; 2], carried: [f64; 2]) -> Runs {
-        let seen = |at: usize| Seen {
+        let seen = |at: usize| RunFigures {
             passage_s: vec![(queued_ms[at] + 2.0) * 1e-3; 5],
             unloaded_passage_s: [0.002, 0.012][at],
             first_cell_s: vec![first_ms[at] * 1e-3; 3],
             mbit_per_s: carried[at],
-            ..Seen::default()
+            ..RunFigures::default()
         };
         Runs(vec![(Scheduler::Vanilla, seen(0)), (Scheduler::Kist, seen(1))])
     }

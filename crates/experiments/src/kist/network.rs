@@ -4,7 +4,7 @@ use super::{Options, Scheduler};
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::{
-    self, Batch, Change, Played, in_words, over_seeds, play_all, run_case, sizes,
+    self, Batch, Change, Played, Runs, in_words, over_seeds, play_all, run_case, sizes,
 };
 use crate::telling;
 use onion::Duration;
@@ -32,8 +32,7 @@ pub(super) fn run(
         network
     };
     let folder = common.out.join("kist-runs");
-    let runs = play_all(&batch, &names, folder, choose, (output, interrupt))?;
-    let planned = batch.points(&names).len();
+    let Runs { runs, planned, .. } = play_all(&batch, &names, folder, choose, (output, interrupt))?;
     Ok(report(&batch, &names, runs, planned))
 }
 
@@ -54,6 +53,8 @@ fn scheduler(variant: &str, interval: Duration) -> SchedulerConfig {
     }
 }
 
+const TEXT: &str = include_str!("../../../../docs/experiments/kist-network.md");
+
 fn report(batch: &Batch, names: &[&str], runs: Vec<Played>, planned: usize) -> ExperimentReport {
     let mut cases: Vec<Case> =
         batch.loads.iter().flat_map(|load| load_cases(&runs, *load)).collect();
@@ -68,26 +69,9 @@ fn report(batch: &Batch, names: &[&str], runs: Vec<Played>, planned: usize) -> E
     };
     cases.extend(runs.iter().map(run_case));
     let figures = simulated::of_runs(&runs, names, &batch.loads);
-    let mut notes = vec![
-        "The paper's are KIST's against Vanilla: congestion −30 %, time to the first byte −18 %, throughput +10 %. \
-         Congestion here is a cell's mean time in relays: in their own queues, and written to a socket and not sent. Changes \
-         are of runs with the same seed, intervals of their mean, 95 of 100."
-            .to_owned(),
-    ];
-    notes.push(simulated::MEDIANS.to_owned());
-    notes.extend(simulated::missing(runs.len(), planned));
-    ExperimentReport {
-        parameters: batch.parameters(),
-        answer,
-        cases,
-        figures,
-        notes,
-        ..telling::report(
-            "kist-network",
-            "Schedulers over a whole network",
-            "Does a whole simulated network answer sooner with KIST in all its relays, and carry as much?",
-        )
-    }
+    let mut report = telling::report("kist-network", TEXT);
+    report.notes.extend(simulated::missing(runs.len(), planned));
+    ExperimentReport { parameters: batch.parameters(), answer, cases, figures, ..report }
 }
 
 /// Something that runs have: its name, its unit, and how it is had.
@@ -162,7 +146,7 @@ fn load_cases(runs: &[Played], load: u32) -> Vec<Case> {
     cases
 }
 
-/// How a figure is with the second variant of two beside the first, told and not judged.
+/// A figure with the second variant of two compared with the first, reported and not judged.
 fn compared(
     runs: &[Played],
     (first, other): (&str, &str),

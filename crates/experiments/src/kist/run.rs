@@ -1,10 +1,10 @@
 //! One run: a relay with one scheduler, first with quiet circuits alone, then with all.
 
-use super::actor::{Scene, broken, rng};
+use super::actor::{KistNetwork, broken, rng};
 use super::net::{Network, RELAY};
 use super::server::Servers;
 use super::trace::{SharedTrace, Trace};
-use super::{Plan, client};
+use super::{KistSettings, client};
 use crate::error::Error;
 use crate::telling::median;
 use lab::{OwnProcess, OwnRelay};
@@ -55,15 +55,15 @@ impl Scheduler {
 
 /// What one run has shown.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Seen {
+pub(super) struct RunFigures {
     /// The first and the last cell of each of the quiet circuits' answers under load: from server to
     /// client.
     pub(super) passage_s: Vec<f64>,
-    /// The same without load: its median.
+    /// The median without load.
     pub(super) unloaded_passage_s: f64,
     /// From each request of theirs to the first cell of the answer.
     pub(super) first_cell_s: Vec<f64>,
-    /// The same without load: its median.
+    /// The median without load.
     pub(super) unloaded_first_cell_s: f64,
     /// What all circuits together received.
     pub(super) mbit_per_s: f64,
@@ -79,12 +79,12 @@ pub(super) struct Seen {
 
 /// Plays one run; `None` if interrupted.
 pub(super) fn play(
-    plan: &Plan,
+    plan: &KistSettings,
     network: &Network,
     scheduler: Scheduler,
     folder: &Path,
     interrupt: &Interrupt,
-) -> Result<Option<Seen>, Error> {
+) -> Result<Option<RunFigures>, Error> {
     let clock = Clock::start();
     let relay = start_relay(plan, network, scheduler, folder, clock)?;
     let listening = relay.wait_for("listening", PATIENCE)?;
@@ -94,7 +94,7 @@ pub(super) fn play(
     rng()?.fill_bytes(&mut seed);
     let mut forge = Forge::new(seed, unix_time_s())?;
     let tls = TlsConfigs::new(&forge)?;
-    let scene = Scene { network, clock, tls, trace: SharedTrace::default() };
+    let scene = KistNetwork { network, clock, tls, trace: SharedTrace::default() };
     let shared = &scene.trace;
     let servers = Servers::start(&scene, forge.identity()?)?;
     let start = |number| client::start(&scene, target, &servers, number, plan.load);
@@ -143,7 +143,7 @@ pub(super) fn play(
     }
     let trace = shared.lock();
     check(&trace)?;
-    let seen = Seen {
+    let seen = RunFigures {
         kernel_bytes: mean(&kernel),
         narrow_bytes: mean(&narrow),
         drops: drops - drops_before,
@@ -159,7 +159,7 @@ fn check(trace: &Trace) -> Result<(), Error> {
 }
 
 fn start_relay(
-    plan: &Plan,
+    plan: &KistSettings,
     network: &Network,
     scheduler: Scheduler,
     folder: &Path,
@@ -205,13 +205,17 @@ fn carried_mbit_per_s(received_bytes: u64, time: Duration) -> f64 {
     cells * (CELL_LEN * 8) as f64 * 1e-6 / time.as_secs_f64()
 }
 
-fn seen(trace: &Trace, alone: (Instant, Instant), loaded: (Instant, Instant)) -> Option<Seen> {
-    let seen = Seen {
+fn seen(
+    trace: &Trace,
+    alone: (Instant, Instant),
+    loaded: (Instant, Instant),
+) -> Option<RunFigures> {
+    let seen = RunFigures {
         passage_s: trace.passages_s(loaded.0, loaded.1),
         unloaded_passage_s: median(trace.passages_s(alone.0, alone.1))?,
         first_cell_s: trace.first_cells_s(loaded.0, loaded.1),
         unloaded_first_cell_s: median(trace.first_cells_s(alone.0, alone.1))?,
-        ..Seen::default()
+        ..RunFigures::default()
     };
     (!seen.passage_s.is_empty() && !seen.first_cell_s.is_empty()).then_some(seen)
 }

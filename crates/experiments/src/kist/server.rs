@@ -1,6 +1,6 @@
-//! Where circuits end: an exit of ours, and beside it the server that its streams lead to.
+//! Where circuits end: our exit, and next to it the server of its streams.
 
-use super::actor::{Scene, broken, rng};
+use super::actor::{KistNetwork, broken, rng};
 use super::net::SERVERS;
 use super::trace::SharedTrace;
 use crate::error::Error;
@@ -30,7 +30,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    pub(super) fn start(scene: &Scene<'_>, identity: OwnIdentity) -> Result<Self, Error> {
+    pub(super) fn start(scene: &KistNetwork<'_>, identity: OwnIdentity) -> Result<Self, Error> {
         let namespace = &scene.network.servers;
         let listen = |port| -> Result<(SocketAddr, TcpListener), Error> {
             let address = SocketAddr::from((SERVERS, port));

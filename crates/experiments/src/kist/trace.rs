@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// What has happened in one run.
 #[derive(Debug, Default)]
 pub(super) struct Trace {
-    /// Clients whose circuits stand.
+    /// Clients whose circuits are open.
     pub(super) ready: u32,
     /// Whether bulk is to flow.
     pub(super) is_loaded: bool,
@@ -16,7 +16,7 @@ pub(super) struct Trace {
     pub(super) received_bytes: BTreeMap<u32, u64>,
     /// When answers left the server, by the seeds of their requests.
     pub(super) sent: BTreeMap<u64, Instant>,
-    /// The same requests, and how their answers came.
+    /// The requests, and how their answers arrived.
     pub(super) came: BTreeMap<u64, Figures>,
     pub(super) failure: Option<String>,
 }

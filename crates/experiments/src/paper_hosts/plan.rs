@@ -5,12 +5,13 @@ use crate::common::or;
 use crate::mode::Mode;
 use clap::ValueEnum;
 use coordinator::{Params, PathParams};
-use lab::wan::{Access, Congestion, Narrow, Queue, Way};
+use lab::wan::{Access, Narrow, Queue};
 use measurer::TeamOptions;
 use onion::{Duration, Rate};
+use serde::{Serialize, Serializer};
 use std::fmt;
 
-/// What may wait at a host's link.
+/// The queue of a host's link.
 const QUEUE: Duration = Duration::from_millis(50);
 
 /// Load before the seconds that count, where the number of sockets is given.
@@ -21,7 +22,7 @@ pub(super) struct Host {
     pub(super) name: &'static str,
     /// Round trip to US-SW.
     pub(super) rtt_ms: u32,
-    /// What all others together brought to it by UDP.
+    /// What all others together sent to it over UDP.
     mbit_per_s: f64,
 }
 
@@ -46,68 +47,65 @@ impl Host {
     pub(super) fn access(&self) -> Access {
         Access::both(Narrow { rate: self.rate(), queue: Queue::Time(QUEUE) })
     }
-
-    /// Its way to the relay, or back.
-    pub(super) fn way(&self, loss_percent: f64) -> Way {
-        let latency = Duration::from_micros(u64::from(self.rtt_ms) * 500);
-        let loss = if self.rtt_ms == 0 { 0.0 } else { loss_percent / 100.0 };
-        Way::with_latency(latency).losing(loss)
-    }
 }
 
 /// What is varied.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Vary {
-    /// Who measures (§6.2).
+    /// The measurers (§6.2).
     Team,
-    /// How many sockets a single host opens (E.1).
+    /// The sockets of a single host (E.1).
     Sockets,
-    /// How many times the capacity is offered (E.2).
+    /// The load, in multiples of the capacity (E.2).
     Multiplier,
-    /// How long a measurement is (E.3).
+    /// The length of a measurement (E.3).
     Seconds,
-    /// How large the socket buffers of the kernels may grow, for a single socket (D.1).
+    /// The largest socket buffers of the kernels, for a single socket (D.1).
     Buffers,
 }
 
 impl Vary {
     const ALL: [Self; 5] =
         [Self::Team, Self::Sockets, Self::Multiplier, Self::Seconds, Self::Buffers];
+}
 
-    pub(super) const fn word(self) -> &'static str {
-        match self {
-            Self::Team => "team",
-            Self::Sockets => "sockets",
-            Self::Multiplier => "multiplier",
-            Self::Seconds => "seconds",
-            Self::Buffers => "buffers",
-        }
+/// Hosts that measure together, by their places.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Hosts(pub(super) Vec<usize>);
+
+impl fmt::Display for Hosts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.0.iter().map(|it| HOSTS[*it].name).collect();
+        f.write_str(&names.join("+"))
+    }
+}
+
+impl Serialize for Hosts {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
     }
 }
 
 /// One run.
-#[derive(Clone, Debug)]
-pub(super) struct Setting {
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Cell {
+    pub(super) mode: Mode,
+    pub(super) limit_mbit_per_s: f64,
     pub(super) vary: Vary,
-    /// The relay, by its place among the limits.
-    pub(super) relay: usize,
-    /// Who measures, by their places.
-    pub(super) hosts: Vec<usize>,
-    /// How many sockets; found out by the distance if `None`.
+    pub(super) hosts: Hosts,
+    /// By distance and rate if `None`.
     pub(super) sockets: Option<u32>,
     pub(super) multiplier: f64,
     pub(super) seconds: u32,
     /// Whether the kernels' buffers may grow to 64 MiB, as the paper's tuned ones.
-    pub(super) is_tuned: bool,
+    pub(super) tuned: bool,
+    /// The relay, by its place among the limits.
+    #[serde(skip)]
+    pub(super) relay: usize,
 }
 
-impl Setting {
-    /// The names of those who measure.
-    pub(super) fn team(&self) -> String {
-        let names: Vec<&str> = self.hosts.iter().map(|it| HOSTS[*it].name).collect();
-        names.join("+")
-    }
-
+impl Cell {
     pub(super) fn params(&self) -> Params {
         let (multiplier, seconds) = (self.multiplier, self.seconds);
         let params = Params { multiplier, seconds, ..TeamOptions::default().params };
@@ -117,32 +115,40 @@ impl Setting {
         }
     }
 
-    /// What the path asks for, where that is given.
+    /// The parameters of the path, where the number of sockets is given.
     pub(super) fn path(&self) -> Option<PathParams> {
         let plain = |first_sockets| PathParams { first_sockets, lead_s: LEAD_S, probes: false };
         self.sockets.map(plain)
     }
+
+    /// The run that shows what the relay can carry.
+    pub(super) fn truth(&self, seconds: u32) -> Self {
+        let multiplier = Params::default().multiplier;
+        let hosts = Hosts(vec![US_SW]);
+        Self { vary: Vary::Team, hosts, sockets: None, multiplier, seconds, ..self.clone() }
+    }
 }
 
-impl fmt::Display for Setting {
+impl fmt::Display for Cell {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", self.team())?;
+        let limit = Rate::from_mbit_per_s(self.limit_mbit_per_s);
+        write!(f, "{} {limit}, {}", self.mode.word(), self.hosts)?;
         match self.vary {
             Vary::Team => Ok(()),
             Vary::Sockets => write!(f, ", {} sockets", self.sockets.unwrap_or_default()),
             Vary::Multiplier => write!(f, ", m = {}", self.multiplier),
             Vary::Seconds => write!(f, ", {} s", self.seconds),
-            Vary::Buffers if self.is_tuned => f.write_str(", buffers up to 64 MiB"),
+            Vary::Buffers if self.tuned => f.write_str(", buffers up to 64 MiB"),
             Vary::Buffers => f.write_str(", buffers as they are"),
         }
     }
 }
 
-/// How much of it is played.
+/// How much of the grid is played.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     All,
-    /// What tells most, in under five minutes for each thing that is varied.
+    /// The most telling cells, in under five minutes for each thing that is varied.
     Quick,
     /// In under five minutes for all of them: by the nearest host and the farthest.
     Least,
@@ -163,162 +169,139 @@ impl Extent {
 const NEAREST: usize = 0;
 const FARTHEST: usize = US_SW - 1;
 
-pub(super) struct Plan {
-    pub(super) seconds: u32,
-    pub(super) limits: Vec<Rate>,
-    pub(super) modes: Vec<Mode>,
-    pub(super) congestion: Congestion,
-    pub(super) loss_percent: f64,
-    pub(super) seed: u64,
-    /// Where they are not varied; found out by the distance if `None`.
-    pub(super) sockets: Option<u32>,
-    pub(super) settings: Vec<Setting>,
+pub(super) fn seconds(options: &Options, is_quick: bool) -> u32 {
+    options.seconds.unwrap_or(if is_quick { 10 } else { 30 })
 }
 
-impl Plan {
-    pub(super) fn new(options: &Options, is_quick: bool) -> Self {
-        let limits = or(&options.limits, is_quick, &[90.0], &[10.0, 100.0, 250.0]);
-        let modes = [Mode::Echo, Mode::Transit];
-        let mut plan = Self {
-            seconds: options.seconds.unwrap_or(if is_quick { 10 } else { 30 }),
-            limits: limits.iter().map(|mbit| Rate::from_mbit_per_s(*mbit)).collect(),
-            modes: or(&options.modes, is_quick, &modes[1..], &modes),
-            congestion: options.congestion,
-            loss_percent: options.loss_percent,
-            seed: options.seed,
-            sockets: options.sockets,
-            settings: Vec::new(),
-        };
-        let extent = match (is_quick, options.vary.is_empty()) {
-            (false, _) => Extent::All,
-            (true, false) => Extent::Quick,
-            (true, true) => Extent::Least,
-        };
-        for vary in or(&options.vary, is_quick, &Vary::ALL, &Vary::ALL) {
-            let settings = plan.varied(vary, extent);
-            plan.settings.extend(settings);
-        }
-        plan
-    }
+pub(super) fn limits(options: &Options, is_quick: bool) -> Vec<f64> {
+    or(&options.limits, is_quick, &[90.0], &[10.0, 100.0, 250.0])
+}
 
-    /// A run by all hosts with the paper's parameters.
-    fn usual(&self, vary: Vary, relay: usize) -> Setting {
-        Setting {
+/// All runs: in each mode those of the kernels as they are, then those of the tuned ones.
+pub(super) fn cells(options: &Options, is_quick: bool) -> Vec<Cell> {
+    let extent = match (is_quick, options.vary.is_empty()) {
+        (false, _) => Extent::All,
+        (true, false) => Extent::Quick,
+        (true, true) => Extent::Least,
+    };
+    let modes = [Mode::Echo, Mode::Transit];
+    let limits = limits(options, is_quick);
+    let mut cells = Vec::new();
+    for mode in or(&options.modes, is_quick, &modes[1..], &modes) {
+        let usual = |vary, relay: usize| Cell {
+            mode,
+            limit_mbit_per_s: limits[relay],
             vary,
-            relay,
-            hosts: (0..US_SW).collect(),
-            sockets: self.sockets,
+            hosts: Hosts((0..US_SW).collect()),
+            sockets: options.sockets,
             multiplier: Params::default().multiplier,
-            seconds: self.seconds,
-            is_tuned: false,
-        }
+            seconds: seconds(options, is_quick),
+            tuned: false,
+            relay,
+        };
+        let vary = or(&options.vary, is_quick, &Vary::ALL, &Vary::ALL).into_iter();
+        let mut of_mode: Vec<Cell> = vary
+            .flat_map(|vary| varied(vary, extent, limits.len(), |relay| usual(vary, relay)))
+            .collect();
+        // In the same order otherwise.
+        of_mode.sort_by_key(|it| it.tuned);
+        cells.extend(of_mode);
     }
+    cells
+}
 
-    fn varied(&self, vary: Vary, extent: Extent) -> Vec<Setting> {
-        let relays = 0..self.limits.len();
-        let last = self.limits.len() - 1;
-        let hosts: Vec<usize> = (0..US_SW).collect();
-        let usual = |relay| self.usual(vary, relay);
-        match vary {
-            Vary::Team => {
-                let is_in = |team: usize| (0..US_SW).filter(move |host| team >> host & 1 == 1);
-                let teams = (1..1usize << US_SW).map(|team| is_in(team).collect::<Vec<_>>());
-                // In haste, each alone and all together.
-                let alone = extent.choose(&hosts, &hosts, &[NEAREST, FARTHEST]);
-                let is_played = |it: &Vec<usize>| match &it[..] {
+/// The runs in which one thing differs from the `usual` run of a relay.
+fn varied(vary: Vary, extent: Extent, relays: usize, usual: impl Fn(usize) -> Cell) -> Vec<Cell> {
+    let last = relays - 1;
+    let hosts: Vec<usize> = (0..US_SW).collect();
+    let mut cells = Vec::new();
+    match vary {
+        Vary::Team => {
+            let is_in = |team: usize| (0..US_SW).filter(move |host| team >> host & 1 == 1);
+            let alone = extent.choose(&hosts, &hosts, &[NEAREST, FARTHEST]);
+            for team in (1..1usize << US_SW).map(|team| is_in(team).collect::<Vec<_>>()) {
+                // In a quick run, each alone and all together.
+                let is_played = match &team[..] {
                     [host] => alone.contains(host),
-                    _ => extent == Extent::All || it.len() == US_SW,
+                    _ => extent == Extent::All || team.len() == US_SW,
                 };
-                let teams = teams.filter(is_played);
-                let of_team = |hosts: Vec<usize>| relays.clone().map(move |it| (it, hosts.clone()));
-                let setting = |(relay, hosts)| Setting { hosts, ..usual(relay) };
-                teams.flat_map(of_team).map(setting).collect()
+                let of_relay = |relay| Cell { hosts: Hosts(team.clone()), ..usual(relay) };
+                cells.extend((0..relays).filter(|_| is_played).map(of_relay));
             }
-            Vary::Sockets => {
-                let counts =
-                    extent.choose(&[5, 10, 20, 40, 80, 160, 300], &[8, 40, 160], &[8, 40, 160]);
-                let all: Vec<usize> = (0..HOSTS.len()).collect();
-                let hosts = extent.choose(&all, &hosts, &[FARTHEST]);
-                let of_host = |host: usize| counts.iter().map(move |sockets| (host, *sockets));
-                let setting = |(host, sockets)| Setting {
-                    hosts: vec![host],
-                    sockets: Some(sockets),
+        }
+        Vary::Sockets => {
+            let counts =
+                extent.choose(&[5, 10, 20, 40, 80, 160, 300], &[8, 40, 160], &[8, 40, 160]);
+            let all: Vec<usize> = (0..HOSTS.len()).collect();
+            for host in extent.choose(&all, &hosts, &[FARTHEST]) {
+                let of_host = |sockets: &u32| Cell {
+                    hosts: Hosts(vec![host]),
+                    sockets: Some(*sockets),
                     ..usual(last)
                 };
-                hosts.into_iter().flat_map(of_host).map(setting).collect()
+                cells.extend(counts.iter().map(of_host));
             }
-            Vary::Multiplier => {
-                let hundredths: Vec<u32> =
-                    extent.choose(&[150, 175, 200, 225, 250], &[150, 225], &[150]);
-                let of_relay =
-                    |relay| hundredths.iter().map(move |it| (relay, f64::from(*it) / 100.0));
-                let setting = |(relay, multiplier)| Setting { multiplier, ..usual(relay) };
-                relays.flat_map(of_relay).map(setting).collect()
+        }
+        Vary::Multiplier => {
+            let multipliers = extent.choose(&[1.5, 1.75, 2.0, 2.25, 2.5], &[1.5, 2.25], &[1.5]);
+            for relay in 0..relays {
+                let of_relay = |multiplier: &f64| Cell { multiplier: *multiplier, ..usual(relay) };
+                cells.extend(multipliers.iter().map(of_relay));
             }
-            Vary::Seconds => {
-                let lengths = extent.choose(&[10, 20, 30, 60], &[10, 30], &[20]);
-                let of_relay = |relay| lengths.iter().map(move |it| (relay, *it));
-                let setting = |(relay, seconds)| Setting { seconds, ..usual(relay) };
-                relays.flat_map(of_relay).map(setting).collect()
+        }
+        Vary::Seconds => {
+            let lengths = extent.choose(&[10, 20, 30, 60], &[10, 30], &[20]);
+            for relay in 0..relays {
+                cells.extend(lengths.iter().map(|it| Cell { seconds: *it, ..usual(relay) }));
             }
-            Vary::Buffers => {
-                let of_host = |host: usize| [false, true].map(|is_tuned| (host, is_tuned));
-                let setting = |(host, is_tuned)| Setting {
-                    hosts: vec![host],
+        }
+        Vary::Buffers => {
+            for host in extent.choose(&hosts, &hosts, &[FARTHEST]) {
+                let of_host = |tuned| Cell {
+                    hosts: Hosts(vec![host]),
                     sockets: Some(1),
-                    is_tuned,
+                    tuned,
                     ..usual(last)
                 };
-                let hosts = extent.choose(&hosts, &hosts, &[FARTHEST]);
-                hosts.into_iter().flat_map(of_host).map(setting).collect()
+                cells.extend([false, true].map(of_host));
             }
         }
     }
-
-    /// The run that tells what a relay can carry.
-    pub(super) fn truth(&self, relay: usize) -> Setting {
-        Setting { hosts: vec![US_SW], sockets: None, ..self.usual(Vary::Team, relay) }
-    }
-
-    /// Runs in all, without those that tell the truth.
-    pub(super) fn runs(&self) -> usize {
-        self.settings.len() * self.modes.len()
-    }
+    cells
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::grid::GridOptions;
+    use lab::wan::Congestion;
 
-    fn plan(is_quick: bool) -> Plan {
-        plan_of(is_quick, Vec::new())
-    }
-
-    fn plan_of(is_quick: bool, vary: Vec<Vary>) -> Plan {
-        plan_with(is_quick, vary, None)
-    }
-
-    fn plan_with(is_quick: bool, vary: Vec<Vary>, sockets: Option<u32>) -> Plan {
-        let options = Options {
+    fn options(vary: Vec<Vary>, sockets: Option<u32>) -> Options {
+        Options {
             vary,
             sockets,
             seconds: None,
             limits: Vec::new(),
-            modes: Vec::new(),
+            modes: vec![Mode::Transit],
             congestion: Congestion::Cubic,
             loss_percent: 0.0,
             seed: 1,
-        };
-        Plan::new(&options, is_quick)
+            grid: GridOptions::default(),
+        }
     }
 
-    fn of(plan: &Plan, vary: Vary) -> Vec<String> {
-        plan.settings.iter().filter(|it| it.vary == vary).map(ToString::to_string).collect()
+    fn planned(is_quick: bool, vary: &[Vary]) -> Vec<Cell> {
+        cells(&options(vary.to_vec(), None), is_quick)
+    }
+
+    fn of(cells: &[Cell], vary: Vary) -> Vec<String> {
+        let names = cells.iter().filter(|it| it.vary == vary).map(ToString::to_string);
+        names.filter_map(|it| it.split_once(", ").map(|(_, rest)| rest.to_owned())).collect()
     }
 
     #[test]
     fn all_teams_of_the_four_hosts_measure_each_relay() {
-        let teams = of(&plan(false), Vary::Team);
+        let teams = of(&planned(false, &[]), Vary::Team);
         assert_eq!(teams.len(), 15 * 3);
         assert_eq!(teams.iter().filter(|it| **it == "US-NW+US-E+NL+IN").count(), 3);
         assert!(
@@ -328,33 +311,31 @@ mod tests {
     }
 
     #[test]
-    fn in_haste_one_thing_that_is_asked_for_is_played_at_all_hosts_and_everything_at_the_farthest()
-    {
-        let all = plan(true);
+    fn a_quick_run_varies_what_is_named_at_all_hosts_and_everything_at_the_farthest() {
+        let all = planned(true, &[]);
         assert_eq!(of(&all, Vary::Team), ["US-NW", "IN", "US-NW+US-E+NL+IN"]);
         assert_eq!(of(&all, Vary::Sockets), ["IN, 8 sockets", "IN, 40 sockets", "IN, 160 sockets"]);
-        assert_eq!(all.settings.len(), 10, "each takes some 20 s");
-        let sockets = plan_of(true, vec![Vary::Sockets]);
-        assert_eq!(sockets.settings.len(), 12);
-        assert_eq!(plan_of(true, vec![Vary::Team]).settings.len(), 5);
+        assert_eq!(all.len(), 10, "each takes some 20 s");
+        assert_eq!(planned(true, &[Vary::Sockets]).len(), 12);
+        assert_eq!(planned(true, &[Vary::Team]).len(), 5);
     }
 
     #[test]
     fn the_papers_sockets_are_opened_only_if_asked_for_and_not_for_the_truth() {
-        let paper = plan_with(false, vec![Vary::Team, Vary::Sockets], Some(160));
-        let teams = paper.settings.iter().filter(|it| it.vary == Vary::Team);
+        let paper = cells(&options(vec![Vary::Team, Vary::Sockets], Some(160)), false);
+        let teams = paper.iter().filter(|it| it.vary == Vary::Team);
         assert!(teams.into_iter().all(|it| it.sockets == Some(160) && it.params().max_rounds == 1));
-        assert_eq!(paper.truth(0).sockets, None);
+        assert_eq!(paper[0].truth(30).sockets, None);
         let varied = of(&paper, Vary::Sockets);
         assert!(varied.contains(&"IN, 5 sockets".to_owned()), "{varied:?}");
     }
 
     #[test]
     fn one_thing_is_varied_at_a_time() {
-        let plan = plan(false);
-        assert_eq!(of(&plan, Vary::Sockets).len(), 5 * 7);
-        assert_eq!(of(&plan, Vary::Buffers).len(), 4 * 2);
-        for it in &plan.settings {
+        let cells = planned(false, &[]);
+        assert_eq!(of(&cells, Vary::Sockets).len(), 5 * 7);
+        assert_eq!(of(&cells, Vary::Buffers).len(), 4 * 2);
+        for it in &cells {
             let is_usual = it.multiplier.to_bits() == 2.25f64.to_bits();
             assert!(is_usual || it.vary == Vary::Multiplier);
             assert!(it.seconds == 30 || it.vary == Vary::Seconds);
@@ -363,5 +344,9 @@ mod tests {
             assert_eq!(it.params().max_rounds == 1, is_given, "what is given is not widened");
             assert_eq!(it.path().map(|it| it.first_sockets), it.sockets);
         }
+        let mut names: Vec<String> = cells.iter().map(ToString::to_string).collect();
+        names.sort();
+        names.dedup();
+        assert_eq!(names.len(), cells.len(), "each run has a file of its own");
     }
 }

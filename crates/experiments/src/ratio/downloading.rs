@@ -33,7 +33,7 @@ struct Shared {
     /// Bytes of each.
     length: u64,
     must_stop: AtomicBool,
-    /// Downloads that came whole.
+    /// Completed downloads.
     done: AtomicU64,
     failure: Mutex<Option<String>>,
 }
@@ -70,8 +70,8 @@ impl Shared {
 }
 
 impl Downloading {
-    /// Begins, and waits until so many have come as there are at once. The client wants no more than
-    /// `demand`; `name` tells its circuits from those of others.
+    /// Starts, and waits until as many have completed as run at once. The client's rate is
+    /// `demand`; `name` isolates its circuits from others.
     pub(super) fn start(
         (socks, server): (SocketAddr, SocketAddr),
         demand: Rate,
@@ -108,7 +108,7 @@ impl Downloading {
         self.shared.failure()
     }
 
-    /// Downloads that have come whole so far.
+    /// Downloads that have completed so far.
     pub(super) fn done(&self) -> u64 {
         self.shared.done.load(Ordering::Acquire)
     }

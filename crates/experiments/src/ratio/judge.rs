@@ -46,7 +46,7 @@ impl Window {
             self.back(),
             self.estimated(),
         ];
-        cases.map(|case| case.column("client_share", self.ratio)).to_vec()
+        cases.to_vec()
     }
 
     fn name(&self, what: &str) -> String {
@@ -74,7 +74,7 @@ impl Window {
         case.column("clients_part", part).column("downloads", self.downloads)
     }
 
-    /// What was told of all seconds beside what was so, as means; and by how much the median second is off.
+    /// The reported and the true means over all seconds; and by how much the median second is off.
     fn compared(
         &self,
         name: &str,
@@ -272,7 +272,7 @@ mod tests {
         assert_eq!(halves, [true, false, true, true, true, true]);
         let drops = missed(&|it| each(it, |second| second.handed = 18.5));
         assert_eq!(drops, [true, false, true, true, true, true]);
-        // What measurers make up is not what came back to them.
+        // An invented rate is not what the measurers received.
         let inflates = missed(&|it| each(it, |second| second.measured = 200.0));
         assert_eq!(inflates, [false, true, true, true, true, true]);
         // What a client has not fetched from the relay's kernel yet is no less forwarded.

@@ -16,7 +16,7 @@ pub(super) const HANDED: usize = 2;
 const SETTLING: Duration = Duration::from_secs(1);
 
 /// When the last measurement of a relay began, by what it has told of its seconds until now. On a busy
-/// machine that is heard late; when a second was over is part of what it tells.
+/// machine the report is late, but it contains when the second was over.
 pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<Instant> {
     let now = clock.now();
     let mut ends: Vec<Instant> = Vec::new();
@@ -34,7 +34,7 @@ pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<
 }
 
 /// A measurement that is over, and clients that go on.
-pub(super) struct Seen<'w> {
+pub(super) struct Observation<'w> {
     pub(super) witness: &'w Witness,
     /// When all clients had traffic.
     pub(super) flowing: Instant,
@@ -46,7 +46,7 @@ pub(super) struct Seen<'w> {
     pub(super) around: u32,
     /// What the relay's process used meanwhile, of one core.
     pub(super) cpu_share: Option<f64>,
-    /// Downloads of the stock client that came whole.
+    /// Completed downloads of the C tor client.
     pub(super) downloads: u64,
 }
 
@@ -88,7 +88,7 @@ pub(super) struct Window {
 /// Of their level, when clients are held to have it back.
 pub(super) const BACK: f64 = 0.9;
 
-impl Seen<'_> {
+impl Observation<'_> {
     /// All of it.
     pub(super) fn window(&self, ratio: f64, limit: Rate, estimate: &Estimate) -> Window {
         let first = self.flowing + SETTLING;

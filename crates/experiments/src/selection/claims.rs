@@ -115,7 +115,7 @@ mod tests {
         assert_eq!(judged(&slow, &fast, Users::AsInPaper), [Held, Held, Held]);
         assert_eq!(judged(&fast, &slow, Users::AsInPaper), [Missed, Missed, Missed]);
         assert_eq!(judged(&slow, &slow, Users::AsInPaper), [Inconclusive; 3]);
-        // Where the condition is not there, what comes out says nothing, whichever way.
+        // Without the condition, the result says nothing either way.
         assert_eq!(judged(&fast, &slow, Users::TooFewOrMany), [Inconclusive, Inconclusive, Missed]);
         assert_eq!(judged(&slow, &fast, Users::TooFewOrMany), [Inconclusive, Inconclusive, Held]);
         assert_eq!(judged(&slow, &fast, Users::Absent), [Skipped, Skipped, Held]);

@@ -1,15 +1,16 @@
-//! What was found, beside what the paper found.
+//! The results, compared with the paper's.
 
+use super::TEXT;
 use super::claims::{self, correlations, table_iii};
 use super::pages;
 use super::quiet;
-use super::scene::Scene;
-use super::ways::Way;
+use super::scene::SelectionNetwork;
+use super::ways::NamedStrategy;
 use super::{Course, RULES, users};
 use crate::error::Error;
 use crate::load::Load;
 use crate::simulated::Interval;
-use crate::telling::median;
+use crate::telling::{median, section};
 use client::anonymity::{Adversary, Study, Weights};
 use client::path::Need;
 use client::probe::Probed;
@@ -20,10 +21,10 @@ use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Role, Series,
 };
 
-/// A relay up to so many Mbit/s is slow; from [`FAST_MBIT`] on it is fast.
+/// A relay up to this rate in Mbit/s is slow; from [`FAST_MBIT`] on it is fast.
 const SLOW_MBIT: f64 = 1.0;
 const FAST_MBIT: f64 = 8.0;
-/// Of its limit: what downloads fill of a relay that is full, beside cells, TLS, and downloads that are under way still.
+/// Of its limit: what downloads fill of a relay that is full, next to cells, TLS, and downloads that are under way still.
 const FULL: f64 = 0.6;
 /// Of its limit: a relay that has less to carry is not in anybody's way.
 const FREE: f64 = 0.4;
@@ -59,7 +60,11 @@ pub(super) fn with(case: Case, name: &str, it: Interval) -> Case {
 }
 
 /// All cases: strategies, comparisons, lengths, links, correlations.
-pub(super) fn cases(course: &Course, scene: &Scene, rng: &mut StdRng) -> Result<Vec<Case>, Error> {
+pub(super) fn cases(
+    course: &Course,
+    scene: &SelectionNetwork,
+    rng: &mut StdRng,
+) -> Result<Vec<Case>, Error> {
     let mut cases = Vec::new();
     for (way, probed) in &course.ways {
         cases.push(strategy(way, probed, scene, rng)?);
@@ -89,8 +94,8 @@ pub(super) fn cases(course: &Course, scene: &Scene, rng: &mut StdRng) -> Result<
     Ok(cases)
 }
 
-/// How users, and what was probed beside them, have loaded relays: slow ones more than they can carry, fast ones hardly, as in the paper?
-fn users(course: &Course, scene: &Scene) -> (Option<Case>, claims::Users) {
+/// How users, and the probes, have loaded relays: slow ones more than they can carry, fast ones hardly, as in the paper?
+fn users(course: &Course, scene: &SelectionNetwork) -> (Option<Case>, claims::Users) {
     let Some(used) = &course.used else { return (None, claims::Users::Absent) };
     let probed = course.ways.iter().flat_map(|(_, probed)| probed).chain(&course.learning);
     let carried = |relay: &Fingerprint| {
@@ -134,7 +139,12 @@ fn users(course: &Course, scene: &Scene) -> (Option<Case>, claims::Users) {
     (Some(case.ended(verdict, told)), condition)
 }
 
-fn strategy(way: &Way, probed: &[Probed], scene: &Scene, rng: &mut StdRng) -> Result<Case, Error> {
+fn strategy(
+    way: &NamedStrategy,
+    probed: &[Probed],
+    scene: &SelectionNetwork,
+    rng: &mut StdRng,
+) -> Result<Case, Error> {
     let need = Need::Port { port: scene.server().port(), is_ipv6: false };
     let view = scene.view();
     let study = Study { view, strategy: &*way.strategy, rules: RULES, need, pairs: 10_000 };
@@ -190,7 +200,7 @@ fn shorter(faster: &str, fast: &[Probed], slower: &str, slow: &[Probed]) -> Case
     let verdict = decided(slow.mean - fast.mean, width);
     let case = Case::new(format!("round trips: {faster} below {slower}"), None, None);
     let case = with(case, "rtt_ms", fast);
-    let told = format!("{fast:.0} ms, beside {slow:.0} ms");
+    let told = format!("{fast:.0} ms, compared with {slow:.0} ms");
     with(case, "rtt_beside_ms", slow).ended(verdict, told)
 }
 
@@ -263,26 +273,18 @@ pub(super) fn figures(course: &Course) -> Vec<ExperimentFigure> {
 }
 
 pub(super) fn notes(is_flat: bool, users: u32, load: Load) -> Vec<String> {
-    let of_users = match users {
-        0 => "Nobody else uses the network: relays are idle but for what is probed. In the paper set-up and round trips were better on weighted paths because \
-              slow relays were overloaded; here only throughput can show that."
-            .to_owned(),
-        _ => format!(
-            "{users} users with paths that they choose uniformly each have a download of {} kB under way at any time; what is probed is beside them, seven circuits at a \
-             time. What they fill of a relay is counted by whole downloads, without cells' headers and TLS.",
+    let mut notes = match users {
+        0 => section(TEXT, "Without users"),
+        _ => vec![format!(
+            "{users} users with paths that they choose uniformly each have a download of {} kB under way at any time; the probes are additional, seven circuits at a \
+             time. Their load of a relay is counted by completed downloads, without cells' headers and TLS.",
             users::BYTES / 1000
-        ),
+        )],
     };
-    let mut notes = vec![
-        of_users,
-        "Intervals are of 95 %: of means by Student's distribution, of factors by the logarithm of both means, of correlations by Fisher's transformation.".to_owned(),
-        "Correlations are over uniform and weighted circuits, and those that were learned from.".to_owned(),
-        "The adversary of `compromised_share` has the largest relays, up to 0.55 of the weight: two of nine.".to_owned(),
-        "Rates of relays are tor's own limits; a bucket that is full at first makes short downloads faster than the rate.".to_owned(),
-        format!("While strategies were probed the processors were {:.0} % busy, with whatever runs on this machine.", load.machine * 100.0),
-    ];
+    notes.extend(section(TEXT, "Notes"));
+    notes.push(format!("While strategies were probed the processors were {:.0} % busy, with whatever runs on this machine.", load.machine * 100.0));
     if is_flat {
-        notes.push("Without root, or with --flat, all is on loopback: no distances, no geography, no truth for links.".to_owned());
+        notes.extend(section(TEXT, "Without distances"));
     }
     notes
 }

@@ -6,7 +6,7 @@ use client::probe::{self, ProbePlan, Probed, Subject};
 use std::sync::mpsc::channel;
 use std::thread;
 
-/// Probes these circuits, so many at a time, and tells how many are done. Each lane takes every so-manieth: `lanes` and the number of
+/// Probes these circuits, `lanes` at a time, and reports how many are done. Each lane takes every `lanes`-th: `lanes` and the number of
 /// strategies that take turns should have no common divisor. The probers are in the network of this thread.
 ///
 /// What comes back is in the order of the subjects, with their places in it: where `is_over` said so, some are missing.

@@ -4,7 +4,7 @@ use super::judge::decided;
 use crate::common::Common;
 use crate::error::Error;
 use crate::simulated::{
-    self, Batch, Interval, Played, SimulatedOptions, in_words, over_seeds, play_all, run_case,
+    self, Batch, Interval, Played, Runs, SimulatedOptions, in_words, over_seeds, play_all, run_case,
 };
 use crate::telling;
 use client::strategy::blend;
@@ -20,7 +20,7 @@ const MIDDLE_BYTES: u32 = 1 << 20;
 
 /// How relays are weighed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Way {
+enum Weighting {
     /// All alike.
     Uniform,
     /// By what they can carry, but with half of the influence.
@@ -31,7 +31,7 @@ enum Way {
     Capacity,
 }
 
-impl Way {
+impl Weighting {
     const ALL: [Self; 4] = [Self::Uniform, Self::Half, Self::Weighted, Self::Capacity];
 
     const fn word(self) -> &'static str {
@@ -70,16 +70,16 @@ pub(super) fn run(
     interrupt: &Interrupt,
 ) -> Result<ExperimentReport, Error> {
     let batch = Batch::new(&options.runs, path, common.quick)?;
-    let names = Way::ALL.map(Way::word);
+    let names = Weighting::ALL.map(Weighting::word);
     let folder = common.out.join("selection-runs");
-    let runs = play_all(&batch, &names, folder, chosen, (output, interrupt))?;
-    Ok(report(&batch, &names, &runs, batch.points(&names).len()))
+    let Runs { runs, planned, .. } = play_all(&batch, &names, folder, chosen, (output, interrupt))?;
+    Ok(report(&batch, &names, &runs, planned))
 }
 
 /// The network, with clients that choose in this way.
 fn chosen(network: Network, way: &str) -> Network {
-    let way = Way::ALL.into_iter().find(|it| it.word() == way);
-    let weights = way.unwrap_or(Way::Weighted).weights(&network);
+    let way = Weighting::ALL.into_iter().find(|it| it.word() == way);
+    let weights = way.unwrap_or(Weighting::Weighted).weights(&network);
     network.weighted(&weights)
 }
 
@@ -106,37 +106,22 @@ fn entropies(network: &Network) -> [f64; 2] {
     [entropy(&guard), entropy(&exit)]
 }
 
+const TEXT: &str = include_str!("../../../../docs/experiments/selection-network.md");
+
 fn report(batch: &Batch, names: &[&str], runs: &[Played], planned: usize) -> ExperimentReport {
     let mut cases = Vec::new();
     for load in batch.loads.iter().copied() {
         cases.extend(table_iii(runs, load));
-        cases.extend(Way::ALL.map(|way| strategy(batch, runs, way, load)));
+        cases.extend(Weighting::ALL.map(|way| strategy(batch, runs, way, load)));
     }
     let told = cases.iter().filter(|it| it.verdict != CaseVerdict::Skipped);
     let told: Vec<String> = told.map(|it| format!("{} {}", it.name, it.detail)).collect();
     let answer = format!("In a network that its users load: {}.", told.join("; "));
     cases.extend(runs.iter().map(run_case));
     let figures = simulated::of_runs(runs, names, &batch.loads);
-    let mut notes = vec![
-        "All clients choose in the same way, and what they do fills the relays: what a strategy does to the others is part of what it is worth. Weights of positions follow from \
-         the weights (dir-spec §3.8.3). Throughput is the median of all downloads that began (a failed one had nothing); weighted and uniform are compared seed by seed; intervals are of the mean over seeds."
-            .to_owned(),
-        "Strategies by pairs of relays (geography, latency, throughput of links) are not played here: the simulated clients know relays' weights alone.".to_owned(),
-    ];
-    notes.push(simulated::MEDIANS.to_owned());
-    notes.extend(simulated::missing(runs.len(), planned));
-    ExperimentReport {
-        parameters: batch.parameters(),
-        answer,
-        cases,
-        figures,
-        notes,
-        ..telling::report(
-            "selection-network",
-            "Ways of choosing paths in a whole network",
-            "What do weights gain in a network that its users load, and what do they cost in anonymity?",
-        )
-    }
+    let mut report = telling::report("selection-network", TEXT);
+    report.notes.extend(simulated::missing(runs.len(), planned));
+    ExperimentReport { parameters: batch.parameters(), answer, cases, figures, ..report }
 }
 
 /// The size by which a run is judged.
@@ -155,7 +140,7 @@ fn kb_per_s(it: &Played, bytes: u32) -> Option<f64> {
     Some(f64::from(bytes) / 1e3 / it.size(bytes)?.last_byte().median()?)
 }
 
-/// Throughput and latency of weighted paths beside those of uniform ones, a case each. Runs of a seed have the same network and users: they are
+/// Throughput and latency of weighted paths compared with those of uniform ones, a case each. Runs of a seed have the same network and users: they are
 /// compared with each other.
 fn table_iii(runs: &[Played], load: u32) -> [Case; 2] {
     let bytes = judged_bytes(runs).unwrap_or(MIDDLE_BYTES);
@@ -208,7 +193,7 @@ fn compared(runs: &[Played], load: u32, (what, value, paper): (&str, Of<'_>, f64
         )
 }
 
-fn strategy(batch: &Batch, runs: &[Played], way: Way, load: u32) -> Case {
+fn strategy(batch: &Batch, runs: &[Played], way: Weighting, load: u32) -> Case {
     let of = |what: &dyn Fn(&Played) -> Option<f64>| over_seeds(runs, (way.word(), load), what);
     let bytes = judged_bytes(runs).unwrap_or(MIDDLE_BYTES);
     let [guard_bits, exit_bits] = entropies(&chosen(batch.at_load(load), way.word()));
@@ -293,14 +278,14 @@ mod tests {
     #[test]
     fn weights_are_those_of_the_strategy_and_cost_the_entropy_of_a_textbook() {
         let network = network();
-        assert_eq!(Way::Uniform.weights(&network), [1000; 5]);
-        assert_eq!(Way::Weighted.weights(&network), [7; 5]);
-        assert_eq!(Way::Capacity.weights(&network), [1000, 3000, 1000, 1000, 2000]);
-        let half = Way::Half.weights(&network);
+        assert_eq!(Weighting::Uniform.weights(&network), [1000; 5]);
+        assert_eq!(Weighting::Weighted.weights(&network), [7; 5]);
+        assert_eq!(Weighting::Capacity.weights(&network), [1000, 3000, 1000, 1000, 2000]);
+        let half = Weighting::Half.weights(&network);
         assert_eq!((half[1], half[0]), (1_000_000, 666_666));
-        let of = |way: Way| entropies(&network.clone().weighted(&way.weights(&network)));
-        assert_eq!(of(Way::Uniform), [1.0, 1.0]);
-        let [guard, exit] = of(Way::Capacity);
+        let of = |way: Weighting| entropies(&network.clone().weighted(&way.weights(&network)));
+        assert_eq!(of(Weighting::Uniform), [1.0, 1.0]);
+        let [guard, exit] = of(Weighting::Capacity);
         // One in four and three in four.
         assert!((guard - 0.811_278).abs() < 1e-5 && (exit - 1.0).abs() < 1e-9, "{guard}, {exit}");
     }

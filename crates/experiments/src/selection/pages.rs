@@ -1,7 +1,7 @@
 //! Table V: how long it takes to fetch the header of a page, with stock tor, with our client, and without either.
 
 use super::judge::rounded;
-use super::scene::Scene;
+use super::scene::SelectionNetwork;
 use crate::error::Error;
 use crate::factor::{Factor, side};
 use crate::simulated::Interval;
@@ -22,7 +22,7 @@ use std::thread;
 const PATIENCE: Duration = Duration::from_secs(150);
 /// A header that takes longer has failed.
 const LONGEST: Duration = Duration::from_secs(60);
-/// Where servers are, by the number of the relay beside them: a continent each.
+/// Where servers are, by the number of the relay next to them: a continent each.
 const SERVERS: [usize; 3] = [1, 4, 8];
 /// Pages that are fetched over the same circuit, as by somebody who reads: the paper's went by tor's own rule of ten minutes.
 const PAGES_PER_CIRCUIT: usize = 6;
@@ -76,7 +76,7 @@ impl Strategy for Among {
 pub(super) struct Readers {
     tor: Client,
     ours: ClientProxy,
-    // It tells as long as somebody listens.
+    // It reports as long as the receiver exists.
     _events: Receiver<Event>,
     servers: Vec<ContentServer>,
     _folder: TemporaryFolder,
@@ -90,7 +90,7 @@ pub(super) struct Fetched {
 
 impl Readers {
     /// Starts them at the client's host, where this thread is, while nobody loads the network.
-    pub(super) fn start(scene: &Scene) -> Result<Self, Error> {
+    pub(super) fn start(scene: &SelectionNetwork) -> Result<Self, Error> {
         let network = scene.network();
         let here = |number: &usize| scene.server_at(*number);
         let servers = SERVERS.iter().map(here).collect::<Result<Vec<_>, Error>>()?;
@@ -123,7 +123,7 @@ impl Readers {
         Ok(Self { tor, ours, _events: events, servers, _folder: folder })
     }
 
-    /// Each fetches so many headers, one after the other; all three at once.
+    /// Each fetches this number of headers, one after the other; all three at once.
     pub(super) fn fetch(
         &self,
         count: usize,
@@ -165,7 +165,7 @@ fn through(socks: SocketAddr, server: SocketAddr, number: usize) -> io::Result<T
     connect_through(socks, to, &format!("page{}", number / PAGES_PER_CIRCUIT), LONGEST)
 }
 
-/// Asks for a page without a body: what comes is its header.
+/// Asks for a page without a body: the answer is its header.
 fn header(mut stream: TcpStream) -> io::Result<()> {
     stream.set_read_timeout(Some(LONGEST))?;
     stream.write_all(b"GET /0/1 HTTP/1.0\r\n\r\n")?;
@@ -176,9 +176,9 @@ fn header(mut stream: TcpStream) -> io::Result<()> {
     }
 }
 
-/// A case of each, and tor beside nobody, and ours beside tor.
+/// A case of each, then tor compared with no proxy, and ours compared with tor.
 pub(super) fn cases(fetched: &[Fetched]) -> Vec<Case> {
-    // Who has been interrupted before has nothing to tell.
+    // A page that was interrupted before has no result.
     let asked = || fetched.iter().filter(|it| !it.headers.is_empty());
     let mut cases: Vec<Case> = asked().map(of_one).collect();
     let of = |by| {

@@ -1,7 +1,7 @@
-//! Links, learned while nobody else uses the network: paths that cover them, and their round trips beside the truth.
+//! Links, learned while nobody else uses the network: paths that cover them, and their round trips compared with the truth.
 
 use super::judge::{rounded, with};
-use super::scene::Scene;
+use super::scene::SelectionNetwork;
 use super::uniform;
 use crate::error::Error;
 use crate::load::Load;
@@ -40,8 +40,8 @@ fn pairs(subject: &Subject) -> impl Iterator<Item = Pair> {
     subject.path.windows(2).map(|it| Pair::new(it[0], it[1]))
 }
 
-/// Links' round trips beside the truth; nothing without distances.
-pub(super) fn links(model: &Model, scene: &Scene, load: Load) -> Option<Case> {
+/// Links' round trips compared with the truth; nothing without distances.
+pub(super) fn links(model: &Model, scene: &SelectionNetwork, load: Load) -> Option<Case> {
     let of_link = |pair: &Pair, rtt_ms: Option<f64>| {
         let [a, b] = pair.ends();
         Some((rtt_ms?, scene.true_rtt(a, b)?))

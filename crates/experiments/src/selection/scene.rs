@@ -67,8 +67,8 @@ fn name(number: usize) -> String {
     format!("place{}", number + 1)
 }
 
-/// All that takes part.
-pub(super) struct Scene {
+/// All processes of the experiment.
+pub(super) struct SelectionNetwork {
     // In this order: what runs at the hosts ends before they do.
     relays: Vec<Fingerprint>,
     view: Arc<View>,
@@ -79,7 +79,7 @@ pub(super) struct Scene {
     _folder: TemporaryFolder,
 }
 
-impl Scene {
+impl SelectionNetwork {
     pub(super) fn start(is_flat: bool, seed: u64, output: &Output) -> Result<Self, Error> {
         let wan = if is_flat { None } else { Some(lay(seed)?) };
         let folder = stage::temporary_folder()?;
@@ -144,7 +144,7 @@ impl Scene {
         &self.view
     }
 
-    /// The same, for threads of their own.
+    /// The parts of the scene for other threads.
     pub(super) fn shared_view(&self) -> Arc<View> {
         Arc::clone(&self.view)
     }

@@ -3,7 +3,7 @@
 //! Each has one download under way at any time. So slow relays, which get as many circuits as fast ones, have more than they can carry, and
 //! fast ones have nothing to do: as in the network that the paper measured.
 
-use super::scene::Scene;
+use super::scene::SelectionNetwork;
 use super::uniform;
 use crate::crowd::{Crowd, Member};
 use crate::error::Error;
@@ -35,9 +35,9 @@ pub(super) struct Used {
 }
 
 impl Users {
-    /// Starts so many, at the hosts of the relays in turn. Returns once half as many downloads have been whole, or none in time.
+    /// Starts this number of users, at the hosts of the relays in turn. Returns once half as many downloads have completed, or none in time.
     pub(super) fn start(
-        scene: &Scene,
+        scene: &SelectionNetwork,
         count: u32,
         seed: u64,
         is_interrupted: impl Fn() -> bool,
@@ -53,7 +53,7 @@ impl Users {
         Ok(Self { crowd, count })
     }
 
-    /// Ends them, and tells what they had.
+    /// Ends them, and returns what they downloaded.
     pub(super) fn stop(self) -> Result<Used, Error> {
         let (circuits, lasted) = self.crowd.stop()?;
         Ok(Used { users: self.count, circuits, lasted })
@@ -66,7 +66,7 @@ fn live(view: &View, server: SocketAddr, mut rng: StdRng, member: &Member) -> Re
         rounds: 0,
         pause: Duration::from_millis(100),
         download: Some((server, BYTES)),
-        // Slow is what they are; only what stands still for long is given up.
+        // They are slow; only a transfer without progress is given up.
         download_max: Duration::from_secs(180),
         ..ProbePlan::default()
     };

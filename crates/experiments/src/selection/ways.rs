@@ -1,6 +1,6 @@
 //! The strategies that are compared.
 
-use super::scene::Scene;
+use super::scene::SelectionNetwork;
 use crate::error::Error;
 use client::model::Model;
 use client::strategy::{
@@ -10,7 +10,7 @@ use netdoc::descriptor;
 use netdoc::fetch::{Fetcher, Resource};
 use std::sync::Arc;
 
-/// How much an index counts beside a uniform choice.
+/// The weight of an index compared with a uniform choice.
 const INFLUENCE: f64 = 0.95;
 
 /// The names of all; from the sixth on they need distances.
@@ -27,14 +27,14 @@ pub(super) const NAMES: [&str; 9] = [
 ];
 
 /// A way of choosing paths.
-pub(super) struct Way {
+pub(super) struct NamedStrategy {
     pub(super) name: &'static str,
     pub(super) strategy: Box<dyn Strategy>,
 }
 
-impl Way {
+impl NamedStrategy {
     /// All that the scene permits.
-    pub(super) fn all(scene: &Scene, model: &Arc<Model>) -> Result<Vec<Self>, Error> {
+    pub(super) fn all(scene: &SelectionNetwork, model: &Arc<Model>) -> Result<Vec<Self>, Error> {
         let way = |name, strategy: Box<dyn Strategy>| Self { name, strategy };
         let mut ways = vec![
             way("uniform", Box::new(Uniform)),
@@ -60,7 +60,7 @@ impl Way {
     }
 }
 
-fn ranking(scene: &Scene) -> Result<Ranking, Error> {
+fn ranking(scene: &SelectionNetwork) -> Result<Ranking, Error> {
     let authorities = scene.authorities();
     let first = authorities.first().copied();
     let first = first.ok_or_else(|| Error::Failed("a network without authorities".to_owned()))?;

@@ -123,7 +123,7 @@ pub(crate) fn run(
 }
 
 fn begin(plan: &Plan, rounds: u32, seed: u64) -> ExperimentReport {
-    let report = telling::report(
+    let report = telling::titled(
         "soak",
         "A relay that lasts",
         "Does a relay of ours keep serving, and its memory, through all attacks again and again?",

@@ -20,7 +20,7 @@ fn pooled<T>(
     groups.map(of).collect()
 }
 
-/// The same of lists.
+/// Lists of all runs, pooled over seeds.
 pub(crate) fn together(
     all: &[Played],
     variants: &[&str],

@@ -20,7 +20,7 @@ pub(crate) struct SimulatedOptions {
 /// How large, how long, how often.
 #[derive(Debug, Args)]
 pub(crate) struct RunsOptions {
-    /// Take so many times as many relays and clients, 0.01 to 100.
+    /// Multiply the number of relays and clients by FACTOR, 0.01 to 100.
     #[arg(long, value_name = "FACTOR", default_value_t = 1.0)]
     scale: f64,
     /// Simulated seconds of each run, 20 to 100000; 300 by default, 90 if --quick. The first third does not
@@ -38,8 +38,8 @@ pub(crate) struct RunsOptions {
     /// Threads of each run, 1 to 256.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: u16,
-    /// Play only this part of all runs, such as 1/4: for batch systems. Whoever has all files in one folder
-    /// (--out) gets the report of all by the same command without this.
+    /// Play only this part of all runs, such as 1/4: for batch systems. With all files in one folder
+    /// (--out), the same command without this option reports all of them.
     #[arg(long, value_name = "PART/PARTS")]
     shard: Option<Shard>,
 }

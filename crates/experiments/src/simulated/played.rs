@@ -39,7 +39,7 @@ pub(crate) struct Played {
     pub(crate) goodput_mbit_per_s: f64,
     pub(crate) utilisation: f64,
     pub(crate) queue_ms: f64,
-    /// Runs of before 26 November 2026 do not tell it.
+    /// Older runs do not contain it.
     #[serde(default)]
     pub(crate) kernel_queue_ms: Option<f64>,
     pub(crate) wall_s: f64,

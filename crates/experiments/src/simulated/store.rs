@@ -61,7 +61,7 @@ impl Store {
         serde_json::from_str(&text).map(Some).map_err(malformed)
     }
 
-    /// The same of a run, which must have been played under these conditions.
+    /// Reads a run, which must have been played under these conditions.
     pub(crate) fn read_run(&self, name: &str, conditions: &str) -> Result<Option<Played>, Error> {
         let Some(played) = self.read::<Played>(name)? else { return Ok(None) };
         if played.conditions != conditions {
@@ -113,7 +113,7 @@ mod tests {
         assert!(error.contains("take another --out"), "{error}");
     }
 
-    /// Its medians would be of the downloads that came whole.
+    /// Its medians would be of the completed downloads.
     #[test]
     fn a_run_that_does_not_tell_what_was_under_way_is_refused() {
         let folder = tempfile::tempdir().expect("a folder");

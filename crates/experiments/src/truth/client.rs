@@ -1,4 +1,4 @@
-//! A real client that fetches what `sim::world`'s clients do, by the same rules: circuits that stand ready, one for each download, which is given up after its time.
+//! A real client that fetches what `sim::world`'s clients do, by the same rules: prebuilt circuits, one for each download, which is given up after its time.
 
 use super::Download;
 use super::real::broken;
@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Bytes by which a simulated client asks for its download.
 const REQUEST_BYTES: u64 = 1000;
 
-/// What clients tell, for all threads.
+/// The results of clients, for all threads.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Notes(Arc<Mutex<Noted>>);
 
@@ -34,7 +34,7 @@ impl Notes {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether so many clients have fetched all that they want.
+    /// Whether this number of clients has fetched all that they want.
     pub(super) fn are_over(&self, clients: usize) -> Result<bool, Error> {
         let noted = self.lock();
         noted.failure.as_ref().map_or(Ok(noted.over >= clients), |failure| Err(broken(failure)))
@@ -45,7 +45,7 @@ impl Notes {
     }
 }
 
-/// What a client does beside what its node does by itself.
+/// What a client does in addition to its node.
 pub(super) struct Errands {
     place: usize,
     size: Size,
@@ -154,7 +154,7 @@ impl Errands {
         }
     }
 
-    /// A download begins, over a circuit that stands, if one does.
+    /// A download begins, over an open circuit, if there is one.
     fn begin(&mut self, client: &mut Client<StdRng>, now: Instant) {
         let standing = self.ready.iter().position(|(_, stands)| *stands).unwrap_or(0);
         let ready = self.ready.remove(standing).map(|(circuit, _)| circuit);

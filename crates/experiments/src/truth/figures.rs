@@ -10,14 +10,14 @@ use std::sync::atomic::AtomicBool;
 /// A scene of a Tor network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scene {
-    /// [`downloads`] of so many bytes.
+    /// [`downloads`] of this size in bytes.
     Downloads {
         /// Of each.
         bytes: u32,
     },
     /// [`queueing`] with Vanilla in all relays.
     Vanilla,
-    /// The same with KIST, every ten milliseconds.
+    /// Downloads with KIST, every ten milliseconds.
     Kist,
     /// [`measurement`].
     FlashFlow,
@@ -94,7 +94,7 @@ fn figures(all: &[(&'static str, f64)]) -> Vec<Figure> {
 }
 
 fn middle_ms(seconds: &[f64]) -> Result<f64, Error> {
-    median(seconds.iter().map(|it| it * 1e3)).ok_or_else(|| missing(Some("nothing came whole")))
+    median(seconds.iter().map(|it| it * 1e3)).ok_or_else(|| missing(Some("nothing completed")))
 }
 
 fn missing(why: Option<&str>) -> Error {

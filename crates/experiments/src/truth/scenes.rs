@@ -83,7 +83,7 @@ fn client(
     }
 }
 
-/// What [`downloads`] has shown: a value for each download that came whole.
+/// What [`downloads`] has shown: a value for each completed download.
 #[derive(Clone, Debug)]
 pub struct Downloads {
     /// Seconds to the first byte.
@@ -141,7 +141,7 @@ fn way(countries: &[&str]) -> Result<Duration, Error> {
 pub struct Queueing {
     /// Seconds to the first byte of what is small, under load.
     pub first_byte_s: Vec<f64>,
-    /// Small downloads under load that did not come whole.
+    /// Small downloads under load that did not complete.
     pub failed: usize,
     /// What all that is large received together, in Mbit/s.
     pub bulk_mbit_per_s: f64,

@@ -1,36 +1,37 @@
-//! What else goes wrong on a path.
+//! Faults of paths and relays.
 
 use clap::ValueEnum;
 use coordinator::{Blame, Failure};
 use lab::wan::{Jitter, Reordering, Way};
 use measurer::Progress;
 use onion::Duration;
+use serde::{Serialize, Serializer};
 
 /// How long a path is gone that comes back.
 const GONE: Duration = Duration::from_secs(2);
 
-/// What else goes wrong on a path.
+/// A fault of a path, or of a relay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Fault {
     /// Each packet takes a time of its own, up to twice that of the others.
     Reorders,
-    /// One packet in twenty arrives twice, and one in twenty is held back.
+    /// One packet in twenty arrives twice, and one in twenty is delayed.
     Duplicates,
-    /// From some moment on (--fault-at) nothing arrives for two seconds, either way.
+    /// From some moment on (--fault-at) nothing arrives for two seconds, in either direction.
     Returns,
-    /// From some moment on nothing arrives any more.
+    /// From some moment on nothing arrives.
     Breaks,
-    /// From some moment on nothing gets to the relay any more.
+    /// From some moment on nothing arrives at the relay.
     BreaksOut,
-    /// From some moment on nothing comes back any more.
+    /// From some moment on nothing arrives from the relay.
     BreaksBack,
     /// All packets are lost, before the measurement begins and while it lasts.
     LosesAll,
-    /// From some moment on the relay's process stands still. The path is well, and the relay's kernel still answers.
+    /// From some moment on the relay's process is stopped (SIGSTOP). The path works, and the relay's kernel still answers.
     Stops,
 }
 
-/// From when on something goes wrong that was well before.
+/// When a fault begins.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Moment {
     /// While sockets and circuits are opened.
@@ -54,7 +55,7 @@ impl Moment {
         }
     }
 
-    /// Whether it has come, in a round of so many seconds that count after so many that do not.
+    /// Whether it has come, in a round of `seconds` that count after `lead_s` that do not.
     pub(super) fn has_come(self, progress: &Progress, seconds: u32, lead_s: u32) -> bool {
         let have_counted = |share: f64| {
             matches!(progress, Progress::Second { index, .. }
@@ -86,14 +87,14 @@ impl Fault {
             Self::Duplicates => "duplicated",
             Self::Returns => "gone for two seconds",
             Self::Breaks => "breaks",
-            Self::BreaksOut => "breaks on the way out",
-            Self::BreaksBack => "breaks on the way back",
+            Self::BreaksOut => "breaks in the forward direction",
+            Self::BreaksBack => "breaks in the return direction",
             Self::LosesAll => "loses all",
             Self::Stops => "the relay stops",
         }
     }
 
-    /// Whether no estimate can be had.
+    /// Whether there can be no estimate.
     pub(super) const fn is_fatal(self) -> bool {
         match self {
             Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::LosesAll | Self::Stops => {
@@ -108,7 +109,7 @@ impl Fault {
         !self.acts(Way::default()).is_empty()
     }
 
-    /// A way with what is wrong all the time.
+    /// A path with the faults that last all the time.
     pub(super) fn all_the_time(self, way: Way) -> Way {
         match self {
             Self::Reorders => Way { jitter: Jitter { up_to: way.latency, reorders: true }, ..way },
@@ -121,7 +122,7 @@ impl Fault {
         }
     }
 
-    /// What happens at its moment, one after the other, each with the time from the one before; nothing if nothing does.
+    /// What happens at its moment, each with the delay after the previous one.
     pub(super) fn acts(self, way: Way) -> Vec<(Duration, Act)> {
         let at_once = |act| vec![(Duration::ZERO, act)];
         match self {
@@ -136,14 +137,26 @@ impl Fault {
         }
     }
 
-    /// Whether somebody else is blamed for this than who it was: the relay for the path, or the path for the relay. That a relay cannot be reached, which is told of those that are gone as
-    /// well, nobody can tell from a path that is gone for all measurers.
+    /// Whether the wrong one is blamed: the relay for the path, or the path for the relay. A relay that cannot be reached looks like
+    /// a path that is gone for all measurers.
     pub(super) const fn is_blamed_wrongly(self, reason: &Failure) -> bool {
         let is_relay = matches!(reason.blame(), Blame::Relay);
         match self {
             Self::Stops => !is_relay,
             _ => is_relay && !matches!(reason, Failure::RelayUnreachable { .. }),
         }
+    }
+}
+
+impl Serialize for Fault {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.words())
+    }
+}
+
+impl Serialize for Moment {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.words())
     }
 }
 

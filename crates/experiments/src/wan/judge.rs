@@ -1,35 +1,18 @@
 //! Whether a run was true.
 
 use super::fault::Fault;
-use super::plan::{Path, Plan, What};
-use super::scene::Timed;
-use crate::error::Error;
+use super::{Cell, Timed, WanGrid};
+use crate::grid::{Row, Rows};
 use crate::mode::Mode;
-use crate::telling::{pair, unplayed};
-use crate::trial::{BOUNDS, Tried};
+use crate::telling::{list, pair, rule};
+use crate::trial::Tried;
 use coordinator::{Hindrance, Inconclusive, Outcome};
-use lab::wan::Congestion;
 use onion::Duration;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise, Value};
+use serde::Serialize;
 
-pub(super) const TITLE: &str = "Are estimates true over real distances?";
-pub(super) const QUESTION: &str = "Is no estimate called conclusive that is not within −10 % and +5 % of what \
-                                   the relay carries without distance, and up to 200 ms and 0.1 % loss at \
-                                   least 95 % conclusive?";
-
-/// The share that has to be conclusive on ways that are not extreme.
+/// The share that has to be conclusive on paths that are not extreme.
 const CONCLUSIVE_SHARE: f64 = 0.95;
-
-/// A run that has ended.
-#[derive(Debug)]
-pub(super) struct Judged {
-    pub(super) case: Case,
-    pub(super) path: Path,
-    /// One of [`WORDS`].
-    pub(super) verdict: &'static str,
-    /// Whether it can be held against anything: not where the relay lacked a processor, or nothing went wrong though it was to.
-    pub(super) is_trial: bool,
-}
 
 /// The column of what the relay carries without distance.
 const NEAR: &str = "truth_near_mbit_per_s";
@@ -37,154 +20,109 @@ const NEAR: &str = "truth_near_mbit_per_s";
 /// The least share of runs that have to be trials: of fewer this machine decides, and not the relays.
 const TRIED_SHARE: f64 = 0.5;
 
-const NO_PROCESSOR: &str = "no trial: the relay waited for a processor, so that nobody knows what it can do; it wants more processors, or less beside it";
+const NO_PROCESSOR: &str = "no trial: the relay waited for a processor, so that nobody knows what it can do; it needs more processors, or less other load";
 
 const NO_TRUTH: &str =
-    "no trial: what the relay carries could not be found out (why is told where it was tried)";
+    "no trial: what the relay carries could not be measured (the reason was printed then)";
 
-const NO_FAULT: &str = "no trial: it was over before anything went wrong";
+const NO_FAULT: &str = "no trial: the measurement was over before the fault";
 
-/// What a measurement says of its own number.
-const WORDS: [&str; 3] = ["conclusive", "lower_bound", "failed"];
-
-impl Judged {
-    pub(super) fn new(
-        plan: &Plan,
-        what: What,
-        path: Path,
-        near: Option<f64>,
-        timed: Result<&Timed, &Error>,
-    ) -> Self {
-        let Path { rtt_ms, loss_percent, fault, .. } = path;
-        let What { limit, .. } = what;
-        let mode = what.mode.word();
-        let congestion = what.congestion.to_string();
-        let name = format!("{mode} {limit}, {path}, {congestion}");
-        let tried = timed.map(|it| &it.tried);
-        let estimate = tried.ok().and_then(Tried::estimate_mbit);
-        let reason = tried.ok().and_then(Tried::estimate).map(|it| it.inconclusive);
-        let (verdict, limited_by) = match reason {
-            Some(None) => ("conclusive", "relay"),
-            Some(Some(reason)) => ("lower_bound", limited_by(&reason)),
-            None => ("failed", "unknown"),
-        };
-        // A relay of ours does not read what it could not send on: there the path back can be why it is behind. Stock tor reads on.
-        let is_stock = what.mode == Mode::Transit;
-        let behind = tried.ok().filter(|_| is_stock).and_then(Tried::sent_behind_mbit);
-        let truth = behind.or(near);
-        let fatal = fault.filter(|it| it.is_fatal());
-        let is_trial = match (fatal, timed) {
-            // Who is to blame does not hang on what the relay can do.
-            (Some(_), Ok(timed)) => timed.took_since_fault.is_some(),
-            // Right or wrong: what a relay carries that waits for a processor is not what it carried without distance.
-            (None, Ok(_)) if behind.is_some() => true,
-            (None, Ok(timed)) => truth.is_some() && !is_slowed(what.mode, &timed.tried),
-            (_, Err(_)) => true,
-        };
-        let case = match truth {
-            _ if !is_trial => {
-                let case = Case::new(name, None, estimate);
-                let why = match (fatal, truth) {
-                    (Some(_), _) => NO_FAULT,
-                    (None, None) => NO_TRUTH,
-                    (None, Some(_)) => NO_PROCESSOR,
-                };
-                case.ended(CaseVerdict::Inconclusive, why)
-            }
-            None => Case::new(name, None, estimate)
-                .ended(CaseVerdict::Failed, "what the relay carries is not known"),
-            Some(truth) => Case::judged(name, truth, estimate, BOUNDS),
-        };
-        let case = match (tried, reason) {
-            (Err(error), _) => case.ended(CaseVerdict::Failed, error.to_string()),
-            (Ok(tried), None) => match &tried.outcome {
-                // A failure with its reason is no wrong number.
-                Outcome::Failed { .. } => {
-                    case.ended(CaseVerdict::Inconclusive, tried.outcome.to_string())
-                }
-                Outcome::Measured(_) => case,
-            },
-            (Ok(_), Some(Some(reason))) => {
-                case.ended(CaseVerdict::Inconclusive, reason.to_string())
-            }
-            (Ok(_), Some(None)) => case,
-        };
-        let case = match (fatal, timed) {
-            (Some(fault), Ok(timed)) if is_trial => broken(plan, fault, timed, verdict, case),
-            _ => case,
-        };
-        let rounds = tried.ok().and_then(Tried::estimate).map(|it| it.rounds);
-        let case = case
-            .column("mode", mode)
-            .column("rtt_ms", rtt_ms)
-            .column("loss_percent", loss_percent)
-            .column("congestion", congestion)
-            .column("limit_mbit_per_s", limit)
-            .column("limited_by", limited_by)
-            .column(NEAR, near)
-            .column("truth_behind_mbit_per_s", behind)
-            .column("fault", fault.map(Fault::words))
-            .column("fault_at", fault.filter(|it| it.has_moment()).map(|_| path.fault_at.words()))
-            .column("trial", is_trial)
-            .column("blame", tried.ok().and_then(|it| it.outcome.blame()).map(|it| it.to_string()))
-            .column("rounds", rounds)
-            .column("sockets", tried.ok().and_then(|it| it.sockets))
-            .column("took_s", timed.ok().map(|it| it.took.as_secs_f64()))
-            .column(
-                "took_since_fault_s",
-                timed.ok().and_then(|it| it.took_since_fault).map(|it| it.as_secs_f64()),
-            )
-            .column("sent_mbit_per_s", tried.ok().and_then(Tried::sent_mbit))
-            .column(
-                "behind_percent",
-                tried.ok().and_then(Tried::share_behind).map(|it| (it * 100.0).round()),
-            )
-            .column("seconds_mbit_per_s", tried.ok().map(Tried::seconds_text))
-            .says(verdict);
-        let case = match tried {
-            Ok(tried) => tried.with_loads(case),
-            Err(_) => case,
-        };
-        Self { case, path, verdict, is_trial }
-    }
-
-    /// Relays that could not be started.
-    pub(super) fn unplayed(mode: Mode, congestion: Congestion, error: &Error) -> Self {
-        let case = unplayed(format!("{}, {congestion}", mode.word()), error);
-        Self { case, path: Path::NONE, verdict: "failed", is_trial: true }
-    }
-
-    /// The word of [`WORDS`] that this is; that of a failure if it is none.
-    pub(super) fn word(text: &str) -> &'static str {
-        WORDS.into_iter().find(|it| *it == text).unwrap_or("failed")
-    }
-
-    fn column(&self, name: &str) -> Option<&Value> {
-        self.case.columns.iter().find(|(it, _)| it == name).map(|(_, value)| value)
-    }
-
-    /// How many sockets the round that counts had.
-    pub(super) fn sockets(&self) -> Option<u32> {
-        u32::try_from(self.column("sockets")?.as_u64()?).ok()
-    }
-
-    /// What the relay carries over as many without distance: not what this run was held against, if the relay was behind in it.
-    pub(super) fn near_mbit(&self) -> Option<f64> {
-        self.column(NEAR)?.as_f64()
-    }
-
-    /// Not so far and not so lossy that a lower bound would be as good as anything.
-    fn is_moderate(&self) -> bool {
-        let Path { rtt_ms, loss_percent, fault, .. } = self.path;
-        self.is_trial && rtt_ms <= 200 && loss_percent <= 0.1 && fault.is_none()
-    }
-
-    fn is_true(&self) -> bool {
-        self.verdict == "conclusive" && self.case.verdict == CaseVerdict::Held
-    }
+/// Columns of a run besides its cell.
+#[derive(Serialize)]
+struct Columns {
+    limited_by: &'static str,
+    truth_near_mbit_per_s: Option<f64>,
+    truth_behind_mbit_per_s: Option<f64>,
+    /// Whether it can be judged: not where the relay lacked a processor, or an intended fault did not happen.
+    trial: bool,
+    blame: Option<String>,
+    rounds: Option<u32>,
+    sockets: Option<u32>,
+    took_s: f64,
+    took_since_fault_s: Option<f64>,
+    sent_mbit_per_s: Option<f64>,
+    behind_percent: Option<f64>,
+    seconds_mbit_per_s: String,
 }
 
-/// Whether the relay may have done less than it can, since it waited for a processor. One of ours saves up what a delay costs it, unless it never sleeps.
+/// What the relay of a cell carries without distance over this number of sockets, if an earlier row has it: not what that
+/// run was compared with, if the relay was behind in it.
+pub(super) fn known_near_mbit(
+    earlier: Rows<'_, Cell>,
+    cell: &Cell,
+    sockets: Option<u32>,
+) -> Option<f64> {
+    let is_same = |other: &Cell| {
+        (other.mode, other.congestion, other.relay) == (cell.mode, cell.congestion, cell.relay)
+    };
+    let of_case = |case: &Case| {
+        let found = case.value("sockets").and_then(Value::as_u64);
+        (found == sockets.map(u64::from)).then(|| case.value(NEAR)?.as_f64()).flatten()
+    };
+    earlier.cases().filter(|(other, _)| is_same(other)).find_map(|(_, case)| of_case(case))
+}
+
+pub(super) fn row(grid: &WanGrid, cell: &Cell, near: Option<f64>, timed: &Timed) -> Row {
+    let tried = &timed.tried;
+    let (verdict, limited_by) = match tried.estimate().map(|it| it.inconclusive) {
+        Some(None) => ("conclusive", "relay"),
+        Some(Some(reason)) => ("lower_bound", limited_by(&reason)),
+        None => ("failed", "unknown"),
+    };
+    // Our relay does not read what it could not send on: there the path back can be why it is behind. C tor reads on.
+    let is_stock = cell.mode == Mode::Transit;
+    let behind = Some(tried).filter(|_| is_stock).and_then(Tried::sent_behind_mbit);
+    let truth = behind.or(near);
+    let fatal = cell.fault.filter(|it| it.is_fatal());
+    let trial = match fatal {
+        // Blame does not depend on what the relay can do.
+        Some(_) => timed.took_since_fault.is_some(),
+        // What a relay carries that waits for a processor is not what it carried without distance.
+        None => behind.is_some() || truth.is_some() && !is_slowed(cell.mode, tried),
+    };
+    let name = cell.to_string();
+    let case = match (fatal, truth) {
+        (Some(_), _) if !trial => lack(name, tried, NO_FAULT),
+        (None, None) if !trial => lack(name, tried, NO_TRUTH),
+        (None, Some(_)) if !trial => lack(name, tried, NO_PROCESSOR),
+        // A failure with its reason is no wrong number.
+        _ => tried.case(name, truth, CaseVerdict::Inconclusive, CaseVerdict::Inconclusive),
+    };
+    let case = match fatal {
+        Some(fault) if trial => broken(grid, fault, timed, verdict, case),
+        _ => case,
+    };
+    let columns = Columns {
+        limited_by,
+        truth_near_mbit_per_s: near,
+        truth_behind_mbit_per_s: behind,
+        trial,
+        blame: tried.outcome.blame().map(|it| it.to_string()),
+        rounds: tried.estimate().map(|it| it.rounds),
+        sockets: tried.sockets,
+        took_s: timed.took.as_secs_f64(),
+        took_since_fault_s: timed.took_since_fault.map(|it| it.as_secs_f64()),
+        sent_mbit_per_s: tried.sent_mbit(),
+        behind_percent: tried.share_behind().map(|it| (it * 100.0).round()),
+        seconds_mbit_per_s: tried.seconds_text(),
+    };
+    let case = tried.with_loads(case.with(&columns).says(verdict));
+    Row { is_temporary: !trial, ..Row::from(case) }
+}
+
+/// The case of a run that cannot be judged, unless the measurement itself has a reason.
+fn lack(name: String, tried: &Tried, why: &str) -> Case {
+    let case = Case::new(name, None, tried.estimate_mbit());
+    let reason = match &tried.outcome {
+        Outcome::Failed { .. } => tried.outcome.to_string(),
+        Outcome::Measured(estimate) => {
+            estimate.inconclusive.map_or_else(|| why.to_owned(), |reason| reason.to_string())
+        }
+    };
+    case.ended(CaseVerdict::Inconclusive, reason)
+}
+
+/// Whether the relay may have done less than it can, since it waited for a processor. One of ours makes up for a delay, unless it never sleeps.
 pub(super) fn is_slowed(mode: Mode, tried: &Tried) -> bool {
     match mode {
         Mode::Transit => tried.waited_much(),
@@ -192,33 +130,26 @@ pub(super) fn is_slowed(mode: Mode, tried: &Tried) -> bool {
     }
 }
 
-/// Where a path breaks, or a relay stops, there is no estimate to be had: a reason must come, and in time, and name who it was.
-fn broken(plan: &Plan, fault: Fault, timed: &Timed, verdict: &str, case: Case) -> Case {
-    let params = plan.params();
+/// Where a path breaks, or a relay stops, there can be no estimate: there must be a reason, in time, that blames the right one.
+fn broken(grid: &WanGrid, fault: Fault, timed: &Timed, verdict: &str, case: Case) -> Case {
+    let params = grid.params();
     // At the most the round goes on to its end, with its lead, and the next one is not set up in time.
-    let longest = Duration::from_secs(u64::from(plan.seconds) + 6)
+    let longest = Duration::from_secs(u64::from(grid.seconds) + 6)
         + params.report_grace
         + params.setup_timeout;
     let took = timed.took_since_fault.unwrap_or(timed.took);
     let detail = case.detail.clone();
+    let missed = |problem: String| case.clone().ended(CaseVerdict::Missed, problem);
     if verdict == "conclusive" {
-        let words = fault.words();
-        case.ended(
-            CaseVerdict::Missed,
-            format!("conclusive, although something was wrong: {words}"),
-        )
+        missed(format!("conclusive, although something was wrong: {}", fault.words()))
     } else if took > longest {
-        let took_s = took.as_secs_f64();
-        case.ended(
-            CaseVerdict::Missed,
-            format!("it took {took_s:.0} s from the fault on: {detail}"),
-        )
+        missed(format!("it took {:.0} s from the fault on: {detail}", took.as_secs_f64()))
     } else if detail.is_empty() {
-        case.ended(CaseVerdict::Missed, "without a reason")
+        missed("without a reason".to_owned())
     } else if let Outcome::Failed { reason, .. } = &timed.tried.outcome
         && fault.is_blamed_wrongly(reason)
     {
-        case.ended(CaseVerdict::Missed, format!("the wrong one is blamed: {detail}"))
+        missed(format!("the wrong one is blamed: {detail}"))
     } else {
         case.ended(CaseVerdict::Held, detail)
     }
@@ -242,76 +173,63 @@ const fn limited_by(reason: &Inconclusive) -> &'static str {
     }
 }
 
-fn faults(plan: &Plan) -> String {
-    let words: Vec<String> = plan.faulty_paths().map(|it| it.fault_words().join(" ")).collect();
-    if words.is_empty() { "nothing".to_owned() } else { words.join(", ") }
-}
-
-pub(super) fn report(
-    plan: &Plan,
-    runs: Vec<Judged>,
-    missing: Option<String>,
-    base: ExperimentReport,
-) -> ExperimentReport {
-    let is_false = |it: &&Judged| {
-        it.case.verdict == CaseVerdict::Missed
-            || (it.is_trial && it.verdict == "conclusive" && it.case.verdict != CaseVerdict::Held)
+pub(super) fn conclude(grid: &WanGrid, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
+    let is_trial = |case: &Case| case.value("trial").and_then(Value::as_bool) != Some(false);
+    let is_conclusive = |case: &Case| case.word.as_deref() == Some("conclusive");
+    let is_held = |case: &Case| case.verdict == CaseVerdict::Held;
+    let is_true = |case: &Case| is_conclusive(case) && is_held(case);
+    let is_false = |case: &Case| {
+        case.verdict == CaseVerdict::Missed
+            || is_trial(case) && is_conclusive(case) && !is_held(case)
     };
-    let trials = runs.iter().filter(|it| it.is_trial).count();
-    let wrong = runs.iter().filter(is_false).count();
-    let moderate = runs.iter().filter(|it| it.is_moderate()).count();
-    let found = runs.iter().filter(|it| it.is_moderate() && it.is_true()).count();
-    let conclusive = runs.iter().filter(|it| it.is_true()).count();
+    // Not so far and not so lossy that a lower bound would be as good as anything.
+    let is_moderate = |(cell, case): &(&Cell, &Case)| {
+        is_trial(case) && cell.rtt_ms <= 200 && cell.loss_percent <= 0.1 && cell.fault.is_none()
+    };
+    let count = |is: &dyn Fn(&Case) -> bool| report.cases.iter().filter(|it| is(it)).count();
+    let (trials, wrong, conclusive) = (count(&is_trial), count(&is_false), count(&is_true));
+    let unplayed = report.cases.len() - rows.cases().count();
+    let moderate = unplayed + rows.cases().filter(is_moderate).count();
+    let found = rows.cases().filter(|it| is_moderate(it) && is_true(it.1)).count();
     let share = found as f64 / moderate.max(1) as f64;
-    let tried = trials as f64 / runs.len().max(1) as f64;
-    let mut answer = format!(
+    let tried = trials as f64 / report.cases.len().max(1) as f64;
+    let none = report.cases.len() - trials;
+    report.answer = format!(
         "{wrong} of {trials} estimates were called conclusive and were wrong; {conclusive} were conclusive and \
          right. Up to 200 ms and 0.1 % loss {found} of {moderate} were ({:.0} %, of {:.0} % wanted).",
         share * 100.0,
         CONCLUSIVE_SHARE * 100.0,
     );
-    if trials < runs.len() {
-        let none = runs.len() - trials;
-        answer += &format!(" {none} more were no trial.");
+    if none > 0 {
+        report.answer += &format!(" {none} more were no trial.");
     }
-    let list = |items: Vec<String>| items.join(", ");
-    let parameters = vec![
-        pair("seconds t", plan.seconds.to_string()),
-        pair("round trips, ms", list(plan.rtts_ms.iter().map(ToString::to_string).collect())),
-        pair(
-            "losses on each way, %",
-            list(plan.losses_percent.iter().map(ToString::to_string).collect()),
-        ),
-        pair(
-            "congestion control",
-            list(plan.congestions.iter().map(ToString::to_string).collect()),
-        ),
-        pair("limits, Mbit/s", list(plan.limits.iter().map(ToString::to_string).collect())),
-        pair("what else goes wrong", faults(plan)),
-        pair("seed", plan.seed.to_string()),
+    let faults: Vec<String> = grid.faults.iter().map(|it| it.words().to_owned()).collect();
+    let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
+    report.parameters = vec![
+        pair("seconds t", grid.seconds.to_string()),
+        pair("round trips, ms", list(&grid.rtts_ms)),
+        pair("losses in each direction, %", list(&grid.losses_percent)),
+        pair("congestion control", list(&grid.congestions)),
+        pair("limits, Mbit/s", list(&grid.limits)),
+        pair("faults", faults),
+        pair("faults begin", grid.fault_at.words().to_owned()),
+        pair("seed", grid.seed.to_string()),
     ];
-    let mut notes = vec![
-        "The truth of a relay is what the kernel counted that its process sent, TLS included, while it was \
-         measured over a path without distance and loss by as many sockets, in the median second of the round that the estimate is of."
-            .to_owned(),
-        "Where in four seconds of that round or more, all the time, more had come to a stock relay than it read, its truth is what it sent in these on average: that is all that it does, and its rate limit lets less through over many sockets and unsteady paths (docs/accuracy.md)."
-            .to_owned(),
-    ];
-    notes.extend(missing);
-    let promise = Promise::Decided {
+    report.promise = Promise::Decided {
         held: wrong == 0 && share >= CONCLUSIVE_SHARE && tried >= TRIED_SHARE,
-        rule: "no conclusive estimate is wrong, those of paths that are not extreme are conclusive, and at least half of the runs are trials"
-            .to_owned(),
+        rule: rule(<WanGrid as crate::grid::Grid>::TEXT),
     };
-    let cases = runs.into_iter().map(|it| it.case).collect();
-    ExperimentReport { answer, promise, parameters, cases, notes, ..base }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::fault::Moment;
     use super::*;
+    use crate::grid::Grid as _;
     use crate::load::Load;
+    use crate::trial::BOUNDS;
     use coordinator::{Estimate, Params, Spread};
+    use lab::wan::Congestion;
     use onion::Rate;
 
     fn timed(load: Load, capacity: f64, inconclusive: Option<Inconclusive>) -> Timed {
@@ -339,18 +257,36 @@ mod tests {
 
     const STARVED: Load = Load { used: 0.5, waited: 0.45, wanted: 0.95, machine: 1.0, stolen: 0.0 };
 
+    const CELL: Cell = Cell {
+        mode: Mode::Transit,
+        rtt_ms: 20,
+        loss_percent: 0.0,
+        congestion: Congestion::Reno,
+        limit_mbit_per_s: 90.0,
+        fault: None,
+        fault_at: None,
+        relay: 0,
+    };
+
+    fn report(rows: Vec<Row>) -> ExperimentReport {
+        let cells = vec![CELL; rows.len()];
+        let cases = rows.iter().flat_map(|row| row.cases.clone()).collect();
+        let rows: Vec<Option<Row>> = rows.into_iter().map(Some).collect();
+        let mut report = ExperimentReport { cases, ..ExperimentReport::default() };
+        WanGrid::example().conclude(Rows::new(&cells, &rows), &mut report);
+        report
+    }
+
     #[test]
     fn a_relay_without_a_processor_is_no_trial_whether_its_number_is_right_or_wrong() {
-        let plan = &Plan::example();
         let judged = |mode, load, capacity, inconclusive| {
-            let what = What { mode, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
-            let path = Path { rtt_ms: 20, ..Path::NONE };
-            Judged::new(plan, what, path, Some(90.0), Ok(&timed(load, capacity, inconclusive)))
+            let timed = timed(load, capacity, inconclusive);
+            row(&WanGrid::example(), &Cell { mode, ..CELL }, Some(90.0), &timed)
         };
         let idle = Load::default();
         let unsteady = Some(Inconclusive::Unsteady { mean: 5_000_000, median: 6_000_000 });
         let late = Load { waited: 0.1, wanted: 0.3, ..idle };
-        let no_trials = [
+        let no_trials = vec![
             judged(Mode::Transit, STARVED, 50.0, None),
             judged(Mode::Transit, STARVED, 89.0, None),
             judged(Mode::Transit, STARVED, 50.0, unsteady),
@@ -358,59 +294,67 @@ mod tests {
             judged(Mode::Echo, STARVED, 50.0, None),
         ];
         for run in &no_trials {
-            assert!(!run.is_trial && run.case.verdict == CaseVerdict::Inconclusive, "{run:?}");
-            assert_eq!(run.case.ratio, None, "there is nothing to compare with");
+            assert!(
+                run.is_temporary && run.cases[0].verdict == CaseVerdict::Inconclusive,
+                "{run:?}"
+            );
+            assert_eq!(run.cases[0].ratio, None, "there is nothing to compare with");
         }
         let wrong = judged(Mode::Transit, idle, 50.0, None);
-        assert!(wrong.is_trial && wrong.case.verdict == CaseVerdict::Missed, "{wrong:?}");
-        assert!(judged(Mode::Echo, late, 89.0, None).is_trial, "it slept, and lost nothing");
-        let right = judged(Mode::Transit, idle, 89.0, None);
+        assert!(!wrong.is_temporary && wrong.cases[0].verdict == CaseVerdict::Missed, "{wrong:?}");
+        assert!(!judged(Mode::Echo, late, 89.0, None).is_temporary, "it slept, and lost nothing");
+        let right = || judged(Mode::Transit, idle, 89.0, None);
+        let starved = || judged(Mode::Transit, STARVED, 89.0, None);
 
-        let of = |runs| report(plan, runs, None, ExperimentReport::default());
         let held = |report: &ExperimentReport| {
             matches!(report.promise, Promise::Decided { held: true, .. })
         };
-        let none = of(no_trials.into());
+        let none = report(no_trials);
         assert!(!held(&none), "nothing was tried");
-        let [run, ..] = none.cases.as_slice() else { panic!("{none:?}") };
         assert!(none.answer.starts_with("0 of 0 "), "{}", none.answer);
         assert!(none.answer.contains("5 more were no trial"), "{}", none.answer);
-        let also_right = of(vec![right, judged(Mode::Transit, STARVED, 50.0, None)]);
+        assert!(none.cases[0].value("relay_waited_percent").is_some());
+        let also_right = report(vec![right(), judged(Mode::Transit, STARVED, 50.0, None)]);
         assert!(held(&also_right), "{}", also_right.answer);
-        let starved = || judged(Mode::Transit, STARVED, 89.0, None);
-        let right = judged(Mode::Transit, idle, 89.0, None);
-        let hardly_any = of(vec![right, starved(), starved()]);
+        let hardly_any = report(vec![right(), starved(), starved()]);
         assert!(!held(&hardly_any), "this machine tried next to nothing");
-        let also_wrong = of(vec![wrong, judged(Mode::Transit, STARVED, 89.0, None)]);
+        let also_wrong = report(vec![wrong, starved()]);
         assert!(!held(&also_wrong), "{}", also_wrong.answer);
-        assert!(run.columns.iter().any(|(name, _)| name == "relay_waited_percent"));
     }
 
     #[test]
     fn where_the_truth_is_not_known_nothing_is_wrong() {
-        let plan = &Plan::example();
-        let what = What { mode: Mode::Echo, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
         let idle = timed(Load::default(), 50.0, None);
-        let run = Judged::new(plan, what, Path::NONE, None, Ok(&idle));
-        assert!(!run.is_trial && run.case.verdict == CaseVerdict::Inconclusive, "{run:?}");
-        let report = report(plan, vec![run], None, ExperimentReport::default());
-        assert!(report.answer.starts_with("0 of 0 "), "{}", report.answer);
+        let run = row(&WanGrid::example(), &Cell { mode: Mode::Echo, ..CELL }, None, &idle);
+        assert!(run.is_temporary && run.cases[0].verdict == CaseVerdict::Inconclusive, "{run:?}");
+        assert!(report(vec![run]).answer.starts_with("0 of 0 "));
     }
 
     #[test]
     fn a_fault_is_judged_where_it_came_whatever_the_relay_could_do() {
-        let plan = &Plan::example();
-        let what =
-            What { mode: Mode::Transit, congestion: Congestion::Reno, relay: 0, limit: 90.0 };
-        let path = Path { fault: Some(Fault::Breaks), ..Path::NONE };
+        let cell = Cell { fault: Some(Fault::Breaks), fault_at: Some(Moment::Middle), ..CELL };
         let judged = |took_since_fault| {
             let timed = Timed { took_since_fault, ..timed(STARVED, 89.0, None) };
-            Judged::new(plan, what, path, Some(90.0), Ok(&timed))
+            row(&WanGrid::example(), &cell, Some(90.0), &timed)
         };
         let came = judged(Some(Duration::from_secs(5)));
-        assert!(came.is_trial && came.case.verdict == CaseVerdict::Missed, "{came:?}");
+        assert!(!came.is_temporary && came.cases[0].verdict == CaseVerdict::Missed, "{came:?}");
         let over_before = judged(None);
-        assert!(!over_before.is_trial, "{over_before:?}");
-        assert_eq!(over_before.case.verdict, CaseVerdict::Inconclusive);
+        assert!(over_before.is_temporary, "{over_before:?}");
+        assert_eq!(over_before.cases[0].verdict, CaseVerdict::Inconclusive);
+    }
+
+    /// What the relay sent while it was behind, over a lossy path, is no truth for the other paths.
+    #[test]
+    fn a_grid_that_continues_takes_what_was_carried_without_distance_for_the_truth() {
+        let case = Case::judged("run", 72.0, Some(71.0), BOUNDS)
+            .column("sockets", 32)
+            .column(NEAR, 81.0)
+            .column("truth_behind_mbit_per_s", 72.0);
+        let (cells, rows) = ([CELL], [Some(Row::from(case))]);
+        let known = |cell: Cell, sockets| known_near_mbit(Rows::new(&cells, &rows), &cell, sockets);
+        assert_eq!(known(CELL, Some(32)), Some(81.0));
+        assert_eq!(known(CELL, Some(8)), None);
+        assert_eq!(known(Cell { relay: 1, ..CELL }, Some(32)), None);
     }
 }

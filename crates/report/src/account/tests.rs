@@ -76,9 +76,9 @@ fn it_is_told_in_words() {
     let found = RoundAccount::of(&round, 0, 1).expect("a second");
     assert_eq!(
         found.in_words(),
-        "cells waited mostly at the relay or on the way back; held back by the relay’s window 75 %, congestion 25 % (with little to send 0 %), \
+        "cells waited mostly at the relay or on the return path; held back by the relay’s window 75 %, congestion 25 % (with little to send 0 %), \
          our buffer 0 %, the assigned rate 25 %; busiest thread 50 %; of what is not back the relay has taken 90 %; \
-         sent again 0.02 %, out of order on the way back 0 %; round trips least 20.0 ms, mean 24.0 ms"
+         sent again 0.02 %, out of order on the return path 0 %; round trips least 20.0 ms, mean 24.0 ms"
     );
     let without = RoundAccount { least_rtt_ms: None, ..found };
     assert!(!without.in_words().contains("round trips"));

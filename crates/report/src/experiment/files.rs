@@ -32,7 +32,7 @@ impl ExperimentReport {
     /// `NAME-FIGURE.csv` and its picture as `NAME-FIGURE.svg`.
     ///
     /// Each file replaces an earlier one whole or not at all; the page comes last, so that it
-    /// never stands beside data older than it.
+    /// is never older than the data next to it.
     ///
     /// # Errors
     ///

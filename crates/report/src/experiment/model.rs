@@ -1,5 +1,6 @@
 //! The results of an experiment.
 
+use super::summary::Fields;
 use super::{ExperimentFigure, Value};
 use crate::text::{finite, quotient};
 use serde::{Deserialize, Serialize};
@@ -18,7 +19,7 @@ pub struct ExperimentReport {
     pub question: String,
     /// What was found, in one sentence, with the figures.
     pub answer: String,
-    /// What must be so.
+    /// The expected result.
     pub promise: Promise,
     /// This software's version.
     pub software_version: String,
@@ -43,7 +44,7 @@ pub struct ExperimentReport {
     pub also: BTreeMap<String, Value>,
 }
 
-/// What must be so for an experiment to have held.
+/// The expected result of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Promise {
@@ -78,7 +79,7 @@ pub struct Case {
     /// How it ended.
     pub verdict: CaseVerdict,
     /// What a measurement says of its own number, if that is more to the point: it stands for the verdict in JSON and tables. See [`Case::says`].
-    pub word: Option<&'static str>,
+    pub word: Option<String>,
     /// What there is to say of it; may be empty.
     pub detail: String,
     /// What else is known of it. Of columns with the same name the first counts; none may be
@@ -107,7 +108,7 @@ pub enum CaseVerdict {
 }
 
 /// Why a case did not hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Miss {
     /// The name of the case.
     pub case: String,
@@ -214,14 +215,14 @@ impl Case {
 
     /// A measurement's own word on its number, such as `conclusive`. In JSON and tables it is the `verdict`, and how the case has ended by now is the column `ended`.
     #[must_use]
-    pub fn says(self, word: &'static str) -> Self {
+    pub fn says(self, word: &str) -> Self {
         let ended = self.verdict.word();
-        Self { word: Some(word), ..self }.column("ended", ended)
+        Self { word: Some(word.to_owned()), ..self }.column("ended", ended)
     }
 
     /// The verdict as JSON and tables have it.
-    pub(super) fn verdict_word(&self) -> &'static str {
-        self.word.unwrap_or(self.verdict.word())
+    pub(super) fn verdict_word(&self) -> &str {
+        self.word.as_deref().unwrap_or(self.verdict.word())
     }
 
     /// Something else that is known of it, under a name that carries its unit, such as
@@ -229,6 +230,17 @@ impl Case {
     #[must_use]
     pub fn column(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.columns.push((name.into(), value.into()));
+        self
+    }
+
+    /// The fields of a structure as columns, in their order.
+    #[must_use]
+    pub fn with(mut self, row: &impl Serialize) -> Self {
+        // Through text, since a [`Value`] puts fields in alphabetical order.
+        let text = serde_json::to_string(row).unwrap_or_default();
+        if let Ok(Fields(fields)) = serde_json::from_str(&text) {
+            self.columns.extend(fields);
+        }
         self
     }
 
@@ -246,7 +258,9 @@ impl Case {
             .map(|(_, (name, value))| (name.as_str(), value))
     }
 
-    pub(super) fn value(&self, column: &str) -> Option<&Value> {
+    /// What it has in a column.
+    #[must_use]
+    pub fn value(&self, column: &str) -> Option<&Value> {
         self.own_columns().find(|(name, _)| *name == column).map(|(_, value)| value)
     }
 }

@@ -2,8 +2,10 @@
 
 use super::{Case, CaseVerdict, ExperimentReport, Value};
 use serde::Serialize;
+use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde::ser::{SerializeMap, Serializer};
 use std::collections::BTreeMap;
+use std::fmt;
 
 /// The last line of an experiment's output.
 #[derive(Serialize)]
@@ -99,6 +101,61 @@ impl Serialize for Case {
         object.serialize_entry(detail, &self.detail)?;
         self.own_columns().try_for_each(|(name, value)| object.serialize_entry(name, value))?;
         object.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Case {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let Fields(fields) = Fields::deserialize(deserializer)?;
+        let [name, truth, estimate, ratio, verdict, detail] = Self::KEYS;
+        let mut case = Self::default();
+        let mut word = String::new();
+        for (key, value) in fields {
+            let text = || value.as_str().unwrap_or_default().to_owned();
+            match key.as_str() {
+                key if key == name => case.name = text(),
+                key if key == truth => case.truth_mbit_per_s = value.as_f64(),
+                key if key == estimate => case.estimate_mbit_per_s = value.as_f64(),
+                key if key == ratio => case.ratio = value.as_f64(),
+                key if key == verdict => word = text(),
+                key if key == detail => case.detail = text(),
+                _ => case.columns.push((key, value)),
+            }
+        }
+        let verdict = |word: &str| CaseVerdict::ALL.into_iter().find(|it| it.word() == word);
+        if let Some(verdict) = verdict(&word) {
+            case.verdict = verdict;
+        } else {
+            let ended = case.value("ended").and_then(Value::as_str).and_then(verdict);
+            case.verdict = ended.unwrap_or_default();
+            case.word = Some(word);
+        }
+        Ok(case)
+    }
+}
+
+/// The fields of an object in their order.
+pub(super) struct Fields(pub(super) Vec<(String, Value)>);
+
+impl<'de> Deserialize<'de> for Fields {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct InOrder;
+        impl<'de> Visitor<'de> for InOrder {
+            type Value = Fields;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Fields, A::Error> {
+                let mut fields = Vec::new();
+                while let Some(field) = map.next_entry()? {
+                    fields.push(field);
+                }
+                Ok(Fields(fields))
+            }
+        }
+        deserializer.deserialize_map(InOrder)
     }
 }
 

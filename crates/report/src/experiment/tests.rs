@@ -81,6 +81,22 @@ fn a_measurements_own_word_stands_for_the_verdict_which_is_a_column_then() {
 }
 
 #[test]
+fn a_case_is_read_back_as_it_was_written() {
+    #[derive(serde::Serialize)]
+    struct Cell {
+        zeta: u32,
+        alpha: Option<f64>,
+    }
+    let case = report().cases[0].clone().with(&Cell { zeta: 1, alpha: None });
+    let names: Vec<&str> = case.columns.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names[3..], ["zeta", "alpha"]);
+    for case in [case.clone(), case.says("lower_bound")] {
+        let text = serde_json::to_string(&case).unwrap();
+        assert_eq!(serde_json::from_str::<Case>(&text).unwrap(), case);
+    }
+}
+
+#[test]
 fn no_column_can_take_the_place_of_another() {
     let case = Case::new("a", None, None).column("name", "b").column("n", 1).column("n", 2);
     let json = serde_json::to_string(&case).unwrap();
@@ -104,7 +120,7 @@ fn the_summary_is_one_line_that_says_whether_the_experiment_held() {
     assert_eq!(value["traces"][0]["distance_hops"], 1);
     let whole: Value = serde_json::from_str(&report.to_json()).unwrap();
     assert_eq!(whole["traces"], value["traces"]);
-    assert!(whole.get("also").is_none(), "they stand beside the others");
+    assert!(whole.get("also").is_none(), "they are next to the others");
     assert_eq!(value["unexplained"], serde_json::json!(["echo 10", "transit 10"]));
 }
 

@@ -42,7 +42,7 @@ impl ExperimentFigure {
         Self::shares(name, title, x_label, groups)
     }
 
-    /// The same where shares are known, each with what it has at most so much of: where some are known only to be larger, they are not those of
+    /// Distributions whose shares are known, each with the value that it has at most: where some are known only to be larger, they are not those of
     /// a list.
     #[must_use]
     pub fn shares<'a, G>(name: &str, title: &str, x_label: &str, groups: G) -> Self

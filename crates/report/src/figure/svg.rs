@@ -81,7 +81,7 @@ impl<'a> Drawing<'a> {
         tenth(self.bottom - (place - from) / (to - from) * (self.bottom - self.top))
     }
 
-    /// Positions of the points that can be told apart.
+    /// Positions of the points, without those that cannot be distinguished.
     fn positions(&self, series: &Series) -> Positions {
         let ((x0, x1), (y0, y1)) = (self.figure.span(On::X), self.figure.span(On::Y));
         let x_scale = (self.right - self.left) / (x1 - x0);

@@ -13,7 +13,7 @@ const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 
 pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
     pub(crate) generated_unix_s: i64,
-    /// What stands beside the time, such as versions.
+    /// What is shown next to the time, such as versions.
     pub(crate) facts: &'a [String],
     /// Whether the script of plots is needed.
     pub(crate) has_plots: bool,

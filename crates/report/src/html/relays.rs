@@ -128,7 +128,7 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
     f.write_str("</tbody></table></div></details>\n")
 }
 
-/// What became of the estimates: our weights beside the voted ones.
+/// The weights: ours compared with the voted ones.
 pub(super) fn weights(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     let weighed =
         |relay: &&RelayReport| relay.weight_kb_s.is_some() || relay.consensus_weight_kb_s.is_some();

@@ -94,7 +94,7 @@ impl Crowd {
         self.failure.as_deref()
     }
 
-    /// Builds so many more circuits, and tears each down once it stands.
+    /// Builds `count` more circuits, and destroys each once it is open.
     pub(super) fn come_and_go(&mut self, circuits: u64) {
         self.to_begin = circuits;
         for _ in 0..COMING_AND_GOING {

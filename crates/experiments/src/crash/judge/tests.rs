@@ -21,10 +21,10 @@ fn verdict(code: i32, estimate: Option<f64>, error: Option<&str>) -> Verdict {
 
 /// A round in which `victim` was killed after 2 s, and all others ended at 2.1 s, before a deadline
 /// at 9 s.
-fn round(victim: Victim, verdict: Option<Verdict>) -> Played {
+fn round(victim: Victim, verdict: Option<Verdict>) -> CrashRound {
     let all = [Victim::Measurer(0), Victim::Measurer(1), Victim::Coordinator, Victim::Target];
     let ends = all.into_iter().filter(|who| *who != victim).map(|who| (who, Some(secs(2.1))));
-    Played {
+    CrashRound {
         fate: Fate { number: 5, victim, at: 0.5 },
         blow: Blow::Kill,
         kill: (victim != Victim::Nobody).then(|| (secs(2.0), Phase::Measuring(1))),
@@ -39,7 +39,7 @@ fn round(victim: Victim, verdict: Option<Verdict>) -> Played {
     }
 }
 
-fn judged(played: &Played) -> (CaseVerdict, String) {
+fn judged(played: &CrashRound) -> (CaseVerdict, String) {
     let case = played.case(Rate::from_mbit_per_s(LIMIT));
     (case.verdict, case.detail)
 }
@@ -72,7 +72,7 @@ fn a_failure_that_names_the_victim_is_as_it_should_be() {
 #[test]
 fn a_number_must_be_right_unless_it_says_that_it_is_a_lower_bound() {
     let got = |mbit: &[f64]| mbit.iter().copied().map(Rate::from_mbit_per_s).collect();
-    let played = |code, estimate, seconds: &[f64]| Played {
+    let played = |code, estimate, seconds: &[f64]| CrashRound {
         got: got(seconds),
         ..round(Victim::Nobody, Some(verdict(code, Some(estimate), None)))
     };
@@ -81,7 +81,7 @@ fn a_number_must_be_right_unless_it_says_that_it_is_a_lower_bound() {
         (0, 26.0, [26.0; 3], CaseVerdict::Missed),
         (3, 26.0, [26.0; 3], CaseVerdict::Held),
         (1, 29.0, [29.0; 3], CaseVerdict::Missed),
-        // It is not what came, whatever the limit is.
+        // It is not what was received, whatever the limit is.
         (0, 29.0, [20.0; 3], CaseVerdict::Missed),
         (0, 29.0, [33.0; 3], CaseVerdict::Missed),
         (3, 32.0, [29.0; 3], CaseVerdict::Missed),
@@ -89,7 +89,7 @@ fn a_number_must_be_right_unless_it_says_that_it_is_a_lower_bound() {
         // The burst after a pause has reached into the median.
         (0, 37.0, [40.5, 40.5, 30.0], CaseVerdict::Held),
         (3, 37.0, [40.5, 40.5, 30.0], CaseVerdict::Held),
-        // One second of three that was slow: the estimate is the mean then, and so is what came.
+        // One second of three that was slow: the estimate is the mean then, and so is what was received.
         (3, 26.0, [30.0, 30.0, 18.0], CaseVerdict::Held),
     ] {
         let judged = judged(&played(code, estimate, &seconds));
@@ -104,7 +104,7 @@ fn a_number_must_be_right_unless_it_says_that_it_is_a_lower_bound() {
         let (verdict, detail) = judged(&played(0, seconds[1], seconds));
         assert_eq!(verdict, CaseVerdict::Missed, "{seconds:?}");
         assert!(detail.contains("as its limit allows"), "{detail}");
-        let without = Played { got: got(seconds), ..round(Victim::Coordinator, None) };
+        let without = CrashRound { got: got(seconds), ..round(Victim::Coordinator, None) };
         assert_eq!(judged(&without).0, CaseVerdict::Missed, "{seconds:?}");
     }
     // Nobody was killed, so nothing may fail.
@@ -116,17 +116,17 @@ fn a_number_must_be_right_unless_it_says_that_it_is_a_lower_bound() {
 #[test]
 fn who_hangs_is_late_or_leaves_something_is_named() {
     let well = || round(Victim::Coordinator, None);
-    let hangs = Played { ends: BTreeMap::from([(Victim::Target, None)]), ..well() };
+    let hangs = CrashRound { ends: BTreeMap::from([(Victim::Target, None)]), ..well() };
     assert_eq!(judged(&hangs), (CaseVerdict::Missed, "target did not end".to_owned()));
     assert_eq!(hangs.took(), None);
     let at =
-        |at| Played { ends: BTreeMap::from([(Victim::Measurer(1), Some(secs(at)))]), ..well() };
+        |at| CrashRound { ends: BTreeMap::from([(Victim::Measurer(1), Some(secs(at)))]), ..well() };
     assert_eq!(judged(&at(13.0)).0, CaseVerdict::Held);
     let late = "measurer 1 ended 4.50 s after the deadline".to_owned();
     assert_eq!(judged(&at(13.5)), (CaseVerdict::Missed, late));
-    let remains = Played { remains: vec!["process 7 is left".to_owned()], ..well() };
+    let remains = CrashRound { remains: vec!["process 7 is left".to_owned()], ..well() };
     assert_eq!(judged(&remains), (CaseVerdict::Missed, "process 7 is left".to_owned()));
-    let refuses = Played { refusals: vec!["busy".to_owned()], ..well() };
+    let refuses = CrashRound { refusals: vec!["busy".to_owned()], ..well() };
     assert_eq!(judged(&refuses), (CaseVerdict::Missed, "the relay refused: busy".to_owned()));
 }
 

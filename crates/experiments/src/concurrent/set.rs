@@ -1,6 +1,7 @@
 //! Measurements at the same time, by one team.
 
-use super::Plan;
+use super::ConcurrentGrid;
+use crate::common::Session;
 use crate::error::Error;
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
@@ -9,26 +10,26 @@ use lab::{OwnRelay, RelaySaid};
 use link::Clock;
 use measurer::{Request, Team};
 use onion::Rate;
+use std::ops::Range;
 use std::thread;
-use terminal::{Interrupt, Output};
 
 /// Relays with the same limit.
 pub(super) struct Set {
     relays: Vec<OwnRelay>,
-    pub(super) limit: Rate,
+    limit: Rate,
 }
 
-/// What came of a relay's measurement, and how many measurers had a share in it.
+/// The result of a relay's measurement, and how many measurers took part.
 pub(super) struct OneOf {
-    pub(super) place: usize,
+    pub(super) place: u32,
     pub(super) measurers: usize,
     pub(super) tried: Result<Tried, Error>,
 }
 
 /// A measurement about to begin.
 struct Ready<'r> {
-    place: usize,
-    // Alone on its thread, since what the process says can be heard but by one.
+    place: u32,
+    // The output of a process has a single reader.
     relay: &'r mut OwnRelay,
     measurers: usize,
     team: Team,
@@ -37,7 +38,7 @@ struct Ready<'r> {
 }
 
 impl Ready<'_> {
-    fn measure(mut self, at_once: usize, output: &Output, interrupt: &Interrupt) -> Option<OneOf> {
+    fn measure(mut self, at_once: usize, session: Session<'_>) -> Option<OneOf> {
         let Self { place, measurers, .. } = self;
         let name = format!("{at_once} at once, relay {}", place + 1);
         let trial = Trial {
@@ -47,7 +48,7 @@ impl Ready<'_> {
             pid: self.relay.process.pid(),
             said: &mut RelaySaid::watch_own(self.relay, self.clock),
         };
-        let tried = trial.run(output, interrupt).transpose()?;
+        let tried = trial.run(session).transpose()?;
         Some(OneOf { place, measurers, tried })
     }
 }
@@ -58,31 +59,22 @@ impl Set {
         Ok(Self { relays: (1..=count).map(relay).collect::<Result<_, _>>()?, limit })
     }
 
-    pub(super) const fn count(&self) -> usize {
-        self.relays.len()
-    }
-
-    pub(super) fn places(&self) -> impl Iterator<Item = usize> {
-        0..self.relays.len()
-    }
-
-    /// Measures the relays at these places, all at the same time; `None` if the user has asked for the
-    /// end.
+    /// Measures the relays at these places, all at the same time; `None` if the user has
+    /// interrupted.
     pub(super) fn measure(
         &mut self,
-        places: &[usize],
-        plan: &Plan,
+        places: Range<u32>,
+        grid: &ConcurrentGrid,
         stage: &Stage,
-        output: &Output,
-        interrupt: &Interrupt,
+        session: Session<'_>,
     ) -> Result<Option<Vec<OneOf>>, Error> {
         // Before any of them begins, since making a team takes its time.
-        let ready = self.ready(places, plan, stage)?;
+        let ready = self.ready(places, grid, stage)?;
         let all = ready.len();
         Ok(thread::scope(|scope| {
             let mut started = Vec::new();
             for ready in ready {
-                started.push(scope.spawn(move || ready.measure(all, output, interrupt)));
+                started.push(scope.spawn(move || ready.measure(all, session)));
             }
             let end = |thread: thread::ScopedJoinHandle<'_, _>| {
                 thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -94,14 +86,14 @@ impl Set {
     /// Gives each relay its share of the team, as a coordinator does.
     fn ready(
         &mut self,
-        places: &[usize],
-        plan: &Plan,
+        places: Range<u32>,
+        grid: &ConcurrentGrid,
         stage: &Stage,
     ) -> Result<Vec<Ready<'_>>, Error> {
-        let (params, limit) = (plan.params(), self.limit);
-        let mut campaign = Campaign::new(params.excess_factor(), params.sockets, plan.capacities());
+        let (params, limit) = (grid.params(), self.limit);
+        let mut campaign = Campaign::new(params.excess_factor(), params.sockets, grid.capacities());
         for place in places {
-            campaign.add(RelayId(*place), Standing::Old, limit, 1);
+            campaign.add(RelayId(place as usize), Standing::Old, limit, 1);
         }
         let mut teams: Vec<Option<(usize, Team)>> = self.relays.iter().map(|_| None).collect();
         while let Some(launch) = campaign.poll_launch() {
@@ -112,14 +104,14 @@ impl Set {
             }
         }
         if campaign.queued() > 0 {
-            // The team is made so large that this cannot be.
+            // The team is large enough, so that this is a defect.
             let problem =
-                format!("{} of the relays do not fit beside the others", campaign.queued());
+                format!("{} of the relays do not fit next to the others", campaign.queued());
             return Err(Error::Failed(problem));
         }
         let clock = stage.clock();
         let mut ready = Vec::new();
-        for (place, (relay, team)) in self.relays.iter_mut().zip(teams).enumerate() {
+        for (place, (relay, team)) in (0..).zip(self.relays.iter_mut().zip(teams)) {
             let Some((measurers, team)) = team else { continue };
             let request = stage.echo_request(relay.target, limit);
             ready.push(Ready { place, relay, measurers, team, request, clock });

@@ -1,23 +1,24 @@
-//! What the experiment is played with: a private network with our relays in it, and a stock client.
+//! A private network with our relays in it, and a C tor client.
 
-use super::{MEASURERS, Plan};
+use super::{MEASURERS, RatioGrid};
+use crate::common::Session;
 use crate::error::Error;
 use crate::stage::{self, Stage};
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec};
 use onion::Rate;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use terminal::{Interrupt, Output, network};
+use terminal::network;
 
 /// Far more than a consensus takes.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// What measurers have, of what a relay can carry: together more than the 2.95 times that it takes, and
+/// The capacity of a measurer, over what a relay can carry: together more than the 2.95 times that it takes, and
 /// none enough alone.
 const CAPACITY: f64 = 1.6;
 
-/// All that takes part.
-pub(super) struct Scene {
+/// All processes of the experiment.
+pub(super) struct RatioNetwork {
     // In this order: the client ends before the network does.
     client: Client,
     server: ContentServer,
@@ -27,15 +28,15 @@ pub(super) struct Scene {
     network: Network,
 }
 
-impl Scene {
-    /// Starts it all, with a stock client that takes so much; `None` if the user has had enough.
+impl RatioNetwork {
+    /// Starts it all, with a C tor client of this rate; `None` if the user has interrupted.
     pub(super) fn start(
-        plan: &Plan,
+        grid: &RatioGrid,
         demand: Rate,
-        output: &Output,
-        interrupt: &Interrupt,
+        session: Session<'_>,
     ) -> Result<Option<Self>, Error> {
-        let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
+        let Session { output, interrupt } = session;
+        let stage = Stage::with_measurers(MEASURERS, grid.limit.scaled(CAPACITY), output)?;
         if interrupt.is_requested() {
             return Ok(None);
         }
@@ -47,10 +48,10 @@ impl Scene {
         let start = |percent: u32| {
             let (name, authorities) = (format!("ratio{percent}"), network.directory_addrs());
             let relay =
-                stage.published_relay(&name, Some(plan.limit), Some(percent), authorities)?;
+                stage.published_relay(&name, Some(grid.limit), Some(percent), authorities)?;
             Ok((percent, relay))
         };
-        let relays = plan.shares.iter().copied().map(start);
+        let relays = grid.shares.iter().copied().map(start);
         let relays = relays.collect::<Result<Vec<_>, Error>>()?;
         let fingerprints: Vec<[u8; 20]> = relays.iter().map(|(_, relay)| relay.rsa()).collect();
         output.doing("waiting for the consensus that lists them");
@@ -59,9 +60,8 @@ impl Scene {
         if interrupt.is_requested() {
             return Ok(None);
         }
-        output.doing("starting a stock client");
-        let stock = network.nodes().iter().map(lab::Node::rsa);
-        let known: Vec<[u8; 20]> = fingerprints.iter().copied().chain(stock).collect();
+        output.doing("starting a C tor client");
+        let known = stage::all_relays(&network, &fingerprints);
         let client = Client::start(&network, "client", &torrc(demand), &known, PATIENCE)?;
         let server = stage::content_server(Ipv4Addr::LOCALHOST)?;
         Ok(Some(Self { client, server, relays, stage, network }))
@@ -75,7 +75,7 @@ impl Scene {
             .ok_or_else(|| Error::Failed(format!("no relay for {percent} %")))
     }
 
-    /// Has the stock client enter the network by one relay from now on.
+    /// Makes one relay the guard of the C tor client.
     pub(super) fn enter_by(&mut self, percent: u32) -> Result<(), Error> {
         let entry = self.relay(percent)?.rsa();
         let [first, ..] = self.network.authorities() else {
@@ -86,13 +86,13 @@ impl Scene {
         Ok(self.client.pin(&pins)?)
     }
 
-    /// The stock client's SOCKS port, and where the content is.
+    /// The C tor client's SOCKS port, and where the content is.
     pub(super) const fn downloads(&self) -> (SocketAddr, SocketAddr) {
         (self.client.socks(), self.server.address())
     }
 
-    /// The processes that have links to the relays but are no measurers: this one, the stock client, and
-    /// those that circuits go on to.
+    /// The processes that have links to the relays but are no measurers: this one, the C tor client, and
+    /// those of the next hops.
     pub(super) fn client_pids(&self) -> Vec<u32> {
         let nodes = self.network.nodes().iter().map(lab::Node::pid);
         [std::process::id(), self.client.pid()].into_iter().chain(nodes).collect()
@@ -103,7 +103,7 @@ impl Scene {
 fn spec() -> NetworkSpec {
     let stock = RelaySpec::open_exit("stockexit");
     NetworkSpec {
-        // A client takes no guard that is not stable, and ours have just begun.
+        // A client chooses no guard that is not stable, and ours have just started.
         extra_torrc_authorities: ["MinUptime", "MTBF"]
             .map(|what| format!("AuthDirVoteStableGuarantee{what} 1 second"))
             .to_vec(),
@@ -112,7 +112,7 @@ fn spec() -> NetworkSpec {
     }
 }
 
-/// A client of one guard that takes so much at most.
+/// A client of one guard that is limited to this rate.
 fn torrc(demand: Rate) -> [String; 3] {
     let bytes = demand.as_byte_per_s();
     [
