@@ -5,7 +5,7 @@ use crate::frames::decode;
 use crate::messages::{FromCoordinator, FromMeasurer};
 use crate::refusal::RefusalCode;
 use coordinator::Account;
-use measurer::member::{FailureKind, MemberReport, Nonce, RoundOrder, RoundWayBack, Target};
+use measurer::member::{FailureKind, MemberReport, Nonce, RoundMode, RoundOrder, Target};
 use measurer::{Defences, Load};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::Second;
@@ -50,7 +50,7 @@ pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
     let ids = RelayIds { rsa: RsaId([7; 20]), ed25519: Some(Ed25519Id([8; 32])) };
     let transit = RoundOrder {
         target: Target { address: SocketAddr::from((Ipv4Addr::LOCALHOST, 9001)), ids },
-        way_back: RoundWayBack::Transit { always_authenticate: true },
+        mode: RoundMode::Transit { always_authenticate: true },
         defences: Defences::default(),
         sockets: 160,
         rate: Rate::from_mbit_per_s(1000.0),
@@ -62,8 +62,8 @@ pub fn samples() -> (Vec<Sample>, Vec<Sample>) {
         setup_timeout: Duration::from_millis(22_500),
         stall_timeout: Duration::from_secs(5),
     };
-    let way_back = RoundWayBack::Echo { nonce: Nonce([9; 32]) };
-    let echo = RoundOrder { way_back, rtt: None, held_back_s: None, ..transit };
+    let mode = RoundMode::Echo { nonce: Nonce([9; 32]) };
+    let echo = RoundOrder { mode, rtt: None, held_back_s: None, ..transit };
     let (round, delay) = (3, Duration::from_millis(50));
     let account = Account {
         elapsed: Duration::from_secs(1),

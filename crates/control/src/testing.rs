@@ -1,7 +1,7 @@
 //! What this crate's tests share.
 
 use measurer::Defences;
-use measurer::member::{RoundOrder, RoundWayBack, Target};
+use measurer::member::{RoundMode, RoundOrder, Target};
 use onion::identity::{RelayIds, RsaId};
 use onion::{Duration, Rate};
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ pub(crate) fn order() -> RoundOrder {
     let ids = RelayIds { rsa: RsaId([7; 20]), ed25519: None };
     RoundOrder {
         target: Target { address: SocketAddr::from(([127, 0, 0, 1], 9001)), ids },
-        way_back: RoundWayBack::Transit { always_authenticate: false },
+        mode: RoundMode::Transit { always_authenticate: false },
         defences: Defences::default(),
         sockets: 8,
         rate: Rate::from_mbit_per_s(100.0),

@@ -226,6 +226,31 @@ impl History {
         *last = at_unix_s.max(*last);
     }
 
+    /// Adds a finished measurement that began at this time, in Unix seconds, with all that it says of the relay.
+    pub fn add_record(&mut self, record: &Record, started_unix_s: u64) {
+        if let Some(estimate) = PastEstimate::of(record) {
+            self.add(record.relay.ids.rsa, estimate);
+        }
+        self.add_unfinished(record, started_unix_s);
+    }
+
+    /// As [`add_record`](Self::add_record), where another measurement follows: an estimate is but a bound until then, and replaces
+    /// no earlier one.
+    pub fn add_unfinished(&mut self, record: &Record, started_unix_s: u64) {
+        let relay = record.relay.ids.rsa;
+        if let Some(failure) = record.failure() {
+            if failure.is_about_relay() {
+                self.refute(relay, record.ended_unix_s);
+            }
+            if let Some(decline) = Decline::of(failure, record.ended_unix_s) {
+                self.decline(relay, decline);
+            }
+        }
+        if record.mode == Mode::Echo && !record.failure().is_some_and(Failure::is_not_now) {
+            self.order(relay, started_unix_s);
+        }
+    }
+
     /// Adds that a relay declined a measurement. It counts until there is a newer estimate.
     pub fn decline(&mut self, relay: RsaId, decline: Decline) {
         self.declines.entry(relay).or_default().insert(decline);

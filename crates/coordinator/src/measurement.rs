@@ -406,13 +406,13 @@ impl Measurement {
     /// Whether [`handle_timeout`](Self::handle_timeout) would blame the relay for its word on its clients, though measurers are served on. The coordinator's own path may have broken: its shell sees whether the
     /// relay's host answers, and tells [`Failure::CutOff`] if it does not.
     #[must_use]
-    pub fn lacks_word(&self, now: Instant) -> bool {
+    pub fn client_report_overdue(&self, now: Instant) -> bool {
         matches!(self.overdue(now), Some((_, Failure::ClientReportMissing { .. })))
     }
 
     /// Waits as long again for the relay's word on its clients, once in a round: its host answers, but what it had said before may have got lost on a path that was interrupted, and
     /// TCP repeats that at growing intervals. Says whether it does.
-    pub fn be_patient(&mut self) -> bool {
+    pub fn extend_report_deadline(&mut self) -> bool {
         let may = self.patience.is_zero();
         self.patience = self.params.report_grace;
         may

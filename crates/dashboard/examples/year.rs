@@ -20,7 +20,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Instant;
 use store::{
-    Begun, Closed, Entry, Period, Progress, Reader, RelayQuery, Retention, Seen, Sighting, Store,
+    ConsensusEntry, Entry, ListedRelay, MeasurementFinished, MeasurementStarted, PeriodEntry,
+    PeriodProgress, Reader, RelayQuery, Retention, Store,
 };
 
 const DAY_S: u64 = 24 * 3600;
@@ -73,8 +74,8 @@ fn fill(store: &mut Store, relays: u64, days: u64) -> Result<(), Box<dyn Error>>
         let begin_unix_s = NOW - (days - day) * DAY_S;
         let seed = Some([7; 32]);
         let mut entries = vec![
-            Entry::Period(Period { begin_unix_s, length_s: DAY_S, slot_s: SLOT_S, seed }),
-            Entry::Seen(Seen {
+            Entry::Period(PeriodEntry { begin_unix_s, length_s: DAY_S, slot_s: SLOT_S, seed }),
+            Entry::Consensus(ConsensusEntry {
                 valid_after_unix_s: begin_unix_s,
                 at_unix_s: begin_unix_s,
                 source: "an example".to_owned(),
@@ -91,7 +92,7 @@ fn fill(store: &mut Store, relays: u64, days: u64) -> Result<(), Box<dyn Error>>
     }
     let done = usize::try_from(relays)?;
     let counts = Counts { waiting: 0, running: 0, done, without_slot: 0 };
-    let progress = Progress { at_unix_s: NOW, period_unix_s: NOW - DAY_S, counts };
+    let progress = PeriodProgress { at_unix_s: NOW, period_unix_s: NOW - DAY_S, counts };
     store.write([&Entry::Progress(progress)])?;
     println!("filled in {} s", began.elapsed().as_secs());
     Ok(())
@@ -105,10 +106,10 @@ fn ids(relay: u64) -> RelayIds {
     RelayIds { rsa: RsaId(rsa), ed25519: None }
 }
 
-fn sighting(relay: u64) -> Sighting {
+fn sighting(relay: u64) -> ListedRelay {
     let [.., a, b] = relay.to_be_bytes();
     let address = ([10, 0, a, b], 9001).into();
-    Sighting { ids: ids(relay), nickname: format!("relay{relay}"), address, left_out: None }
+    ListedRelay { ids: ids(relay), nickname: format!("relay{relay}"), address, left_out: None }
 }
 
 fn capacity(relay: u64, day: u64) -> u64 {
@@ -120,11 +121,11 @@ fn capacity(relay: u64, day: u64) -> u64 {
 }
 
 fn turn(relay: u64, day: u64, begin_unix_s: u64) -> Entry {
-    let Sighting { ids, nickname, address, .. } = sighting(relay);
+    let ListedRelay { ids, nickname, address, .. } = sighting(relay);
     let slots = DAY_S / SLOT_S;
     let slot = (relay * 7919 + day * 104_729) % slots;
     let started_unix_s = begin_unix_s + slot * SLOT_S;
-    let begun = Begun {
+    let begun = MeasurementStarted {
         ids,
         nickname: nickname.clone(),
         address,
@@ -174,7 +175,7 @@ fn turn(relay: u64, day: u64, begin_unix_s: u64) -> Entry {
         shared: None,
         end,
     };
-    Entry::Ended(Box::new(Closed {
+    Entry::Finished(Box::new(MeasurementFinished {
         begun,
         record,
         follows: None,

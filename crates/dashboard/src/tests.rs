@@ -12,7 +12,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
-use store::{Begun, Entry, MeasurerHealth, MeasurerState, Period, Progress, Seen, Sighting, Store};
+use store::{
+    ConsensusEntry, Entry, ListedRelay, MeasurementStarted, MeasurerHealth, MeasurerState,
+    PeriodEntry, PeriodProgress, Store,
+};
 use tempfile::TempDir;
 
 const NOW: u64 = 1_800_000_000;
@@ -90,8 +93,8 @@ const fn ids(number: u8) -> RelayIds {
     RelayIds { rsa: RsaId([number; 20]), ed25519: None }
 }
 
-fn begun(number: u8, slot: u32) -> Begun {
-    Begun {
+fn begun(number: u8, slot: u32) -> MeasurementStarted {
+    MeasurementStarted {
         ids: ids(number),
         nickname: format!("relay{number}"),
         address: ([127, 0, 0, number], 9001).into(),
@@ -104,7 +107,7 @@ fn begun(number: u8, slot: u32) -> Begun {
 
 /// Three relays: one with an estimate, one that is being measured, one left out.
 fn fill(store: &mut Store) {
-    let sighting = |number: u8, left_out: Option<&str>| Sighting {
+    let sighting = |number: u8, left_out: Option<&str>| ListedRelay {
         ids: ids(number),
         nickname: format!("relay{number}"),
         address: ([127, 0, 0, number], 9001).into(),
@@ -136,16 +139,16 @@ fn fill(store: &mut Store) {
         at_unix_s: NOW,
     };
     let entries = [
-        Entry::Period(Period {
+        Entry::Period(PeriodEntry {
             begin_unix_s: period_unix_s,
             length_s: 7200,
             slot_s: 71,
             seed: None,
         }),
-        Entry::Seen(Seen { valid_after_unix_s, at_unix_s, source, signers, relays }),
+        Entry::Consensus(ConsensusEntry { valid_after_unix_s, at_unix_s, source, signers, relays }),
         Entry::Imported(ids(1), "relay1".to_owned(), estimate),
-        Entry::Begun(begun(2, 50)),
-        Entry::Progress(Progress { at_unix_s: NOW - 5, period_unix_s, counts }),
+        Entry::Started(begun(2, 50)),
+        Entry::Progress(PeriodProgress { at_unix_s: NOW - 5, period_unix_s, counts }),
         Entry::Measurer(measurer),
     ];
     store.write(&entries).expect("room");
@@ -363,7 +366,7 @@ fn keep_writing(path: &Path, over: &AtomicBool) {
             return;
         }
         let counts = Counts::default();
-        let progress = Progress { at_unix_s, period_unix_s: NOW - 3600, counts };
+        let progress = PeriodProgress { at_unix_s, period_unix_s: NOW - 3600, counts };
         store.write([&Entry::Progress(progress)]).expect("room");
         thread::park_timeout(Duration::from_millis(20));
     }

@@ -7,7 +7,9 @@ use onion::identity::{RelayIds, RsaId};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
-use store::{Begun, Entry, Period, Progress, Seen, Sighting, Store};
+use store::{
+    ConsensusEntry, Entry, ListedRelay, MeasurementStarted, PeriodEntry, PeriodProgress, Store,
+};
 use testbin::chromium::Browser;
 
 const NOW: u64 = 1_800_000_000;
@@ -17,9 +19,9 @@ fn ids(number: u8) -> RelayIds {
     RelayIds { rsa: RsaId([number; 20]), ed25519: None }
 }
 
-fn sighting(number: u8) -> Sighting {
+fn sighting(number: u8) -> ListedRelay {
     let address = ([127, 0, 0, number], 9001).into();
-    Sighting { ids: ids(number), nickname: format!("relay{number}"), address, left_out: None }
+    ListedRelay { ids: ids(number), nickname: format!("relay{number}"), address, left_out: None }
 }
 
 fn estimate(number: u8) -> Entry {
@@ -35,12 +37,12 @@ fn estimate(number: u8) -> Entry {
 
 fn progress(done: usize) -> Entry {
     let counts = Counts { waiting: 99 - done, running: 1, done, without_slot: 0 };
-    Entry::Progress(Progress { at_unix_s: NOW, period_unix_s: PERIOD, counts })
+    Entry::Progress(PeriodProgress { at_unix_s: NOW, period_unix_s: PERIOD, counts })
 }
 
 fn begun(number: u8) -> Entry {
-    let Sighting { ids, nickname, address, .. } = sighting(number);
-    Entry::Begun(Begun {
+    let ListedRelay { ids, nickname, address, .. } = sighting(number);
+    Entry::Started(MeasurementStarted {
         ids,
         nickname,
         address,
@@ -52,15 +54,15 @@ fn begun(number: u8) -> Entry {
 }
 
 fn fill(store: &mut Store) {
-    let period = Period { begin_unix_s: PERIOD, length_s: 7200, slot_s: 71, seed: None };
-    let seen = Seen {
+    let period = PeriodEntry { begin_unix_s: PERIOD, length_s: 7200, slot_s: 71, seed: None };
+    let seen = ConsensusEntry {
         valid_after_unix_s: NOW - 600,
         at_unix_s: NOW - 500,
         source: "a test".to_owned(),
         signers: Some(5),
         relays: (1..=99).map(sighting).collect(),
     };
-    let mut entries = vec![Entry::Period(period), Entry::Seen(seen), progress(40)];
+    let mut entries = vec![Entry::Period(period), Entry::Consensus(seen), progress(40)];
     entries.extend((1..=99).map(estimate));
     store.write(&entries).expect("room");
 }

@@ -68,21 +68,19 @@ impl Documents {
         Self { signers, ..self }
     }
 
-    /// The line of a measurement in the bandwidth file.
+    /// A measurement's entry in the bandwidth file. A lower bound, too, is still nearer to the truth than what the relay claims.
     ///
     /// # Errors
-    /// If the nickname in the record is invalid.
+    /// The record's nickname is none.
     pub fn entry(&self, record: &Record) -> Result<bwfile::Estimate, Error> {
         let (ids, nickname) = (&record.relay.ids, nickname(&record.relay.nickname)?);
-        let Some(estimate) = PastEstimate::of(record) else {
-            let (fingerprint, ed25519) = names(ids);
-            let tried_at = Some(record.ended_unix_s);
-            let outcome = bwfile::Outcome::Failed { reason: record.to_string(), tried_at };
-            let extra = vec![(MODE.to_owned(), name(record.mode).to_owned())];
-            return Ok(bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra });
-        };
-        // A lower bound, too, is more accurate than the relay's own claim.
-        Ok(self.entry_of(ids, nickname, &estimate))
+        Ok(match PastEstimate::of(record) {
+            Some(estimate) => self.entry_of(ids, nickname, &estimate),
+            None => {
+                let (reason, tried) = (record.to_string(), Some(record.ended_unix_s));
+                failed(ids, nickname, reason, Some(record.mode), tried)
+            }
+        })
     }
 
     /// The line of an estimate of this or an earlier period.
@@ -111,15 +109,18 @@ impl Documents {
     }
 }
 
-/// The line of a relay that was not measured.
-///
-/// # Errors
-/// If the nickname is invalid.
-pub fn unmeasured(ids: &RelayIds, nick: &str, reason: String) -> Result<bwfile::Estimate, Error> {
+/// The entry of a relay without an estimate, which was tried at this time, in Unix seconds, if it was.
+pub fn failed(
+    ids: &RelayIds,
+    nickname: Nickname,
+    reason: String,
+    mode: Option<Mode>,
+    tried_at: Option<u64>,
+) -> bwfile::Estimate {
     let (fingerprint, ed25519) = names(ids);
-    let outcome = bwfile::Outcome::Failed { reason, tried_at: None };
-    let nickname = nickname(nick)?;
-    Ok(bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra: Vec::new() })
+    let outcome = bwfile::Outcome::Failed { reason, tried_at };
+    let extra = mode.map(|mode| (MODE.to_owned(), name(mode).to_owned()));
+    bwfile::Estimate { fingerprint, ed25519, nickname, outcome, extra: extra.into_iter().collect() }
 }
 
 /// The estimate in a line of an earlier bandwidth file, if the relay was measured.

@@ -110,7 +110,7 @@ pub(crate) fn run(
     interrupt.wind_up_in_order();
     let Known { authorities, identities, directories } = options.authorities.find()?;
     let consent = match &options.opt_in {
-        Some(list) => Consent::local_only().with_list(list)?,
+        Some(list) => measurer::read_opt_in(Consent::local_only(), list)?,
         None => Consent::local_only(),
     };
     let folder = lab::TemporaryFolder::new()?;

@@ -2,38 +2,45 @@
 
 mod agreed;
 mod agreeing;
-mod campaign;
 mod config;
 mod journal;
+mod network;
 mod past;
-mod relays;
-mod scheduled;
 mod seed;
+mod shell;
 mod suspects;
 mod team;
-mod together;
 
 use config::Schedule;
 pub(crate) use config::{Config, Mate, slot_s};
 pub(crate) use team::RemoteTeam;
 
 use crate::config::log_to_stderr;
-use campaign::{Common, Found};
+use agreed::Seeds;
+use agreeing::Party;
 use clap::Args;
 use cli::Error;
-use coordinator::{History, MeasurerId, Record};
-use documents::{self, Documents};
+use coordinator::Record;
+use coordinator::journal::{Entry, ListedRelay, PublishedFile};
+use coordinator::period::{
+    Bounds, Knowledge, PeriodConfig, PublishedRelay, PublishedResult, Timing,
+};
 use journal::Journal;
 use link::unix_time_s;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
-use onion::identity::RsaId;
-use onion::{Duration, Rate};
+use network::Network;
+use onion::Duration;
 use report::RelayReport;
 use serde_json::{Value, json};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::path::PathBuf;
-use store::{Entry, Issue, Seen, Sighting};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
+use std::{fs, thread};
 use terminal::{Exit, Hangup, Interrupt, Output};
+
+/// A period that cannot begin, such as when the authority is down, is tried again after this time.
+const RETRY: Duration = Duration::from_secs(60);
 
 /// Run a coordinator, which measures relays with a team of measurers and writes bandwidth files.
 ///
@@ -57,6 +64,24 @@ pub(crate) struct CoordinatorOptions {
     once: bool,
 }
 
+/// What all periods have in common.
+#[derive(Clone, Copy)]
+struct Common<'env> {
+    config: &'env Config,
+    team: &'env RemoteTeam,
+    journal: &'env Journal,
+    output: &'env Output,
+    interrupt: &'env Interrupt,
+    hangup: &'env Hangup,
+}
+
+/// What a period has found.
+struct PeriodResult {
+    is_interrupted: bool,
+    records: Vec<Record>,
+    written: Option<Written>,
+}
+
 pub(crate) fn run(
     options: &CoordinatorOptions,
     output: &Output,
@@ -78,24 +103,62 @@ pub(crate) fn run(
         interrupt,
         hangup: &hangup,
     };
-    if !options.once && config.schedule == Schedule::Randomised {
-        return scheduled::run(common, started);
+    if options.once {
+        return greedy_period(common, started);
     }
+    if config.schedule == Schedule::Greedy {
+        return periods(common, None, started);
+    }
+    let seeds = Seeds::open(&config.seed)?;
+    let Some(authorities) = &config.authorities else {
+        return periods(common, Some(&seeds), started);
+    };
+    let party = Party::start(common, authorities, &seeds)?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| party.run(&is_over));
+        let _over = Over(&is_over);
+        periods(common, Some(&seeds), started)
+    })
+}
+
+/// Sets the flag when it is dropped, also in a panic.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Measures period after period, until the operator asks for the end: in slots by these seeds, or as early as possible.
+fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Exit, Error> {
+    let Common { config, output, interrupt, .. } = common;
     loop {
+        let bounds = Bounds::at(unix_time_s(), config.period, config.slot_s);
         let begun = unix_time_s();
-        let done = period(common, started);
+        let done = match seeds {
+            Some(seeds) => slotted_period(common, seeds, bounds, started),
+            None => greedy_period(common, started),
+        };
         if interrupt.is_requested() {
             return Ok(interrupted(output));
         }
-        if options.once {
-            return done;
-        }
-        if let Err(error) = &done {
-            // What is wrong now may be right in an hour.
-            output.error(error);
-        }
-        let passed = Duration::from_secs(unix_time_s().saturating_sub(begun));
-        interrupt.wait(config.period.saturating_sub(passed));
+        let now = unix_time_s();
+        let rest_s = match seeds {
+            Some(_) if bounds.is_over(now) => 0,
+            Some(_) => bounds.end_unix_s() - now,
+            None => (begun + config.period.as_secs()).saturating_sub(now),
+        };
+        let rest = Duration::from_secs(rest_s);
+        interrupt.wait(match &done {
+            Err(error) => {
+                output.error(error);
+                // What is wrong now may be right in a minute.
+                RETRY.min(rest)
+            }
+            Ok(_) => rest,
+        });
     }
 }
 
@@ -106,59 +169,72 @@ fn interrupted(output: &Output) -> Exit {
     Exit::Interrupted
 }
 
-/// Measures each relay, as early as the team can, and writes the bandwidth file.
-fn period(common: Common<'_>, generator_started: u64) -> Result<Exit, Error> {
-    let Common { config, team, journal, output, interrupt, .. } = common;
-    output.doing("asking the measurers, and fetching the consensus");
+/// Measures each relay once, as early as the team can.
+fn greedy_period(common: Common<'_>, started: u64) -> Result<Exit, Error> {
     reload_if_asked(common);
-    let begun = unix_time_s();
-    journal::pass(common, begun)?;
-    let documents = relays::documents(config, begun)?;
-    see(common, &documents)?;
+    let begin_unix_s = unix_time_s();
+    let length_s = common.config.period.as_secs();
+    let bounds = Bounds { begin_unix_s, length_s, slot_s: common.config.slot_s };
+    play(common, bounds, Timing::Greedy, None, started)
+}
+
+/// Measures relays in their slots until the end of the period.
+fn slotted_period(
+    common: Common<'_>,
+    seeds: &Seeds,
+    bounds: Bounds,
+    started: u64,
+) -> Result<Exit, Error> {
+    publish_seeds(common, seeds)?;
+    common.output.step(format!("a period of {} slots", bounds.slots()));
+    play(common, bounds, Timing::Slots, Some(seeds), started)
+}
+
+fn play(
+    common: Common<'_>,
+    bounds: Bounds,
+    timing: Timing,
+    seeds: Option<&Seeds>,
+    started: u64,
+) -> Result<Exit, Error> {
+    let Common { config, team, journal, output, .. } = common;
+    let pasts = journal.take_up(bounds.begin_unix_s)?;
     let history = journal.history(&team.keys())?;
-    let expectations = history.expectations(config.history_policy(), unix_time_s());
-    let mut relays = relays::relays(&documents, config, &expectations)?;
-    let capacities = greet(common)?;
-    relays::put_together(&mut relays, &documents, config, team.at_once_max(config));
-    output.step(format!("{} relays to be measured", relays.len()));
-    let found = campaign::run(common, capacities, relays, begun)?;
+    let period = PeriodConfig {
+        bounds,
+        timing,
+        params: config.params,
+        policy: config.history_policy(),
+        measurers: team.configured(),
+        at_once_max: config.at_once_max.map(std::num::NonZeroU32::get),
+        echo_rounds: config.echo_rounds,
+        certain: config.together.clone(),
+        refresh: config.refresh,
+        secret: shell::random()?,
+    };
+    let result = shell::play(common, period, Knowledge { history, pasts }, seeds, started)?;
     journal.tidy(config, unix_time_s());
-    if interrupt.is_requested() {
+    if result.is_interrupted {
         return Ok(Exit::Interrupted);
     }
-    let written = publish(common, &documents, &history, &found, begun, generator_started)?;
-    Ok(tell(&found.records, written.as_ref(), output))
+    Ok(show_result(&result.records, result.written.as_ref(), output))
 }
 
-/// Asks all measurers, and records what they say.
-fn greet(Common { config, team, journal, output, .. }: Common<'_>) -> Result<Vec<Rate>, Error> {
-    let at = unix_time_s();
-    journal.note(Entry::Team(team.keys()));
-    let mut note = |measurer: MeasurerId, answer: Result<Rate, String>| {
-        let health = team.health(measurer, answer, at);
-        health.map(Entry::Measurer).into_iter().for_each(|it| journal.note(it));
-    };
-    let capacities = team.greet(output, &mut note)?;
-    let at_once_max = team.at_once_max(config);
-    if at_once_max < u32::MAX {
-        output.step(format!("at most {at_once_max} relays are measured at once"));
-    }
-    Ok(capacities)
+/// Records the seeds of periods that are over, so that anybody can check the plan. A seed that was drawn in the middle of a
+/// period was not that period's.
+fn publish_seeds(Common { config, journal, .. }: Common<'_>, seeds: &Seeds) -> Result<(), Error> {
+    let drawn = fs::metadata(&config.seed).and_then(|it| it.modified()).ok();
+    let drawn = drawn.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+    journal.tell_seeds(unix_time_s(), |begin_unix_s| {
+        if let Some(agreed) = seeds.agreed(begin_unix_s) {
+            return Some(*agreed.seed.as_bytes());
+        }
+        let is_of_it = drawn.is_some_and(|drawn| drawn.as_secs() < begin_unix_s);
+        is_of_it.then(|| *seeds.own(begin_unix_s).as_bytes())
+    })
 }
 
-/// Records which relays there are.
-fn see(Common { config, journal, .. }: Common<'_>, documents: &Documents) -> Result<(), Error> {
-    journal.note(Entry::Seen(Seen {
-        valid_after_unix_s: documents.consensus.valid_after,
-        at_unix_s: unix_time_s(),
-        source: documents.what.clone(),
-        signers: documents.signers,
-        relays: relays::sightings(documents, config)?,
-    }));
-    Ok(())
-}
-
-/// Reads the opt-in list again, if somebody wants that; says whether.
+/// Reads the opt-in list again, if the operator wants that; returns whether.
 fn reload_if_asked(Common { config, output, hangup, .. }: Common<'_>) -> bool {
     let is_asked = hangup.take();
     if is_asked {
@@ -170,46 +246,27 @@ fn reload_if_asked(Common { config, output, hangup, .. }: Common<'_>) -> bool {
     is_asked
 }
 
-/// Writes the bandwidth file, if there is anything to be written. `begun_unix_s` is the beginning of the period.
+/// Writes the bandwidth file, if there is anything to be written. `generator_started` is when this process began.
 fn publish(
     Common { config, journal, output, .. }: Common<'_>,
-    documents: &Documents,
-    history: &History,
-    Found { relays, records }: &Found,
-    begun_unix_s: u64,
+    network: &Network,
+    relays: &[PublishedRelay],
+    listed: &[ListedRelay],
     generator_started: u64,
 ) -> Result<Option<Written>, Error> {
-    let (policy, now) = (config.history_policy(), unix_time_s());
-    let mut estimates: Vec<bwfile::Estimate> = Vec::new();
-    let mut machines: BTreeMap<RsaId, Vec<usize>> = BTreeMap::new();
-    for (place, relay) in relays.iter().enumerate() {
-        let number = estimates.len();
-        let ids = &relay.subject.target().ids;
-        let record = records.get(&place);
-        let kept = history.kept(&policy, ids.rsa, record, now);
-        match (kept, record) {
-            (Some(kept), _) => estimates.push(documents.entry_of(ids, relay.nickname, &kept)),
-            (None, Some(record)) => estimates.push(documents.entry(record)?),
-            (None, None) => continue,
-        }
-        // A relay that was measured elsewhere, and has moved since, says nothing of the machine where it is now.
-        let measured_at = record.filter(|_| kept.is_none()).map(|it| it.relay.address.ip());
-        if measured_at.is_none_or(|at| at == relay.address()) {
-            machines.entry(relay.machine).or_default().push(number);
-        }
-    }
-    let apart = Duration::from_secs(u64::from(config.params.seconds) / 2);
-    let fit = |places: &Vec<usize>| fit_machine(&mut estimates, places, apart, begun_unix_s);
-    machines.values().for_each(fit);
+    let now = unix_time_s();
+    let estimates = relays.iter().map(|relay| line(network, relay));
+    let mut estimates = estimates.collect::<Result<Vec<_>, _>>()?;
     if config.diagnostics {
-        estimates.extend(unmeasured(config, documents, &estimates)?);
+        let lines = unmeasured(listed, &estimates)?;
+        estimates.extend(lines);
     }
-    let counts = Eligibility::count(&documents.consensus, &estimates);
+    let counts = Eligibility::count(&network.documents.consensus, &estimates);
     let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, now);
     match BandwidthFile::generate(&estimates, counts, &settings) {
         Ok(file) => {
             let written = write(config, &file)?;
-            journal.note(Entry::Issued(Issue {
+            journal.note(Entry::Published(PublishedFile {
                 created_unix_s: now,
                 path: written.path.display().to_string(),
                 lines: file.relays.len(),
@@ -225,55 +282,44 @@ fn publish(
     }
 }
 
-/// Relays of one machine have together no more than was found of their machine at one time. Measurements that ended further apart than `apart`
-/// were of different slots.
-fn fit_machine(
-    estimates: &mut [bwfile::Estimate],
-    places: &[usize],
-    apart: Duration,
-    begun_unix_s: u64,
-) {
-    let capacity = |it: &bwfile::Estimate| match it.outcome {
-        bwfile::Outcome::Measured { capacity_bytes_s, measured_at, .. } => {
-            Some((measured_at, Rate::from_byte_per_s(capacity_bytes_s)))
+/// A relay's line. A lower bound, too, is still nearer to the truth than what the relay claims.
+fn line(network: &Network, relay: &PublishedRelay) -> Result<bwfile::Estimate, Error> {
+    let nickname = documents::nickname(&relay.nickname)?;
+    match &relay.result {
+        PublishedResult::Estimate { estimate, share } => {
+            let mut line = network.documents.entry_of(&relay.ids, nickname, estimate);
+            if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = &mut line.outcome {
+                *capacity_bytes_s = share.as_byte_per_s();
+            }
+            Ok(line)
         }
-        bwfile::Outcome::Failed { .. } => None,
-    };
-    let found = places.iter().filter_map(|place| Some((*place, capacity(estimates.get(*place)?)?)));
-    let (places, mut rates): (Vec<usize>, Vec<(u64, Rate)>) = found.unzip();
-    coordinator::fit_machine(&mut rates, apart, begun_unix_s);
-    for (place, (measured_at, rate)) in places.into_iter().zip(rates) {
-        let outcome = &mut estimates[place].outcome;
-        if rate == Rate::ZERO {
-            let reason =
-                "others at its address have all that was found of their machine".to_owned();
-            *outcome = bwfile::Outcome::Failed { reason, tried_at: Some(measured_at) };
-        } else if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = outcome {
-            *capacity_bytes_s = rate.as_byte_per_s();
+        PublishedResult::Failed { reason, mode, tried_unix_s } => {
+            let tried = Some(*tried_unix_s);
+            Ok(documents::failed(&relay.ids, nickname, reason.clone(), *mode, tried))
         }
     }
 }
 
 /// Lines of the relays that have none, which say why: authorities do not vote by them.
 fn unmeasured(
-    config: &Config,
-    documents: &Documents,
+    listed: &[ListedRelay],
     estimates: &[bwfile::Estimate],
 ) -> Result<Vec<bwfile::Estimate>, Error> {
     let known: BTreeSet<_> = estimates.iter().map(|it| it.fingerprint).collect();
-    let mut lines = Vec::new();
-    for Sighting { ids, nickname, left_out, .. } in relays::sightings(documents, config)? {
-        let reason = left_out.unwrap_or_else(|| "not measured yet".to_owned());
-        lines.push(documents::unmeasured(&ids, &nickname, reason)?);
-    }
+    let line = |relay: &ListedRelay| {
+        let reason = relay.left_out.clone().unwrap_or_else(|| "not measured yet".to_owned());
+        let nickname = documents::nickname(&relay.nickname)?;
+        Ok(documents::failed(&relay.ids, nickname, reason, None, None))
+    };
+    let mut lines = listed.iter().map(line).collect::<Result<Vec<_>, Error>>()?;
     lines.retain(|line| !known.contains(&line.fingerprint));
     Ok(lines)
 }
 
-/// What a period has found.
-fn tell(records: &BTreeMap<usize, Record>, written: Option<&Written>, output: &Output) -> Exit {
+/// Prints what a period has found.
+fn show_result(records: &[Record], written: Option<&Written>, output: &Output) -> Exit {
     output.quiet();
-    let rows: Vec<RelayReport> = records.values().map(RelayReport::from).collect();
+    let rows: Vec<RelayReport> = records.iter().map(RelayReport::from).collect();
     let reports: Vec<Value> = rows.iter().map(|row| row.value("relay")).collect();
     output.text(report::table(&rows));
     if let Some(written) = written {
@@ -281,14 +327,14 @@ fn tell(records: &BTreeMap<usize, Record>, written: Option<&Written>, output: &O
     }
     let path = written.map(|written| &written.path);
     output.record(|| json!({"type": "summary", "relays": reports, "bandwidth_file": path}));
-    let all = records.values().all(|record| record.capacity().is_some());
+    let all = records.iter().all(|record| record.capacity().is_some());
     if all { Exit::Done } else { Exit::Failed }
 }
 
 fn write(config: &Config, file: &BandwidthFile) -> Result<Written, Error> {
     let out = &config.out;
     let failed = |source| Error::File { what: "make the folder", path: out.clone(), source };
-    std::fs::create_dir_all(out).map_err(failed)?;
+    fs::create_dir_all(out).map_err(failed)?;
     let written = file.write_atomically(out, config.node_ids)?;
     // Of the last day all that there are, of each day before it one.
     const OF_A_DAY: usize = 24;

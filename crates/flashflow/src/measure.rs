@@ -63,7 +63,7 @@ pub(crate) fn run(
 ) -> Result<Exit, Error> {
     let mut subject = subject(options, output)?;
     let consent = match &options.opt_in {
-        Some(list) => Consent::local_only().with_list(list)?,
+        Some(list) => measurer::read_opt_in(Consent::local_only(), list)?,
         None => Consent::local_only(),
     };
     consent.check(subject.target().ids.rsa, subject.target().address.ip())?;
@@ -108,7 +108,7 @@ fn remote_team(
 ) -> Result<(Team, RemoteTeam), Error> {
     measuring::check(&options.team)?;
     let remote = RemoteTeam::new(config)?;
-    let mates = remote.mates(&remote.greet(output, |_, _| {})?);
+    let mates = remote.mates(&remote.greet(config.params.sockets, output)?);
     let choices = TeamOptions {
         params: measuring::params(&options.team),
         always_authenticate: options.team.authenticate,

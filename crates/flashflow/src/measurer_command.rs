@@ -100,7 +100,7 @@ fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> 
     }
     let key = SecretKey::read(&config::resolve(path, &config.key))?;
     let consent = match &config.opt_in {
-        Some(list) => Consent::local_only().with_list(&config::resolve(path, list))?,
+        Some(list) => measurer::read_opt_in(Consent::local_only(), &config::resolve(path, list))?,
         None => Consent::local_only(),
     };
     let consent = consent.in_private_network(config.private_network);

@@ -11,7 +11,8 @@ mod shaking;
 mod socket;
 
 pub use lookup::{Reply, Resolver};
-pub use options::{DriverError, DriverOptions, Remote, Traffic};
+pub use onion::measure::Traffic;
+pub use options::{DriverError, DriverOptions, Remote};
 
 use crate::clock::Clock;
 use crate::sockopt::TcpAccount;

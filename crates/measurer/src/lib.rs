@@ -10,22 +10,18 @@
 //! - [`capacity`] finds out what the measurers themselves can send and receive.
 
 pub mod capacity;
-mod consent;
-mod defences;
-mod gate;
-mod load;
 mod local;
 pub mod member;
+mod opt_in;
 mod plan;
 mod team;
 
-pub use consent::{Consent, ConsentError};
-pub use defences::Defences;
-pub use gate::{Gate, Pass};
-pub use load::WorkerLoad;
+pub use coordinator::{Consent, ConsentError, Defences, WorkerLoad};
 pub use local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 pub use member::Member;
-pub use plan::Load;
+pub use opt_in::{OptInError, read_opt_in};
+pub use plan::{Load, probe};
+pub use team::ordering::{OrderReport, give as give_order};
 pub use team::{
     Approach, Coordinator, Progress, Request, Team, TeamError, TeamOptions, TeamResult, Teammate,
 };

@@ -5,7 +5,7 @@ mod landings;
 mod round;
 mod worker;
 
-use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundOrder, RoundWayBack};
+use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundMode, RoundOrder};
 use crate::plan::{Load, round_trip};
 use landings::{Landings, Lease, address_towards, check_address};
 use link::tls::TlsConfigs;
@@ -138,8 +138,8 @@ impl LocalMember {
         load: &Load,
         authenticate: bool,
     ) -> Result<(ReturnPath, Option<Lease>), MemberError> {
-        match order.way_back {
-            RoundWayBack::Transit { .. } => {
+        match order.mode {
+            RoundMode::Transit { .. } => {
                 let address = self.own_address(order)?;
                 let count = load.sockets as usize;
                 let mut lease = self.site.landings.lease(address, count, authenticate)?;
@@ -147,7 +147,7 @@ impl LocalMember {
                 let authenticate_as = std::mem::take(&mut lease.authenticate_as);
                 Ok((ReturnPath::Transit { landings, authenticate_as }, Some(lease)))
             }
-            RoundWayBack::Echo { nonce } => {
+            RoundMode::Echo { nonce } => {
                 Ok((ReturnPath::Echo { nonce, key_seed: self.options.key_seed }, None))
             }
         }
@@ -160,7 +160,7 @@ impl Member for LocalMember {
     }
 
     fn anticipate(&mut self, order: &RoundOrder, cancel: &AtomicBool) -> Result<(), MemberError> {
-        if let RoundWayBack::Transit { .. } = order.way_back {
+        if let RoundMode::Transit { .. } = order.mode {
             check_address(self.own_address(order)?)?;
             let load = Load::plan(order, order.rtt.unwrap_or_default());
             // Those who share the address are here, and share the landings.

@@ -1,6 +1,5 @@
-use crate::consent::is_local;
-use crate::defences::{Defences, RESERVE};
-use crate::member::{RoundOrder, RoundWayBack};
+use coordinator::period::{ProbeAnswer, RTT_TIMEOUT};
+use coordinator::{Defences, RESERVED_FOR_OTHERS, RoundMode, RoundOrder, is_local};
 use link::Clock;
 use onion::cell::CELL_LEN;
 use onion::measure::load::Pace;
@@ -18,9 +17,6 @@ const STANDING_QUEUE: Duration = Duration::from_millis(120);
 /// processor needs none, and gets slower with every circuit.
 const CIRCUITS_FOR_QUEUE_MAX: u32 = 24;
 
-/// Round trip to expect of a relay that has not been timed: few are farther.
-const RTT_UNKNOWN: Duration = Duration::from_millis(300);
-
 /// Most circuits on one socket.
 const CIRCUITS_PER_SOCKET_MAX: u32 = 16;
 
@@ -33,18 +29,16 @@ const PUBLIC_SOCKETS_MAX: u32 = 160;
 /// How fast those are opened at most: a pace that tor's defences permit by default.
 const PUBLIC_PACE: Pace = Pace { burst: 20, per_s: NonZeroU32::new(15).unwrap() };
 
-impl Defences {
-    /// Circuits whose windows together hold `time`'s worth of cells at `rate`.
-    fn circuits_holding(&self, rate: Rate, time: Duration) -> u32 {
-        let window_bytes = u64::from(self.window_cap_cells()) * CELL_LEN as u64;
-        u32::try_from(rate.bytes_in(time).div_ceil(window_bytes)).unwrap_or(u32::MAX)
-    }
+/// Circuits whose windows together hold `time`'s worth of cells at `rate`.
+fn circuits_holding(defences: &Defences, rate: Rate, time: Duration) -> u32 {
+    let window_bytes = u64::from(defences.window_cap_cells()) * CELL_LEN as u64;
+    u32::try_from(rate.bytes_in(time).div_ceil(window_bytes)).unwrap_or(u32::MAX)
+}
 
-    /// Circuits for what is on the way and for the standing queue.
-    fn circuits_for(&self, rate: Rate, way: Duration) -> u32 {
-        let queue = self.circuits_holding(rate, STANDING_QUEUE).min(CIRCUITS_FOR_QUEUE_MAX);
-        self.circuits_holding(rate, way).max(queue)
-    }
+/// Circuits for the cells in flight and for the standing queue.
+fn circuits_for(defences: &Defences, rate: Rate, cell_delay: Duration) -> u32 {
+    let queue = circuits_holding(defences, rate, STANDING_QUEUE).min(CIRCUITS_FOR_QUEUE_MAX);
+    circuits_holding(defences, rate, cell_delay).max(queue)
 }
 
 /// One measurer's part: its sockets, and the circuits on each.
@@ -74,14 +68,15 @@ impl Load {
         let is_public = !is_local(order.target.address.ip());
         let most = if is_public { PUBLIC_SOCKETS_MAX } else { u32::MAX };
         let sockets = order.sockets.clamp(1, most);
-        let circuits = defences.circuits_for(order.rate, order.way_back.way(rtt)).max(sockets);
+        let circuits = circuits_for(defences, order.rate, order.mode.cell_delay(rtt)).max(sockets);
         let circuits_per_socket = circuits.div_ceil(sockets).min(CIRCUITS_PER_SOCKET_MAX);
         let share = order.sharing.max(1);
         let own_circuits = sockets.saturating_mul(circuits_per_socket);
-        let (must_authenticate, second_tries, pace) = match order.way_back {
-            RoundWayBack::Transit { always_authenticate } => {
+        let (must_authenticate, second_tries, pace) = match order.mode {
+            RoundMode::Transit { always_authenticate } => {
                 let all_circuits = own_circuits.saturating_mul(share);
-                let allowed = defences.max_client_circuits.map(|it| it.saturating_sub(RESERVE));
+                let allowed =
+                    defences.max_client_circuits.map(|it| it.saturating_sub(RESERVED_FOR_OTHERS));
                 let is_too_many = allowed.is_some_and(|allowed| all_circuits > allowed);
                 let must_authenticate = always_authenticate || is_too_many;
                 let second_tries = match allowed {
@@ -93,7 +88,7 @@ impl Load {
                 (must_authenticate, second_tries, divided(defences.connect, share))
             }
             // The relay has agreed to as many sockets.
-            RoundWayBack::Echo { .. } => {
+            RoundMode::Echo { .. } => {
                 let per_s = NonZeroU32::new(sockets).unwrap_or(NonZeroU32::MIN);
                 (false, own_circuits, Pace { burst: sockets, per_s })
             }
@@ -149,25 +144,22 @@ fn slower(one: Pace, other: Pace) -> Pace {
     Pace { burst: one.burst.min(other.burst), per_s: one.per_s.min(other.per_s) }
 }
 
-/// The round trip to a relay, timed by opening a connection. A relay that refuses gets the fewest
-/// sockets: the measurement will tell why.
-pub(crate) fn round_trip(target: SocketAddr) -> Duration {
+/// Opens a connection to an address and closes it. The first packet may get lost.
+#[must_use]
+pub fn probe(address: SocketAddr, timeout: Duration) -> ProbeAnswer {
     let clock = Clock::start();
-    match TcpStream::connect_timeout(&target, 4 * RTT_UNKNOWN) {
-        Ok(_) => clock.now() - Instant::ORIGIN,
-        Err(error) if error.kind() == ErrorKind::TimedOut => RTT_UNKNOWN,
-        Err(_) => Duration::ZERO,
+    match TcpStream::connect_timeout(&address, timeout) {
+        Ok(_) => ProbeAnswer::Connected(clock.now() - Instant::ORIGIN),
+        Err(error) => match error.kind() {
+            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset => ProbeAnswer::Refused,
+            _ => ProbeAnswer::Silent,
+        },
     }
 }
 
-/// Whether the relay's host answers a new connection, be it by refusing it: then there is a path to it, whatever the relay does. The first packet may get lost.
-pub(crate) fn answers(target: SocketAddr) -> bool {
-    match TcpStream::connect_timeout(&target, Duration::from_secs(3)) {
-        Ok(_) => true,
-        Err(error) => {
-            matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset)
-        }
-    }
+/// The round trip to a relay, timed by opening a connection.
+pub(crate) fn round_trip(target: SocketAddr) -> Duration {
+    probe(target, RTT_TIMEOUT).round_trip()
 }
 
 #[cfg(test)]

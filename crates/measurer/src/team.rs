@@ -1,16 +1,13 @@
 //! A team of measurers, and the measurements that it does.
 
-mod ordering;
-mod preparing;
-mod round;
+pub(crate) mod ordering;
 mod run;
 
-use crate::defences::Defences;
-use crate::gate::Pass;
-use crate::load::WorkerLoad;
 use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 use crate::member::{Member, MemberError};
-use coordinator::{Course, Launch, Outcome, Params, PathParams, ROUNDS_ALLOWED, SetupError};
+use coordinator::{
+    Course, Defences, Launch, Outcome, Params, PathParams, ROUNDS_ALLOWED, SetupError, WorkerLoad,
+};
 use link::pump;
 use link::tls::TlsConfigs;
 use onion::cell::CELLS_PER_RECORD;
@@ -191,8 +188,6 @@ pub struct Team {
     site: Site,
     rng: StdRng,
     mates: Vec<Teammate>,
-    /// Where the next turn waits for others before it starts.
-    pass: Option<Pass>,
 }
 
 impl Team {
@@ -218,7 +213,7 @@ impl Team {
             let member = Box::new(LocalMember::new(site.clone(), own)?);
             mates.push(Teammate { member, capacity });
         }
-        Ok(Self { options, site, rng, mates, pass: None })
+        Ok(Self { options, site, rng, mates })
     }
 
     /// A team of these measurers, wherever they run. Of the options, only those of the measurements
@@ -228,7 +223,7 @@ impl Team {
     /// [`TeamError`]: this machine cannot measure.
     pub fn of(mates: Vec<Teammate>, options: TeamOptions) -> Result<Self, TeamError> {
         let rng = StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?;
-        Ok(Self { options, site: Site::new()?, rng, mates, pass: None })
+        Ok(Self { options, site: Site::new()?, rng, mates })
     }
 
     /// What each measurer can send and receive.
@@ -248,12 +243,6 @@ impl Team {
         &self.options
     }
 
-    /// The next turn starts when this gate is open: relays of one machine begin together.
-    #[must_use]
-    pub fn waiting_at(self, pass: Option<Pass>) -> Self {
-        Self { pass, ..self }
-    }
-
     /// Measures one relay, until the outcome or until `cancel` is set. Consent is the caller's duty.
     ///
     /// # Errors
@@ -264,7 +253,7 @@ impl Team {
         progress: &mut dyn FnMut(Progress),
         cancel: &AtomicBool,
     ) -> Result<TeamResult, TeamError> {
-        run::Run::new(self, request, None, cancel)?.until_done(progress, cancel)
+        Ok(run::Run::new(self, request, None, cancel)?.until_done(progress, cancel))
     }
 
     /// One turn of a relay, whose others are a campaign's matter: this team are those of the launch's
@@ -280,7 +269,7 @@ impl Team {
         cancel: &AtomicBool,
     ) -> Result<TeamResult, TeamError> {
         let request = Request { guess: launch.turn.guess, ..*request };
-        run::Run::new(self, &request, Some(launch), cancel)?.until_done(progress, cancel)
+        Ok(run::Run::new(self, &request, Some(launch), cancel)?.until_done(progress, cancel))
     }
 }
 

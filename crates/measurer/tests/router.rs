@@ -4,7 +4,7 @@
 use coordinator::{Account, Blame, Failure, Outcome, Params};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
-use measurer::{Approach, Coordinator, Defences, Gate, Progress, Request, Team, TeamOptions};
+use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
 use onion::crypto::Keystream;
 use onion::identity::{Ed25519Id, RelayIds};
 use onion::measure::load::Target;
@@ -124,37 +124,6 @@ fn a_relay_that_takes_part_is_measured_conclusively() {
     assert_eq!(estimate.seconds.len(), 2);
     // It said that it has no clients.
     assert!(estimate.seconds.iter().all(|second| second.client_reported == Some(0)));
-}
-
-#[test]
-fn a_measurement_waits_until_the_other_relay_of_the_machine_is_ready_too() {
-    let relay = Relay::run(Honest, 20.0, allowed());
-    let request = relay.request(30.0);
-    let (gate, passes) = Gate::new(2);
-    let [pass, mut other] = <[_; 2]>::try_from(passes).expect("two");
-    let has_started = AtomicBool::new(false);
-    let (_nobody, nothing) = channel::<()>();
-    let outcome = thread::scope(|scope| {
-        let measured = scope.spawn(|| {
-            let never = AtomicBool::new(false);
-            let mut on_progress = |progress| {
-                let is_start = matches!(progress, Progress::Started { .. });
-                has_started.fetch_or(is_start, Ordering::SeqCst);
-            };
-            let mut team = team().waiting_at(Some(pass));
-            team.measure(&request, &mut on_progress, &never).expect("it can measure").outcome
-        });
-        // It stands before the gate.
-        while other.left().is_none() && !measured.is_finished() {
-            let _timeout = nothing.recv_timeout(Duration::from_millis(5));
-        }
-        assert!(!has_started.load(Ordering::SeqCst), "it did not wait");
-        other.arrive(Duration::from_secs(60));
-        measured.join().expect("no panic")
-    });
-    assert!(outcome.estimate().is_some(), "{outcome}");
-    assert!(has_started.load(Ordering::SeqCst));
-    assert!([0, 1].iter().all(|place| gate.was_on_time(*place)));
 }
 
 #[test]

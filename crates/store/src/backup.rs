@@ -48,7 +48,7 @@ mod tests {
         let mut store = Store::open(&scratch.store).expect("new");
         let write = |store: &mut Store, numbers: std::ops::Range<u8>| {
             for number in numbers {
-                let ended = Entry::Ended(Box::new(closed(relay(number), NOW, 1, 5_000_000)));
+                let ended = Entry::Finished(Box::new(closed(relay(number), NOW, 1, 5_000_000)));
                 store.write([&ended]).expect("room");
             }
         };

@@ -1,7 +1,7 @@
 //! Why a relay has its weight, or none, in words.
 
-use crate::entry::mode_word;
 use crate::likeness::Suspect;
+use crate::mode_word;
 use crate::read::{Measurement, State, decline_kind};
 use crate::relays::RelayRow;
 use crate::series::{Limiter, Second};

@@ -14,7 +14,6 @@
 //! Times are Unix seconds, rates bytes per second. Nothing here reads a clock.
 
 mod backup;
-mod entry;
 mod error;
 mod explain;
 mod likeness;
@@ -30,16 +29,17 @@ mod testing;
 mod words;
 mod write;
 
-pub use entry::{
-    Begun, Closed, Entry, Issue, MeasurerHealth, MeasurerPath, MeasurerState, Period, Progress,
-    Seen, Sighting, mode_word,
+pub use coordinator::journal::{
+    ConsensusEntry, Entry, ListedRelay, MeasurementFinished, MeasurementStarted, MeasurerHealth,
+    MeasurerPath, MeasurerState, Past, PeriodEntry, PeriodProgress, PublishedFile, mode_of,
+    mode_word,
 };
 pub use error::StoreError;
 pub use explain::{Line, Story, explain};
 pub use likeness::Suspect;
 pub use open::{Reader, Store};
 pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, Pass};
-pub use read::{Measurement, Past, State};
+pub use read::{Measurement, State};
 pub use relays::{RelayPage, RelayQuery, RelayRow, Sort};
 pub use retention::{Removed, Retention};
 pub use series::{Limiter, Second};

@@ -121,7 +121,7 @@ pub(crate) fn write(db: &Connection, suspicions: &[Suspicion]) -> rusqlite::Resu
 mod tests {
     use super::*;
     use crate::testing::{NOW, Scratch, closed, relay, with_end};
-    use crate::{Closed, Entry, Period, Store};
+    use crate::{Entry, MeasurementFinished, PeriodEntry, Store};
     use coordinator::{End, Inconclusive};
 
     const DAY: u64 = 24 * 3600;
@@ -133,11 +133,11 @@ mod tests {
         (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40
     }
 
-    fn fill(store: &mut Store, days: u64, measured: impl Fn(u8, u64) -> Closed) {
+    fn fill(store: &mut Store, days: u64, measured: impl Fn(u8, u64) -> MeasurementFinished) {
         for day in 0..days {
             let (begin_unix_s, length_s) = (first() + day * DAY, DAY);
-            let period = Period { begin_unix_s, length_s, slot_s: 71, seed: None };
-            let entries = (1..=RELAYS).map(|it| Entry::Ended(Box::new(measured(it, day))));
+            let period = PeriodEntry { begin_unix_s, length_s, slot_s: 71, seed: None };
+            let entries = (1..=RELAYS).map(|it| Entry::Finished(Box::new(measured(it, day))));
             let entries: Vec<Entry> = entries.chain([Entry::Period(period)]).collect();
             store.write(&entries).expect("room");
         }
@@ -149,7 +149,7 @@ mod tests {
     }
 
     /// Relays 1 and 2 share a machine, and 2 has a third of what 1 has.
-    fn shared(number: u8, day: u64) -> Closed {
+    fn shared(number: u8, day: u64) -> MeasurementFinished {
         let (machine, part) = if number == 2 { (1, 3) } else { (number, 1) };
         let bytes = (20_000_000 + drawn(machine, day) % 9_000_000) / part;
         closed(relay(number), first() + day * DAY, 1, bytes)
@@ -197,10 +197,10 @@ mod tests {
             _ => shared(number, day),
         });
         for day in 0..101 {
-            let Closed { record, .. } = shared(1, day);
+            let MeasurementFinished { record, .. } = shared(1, day);
             let bytes = record.capacity().expect("measured").as_byte_per_s();
             let again = closed(relay(1), first() + day * DAY, 2, bytes);
-            store.write(&[Entry::Ended(Box::new(again))]).expect("room");
+            store.write(&[Entry::Finished(Box::new(again))]).expect("room");
         }
         let likeness = store.likeness(first() + 102 * DAY, || true).expect("read");
         let found = likeness.suspicions(|_, _| false);
@@ -213,7 +213,7 @@ mod tests {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
         fill(&mut store, 101, |number, day| {
-            let Closed { begun, record, .. } = shared(number, day);
+            let MeasurementFinished { begun, record, .. } = shared(number, day);
             let capacity = record.capacity().expect("measured");
             let inconclusive = Some(Inconclusive::RoundLimit { rounds: 2 });
             let end = End::Measured { capacity, round: 1, inconclusive };

@@ -1,10 +1,10 @@
 //! How a coordinator is doing.
 
-use crate::entry::{Period, Progress};
 use crate::error::StoreError;
 use crate::open::Reader;
 use crate::read::{rate, time};
 use crate::write::int;
+use crate::{PeriodEntry, PeriodProgress};
 use coordinator::{Counts, HistoryPolicy};
 use onion::Rate;
 use rusqlite::Row;
@@ -14,9 +14,9 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overview {
     /// How far the period is, as it was told last.
-    pub progress: Option<Progress>,
+    pub progress: Option<PeriodProgress>,
     /// The period of that.
-    pub period: Option<Period>,
+    pub period: Option<PeriodEntry>,
     /// The newest consensus.
     pub consensus: Option<Consensus>,
     /// The newest bandwidth file.
@@ -101,7 +101,7 @@ pub struct MeasurerRow {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// Which.
-    pub period: Period,
+    pub period: PeriodEntry,
     /// Measurements that began in it.
     pub measurements: u64,
     /// Relays that were measured.
@@ -162,7 +162,7 @@ impl Reader {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn progress(&self) -> Result<Option<Progress>, StoreError> {
+    pub fn progress(&self) -> Result<Option<PeriodProgress>, StoreError> {
         let sql =
             "SELECT at_unix_s, period_unix_s, waiting, running, done, without_slot FROM progress";
         let progress = |row: &Row<'_>| {
@@ -175,12 +175,12 @@ impl Reader {
                 done: count(4)?,
                 without_slot: count(5)?,
             };
-            Ok(Progress { at_unix_s: time(row, 0)?, period_unix_s: time(row, 1)?, counts })
+            Ok(PeriodProgress { at_unix_s: time(row, 0)?, period_unix_s: time(row, 1)?, counts })
         };
         Ok(self.all(sql, [], progress)?.into_iter().next())
     }
 
-    fn pass_of(&self, begin_unix_s: u64) -> Result<Option<Period>, StoreError> {
+    fn pass_of(&self, begin_unix_s: u64) -> Result<Option<PeriodEntry>, StoreError> {
         let sql = "SELECT begin_unix_s, length_s, slot_s, seed FROM period WHERE begin_unix_s = ?1";
         Ok(self.all(sql, [int(begin_unix_s)], period)?.into_iter().next())
     }
@@ -276,8 +276,8 @@ impl Reader {
     }
 }
 
-fn period(row: &Row<'_>) -> rusqlite::Result<Period> {
-    Ok(Period {
+fn period(row: &Row<'_>) -> rusqlite::Result<PeriodEntry> {
+    Ok(PeriodEntry {
         begin_unix_s: time(row, 0)?,
         length_s: time(row, 1)?,
         slot_s: time(row, 2)?,

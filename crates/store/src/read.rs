@@ -1,11 +1,11 @@
 //! Reading what was measured.
 
-use crate::entry::{MeasurerPath, mode_of};
 use crate::error::StoreError;
 use crate::open::Reader;
 use crate::schema;
 use crate::series::{self, Second};
 use crate::write::int;
+use coordinator::journal::{MeasurerPath, Past, PastTurn, mode_of};
 use coordinator::{Decline, DeclineKind, End, History, Mode, PastEstimate, PathSeen, Record, Turn};
 use onion::identity::RsaId;
 use onion::{Duration, Rate};
@@ -65,19 +65,6 @@ pub struct Measurement {
     pub is_final: bool,
     /// Its seconds.
     pub seconds: Vec<Second>,
-}
-
-/// What has become of a relay in a period.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Past {
-    /// Turns that have begun.
-    pub turns: u32,
-    /// Whether there is no more to be done.
-    pub is_done: bool,
-    /// The turn that has to follow, if the last one said so.
-    pub follows: Option<Turn>,
-    /// All turns that have ended, as one.
-    pub record: Option<Record>,
 }
 
 impl State {
@@ -271,21 +258,8 @@ impl Reader {
         for (relay, number, is_final, follows, record) in
             self.all(sql, [int(begin_unix_s)], turn)?
         {
-            let known = pasts.remove(&relay);
-            let earlier = known.as_ref().and_then(|it| it.record.clone());
-            // One that was broken off leaves open what was.
-            let open = known.as_ref().and_then(|it| it.follows);
-            let (is_ended, was_done) = (record.is_some(), known.is_some_and(|it| it.is_done));
-            let record = match (earlier, record) {
-                (Some(earlier), Some(later)) => Some(earlier.followed_by(later)),
-                (earlier, later) => later.or(earlier),
-            };
-            let past = Past {
-                turns: number,
-                is_done: is_final || (was_done && !is_ended),
-                follows: if is_ended { follows } else { open },
-                record,
-            };
+            let past = pasts.remove(&relay).unwrap_or_default();
+            let past = past.then(PastTurn { number, is_final, follows, record });
             pasts.insert(relay, past);
         }
         // By the index of ends: by that of relays it would look at all that each was ever measured.

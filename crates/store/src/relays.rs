@@ -221,11 +221,11 @@ mod tests {
         let mut store = Store::open(&scratch.store).expect("new");
         for number in 1..=9u8 {
             let bytes_s = u64::from(number) * 1_000_000;
-            let ended = Entry::Ended(Box::new(closed(relay(number), NOW, 1, bytes_s)));
+            let ended = Entry::Finished(Box::new(closed(relay(number), NOW, 1, bytes_s)));
             store.write([&ended]).expect("room");
         }
         let gone = Failure::RelayUnreachable { detail: "refused".to_owned() };
-        let ended = Entry::Ended(Box::new(failed(relay(0xab), NOW, 1, gone)));
+        let ended = Entry::Finished(Box::new(failed(relay(0xab), NOW, 1, gone)));
         store.write([&ended]).expect("room");
         let found = |query: RelayQuery| {
             let page = store.relays(&RelayQuery { most: 4, ..query }).expect("read");

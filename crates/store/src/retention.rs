@@ -95,10 +95,10 @@ mod tests {
         let mut store = Store::open(&scratch.store).expect("new");
         for days_ago in [800, 100, 1] {
             let at = NOW - days_ago * DAY;
-            let entry = Entry::Ended(Box::new(closed(relay(1), at, 1, 5_000_000)));
+            let entry = Entry::Finished(Box::new(closed(relay(1), at, 1, 5_000_000)));
             store.write([&entry]).expect("room");
         }
-        let gone = Entry::Ended(Box::new(closed(relay(2), NOW - 900 * DAY, 1, 1_000_000)));
+        let gone = Entry::Finished(Box::new(closed(relay(2), NOW - 900 * DAY, 1, 1_000_000)));
         store.write([&gone]).expect("room");
         let kept = store.remove_old(Retention { records_days: 0, measurements_days: 0 }, NOW);
         assert_eq!(kept.expect("room"), Removed { is_all: true, ..Removed::default() });

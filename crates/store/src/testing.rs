@@ -1,6 +1,6 @@
 //! What tests write.
 
-use crate::{Begun, Closed};
+use crate::{MeasurementFinished, MeasurementStarted};
 use coordinator::{
     Account, Allocation, Assignment, End, Failure, MeasurerId, Mode, Params, Record, RoundRecord,
     Schedule, SecondRecord, Subject,
@@ -33,8 +33,8 @@ pub(crate) fn relay(number: u8) -> RelayIds {
     RelayIds { rsa: RsaId([number; 20]), ed25519: Some(Ed25519Id([number; 32])) }
 }
 
-pub(crate) fn begun(ids: RelayIds, period_unix_s: u64, number: u32) -> Begun {
-    Begun {
+pub(crate) fn begun(ids: RelayIds, period_unix_s: u64, number: u32) -> MeasurementStarted {
+    MeasurementStarted {
         ids,
         nickname: format!("relay{}", ids.rsa.0[0]),
         address: ([127, 0, 0, 1], 9001).into(),
@@ -46,7 +46,12 @@ pub(crate) fn begun(ids: RelayIds, period_unix_s: u64, number: u32) -> Begun {
 }
 
 /// A turn in a period, with an estimate.
-pub(crate) fn closed(ids: RelayIds, period_unix_s: u64, number: u32, bytes_s: u64) -> Closed {
+pub(crate) fn closed(
+    ids: RelayIds,
+    period_unix_s: u64,
+    number: u32,
+    bytes_s: u64,
+) -> MeasurementFinished {
     let end = End::Measured {
         capacity: Rate::from_byte_per_s(bytes_s),
         round: number,
@@ -56,12 +61,17 @@ pub(crate) fn closed(ids: RelayIds, period_unix_s: u64, number: u32, bytes_s: u6
 }
 
 /// One that failed.
-pub(crate) fn failed(ids: RelayIds, period_unix_s: u64, number: u32, reason: Failure) -> Closed {
+pub(crate) fn failed(
+    ids: RelayIds,
+    period_unix_s: u64,
+    number: u32,
+    reason: Failure,
+) -> MeasurementFinished {
     let end = End::Failed { reason, measurer: None, round: number, second: Some(2) };
     with_end(begun(ids, period_unix_s, number), 1_000_000, end)
 }
 
-pub(crate) fn with_end(begun: Begun, bytes_s: u64, end: End) -> Closed {
+pub(crate) fn with_end(begun: MeasurementStarted, bytes_s: u64, end: End) -> MeasurementFinished {
     let account = Account {
         sockets: 10,
         elapsed: Duration::from_secs(1),
@@ -110,5 +120,5 @@ pub(crate) fn with_end(begun: Begun, bytes_s: u64, end: End) -> Closed {
         shared: None,
         end,
     };
-    Closed { begun, record, follows: None, is_final: true, paths: Vec::new() }
+    MeasurementFinished { begun, record, follows: None, is_final: true, paths: Vec::new() }
 }

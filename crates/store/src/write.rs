@@ -1,14 +1,14 @@
 //! Writing entries: each of them once, however often it is written.
 
-use crate::entry::{
-    Begun, Closed, Entry, Issue, MeasurerHealth, MeasurerPath, Period, Progress, Seen, Sighting,
-    mode_word,
-};
 use crate::error::StoreError;
 use crate::likeness;
 use crate::open::Store;
 use crate::read::State;
 use crate::series;
+use crate::{
+    ConsensusEntry, Entry, ListedRelay, MeasurementFinished, MeasurementStarted, MeasurerHealth,
+    MeasurerPath, PeriodEntry, PeriodProgress, PublishedFile, mode_word,
+};
 use coordinator::{PastEstimate, Record, Verdict};
 use onion::identity::RelayIds;
 use rusqlite::{Connection, OptionalExtension as _, TransactionBehavior, params};
@@ -61,9 +61,9 @@ pub(crate) fn int(value: u64) -> i64 {
 fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
     match entry {
         Entry::Period(period) => write_period(db, period),
-        Entry::Seen(seen) => write_seen(db, seen),
-        Entry::Begun(begun) => write_begun(db, begun).map(drop),
-        Entry::Ended(closed) => write_closed(db, closed),
+        Entry::Consensus(seen) => write_seen(db, seen),
+        Entry::Started(begun) => write_begun(db, begun).map(drop),
+        Entry::Finished(closed) => write_closed(db, closed),
         Entry::Imported(ids, nickname, estimate) => {
             let relay = know(db, ids, nickname, "", estimate.measured_unix_s)?;
             write_estimate(db, relay, estimate, false)
@@ -71,13 +71,13 @@ fn write(db: &Connection, entry: &Entry) -> rusqlite::Result<()> {
         Entry::Team(keys) => write_team(db, keys),
         Entry::Measurer(health) => write_measurer(db, health),
         Entry::Progress(progress) => write_progress(db, progress),
-        Entry::Issued(issue) => write_issue(db, issue),
+        Entry::Published(issue) => write_issue(db, issue),
         Entry::Suspicions(suspicions) => likeness::write(db, suspicions),
     }
 }
 
-fn write_period(db: &Connection, period: &Period) -> rusqlite::Result<()> {
-    let Period { begin_unix_s, length_s, slot_s, seed } = period;
+fn write_period(db: &Connection, period: &PeriodEntry) -> rusqlite::Result<()> {
+    let PeriodEntry { begin_unix_s, length_s, slot_s, seed } = period;
     let sql = "INSERT INTO period (begin_unix_s, length_s, slot_s, seed) VALUES (?1, ?2, ?3, ?4)
                ON CONFLICT (begin_unix_s) DO UPDATE SET seed = coalesce(seed, excluded.seed)";
     let seed = seed.as_ref().map(|it| &it[..]);
@@ -85,8 +85,8 @@ fn write_period(db: &Connection, period: &Period) -> rusqlite::Result<()> {
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
 
-fn write_seen(db: &Connection, seen: &Seen) -> rusqlite::Result<()> {
-    let Seen { valid_after_unix_s, at_unix_s, source, signers, relays } = seen;
+fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
+    let ConsensusEntry { valid_after_unix_s, at_unix_s, source, signers, relays } = seen;
     let sql = "INSERT INTO consensus
                (valid_after_unix_s, seen_unix_s, source, relays, to_be_measured, signers)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (valid_after_unix_s) DO UPDATE SET
@@ -101,7 +101,7 @@ fn write_seen(db: &Connection, seen: &Seen) -> rusqlite::Result<()> {
         signers,
     ])?;
     let sql = "UPDATE relay SET left_out = ?2, last_seen_unix_s = max(last_seen_unix_s, ?3) WHERE id = ?1";
-    for Sighting { ids, nickname, address, left_out } in relays {
+    for ListedRelay { ids, nickname, address, left_out } in relays {
         let relay = know(db, ids, nickname, &address.to_string(), *at_unix_s)?;
         let left_out = left_out.as_deref().unwrap_or("");
         db.prepare_cached(sql)?.execute(params![relay, left_out, int(*at_unix_s)])?;
@@ -129,8 +129,12 @@ fn know(
 }
 
 /// The relay, and the measurement if it is not over yet.
-fn write_begun(db: &Connection, begun: &Begun) -> rusqlite::Result<(i64, Option<i64>)> {
-    let Begun { ids, nickname, address, period_unix_s, number, slot, started_unix_s } = begun;
+fn write_begun(
+    db: &Connection,
+    begun: &MeasurementStarted,
+) -> rusqlite::Result<(i64, Option<i64>)> {
+    let MeasurementStarted { ids, nickname, address, period_unix_s, number, slot, started_unix_s } =
+        begun;
     let relay = know(db, ids, nickname, &address.to_string(), *started_unix_s)?;
     let sql = "INSERT INTO measurement (relay, period_unix_s, number, slot, started_unix_s)
                VALUES (?1, ?2, ?3, ?4, ?5) ON CONFLICT (relay, period_unix_s, number) DO NOTHING";
@@ -143,8 +147,8 @@ fn write_begun(db: &Connection, begun: &Begun) -> rusqlite::Result<(i64, Option<
     Ok((relay, open))
 }
 
-fn write_closed(db: &Connection, closed: &Closed) -> rusqlite::Result<()> {
-    let Closed { begun, record, follows, is_final, paths } = closed;
+fn write_closed(db: &Connection, closed: &MeasurementFinished) -> rusqlite::Result<()> {
+    let MeasurementFinished { begun, record, follows, is_final, paths } = closed;
     let (relay, open) = write_begun(db, begun)?;
     // It has been written before.
     let Some(measurement) = open else { return Ok(()) };
@@ -268,8 +272,8 @@ fn write_measurer(db: &Connection, health: &MeasurerHealth) -> rusqlite::Result<
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
 
-fn write_progress(db: &Connection, progress: &Progress) -> rusqlite::Result<()> {
-    let Progress { at_unix_s, period_unix_s, counts } = progress;
+fn write_progress(db: &Connection, progress: &PeriodProgress) -> rusqlite::Result<()> {
+    let PeriodProgress { at_unix_s, period_unix_s, counts } = progress;
     let sql = "INSERT OR REPLACE INTO progress
                (one, at_unix_s, period_unix_s, waiting, running, done, without_slot)
                VALUES (1, ?1, ?2, ?3, ?4, ?5, ?6)";
@@ -284,8 +288,8 @@ fn write_progress(db: &Connection, progress: &Progress) -> rusqlite::Result<()> 
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
 
-fn write_issue(db: &Connection, issue: &Issue) -> rusqlite::Result<()> {
-    let Issue { created_unix_s, path, lines, voted } = issue;
+fn write_issue(db: &Connection, issue: &PublishedFile) -> rusqlite::Result<()> {
+    let PublishedFile { created_unix_s, path, lines, voted } = issue;
     let sql = "INSERT OR REPLACE INTO bandwidth_file (created_unix_s, path, lines, voted)
                VALUES (?1, ?2, ?3, ?4)";
     let values = params![int(*created_unix_s), path, int(*lines as u64), int(*voted as u64)];

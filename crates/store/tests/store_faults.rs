@@ -11,7 +11,7 @@ use std::fs;
 use std::io::{BufRead as _, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use store::{Begun, Closed, Entry, Reader, Store, StoreError};
+use store::{Entry, MeasurementFinished, MeasurementStarted, Reader, Store, StoreError};
 
 /// Names the store for [`the_one_who_writes`].
 const STORE: &str = "FLASHFLOW_TEST_STORE";
@@ -30,9 +30,9 @@ fn the_one_who_writes() {
     let most = std::env::var(MOST).map_or(u32::MAX, |it| it.parse().expect("a number"));
     for number in first..most {
         let turn = closed(number);
-        let begun = Entry::Begun(turn.begun.clone());
+        let begun = Entry::Started(turn.begun.clone());
         store.write([&begun]).expect("room");
-        let ended = Entry::Ended(Box::new(turn));
+        let ended = Entry::Finished(Box::new(turn));
         store.write([&ended]).expect("room");
         println!("\nrecorded {number}");
     }
@@ -175,7 +175,7 @@ fn the_one_whose_disk_is_full() {
             .set_len((old.saturating_sub(left)) as u64)
             .expect("less");
         for _ in 0..30 {
-            pending.push(Entry::Ended(Box::new(closed(number))));
+            pending.push(Entry::Finished(Box::new(closed(number))));
             number += 1;
             match store.write(&pending) {
                 Ok(()) => pending.clear(),

@@ -4,7 +4,7 @@ use crate::messages::{FromCoordinator, MESSAGE_MAX_BYTES};
 use crate::testing;
 use link::Traffic;
 use measurer::Defences;
-use measurer::member::{Nonce, RoundWayBack, Target, WorkerLoad};
+use measurer::member::{Nonce, RoundMode, Target, WorkerLoad};
 use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::Second;
@@ -17,9 +17,9 @@ use std::num::NonZeroU32;
 fn round_order() -> impl Strategy<Value = RoundOrder> {
     let address = (any::<IpAddr>(), 1..=u16::MAX).prop_map(SocketAddr::from);
     let ids = (any::<[u8; 20]>(), option::of(any::<[u8; 32]>()));
-    let way_back = prop_oneof![
-        any::<bool>().prop_map(|it| RoundWayBack::Transit { always_authenticate: it }),
-        any::<[u8; 32]>().prop_map(|nonce| RoundWayBack::Echo { nonce: Nonce(nonce) }),
+    let mode = prop_oneof![
+        any::<bool>().prop_map(|it| RoundMode::Transit { always_authenticate: it }),
+        any::<[u8; 32]>().prop_map(|nonce| RoundMode::Echo { nonce: Nonce(nonce) }),
     ];
     let defences = (50u32.., option::of(any::<u32>()), any::<u32>(), 1u32.., option::of(1u32..))
         .prop_map(|(queue_limit_cells, max_connections, burst, per_s, max_client_circuits)| {
@@ -31,11 +31,11 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
     let hour_ns = 3_600_000_000_000u64;
     let held_back = option::of(0u32..=600);
     let times = (option::of(0u64..60_000_000_000), 1..=hour_ns, 1..=hour_ns, held_back);
-    (address, ids, way_back, defences, numbers, times).prop_map(
+    (address, ids, mode, defences, numbers, times).prop_map(
         |(
             address,
             (rsa, ed25519),
-            way_back,
+            mode,
             defences,
             (sockets, rate, seconds, one_in, sharing),
             times,
@@ -43,7 +43,7 @@ fn round_order() -> impl Strategy<Value = RoundOrder> {
             let ids = RelayIds { rsa: RsaId(rsa), ed25519: ed25519.map(Ed25519Id) };
             RoundOrder {
                 target: Target { address, ids },
-                way_back,
+                mode,
                 defences,
                 sockets,
                 rate: Rate::from_bit_per_s(rate),

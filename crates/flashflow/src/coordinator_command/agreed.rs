@@ -3,6 +3,7 @@
 use super::seed;
 use cli::Error;
 use coordinator::agreement::{Agreed, AuthorityKey, Offer};
+use coordinator::period::SlotSeed;
 use coordinator::plan::{Seed, TeamRoom};
 use onion::Rate;
 use serde::{Deserialize, Serialize};
@@ -107,6 +108,21 @@ impl Seeds {
         let text = serde_json::to_string(&offered).expect("numbers and texts are JSON");
         seed::replace_secret(&self.offer_path, &(text + "\n"))?;
         Ok(Offer { contribution, room, shared_random })
+    }
+
+    /// The seed of the period's slots: that which was agreed on, or our own. The room of our own team is filled in by its
+    /// measurers' answers.
+    pub(super) fn of_period(&self, begin_unix_s: u64) -> SlotSeed {
+        match self.agreed(begin_unix_s) {
+            Some(Agreed { seed, teams, own, .. }) => {
+                SlotSeed { seed, teams: teams.into_iter().map(|(_, room)| room).collect(), own }
+            }
+            None => SlotSeed {
+                seed: self.own(begin_unix_s),
+                teams: vec![TeamRoom::of(Rate::ZERO)],
+                own: 0,
+            },
+        }
     }
 
     /// Our own seed of the period.

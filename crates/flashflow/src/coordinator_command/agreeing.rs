@@ -1,7 +1,7 @@
 //! Before each period: agreeing on its seed with the coordinators of other authorities.
 
+use super::Common;
 use super::agreed::Seeds;
-use super::campaign::{Common, LATENCY};
 use super::config::{Authorities, Authority, Config, Mate};
 use cli::Error;
 use control::Heard;
@@ -9,10 +9,13 @@ use control::keys::PublicKey;
 use coordinator::agreement::{Agreement, AuthorityKey, Group, Outcome, Part, Times, Timetable};
 use coordinator::plan::TeamRoom;
 use link::unix_time_s;
-use onion::Rate;
+use onion::{Duration, Rate};
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Longest wait before the end of the process is looked at.
+const LATENCY: Duration = Duration::from_millis(200);
 
 /// Statements of one call that are looked at: two commitments and two reveals of each.
 const STATEMENTS_MAX: usize = 4 * Group::MAX;
@@ -118,7 +121,7 @@ impl<'env> Party<'env> {
     fn agree(&self, table: Timetable, is_over: &AtomicBool) {
         let begin_unix_s = table.begin_unix_s();
         // What the measurers said before the period that is on.
-        let at_once_max = self.common.team.at_once_max(self.common.config);
+        let at_once_max = self.common.team.at_once_max(self.common.config.at_once_max);
         let room = TeamRoom { capacity: self.capacity, at_once_max };
         let offer = match self.seeds.offer(begin_unix_s, room) {
             Ok(offer) => offer,

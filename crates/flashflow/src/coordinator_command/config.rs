@@ -276,7 +276,7 @@ fn together(groups: &[Vec<String>]) -> Result<Vec<(RsaId, RsaId)>, String> {
 fn read_consent(list: Option<&Path>) -> Result<Consent, Error> {
     let local = Consent::local_only();
     Ok(match list {
-        Some(list) => local.with_list(list)?,
+        Some(list) => measurer::read_opt_in(local, list)?,
         None => local,
     })
 }

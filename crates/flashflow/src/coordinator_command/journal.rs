@@ -1,17 +1,13 @@
 //! What the coordinator does gets into its store, also when that cannot be written for a while.
 
-use super::campaign::Common;
 use super::config::Config;
 use super::past;
-use super::relays::Relay;
 use cli::Error;
-use coordinator::{
-    Decline, Failure, History, MeasurerId, Mode, PastEstimate, PathSeen, Record, Turn,
-};
+use coordinator::{History, MeasurerId};
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use store::{Begun, Closed, Entry, MeasurerPath, Past, RelayQuery, Store, StoreError};
+use store::{Entry, MeasurerPath, Past, RelayQuery, Store, StoreError};
 
 /// What waits to be written. A measurement takes some tens of kilobytes, and is one entry as soon as it is over: these are a day's of a network of thousands of
 /// relays, as long as few have to be measured again.
@@ -26,8 +22,6 @@ pub(super) struct Journal(Mutex<Inner>);
 struct Inner {
     store: Store,
     pending: VecDeque<Entry>,
-    /// Turns that have begun, of each relay in the period.
-    turns: BTreeMap<RsaId, u32>,
     /// Whether it has been told that nothing can be written.
     is_told: bool,
     /// Entries that there was no room for since then, not even in memory.
@@ -46,8 +40,8 @@ impl Journal {
                 tracing::info!("a new store, with {} estimates of bandwidth files", imports.len());
             }
         }
-        let (pending, turns) = (VecDeque::new(), BTreeMap::new());
-        Ok(Self(Mutex::new(Inner { store, pending, turns, is_told: false, lost: 0 })))
+        let pending = VecDeque::new();
+        Ok(Self(Mutex::new(Inner { store, pending, is_told: false, lost: 0 })))
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -61,18 +55,8 @@ impl Journal {
         let mut history = inner.store.history()?;
         let mut paths = inner.store.paths()?;
         for entry in &inner.pending {
-            let Entry::Ended(closed) = entry else { continue };
-            let (relay, record) = (closed.begun.relay(), &closed.record);
-            let decline = record.failure().and_then(|it| Decline::of(it, record.ended_unix_s));
-            if let Some(estimate) = PastEstimate::of(record) {
-                history.add(relay, estimate);
-            } else if record.failure().is_some_and(Failure::is_about_relay) {
-                history.refute(relay, record.ended_unix_s);
-            }
-            decline.into_iter().for_each(|it| history.decline(relay, it));
-            if record.mode == Mode::Echo && !record.failure().is_some_and(Failure::is_not_now) {
-                history.order(relay, closed.begun.started_unix_s);
-            }
+            let Entry::Finished(closed) = entry else { continue };
+            history.add_record(&closed.record, closed.begun.started_unix_s);
             paths.extend(closed.paths.iter().cloned());
         }
         for MeasurerPath { relay, measurer, path, seen_unix_s } in paths {
@@ -93,58 +77,10 @@ impl Journal {
                 "{broken_off} measurements were broken off by an end of the coordinator"
             );
         }
-        let pasts = inner.store.period(period_unix_s)?;
-        inner.turns = pasts.iter().map(|(relay, past)| (*relay, past.turns)).collect();
-        Ok(pasts)
+        Ok(inner.store.period(period_unix_s)?)
     }
 
-    /// A relay's turn begins.
-    pub(super) fn begin(
-        &self,
-        relay: &Relay,
-        period_unix_s: u64,
-        slot: Option<u32>,
-        now_unix_s: u64,
-    ) -> Begun {
-        let mut inner = self.inner();
-        let target = relay.subject.target();
-        let number = inner.turns.entry(target.ids.rsa).or_default();
-        *number += 1;
-        let begun = Begun {
-            ids: target.ids,
-            nickname: relay.nickname.to_string(),
-            address: target.address,
-            period_unix_s,
-            number: *number,
-            slot,
-            started_unix_s: now_unix_s,
-        };
-        inner.note(Entry::Begun(begun.clone()));
-        begun
-    }
-
-    /// It has ended, and this has to follow, or nothing. Measurers have places in a team with these keys.
-    pub(super) fn end(
-        &self,
-        team: &[String],
-        begun: Begun,
-        record: &Record,
-        follows: Option<Turn>,
-    ) {
-        // What was broken off because we have to end is to be done again.
-        let is_cancelled = matches!(record.failure(), Some(Failure::Cancelled));
-        let is_final = follows.is_none() && !is_cancelled;
-        let (relay, seen_unix_s) = (record.relay.ids.rsa, record.ended_unix_s);
-        let path = |(measurer, path): (MeasurerId, PathSeen)| {
-            let measurer = team.get(measurer.0)?.clone();
-            Some(MeasurerPath { relay, measurer, path, seen_unix_s })
-        };
-        let paths = record.paths().into_iter().filter_map(path).collect();
-        let closed = Closed { begun, record: record.clone(), follows, is_final, paths };
-        self.note(Entry::Ended(Box::new(closed)));
-    }
-
-    /// Anything else.
+    /// Records something.
     pub(super) fn note(&self, entry: Entry) {
         self.inner().note(entry);
     }
@@ -163,7 +99,7 @@ impl Journal {
             let is_over = period.begin_unix_s.saturating_add(period.length_s) <= now_unix_s;
             if is_over && period.seed.is_none() && period.slot_s > 0 {
                 let seed = seed_of(period.begin_unix_s);
-                inner.note(Entry::Period(store::Period { seed, ..period }));
+                inner.note(Entry::Period(store::PeriodEntry { seed, ..period }));
             }
         }
         Ok(())
@@ -205,9 +141,9 @@ impl Inner {
     fn keep(&mut self, entry: Entry) {
         match &entry {
             Entry::Progress(_) => self.pending.retain(|it| !matches!(it, Entry::Progress(_))),
-            Entry::Ended(closed) => {
+            Entry::Finished(closed) => {
                 let is_its =
-                    |it: &Entry| matches!(it, Entry::Begun(begun) if *begun == closed.begun);
+                    |it: &Entry| matches!(it, Entry::Started(begun) if *begun == closed.begun);
                 if let Some(place) = self.pending.iter().rposition(is_its) {
                     self.pending.remove(place);
                 }
@@ -253,16 +189,6 @@ impl Inner {
             self.is_told = true;
         }
     }
-}
-
-/// What the store is to know of a whole pass without slots.
-pub(super) fn pass(common: Common<'_>, begin_unix_s: u64) -> Result<(), Error> {
-    let Common { config, journal, .. } = common;
-    journal.take_up(begin_unix_s)?;
-    let length_s = config.period.as_secs();
-    let period = store::Period { begin_unix_s, length_s, slot_s: 0, seed: None };
-    journal.note(Entry::Period(period));
-    Ok(())
 }
 
 #[cfg(test)]

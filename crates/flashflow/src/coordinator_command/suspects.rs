@@ -1,6 +1,6 @@
 //! Which relays may share a machine: looked at once in a period, beside the measurements.
 
-use super::campaign::Common;
+use super::Common;
 use onion::identity::RsaId;
 use std::collections::BTreeMap;
 use store::{Entry, Reader};

@@ -52,32 +52,6 @@ impl Default for DriverOptions {
     }
 }
 
-/// Plaintext that went through a driver, and the pieces that carried it: TLS records, and what was
-/// read or written at once of connections without TLS.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Traffic {
-    /// Bytes sent.
-    pub sent_bytes: u64,
-    /// Records sent.
-    pub sent_records: u64,
-    /// Bytes received.
-    pub received_bytes: u64,
-    /// Records received.
-    pub received_records: u64,
-}
-
-impl Traffic {
-    pub(super) const fn note_sent(&mut self, len: usize) {
-        self.sent_bytes += len as u64;
-        self.sent_records += (len > 0) as u64;
-    }
-
-    pub(super) const fn note_received(&mut self, len: usize) {
-        self.received_bytes += len as u64;
-        self.received_records += 1;
-    }
-}
-
 /// Wakes a driver from another thread.
 #[derive(Clone)]
 pub struct Remote(Arc<dyn Fn() + Send + Sync>);

@@ -1,8 +1,8 @@
 //! What the pumps of one measurer tell in one round, as one.
 
 use super::worker::Report;
-use crate::load::WorkerLoad;
 use crate::member::{FailureKind, MemberReport, Reports};
+use coordinator::WorkerLoad;
 use coordinator::{Account, ends_an_accepted_one};
 use onion::measure::Second;
 use onion::measure::load::{Event, LoadFailure};
@@ -84,8 +84,7 @@ impl Sums {
             Report::Load(load) => {
                 self.loads.push(load);
                 if self.loads.len() == self.pumps {
-                    let load =
-                        self.loads.iter().fold(WorkerLoad::default(), |sum, it| sum.beside(it));
+                    let load = self.loads.iter().fold(WorkerLoad::default(), |sum, it| sum.and(it));
                     self.tell(MemberReport::Load(load));
                 }
             }

@@ -5,20 +5,14 @@ use onion::measure::load::Target;
 use proptest::prelude::*;
 
 const FAR_AWAY: Duration = Duration::from_millis(200);
-const TRANSIT: RoundWayBack = RoundWayBack::Transit { always_authenticate: false };
-const ECHO: RoundWayBack = RoundWayBack::Echo { nonce: Nonce([1; 32]) };
+const TRANSIT: RoundMode = RoundMode::Transit { always_authenticate: false };
+const ECHO: RoundMode = RoundMode::Echo { nonce: Nonce([1; 32]) };
 
-fn order(
-    way_back: RoundWayBack,
-    defences: Defences,
-    sockets: u32,
-    mbit: f64,
-    sharing: u32,
-) -> RoundOrder {
+fn order(mode: RoundMode, defences: Defences, sockets: u32, mbit: f64, sharing: u32) -> RoundOrder {
     let ids = RelayIds { rsa: RsaId([1; 20]), ed25519: None };
     RoundOrder {
         target: Target { address: SocketAddr::from(([127, 0, 0, 1], 9001)), ids },
-        way_back,
+        mode,
         defences,
         sockets,
         rate: Rate::from_mbit_per_s(mbit),
@@ -71,7 +65,7 @@ fn links_authenticate_where_clients_would_be_refused() {
     assert!(large.must_authenticate && large.circuits_per_socket > 1, "{large:?}");
     let undefended = Load::plan(&order(TRANSIT, Defences::default(), 23, 3000.0, 2), FAR_AWAY);
     assert!(!undefended.must_authenticate);
-    let named = RoundWayBack::Transit { always_authenticate: true };
+    let named = RoundMode::Transit { always_authenticate: true };
     assert!(Load::plan(&order(named, defences, 23, 100.0, 2), FAR_AWAY).must_authenticate);
     // A relay that takes part knows its measurers by their keys.
     assert!(!Load::plan(&order(ECHO, defences, 23, 3000.0, 2), FAR_AWAY).must_authenticate);
@@ -90,9 +84,9 @@ fn circuits_that_are_begun_once_more_do_not_go_beyond_what_a_client_may() {
         assert_eq!(pumps.iter().map(|pump| pump.second_tries).sum::<u32>(), tries);
     }
     // Whoever is not counted as a client may begin all of them once more.
-    let named = RoundWayBack::Transit { always_authenticate: true };
-    for (way_back, defences) in [(named, defences), (TRANSIT, Defences::default())] {
-        let load = Load::plan(&order(way_back, defences, 56, 1.0, 1), Duration::ZERO);
+    let named = RoundMode::Transit { always_authenticate: true };
+    for (mode, defences) in [(named, defences), (TRANSIT, Defences::default())] {
+        let load = Load::plan(&order(mode, defences, 56, 1.0, 1), Duration::ZERO);
         assert_eq!(load.second_tries, 56);
     }
 }
@@ -105,8 +99,8 @@ fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
     greedy.defences.connect = Pace { burst: 10_000, per_s: NonZeroU32::MAX };
     for public in ["198.51.100.7:9001", "[2001:db8::1]:9001", "[::ffff:198.51.100.7]:9001"] {
         greedy.target.address = public.parse().expect("an address");
-        for way_back in [ECHO, TRANSIT] {
-            greedy.way_back = way_back;
+        for mode in [ECHO, TRANSIT] {
+            greedy.mode = mode;
             let load = Load::plan(&greedy, FAR_AWAY);
             assert_eq!((load.sockets, load.pace), (PUBLIC_SOCKETS_MAX, PUBLIC_PACE));
             // Not even with many pumps, each with a pace of its own.
@@ -118,7 +112,7 @@ fn towards_public_addresses_no_order_makes_a_flood_of_connections() {
         }
     }
     // What an honest relay permits is kept to where it is less.
-    greedy.way_back = TRANSIT;
+    greedy.mode = TRANSIT;
     greedy.defences.connect = Pace { burst: 3, per_s: NonZeroU32::MIN };
     assert_eq!(Load::plan(&greedy, FAR_AWAY).pace, greedy.defences.connect);
 }
@@ -138,7 +132,7 @@ proptest! {
         prop_assert!(load.second_tries <= circuits(load));
         // Each ends all that it can of each pump's, at the moment at which they are begun.
         let begun: u32 = load.split(pumps).map(|pump| circuits(pump) + pump.second_tries).sum();
-        prop_assert!(load.must_authenticate || begun * sharing <= burst.saturating_sub(RESERVE));
+        prop_assert!(load.must_authenticate || begun * sharing <= burst.saturating_sub(RESERVED_FOR_OTHERS));
     }
 
     #[test]
@@ -167,9 +161,10 @@ proptest! {
 fn a_host_that_accepts_or_refuses_answers_whether_its_process_does_or_not() {
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let address = listener.local_addr().expect("bound");
-    assert!(answers(address), "nobody has accepted it");
+    let answer = |address| probe(address, Duration::from_secs(3));
+    assert!(matches!(answer(address), ProbeAnswer::Connected(_)), "nobody has accepted it");
     drop(listener);
-    assert!(answers(address), "it refuses");
+    assert_eq!(answer(address), ProbeAnswer::Refused);
     // Nobody has this address.
-    assert!(!answers(SocketAddr::from(([255; 4], 9001))));
+    assert_eq!(answer(SocketAddr::from(([255; 4], 9001))), ProbeAnswer::Silent);
 }

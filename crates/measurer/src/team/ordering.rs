@@ -1,34 +1,58 @@
 //! The coordinator's own link to a target that takes part.
 
 use crate::local::Site;
-use link::{Drive, Driver, DriverOptions, NodeThread, ThreadError, Watch};
+use coordinator::OrderTerms;
+use link::{Drive, Driver, DriverOptions, NodeThread, ThreadError, Watch, unix_time_s};
 use onion::Instant;
+use onion::measure::load::Target;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
-use onion::measure::protocol::ClientShare;
+use onion::measure::protocol::{CoordinatorKey, Order};
 use std::iter;
 
+/// How long a relay may accept an order: clocks may differ by minutes.
+const ORDER_LIFETIME_S: u64 = 600;
+
 /// What comes of an order.
-pub(super) enum OrderReport {
-    /// The engine's word.
+pub enum OrderReport {
+    /// The relay's answer or report.
     Event(OrderEvent),
     /// Our thread failed.
     Broken(String),
 }
 
-/// Gives the order at once, on a thread on which `report` is called. Dropping that closes the link, and
-/// so ends the measurement.
-pub(super) fn give(
-    config: OrderConfig,
+/// Gives the order at once, on a thread that calls `report`. Dropping the thread closes the link, and so ends the
+/// measurement. `key_seed` is that of the coordinator's key.
+///
+/// # Errors
+/// The operating system gives no thread.
+pub fn give(
+    target: Target,
+    terms: &OrderTerms,
+    key_seed: [u8; 32],
+    random: [u8; 24],
     site: &Site,
     report: impl Fn(OrderReport) + Send + 'static,
 ) -> Result<NodeThread<OrderLink>, ThreadError> {
+    let order = Order {
+        coordinator: CoordinatorKey::of_seed(&key_seed),
+        target: target.ids,
+        measurers: terms.measurers.clone(),
+        seconds: terms.seconds,
+        client_share: terms.client_share,
+        sockets: terms.sockets,
+        expires_unix_s: unix_time_s() + ORDER_LIFETIME_S,
+        nonce: terms.nonce,
+    };
+    let accept_timeout = terms.accept_timeout;
+    let unix_time_s = unix_time_s();
+    let config = OrderConfig { target, order, key_seed, accept_timeout, random, unix_time_s };
     let link = OrderLink::new(config, site.clock().now());
     let (tls, options) = (site.tls().clone(), DriverOptions::default());
     let driver = Driver::new(link, site.clock(), tls, Vec::new(), options)?;
     NodeThread::start("coordinator", Box::new(driver), Reporter(report))
 }
 
-/// Passes on what an order's link tells.
+/// Passes on the events of an order's link.
 struct Reporter<R>(R);
 
 impl<R: Fn(OrderReport) + Send> Watch<OrderLink> for Reporter<R> {
@@ -41,12 +65,4 @@ impl<R: Fn(OrderReport) + Send> Watch<OrderLink> for Reporter<R> {
     fn handle_failure(&mut self, failure: &ThreadError) {
         (self.0)(OrderReport::Broken(failure.to_string()));
     }
-}
-
-/// *r* as orders have it, in thousandths.
-pub(super) fn client_share(ratio: f64) -> ClientShare {
-    #[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
-    #[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
-    let permille = (ratio * 1000.0).round() as u16;
-    ClientShare::from_permille(permille).unwrap_or(ClientShare::DEFAULT)
 }

@@ -1,6 +1,6 @@
 use super::*;
 use crate::testing::{NOW, Scratch, closed, failed, relay};
-use crate::{Closed, Entry, Seen, Sighting, Store};
+use crate::{ConsensusEntry, Entry, ListedRelay, MeasurementFinished, Store};
 use coordinator::{End, Failure, Inconclusive};
 
 const DAY: u64 = 24 * 3600;
@@ -16,7 +16,11 @@ const fn voted(bw_kb_s: u64, time_unix_s: u64) -> Option<Option<Line>> {
 }
 
 /// What is said of relay 1 after these, with this line.
-fn said(closed: &[Closed], line: Option<Option<Line>>, left_out: Option<&str>) -> String {
+fn said(
+    closed: &[MeasurementFinished],
+    line: Option<Option<Line>>,
+    left_out: Option<&str>,
+) -> String {
     said_at([127, 0, 0, 1], &[1], closed, line, left_out)
 }
 
@@ -24,29 +28,29 @@ fn said(closed: &[Closed], line: Option<Option<Line>>, left_out: Option<&str>) -
 fn said_at(
     address: [u8; 4],
     relays: &[u8],
-    closed: &[Closed],
+    closed: &[MeasurementFinished],
     line: Option<Option<Line>>,
     left_out: Option<&str>,
 ) -> String {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     for it in closed {
-        store.write([&Entry::Ended(Box::new(it.clone()))]).expect("room");
+        store.write([&Entry::Finished(Box::new(it.clone()))]).expect("room");
     }
-    let sighting = |number: &u8| Sighting {
+    let sighting = |number: &u8| ListedRelay {
         ids: relay(*number),
         nickname: format!("relay{number}"),
         address: (address, 9000 + u16::from(*number)).into(),
         left_out: left_out.map(str::to_owned),
     };
-    let seen = Seen {
+    let seen = ConsensusEntry {
         valid_after_unix_s: NOW,
         at_unix_s: NOW,
         source: "a test".to_owned(),
         signers: None,
         relays: relays.iter().map(sighting).collect(),
     };
-    store.write([&Entry::Seen(seen)]).expect("room");
+    store.write([&Entry::Consensus(seen)]).expect("room");
     let row = store.relay(relay(1).rsa).expect("read").expect("known");
     let measurements = store.measurements_of(relay(1).rsa, 20).expect("read");
     let story = Story {
@@ -120,11 +124,11 @@ fn an_estimate_holds_in_words_where_it_holds_for_weights() {
         // Also where something came after it that says nothing.
         for last in [vec![], vec![late(2)], vec![late(2), late(3)]] {
             let failed = failed(relay(1), NOW, 1, failure.clone());
-            let all: Vec<Closed> = [vec![before(), failed], last].concat();
+            let all: Vec<MeasurementFinished> = [vec![before(), failed], last].concat();
             let text = said(&all, None, None);
             let scratch = Scratch::new();
             let mut store = Store::open(&scratch.store).expect("new");
-            let entries = all.iter().map(|it| Entry::Ended(Box::new(it.clone())));
+            let entries = all.iter().map(|it| Entry::Finished(Box::new(it.clone())));
             store.write(&entries.collect::<Vec<_>>()).expect("room");
             let history = store.history().expect("read");
             let now = all.iter().map(|it| it.record.ended_unix_s).max().expect("some");
@@ -155,7 +159,7 @@ fn two_declines_in_a_row_halve_an_estimate_and_a_third_ends_it_whatever_the_reas
         let mut store = Store::open(&scratch.store).expect("new");
         let mut all = vec![closed(relay(1), NOW - DAY, 1, 5_000_000)];
         let mut kept = || {
-            let ended = Entry::Ended(Box::new(all.last().expect("one").clone()));
+            let ended = Entry::Finished(Box::new(all.last().expect("one").clone()));
             store.write(&[ended]).expect("room");
             let history = store.history().expect("read");
             let found = history.kept(&HistoryPolicy::default(), relay(1).rsa, None, NOW);
@@ -216,7 +220,7 @@ fn a_suspicion_is_told_with_what_an_operator_can_do_about_it() {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
         let measured = closed(relay(1), NOW, 1, 5_000_000);
-        store.write([&Entry::Ended(Box::new(measured))]).expect("room");
+        store.write([&Entry::Finished(Box::new(measured))]).expect("room");
         let row = store.relay(relay(1).rsa).expect("read").expect("known");
         let story = Story {
             relay: &row,

@@ -19,17 +19,17 @@ fn days_and_periods_add_up() {
     let mut store = Store::open(&scratch.store).expect("new");
     let today = NOW - NOW % DAY_S;
     for begin_unix_s in [today, today - DAY_S] {
-        let period = Period { begin_unix_s, length_s: DAY_S, slot_s: 71, seed: None };
+        let period = PeriodEntry { begin_unix_s, length_s: DAY_S, slot_s: 71, seed: None };
         store.write([&Entry::Period(period)]).expect("room");
         for number in 1..=4 {
-            let turn = Entry::Ended(Box::new(closed(relay(number), begin_unix_s, 1, 1_000_000)));
+            let turn = Entry::Finished(Box::new(closed(relay(number), begin_unix_s, 1, 1_000_000)));
             store.write([&turn]).expect("room");
         }
         let lost = Failure::MeasurerLost { detail: "gone".to_owned() };
-        let turn = Entry::Ended(Box::new(failed(relay(1), begin_unix_s, 2, lost)));
+        let turn = Entry::Finished(Box::new(failed(relay(1), begin_unix_s, 2, lost)));
         store.write([&turn]).expect("room");
     }
-    store.write([&Entry::Begun(begun(relay(9), today, 1))]).expect("room");
+    store.write([&Entry::Started(begun(relay(9), today, 1))]).expect("room");
     assert_eq!(store.running().expect("read").len(), 1);
     store.close_unfinished().expect("room");
     let passes = store.passes(9).expect("read");

@@ -9,8 +9,8 @@ const DAY: u64 = 24 * 3600;
 fn all_kinds() -> Vec<Entry> {
     let period = NOW - NOW % DAY;
     let paths = vec![path(1, "ab", NOW, Some(5_000_000)), path(2, "ab", NOW, None)];
-    let second = Closed { paths, ..closed(relay(2), period, 1, 7_000_000) };
-    let sighting = |number: u8, left_out: Option<&str>| Sighting {
+    let second = MeasurementFinished { paths, ..closed(relay(2), period, 1, 7_000_000) };
+    let sighting = |number: u8, left_out: Option<&str>| ListedRelay {
         ids: relay(number),
         nickname: format!("relay{number}"),
         address: ([127, 0, 0, 1], 9001).into(),
@@ -24,8 +24,8 @@ fn all_kinds() -> Vec<Entry> {
         sockets: Some(64),
     };
     vec![
-        Entry::Period(Period { begin_unix_s: period, length_s: DAY, slot_s: 71, seed: None }),
-        Entry::Seen(Seen {
+        Entry::Period(PeriodEntry { begin_unix_s: period, length_s: DAY, slot_s: 71, seed: None }),
+        Entry::Consensus(ConsensusEntry {
             valid_after_unix_s: NOW - 60,
             at_unix_s: NOW,
             source: "a test".to_owned(),
@@ -33,8 +33,8 @@ fn all_kinds() -> Vec<Entry> {
             relays: vec![sighting(1, None), sighting(2, None), sighting(3, Some("no consent"))],
         }),
         Entry::Imported(relay(1), "relay1".to_owned(), estimate),
-        Entry::Begun(begun(relay(1), period, 1)),
-        Entry::Ended(Box::new(second)),
+        Entry::Started(begun(relay(1), period, 1)),
+        Entry::Finished(Box::new(second)),
         Entry::Measurer(MeasurerHealth {
             key: "ab".repeat(32),
             place: 0,
@@ -44,12 +44,12 @@ fn all_kinds() -> Vec<Entry> {
             detail: String::new(),
             at_unix_s: NOW,
         }),
-        Entry::Progress(Progress {
+        Entry::Progress(PeriodProgress {
             at_unix_s: NOW,
             period_unix_s: period,
             counts: Counts { waiting: 1, running: 1, done: 1, without_slot: 0 },
         }),
-        Entry::Issued(Issue {
+        Entry::Published(PublishedFile {
             created_unix_s: NOW,
             path: "bandwidth/20270115-080000.v3bw".to_owned(),
             lines: 2,
@@ -104,7 +104,7 @@ fn what_is_written_twice_is_there_once() {
     }
     // The end of a measurement is not changed by another one that claims to be the same.
     let other = closed(relay(2), NOW - NOW % DAY, 1, 9_000_000);
-    store.write([&Entry::Ended(Box::new(other))]).expect("room");
+    store.write([&Entry::Finished(Box::new(other))]).expect("room");
     assert_eq!(dump(&store), once);
     store.check_all().expect("sound");
 }
@@ -115,7 +115,7 @@ fn entries_that_fail_together_leave_nothing() {
     let mut store = Store::open(&scratch.store).expect("new");
     let before = dump(&store);
     let none = store.change(|db| {
-        write(db, &Entry::Begun(begun(relay(1), NOW, 1)))?;
+        write(db, &Entry::Started(begun(relay(1), NOW, 1)))?;
         db.execute("INSERT INTO relay (rsa) VALUES (x'00')", []).map(drop)
     });
     none.expect_err("against the layout");
@@ -127,7 +127,7 @@ fn a_measurement_comes_back_whole_with_who_limited_its_seconds() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let closed = closed(relay(1), NOW, 1, 5_000_000);
-    store.write([&Entry::Ended(Box::new(closed.clone()))]).expect("room");
+    store.write([&Entry::Finished(Box::new(closed.clone()))]).expect("room");
     let found = store.measurements_of(relay(1).rsa, 9).expect("read");
     let [measurement] = &found[..] else { panic!("{found:?}") };
     assert_eq!((measurement.state, measurement.slot), (State::Conclusive, Some(7)));
@@ -154,7 +154,7 @@ fn a_failure_does_not_make_a_relay_new_and_its_reason_is_counted() {
     let measured = closed(relay(1), NOW - 20 * DAY, 1, 5_000_000);
     let down = Failure::RelayUnreachable { detail: "refused".to_owned() };
     let later = failed(relay(1), NOW - DAY / 2, 1, down);
-    store.write(&[later, measured].map(|it| Entry::Ended(Box::new(it)))).expect("room");
+    store.write(&[later, measured].map(|it| Entry::Finished(Box::new(it)))).expect("room");
     let row = store.relay(relay(1).rsa).expect("read").expect("known");
     assert_eq!(row.capacity, Some(Rate::from_byte_per_s(5_000_000)));
     assert_eq!(
@@ -174,20 +174,20 @@ fn a_period_is_taken_up_where_it_was_left() {
     let next = Turn { round: 2, ..Turn::first(Rate::from_byte_per_s(10_000_000), 4) };
     let inconclusive = Some(Inconclusive::LoadTooSmall { next });
     let end = End::Measured { capacity: Rate::from_byte_per_s(4_000_000), round: 1, inconclusive };
-    let first = Closed {
+    let first = MeasurementFinished {
         follows: Some(next),
         is_final: false,
         ..with_end(begun(relay(1), NOW, 1), 4_000_000, end)
     };
     let lost = Failure::MeasurerLost { detail: "gone".to_owned() };
-    let failed = Closed { is_final: true, ..failed(relay(3), NOW, 1, lost) };
+    let failed = MeasurementFinished { is_final: true, ..failed(relay(3), NOW, 1, lost) };
     let entries = [
-        Entry::Ended(Box::new(first.clone())),
-        Entry::Begun(begun(relay(1), NOW, 2)),
-        Entry::Ended(Box::new(closed(relay(2), NOW, 1, 5_000_000))),
-        Entry::Ended(Box::new(failed)),
-        Entry::Ended(Box::new(closed(relay(4), NOW - DAY, 1, 5_000_000))),
-        Entry::Begun(begun(relay(5), NOW, 1)),
+        Entry::Finished(Box::new(first.clone())),
+        Entry::Started(begun(relay(1), NOW, 2)),
+        Entry::Finished(Box::new(closed(relay(2), NOW, 1, 5_000_000))),
+        Entry::Finished(Box::new(failed)),
+        Entry::Finished(Box::new(closed(relay(4), NOW - DAY, 1, 5_000_000))),
+        Entry::Started(begun(relay(5), NOW, 1)),
     ];
     store.write(&entries).expect("room");
     drop(store);
@@ -202,7 +202,7 @@ fn a_period_is_taken_up_where_it_was_left() {
     assert!(past(2).is_done && past(3).is_done && !past(5).is_done);
     assert!(!pasts.contains_key(&relay(4).rsa), "of yesterday");
     // And on: the second turn is done anew, under another number.
-    let second = Entry::Ended(Box::new(closed(relay(1), NOW, 3, 8_000_000)));
+    let second = Entry::Finished(Box::new(closed(relay(1), NOW, 3, 8_000_000)));
     store.write([&second]).expect("room");
     let pasts = store.period(NOW).expect("read");
     let past = &pasts[&relay(1).rsa];
@@ -217,7 +217,8 @@ fn a_turn_that_ends_after_its_period_is_none_of_the_next_and_an_imported_estimat
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
     let late = closed(relay(1), NOW - DAY, 1, 5_000_000);
-    let late = Closed { record: Record { ended_unix_s: NOW + 3, ..late.record }, ..late };
+    let late =
+        MeasurementFinished { record: Record { ended_unix_s: NOW + 3, ..late.record }, ..late };
     let imported = |number: u8, measured_unix_s: u64| {
         let estimate = PastEstimate {
             capacity: Rate::from_byte_per_s(3_000_000),
@@ -228,7 +229,7 @@ fn a_turn_that_ends_after_its_period_is_none_of_the_next_and_an_imported_estimat
         };
         Entry::Imported(relay(number), "some".to_owned(), estimate)
     };
-    let late = Entry::Ended(Box::new(late));
+    let late = Entry::Finished(Box::new(late));
     store.write(&[late, imported(2, NOW + 3), imported(3, NOW - 3)]).expect("room");
     let pasts = store.period(NOW).expect("read");
     let done: Vec<onion::identity::RsaId> =
@@ -240,7 +241,7 @@ fn a_turn_that_ends_after_its_period_is_none_of_the_next_and_an_imported_estimat
 fn a_seed_is_told_when_its_period_is_over_and_never_changes() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
-    let period = |seed| Period { begin_unix_s: NOW, length_s: DAY, slot_s: 71, seed };
+    let period = |seed| PeriodEntry { begin_unix_s: NOW, length_s: DAY, slot_s: 71, seed };
     store.write([&Entry::Period(period(None))]).expect("room");
     assert_eq!(store.passes(9).expect("read")[0].period.seed, None);
     store.write([&Entry::Period(period(Some([7; 32])))]).expect("room");
@@ -290,7 +291,7 @@ fn an_estimate_of_a_clock_that_was_ahead_gives_way_to_a_true_one() {
     for (at, bytes_s) in
         [(NOW + 365 * 86_400, 9_000_000), (NOW, 5_000_000), (NOW - 3600, 1_000_000)]
     {
-        let turn = Entry::Ended(Box::new(closed(relay(1), at, 1, bytes_s)));
+        let turn = Entry::Finished(Box::new(closed(relay(1), at, 1, bytes_s)));
         store.write([&turn]).expect("room");
     }
     let known = store.history().expect("read");
@@ -316,8 +317,8 @@ fn what_measurers_have_seen_of_their_paths_is_kept_as_long_as_they_are_of_the_te
     let mut turn = 1;
     let mut write = |store: &mut Store, paths: Vec<MeasurerPath>| {
         turn += 1;
-        let ended = Closed { paths, ..closed(relay(1), NOW, turn, 1_000_000) };
-        store.write(&[Entry::Ended(Box::new(ended))]).expect("room");
+        let ended = MeasurementFinished { paths, ..closed(relay(1), NOW, turn, 1_000_000) };
+        store.write(&[Entry::Finished(Box::new(ended))]).expect("room");
     };
     // The newest counts, in whatever order they come; but for one of a clock that was ahead.
     let newer = path(1, "ab", NOW + 10, None);

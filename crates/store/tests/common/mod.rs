@@ -7,7 +7,7 @@ mod testing;
 use coordinator::End;
 use onion::Rate;
 use std::path::{Path, PathBuf};
-use store::{Begun, Closed};
+use store::{MeasurementFinished, MeasurementStarted};
 
 pub(crate) use testing::{NOW, relay};
 
@@ -19,12 +19,12 @@ pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
 }
 
 /// The one with this number: of one of seven relays, in a period of its own.
-pub(crate) fn closed(number: u32) -> Closed {
+pub(crate) fn closed(number: u32) -> MeasurementFinished {
     let bytes_s = 1_000_000 + u64::from(number);
     let ids = relay(u8::try_from(number % 7).expect("below seven"));
     let period_unix_s = NOW + u64::from(number);
     let begun = testing::begun(ids, period_unix_s, 1);
-    let begun = Begun { slot: Some(number), started_unix_s: period_unix_s, ..begun };
+    let begun = MeasurementStarted { slot: Some(number), started_unix_s: period_unix_s, ..begun };
     let capacity = Rate::from_byte_per_s(bytes_s);
     testing::with_end(begun, bytes_s, End::Measured { capacity, round: 1, inconclusive: None })
 }

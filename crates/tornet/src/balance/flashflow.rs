@@ -8,7 +8,7 @@ use crate::error::Error;
 use crate::network::{Network, Site};
 use crate::run::{Director, Plan, run_with};
 use crate::ways::Ways;
-use coordinator::{Outcome, Params};
+use coordinator::{Params, Record, Verdict};
 use director::{Job, Team};
 use onion::{Duration, Rate};
 use std::sync::atomic::Ordering;
@@ -65,9 +65,13 @@ impl Balancer for FlashFlow {
             guess: Rate::from_byte_per_s(relay.weight * 1000),
             rtts,
         });
-        let capacities = self.measurers.iter().map(|(_, rate)| *rate).collect();
         let begins_ns = u64::try_from(network.choices.ramp.as_nanos()).unwrap_or(u64::MAX);
-        let mut team = Team::new(&self.params, (hosts, capacities), jobs.collect(), begins_ns);
+        let Some((coordinator, members)) = hosts.split_first() else {
+            return Err(Error::Interrupted);
+        };
+        let rates = self.measurers.iter().map(|(_, rate)| *rate);
+        let members = members.iter().copied().zip(rates).collect();
+        let mut team = Team::new(self.params, *coordinator, members, jobs.collect(), begins_ns);
         let plan =
             Plan { seconds: how.seconds_max, warm_up_s: 0, threads: how.threads, seed: how.seed };
         let around = (&guests, Some(&mut team as &mut dyn Director));
@@ -81,35 +85,33 @@ impl Balancer for FlashFlow {
 
 impl FlashFlow {
     fn conclude(&self, network: &Network, team: &Team, simulated_s: f64) -> Weighing {
-        let estimate = |outcome: &Option<Outcome>| {
-            outcome.as_ref().and_then(Outcome::estimate).map(|it| it.capacity.as_bit_per_s())
-        };
-        let estimates: Vec<Option<u64>> = team.outcomes().iter().map(estimate).collect();
+        let records = team.records();
+        let estimate = |it: &Option<&Record>| it.and_then(Record::capacity).map(Rate::as_bit_per_s);
+        let estimates: Vec<Option<u64>> = records.iter().map(estimate).collect();
         let weight = |(relay, estimate): (&crate::network::Relay, &Option<u64>)| {
             estimate.map_or(relay.weight, kilobytes)
         };
-        let inconclusive =
-            |it: &&Outcome| it.estimate().is_some_and(|it| it.inconclusive.is_some());
-        let inconclusive = team.outcomes().iter().flatten().filter(inconclusive).count();
+        let is_bound = |it: &&&Record| matches!(it.verdict(), Verdict::LowerBound(_));
+        let inconclusive = records.iter().flatten().filter(is_bound).count();
         let mut notes = vec![format!(
             "{} rounds of {} s for {} relays; {inconclusive} estimates are lower bounds.",
             team.rounds(),
             self.params.seconds,
             estimates.len(),
         )];
-        for (relay, outcome) in network.relays.iter().zip(team.outcomes()) {
-            match outcome {
-                Some(failed @ Outcome::Failed { .. }) => {
-                    notes.push(format!("{}: {failed}.", relay.site.name));
+        for (relay, record) in network.relays.iter().zip(&records) {
+            let name = &relay.site.name;
+            let Some(record) = record else {
+                notes.push(format!("{name}: not measured before the end."));
+                continue;
+            };
+            match record.verdict() {
+                Verdict::Failed(_) => notes.push(format!("{name}: {record}.")),
+                Verdict::LowerBound(reason) => {
+                    let rounds = record.rounds.len();
+                    notes.push(format!("{name}: a lower bound after round {rounds}: {reason}."));
                 }
-                None => notes.push(format!("{}: its turn has not come.", relay.site.name)),
-                Some(Outcome::Measured(estimate)) => {
-                    if let Some(reason) = &estimate.inconclusive {
-                        let (name, rounds) = (&relay.site.name, estimate.rounds);
-                        notes
-                            .push(format!("{name}: a lower bound after round {rounds}: {reason}."));
-                    }
-                }
+                Verdict::Conclusive => {}
             }
         }
         Weighing {

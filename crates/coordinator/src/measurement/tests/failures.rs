@@ -223,10 +223,10 @@ fn who_is_cut_off_is_not_said_to_hide_its_client_traffic() {
             }
         }
         let now = Instant::from_millis(7000);
-        let lacks_word = measurement.lacks_word(now);
+        let client_report_overdue = measurement.client_report_overdue(now);
         measurement.handle_timeout(now);
         let (text, blame) = ended(&mut measurement);
-        assert_eq!(lacks_word, blame == Some(Blame::Relay), "{text}");
+        assert_eq!(client_report_overdue, blame == Some(Blame::Relay), "{text}");
         (text, blame)
     };
     let (text, blame) = silent([0, 0], Some(taken()));
@@ -282,8 +282,8 @@ fn a_relay_that_hides_its_client_traffic_is_not_estimated() {
     measurement.handle_second(Instant::from_millis(1000), MeasurerId(0), report(0));
     let early = Instant::from_millis(5999);
     measurement.handle_timeout(early);
-    assert!(!measurement.is_done() && !measurement.lacks_word(early), "not yet");
-    assert!(measurement.lacks_word(Instant::from_millis(6000)));
+    assert!(!measurement.is_done() && !measurement.client_report_overdue(early), "not yet");
+    assert!(measurement.client_report_overdue(Instant::from_millis(6000)));
     measurement.handle_timeout(Instant::from_millis(6000));
     let text = "failed in round 1, second 6: the relay did not report its client traffic of \
                 second 0";
@@ -413,15 +413,15 @@ fn a_word_on_clients_that_was_lost_on_the_way_is_waited_for_once() {
     }
     let due = measurement.poll_timeout().expect("the word on second 0");
     assert_eq!(due, Instant::from_millis(6000));
-    assert!(measurement.lacks_word(due) && measurement.be_patient());
-    assert!(!measurement.lacks_word(due));
+    assert!(measurement.client_report_overdue(due) && measurement.extend_report_deadline());
+    assert!(!measurement.client_report_overdue(due));
     assert_eq!(measurement.poll_timeout(), Some(Instant::from_millis(11_000)));
     for second in 0..3 {
         measurement.handle_client_second(Instant::from_millis(6200), 1, second, 0);
     }
     // A measurer is waited for as long as ever.
     assert_eq!(measurement.poll_timeout(), Some(Instant::from_millis(9000)));
-    assert!(!measurement.be_patient(), "only once");
+    assert!(!measurement.extend_report_deadline(), "only once");
 }
 
 /// The share of a deaf measurer is no load. If it counted, a relay of 1000 Mbit/s that got but

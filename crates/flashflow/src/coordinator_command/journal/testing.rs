@@ -1,45 +1,48 @@
 //! Relays and records for tests.
 
-use super::*;
+use coordinator::journal::{Entry, MeasurementFinished, MeasurementStarted, MeasurerPath};
 use coordinator::{
-    Account, Allocation, Assignment, Guess, GuessSource, Mode, Params, RoundRecord, Schedule,
-    SecondRecord,
+    Account, Allocation, Assignment, Failure, MeasurerId, Mode, Params, Record, RoundRecord,
+    Schedule, SecondRecord, Subject,
 };
-use measurer::{Approach, Defences, Request};
-use netdoc::Fingerprint;
 use onion::Rate;
-use onion::measure::load::Target;
-use terminal::measuring::Subject;
+use onion::identity::{RelayIds, RsaId};
 
-pub(in super::super) const NOW: u64 = 1_800_000_000;
+pub(super) const NOW: u64 = 1_800_000_000;
 
-pub(in super::super) fn relay(number: u8) -> Relay {
-    let fingerprint = Fingerprint::from_bytes([number; 20]);
-    let (ids, address) = (Subject::ids(fingerprint, None), ([127, 0, 0, 1], 9001).into());
-    let guess = Rate::from_mbit_per_s(50.0);
-    let request = Request {
-        target: Target { address, ids },
-        guess,
-        defences: Defences::default(),
-        approach: Approach::Transit,
-    };
-    let nickname = format!("relay{number}");
-    let subject = Subject { nickname: nickname.clone(), fingerprint, limit: None, request };
-    let guess = Guess { capacity: guess, source: GuessSource::Default, sockets_min: 0 };
-    let own = ids.rsa;
-    let nickname = nickname.parse().expect("a nickname");
-    Relay { subject, nickname, guess, together: own, machine: own, paths: Vec::new() }
+pub(super) const fn id(number: u8) -> RsaId {
+    RsaId([number; 20])
 }
 
-pub(in super::super) fn record(relay: &Relay, end: coordinator::End) -> Record {
-    let target = relay.subject.target();
+/// The relay's measurement of this number in the period that began at [`NOW`].
+pub(super) fn started(relay: u8, number: u32, slot: Option<u32>) -> MeasurementStarted {
+    MeasurementStarted {
+        ids: RelayIds { rsa: id(relay), ed25519: None },
+        nickname: format!("relay{relay}"),
+        address: ([127, 0, 0, 1], 9001).into(),
+        period_unix_s: NOW,
+        number,
+        slot,
+        started_unix_s: NOW,
+    }
+}
+
+/// Its end, by a team with these keys.
+pub(super) fn finished(begun: MeasurementStarted, record: Record, team: &[String]) -> Entry {
+    let is_final = !matches!(record.failure(), Some(Failure::Cancelled));
+    let (relay, seen_unix_s) = (begun.relay(), record.ended_unix_s);
+    let path = |(measurer, path): (MeasurerId, _)| {
+        let measurer = team.get(measurer.0)?.clone();
+        Some(MeasurerPath { relay, measurer, path, seen_unix_s })
+    };
+    let paths = record.paths().into_iter().filter_map(path).collect();
+    Entry::Finished(Box::new(MeasurementFinished { begun, record, follows: None, is_final, paths }))
+}
+
+pub(super) fn record(relay: u8, end: coordinator::End) -> Record {
+    let MeasurementStarted { ids, nickname, address, .. } = started(relay, 1, None);
     Record {
-        relay: coordinator::Subject {
-            nickname: relay.nickname.to_string(),
-            ids: target.ids,
-            address: target.address,
-            limit: None,
-        },
+        relay: Subject { nickname, ids, address, limit: None },
         ended_unix_s: NOW + 40,
         mode: Mode::Transit,
         params: Params::default(),
@@ -50,8 +53,8 @@ pub(in super::super) fn record(relay: &Relay, end: coordinator::End) -> Record {
     }
 }
 
-/// The same with a round, by measurers that are so far.
-pub(in super::super) fn seen_by(record: Record, rtts_ms: &[u64]) -> Record {
+/// With a round, by measurers that are so far.
+pub(super) fn seen_by(record: Record, rtts_ms: &[u64]) -> Record {
     let assignment = |measurer| Assignment {
         measurer: MeasurerId(measurer),
         rate: Rate::from_mbit_per_s(50.0),
@@ -83,7 +86,7 @@ pub(in super::super) fn seen_by(record: Record, rtts_ms: &[u64]) -> Record {
     Record { rounds: vec![round], ..record }
 }
 
-pub(in super::super) fn measured() -> coordinator::End {
+pub(super) fn measured() -> coordinator::End {
     let capacity = Rate::from_mbit_per_s(30.0);
     coordinator::End::Measured { capacity, round: 1, inconclusive: None }
 }

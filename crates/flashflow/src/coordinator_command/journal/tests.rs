@@ -1,13 +1,13 @@
-use super::testing::{NOW, measured, record, relay, seen_by};
+use super::testing::{NOW, finished, id, measured, record, seen_by, started};
 use super::*;
-use coordinator::HistoryPolicy;
+use coordinator::{Failure, HistoryPolicy, PathSeen};
 use onion::Rate;
 use store::State;
 
 fn journal(folder: &std::path::Path) -> Journal {
     let store = Store::open(&folder.join("store.db")).expect("a store");
-    let (pending, turns) = (VecDeque::new(), BTreeMap::new());
-    Journal(Mutex::new(Inner { store, pending, turns, is_told: false, lost: 0 }))
+    let pending = VecDeque::new();
+    Journal(Mutex::new(Inner { store, pending, is_told: false, lost: 0 }))
 }
 
 #[test]
@@ -15,22 +15,22 @@ fn what_was_cancelled_is_done_again_and_what_was_measured_is_not() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
     assert!(journal.take_up(NOW).expect("read").is_empty());
-    let begun = journal.begin(&relay(1), NOW, Some(3), NOW);
-    journal.end(&[], begun, &record(&relay(1), measured()), None);
-    let begun = journal.begin(&relay(2), NOW, Some(3), NOW);
     let cancelled = coordinator::End::Failed {
         reason: Failure::Cancelled,
         measurer: None,
         round: 1,
         second: None,
     };
-    journal.end(&[], begun, &record(&relay(2), cancelled), None);
-    let _broken_off = journal.begin(&relay(3), NOW, Some(3), NOW);
+    for relay in [1, 2, 3] {
+        journal.note(Entry::Started(started(relay, 1, Some(3))));
+    }
+    journal.note(finished(started(1, 1, Some(3)), record(1, measured()), &[]));
+    journal.note(finished(started(2, 1, Some(3)), record(2, cancelled), &[]));
+    // The third was broken off.
     let pasts = journal.take_up(NOW).expect("read");
-    let is_done = |number| pasts[&relay(number).id()].is_done;
+    let is_done = |number| pasts[&id(number)].is_done;
     assert_eq!([1, 2, 3].map(is_done), [true, false, false]);
-    let again = journal.begin(&relay(3), NOW, Some(4), NOW + 100);
-    assert_eq!(again.number, 2, "a turn of its own");
+    assert_eq!(pasts[&id(3)].turns, 1, "the next one has a number of its own");
 }
 
 #[test]
@@ -38,15 +38,14 @@ fn what_waits_to_be_written_counts_meanwhile() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
     journal.take_up(NOW).expect("read");
-    let begun = journal.begin(&relay(1), NOW, None, NOW);
-    let (record, is_final) = (record(&relay(1), measured()), true);
-    let ended = Closed { begun, record, follows: None, is_final, paths: Vec::new() };
+    journal.note(Entry::Started(started(1, 1, None)));
     // As a full disk leaves it.
-    journal.inner().pending.push_back(Entry::Ended(Box::new(ended)));
-    let last = journal.history(&[]).expect("read").last(relay(1).id()).copied();
+    let ended = finished(started(1, 1, None), record(1, measured()), &[]);
+    journal.inner().pending.push_back(ended);
+    let last = journal.history(&[]).expect("read").last(id(1)).copied();
     assert_eq!(last.map(|it| it.capacity), Some(Rate::from_mbit_per_s(30.0)));
     let states = |journal: &Journal| -> Vec<State> {
-        let found = journal.inner().store.measurements_of(relay(1).id(), 9).expect("read");
+        let found = journal.inner().store.measurements_of(id(1), 9).expect("read");
         found.iter().map(|it| it.state).collect()
     };
     assert_eq!(states(&journal), [State::Running]);
@@ -61,30 +60,18 @@ fn a_turn_that_is_over_and_waits_is_one_entry() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
     let mut inner = journal.inner();
-    let begun = |number| Begun {
-        ids: relay(1).subject.target().ids,
-        nickname: "relay1".to_owned(),
-        address: relay(1).subject.target().address,
-        period_unix_s: NOW,
-        number,
-        slot: None,
-        started_unix_s: NOW,
-    };
-    let ended = |number| {
-        let (begun, record) = (begun(number), record(&relay(1), measured()));
-        let closed = Closed { begun, record, follows: None, is_final: true, paths: Vec::new() };
-        Entry::Ended(Box::new(closed))
-    };
+    let begun = |number| started(1, number, None);
+    let ended = |number| finished(begun(number), record(1, measured()), &[]);
     let turns = u32::try_from(PENDING_MAX).expect("few");
-    inner.keep(Entry::Begun(begun(0)));
+    inner.keep(Entry::Started(begun(0)));
     for number in 1..turns {
-        inner.keep(Entry::Begun(begun(number)));
+        inner.keep(Entry::Started(begun(number)));
         inner.keep(ended(number));
     }
     assert_eq!((inner.pending.len(), inner.lost), (PENDING_MAX, 0));
     inner.keep(ended(turns));
     assert_eq!((inner.pending.len(), inner.lost), (PENDING_MAX, 1), "the oldest is lost");
-    assert!(inner.pending.iter().all(|it| matches!(it, Entry::Ended(_))));
+    assert!(inner.pending.iter().all(|it| matches!(it, Entry::Finished(_))));
 }
 
 #[test]
@@ -92,11 +79,10 @@ fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team()
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
     journal.take_up(NOW).expect("read");
-    let rsa = relay(1).id();
-    let begun = journal.begin(&relay(1), NOW, None, NOW);
-    let record = seen_by(record(&relay(1), measured()), &[40, 200]);
+    let rsa = id(1);
+    let record = seen_by(record(1, measured()), &[40, 200]);
     let keys = |keys: [&str; 2]| keys.map(str::to_owned).to_vec();
-    journal.end(&keys(["a", "b"]), begun, &record, None);
+    journal.note(finished(started(1, 1, None), record.clone(), &keys(["a", "b"])));
     let rtts_ms = |team: &[String]| -> Vec<(usize, Option<u128>)> {
         let history = journal.history(team).expect("read");
         let expectations = history.expectations(HistoryPolicy::default(), NOW + 100);
@@ -109,9 +95,11 @@ fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team()
     let path = PathSeen { rtt: Some(onion::Duration::from_millis(50)), ..PathSeen::default() };
     let (relay, measurer, seen_unix_s) = (rsa, "c".to_owned(), NOW + 90);
     let paths = vec![MeasurerPath { relay, measurer, path, seen_unix_s }];
-    let begun = journal.begin(&self::relay(1), NOW, None, NOW);
-    let waiting = Closed { begun, record, follows: None, is_final: true, paths };
-    journal.inner().pending.push_back(Entry::Ended(Box::new(waiting)));
+    let Entry::Finished(mut waiting) = finished(started(1, 2, None), record, &[]) else {
+        panic!("an end");
+    };
+    waiting.paths = paths;
+    journal.inner().pending.push_back(Entry::Finished(waiting));
     assert_eq!(rtts_ms(&keys(["b", "c"])), [(0, Some(200)), (1, Some(50))]);
 }
 
@@ -120,7 +108,7 @@ fn seeds_are_told_of_periods_that_are_over_alone() {
     let folder = tempfile::tempdir().expect("a folder");
     let journal = journal(folder.path());
     for begin_unix_s in [NOW, NOW + 100] {
-        let period = store::Period { begin_unix_s, length_s: 100, slot_s: 10, seed: None };
+        let period = store::PeriodEntry { begin_unix_s, length_s: 100, slot_s: 10, seed: None };
         journal.note(Entry::Period(period));
     }
     journal.tell_seeds(NOW + 150, |begin| Some([u8::from(begin == NOW); 32])).expect("read");

@@ -1,13 +1,28 @@
-//! What a shell does for the coordinator's decisions, in a world.
+//! The shell of the coordinator's [`Period`] in a simulated network.
 
 use crate::run::{Director, News};
-use coordinator::{
-    Action, Allocation, Campaign, Failure, Launch, Measurement, MeasurerId, Mode, Outcome, Params,
-    PathParams, PathSeen, RelayId, SecondReport, Standing, Vantage,
+use coordinator::period::{
+    Action, Answer, Bounds, Knowledge, MeasurementId, MeasurerConfig, NetworkView, Now, Period,
+    PeriodConfig, ProbeAnswer, Router, Timing,
 };
+use coordinator::{
+    Consent, Defences, History, HistoryPolicy, MeasurerId, MemberReport, Params, PastEstimate,
+    PathSeen, Record,
+};
+use onion::identity::{RelayIds, RsaId};
+use onion::measure::Second;
+use onion::measure::order::{OrderEvent, OrderFailure};
+use onion::measure::protocol::{ClientSecond, ErrorCode, MeasurerKey, SentBack};
 use onion::{Duration, Instant, Rate};
 use sim::world::{HostId, TeamNews, TeamOrder, TeamReport};
 use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// When the simulated time begins, in Unix seconds.
+const BEGIN_UNIX_S: u64 = 1_800_000_000;
+
+/// Longer than any simulated campaign: a period without slots ends when all its relays are done.
+const PERIOD: Duration = Duration::from_secs(30 * 24 * 3600);
 
 /// A relay that is to be measured.
 #[derive(Clone, Debug)]
@@ -23,235 +38,266 @@ pub(super) struct Job {
 pub(super) struct Team {
     params: Params,
     coordinator: HostId,
-    measurers: Vec<HostId>,
-    campaign: Campaign,
+    measurers: Vec<(HostId, Rate)>,
     jobs: Vec<Job>,
-    outcomes: Vec<Option<Outcome>>,
-    running: BTreeMap<u32, Running>,
-    /// Measurements that have begun: the number of the next.
-    launched: u32,
+    /// `None` until it begins.
+    period: Option<Period>,
+    /// The round of each measurement, and who takes part.
+    rounds: BTreeMap<MeasurementId, (u32, Vec<HostId>)>,
     begins_ns: u64,
-    /// Nothing runs and nothing can: the team has lost its measurers.
-    is_stuck: bool,
-}
-
-struct Running {
-    relay: RelayId,
-    /// Of the team.
-    allocation: Allocation,
-    measurement: Measurement,
-    prepared: Option<Action>,
 }
 
 type Orders = Vec<(HostId, TeamOrder)>;
 
 impl Team {
-    /// `hosts`: the coordinator, then the measurers, who have these capacities. Nothing is measured before `begins_ns`.
+    /// The coordinator, and the measurers with their capacities. Nothing is measured before `begins_ns`.
     pub(super) fn new(
-        params: &Params,
-        (hosts, capacities): (Vec<HostId>, Vec<Rate>),
+        params: Params,
+        coordinator: HostId,
+        measurers: Vec<(HostId, Rate)>,
         jobs: Vec<Job>,
         begins_ns: u64,
     ) -> Self {
-        // Each measurer has a host of its own.
-        let places = (0..).zip(&capacities).map(|(place, _)| Some(place)).collect();
-        let mut campaign =
-            Campaign::new(params.excess_factor(), params.sockets, capacities).at_hosts(places);
-        let least = coordinator::HistoryPolicy::default().least;
-        for (place, job) in jobs.iter().enumerate() {
-            let relay = RelayId(place);
-            for (measurer, rtt) in job.rtts.iter().enumerate() {
-                let path = PathSeen { rtt: Some(*rtt), ..PathSeen::default() };
-                campaign.expect_path(relay, MeasurerId(measurer), path);
-            }
-            campaign.add(relay, Standing::Old, job.guess.max(least), params.max_rounds);
-        }
-        let (coordinator, measurers) = hosts.split_first().map_or_else(
-            || (HostId(u32::MAX), Vec::new()),
-            |(first, rest)| (*first, rest.to_vec()),
-        );
-        Self {
-            params: *params,
-            coordinator,
-            measurers,
-            campaign,
-            outcomes: jobs.iter().map(|_| None).collect(),
-            jobs,
-            running: BTreeMap::new(),
-            launched: 0,
-            begins_ns,
-            is_stuck: false,
-        }
+        let (period, rounds) = (None, BTreeMap::new());
+        Self { params, coordinator, measurers, jobs, period, rounds, begins_ns }
     }
 
-    pub(super) fn outcomes(&self) -> &[Option<Outcome>] {
-        &self.outcomes
+    /// What was found of each relay, in the jobs' order.
+    pub(super) fn records(&self) -> Vec<Option<&Record>> {
+        let mut records: Vec<Option<&Record>> = self.jobs.iter().map(|_| None).collect();
+        for record in self.period.iter().flat_map(Period::records) {
+            let place = place_of(record.relay.ids.rsa);
+            if let Some(known) = records.get_mut(place) {
+                *known = Some(record);
+            }
+        }
+        records
     }
 
     /// Rounds that have begun.
-    pub(super) const fn rounds(&self) -> u32 {
-        self.launched
+    pub(super) fn rounds(&self) -> usize {
+        self.rounds.len()
     }
 
-    fn launch(&mut self, now: Instant, launch: Launch, orders: &mut Orders) {
-        let shares = launch.allocation.assignments.iter().map(|it| it.rate).collect();
-        let Params { seconds, .. } = self.params;
-        let rate = launch.turn.guess.scaled(self.params.excess_factor());
-        // All have told, as of the period before.
-        let rtt = Vantage::distance(Duration::ZERO, &launch.vantages);
-        let rate = rate.min(self.campaign.capacity());
-        let path = PathParams::at_distance(Mode::Echo, rate, rtt, seconds);
-        let params = Params { path, ..self.params };
-        let made = Measurement::of_launch(now, params, Mode::Echo, &launch, shares);
-        let Launch { relay, allocation, .. } = launch;
-        match made {
-            Ok(measurement) => {
-                let number = self.launched;
-                self.launched += 1;
-                let running = Running { relay, allocation, measurement, prepared: None };
-                self.running.insert(number, running);
-                self.act(number, orders);
+    fn begin(&self, now: Now) -> Period {
+        let begin_unix_s = now.unix_s();
+        let measurer = |(place, (_, limit)): (usize, &(HostId, Rate))| MeasurerConfig {
+            name: format!("measurer {place}"),
+            key: key(place),
+            address: address([10, 255], place),
+            limit: *limit,
+        };
+        let config = PeriodConfig {
+            bounds: Bounds { begin_unix_s, length_s: PERIOD.as_secs(), slot_s: 1 },
+            timing: Timing::Greedy,
+            params: self.params,
+            policy: HistoryPolicy::default(),
+            measurers: self.measurers.iter().enumerate().map(measurer).collect(),
+            at_once_max: None,
+            echo_rounds: self.params.max_rounds,
+            certain: Vec::new(),
+            refresh: PERIOD,
+            secret: [0; 32],
+        };
+        let knowledge = Knowledge { history: self.history(begin_unix_s), ..Knowledge::default() };
+        Period::new(now, config, Consent::local_only(), knowledge)
+    }
+
+    /// As if every relay had been measured in the period before, to be what is expected of it.
+    fn history(&self, begin_unix_s: u64) -> History {
+        let mut history = History::default();
+        for (place, job) in self.jobs.iter().enumerate() {
+            let estimate = PastEstimate {
+                capacity: job.guess,
+                measured_unix_s: begin_unix_s - 1,
+                mode: None,
+                is_conclusive: None,
+                sockets: None,
+            };
+            history.add(rsa(place), estimate);
+            for (measurer, rtt) in job.rtts.iter().enumerate() {
+                let path = PathSeen { rtt: Some(*rtt), ..PathSeen::default() };
+                history.add_path(rsa(place), MeasurerId(measurer), path, begin_unix_s - 1);
             }
-            Err(error) => {
-                let reason = Failure::CoordinatorBroken { detail: error.to_string() };
-                let outcome = Outcome::Failed { reason, measurer: None, round: 1, second: None };
-                self.campaign.handle_outcome(relay, &outcome);
-                self.outcomes[relay.0] = Some(outcome);
-            }
+        }
+        history
+    }
+
+    fn view(&self) -> NetworkView {
+        let relays = || 0..self.jobs.len();
+        let router = |place: usize| Router {
+            ids: RelayIds { rsa: rsa(place), ed25519: None },
+            nickname: format!("relay{place}"),
+            address: address([10, 0], place),
+            is_authority: false,
+            is_running: true,
+        };
+        NetworkView {
+            valid_after_unix_s: BEGIN_UNIX_S,
+            source: "the simulated network".to_owned(),
+            signers: None,
+            routers: relays().map(router).collect(),
+            named: None,
+            echo: relays().map(rsa).collect(),
+            families: Vec::new(),
+            defences: Defences::default(),
         }
     }
 
-    /// Does what a measurement asks for.
-    fn act(&mut self, number: u32, orders: &mut Orders) {
-        let measurement = number;
-        loop {
-            let Some(it) = self.running.get_mut(&number) else { return };
-            let hosts = hosts(&self.measurers, &it.allocation);
-            let Some(action) = it.measurement.poll_action() else { return };
+    /// Does what the period asks for.
+    fn act(&mut self, now: Now, period: &mut Period, orders: &mut Orders) {
+        while let Some(action) = period.poll_action() {
             match action {
-                Action::Prepare { ref assignments, seconds, .. } => {
-                    let sockets: u32 = assignments.iter().map(|it| it.sockets).sum();
-                    orders.push((
-                        self.coordinator,
-                        TeamOrder::Ask {
-                            measurement,
-                            target: self.jobs[it.relay.0].target,
-                            measurers: hosts,
-                            seconds: u16::try_from(seconds).unwrap_or(u16::MAX),
-                            sockets: u16::try_from(sockets).unwrap_or(u16::MAX),
-                        },
-                    ));
-                    it.prepared = Some(action);
+                Action::FetchNetwork => period.handle_network(now, self.view(), None),
+                Action::AskMeasurer(measurer) => {
+                    let capacity = self.measurers.get(measurer.0).map_or(Rate::ZERO, |it| it.1);
+                    let answer = Answer { capacity, at_once_max: u32::MAX };
+                    period.handle_measurer(now, measurer, Ok(answer));
                 }
-                Action::Start { .. } => {
-                    orders.extend(hosts.iter().map(|it| (*it, TeamOrder::Start { measurement })));
+                // How far measurers are from relays is known; the coordinator itself carries no load.
+                Action::Probe { measurement, .. } => {
+                    let answer = ProbeAnswer::Connected(Duration::ZERO);
+                    period.handle_probe(now, measurement, answer);
                 }
-                Action::Stop { .. } => {
-                    let all = hosts.iter().chain([&self.coordinator]);
-                    orders.extend(all.map(|it| (*it, TeamOrder::Stop { measurement })));
+                Action::GiveOrder { measurement, target, terms } => {
+                    let measurers: Vec<HostId> =
+                        terms.measurers.iter().filter_map(|it| self.host_of(it)).collect();
+                    self.rounds.insert(measurement, (terms.round, measurers.clone()));
+                    let order = TeamOrder::Ask {
+                        measurement: measurement.0,
+                        target: self.target(target.ids.rsa),
+                        measurers,
+                        seconds: terms.seconds,
+                        sockets: terms.sockets,
+                    };
+                    orders.push((self.coordinator, order));
                 }
-                Action::Done(outcome) => {
-                    let relay = it.relay;
-                    self.running.remove(&number);
-                    // Also what had not begun to run.
-                    let all = hosts.iter().chain([&self.coordinator]);
-                    orders.extend(all.map(|it| (*it, TeamOrder::Stop { measurement })));
-                    self.campaign.handle_outcome(relay, &outcome);
-                    self.outcomes[relay.0] = Some(outcome);
-                    return;
+                Action::Prepare { measurement, measurer, order, .. } => {
+                    let Some((host, _)) = self.measurers.get(measurer.0) else { continue };
+                    let prepare = TeamOrder::Prepare {
+                        measurement: measurement.0,
+                        target: self.target(order.target.ids.rsa),
+                        rate: order.rate,
+                        sockets: order.sockets,
+                        seconds: order.seconds,
+                        held_back_s: order.held_back_s,
+                    };
+                    orders.push((*host, prepare));
                 }
+                Action::Start { measurement, .. } => {
+                    let start = TeamOrder::Start { measurement: measurement.0 };
+                    orders.extend(self.members(measurement).map(|it| (it, start.clone())));
+                }
+                Action::Stop { measurement } => {
+                    let stop = TeamOrder::Stop { measurement: measurement.0 };
+                    let all = self.members(measurement).chain([self.coordinator]);
+                    orders.extend(all.map(|it| (it, stop.clone())));
+                }
+                Action::Journal(_) | Action::Publish(_) | Action::Event(_) | Action::Ended(_) => {}
             }
         }
     }
 
-    fn handle(&mut self, now: Instant, report: &TeamReport, orders: &mut Orders) {
-        let Some(it) = self.running.get_mut(&report.measurement) else { return };
-        let hosts = hosts(&self.measurers, &it.allocation);
-        let place = hosts.iter().position(|host| *host == report.from).map(MeasurerId);
-        let round = it.measurement.round();
-        match (&report.news, place) {
-            (TeamNews::Accepted, _) => {
-                let target = self.jobs[it.relay.0].target;
-                let Some(Action::Prepare { assignments, seconds, held_back_s, .. }) =
-                    it.prepared.take()
-                else {
-                    return;
-                };
-                for assigned in assignments {
-                    let order = TeamOrder::Prepare {
-                        measurement: report.measurement,
-                        target,
-                        rate: assigned.rate,
-                        sockets: assigned.sockets,
-                        seconds,
-                        held_back_s,
-                    };
-                    orders.push((hosts[assigned.measurer.0], order));
-                }
-            }
+    fn members(&self, measurement: MeasurementId) -> impl Iterator<Item = HostId> {
+        self.rounds.get(&measurement).into_iter().flat_map(|(_, hosts)| hosts.iter().copied())
+    }
+
+    fn host_of(&self, wanted: &MeasurerKey) -> Option<HostId> {
+        let place = (0..self.measurers.len()).find(|place| key(*place) == *wanted)?;
+        self.measurers.get(place).map(|it| it.0)
+    }
+
+    fn target(&self, relay: RsaId) -> HostId {
+        self.jobs.get(place_of(relay)).map_or(HostId(u32::MAX), |it| it.target)
+    }
+
+    fn handle(&self, now: Now, period: &mut Period, report: &TeamReport) {
+        let measurement = MeasurementId(report.measurement);
+        let Some((round, members)) = self.rounds.get(&measurement) else { return };
+        let place = self.measurers.iter().position(|(host, _)| *host == report.from);
+        let order_event = match (&report.news, place.map(MeasurerId)) {
+            (TeamNews::Accepted, _) => OrderEvent::Accepted,
             (TeamNews::Refused(detail), _) => {
-                let failure = Failure::RelayClosed { detail: detail.clone() };
-                it.measurement.handle_failure(now, None, failure);
-            }
-            (TeamNews::Ready(open), Some(place)) => {
-                it.measurement.handle_ready(now, place, round, *open);
-            }
-            (TeamNews::Sockets(open), Some(place)) => {
-                it.measurement.handle_sockets(now, place, round, *open);
-            }
-            (TeamNews::Second { second, bytes }, Some(place)) => {
-                let (second, bytes) = (*second, *bytes);
-                // Simulated measurers have no cells to look at: they check as many as real ones would.
-                let checked_cells = bytes / (514 * 125);
-                let report = SecondReport { round, second, bytes, checked_cells, account: None };
-                it.measurement.handle_second(now, place, report);
+                let (code, text) = (ErrorCode::CALLED_OFF, detail.clone());
+                OrderEvent::Failed(OrderFailure::Refused { code, text })
             }
             (TeamNews::Client { second, sent_bytes, sent_back_bytes }, None) => {
-                for (place, bytes) in sent_back_bytes.iter().enumerate() {
-                    it.measurement.handle_sent_back(round, MeasurerId(place), *bytes);
-                }
-                it.measurement.handle_client_second(now, round, *second, *sent_bytes);
+                let client = ClientSecond {
+                    second: u16::try_from(*second).unwrap_or(u16::MAX),
+                    received_bytes: *sent_bytes,
+                    sent_bytes: *sent_bytes,
+                };
+                let sent = members.iter().zip(sent_back_bytes);
+                let sent = sent.filter_map(|(host, bytes)| {
+                    let place = self.measurers.iter().position(|it| it.0 == *host)?;
+                    Some(SentBack { measurer: key(place), bytes: *bytes })
+                });
+                OrderEvent::ClientSecond(client, sent.collect())
             }
-            _ => {}
-        }
-        self.act(report.measurement, orders);
-    }
-
-    fn handle_timeouts(&mut self, now: Instant, orders: &mut Orders) {
-        let is_due = |it: &Running| it.measurement.poll_timeout().is_some_and(|at| at <= now);
-        let due: Vec<u32> =
-            self.running.iter().filter(|(_, it)| is_due(it)).map(|(number, _)| *number).collect();
-        for number in due {
-            if let Some(it) = self.running.get_mut(&number) {
-                it.measurement.handle_timeout(now);
+            (TeamNews::Ready(open), Some(measurer)) => {
+                let ready = MemberReport::Ready { sockets: *open };
+                return period.handle_report(now, measurement, measurer, *round, ready);
             }
-            self.act(number, orders);
-        }
+            (TeamNews::Sockets(open), Some(measurer)) => {
+                return period.handle_sockets(now, measurement, measurer, *open);
+            }
+            (TeamNews::Second { second, bytes }, Some(measurer)) => {
+                // Simulated measurers have no cells to look at: they check as many as real ones would.
+                let (index, checked_cells) = (*second, bytes / (514 * 125));
+                let second = Second { index, bytes: *bytes, checked_cells };
+                let report = MemberReport::Second(second, None);
+                return period.handle_report(now, measurement, measurer, *round, report);
+            }
+            _ => return,
+        };
+        period.handle_order_event(now, measurement, *round, order_event);
     }
 }
 
-/// The hosts of those who take part, by their places in the measurement.
-fn hosts(measurers: &[HostId], allocation: &Allocation) -> Vec<HostId> {
-    allocation.assignments.iter().map(|it| measurers[it.measurer.0]).collect()
+/// A relay's identity says its place in the network.
+fn rsa(place: usize) -> RsaId {
+    let mut id = [0; 20];
+    id[12..].copy_from_slice(&(place as u64).to_be_bytes());
+    RsaId(id)
+}
+
+fn place_of(RsaId(id): RsaId) -> usize {
+    let mut place = [0; 8];
+    place.copy_from_slice(&id[12..]);
+    usize::try_from(u64::from_be_bytes(place)).unwrap_or(usize::MAX)
+}
+
+/// An address of its own, for each of up to 65,536 hosts.
+fn address([a, b]: [u8; 2], place: usize) -> SocketAddr {
+    let [.., c, d] = place.to_be_bytes();
+    ([a, b, c, d], 9001).into()
+}
+
+fn key(place: usize) -> MeasurerKey {
+    let mut key = [0; 32];
+    key[24..].copy_from_slice(&(place as u64 + 1).to_be_bytes());
+    MeasurerKey(key)
 }
 
 impl Director for Team {
     fn direct(&mut self, now_ns: u64, told: News, orders: &mut Orders) {
-        let now = Instant::from_nanos(now_ns);
+        let unix = Duration::from_secs(BEGIN_UNIX_S) + Duration::from_nanos(now_ns);
+        let now = Now { instant: Instant::from_nanos(now_ns), unix };
+        if now_ns < self.begins_ns {
+            return;
+        }
+        let mut period = self.period.take().unwrap_or_else(|| self.begin(now));
         for report in &told.reports {
-            self.handle(now, report, orders);
+            self.handle(now, &mut period, report);
+            self.act(now, &mut period, orders);
         }
-        self.handle_timeouts(now, orders);
-        if now_ns >= self.begins_ns {
-            while let Some(launch) = self.campaign.poll_launch() {
-                self.launch(now, launch, orders);
-            }
-            self.is_stuck = self.running.is_empty();
-        }
+        period.handle_timeout(now);
+        self.act(now, &mut period, orders);
+        self.period = Some(period);
     }
 
     fn is_over(&self) -> bool {
-        self.campaign.is_over() || self.is_stuck
+        self.period.as_ref().is_some_and(Period::is_over)
     }
 }
 
@@ -265,11 +311,10 @@ mod tests {
     /// What measurers of a relay, of which so much is expected and which is so far from each of them, are told to prepare.
     fn prepared(mbit: f64, rtts_ms: [u64; 3]) -> Vec<(HostId, TeamOrder)> {
         let rate = Rate::from_mbit_per_s;
-        let hosts = [COORDINATOR].into_iter().chain(MEASURERS).collect();
+        let measurers = MEASURERS.iter().map(|it| (*it, rate(1000.0))).collect();
         let rtts = rtts_ms.map(Duration::from_millis).into();
         let jobs = vec![Job { target: HostId(1), guess: rate(mbit), rtts }];
-        let params = Params::default();
-        let mut team = Team::new(&params, (hosts, vec![rate(1000.0); 3]), jobs, 0);
+        let mut team = Team::new(Params::default(), COORDINATOR, measurers, jobs, 0);
         let mut orders = Vec::new();
         team.direct(1, News::default(), &mut orders);
         let [(host, TeamOrder::Ask { measurement, .. })] = orders[..] else { panic!("{orders:?}") };

@@ -1,5 +1,7 @@
-use link::Traffic;
+//! How busy a measurer was.
+
 use onion::Duration;
+use onion::measure::Traffic;
 use serde::{Deserialize, Serialize};
 
 /// How much of its processors a measurer needed while it was sending.
@@ -28,38 +30,26 @@ impl WorkerLoad {
     }
 
     /// What was added since `before`, by one thread.
-    pub(crate) fn since(self, before: &Self) -> Self {
-        let (now, then) = (self.traffic, before.traffic);
-        let traffic = Traffic {
-            sent_bytes: now.sent_bytes - then.sent_bytes,
-            sent_records: now.sent_records - then.sent_records,
-            received_bytes: now.received_bytes - then.received_bytes,
-            received_records: now.received_records - then.received_records,
-        };
+    #[must_use]
+    pub fn since(self, before: &Self) -> Self {
         Self {
             cpu: self.cpu.saturating_sub(before.cpu),
             waited: self.waited.saturating_sub(before.waited),
             busiest: self.busiest.saturating_sub(before.busiest),
             wall: self.wall.saturating_sub(before.wall),
-            traffic,
+            traffic: self.traffic - before.traffic,
         }
     }
 
-    /// The load of two threads at the same time.
-    pub(crate) fn beside(self, other: &Self) -> Self {
-        let (one, two) = (self.traffic, other.traffic);
-        let traffic = Traffic {
-            sent_bytes: one.sent_bytes + two.sent_bytes,
-            sent_records: one.sent_records + two.sent_records,
-            received_bytes: one.received_bytes + two.received_bytes,
-            received_records: one.received_records + two.received_records,
-        };
+    /// The load of two threads that ran at the same time.
+    #[must_use]
+    pub fn and(self, other: &Self) -> Self {
         Self {
             cpu: self.cpu + other.cpu,
             waited: self.waited + other.waited,
             busiest: self.busiest.max(other.busiest),
             wall: self.wall.max(other.wall),
-            traffic,
+            traffic: self.traffic + other.traffic,
         }
     }
 }

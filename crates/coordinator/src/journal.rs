@@ -1,21 +1,32 @@
-//! What is written.
+//! What a coordinator records, so that a period goes on where it was after a crash.
+//!
+//! A [`Period`](crate::period::Period) says what to write; the crate `store` writes it.
 
-use coordinator::{Counts, Mode, PastEstimate, PathSeen, Record, Suspicion, Turn};
+use crate::history::PastEstimate;
+use crate::likeness::Suspicion;
+use crate::mode::Mode;
+use crate::record::Record;
+use crate::rota::Counts;
+use crate::turn::Turn;
+use crate::vantage::PathSeen;
+use alloc::boxed::Box;
+use alloc::string::String;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
-use std::net::SocketAddr;
 
 /// One thing that is recorded. Written twice, it is there once.
 #[derive(Clone, Debug)]
 pub enum Entry {
     /// A period begins, or went on after a pause.
-    Period(Period),
-    /// A consensus was seen, and what is to be done with its relays.
-    Seen(Seen),
-    /// A relay's turn begins.
-    Begun(Begun),
-    /// It has ended. It need not have been said that it began.
-    Ended(Box<Closed>),
+    Period(PeriodEntry),
+    /// A consensus was read, and what is to be done with its relays.
+    Consensus(ConsensusEntry),
+    /// A measurement begins.
+    Started(MeasurementStarted),
+    /// A measurement has ended. [`Started`](Self::Started) need not have been written before.
+    Finished(Box<MeasurementFinished>),
     /// An estimate that comes from elsewhere, such as from an old bandwidth file. It counts if it is newer than what is
     /// known.
     Imported(RelayIds, String, PastEstimate),
@@ -24,16 +35,16 @@ pub enum Entry {
     /// A measurer's state, if it has changed.
     Measurer(MeasurerHealth),
     /// How far the period is.
-    Progress(Progress),
+    Progress(PeriodProgress),
     /// A bandwidth file was written.
-    Issued(Issue),
+    Published(PublishedFile),
     /// Which relays may share a machine, by all that is known now: in place of what was suspected before.
     Suspicions(Vec<Suspicion>),
 }
 
 /// A period of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Period {
+pub struct PeriodEntry {
     /// When it begins.
     pub begin_unix_s: u64,
     /// How long it is.
@@ -46,7 +57,7 @@ pub struct Period {
 
 /// A consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Seen {
+pub struct ConsensusEntry {
     /// From when on it is valid: by this it is known.
     pub valid_after_unix_s: u64,
     /// When it was seen.
@@ -56,12 +67,12 @@ pub struct Seen {
     /// Authorities whose signatures hold, if any were verified.
     pub signers: Option<u32>,
     /// All its relays.
-    pub relays: Vec<Sighting>,
+    pub relays: Vec<ListedRelay>,
 }
 
 /// A relay in a consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Sighting {
+pub struct ListedRelay {
     /// Who.
     pub ids: RelayIds,
     /// What it calls itself.
@@ -74,7 +85,7 @@ pub struct Sighting {
 
 /// A relay's turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Begun {
+pub struct MeasurementStarted {
     /// Who.
     pub ids: RelayIds,
     /// What it calls itself.
@@ -93,9 +104,9 @@ pub struct Begun {
 
 /// The end of a relay's turn.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Closed {
+pub struct MeasurementFinished {
     /// Which one.
-    pub begun: Begun,
+    pub begun: MeasurementStarted,
     /// What came of it.
     pub record: Record,
     /// The turn that has to follow, if somebody is to see to that.
@@ -149,7 +160,7 @@ pub enum MeasurerState {
 
 /// How far a period is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct PeriodProgress {
     /// When that was so.
     pub at_unix_s: u64,
     /// Which period.
@@ -160,7 +171,7 @@ pub struct Progress {
 
 /// A bandwidth file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Issue {
+pub struct PublishedFile {
     /// When it was made.
     pub created_unix_s: u64,
     /// Where it is.
@@ -191,14 +202,61 @@ pub const fn mode_word(mode: Mode) -> &'static str {
     }
 }
 
-pub(crate) fn mode_of(word: &str) -> Option<Mode> {
+/// The mode of this [word](mode_word).
+#[must_use]
+pub fn mode_of(word: &str) -> Option<Mode> {
     [Mode::Transit, Mode::Echo].into_iter().find(|mode| mode_word(*mode) == word)
 }
 
-impl Begun {
+impl MeasurementStarted {
     /// Who, by the identity that counts.
     #[must_use]
     pub const fn relay(&self) -> RsaId {
         self.ids.rsa
+    }
+}
+
+/// What has become of a relay in a period, by what was recorded.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Past {
+    /// Measurements that have begun.
+    pub turns: u32,
+    /// Whether there is no more to be done.
+    pub is_done: bool,
+    /// The turn that has to follow, if the last one said so.
+    pub follows: Option<Turn>,
+    /// All measurements that have ended, as one.
+    pub record: Option<Record>,
+}
+
+/// A recorded measurement: the part of it that [`Past::then`] needs.
+#[derive(Clone, Debug)]
+pub struct PastTurn {
+    /// Its number in the period, from 1 on.
+    pub number: u32,
+    /// Whether it was the relay's last one in the period.
+    pub is_final: bool,
+    /// What has to follow.
+    pub follows: Option<Turn>,
+    /// What it found; `None` if it was broken off.
+    pub record: Option<Record>,
+}
+
+impl Past {
+    /// With the next measurement of the same relay. One that was broken off leaves open what was open before.
+    #[must_use]
+    pub fn then(self, turn: PastTurn) -> Self {
+        let PastTurn { number, is_final, follows, record } = turn;
+        let is_ended = record.is_some();
+        let record = match (self.record, record) {
+            (Some(earlier), Some(later)) => Some(earlier.followed_by(later)),
+            (earlier, later) => later.or(earlier),
+        };
+        Self {
+            turns: number,
+            is_done: is_final || (self.is_done && !is_ended),
+            follows: if is_ended { follows } else { self.follows },
+            record,
+        }
     }
 }

@@ -1,11 +1,13 @@
+//! What a relay lets one address do.
+
+use core::num::NonZeroU32;
 use onion::measure::load::Pace;
 use serde::{Deserialize, Serialize};
-use std::num::NonZeroU32;
 
 /// Connections and circuits left to others who share our address.
-pub(crate) const RESERVE: u32 = 4;
+pub const RESERVED_FOR_OTHERS: u32 = 4;
 
-/// What a stock relay lets one address do, by the consensus that it follows.
+/// What a relay that runs C tor lets one address do, by the consensus that it follows.
 ///
 /// A relay's own configuration may override it; then set-up fails, with the relay's reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +61,9 @@ impl Defences {
     /// Sockets that a team which shares one address may open to a relay, of so many wanted.
     #[must_use]
     pub fn sockets(&self, wanted: u32) -> u32 {
-        let allowed =
-            self.max_connections.map_or(u32::MAX, |max| max.saturating_sub(RESERVE).max(1));
+        let allowed = self
+            .max_connections
+            .map_or(u32::MAX, |max| max.saturating_sub(RESERVED_FOR_OTHERS).max(1));
         wanted.min(allowed)
     }
 }

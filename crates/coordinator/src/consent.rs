@@ -1,10 +1,13 @@
-use onion::identity::RsaId;
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::{IpAddr, Ipv6Addr};
-use std::path::{Path, PathBuf};
+//! Consent: which relays may be flooded.
 
-/// A relay that nobody has allowed to be flooded, or a list that cannot be read.
-#[derive(Debug, thiserror::Error)]
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use core::net::{IpAddr, Ipv6Addr};
+use onion::identity::RsaId;
+
+/// A relay that nobody has allowed to be flooded.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsentError {
     /// Not on loopback, not private, not on the list.
     #[error(
@@ -48,7 +51,7 @@ pub enum ConsentError {
     /// On the list, but with another address.
     #[error(
         "relay {relay} has opted in at {}, not at {address}; if it has moved, correct the opt-in list",
-        listed.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+        listed.iter().map(ToString::to_string).collect::<Vec<String>>().join(", ")
     )]
     OtherAddress {
         /// The relay's fingerprint.
@@ -58,25 +61,14 @@ pub enum ConsentError {
         /// Where the list says that it is.
         listed: BTreeSet<IpAddr>,
     },
-    /// The list cannot be read.
-    #[error("cannot read the opt-in list {}: {source}", path.display())]
-    Unreadable {
-        /// The list.
-        path: PathBuf,
-        /// What the operating system says.
-        source: std::io::Error,
-    },
-    /// A line of the list is no fingerprint.
-    #[error(
-        "line {line} of the opt-in list {} is no fingerprint of 40 hex digits, alone or with an address",
-        path.display()
-    )]
-    BadLine {
-        /// The list.
-        path: PathBuf,
-        /// The line, counted from one.
-        line: usize,
-    },
+}
+
+/// A line of an opt-in list that is no fingerprint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line} is no fingerprint of 40 hex digits, alone or with an address")]
+pub struct BadOptInLine {
+    /// The line, counted from one.
+    pub line: usize,
 }
 
 /// Which relays may be measured: those that opted in, and for who sits at this machine those on loopback and private
@@ -111,10 +103,8 @@ impl Consent {
     /// several addresses.
     ///
     /// # Errors
-    /// Where the list cannot be read, or a line is no fingerprint.
-    pub fn with_list(mut self, path: &Path) -> Result<Self, ConsentError> {
-        let text = std::fs::read_to_string(path)
-            .map_err(|source| ConsentError::Unreadable { path: path.to_owned(), source })?;
+    /// The first line that is no fingerprint.
+    pub fn with_list(mut self, text: &str) -> Result<Self, BadOptInLine> {
         for (line, content) in (1..).zip(text.lines()) {
             let content = content.split('#').next().unwrap_or_default();
             let mut words: Vec<&str> = content.split_whitespace().collect();
@@ -125,8 +115,7 @@ impl Consent {
             } else if words.is_empty() {
                 continue;
             }
-            let bad_line = ConsentError::BadLine { path: path.to_owned(), line };
-            let relay = parse_fingerprint(&words.concat()).ok_or(bad_line)?;
+            let relay = parse_fingerprint(&words.concat()).ok_or(BadOptInLine { line })?;
             let addresses = self.opted_in.entry(relay).or_default();
             addresses.extend(address.map(|address| address.to_canonical()));
         }
@@ -203,7 +192,8 @@ fn parse_fingerprint(text: &str) -> Option<RsaId> {
 }
 
 /// Whether packets to `address` stay on this machine or this site.
-pub(crate) fn is_local(address: IpAddr) -> bool {
+#[must_use]
+pub fn is_local(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.is_loopback() || v4.is_private() || v4.is_link_local(),
         IpAddr::V6(v6) => {
@@ -238,7 +228,7 @@ fn is_ours_alone(address: IpAddr) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
+    use std::format;
 
     const RELAY: RsaId = RsaId([0xab; 20]);
 
@@ -246,10 +236,8 @@ mod tests {
         IpAddr::from([198, 51, 100, 7])
     }
 
-    fn list(content: &str) -> Result<Consent, ConsentError> {
-        let mut file = tempfile::NamedTempFile::new().expect("temporary file");
-        file.write_all(content.as_bytes()).expect("space");
-        Consent::local_only().with_list(file.path())
+    fn list(content: &str) -> Result<Consent, BadOptInLine> {
+        Consent::local_only().with_list(content)
     }
 
     #[test]

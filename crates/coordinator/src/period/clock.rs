@@ -1,0 +1,113 @@
+//! What time it is, and where in its period a coordinator is.
+
+use onion::{Duration, Instant};
+
+/// The time, by both clocks of a machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Now {
+    /// The monotonic clock: never decreases.
+    pub instant: Instant,
+    /// The wall clock, since 1970. It may be set forward and back.
+    pub unix: Duration,
+}
+
+impl Now {
+    /// Whole seconds since 1970.
+    #[must_use]
+    pub const fn unix_s(&self) -> u64 {
+        self.unix.as_secs()
+    }
+
+    /// When the wall clock will show `unix_s`, if nobody sets it; now if that is past.
+    pub(super) fn when(&self, unix_s: u64) -> Instant {
+        self.instant + Duration::from_secs(unix_s).saturating_sub(self.unix)
+    }
+}
+
+/// The bounds of a period.
+///
+/// Periods follow each other without gaps from the beginning of 1970, so that a coordinator that is started again is in the
+/// same one, and so are all coordinators with the same length of periods.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Bounds {
+    /// When it begins, in Unix seconds.
+    pub begin_unix_s: u64,
+    /// How long it is.
+    pub length_s: u64,
+    /// How long each of its slots is.
+    pub slot_s: u64,
+}
+
+impl Bounds {
+    /// The period that this time is in.
+    #[must_use]
+    pub fn at(now_unix_s: u64, length: Duration, slot_s: u64) -> Self {
+        let length_s = length.as_secs().max(1);
+        let begin_unix_s = now_unix_s - now_unix_s % length_s;
+        Self { begin_unix_s, length_s, slot_s: slot_s.max(1) }
+    }
+
+    /// When it ends, and the next one begins.
+    #[must_use]
+    pub const fn end_unix_s(&self) -> u64 {
+        self.begin_unix_s + self.length_s
+    }
+
+    /// Whether it is over. A period that lies a slot ahead is over as well: the clock was wrong, and has been set back.
+    #[must_use]
+    pub const fn is_over(&self, now_unix_s: u64) -> bool {
+        now_unix_s >= self.end_unix_s() || now_unix_s + self.slot_s < self.begin_unix_s
+    }
+
+    /// How many slots it has.
+    #[must_use]
+    pub fn slots(&self) -> u32 {
+        u32::try_from(self.length_s / self.slot_s).unwrap_or(u32::MAX)
+    }
+
+    /// Which slot this time is in.
+    #[must_use]
+    pub fn slot(&self, now_unix_s: u64) -> u32 {
+        let passed_s = now_unix_s.saturating_sub(self.begin_unix_s);
+        u32::try_from(passed_s / self.slot_s).unwrap_or(u32::MAX)
+    }
+
+    /// When a slot begins.
+    pub(super) const fn slot_begins_unix_s(&self, slot: u32) -> u64 {
+        self.begin_unix_s + slot as u64 * self.slot_s
+    }
+
+    /// By which slot a relay has to be measured whose estimate is of this time; `None` if the estimate holds until the next
+    /// period, since it was made in the period before. An estimate holds for two periods and a quarter at least
+    /// ([`HistoryPolicy`](crate::HistoryPolicy)).
+    #[must_use]
+    pub fn due_by(&self, measured_unix_s: u64) -> Option<u32> {
+        if measured_unix_s + self.length_s >= self.begin_unix_s {
+            return None;
+        }
+        let by = measured_unix_s + 2 * self.length_s;
+        Some(self.slot(by.max(self.begin_unix_s + self.length_s / 4)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_period_is_the_same_for_all_who_are_in_it() {
+        let period = |begin_unix_s| Bounds { begin_unix_s, length_s: 86_400, slot_s: 71 };
+        let at = period(1_800_057_600);
+        assert_eq!(Bounds::at(1_800_057_600 + 70_000, Duration::from_secs(86_400), 71), at);
+        assert_eq!((at.slots(), at.end_unix_s()), (1216, 1_800_144_000));
+        assert_eq!([0, 70, 71, 86_399].map(|it| at.slot(at.begin_unix_s + it)), [0, 0, 1, 1216]);
+        assert_eq!(at.slot(0), 0, "a clock that was set back");
+        // Measured in this period, at the beginning and just before that of the last one, and a day before that.
+        let ago = [0, 86_400, 86_401, 129_600, 172_800];
+        let due_by = ago.map(|ago| at.due_by(at.begin_unix_s - ago));
+        assert_eq!(due_by, [None, None, Some(1216), Some(608), Some(304)]);
+        let begin = at.begin_unix_s;
+        let over = [begin - 72, begin - 71, begin, begin + 86_399, begin + 86_400];
+        assert_eq!(over.map(|now| at.is_over(now)), [true, false, false, false, true]);
+    }
+}

@@ -1,0 +1,180 @@
+//! Relays that are measured together: they start at the same instant, and share what was found of their host.
+
+use super::Finished;
+use crate::campaign::RelayId;
+use crate::record::Record;
+use crate::shared::{share_aligned, share_machine};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use onion::Instant;
+use onion::identity::RsaId;
+
+/// The groups whose relays are being measured. A relay that is measured alone is in none.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Groups {
+    group_of: BTreeMap<RelayId, usize>,
+    groups: BTreeMap<usize, Group>,
+    next: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Group {
+    members: BTreeMap<RelayId, Member>,
+    /// When those that are ready start without the others.
+    starts: Option<Instant>,
+    has_started: bool,
+    /// Members whose measurement has not ended.
+    expected: usize,
+    finished: Vec<Finished>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Member {
+    /// Members with the same host certainly share it.
+    host: RsaId,
+    readiness: Readiness,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Readiness {
+    /// Its measurers are not ready.
+    Preparing,
+    /// They are, and wait.
+    Waiting,
+    /// It started together with the others.
+    OnTime,
+    /// It was ready after the others had started.
+    Late,
+    /// Its measurement ended before it was ready.
+    Failed,
+}
+
+impl Groups {
+    /// These relays are to be measured together, each with its host.
+    pub(super) fn begin(&mut self, relays: &[(RelayId, RsaId)]) {
+        if relays.len() < 2 {
+            return;
+        }
+        let member = |host| Member { host, readiness: Readiness::Preparing };
+        let group = Group {
+            members: relays.iter().map(|(relay, host)| (*relay, member(*host))).collect(),
+            starts: None,
+            has_started: false,
+            expected: relays.len(),
+            finished: Vec::new(),
+        };
+        self.groups.insert(self.next, group);
+        self.group_of.extend(relays.iter().map(|(relay, _)| (*relay, self.next)));
+        self.next += 1;
+    }
+
+    /// Whether a relay is measured together with others.
+    pub(super) fn contains(&self, relay: RelayId) -> bool {
+        self.group_of.contains_key(&relay)
+    }
+
+    /// The measurers of a relay are ready; it can wait until `latest`.
+    pub(super) fn handle_ready(&mut self, relay: RelayId, latest: Instant) {
+        let group = self.group_of.get(&relay).and_then(|it| self.groups.get_mut(it));
+        if let Some(group) = group
+            && let Some(member) = group.members.get_mut(&relay)
+        {
+            member.readiness = Readiness::Waiting;
+            group.starts = Some(group.starts.map_or(latest, |starts| starts.min(latest)));
+        }
+    }
+
+    /// The relays that start now, together.
+    pub(super) fn poll_start(&mut self, now: Instant) -> Vec<RelayId> {
+        self.groups.values_mut().flat_map(|group| group.poll_start(now)).collect()
+    }
+
+    /// When to call [`poll_start`](Self::poll_start).
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let waiting = self.groups.values().filter(|it| it.has_waiting());
+        waiting.filter_map(|it| it.starts).min()
+    }
+
+    /// A measurement has ended. Returns what is settled by that: nothing, as long as others of the group are being measured.
+    pub(super) fn end(&mut self, finished: Finished) -> Vec<Finished> {
+        let Some(number) = self.group_of.remove(&finished.relay) else { return vec![finished] };
+        let Some(group) = self.groups.get_mut(&number) else { return vec![finished] };
+        if let Some(member) = group.members.get_mut(&finished.relay)
+            && matches!(member.readiness, Readiness::Preparing | Readiness::Waiting)
+        {
+            member.readiness = Readiness::Failed;
+        }
+        group.finished.push(finished);
+        group.expected -= 1;
+        if group.expected > 0 {
+            return Vec::new();
+        }
+        self.groups.remove(&number).map_or_else(Vec::new, Group::settle)
+    }
+
+    /// No more measurements end: what has ended so far.
+    pub(super) fn end_all(&mut self) -> Vec<Finished> {
+        self.group_of.clear();
+        core::mem::take(&mut self.groups).into_values().flat_map(Group::settle).collect()
+    }
+}
+
+/// If one relay of a group has to be measured again, so have the others, as often as they may: measured one after the other,
+/// each could have the whole host.
+pub(super) fn repeat_together(settled: &mut [Finished]) {
+    if settled.iter().any(|it| it.follows.is_some()) {
+        settled.iter_mut().for_each(|it| it.follows = it.follows.or_else(|| it.turn.repeated()));
+    }
+}
+
+impl Group {
+    fn has_waiting(&self) -> bool {
+        self.members.values().any(|it| it.readiness == Readiness::Waiting)
+    }
+
+    /// The group starts when all members are ready, or when one of them can wait no longer. Members that are ready later
+    /// start at once.
+    fn poll_start(&mut self, now: Instant) -> Vec<RelayId> {
+        let is_complete = self.members.values().all(|it| it.readiness != Readiness::Preparing);
+        let is_due = self.starts.is_some_and(|starts| starts <= now);
+        if !self.has_waiting() || !(self.has_started || is_complete || is_due) {
+            return Vec::new();
+        }
+        let readiness = if self.has_started { Readiness::Late } else { Readiness::OnTime };
+        self.has_started = true;
+        let waiting = self.members.iter_mut().filter(|it| it.1.readiness == Readiness::Waiting);
+        let start = |(relay, member): (&RelayId, &mut Member)| {
+            member.readiness = readiness;
+            *relay
+        };
+        waiting.map(start).collect()
+    }
+
+    /// Gives each relay its part of the host. A relay that only may share the host, and did not start with the others, keeps its
+    /// own result. A late relay that certainly shares it gets what the others leave.
+    fn settle(self) -> Vec<Finished> {
+        let Self { members, mut finished, .. } = self;
+        let is_on_time = |relay: &RelayId| {
+            members.get(relay).is_some_and(|it| it.readiness == Readiness::OnTime)
+        };
+        let together = finished.iter_mut().filter(|it| is_on_time(&it.relay));
+        share_aligned(&mut together.map(|it| &mut it.record).collect::<Vec<_>>());
+        let mut hosts: BTreeMap<Option<RsaId>, Vec<(&mut Record, bool)>> = BTreeMap::new();
+        for it in &mut finished {
+            let host = members.get(&it.relay).map(|it| it.host);
+            let is_on_time = is_on_time(&it.relay);
+            hosts.entry(host).or_default().push((&mut it.record, is_on_time));
+        }
+        hosts.values_mut().for_each(|host| share_machine(host));
+        // What was found of a host was found when its last relay was done: estimates with one time are of one slot.
+        let shared = finished.iter_mut().map(|it| &mut it.record).filter(|it| it.shared.is_some());
+        let mut shared: Vec<&mut Record> = shared.collect();
+        let ended = shared.iter().map(|it| it.ended_unix_s).max().unwrap_or(0);
+        shared.iter_mut().for_each(|it| it.ended_unix_s = ended);
+        finished
+    }
+}
+
+#[cfg(test)]
+mod tests;

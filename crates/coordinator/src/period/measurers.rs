@@ -1,0 +1,163 @@
+//! The measurers of the team: what they can do, and whether they are there.
+
+use super::{Answer, MeasurerConfig, Now};
+use crate::allocation::MeasurerId;
+use crate::journal::{MeasurerHealth, MeasurerState};
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::string::String;
+use alloc::vec::Vec;
+use onion::{Duration, Instant, Rate};
+
+/// A measurer that failed is asked so often, with a pause before each time, whether it works again.
+const CHECKS: u32 = 6;
+const CHECK_PAUSE: Duration = Duration::from_secs(3);
+
+/// What is known of the team's measurers.
+#[derive(Clone, Debug)]
+pub(super) struct Measurers {
+    configured: Vec<MeasurerConfig>,
+    /// What each has answered last.
+    answers: BTreeMap<MeasurerId, Answer>,
+    /// Measurers that have been asked, and have not answered.
+    asked: BTreeSet<MeasurerId>,
+    checks: BTreeMap<MeasurerId, Check>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Check {
+    left: u32,
+    next: Instant,
+}
+
+impl Measurers {
+    pub(super) fn new(configured: Vec<MeasurerConfig>) -> Self {
+        let (answers, asked, checks) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        Self { configured, answers, asked, checks }
+    }
+
+    pub(super) fn ids(&self) -> impl Iterator<Item = MeasurerId> + use<> {
+        (0..self.configured.len()).map(MeasurerId)
+    }
+
+    pub(super) fn get(&self, measurer: MeasurerId) -> Option<&MeasurerConfig> {
+        self.configured.get(measurer.0)
+    }
+
+    /// Their public keys, as the store names them.
+    pub(super) fn keys(&self) -> Vec<String> {
+        self.configured.iter().map(|it| it.name.clone()).collect()
+    }
+
+    /// The most that each is believed to have.
+    pub(super) fn limits(&self) -> Vec<Rate> {
+        self.configured.iter().map(|it| it.limit).collect()
+    }
+
+    /// Which host each is at, by a number: those at one address share a host.
+    pub(super) fn hosts(&self) -> Vec<Option<u32>> {
+        let first = |at: &MeasurerConfig| {
+            let found = self.configured.iter().position(|it| it.address.ip() == at.address.ip());
+            found.and_then(|place| u32::try_from(place).ok())
+        };
+        self.configured.iter().map(first).collect()
+    }
+
+    pub(super) fn ask(&mut self, measurer: MeasurerId) {
+        self.asked.insert(measurer);
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        !self.asked.is_empty()
+    }
+
+    /// A measurer has answered, or cannot be asked. Returns its capacity: what it says, but no more than the configuration does;
+    /// nothing where it cannot be asked.
+    pub(super) fn handle_answer(
+        &mut self,
+        now: Now,
+        measurer: MeasurerId,
+        answer: Result<Answer, &str>,
+    ) -> Option<Rate> {
+        self.asked.remove(&measurer);
+        match answer {
+            Ok(answer) => {
+                self.checks.remove(&measurer);
+                self.answers.insert(measurer, answer);
+                Some(answer.capacity.min(self.get(measurer)?.limit))
+            }
+            Err(_) => {
+                if let Some(check) = self.checks.get_mut(&measurer) {
+                    check.next = now.instant + CHECK_PAUSE;
+                    if check.left == 0 {
+                        self.checks.remove(&measurer);
+                    }
+                }
+                None
+            }
+        }
+    }
+
+    /// A measurer has failed, or has never answered: it is asked again for a while.
+    pub(super) fn check(&mut self, now: Now, measurer: MeasurerId) {
+        let next = now.instant + CHECK_PAUSE;
+        self.checks.entry(measurer).or_insert(Check { left: CHECKS, next });
+    }
+
+    pub(super) fn is_checking(&self) -> bool {
+        !self.checks.is_empty()
+    }
+
+    /// The measurers that are to be asked now.
+    pub(super) fn poll_checks(&mut self, now: Now) -> Vec<MeasurerId> {
+        let asked = &self.asked;
+        let is_due = |(id, it): &(&MeasurerId, &mut Check)| {
+            it.next <= now.instant && it.left > 0 && !asked.contains(id)
+        };
+        let due = self.checks.iter_mut().filter(is_due);
+        let due: Vec<MeasurerId> = due
+            .map(|(id, check)| {
+                check.left -= 1;
+                *id
+            })
+            .collect();
+        self.asked.extend(due.iter().copied());
+        due
+    }
+
+    /// When to call [`poll_checks`](Self::poll_checks).
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let pending = self.checks.iter().filter(|(id, _)| !self.asked.contains(id));
+        pending.map(|(_, it)| it.next).min()
+    }
+
+    /// How many relays the team measures at once: the least of what its measurers can do and what the operator allows, since each
+    /// of them may take part in any measurement. A measurer that has not answered bounds nothing.
+    pub(super) fn at_once_max(&self, configured: Option<u32>) -> u32 {
+        let said = self.answers.values().map(|it| it.at_once_max);
+        said.chain(configured).min().unwrap_or(u32::MAX)
+    }
+
+    /// What to record of a measurer that has answered, or has not.
+    pub(super) fn health(
+        &self,
+        now: Now,
+        measurer: MeasurerId,
+        answer: Result<Rate, String>,
+    ) -> Option<MeasurerHealth> {
+        let configured = self.get(measurer)?;
+        let state = if answer.is_ok() { MeasurerState::Up } else { MeasurerState::Down };
+        let (capacity, detail) = match answer {
+            Ok(capacity) => (capacity, String::new()),
+            Err(detail) => (Rate::ZERO, detail),
+        };
+        Some(MeasurerHealth {
+            key: configured.name.clone(),
+            place: measurer.0,
+            address: alloc::format!("{}", configured.address),
+            capacity,
+            state,
+            detail,
+            at_unix_s: now.unix_s(),
+        })
+    }
+}

@@ -1,0 +1,110 @@
+//! What a bandwidth file says of each relay.
+
+use super::Relay;
+use crate::history::{History, HistoryPolicy, PastEstimate};
+use crate::mode::Mode;
+use crate::record::Record;
+use crate::shared::fit_machine;
+use alloc::borrow::ToOwned;
+use alloc::collections::BTreeMap;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use onion::identity::{RelayIds, RsaId};
+use onion::{Duration, Rate};
+
+/// What a bandwidth file says of a relay.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PublishedRelay {
+    /// Its identities.
+    pub ids: RelayIds,
+    /// Its nickname.
+    pub nickname: String,
+    /// The result.
+    pub result: PublishedResult,
+}
+
+/// The result of a relay in a bandwidth file.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PublishedResult {
+    /// An estimate, of this period or of an earlier one that still holds.
+    Estimate {
+        /// The estimate.
+        estimate: PastEstimate,
+        /// What it may have, next to the other relays of its host: at most its estimate.
+        share: Rate,
+    },
+    /// None.
+    Failed {
+        /// Why.
+        reason: String,
+        /// How it was loaded.
+        mode: Option<Mode>,
+        /// When that was, in Unix seconds.
+        tried_unix_s: u64,
+    },
+}
+
+/// What to publish of these relays, with what this period has found of each, if anything.
+pub(super) fn publication<'r>(
+    relays: impl Iterator<Item = (&'r Relay, Option<&'r Record>)>,
+    history: &History,
+    policy: &HistoryPolicy,
+    slot: Duration,
+    begin_unix_s: u64,
+    now_unix_s: u64,
+) -> Vec<PublishedRelay> {
+    let mut all: Vec<PublishedRelay> = Vec::new();
+    let mut hosts: BTreeMap<RsaId, Vec<usize>> = BTreeMap::new();
+    for (relay, record) in relays {
+        let kept = history.kept(policy, relay.id(), record, now_unix_s);
+        let result = match (kept, record) {
+            (Some(kept), _) => estimate(kept),
+            (None, Some(record)) => PastEstimate::of(record).map_or_else(
+                || PublishedResult::Failed {
+                    reason: record.to_string(),
+                    mode: Some(record.mode),
+                    tried_unix_s: record.ended_unix_s,
+                },
+                estimate,
+            ),
+            (None, None) => continue,
+        };
+        // A relay that was measured at another address, and has moved since, says nothing of the host where it is now.
+        let measured_at = record.filter(|_| kept.is_none()).map(|it| it.relay.address.ip());
+        if measured_at.is_none_or(|at| at == relay.address.ip()) {
+            hosts.entry(relay.host).or_default().push(all.len());
+        }
+        let (ids, nickname) = (relay.ids, relay.nickname.clone());
+        all.push(PublishedRelay { ids, nickname, result });
+    }
+    hosts.values().for_each(|places| fit_host(&mut all, places, slot, begin_unix_s));
+    all
+}
+
+const fn estimate(estimate: PastEstimate) -> PublishedResult {
+    PublishedResult::Estimate { estimate, share: estimate.capacity }
+}
+
+/// Relays of one host have together no more than was found of their host at one time. Measurements that ended further apart
+/// than `slot` were of different slots.
+fn fit_host(all: &mut [PublishedRelay], places: &[usize], slot: Duration, begin_unix_s: u64) {
+    let found = |place: &usize| match all.get(*place)?.result {
+        PublishedResult::Estimate { estimate, share } => {
+            Some((*place, (estimate.measured_unix_s, share)))
+        }
+        PublishedResult::Failed { .. } => None,
+    };
+    let (places, mut rates): (Vec<usize>, Vec<(u64, Rate)>) =
+        places.iter().filter_map(found).unzip();
+    fit_machine(&mut rates, slot, begin_unix_s);
+    for (place, (tried_unix_s, rate)) in places.into_iter().zip(rates) {
+        let Some(PublishedRelay { result, .. }) = all.get_mut(place) else { continue };
+        if rate == Rate::ZERO {
+            let reason =
+                "others at its address have all that was found of their machine".to_owned();
+            *result = PublishedResult::Failed { reason, mode: None, tried_unix_s };
+        } else if let PublishedResult::Estimate { share, .. } = result {
+            *share = rate;
+        }
+    }
+}

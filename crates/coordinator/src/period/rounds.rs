@@ -1,0 +1,395 @@
+//! The measurements that run.
+
+use super::groups::Groups;
+use super::{Action, Event, Finished, MeasurementId, Now, Period, ProbeAnswer, Relay};
+use crate::allocation::{Allocation, MeasurerId};
+use crate::campaign::{Ended, Launch, RelayId};
+use crate::failure::Failure;
+use crate::journal::{Entry, MeasurementStarted};
+use crate::measurement::SetupError;
+use crate::mode::Mode;
+use crate::outcome::Outcome;
+use crate::params::Params;
+use crate::record::{Course, End, Facts, Record, Subject};
+use crate::round::MemberReport;
+use crate::team_measurement::{Progress, TeamAction, TeamMeasurement, TeamMember, TeamRequest};
+use alloc::boxed::Box;
+use alloc::string::{String, ToString as _};
+use alloc::vec::Vec;
+use onion::measure::order::OrderEvent;
+use onion::{Duration, Instant};
+use sha2::{Digest as _, Sha256};
+
+/// How long to time the round trip to a relay before it is measured.
+pub const RTT_TIMEOUT: Duration = Duration::from_millis(1200);
+
+/// Round trip of a relay that did not answer: few are farther.
+const RTT_UNKNOWN: Duration = Duration::from_millis(300);
+
+/// How long to wait for an answer of a relay that stopped reporting. The first packet may get lost.
+pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// A measurement that runs.
+#[derive(Clone, Debug)]
+pub(super) struct Running {
+    relay: RelayId,
+    launch: Launch,
+    started: MeasurementStarted,
+    /// Rounds by number, and when they started, in Unix seconds.
+    starts: Vec<(u32, u64)>,
+    /// `None` until the round trip is known.
+    team: Option<Box<TeamMeasurement>>,
+}
+
+impl Running {
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.team.as_ref().and_then(|it| it.poll_timeout())
+    }
+
+    fn allocation(&self) -> &Allocation {
+        &self.launch.allocation
+    }
+}
+
+impl ProbeAnswer {
+    /// The round trip to expect.
+    #[must_use]
+    pub const fn round_trip(self) -> Duration {
+        match self {
+            Self::Connected(rtt) => rtt,
+            // It gets the fewest sockets: the measurement shows why it refused.
+            Self::Refused => Duration::ZERO,
+            Self::Silent => RTT_UNKNOWN,
+        }
+    }
+}
+
+// What arrives about measurements.
+impl Period {
+    /// A measurer reports on its round of a measurement.
+    pub fn handle_report(
+        &mut self,
+        now: Now,
+        measurement: MeasurementId,
+        measurer: MeasurerId,
+        round: u32,
+        report: MemberReport,
+    ) {
+        self.with_member(now, measurement, measurer, |team, place| {
+            team.handle_report(now.instant, place, round, report);
+        });
+    }
+
+    /// A measurer cannot be given its order, or is gone.
+    pub fn handle_lost_measurer(
+        &mut self,
+        now: Now,
+        measurement: MeasurementId,
+        measurer: MeasurerId,
+        detail: String,
+    ) {
+        self.with_member(now, measurement, measurer, |team, place| {
+            team.handle_lost_measurer(now.instant, place, detail);
+        });
+    }
+
+    /// The number of a measurer's open sockets has changed since it was ready.
+    pub fn handle_sockets(
+        &mut self,
+        now: Now,
+        measurement: MeasurementId,
+        measurer: MeasurerId,
+        open: u32,
+    ) {
+        self.with_member(now, measurement, measurer, |team, place| {
+            team.handle_sockets(now.instant, place, open);
+        });
+    }
+
+    fn with_member(
+        &mut self,
+        now: Now,
+        measurement: MeasurementId,
+        measurer: MeasurerId,
+        change: impl FnOnce(&mut TeamMeasurement, MeasurerId),
+    ) {
+        let running = self.running.get(&measurement);
+        let place = running.and_then(|it| it.allocation().place(measurer));
+        if let Some(place) = place {
+            self.with_team(now, measurement, |team| change(team, MeasurerId(place)));
+        }
+    }
+
+    fn with_team(
+        &mut self,
+        now: Now,
+        measurement: MeasurementId,
+        change: impl FnOnce(&mut TeamMeasurement),
+    ) {
+        let running = self.running.get_mut(&measurement);
+        if let Some(team) = running.and_then(|it| it.team.as_mut()) {
+            change(team);
+            self.act(now, measurement);
+            self.advance(now);
+        }
+    }
+
+    /// A relay answers an order of this round, or reports on it.
+    pub fn handle_order_event(
+        &mut self,
+        now: Now,
+        measurement: MeasurementId,
+        round: u32,
+        event: OrderEvent,
+    ) {
+        self.with_team(now, measurement, |team| {
+            team.handle_order_event(now.instant, round, event);
+        });
+    }
+
+    /// The coordinator's own machine cannot go on with a measurement.
+    pub fn handle_own_failure(&mut self, now: Now, measurement: MeasurementId, detail: String) {
+        self.with_team(now, measurement, |team| team.handle_own_failure(now.instant, detail));
+    }
+
+    /// Whether a relay's host answered ([`Action::Probe`]).
+    pub fn handle_probe(&mut self, now: Now, measurement: MeasurementId, answer: ProbeAnswer) {
+        let Some(running) = self.running.get(&measurement) else { return };
+        if running.team.is_some() {
+            let is_answering = answer != ProbeAnswer::Silent;
+            return self.with_team(now, measurement, |team| {
+                team.handle_probe(now.instant, is_answering);
+            });
+        }
+        self.begin_measurement(now, measurement, answer.round_trip());
+        self.advance(now);
+    }
+
+    pub(super) fn handle_measurement_timeouts(&mut self, now: Now) {
+        let is_due = |it: &Running| it.poll_timeout().is_some_and(|at| at <= now.instant);
+        let due: Vec<MeasurementId> =
+            self.running.iter().filter(|(_, it)| is_due(it)).map(|(id, _)| *id).collect();
+        for measurement in due {
+            let running = self.running.get_mut(&measurement);
+            if let Some(team) = running.and_then(|it| it.team.as_mut()) {
+                team.handle_timeout(now.instant);
+                self.act(now, measurement);
+            }
+        }
+    }
+}
+
+// From launch to record.
+impl Period {
+    pub(super) fn params(&self, relay: &Relay) -> Params {
+        match relay.mode {
+            Mode::Transit => self.config.params,
+            Mode::Echo => self.config.params.within_quota(self.config.echo_rounds),
+        }
+    }
+
+    /// Launches what there is room for.
+    pub(super) fn launch(&mut self, now: Now) {
+        while let Some(launch) = self.campaign.poll_launch() {
+            let Some(relay) = self.relays.get(launch.relay.0) else { continue };
+            let measurement = MeasurementId(self.measurements);
+            self.measurements += 1;
+            let past = self.pasts.entry(relay.id()).or_default();
+            past.turns += 1;
+            let bounds = self.config.bounds;
+            let started = MeasurementStarted {
+                ids: relay.ids,
+                nickname: relay.nickname.clone(),
+                address: relay.address,
+                period_unix_s: bounds.begin_unix_s,
+                number: past.turns,
+                slot: self.slots.as_ref().map(|_| bounds.slot(now.unix_s())),
+                started_unix_s: now.unix_s(),
+            };
+            let address = relay.address;
+            self.journal(Entry::Started(started.clone()));
+            let (relay, starts) = (launch.relay, Vec::new());
+            let running = Running { relay, launch, started, starts, team: None };
+            self.running.insert(measurement, running);
+            let timeout = RTT_TIMEOUT;
+            self.actions.push_back(Action::Probe { measurement, address, timeout });
+        }
+    }
+
+    fn begin_measurement(&mut self, now: Now, measurement: MeasurementId, rtt: Duration) {
+        match self.team_measurement(now, measurement, rtt) {
+            Some(Ok(team)) => {
+                if let Some(running) = self.running.get_mut(&measurement) {
+                    running.team = Some(Box::new(team));
+                }
+                self.act(now, measurement);
+            }
+            Some(Err(error)) => {
+                let reason = Failure::CoordinatorBroken { detail: error.to_string() };
+                self.fail(now, measurement, reason);
+            }
+            None => {}
+        }
+    }
+
+    fn team_measurement(
+        &self,
+        now: Now,
+        measurement: MeasurementId,
+        rtt: Duration,
+    ) -> Option<Result<TeamMeasurement, SetupError>> {
+        let running = self.running.get(&measurement)?;
+        let relay = self.relays.get(running.relay.0)?;
+        let member = |it: &crate::Assignment| {
+            let configured = self.measurers.get(it.measurer)?;
+            let ip = configured.address.ip();
+            let address = (!ip.is_loopback()).then_some(ip);
+            Some(TeamMember { key: configured.key, address, capacity: it.rate })
+        };
+        let launch = &running.launch;
+        let request = TeamRequest {
+            target: relay.target(),
+            guess: launch.turn.guess,
+            defences: relay.defences,
+            mode: relay.mode,
+            always_authenticate: false,
+            params: self.params(relay),
+            path: None,
+            members: launch.allocation.assignments.iter().filter_map(member).collect(),
+            launch: Some(launch.clone()),
+            rtt,
+            secret: self.secret_of(measurement),
+            is_in_group: self.groups.contains(running.relay),
+        };
+        Some(TeamMeasurement::new(now.instant, request))
+    }
+
+    fn secret_of(&self, MeasurementId(number): MeasurementId) -> [u8; 32] {
+        let mut hash = Sha256::new();
+        hash.update(b"flashflow measurement secret");
+        hash.update(self.config.secret);
+        hash.update(number.to_be_bytes());
+        hash.finalize().into()
+    }
+
+    /// Does what a measurement asks for.
+    fn act(&mut self, now: Now, measurement: MeasurementId) {
+        loop {
+            let Some(running) = self.running.get_mut(&measurement) else { return };
+            let (relay, launch) = (running.relay, &running.launch);
+            let Some(team) = running.team.as_mut() else { return };
+            let Some(action) = team.poll_action() else { return };
+            let action = match action {
+                TeamAction::GiveOrder(terms) => {
+                    let Some(known) = self.relays.get(relay.0) else { return };
+                    Action::GiveOrder { measurement, target: known.target(), terms }
+                }
+                TeamAction::Prepare(place, order) => {
+                    let Some(measurer) = launch.allocation.member(place) else { continue };
+                    Action::Prepare { measurement, measurer, round: team.round(), order }
+                }
+                TeamAction::Start { delay, .. } => Action::Start { measurement, delay },
+                TeamAction::Stop => Action::Stop { measurement },
+                TeamAction::Probe => {
+                    let address = running.started.address;
+                    Action::Probe { measurement, address, timeout: ANSWER_TIMEOUT }
+                }
+                TeamAction::AwaitGroup(latest) => {
+                    self.groups.handle_ready(relay, latest);
+                    continue;
+                }
+                TeamAction::Progress(progress) => {
+                    if let Progress::Started { round } = progress {
+                        running.starts.push((round, now.unix_s()));
+                    }
+                    Action::Event(Event::Progress(relay, progress))
+                }
+                TeamAction::Done(outcome) => {
+                    let course = team.course();
+                    return self.finish(now, measurement, &outcome, course);
+                }
+            };
+            self.actions.push_back(action);
+        }
+    }
+
+    /// Starts the groups whose relays are ready.
+    pub(super) fn start_groups(&mut self, now: Now) {
+        for relay in Groups::poll_start(&mut self.groups, now.instant) {
+            let found = self.running.iter_mut().find(|(_, it)| it.relay == relay);
+            if let Some((id, running)) = found
+                && let Some(team) = running.team.as_mut()
+            {
+                let id = *id;
+                team.start_group(now.instant);
+                self.act(now, id);
+            }
+        }
+    }
+
+    /// Ends a measurement before its time.
+    pub(super) fn cancel(&mut self, now: Now, measurement: MeasurementId) {
+        let running = self.running.get_mut(&measurement);
+        match running.and_then(|it| it.team.as_mut()) {
+            Some(team) => {
+                team.cancel(now.instant);
+                self.act(now, measurement);
+            }
+            None => self.fail(now, measurement, Failure::Cancelled),
+        }
+    }
+
+    /// A measurement ends before its first round.
+    fn fail(&mut self, now: Now, measurement: MeasurementId, reason: Failure) {
+        let Some(running) = self.running.get(&measurement) else { return };
+        let Some(relay) = self.relays.get(running.relay.0) else { return };
+        let round = running.launch.turn.round;
+        let outcome = Outcome::Failed { reason, measurer: None, round, second: None };
+        let course = Course { mode: relay.mode, params: self.params(relay), rounds: Vec::new() };
+        self.finish(now, measurement, &outcome, course);
+    }
+
+    fn finish(&mut self, now: Now, measurement: MeasurementId, outcome: &Outcome, course: Course) {
+        let Some(running) = self.running.remove(&measurement) else { return };
+        let Running { relay, launch, started, starts, .. } = running;
+        let facts = Facts {
+            relay: Subject {
+                nickname: started.nickname.clone(),
+                ids: started.ids,
+                address: started.address,
+                limit: None,
+            },
+            ended_unix_s: now.unix_s(),
+            processor: None,
+            starts,
+            hearsay: Vec::new(),
+        };
+        let record = Record::new(facts, course, outcome).in_team(&launch.allocation);
+        for (measurer, path) in record.paths() {
+            self.campaign.handle_path(relay, measurer, path);
+        }
+        let Ended { lost, follows, .. } = self.campaign.handle_outcome(relay, outcome);
+        // Without slots there is no other time.
+        let follows = follows.filter(|it| self.slots.is_some() || !it.is_after_decline);
+        self.event(Event::MeasurementEnded(Box::new(record.clone())));
+        self.look_after_measurers(now, lost, &record);
+        if let Some(slots) = &mut self.slots {
+            slots.handle_end(started.ids.rsa, follows, self.config.bounds.slot(now.unix_s()));
+        }
+        let finished = Finished { relay, turn: launch.turn, record, started, follows };
+        let settled = self.groups.end(finished);
+        self.settle(now, settled);
+    }
+
+    fn look_after_measurers(&mut self, now: Now, lost: Option<MeasurerId>, record: &Record) {
+        if let Some(measurer) = lost {
+            self.event(Event::MeasurerLost(measurer, Box::new(record.clone())));
+            self.record_health(now, measurer, Err(record.to_string()));
+            self.measurers.check(now, measurer);
+        } else if let End::Failed { reason, measurer: Some(measurer), .. } = &record.end
+            && reason.may_be_relays_doing()
+        {
+            self.event(Event::MeasurerLeftOut(*measurer, Box::new(record.clone())));
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Whole periods in virtual time.
+
+mod world;
+
+use super::*;
+use crate::journal::MeasurementFinished;
+use proptest::prelude::*;
+use std::collections::{BTreeMap, BTreeSet};
+use std::vec::Vec;
+use world::{Conduct, Happening, Journal, PERIOD_S, World, WorldOptions};
+
+/// What every period must keep to, whatever happens in it.
+fn check(world: &World) {
+    let mut open: BTreeSet<(u64, [u8; 20])> = BTreeSet::new();
+    let mut done: BTreeMap<(u64, [u8; 20]), u32> = BTreeMap::new();
+    for entry in &world.journal.entries {
+        match entry {
+            Entry::Started(started) => {
+                let key = (started.period_unix_s, started.relay().0);
+                open.insert(key);
+                let is_alone = world.group_size(started.relay()) == 1;
+                let has_final = done.contains_key(&key);
+                assert!(!(is_alone && has_final), "measured again: {started:?}");
+                assert!(world.may_be_measured(started.relay()), "no consent: {started:?}");
+            }
+            Entry::Finished(finished) => {
+                let MeasurementFinished { begun, is_final, record, .. } = &**finished;
+                let key = (begun.period_unix_s, begun.relay().0);
+                open.remove(&key);
+                if *is_final {
+                    *done.entry(key).or_default() += 1;
+                }
+                world.check_record(record);
+            }
+            _ => {}
+        }
+    }
+}
+
+fn options() -> impl Strategy<Value = WorldOptions> {
+    let happening = prop_oneof![
+        3 => Just(Happening::Crash),
+        2 => (0usize..3).prop_map(Happening::MeasurerLost),
+        1 => (0usize..3).prop_map(Happening::MeasurerLies),
+        1 => (-200i64..200).prop_map(Happening::ClockSet),
+        1 => Just(Happening::NoConsensus),
+    ];
+    let happenings = prop::collection::vec((1u64..PERIOD_S, happening), 0..5);
+    (any::<u64>(), happenings).prop_map(|(seed, happenings)| WorldOptions {
+        seed,
+        relays: 200,
+        happenings,
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_period_keeps_its_rules_whatever_happens_in_it(options in options()) {
+        let mut world = World::new(&options);
+        world.play_period();
+        check(&world);
+        let undisturbed = {
+            let happenings = Vec::new();
+            let mut world = World::new(&WorldOptions { happenings, ..options });
+            world.play_period();
+            check(&world);
+            world
+        };
+        world.compare(&undisturbed);
+    }
+}
+
+#[test]
+fn an_undisturbed_period_measures_every_relay_that_consents_to_its_capacity() {
+    let mut world = World::new(&WorldOptions { seed: 7, relays: 200, happenings: Vec::new() });
+    world.play_period();
+    check(&world);
+    let conclusive = world.conclusive();
+    for (relay, rate) in &conclusive {
+        let relay = world.relay(*relay);
+        assert_eq!(relay.conduct, Conduct::Honest);
+        let share = rate.as_byte_per_s() as f64 / relay.capacity as f64;
+        let is_whole = world.group_size(relay.ids.rsa) > 1 || share > 0.95;
+        assert!(is_whole && share <= 1.01, "{share} of {relay:?}");
+    }
+    let honest = world.relays.iter().filter(|it| it.conduct == Conduct::Honest).count();
+    // A new relay whose first guess was too low may find no second slot.
+    assert!(conclusive.len() * 10 > honest * 9, "{} of {honest}", conclusive.len());
+}
+
+#[test]
+fn after_a_crash_the_next_process_knows_what_the_last_one_knew() {
+    let mut world = World::new(&WorldOptions { seed: 9, relays: 200, happenings: Vec::new() });
+    world.play_until(PERIOD_S / 2);
+    let known: BTreeMap<_, Record> =
+        world.period.records().map(|it| (it.relay.ids.rsa, it.clone())).collect();
+    assert!(known.len() > 50);
+    let pasts = Journal::pasts(&world.journal, world.bounds.begin_unix_s);
+    let recorded: BTreeMap<_, Record> =
+        pasts.into_iter().filter_map(|(id, past)| Some((id, past.record?))).collect();
+    assert_eq!(known, recorded);
+}
+
+/// Two coordinators that plan by one seed measure no relay at the same time.
+#[test]
+fn two_coordinators_with_one_seed_measure_no_relay_at_the_same_time() {
+    let options = WorldOptions { seed: 3, relays: 200, happenings: Vec::new() };
+    let mut worlds = [0, 1].map(|own| World::of_team(&options, own, 2));
+    let [one, other] = worlds.each_mut().map(|world| {
+        world.play_period();
+        check(world);
+        world.first_slots()
+    });
+    assert!(one.len() > 150);
+    for (relay, slot) in &one {
+        assert_ne!(other.get(relay), Some(slot), "{relay:?}");
+    }
+}
+
+#[test]
+fn a_relay_that_declines_is_asked_again_in_another_slot_and_not_a_third_time() {
+    let mut world = World::new(&WorldOptions { seed: 5, relays: 200, happenings: Vec::new() });
+    world.play_period();
+    let mut asked: BTreeMap<RsaId, Vec<Option<u32>>> = BTreeMap::new();
+    for entry in &world.journal.entries {
+        if let Entry::Started(started) = entry
+            && world.conduct(started.relay()) == Conduct::Declines
+        {
+            asked.entry(started.relay()).or_default().push(started.slot);
+        }
+    }
+    assert!(!asked.is_empty());
+    for (relay, slots) in asked {
+        let is_late = slots[0] > Some(world.bounds.slots() - 5);
+        assert!(slots.len() == 2 || (is_late && slots.len() == 1), "{relay}: {slots:?}");
+        assert_ne!(slots.first(), slots.get(1));
+    }
+}

@@ -1,0 +1,665 @@
+//! One relay measured by a team: orders, readiness, starts and reports around a [`Measurement`].
+//!
+//! A [`Measurement`] decides about load and seconds. This module decides what a team does for it: it asks a relay that takes
+//! part for its consent, gives each measurer its order, holds the start back until the other relays of the same host are
+//! ready, and finds out whether a relay that stopped reporting can still be reached.
+
+use crate::allocation::{Assignment, MeasurerId};
+use crate::campaign::Launch;
+use crate::defences::Defences;
+use crate::failure::Failure;
+use crate::measurement::{Action, Measurement, SetupError};
+use crate::mode::Mode;
+use crate::order::OrderRetries;
+use crate::outcome::Outcome;
+use crate::params::{Params, PathParams};
+use crate::record::Course;
+use crate::round::{MemberReport, RoundMode, RoundOrder};
+use crate::second::SecondReport;
+use crate::turn::Turn;
+use crate::vantage::Vantage;
+use crate::worker_load::WorkerLoad;
+use alloc::borrow::ToOwned;
+use alloc::collections::VecDeque;
+use alloc::string::String;
+use alloc::vec;
+use alloc::vec::Vec;
+use core::net::IpAddr;
+use core::num::NonZeroU32;
+use onion::measure::load::Target;
+use onion::measure::order::{OrderEvent, OrderFailure};
+use onion::measure::protocol::{ClientShare, MeasurerKey, Nonce, SentBack};
+use onion::{Duration, Instant, Rate};
+use sha2::{Digest as _, Sha256};
+
+/// From the decision to start until the start, so that all measurers have received it.
+const START_DELAY: Duration = Duration::from_millis(50);
+
+/// Replaces [`START_DELAY`] where some measurers are on other hosts.
+const START_DELAY_REMOTE: Duration = Duration::from_millis(500);
+
+/// Longest time for which a relay waits for the other relays of its host.
+const GROUP_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Part of the time for set-up that is left when a relay stops waiting for the other relays of its host.
+const GROUP_WAIT_RESERVE: Duration = Duration::from_secs(2);
+
+/// A measurer that takes part.
+#[derive(Clone, Copy, Debug)]
+pub struct TeamMember {
+    /// Its public key, which a relay that takes part is given.
+    pub key: MeasurerKey,
+    /// Where the relay sees it; `None` for one on this machine.
+    pub address: Option<IpAddr>,
+    /// What it may send to this relay.
+    pub capacity: Rate,
+}
+
+/// What is to be measured, and by whom.
+#[derive(Clone, Debug)]
+pub struct TeamRequest {
+    /// The relay.
+    pub target: Target,
+    /// Its expected capacity.
+    pub guess: Rate,
+    /// What it lets one address do.
+    pub defences: Defences,
+    /// How it is loaded.
+    pub mode: Mode,
+    /// In transit: links authenticate as a relay's even where nothing is gained by it.
+    pub always_authenticate: bool,
+    /// Parameters, within what the relay allows. `path` is replaced by what the distance asks for.
+    pub params: Params,
+    /// Replaces what the distance asks for.
+    pub path: Option<PathParams>,
+    /// Who takes part. [`MeasurerId`]s are places in this list.
+    pub members: Vec<TeamMember>,
+    /// The launch, if this is one turn of a campaign. `members` are those of its allocation, in that order. Without it, this is
+    /// all the relay's rounds.
+    pub launch: Option<Launch>,
+    /// Round trip from the coordinator to the relay.
+    pub rtt: Duration,
+    /// Secret of this measurement, from which the nonces of its orders follow.
+    pub secret: [u8; 32],
+    /// Whether the start waits for [`TeamMeasurement::start_group`].
+    pub is_in_group: bool,
+}
+
+impl TeamRequest {
+    fn vantages(&self) -> Vec<Vantage> {
+        let first = |address: &Option<IpAddr>| {
+            let found = self.members.iter().position(|it| it.address == *address);
+            found.and_then(|place| u32::try_from(place).ok())
+        };
+        let vantage = |(place, member): (usize, &TeamMember)| {
+            let known = self.launch.as_ref().and_then(|it| it.vantages.get(place));
+            Vantage { host: first(&member.address), ..known.copied().unwrap_or_default() }
+        };
+        self.members.iter().enumerate().map(vantage).collect()
+    }
+
+    fn capacities(&self) -> Vec<Rate> {
+        self.members.iter().map(|it| it.capacity).collect()
+    }
+
+    fn expected(&self) -> Rate {
+        self.launch.as_ref().map_or(self.guess, |it| it.turn.guess)
+    }
+
+    /// The parameters for this distance and these defences.
+    fn params_here(&self, vantages: &[Vantage]) -> Params {
+        let defences = match self.mode {
+            Mode::Transit => self.defences,
+            // A relay that takes part agrees to the number of sockets.
+            Mode::Echo => Defences { max_connections: None, ..self.defences },
+        };
+        let params = Params { sockets: defences.sockets(self.params.sockets), ..self.params };
+        // On loopback a long round trip is a busy processor.
+        let is_here = self.target.address.ip().is_loopback();
+        let distance = if is_here { Duration::ZERO } else { Vantage::distance(self.rtt, vantages) };
+        let team: Rate = self.members.iter().map(|it| it.capacity).sum();
+        let rate = self.expected().scaled(params.excess_factor()).min(team);
+        let by_distance = || PathParams::at_distance(self.mode, rate, distance, params.seconds);
+        Params { path: self.path.unwrap_or_else(by_distance), ..params }
+    }
+
+    /// The orders of the first round as they will most likely be, for what measurers can do ahead of time.
+    #[must_use]
+    pub fn expected_orders(&self) -> Vec<(MeasurerId, RoundOrder)> {
+        let vantages = self.vantages();
+        let params = self.params_here(&vantages);
+        let first = |launch: &Launch| launch.turn;
+        let turn = self.launch.as_ref().map_or_else(|| Turn::first(self.guess, 1), first);
+        let plan = RoundPlan {
+            round: turn.round,
+            assignments: turn.allocation(&params, &self.capacities(), &vantages).assignments,
+            seconds: params.seconds,
+            held_back_s: None,
+            check_share: params.check_share,
+            nonce: Nonce([0; 32]),
+            deadline: Instant::ORIGIN,
+        };
+        let order = |it: &Assignment| {
+            (it.measurer, self.order(&plan, it, params.setup_timeout, params.report_grace))
+        };
+        plan.assignments.iter().map(order).collect()
+    }
+
+    fn address(&self, measurer: MeasurerId) -> Option<IpAddr> {
+        self.members.get(measurer.0).and_then(|it| it.address)
+    }
+
+    /// What one measurer of a round has to do.
+    fn order(
+        &self,
+        plan: &RoundPlan,
+        assignment: &Assignment,
+        setup_timeout: Duration,
+        stall_timeout: Duration,
+    ) -> RoundOrder {
+        let own = self.address(assignment.measurer);
+        let is_neighbor = |other: &&Assignment| self.address(other.measurer) == own;
+        let sharing = plan.assignments.iter().filter(is_neighbor).count();
+        RoundOrder {
+            target: self.target,
+            mode: match self.mode {
+                Mode::Transit => {
+                    RoundMode::Transit { always_authenticate: self.always_authenticate }
+                }
+                Mode::Echo => RoundMode::Echo { nonce: plan.nonce },
+            },
+            defences: self.defences,
+            sockets: assignment.sockets,
+            rate: assignment.rate,
+            seconds: plan.seconds,
+            held_back_s: plan.held_back_s,
+            check_one_in: one_in(plan.check_share),
+            // This is the coordinator's round trip, and not that of measurers on other hosts.
+            rtt: own.is_none().then_some(self.rtt),
+            sharing: u32::try_from(sharing).unwrap_or(u32::MAX),
+            setup_timeout,
+            stall_timeout,
+        }
+    }
+}
+
+/// The order that a relay is asked to accept (echo only).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OrderTerms {
+    /// The round, counted from one.
+    pub round: u32,
+    /// Who will come.
+    pub measurers: Vec<MeasurerKey>,
+    /// For how long.
+    pub seconds: u16,
+    /// The largest share of client traffic.
+    pub client_share: ClientShare,
+    /// Sockets over all measurers.
+    pub sockets: u16,
+    /// Proves to the relay that a measurer is of this order.
+    pub nonce: Nonce,
+    /// Time until the relay must have accepted.
+    pub accept_timeout: Duration,
+}
+
+/// News of a measurement for whoever watches it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Progress {
+    /// A round is being prepared.
+    Preparing {
+        /// Counted from one.
+        round: u32,
+        /// What the measurers will send at most.
+        allocated: Rate,
+        /// Sockets of all measurers.
+        sockets: u32,
+    },
+    /// A round has started.
+    Started {
+        /// The round.
+        round: u32,
+    },
+    /// All measurers have reported a second.
+    Second {
+        /// The round.
+        round: u32,
+        /// The second, from zero.
+        index: u32,
+        /// What came back in it; in echo, with the relay's client traffic that counts.
+        measured: Rate,
+    },
+}
+
+/// What the shell has to do for one measurement.
+#[derive(Clone, Debug, PartialEq)]
+pub enum TeamAction {
+    /// Ask the relay to accept this order, on a link that replaces an earlier one; answer by
+    /// [`TeamMeasurement::handle_order_event`].
+    GiveOrder(OrderTerms),
+    /// Give a measurer this order; it answers by [`TeamMeasurement::handle_report`].
+    Prepare(MeasurerId, RoundOrder),
+    /// Have all measurers of the round send, `delay` from now on.
+    Start {
+        /// The round.
+        round: u32,
+        /// The delay, the same for all: messages that take time are given less of it.
+        delay: Duration,
+    },
+    /// Have all measurers end their round; then close the link on which the order was given.
+    Stop,
+    /// Find out whether the relay's host answers a new connection; answer by [`TeamMeasurement::handle_probe`].
+    Probe,
+    /// All measurers are ready. Call [`TeamMeasurement::start_group`] when those of the other relays are, and at this time at
+    /// the latest.
+    AwaitGroup(Instant),
+    /// For whoever watches.
+    Progress(Progress),
+    /// Nothing follows.
+    Done(Outcome),
+}
+
+/// What a round is to be like.
+#[derive(Clone, Debug)]
+struct RoundPlan {
+    round: u32,
+    assignments: Vec<Assignment>,
+    seconds: u32,
+    held_back_s: Option<u32>,
+    check_share: f64,
+    nonce: Nonce,
+    /// When the measurers must be ready.
+    deadline: Instant,
+}
+
+/// One relay measured by a team, as a state machine with the contract of [`Measurement`]: after `new`, and after each `handle_*`
+/// call and command, call [`poll_action`](Self::poll_action) until `None`; then wait until
+/// [`poll_timeout`](Self::poll_timeout) at most.
+#[derive(Clone, Debug)]
+pub struct TeamMeasurement {
+    request: TeamRequest,
+    measurement: Measurement,
+    /// The round that waits for the relay to accept it.
+    ordered: Option<RoundPlan>,
+    /// How long and how often the relay is asked.
+    retries: OrderRetries,
+    /// Orders given so far.
+    orders: u32,
+    /// Measurers of the round that are not ready.
+    unready: usize,
+    /// The last of them is, and the measurement hears of it when the group starts: measurer, round, sockets.
+    held: Option<(MeasurerId, u32, u32)>,
+    is_probing: bool,
+    /// Each measurer's load in the current round, once it has finished it.
+    loads: Vec<Option<WorkerLoad>>,
+    seconds_reported: u32,
+    actions: VecDeque<TeamAction>,
+}
+
+// Life, commands and getters.
+impl TeamMeasurement {
+    /// Begins the first round.
+    ///
+    /// # Errors
+    /// As [`Measurement::new`].
+    pub fn new(now: Instant, request: TeamRequest) -> Result<Self, SetupError> {
+        let vantages = request.vantages();
+        let params = request.params_here(&vantages);
+        let (mode, capacities) = (request.mode, request.capacities());
+        let measurement = match &request.launch {
+            Some(launch) => Measurement::of_launch(now, params, mode, launch, capacities),
+            None => {
+                let guess = request.guess;
+                Measurement::from_vantages(now, params, mode, guess, capacities, vantages)
+            }
+        }?;
+        let mut this = Self {
+            loads: vec![None; request.members.len()],
+            request,
+            measurement,
+            ordered: None,
+            retries: OrderRetries::until(Instant::ORIGIN),
+            orders: 0,
+            unready: 0,
+            held: None,
+            is_probing: false,
+            seconds_reported: 0,
+            actions: VecDeque::new(),
+        };
+        this.advance(now);
+        Ok(this)
+    }
+
+    /// Ends the measurement at once, as a failure.
+    pub fn cancel(&mut self, now: Instant) {
+        self.measurement.cancel(now);
+        self.advance(now);
+    }
+
+    /// The round that is on, or was last; counted from one.
+    #[must_use]
+    pub const fn round(&self) -> u32 {
+        self.measurement.round()
+    }
+
+    /// What there is to record of it besides the outcome: the rounds that are over.
+    #[must_use]
+    pub fn course(&self) -> Course {
+        self.measurement.course()
+    }
+
+    /// Each measurer's load in its last round, if it finished one.
+    #[must_use]
+    pub fn loads(&self) -> &[Option<WorkerLoad>] {
+        &self.loads
+    }
+}
+
+// What arrives.
+impl TeamMeasurement {
+    /// A measurer reports on a round.
+    pub fn handle_report(
+        &mut self,
+        now: Instant,
+        measurer: MeasurerId,
+        round: u32,
+        report: MemberReport,
+    ) {
+        if round == self.measurement.round() {
+            self.take_report(now, measurer, round, report);
+            self.report_seconds();
+        }
+        self.advance(now);
+    }
+
+    fn take_report(
+        &mut self,
+        now: Instant,
+        measurer: MeasurerId,
+        round: u32,
+        report: MemberReport,
+    ) {
+        match report {
+            MemberReport::Ready { sockets } => {
+                self.unready = self.unready.saturating_sub(1);
+                if self.request.is_in_group && self.unready == 0 && self.held.is_none() {
+                    let deadline = self.measurement.poll_timeout();
+                    let left = deadline.map_or(Duration::ZERO, |at| at.saturating_since(now));
+                    let wait = GROUP_WAIT_MAX.min(left.saturating_sub(GROUP_WAIT_RESERVE));
+                    self.held = Some((measurer, round, sockets));
+                    self.actions.push_back(TeamAction::AwaitGroup(now + wait));
+                } else {
+                    self.measurement.handle_ready(now, measurer, round, sockets);
+                }
+            }
+            MemberReport::Second(second, account) => {
+                let report = SecondReport {
+                    round,
+                    second: second.index,
+                    bytes: second.bytes,
+                    checked_cells: second.checked_cells,
+                    account: account.map(|it| *it),
+                };
+                self.measurement.handle_second(now, measurer, report);
+            }
+            MemberReport::Load(load) => {
+                if let Some(known) = self.loads.get_mut(measurer.0) {
+                    *known = Some(load);
+                }
+                self.measurement.handle_busy(measurer, round, load.busy());
+            }
+            MemberReport::Failed { kind, detail } => {
+                self.measurement.handle_failure(now, Some(measurer), kind.failure(detail));
+            }
+        }
+    }
+
+    /// The number of a measurer's open sockets has changed since it was ready.
+    pub fn handle_sockets(&mut self, now: Instant, measurer: MeasurerId, open: u32) {
+        let round = self.measurement.round();
+        self.measurement.handle_sockets(now, measurer, round, open);
+        self.advance(now);
+    }
+
+    /// A measurer cannot be given its order, or is gone.
+    pub fn handle_lost_measurer(&mut self, now: Instant, measurer: MeasurerId, detail: String) {
+        let failure = Failure::MeasurerLost { detail };
+        self.measurement.handle_failure(now, Some(measurer), failure);
+        self.advance(now);
+    }
+
+    /// The relay answers an order of this round, or reports on it.
+    pub fn handle_order_event(&mut self, now: Instant, round: u32, event: OrderEvent) {
+        if round == self.measurement.round() {
+            self.take_order_event(now, round, event);
+            self.report_seconds();
+        }
+        self.advance(now);
+    }
+
+    fn take_order_event(&mut self, now: Instant, round: u32, event: OrderEvent) {
+        match event {
+            OrderEvent::Accepted => {
+                if let Some(plan) = self.ordered.take() {
+                    self.prepare(now, &plan);
+                }
+            }
+            OrderEvent::ClientSecond(second, sent_back) => {
+                for SentBack { measurer, bytes } in sent_back {
+                    let place = self.request.members.iter().position(|it| it.key == measurer);
+                    if let Some(place) = place {
+                        self.measurement.handle_sent_back(round, MeasurerId(place), bytes);
+                    }
+                }
+                // Client traffic is what the relay passed on: bytes that only arrived, or only left, are none.
+                let bytes = second.received_bytes.min(second.sent_bytes);
+                let second = u32::from(second.second);
+                self.measurement.handle_client_second(now, round, second, bytes);
+            }
+            OrderEvent::Finished => {}
+            OrderEvent::Failed(failure) => self.order_failed(now, &failure),
+        }
+    }
+
+    fn order_failed(&mut self, now: Instant, failure: &OrderFailure) {
+        let is_repeated = self.ordered.is_some() && self.retries.handle_failure(now, failure);
+        if !is_repeated {
+            self.measurement.handle_failure(now, None, Failure::from(failure));
+        }
+    }
+
+    /// The coordinator's own machine cannot go on with this measurement.
+    pub fn handle_own_failure(&mut self, now: Instant, detail: String) {
+        self.measurement.handle_failure(now, None, Failure::CoordinatorBroken { detail });
+        self.advance(now);
+    }
+
+    /// Whether the relay's host answers a new connection ([`TeamAction::Probe`]).
+    pub fn handle_probe(&mut self, now: Instant, is_answering: bool) {
+        self.is_probing = false;
+        // The report may have arrived in the meantime.
+        if self.measurement.client_report_overdue(now) {
+            if !is_answering {
+                let detail =
+                    "its client report did not arrive, and a new connection was not answered";
+                let failure = Failure::CutOff { detail: detail.to_owned() };
+                self.measurement.handle_failure(now, None, failure);
+            } else if !self.measurement.extend_report_deadline() {
+                self.measurement.handle_timeout(now);
+            }
+        }
+        self.advance(now);
+    }
+
+    /// The relays of the group start together, or the wait is over.
+    pub fn start_group(&mut self, now: Instant) {
+        self.request.is_in_group = false;
+        if let Some((measurer, round, sockets)) = self.held.take() {
+            self.measurement.handle_ready(now, measurer, round, sockets);
+        }
+        self.advance(now);
+    }
+
+    /// Time passed. Does nothing before [`poll_timeout`](Self::poll_timeout).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        if self.retries.poll_attempt(now)
+            && let Some(plan) = self.ordered.take()
+        {
+            self.give_order(now, plan);
+        }
+        if self.measurement.client_report_overdue(now) {
+            if !self.is_probing {
+                self.is_probing = true;
+                self.actions.push_back(TeamAction::Probe);
+            }
+        } else {
+            self.measurement.handle_timeout(now);
+        }
+        self.advance(now);
+    }
+}
+
+// What to do now.
+impl TeamMeasurement {
+    /// The next thing to do; call until `None`.
+    pub fn poll_action(&mut self) -> Option<TeamAction> {
+        self.actions.pop_front()
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout); `None` once all is over, or while a probe is being answered.
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        let own = self.measurement.poll_timeout().filter(|_| !self.is_probing);
+        own.into_iter().chain(self.retries.poll_timeout()).min()
+    }
+
+    fn advance(&mut self, now: Instant) {
+        while let Some(action) = self.measurement.poll_action() {
+            self.act(now, action);
+        }
+    }
+
+    fn act(&mut self, now: Instant, action: Action) {
+        match action {
+            // A round that was cancelled before it began.
+            Action::Prepare { .. } if self.measurement.is_done() => {}
+            Action::Prepare { round, assignments, seconds, held_back_s, check_share } => {
+                self.seconds_reported = 0;
+                self.loads.fill(None);
+                (self.unready, self.held) = (assignments.len(), None);
+                // A quarter is left for messages that are in flight when it ends.
+                let setup_timeout = self.measurement.params().setup_timeout;
+                let deadline = now + (setup_timeout - setup_timeout / 4);
+                let nonce = Nonce([0; 32]);
+                let plan = RoundPlan {
+                    round,
+                    assignments,
+                    seconds,
+                    held_back_s,
+                    check_share,
+                    nonce,
+                    deadline,
+                };
+                match self.request.mode {
+                    Mode::Transit => self.prepare(now, &plan),
+                    Mode::Echo => {
+                        self.retries = OrderRetries::until(now + setup_timeout / 3);
+                        self.give_order(now, plan);
+                    }
+                }
+            }
+            Action::Start { round } => {
+                let is_remote = self.request.members.iter().any(|it| it.address.is_some());
+                let delay = if is_remote { START_DELAY_REMOTE } else { START_DELAY };
+                self.actions.push_back(TeamAction::Start { round, delay });
+                self.actions.push_back(TeamAction::Progress(Progress::Started { round }));
+            }
+            Action::Stop { .. } => self.stop(),
+            Action::Done(outcome) => {
+                // The last second ended the round, so that the measurement has it no more.
+                let round = self.measurement.round();
+                let estimate = outcome.estimate().filter(|estimate| estimate.rounds == round);
+                let seconds = estimate.map_or(&[][..], |estimate| &estimate.seconds);
+                for totals in seconds.iter().skip(self.seconds_reported as usize) {
+                    let measured = Rate::from_byte_per_s(totals.total());
+                    let second = Progress::Second { round, index: totals.second, measured };
+                    self.actions.push_back(TeamAction::Progress(second));
+                }
+                self.stop();
+                self.actions.push_back(TeamAction::Done(outcome));
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        (self.ordered, self.held) = (None, None);
+        self.actions.push_back(TeamAction::Stop);
+    }
+
+    /// In an echo, the relay must accept the round before the measurers come.
+    fn give_order(&mut self, now: Instant, mut plan: RoundPlan) {
+        plan.nonce = self.next_nonce();
+        let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX);
+        let key = |it: &Assignment| self.request.members.get(it.measurer.0).map(|it| it.key);
+        let terms = OrderTerms {
+            round: plan.round,
+            measurers: plan.assignments.iter().filter_map(key).collect(),
+            seconds: short(plan.seconds),
+            client_share: client_share(self.measurement.params().ratio),
+            sockets: short(plan.assignments.iter().map(|it| it.sockets).sum()),
+            nonce: plan.nonce,
+            accept_timeout: self.retries.deadline().saturating_since(now),
+        };
+        self.ordered = Some(plan);
+        self.actions.push_back(TeamAction::GiveOrder(terms));
+    }
+
+    fn next_nonce(&mut self) -> Nonce {
+        self.orders += 1;
+        let mut hash = Sha256::new();
+        hash.update(b"flashflow order nonce");
+        hash.update(self.request.secret);
+        hash.update(self.orders.to_be_bytes());
+        Nonce(hash.finalize().into())
+    }
+
+    /// Has the measurers open their sockets and circuits.
+    fn prepare(&mut self, now: Instant, plan: &RoundPlan) {
+        let setup_timeout = plan.deadline.saturating_since(now);
+        let stall_timeout = self.measurement.params().report_grace;
+        for assignment in &plan.assignments {
+            let order = self.request.order(plan, assignment, setup_timeout, stall_timeout);
+            self.actions.push_back(TeamAction::Prepare(assignment.measurer, order));
+        }
+        let allocated = plan.assignments.iter().map(|it| it.rate).sum();
+        let sockets = plan.assignments.iter().map(|it| it.sockets).sum();
+        let preparing = Progress::Preparing { round: plan.round, allocated, sockets };
+        self.actions.push_back(TeamAction::Progress(preparing));
+    }
+
+    /// Reports the seconds that have become complete.
+    fn report_seconds(&mut self) {
+        let round = self.measurement.round();
+        for totals in self.measurement.seconds().skip(self.seconds_reported as usize) {
+            let measured = Rate::from_byte_per_s(totals.total());
+            let second = Progress::Second { round, index: totals.second, measured };
+            self.actions.push_back(TeamAction::Progress(second));
+            self.seconds_reported += 1;
+        }
+    }
+}
+
+/// How many cells there are to each that is checked.
+#[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
+#[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
+fn one_in(share: f64) -> NonZeroU32 {
+    let cells = libm::round(1.0 / share) as u32;
+    NonZeroU32::new(cells).unwrap_or(NonZeroU32::MIN)
+}
+
+/// *r* as orders have it, in thousandths.
+#[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
+#[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
+fn client_share(ratio: f64) -> ClientShare {
+    let permille = libm::round(ratio * 1000.0) as u16;
+    ClientShare::from_permille(permille).unwrap_or(ClientShare::DEFAULT)
+}

@@ -1,0 +1,155 @@
+//! The consensus and its descriptors, as a period needs them.
+
+use super::config::{Config, Source};
+use cli::Error;
+use coordinator::Defences;
+use coordinator::period::{NetworkView, Router};
+use dirmgr::consensus_signers;
+use documents::{Documents, Origin};
+use netdoc::consensus::{self, Flag};
+use netdoc::fetch::{Fetcher, Resource};
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use std::fs;
+use std::net::SocketAddr;
+use std::path::Path;
+
+/// After its end a consensus is believed for this time, as clients of tor do (dir-spec §5.1).
+const STALE_S: u64 = 24 * 3600;
+
+/// A consensus, and what a period needs to know of it.
+pub(super) struct Network {
+    pub(super) documents: Documents,
+    pub(super) view: NetworkView,
+}
+
+impl Network {
+    /// The value that the authorities drew together last.
+    pub(super) fn shared_random(&self) -> Option<[u8; 32]> {
+        self.documents.consensus.shared_random.map(|it| it.value)
+    }
+}
+
+/// Reads the consensus that the configuration names, signed by more than half of the authorities that it names, if it names any.
+pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
+    let documents = documents(config, now_unix_s)?;
+    let consensus = &documents.consensus;
+    // Relays that take part and are not listed are not measured by transit either.
+    let echo = named(&documents, &config.echo).unwrap_or_default();
+    let wanted = match &config.relays {
+        Some(names) => Some(named(&documents, names)?),
+        None => None,
+    };
+    let ids = |routers: Vec<&consensus::Router>| routers.into_iter().map(rsa).collect();
+    let view = NetworkView {
+        valid_after_unix_s: consensus.valid_after,
+        source: documents.what.clone(),
+        signers: documents.signers,
+        routers: consensus.routers().iter().map(router).collect(),
+        named: wanted.map(ids),
+        echo: ids(echo),
+        families: if config.family { documents.families.clone() } else { Vec::new() },
+        defences: Defences::from_consensus_params(|name| consensus.params.get(name)),
+    };
+    Ok(Network { documents, view })
+}
+
+fn router(router: &consensus::Router) -> Router {
+    Router {
+        ids: RelayIds {
+            rsa: rsa(router),
+            ed25519: router.ed25519.map(|id| Ed25519Id(*id.as_bytes())),
+        },
+        nickname: router.nickname.to_string(),
+        address: SocketAddr::new(router.address.into(), router.or_port),
+        is_authority: router.flags.contains(Flag::Authority),
+        is_running: router.flags.contains(Flag::Running),
+    }
+}
+
+const fn rsa(router: &consensus::Router) -> RsaId {
+    RsaId(*router.fingerprint.as_bytes())
+}
+
+fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, Error> {
+    let mut documents = match &config.source {
+        Source::Authority(authority) => {
+            let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
+            let what = format!("the consensus from {authority}");
+            let signers = verify(config, &what, &text, now_unix_s, || {
+                let all = Resource::Path("/tor/keys/all".to_owned());
+                Ok(Fetcher::default().get(*authority, &all)?)
+            })?;
+            Documents::new(what, &text, Origin::Authority(*authority), now_unix_s)?
+                .signed_by(signers)
+        }
+        Source::File(path) => {
+            let text = read_file(path, "read the consensus")?;
+            let what = format!("the consensus in {}", path.display());
+            let certificates = config.certificates.as_deref().unwrap_or(Path::new(""));
+            let certificates = || read_file(certificates, "read the certificates");
+            let signers = verify(config, &what, &text, now_unix_s, certificates)?;
+            let origin = config.descriptors.as_deref().map_or(Origin::Nowhere, Origin::File);
+            Documents::new(what, &text, origin, now_unix_s)?.signed_by(signers)
+        }
+    };
+    let lasts = documents.consensus.valid_until.saturating_add(STALE_S);
+    if documents.signers.is_some() && lasts < now_unix_s {
+        let what = std::mem::take(&mut documents.what);
+        return Err(Error::Failed(format!("{what} is not believed: it ended over a day ago")));
+    }
+    Ok(documents)
+}
+
+fn read_file(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
+    fs::read(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
+}
+
+/// How many of the configured authorities have signed, if it is to be looked at.
+fn verify(
+    config: &Config,
+    what: &str,
+    consensus: &[u8],
+    now_unix_s: u64,
+    certificates: impl FnOnce() -> Result<Vec<u8>, Error>,
+) -> Result<Option<u32>, Error> {
+    let trusted = &config.authority_identities;
+    if trusted.is_empty() {
+        return Ok(None);
+    }
+    let signers = consensus_signers(consensus, &certificates()?, trusted, now_unix_s).len();
+    let needed = trusted.len() / 2 + 1;
+    if signers < needed {
+        let problem = format!(
+            "{signers} of the {} authorities in `authority_identities` have signed it, and {needed} must have",
+            trusted.len()
+        );
+        return Err(Error::Failed(format!("{what} is not believed: {problem}")));
+    }
+    Ok(u32::try_from(signers).ok())
+}
+
+/// The relays with these names or fingerprints. One that is not listed now, or a name that is another's as well, is logged and
+/// passed over: what a stranger can do must not keep all others from being measured.
+///
+/// # Errors
+/// Where none of several is listed.
+fn named<'d>(
+    documents: &'d Documents,
+    names: &[String],
+) -> Result<Vec<&'d consensus::Router>, Error> {
+    let (mut found, mut problem) = (Vec::new(), None);
+    for name in names {
+        match documents.consensus.find(name) {
+            Ok(router) => found.push(router),
+            Err(source) => {
+                let error = Error::Failed(format!("{}: {source}", documents.what));
+                tracing::warn!("`{name}` of the configuration is passed over: {error}");
+                problem.get_or_insert(error);
+            }
+        }
+    }
+    match problem {
+        Some(error) if found.is_empty() => Err(error),
+        _ => Ok(found),
+    }
+}

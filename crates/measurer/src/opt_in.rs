@@ -1,0 +1,35 @@
+//! The opt-in list: a file with the relays whose operators agree to be measured.
+
+use coordinator::{BadOptInLine, Consent};
+use std::path::{Path, PathBuf};
+
+/// An opt-in list that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum OptInError {
+    /// It cannot be read.
+    #[error("cannot read the opt-in list {}: {source}", path.display())]
+    Unreadable {
+        /// The list.
+        path: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// A line is no fingerprint.
+    #[error("the opt-in list {}: {source}", path.display())]
+    BadLine {
+        /// The list.
+        path: PathBuf,
+        /// Which line.
+        source: BadOptInLine,
+    },
+}
+
+/// `consent`, with the relays of the opt-in list at `path` added.
+///
+/// # Errors
+/// The list cannot be read, or a line is no fingerprint.
+pub fn read_opt_in(consent: Consent, path: &Path) -> Result<Consent, OptInError> {
+    let text = std::fs::read_to_string(path)
+        .map_err(|source| OptInError::Unreadable { path: path.to_owned(), source })?;
+    consent.with_list(&text).map_err(|source| OptInError::BadLine { path: path.to_owned(), source })
+}
