@@ -12,6 +12,7 @@ mod subjects;
 pub use options::BenchOptions;
 
 use crate::error::Error;
+use crate::private_network as network;
 use crate::telling::median;
 use lab::NetworkSpec;
 use link::tls::TlsConfigs;
@@ -24,7 +25,7 @@ use options::BenchWhat;
 use serde_json::json;
 use subjects::arguments;
 use terminal::measuring::{self, Subject};
-use terminal::{Exit, Interrupt, Output, network};
+use terminal::{Exit, Interrupt, Output};
 
 /// Runs a benchmark.
 ///

@@ -2,6 +2,7 @@
 
 use crate::error::Error;
 use crate::mode::Mode;
+use crate::private_network as network;
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
 use lab::wan::{Host, Wan, Way};
@@ -17,8 +18,8 @@ use onion::{Duration, Rate};
 use rustix::process::{Pid, setpriority_process};
 use std::net::{Ipv4Addr, TcpListener};
 use std::{fs, thread};
+use terminal::Output;
 use terminal::measuring::Subject;
-use terminal::{Output, network};
 
 /// Nearly the priority of the path itself (`lab::wan`), which must be late for nobody.
 const PRIORITY: i32 = -14;

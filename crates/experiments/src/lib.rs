@@ -28,6 +28,7 @@ mod load;
 mod midway;
 mod mode;
 mod paper_hosts;
+pub mod private_network;
 mod ratio;
 mod selection;
 mod siege;

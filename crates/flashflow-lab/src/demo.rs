@@ -7,14 +7,15 @@ pub(crate) use options::DemoOptions;
 
 use cli::Error;
 use documents::Documents;
+use experiments::private_network as network;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid};
 use link::{Clock, unix_time_s};
 use measurer::{Consent, Coordinator};
 use netdoc::Fingerprint;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings};
 use netdoc::consensus::Consensus;
-use onion::Rate;
 use onion::measure::protocol::CoordinatorKey;
+use onion::{Instant, Rate};
 use rand::TryRng;
 use rand::rngs::SysRng;
 use report::{RelayReport, Report};
@@ -24,8 +25,8 @@ use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use subjects::{documents, own_subject, subject};
-use terminal::measuring::{self, Subject};
-use terminal::{Exit, Interrupt, Output, network};
+use terminal::measuring::{self, ProcessorReading, RelayWitness, Subject};
+use terminal::{Exit, Interrupt, Output};
 
 /// Maximum number of rounds by the echo protocol. The relays of the demo allow any number.
 const ROUNDS_MAX: u32 = 20;
@@ -74,7 +75,8 @@ pub(crate) fn run(
     let mut estimates = Vec::new();
     for (subject, said) in &mut subjects {
         Consent::local_only().check(subject.target().ids.rsa, subject.target().address.ip())?;
-        let (_, record) = measuring::measure(&mut team, subject, Some(said), output, interrupt)?;
+        let (_, record) =
+            measuring::measure(&mut team, subject, Some(&mut Watched(said)), output, interrupt)?;
         if interrupt.is_requested() {
             output.quiet();
             output.step("interrupted: taking the network down");
@@ -314,4 +316,26 @@ fn notes() -> Vec<String> {
          buckets; the traffic that the relay itself reports agrees."
             .to_owned(),
     ]
+}
+
+/// A relay of the private network as a [`RelayWitness`].
+struct Watched<'w, 'r>(&'w mut RelaySaid<'r>);
+
+impl RelayWitness for Watched<'_, '_> {
+    fn now(&self) -> Instant {
+        self.0.now()
+    }
+
+    fn processor(&self) -> Option<ProcessorReading> {
+        let lab::CpuReading { at, used } = self.0.cpu()?;
+        Some(ProcessorReading { at, used })
+    }
+
+    fn gather_until(&mut self, deadline: Instant) {
+        self.0.gather_until(deadline);
+    }
+
+    fn second_ending(&self, end: Instant) -> Option<Rate> {
+        self.0.second_ending(end)
+    }
 }

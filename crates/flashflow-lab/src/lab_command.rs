@@ -4,11 +4,12 @@ mod path;
 
 use clap::{Args, Subcommand};
 use cli::Error;
+use experiments::private_network as network;
 use lab::{NetworkSpec, RelaySpec};
 use path::PathOptions;
 use serde_json::{Value, json};
 use std::path::PathBuf;
-use terminal::{Exit, Interrupt, Output, network};
+use terminal::{Exit, Interrupt, Output};
 
 /// Run private networks of C tor, and make paths with latency and loss.
 #[derive(Debug, Args)]

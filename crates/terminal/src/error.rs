@@ -1,14 +1,10 @@
 //! Why what commands have in common cannot be done.
 
-use lab::LabError;
 use std::io;
 
 /// Why what several commands do cannot be done.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The private network fails.
-    #[error(transparent)]
-    Lab(#[from] LabError),
     /// There is no team, or it cannot measure.
     #[error(transparent)]
     Team(#[from] measurer::TeamError),
@@ -24,6 +20,6 @@ impl Error {
     /// Whether the command line is at fault, so that the exit status is 2.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
-        matches!(self, Self::Usage(_) | Self::Lab(LabError::Spec(_)))
+        matches!(self, Self::Usage(_))
     }
 }

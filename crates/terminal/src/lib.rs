@@ -1,9 +1,8 @@
-//! What all commands have in common with the person or program before them.
+//! What all commands have in common with their user.
 //!
-//! [`Output`] is where results and progress go, [`Interrupt`] how the user ends a command,
-//! [`Hangup`] how he has it read its configuration again, [`Exit`] how a command
-//! tells that it has ended. [`network`] brings up a private network and [`measuring`] measures a relay, both as
-//! the user's arguments say and telling as they go.
+//! [`Output`] is where results and progress go, [`Interrupt`] how the user ends a command, [`Hangup`] how the operator has a
+//! daemon read its configuration again, and [`Exit`] the exit status. [`measuring`] measures a relay as the user's arguments say
+//! and shows the progress.
 
 mod arguments;
 mod error;
@@ -11,7 +10,6 @@ mod exit;
 mod hangup;
 mod interrupt;
 pub mod measuring;
-pub mod network;
 mod output;
 pub mod times;
 

@@ -4,8 +4,7 @@ use crate::arguments::TeamArguments;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use coordinator::{Facts, Hearsay, Launch, Params, ProcessorTime, Record};
-use lab::{CpuReading, RelaySaid};
+use coordinator::{Facts, Hearsay, Params, ProcessorTime, Record};
 use link::unix_time_s;
 use measurer::{Progress, Request, Team, TeamError, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
@@ -95,6 +94,30 @@ impl Subject {
     }
 }
 
+/// Processor time of a process.
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessorReading {
+    /// When it was read, by the witness's clock.
+    pub at: Instant,
+    /// What the process has used so far.
+    pub used: Duration,
+}
+
+/// A source of information on a relay other than the measurers, such as its control port.
+pub trait RelayWitness {
+    /// The time by the witness's clock.
+    fn now(&self) -> Instant;
+
+    /// The relay's processor time so far.
+    fn processor(&self) -> Option<ProcessorReading>;
+
+    /// Collects what arrives until `deadline`.
+    fn gather_until(&mut self, deadline: Instant);
+
+    /// What the relay passed on in the second that ends nearest to `end`, if that was reported.
+    fn second_ending(&self, end: Instant) -> Option<Rate>;
+}
+
 /// Measures one relay, telling each second. `said` gathers what the relay says meanwhile, if it can be heard.
 ///
 /// # Errors
@@ -102,7 +125,7 @@ impl Subject {
 pub fn measure(
     team: &mut Team,
     subject: &Subject,
-    said: Option<&mut RelaySaid<'_>>,
+    said: Option<&mut dyn RelayWitness>,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<(TeamResult, Record), TeamError> {
@@ -110,28 +133,6 @@ pub fn measure(
     let mut on_progress = |progress| watch.handle_progress(progress);
     let result = team.measure(&subject.request, &mut on_progress, interrupt.requested())?;
     let record = Record::new(watch.facts(), result.course.clone(), &result.outcome);
-    tell_accounts(&record, output);
-    Ok((result, record))
-}
-
-/// The same for one turn of a relay in a campaign, whose launch it is. The outcome numbers the measurers
-/// by their places in the launch, the record as the campaign does.
-///
-/// # Errors
-/// As [`measure`].
-pub fn measure_turn(
-    team: &mut Team,
-    subject: &Subject,
-    launch: &Launch,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<(TeamResult, Record), TeamError> {
-    let mut watch = Watch::new(subject, None, team.options().params.seconds, output);
-    let mut on_progress = |progress| watch.handle_progress(progress);
-    let requested = interrupt.requested();
-    let result = team.measure_turn(&subject.request, launch, &mut on_progress, requested)?;
-    let record = Record::new(watch.facts(), result.course.clone(), &result.outcome);
-    let record = record.in_team(&launch.allocation);
     tell_accounts(&record, output);
     Ok((result, record))
 }
@@ -158,7 +159,7 @@ fn tell_accounts(record: &Record, output: &Output) {
 /// What is told, and what is seen, while a relay is measured.
 struct Watch<'w, 'r> {
     subject: &'w Subject,
-    said: Option<&'w mut RelaySaid<'r>>,
+    said: Option<&'w mut (dyn RelayWitness + 'r)>,
     seconds: u32,
     output: &'w Output,
     /// Each round, and when it started, in Unix seconds.
@@ -166,7 +167,7 @@ struct Watch<'w, 'r> {
     /// When the last one did, by the clock of what the relay says.
     started: Option<Instant>,
     /// The relay's process at the start of the last round, and at its last second.
-    processor: (Option<CpuReading>, Option<CpuReading>),
+    processor: (Option<ProcessorReading>, Option<ProcessorReading>),
     /// Each second that was told, and when it ended, by the clock of what the relay says.
     told: Vec<(u32, u32, Instant)>,
 }
@@ -174,7 +175,7 @@ struct Watch<'w, 'r> {
 impl<'w, 'r> Watch<'w, 'r> {
     fn new(
         subject: &'w Subject,
-        said: Option<&'w mut RelaySaid<'r>>,
+        said: Option<&'w mut (dyn RelayWitness + 'r)>,
         seconds: u32,
         output: &'w Output,
     ) -> Self {
@@ -201,7 +202,7 @@ impl<'w, 'r> Watch<'w, 'r> {
             Progress::Started { round, unix_time_s } => {
                 self.starts.push((round, unix_time_s));
                 self.started = said.map(|said| said.now());
-                self.processor = (said.and_then(|said| said.cpu()), None);
+                self.processor = (said.and_then(|said| said.processor()), None);
                 output.doing(format!("{name}: round {round}: started"));
             }
             Progress::Second { round, index, measured } => {
@@ -217,7 +218,7 @@ impl<'w, 'r> Watch<'w, 'r> {
                         "second": index, "measured_mbit_per_s": mbit_per_s,
                     })
                 });
-                self.processor.1 = said.and_then(|said| said.cpu());
+                self.processor.1 = said.and_then(|said| said.processor());
                 let ended = self.started.map(|it| it + Duration::from_secs(u64::from(second)));
                 self.told.extend(ended.map(|ended| (round, index, ended)));
             }
@@ -237,8 +238,7 @@ impl<'w, 'r> Watch<'w, 'r> {
             Some(Hearsay { round, second, rate })
         };
         let processor = self.processor.0.zip(self.processor.1).and_then(|(before, after)| {
-            let (used, passed) = after.since(before);
-            ProcessorTime::within(used, passed)
+            ProcessorTime::within(after.used.saturating_sub(before.used), after.at - before.at)
         });
         let Target { address, ids } = *self.subject.target();
         let Subject { nickname, limit, .. } = self.subject;

@@ -3,6 +3,7 @@
 use super::options::ClientBench;
 use crate::error::Error;
 use crate::factor::Factor;
+use crate::private_network as network;
 use crate::stage;
 use crate::telling::median;
 use lab::{
@@ -14,7 +15,7 @@ use onion::{Duration, Rate};
 use serde_json::json;
 use std::net::SocketAddr;
 use std::thread;
-use terminal::{Exit, Interrupt, Output, network};
+use terminal::{Exit, Interrupt, Output};
 
 /// Far more than a client takes to learn of a small network; and a byte of a download has to come at least this often.
 const PATIENCE: Duration = Duration::from_secs(150);

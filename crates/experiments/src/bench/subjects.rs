@@ -1,6 +1,7 @@
 //! C tor and our relay, measured in turn with the same cells.
 
 use crate::error::Error;
+use crate::private_network as network;
 use crate::stage;
 use crate::telling::median;
 use control::keys::SecretKey;
@@ -13,7 +14,7 @@ use onion::{Duration, Instant, Rate};
 use serde_json::json;
 use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
-use terminal::{Interrupt, Output, TeamArguments, measuring, network};
+use terminal::{Interrupt, Output, TeamArguments, measuring};
 
 /// One measurer, for relays without limit.
 pub(super) const fn arguments(seconds: u32, capacity_mbit: Option<f64>) -> TeamArguments {

@@ -3,6 +3,7 @@
 use super::Cell;
 use crate::distant::{enter, way_of_rtt};
 use crate::error::Error;
+use crate::private_network as network;
 use crate::stage;
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec};
 use lab::{
@@ -13,7 +14,7 @@ use link::Clock;
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
-use terminal::{Output, network};
+use terminal::Output;
 
 const CLIENT: &str = "client";
 const CORE: &str = "core";

@@ -3,6 +3,7 @@
 use super::plan::{ClientKind, ConfluxSettings, DownloadFigures, ExitOf, Method};
 use crate::distant::enter;
 use crate::error::Error;
+use crate::private_network as network;
 use crate::stage;
 use client::strategy::{Position, Strategy};
 use client::{ClientProxy, Directories, Event, RelayInfo, Settings, View};
@@ -17,7 +18,7 @@ use onion::{Duration, Rate};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
-use terminal::{Output, network};
+use terminal::Output;
 
 const CLIENT: &str = "client";
 const CORE: &str = "core";

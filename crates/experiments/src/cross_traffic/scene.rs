@@ -1,6 +1,7 @@
 //! Stock relays and ours in one private network on loopback, and a server.
 
 use crate::error::Error;
+use crate::private_network as network;
 use crate::stage;
 use client::probe::{self, ProbeServer, Subject};
 use client::{Directories, RelayInfo, View};
@@ -10,7 +11,7 @@ use netdoc::Fingerprint;
 use onion::Duration;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
-use terminal::{Output, network};
+use terminal::Output;
 
 /// Far more than a consensus takes.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -2,6 +2,7 @@
 
 use super::plan::Placement;
 use crate::error::Error;
+use crate::private_network as network;
 use crate::stage;
 use lab::{
     Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec, TemporaryFolder,
@@ -10,7 +11,7 @@ use link::Clock;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use terminal::{Output, network};
+use terminal::Output;
 
 /// Far more than a consensus takes.
 const PATIENCE: Duration = Duration::from_secs(120);

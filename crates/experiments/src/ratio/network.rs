@@ -3,12 +3,12 @@
 use super::{MEASURERS, RatioGrid};
 use crate::common::Session;
 use crate::error::Error;
+use crate::private_network as network;
 use crate::stage::{self, Stage};
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec};
 use onion::Rate;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
-use terminal::network;
 
 /// Far more than a consensus takes.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -2,6 +2,7 @@
 
 use crate::distant::enter;
 use crate::error::Error;
+use crate::private_network as network;
 use crate::stage;
 use client::countries::Countries;
 use client::probe::{self, ProbeServer};
@@ -16,7 +17,7 @@ use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
-use terminal::{Output, network};
+use terminal::Output;
 
 const CLIENT: &str = "client";
 const CORE: &str = "core";

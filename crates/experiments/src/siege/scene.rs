@@ -4,6 +4,7 @@ use super::attack::{DocumentNames, Interceptor, Kind, Prey, Watchlist};
 use super::plan::{Plan, Side};
 use super::ports;
 use crate::error::Error;
+use crate::private_network as network;
 use crate::stage;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -24,7 +25,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use terminal::{Interrupt, Output, network};
+use terminal::{Interrupt, Output};
 
 /// Far more than a consensus of all takes.
 const PATIENCE: Duration = Duration::from_secs(180);

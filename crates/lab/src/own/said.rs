@@ -108,8 +108,10 @@ impl<'r> RelaySaid<'r> {
 /// Processor time of a process up to an instant.
 #[derive(Clone, Copy, Debug)]
 pub struct CpuReading {
-    at: Instant,
-    used: Duration,
+    /// When it was read.
+    pub at: Instant,
+    /// What the process has used so far.
+    pub used: Duration,
 }
 
 impl CpuReading {

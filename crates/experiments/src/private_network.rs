@@ -1,9 +1,9 @@
 //! A private network from a list of limits.
 
 use crate::error::Error;
-use crate::output::Output;
 use lab::{Network, NetworkSpec, RelaySpec};
 use onion::Rate;
+use terminal::Output;
 
 /// Relays called `relay1` and so on, with the limits taken in turn.
 ///
@@ -32,11 +32,10 @@ pub fn relays(count: Option<u32>, limits_mbit: &[f64]) -> Result<Vec<RelaySpec>,
 /// # Errors
 /// [`Error::Lab`] if it does not come up.
 pub fn start(spec: &NetworkSpec, output: &Output) -> Result<Network, Error> {
-    let network = Network::start(spec, &mut |progress| {
+    Ok(Network::start(spec, &mut |progress| {
         output.doing(format!("network: {progress}"));
         if let lab::Progress::Ready { .. } | lab::Progress::Retrying { .. } = progress {
             output.step(format!("network: {progress}"));
         }
-    })?;
-    Ok(network)
+    })?)
 }
