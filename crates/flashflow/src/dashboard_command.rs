@@ -1,6 +1,6 @@
 //! `flashflow dashboard`: serves the contents of a coordinator's store.
 
-use crate::config::log_to_stderr;
+use authority::config_file::log_to_stderr;
 use clap::Args;
 use cli::Error;
 use dashboard::{Options, Server};

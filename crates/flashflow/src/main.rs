@@ -2,7 +2,6 @@
 
 mod bwfile_command;
 mod commands;
-mod config;
 mod coordinator_command;
 mod dashboard_command;
 mod export_command;

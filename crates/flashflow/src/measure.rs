@@ -1,6 +1,6 @@
 //! `flashflow measure`: measures one relay.
 
-use crate::coordinator_command::{Config, RemoteTeam};
+use authority::{Config, RemoteTeam};
 use clap::Args;
 use cli::Error;
 use coordinator::Verdict;

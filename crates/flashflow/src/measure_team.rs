@@ -1,6 +1,6 @@
 //! `flashflow measure-team`: measures the capacity of the measurers.
 
-use crate::coordinator_command::{Config, Mate};
+use authority::{Config, ConfiguredMeasurer};
 use clap::{ArgGroup, Args};
 use cli::Error;
 use control::{CapacityPlan, Remotes};
@@ -101,11 +101,11 @@ pub(crate) fn run(
 }
 
 /// The `[[measurers]]` of a coordinator's configuration, with the measured capacities.
-fn lines(seconds: u32, reports: &[CapacityReport], team: &[Mate]) -> Option<String> {
+fn lines(seconds: u32, reports: &[CapacityReport], team: &[ConfiguredMeasurer]) -> Option<String> {
     let traffic: Vec<MemberTraffic> = reports.iter().map(CapacityReport::traffic).collect();
     let found = team_capacities(seconds, &traffic).into_iter();
     let lines = found.filter_map(|found| {
-        let Mate { address, key, .. } = team.get(usize::from(found.index))?;
+        let ConfiguredMeasurer { address, key, .. } = team.get(usize::from(found.index))?;
         // Rounded down, because it is a bound.
         let mbit = (found.capacity?.as_mbit_per_s() * 10.0).floor() / 10.0;
         Some(format!(

@@ -1,6 +1,6 @@
 //! `flashflow measurer`: the daemon of a measurer.
 
-use crate::config::{self, Key, Mbit};
+use authority::config_file::{self as config, Key, Mbit};
 use clap::Args;
 use cli::Error;
 use control::keys::SecretKey;

@@ -4,7 +4,6 @@ mod network;
 mod newcomers;
 mod picture;
 
-use crate::coordinator_command;
 use clap::Args;
 use cli::Error;
 use coordinator::Params;
@@ -91,7 +90,7 @@ pub(crate) struct ScheduleOptions {
 
 /// The length of a coordinator's slots.
 fn default_slot_s() -> u32 {
-    let slot_s = coordinator_command::slot_s(&TeamOptions::default().params);
+    let slot_s = authority::slot_s(&TeamOptions::default().params);
     u32::try_from(slot_s).unwrap_or(u32::MAX)
 }
 

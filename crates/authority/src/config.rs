@@ -2,9 +2,9 @@
 
 mod authorities;
 
-pub(crate) use authorities::{Authorities, Authority};
+pub use authorities::{Authorities, Authority};
 
-use crate::config::{self, Key, Mbit};
+use crate::config_file::{self, Key, Mbit};
 use cli::Error;
 use control::keys::{PublicKey, SecretKey};
 use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
@@ -77,7 +77,7 @@ struct Measurer {
 /// When relays are measured.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub(crate) enum Schedule {
+pub enum Schedule {
     /// Each in a slot of its own, drawn from a secret seed.
     #[default]
     Randomised,
@@ -86,73 +86,91 @@ pub(crate) enum Schedule {
 }
 
 /// Where the consensus comes from.
-pub(crate) enum Source {
+pub enum Source {
+    /// A directory authority.
     Authority(SocketAddr),
+    /// A file.
     File(PathBuf),
 }
 
 /// A measurer of the team.
-pub(crate) struct Mate {
-    pub(crate) address: SocketAddr,
-    pub(crate) key: PublicKey,
+pub struct ConfiguredMeasurer {
+    /// Where it listens.
+    pub address: SocketAddr,
+    /// Its public key.
+    pub key: PublicKey,
     /// The most that it is believed to have; `None` until it has been found out.
-    pub(crate) capacity: Option<Rate>,
+    pub capacity: Option<Rate>,
 }
 
 /// What a coordinator is to do, checked.
-pub(crate) struct Config {
-    pub(crate) secret: SecretKey,
-    pub(crate) out: PathBuf,
-    pub(crate) source: Source,
+pub struct Config {
+    /// The coordinator's key.
+    pub secret: SecretKey,
+    /// The folder of bandwidth files.
+    pub out: PathBuf,
+    /// Where the consensus comes from.
+    pub source: Source,
     /// More than half of these must have signed a consensus; with none, any is believed.
-    pub(crate) authority_identities: BTreeSet<Fingerprint>,
+    pub authority_identities: BTreeSet<Fingerprint>,
     /// Their certificates, where the consensus is a file.
-    pub(crate) certificates: Option<PathBuf>,
+    pub certificates: Option<PathBuf>,
     /// The relays' descriptors, where the consensus is a file.
-    pub(crate) descriptors: Option<PathBuf>,
+    pub descriptors: Option<PathBuf>,
     /// By fingerprint or nickname; all that may be measured if `None`.
-    pub(crate) relays: Option<Vec<String>>,
+    pub relays: Option<Vec<String>>,
     /// Those that take part, by fingerprint or nickname.
-    pub(crate) echo: Vec<String>,
+    pub echo: Vec<String>,
     /// Rounds that those allow in a period.
-    pub(crate) echo_rounds: u32,
+    pub echo_rounds: u32,
     /// Loaded again on SIGHUP.
     consent: Mutex<Consent>,
     opt_in: Option<PathBuf>,
     /// Whether relays that declare each other to be of their family are measured together.
-    pub(crate) family: bool,
+    pub family: bool,
     /// Relays that are, by the operator's word, in pairs.
-    pub(crate) together: Vec<(RsaId, RsaId)>,
-    pub(crate) keep_files: usize,
+    pub together: Vec<(RsaId, RsaId)>,
+    /// How many bandwidth files stay in the folder, beyond those of the last day.
+    pub keep_files: usize,
     /// How bandwidth files name relays.
-    pub(crate) node_ids: NodeIdStyle,
+    pub node_ids: NodeIdStyle,
     /// Whether they have lines of relays that are not measured, too.
-    pub(crate) diagnostics: bool,
-    /// The database of measurements, and how long they stay in it.
-    pub(crate) store: PathBuf,
-    pub(crate) retention: Retention,
-    pub(crate) period: Duration,
-    pub(crate) schedule: Schedule,
+    pub diagnostics: bool,
+    /// The database of measurements.
+    pub store: PathBuf,
+    /// How long measurements stay in the store.
+    pub retention: Retention,
+    /// How long a period is.
+    pub period: Duration,
+    /// When relays are measured in it.
+    pub schedule: Schedule,
     /// The file with the secret seed of the schedule.
-    pub(crate) seed: PathBuf,
+    pub seed: PathBuf,
     /// A slot of the schedule, in seconds.
-    pub(crate) slot_s: u64,
+    pub slot_s: u64,
     /// Relays that are measured at once at most, if the operator says so.
-    pub(crate) at_once_max: Option<NonZeroU32>,
+    pub at_once_max: Option<NonZeroU32>,
     /// How often the consensus is looked at, and a bandwidth file written.
-    pub(crate) refresh: Duration,
-    pub(crate) params: Params,
-    pub(crate) guess: Option<Rate>,
-    pub(crate) measurers: Vec<Mate>,
+    pub refresh: Duration,
+    /// Parameters of the measurements.
+    pub params: Params,
+    /// What to expect of relays where nothing was measured yet.
+    pub guess: Option<Rate>,
+    /// The team.
+    pub measurers: Vec<ConfiguredMeasurer>,
     /// With whom the seed of the schedule is agreed on; without them it is our own.
-    pub(crate) authorities: Option<Authorities>,
+    pub authorities: Option<Authorities>,
 }
 
 impl Config {
-    pub(crate) fn read(path: &Path) -> Result<Self, Error> {
-        let file: File = config::read(path)?;
+    /// Reads a configuration file and checks it.
+    ///
+    /// # Errors
+    /// The file cannot be read, or a setting is wrong: the error names it.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let file: File = config_file::read(path)?;
         let bad = |problem: String| Error::Config { path: path.to_owned(), problem };
-        let beside = |file: &Path| config::resolve(path, file);
+        let beside = |file: &Path| config_file::resolve(path, file);
         let source = match (file.authority, &file.consensus) {
             (Some(authority), None) => Source::Authority(authority),
             (None, Some(consensus)) => Source::File(beside(consensus)),
@@ -187,10 +205,14 @@ impl Config {
         }
         let mut measurers = Vec::new();
         for Measurer { address, key: Key(key), capacity_mbit_per_s: capacity } in file.measurers {
-            if measurers.iter().any(|mate: &Mate| mate.key == key) {
+            if measurers.iter().any(|mate: &ConfiguredMeasurer| mate.key == key) {
                 return Err(bad(format!("two measurers have the key {key}")));
             }
-            measurers.push(Mate { address, key, capacity: capacity.map(|mbit| mbit.0) });
+            measurers.push(ConfiguredMeasurer {
+                address,
+                key,
+                capacity: capacity.map(|mbit| mbit.0),
+            });
         }
         let defaults = TeamOptions::default().params;
         let params = Params {
@@ -282,17 +304,17 @@ fn read_consent(list: Option<&Path>) -> Result<Consent, Error> {
 }
 
 /// The length of a slot if the configuration does not say: long enough for a round with all that goes before and after it.
-pub(crate) fn slot_s(params: &Params) -> u64 {
+pub fn slot_s(params: &Params) -> u64 {
     /// The longest lead of the load before the seconds that count.
     const LEAD_S: u64 = 6;
     let around = params.setup_timeout + params.report_grace;
     around.as_secs() + LEAD_S + u64::from(params.seconds)
 }
 
-impl Mate {
+impl ConfiguredMeasurer {
     /// The most that it is believed to have. Its own word would let a single measurer have nearly the
     /// whole load of a relay, and with it the result.
-    pub(crate) fn bound(&self) -> Result<Rate, Error> {
+    pub fn bound(&self) -> Result<Rate, Error> {
         let Self { address, key, .. } = self;
         self.capacity.ok_or_else(|| {
             Error::Failed(format!(
@@ -306,26 +328,26 @@ impl Mate {
 
 impl Config {
     /// Who may be measured.
-    pub(crate) fn consent(&self) -> Consent {
+    pub fn consent(&self) -> Consent {
         self.consent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Reads the opt-in list again. If that fails, the old one stays.
-    pub(crate) fn reload_consent(&self) -> Result<(), Error> {
+    pub fn reload_consent(&self) -> Result<(), Error> {
         let consent = read_consent(self.opt_in.as_deref())?;
         *self.consent.lock().unwrap_or_else(PoisonError::into_inner) = consent;
         Ok(())
     }
 
     /// What is made of the past.
-    pub(crate) fn history_policy(&self) -> HistoryPolicy {
+    pub fn history_policy(&self) -> HistoryPolicy {
         let usual = HistoryPolicy::over(self.period);
         let default = self.guess.unwrap_or(usual.default);
         HistoryPolicy { default, rounds_allowed: self.echo_rounds, ..usual }
     }
 
     /// Whether a relay takes part in measurements.
-    pub(crate) fn takes_part(&self, relay: &Subject) -> bool {
+    pub fn takes_part(&self, relay: &Subject) -> bool {
         let is_named = |name: &String| {
             let fingerprint = name.parse::<Fingerprint>();
             fingerprint.is_ok_and(|it| it == relay.fingerprint) || *name == relay.nickname
@@ -349,7 +371,7 @@ mod tests {
         Config::read(&path)
     }
 
-    const SAMPLE: &str = include_str!("../../../../docs/coordinator.toml");
+    const SAMPLE: &str = include_str!("../../../docs/coordinator.toml");
 
     #[test]
     fn the_sample_is_a_configuration() {
@@ -376,7 +398,7 @@ mod tests {
     #[test]
     fn no_measurer_is_believed_without_a_bound() {
         let config = read(SAMPLE).expect("valid");
-        let bounds = config.measurers.iter().map(Mate::bound);
+        let bounds = config.measurers.iter().map(ConfiguredMeasurer::bound);
         let bounds = bounds.collect::<Result<Vec<_>, _>>().expect("bounds");
         assert_eq!(bounds, [Rate::from_mbit_per_s(1000.0); 2]);
         // Still good for finding it out.

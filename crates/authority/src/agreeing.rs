@@ -2,7 +2,7 @@
 
 use super::Common;
 use super::agreed::Seeds;
-use super::config::{Authorities, Authority, Config, Mate};
+use super::config::{Authorities, Authority, Config, ConfiguredMeasurer};
 use cli::Error;
 use control::Heard;
 use control::keys::PublicKey;
@@ -51,7 +51,8 @@ impl<'env> Party<'env> {
     ) -> Result<Self, Error> {
         let config = common.config;
         let group = group(config, authorities)?;
-        let capacity = config.measurers.iter().map(Mate::bound).sum::<Result<Rate, Error>>()?;
+        let capacity =
+            config.measurers.iter().map(ConfiguredMeasurer::bound).sum::<Result<Rate, Error>>()?;
         let Authorities { listen, others, .. } = authorities;
         let routes: Vec<_> = others.iter().map(|it| (it.address, it.key)).collect();
         let authorities = control::Authorities::start(*listen, &config.secret, &routes)?;

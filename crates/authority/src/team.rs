@@ -1,6 +1,6 @@
 //! Measurers elsewhere.
 
-use super::config::{Config, Mate};
+use super::config::{Config, ConfiguredMeasurer};
 use cli::Error;
 use control::keys::PublicKey;
 use control::{RemoteMeasurer, Remotes};
@@ -17,7 +17,7 @@ use std::thread;
 use terminal::Output;
 
 /// The measurers of a configuration, and the sessions with them.
-pub(crate) struct RemoteTeam {
+pub struct RemoteTeam {
     measurers: Vec<(RemoteMeasurer, Rate)>,
     /// Their public keys, in the same order.
     keys: Vec<PublicKey>,
@@ -32,8 +32,12 @@ impl RemoteTeam {
     ///
     /// # Errors
     /// Where the configuration does not say how much that is.
-    pub(crate) fn new(config: &Config) -> Result<Self, Error> {
-        let bounds = config.measurers.iter().map(Mate::bound).collect::<Result<Vec<_>, _>>()?;
+    pub fn new(config: &Config) -> Result<Self, Error> {
+        let bounds = config
+            .measurers
+            .iter()
+            .map(ConfiguredMeasurer::bound)
+            .collect::<Result<Vec<_>, _>>()?;
         let remotes = Remotes::start(config.secret.clone())?;
         let mut measurers = Vec::new();
         for (mate, bound) in config.measurers.iter().zip(bounds) {
@@ -44,7 +48,7 @@ impl RemoteTeam {
     }
 
     /// Its measurers' public keys, as text.
-    pub(crate) fn keys(&self) -> Vec<String> {
+    pub fn keys(&self) -> Vec<String> {
         self.keys.iter().map(PublicKey::to_string).collect()
     }
 
@@ -66,7 +70,8 @@ impl RemoteTeam {
         self.measurers.get(measurer.0).map(|(remote, _)| remote.address())
     }
 
-    pub(crate) const fn len(&self) -> usize {
+    /// How many measurers there are.
+    pub const fn len(&self) -> usize {
         self.measurers.len()
     }
 
@@ -94,7 +99,7 @@ impl RemoteTeam {
     ///
     /// # Errors
     /// None of them has anything.
-    pub(crate) fn greet(&self, sockets: u32, output: &Output) -> Result<Vec<Rate>, Error> {
+    pub fn greet(&self, sockets: u32, output: &Output) -> Result<Vec<Rate>, Error> {
         let ids = (0..self.measurers.len()).map(MeasurerId);
         let answers: Vec<Result<Answer, String>> = thread::scope(|scope| {
             let ask = |id| scope.spawn(move || self.ask(id, sockets));
@@ -124,7 +129,7 @@ impl RemoteTeam {
     }
 
     /// Measurers with these capacities, for one measurement.
-    pub(crate) fn mates(&self, capacities: &[Rate]) -> Vec<Teammate> {
+    pub fn mates(&self, capacities: &[Rate]) -> Vec<Teammate> {
         let able = self.measurers.iter().zip(capacities).filter(|(_, it)| **it > Rate::ZERO);
         let mate = |remote: &RemoteMeasurer, capacity| Teammate {
             member: Box::new(remote.member()),

@@ -8,7 +8,7 @@ use serde::{Deserialize, Deserializer};
 use std::path::{Path, PathBuf};
 
 /// Reads a configuration file. Unknown settings are errors.
-pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
+pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
     let text = std::fs::read_to_string(path).map_err(|source| Error::File {
         what: "read the configuration",
         path: path.to_owned(),
@@ -21,13 +21,13 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
 }
 
 /// The path of a file in a configuration, which is relative to the folder of the configuration.
-pub(crate) fn resolve(config: &Path, file: &Path) -> PathBuf {
+pub fn resolve(config: &Path, file: &Path) -> PathBuf {
     config.parent().unwrap_or(Path::new("")).join(file)
 }
 
 /// A public key as `flashflow keys` prints it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key(pub(crate) PublicKey);
+pub struct Key(pub PublicKey);
 
 impl<'de> Deserialize<'de> for Key {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -37,7 +37,7 @@ impl<'de> Deserialize<'de> for Key {
 
 /// A rate in Mbit/s, above zero.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) struct Mbit(pub(crate) Rate);
+pub struct Mbit(pub Rate);
 
 impl<'de> Deserialize<'de> for Mbit {
     fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
@@ -50,7 +50,7 @@ impl<'de> Deserialize<'de> for Mbit {
 }
 
 /// Logs to stderr, at the level of `RUST_LOG`.
-pub(crate) fn log_to_stderr() {
+pub fn log_to_stderr() {
     let filter = tracing_subscriber::EnvFilter::builder()
         .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
         .from_env_lossy();

@@ -2,7 +2,7 @@
 
 use super::super::agreeing;
 use super::{Config, Schedule};
-use crate::config::Key;
+use crate::config_file::Key;
 use control::keys::PublicKey;
 use coordinator::agreement::Timetable;
 use serde::Deserialize;
@@ -19,20 +19,23 @@ pub(super) struct Entry {
 }
 
 /// The coordinators of other authorities, with whom there is to be one seed.
-pub(crate) struct Authorities {
+pub struct Authorities {
     /// Where we listen for them.
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// A round of the agreement, in seconds.
-    pub(crate) round_s: u64,
-    pub(crate) others: Vec<Authority>,
+    pub round_s: u64,
+    /// The others.
+    pub others: Vec<Authority>,
 }
 
 /// One of them.
-pub(crate) struct Authority {
+pub struct Authority {
     /// What it is called in messages.
-    pub(crate) name: Option<String>,
-    pub(crate) address: SocketAddr,
-    pub(crate) key: PublicKey,
+    pub name: Option<String>,
+    /// Where its coordinator listens.
+    pub address: SocketAddr,
+    /// Its coordinator's public key.
+    pub key: PublicKey,
 }
 
 impl Authorities {

@@ -1,0 +1,329 @@
+//! The coordinator of a bandwidth authority: the shell of [`coordinator::period::Period`] on a real machine.
+//!
+//! This crate owns what the decisions must not know: the configuration file, documents from an authority or from files,
+//! sessions with measurers, links to relays, the journal in its store, bandwidth files, seeds on disk, and the clock. It decides
+//! nothing about measurements.
+
+mod agreed;
+mod agreeing;
+mod config;
+pub mod config_file;
+mod journal;
+mod network;
+mod past;
+mod seed;
+mod shell;
+mod suspects;
+mod team;
+
+pub use config::{Authorities, Authority, Config, ConfiguredMeasurer, Schedule, Source, slot_s};
+pub use team::RemoteTeam;
+
+use agreed::Seeds;
+use agreeing::Party;
+use cli::Error;
+use coordinator::Record;
+use coordinator::journal::{Entry, ListedRelay, PublishedFile};
+use coordinator::period::{
+    Bounds, Knowledge, PeriodConfig, PublishedRelay, PublishedResult, Timing,
+};
+use journal::Journal;
+use link::unix_time_s;
+use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
+use network::Network;
+use onion::Duration;
+use report::RelayReport;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
+use std::{fs, thread};
+use terminal::{Exit, Hangup, Interrupt, Output};
+
+/// A period that cannot begin, such as when the authority is down, is tried again after this time.
+const RETRY: Duration = Duration::from_secs(60);
+
+/// What all periods have in common.
+#[derive(Clone, Copy)]
+struct Common<'env> {
+    config: &'env Config,
+    team: &'env RemoteTeam,
+    journal: &'env Journal,
+    output: &'env Output,
+    interrupt: &'env Interrupt,
+    hangup: &'env Hangup,
+}
+
+/// What a period has found.
+struct PeriodResult {
+    is_interrupted: bool,
+    records: Vec<Record>,
+    written: Option<Written>,
+}
+
+/// Measures period after period by the configuration at `path`, until the operator asks for the end; with `is_once`, measures all
+/// relays once.
+///
+/// # Errors
+/// The configuration is wrong, the store or the seed cannot be used, or with `is_once` the period cannot begin.
+pub fn run(
+    path: &Path,
+    is_once: bool,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    let started = unix_time_s();
+    let config = Config::read(path)?;
+    let team = RemoteTeam::new(&config)?;
+    let journal = Journal::open(&config)?;
+    let hangup = Hangup::install()?;
+    tracing::info!("coordinator {} with {} measurers", config.secret.public(), team.len());
+    interrupt.wind_up_in_order();
+    let common = Common {
+        config: &config,
+        team: &team,
+        journal: &journal,
+        output,
+        interrupt,
+        hangup: &hangup,
+    };
+    if is_once {
+        return greedy_period(common, started);
+    }
+    if config.schedule == Schedule::Greedy {
+        return periods(common, None, started);
+    }
+    let seeds = Seeds::open(&config.seed)?;
+    let Some(authorities) = &config.authorities else {
+        return periods(common, Some(&seeds), started);
+    };
+    let party = Party::start(common, authorities, &seeds)?;
+    let is_over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        scope.spawn(|| party.run(&is_over));
+        let _over = Over(&is_over);
+        periods(common, Some(&seeds), started)
+    })
+}
+
+/// Sets the flag when it is dropped, also in a panic.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Measures period after period, until the operator asks for the end: in slots by these seeds, or as early as possible.
+fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Exit, Error> {
+    let Common { config, output, interrupt, .. } = common;
+    loop {
+        let bounds = Bounds::at(unix_time_s(), config.period, config.slot_s);
+        let begun = unix_time_s();
+        let done = match seeds {
+            Some(seeds) => slotted_period(common, seeds, bounds, started),
+            None => greedy_period(common, started),
+        };
+        if interrupt.is_requested() {
+            return Ok(interrupted(output));
+        }
+        let now = unix_time_s();
+        let rest_s = match seeds {
+            Some(_) if bounds.is_over(now) => 0,
+            Some(_) => bounds.end_unix_s() - now,
+            None => (begun + config.period.as_secs()).saturating_sub(now),
+        };
+        let rest = Duration::from_secs(rest_s);
+        interrupt.wait(match &done {
+            Err(error) => {
+                output.error(error);
+                // What is wrong now may be right in a minute.
+                RETRY.min(rest)
+            }
+            Ok(_) => rest,
+        });
+    }
+}
+
+fn interrupted(output: &Output) -> Exit {
+    output.quiet();
+    output.step("interrupted");
+    output.record(|| json!({"type": "interrupted"}));
+    Exit::Interrupted
+}
+
+/// Measures each relay once, as early as the team can.
+fn greedy_period(common: Common<'_>, started: u64) -> Result<Exit, Error> {
+    reload_if_asked(common);
+    let begin_unix_s = unix_time_s();
+    let length_s = common.config.period.as_secs();
+    let bounds = Bounds { begin_unix_s, length_s, slot_s: common.config.slot_s };
+    play(common, bounds, Timing::Greedy, None, started)
+}
+
+/// Measures relays in their slots until the end of the period.
+fn slotted_period(
+    common: Common<'_>,
+    seeds: &Seeds,
+    bounds: Bounds,
+    started: u64,
+) -> Result<Exit, Error> {
+    publish_seeds(common, seeds)?;
+    common.output.step(format!("a period of {} slots", bounds.slots()));
+    play(common, bounds, Timing::Slots, Some(seeds), started)
+}
+
+fn play(
+    common: Common<'_>,
+    bounds: Bounds,
+    timing: Timing,
+    seeds: Option<&Seeds>,
+    started: u64,
+) -> Result<Exit, Error> {
+    let Common { config, team, journal, output, .. } = common;
+    let pasts = journal.take_up(bounds.begin_unix_s)?;
+    let history = journal.history(&team.keys())?;
+    let period = PeriodConfig {
+        bounds,
+        timing,
+        params: config.params,
+        policy: config.history_policy(),
+        measurers: team.configured(),
+        at_once_max: config.at_once_max.map(std::num::NonZeroU32::get),
+        echo_rounds: config.echo_rounds,
+        certain: config.together.clone(),
+        refresh: config.refresh,
+        secret: shell::random()?,
+    };
+    let result = shell::play(common, period, Knowledge { history, pasts }, seeds, started)?;
+    journal.tidy(config, unix_time_s());
+    if result.is_interrupted {
+        return Ok(Exit::Interrupted);
+    }
+    Ok(show_result(&result.records, result.written.as_ref(), output))
+}
+
+/// Records the seeds of periods that are over, so that anybody can check the plan. A seed that was drawn in the middle of a
+/// period was not that period's.
+fn publish_seeds(Common { config, journal, .. }: Common<'_>, seeds: &Seeds) -> Result<(), Error> {
+    let drawn = fs::metadata(&config.seed).and_then(|it| it.modified()).ok();
+    let drawn = drawn.and_then(|it| it.duration_since(UNIX_EPOCH).ok());
+    journal.tell_seeds(unix_time_s(), |begin_unix_s| {
+        if let Some(agreed) = seeds.agreed(begin_unix_s) {
+            return Some(*agreed.seed.as_bytes());
+        }
+        let is_of_it = drawn.is_some_and(|drawn| drawn.as_secs() < begin_unix_s);
+        is_of_it.then(|| *seeds.own(begin_unix_s).as_bytes())
+    })
+}
+
+/// Reads the opt-in list again, if the operator wants that; returns whether.
+fn reload_if_asked(Common { config, output, hangup, .. }: Common<'_>) -> bool {
+    let is_asked = hangup.take();
+    if is_asked {
+        match config.reload_consent() {
+            Ok(()) => output.step("read the opt-in list again"),
+            Err(error) => output.error(&error),
+        }
+    }
+    is_asked
+}
+
+/// Writes the bandwidth file, if there is anything to be written. `generator_started` is when this process began.
+fn publish(
+    Common { config, journal, output, .. }: Common<'_>,
+    network: &Network,
+    relays: &[PublishedRelay],
+    listed: &[ListedRelay],
+    generator_started: u64,
+) -> Result<Option<Written>, Error> {
+    let now = unix_time_s();
+    let estimates = relays.iter().map(|relay| line(network, relay));
+    let mut estimates = estimates.collect::<Result<Vec<_>, _>>()?;
+    if config.diagnostics {
+        let lines = unmeasured(listed, &estimates)?;
+        estimates.extend(lines);
+    }
+    let counts = Eligibility::count(&network.documents.consensus, &estimates);
+    let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, now);
+    match BandwidthFile::generate(&estimates, counts, &settings) {
+        Ok(file) => {
+            let written = write(config, &file)?;
+            journal.note(Entry::Published(PublishedFile {
+                created_unix_s: now,
+                path: written.path.display().to_string(),
+                lines: file.relays.len(),
+                voted: file.relays.iter().filter(|line| line.vote).count(),
+            }));
+            Ok(Some(written))
+        }
+        Err(error @ bwfile::GenerateError::NoResults { .. }) => {
+            output.step(format!("no bandwidth file: {error}"));
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// A relay's line. A lower bound, too, is still nearer to the truth than what the relay claims.
+fn line(network: &Network, relay: &PublishedRelay) -> Result<bwfile::Estimate, Error> {
+    let nickname = documents::nickname(&relay.nickname)?;
+    match &relay.result {
+        PublishedResult::Estimate { estimate, share } => {
+            let mut line = network.documents.entry_of(&relay.ids, nickname, estimate);
+            if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = &mut line.outcome {
+                *capacity_bytes_s = share.as_byte_per_s();
+            }
+            Ok(line)
+        }
+        PublishedResult::Failed { reason, mode, tried_unix_s } => {
+            let tried = Some(*tried_unix_s);
+            Ok(documents::failed(&relay.ids, nickname, reason.clone(), *mode, tried))
+        }
+    }
+}
+
+/// Lines of the relays that have none, which say why: authorities do not vote by them.
+fn unmeasured(
+    listed: &[ListedRelay],
+    estimates: &[bwfile::Estimate],
+) -> Result<Vec<bwfile::Estimate>, Error> {
+    let known: BTreeSet<_> = estimates.iter().map(|it| it.fingerprint).collect();
+    let line = |relay: &ListedRelay| {
+        let reason = relay.left_out.clone().unwrap_or_else(|| "not measured yet".to_owned());
+        let nickname = documents::nickname(&relay.nickname)?;
+        Ok(documents::failed(&relay.ids, nickname, reason, None, None))
+    };
+    let mut lines = listed.iter().map(line).collect::<Result<Vec<_>, Error>>()?;
+    lines.retain(|line| !known.contains(&line.fingerprint));
+    Ok(lines)
+}
+
+/// Prints what a period has found.
+fn show_result(records: &[Record], written: Option<&Written>, output: &Output) -> Exit {
+    output.quiet();
+    let rows: Vec<RelayReport> = records.iter().map(RelayReport::from).collect();
+    let reports: Vec<Value> = rows.iter().map(|row| row.value("relay")).collect();
+    output.text(report::table(&rows));
+    if let Some(written) = written {
+        output.text(format!("bandwidth file: {}", written.path.display()));
+    }
+    let path = written.map(|written| &written.path);
+    output.record(|| json!({"type": "summary", "relays": reports, "bandwidth_file": path}));
+    let all = records.iter().all(|record| record.capacity().is_some());
+    if all { Exit::Done } else { Exit::Failed }
+}
+
+fn write(config: &Config, file: &BandwidthFile) -> Result<Written, Error> {
+    let out = &config.out;
+    let failed = |source| Error::File { what: "make the folder", path: out.clone(), source };
+    fs::create_dir_all(out).map_err(failed)?;
+    let written = file.write_atomically(out, config.node_ids)?;
+    // Of the last day all that there are, of each day before it one.
+    const OF_A_DAY: usize = 24;
+    bwfile::remove_superseded(out, OF_A_DAY)?;
+    bwfile::remove_old(out, config.keep_files.saturating_add(OF_A_DAY))?;
+    Ok(written)
+}
