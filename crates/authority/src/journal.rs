@@ -7,7 +7,7 @@ use coordinator::{History, MeasurerId};
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use store::{Entry, MeasurerPath, Past, RelayQuery, Store, StoreError};
+use store::{Entry, Past, PathEntry, RelayQuery, Store, StoreError};
 
 /// What waits to be written. A measurement takes some tens of kilobytes, and is one entry as soon as it is over: these are a day's of a network of thousands of
 /// relays, as long as few have to be measured again.
@@ -59,7 +59,7 @@ impl Journal {
             history.add_record(&closed.record, closed.begun.started_unix_s);
             paths.extend(closed.paths.iter().cloned());
         }
-        for MeasurerPath { relay, measurer, path, seen_unix_s } in paths {
+        for PathEntry { relay, measurer, path, seen_unix_s } in paths {
             if let Some(place) = team.iter().position(|key| *key == measurer) {
                 history.add_path(relay, MeasurerId(place), path, seen_unix_s);
             }

@@ -42,7 +42,7 @@ fn estimates(file: &BandwidthFile) -> impl Iterator<Item = Entry> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use coordinator::{GuessSource, History, HistoryPolicy, Standing};
+    use coordinator::{GuessSource, History, HistoryPolicy, Priority};
     use netdoc::Fingerprint;
     use netdoc::bwfile::{Eligibility, Estimate, NodeIdStyle, Outcome, Settings};
     use onion::Rate;
@@ -109,7 +109,7 @@ mod tests {
         };
         assert_eq!(
             (guess(1).capacity, guess(1).standing()),
-            (Rate::from_byte_per_s(5_000_000), Standing::Old)
+            (Rate::from_byte_per_s(5_000_000), Priority::Known)
         );
         assert_eq!(guess(2).capacity, Rate::from_byte_per_s(7_000_000), "the newest");
         // Last month is all of it, each relay once: of 5 and 7, the 75th percentile is 7.

@@ -10,7 +10,7 @@ use coordinator::period::{
     ProbeAnswer, Timing,
 };
 use coordinator::{
-    Counts, MeasurerId, MemberReport, OrderTerms, Progress, Record, RelayId, RoundOrder,
+    Counts, MeasurerId, MemberReport, OrderTerms, Progress, Record, RelayIndex, RoundOrder,
 };
 use link::{Clock, NodeThread, unix_time_s};
 use measurer::member::MemberError;
@@ -363,7 +363,7 @@ impl Shell<'_, '_> {
         self.scope.spawn(move || suspects::look(common, begin_unix_s, &groups));
     }
 
-    fn show_progress(&self, relay: RelayId, progress: Progress) {
+    fn show_progress(&self, relay: RelayIndex, progress: Progress) {
         let output = self.common.output;
         let Some(relay) = self.period.relay(relay) else { return };
         let name = &relay.nickname;

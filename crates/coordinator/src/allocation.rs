@@ -1,6 +1,6 @@
 //! Who loads the relay, and how much: the greedy allocation of §4.2.
 
-use crate::vantage::Vantage;
+use crate::measurer_path::MeasurerPath;
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::fmt;
@@ -107,7 +107,7 @@ impl Allocation {
     /// by the root of that (Mathis et al., 1997). `vantages` are by the measurers' places in the team; unless the round trips of
     /// all who take part are known, nothing changes.
     #[must_use]
-    pub(crate) fn with_sockets_by_path(mut self, vantages: &[Vantage]) -> Self {
+    pub(crate) fn with_sockets_by_path(mut self, vantages: &[MeasurerPath]) -> Self {
         let weight = |it: &Assignment| {
             let path = vantages.get(it.measurer.0)?.path;
             Some(need(it.rate, path.rtt?, path.loss_ppm))
@@ -202,12 +202,12 @@ struct Candidate {
 pub(crate) fn allocate_among(
     needed: Rate,
     residuals: &[Rate],
-    vantages: &[Vantage],
+    vantages: &[MeasurerPath],
     sockets: u32,
     measurers_min: u32,
 ) -> Allocation {
     let candidate = |(place, residual): (usize, &Rate)| {
-        let Vantage { host, path } = vantages.get(place).copied().unwrap_or_default();
+        let MeasurerPath { host, path } = vantages.get(place).copied().unwrap_or_default();
         let carried = path.asked_at_most().min(*residual);
         Candidate { place, host, residual: *residual, carried, rate: Rate::ZERO }
     };
@@ -259,7 +259,7 @@ fn spread_over_hosts(team: &mut Vec<Candidate>, first: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vantage::PathSeen;
+    use crate::measurer_path::PathSeen;
     use proptest::collection::vec;
     use proptest::prelude::*;
     use std::vec;
@@ -273,10 +273,10 @@ mod tests {
         allocation.assignments.iter().map(share).collect()
     }
 
-    fn at(rtt_ms: u64, loss_ppm: u32) -> Vantage {
+    fn at(rtt_ms: u64, loss_ppm: u32) -> MeasurerPath {
         let rtt = Some(Duration::from_millis(rtt_ms));
         let path = PathSeen { rtt, loss_ppm: Some(loss_ppm), held_back: None };
-        Vantage { host: None, path }
+        MeasurerPath { host: None, path }
     }
 
     #[test]
@@ -327,8 +327,10 @@ mod tests {
     #[test]
     fn two_are_at_different_hosts_if_there_are_two_hosts() {
         let at_hosts = |hosts: &[Option<u32>], residuals: &[u64], measurers_min| {
-            let vantages: Vec<Vantage> =
-                hosts.iter().map(|host| Vantage { host: *host, ..Vantage::default() }).collect();
+            let vantages: Vec<MeasurerPath> = hosts
+                .iter()
+                .map(|host| MeasurerPath { host: *host, ..MeasurerPath::default() })
+                .collect();
             let needed = Rate::from_bit_per_s(100);
             let allocation = allocate_among(needed, &bits(residuals), &vantages, 8, measurers_min);
             allocation.assignments.iter().map(|it| it.measurer.0).collect::<Vec<_>>()
@@ -353,7 +355,7 @@ mod tests {
             ..PathSeen::default()
         };
         let among = |residuals: &[u64], held: u64| {
-            let first = Vantage { host: None, path: held_back(held) };
+            let first = MeasurerPath { host: None, path: held_back(held) };
             let needed = Rate::from_bit_per_s(200);
             let allocation = allocate_among(needed, &bits(residuals), &[first], 8, 2);
             shares(&allocation).into_iter().map(|it| (it.0, it.1)).collect::<Vec<_>>()
@@ -367,13 +369,13 @@ mod tests {
     #[test]
     fn who_is_far_or_loses_packets_has_more_of_the_sockets() {
         let even = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), &[], 44, 2);
-        let by = |vantages: &[Vantage]| {
+        let by = |vantages: &[MeasurerPath]| {
             let allocation = even.clone().with_sockets_by_path(vantages);
             allocation.assignments.iter().map(|it| it.sockets).collect::<Vec<_>>()
         };
         assert_eq!(by(&[at(20, 0), at(180, 0)]), vec![6, 38]);
         assert_eq!(by(&[at(0, 0), at(0, 0)]), vec![22, 22]);
-        assert_eq!(by(&[at(20, 0), Vantage::default()]), vec![22, 22], "not all are known");
+        assert_eq!(by(&[at(20, 0), MeasurerPath::default()]), vec![22, 22], "not all are known");
         assert_eq!(by(&[]), vec![22, 22]);
         // A hundred times the loss is ten times the sockets; what is rarer than one of ten thousand does not count.
         assert_eq!(by(&[at(20, 10_000), at(20, 99)]), vec![38, 6]);
@@ -408,9 +410,9 @@ mod tests {
         ) {
             let vantage = |(host, held): &(u32, Option<u64>)| {
                 let held_back = held.map(Rate::from_bit_per_s);
-                Vantage { host: Some(*host), path: PathSeen { held_back, ..PathSeen::default() } }
+                MeasurerPath { host: Some(*host), path: PathSeen { held_back, ..PathSeen::default() } }
             };
-            let vantages: Vec<Vantage> = seen.iter().map(vantage).collect();
+            let vantages: Vec<MeasurerPath> = seen.iter().map(vantage).collect();
             let needed_rate = Rate::from_bit_per_s(needed);
             let allocation =
                 allocate_among(needed_rate, &bits(&residuals), &vantages, sockets, measurers_min);

@@ -1,12 +1,12 @@
 //! Several relays at once, within the team's capacity (§4.2, §4.3).
 
 use crate::allocation::{Allocation, MeasurerId, allocate_among};
+use crate::bottleneck::MeasurerBottleneck;
 use crate::failure::{Blame, Failure};
-use crate::halves::FAR;
-use crate::hindrance::Hindered;
+use crate::measurer_path::{MeasurerPath, PathSeen};
 use crate::outcome::{Estimate, Inconclusive, Outcome};
-use crate::turn::Turn;
-use crate::vantage::{PathSeen, Vantage};
+use crate::socket_ramp::FAR;
+use crate::turn::Attempt;
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec;
 use alloc::vec::Vec;
@@ -15,13 +15,13 @@ use onion::Rate;
 
 /// A relay of a campaign, by a number of the shell's choice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct RelayId(pub usize);
+pub struct RelayIndex(pub usize);
 
 /// How a relay gets into the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
-    /// Measured before: the biggest come first.
-    Old,
+pub enum Priority {
+    /// Measured before: the largest come first.
+    Known,
     /// Not measured for long: first come, first served, after the old ones.
     New,
 }
@@ -30,16 +30,16 @@ pub enum Standing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
     /// Of which relay.
-    pub relay: RelayId,
+    pub relay: RelayIndex,
     /// Which of its rounds it is, and what to expect of the relay.
-    pub turn: Turn,
+    pub turn: Attempt,
     /// Which measurers take part, with how much of their capacity, until
     /// [`handle_outcome`](Campaign::handle_outcome).
     pub allocation: Allocation,
     /// The whole team takes part, so that another round could not have more.
     pub is_whole_team: bool,
     /// From where each of those who take part sees the relay, in the allocation's order.
-    pub vantages: Vec<Vantage>,
+    pub vantages: Vec<MeasurerPath>,
 }
 
 /// What is to follow on a measurement that has ended.
@@ -49,7 +49,7 @@ pub enum Next {
     Nothing,
     /// It takes more than it had: this turn. Launched with the whole team, it is done all the same, unless
     /// the turn has more sockets.
-    Enlarged(Turn),
+    Enlarged(Attempt),
     /// A measurer failed it, or the relay had no room for its circuits: the same once more, as often as its rounds allow.
     Repeated,
     /// The relay declined it: the same at another time, once in a period, if the caller has times ([`Campaign::leaving_what_follows`]).
@@ -88,7 +88,7 @@ pub struct Ended {
     pub lost: Option<MeasurerId>,
     /// The turn that has to follow, if the campaign leaves to its caller when that is
     /// ([`Campaign::leaving_what_follows`]).
-    pub follows: Option<Turn>,
+    pub follows: Option<Attempt>,
 }
 
 /// A relay is passed over at most so often by others that come after it but need less. Then it is due:
@@ -124,7 +124,7 @@ pub struct Campaign {
     /// In the order in which they became due.
     due: VecDeque<Waiting>,
     leaves_what_follows: bool,
-    running: BTreeMap<RelayId, Running>,
+    running: BTreeMap<RelayIndex, Running>,
     /// Those with a relay that waits or runs.
     machines: BTreeMap<MachineId, Sharing>,
     machines_added: u32,
@@ -132,23 +132,23 @@ pub struct Campaign {
     begun: Option<MachineId>,
     /// Which host each measurer is at, where that is known.
     hosts: Vec<Option<u32>>,
-    paths: BTreeMap<(RelayId, MeasurerId), PathSeen>,
+    paths: BTreeMap<(RelayIndex, MeasurerId), PathSeen>,
     /// Those of them that a turn of this campaign has shown.
-    shown: BTreeSet<(RelayId, MeasurerId)>,
+    shown: BTreeSet<(RelayIndex, MeasurerId)>,
     /// Measurers that no longer take part in measurements of a relay: they could not reach it and others could, or they failed in another
     /// way that the relay can cause.
-    left_out: BTreeSet<(RelayId, MeasurerId)>,
+    left_out: BTreeSet<(RelayIndex, MeasurerId)>,
     /// The machines whose relays had a measurer left out by what they say or send back, each by the first of its relays.
-    accusers: BTreeMap<MeasurerId, BTreeSet<RelayId>>,
+    accusers: BTreeMap<MeasurerId, BTreeSet<RelayIndex>>,
     /// The first relay of each relay's machine, of those that were added together.
-    machine_of: BTreeMap<RelayId, RelayId>,
+    machine_of: BTreeMap<RelayIndex, RelayIndex>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Waiting {
-    relay: RelayId,
-    turn: Turn,
-    standing: Standing,
+    relay: RelayIndex,
+    turn: Attempt,
+    standing: Priority,
     passed_over: u32,
     /// Which machine it shares, if it does.
     machine: Option<MachineId>,
@@ -205,7 +205,7 @@ impl Campaign {
     }
 
     /// The same with measurers at these hosts, by their places in the team: equal numbers are one host; see
-    /// [`Vantage::host`].
+    /// [`MeasurerPath::host`].
     #[must_use]
     pub fn at_hosts(self, hosts: Vec<Option<u32>>) -> Self {
         Self { hosts, ..self }
@@ -226,19 +226,19 @@ impl Campaign {
 
     /// Adds a relay, to be measured in `rounds_max` rounds at most, at least one. It must not be waiting
     /// or running already; if it is, nothing happens.
-    pub fn add(&mut self, relay: RelayId, standing: Standing, guess: Rate, rounds_max: u32) {
-        self.add_turn(relay, standing, Turn::first(guess, rounds_max));
+    pub fn add(&mut self, relay: RelayIndex, standing: Priority, guess: Rate, rounds_max: u32) {
+        self.add_turn(relay, standing, Attempt::first(guess, rounds_max));
     }
 
     /// The same with any turn.
-    pub fn add_turn(&mut self, relay: RelayId, standing: Standing, turn: Turn) {
+    pub fn add_turn(&mut self, relay: RelayIndex, standing: Priority, turn: Attempt) {
         self.add_machine(&[(relay, standing, turn)]);
     }
 
     /// The same of relays that share a machine: they are launched one right after the other, as soon as there is room for all of them. If the
     /// team has not as much as all of them need together, each gets a part of all that it has, by what is expected of it: one after the other,
     /// each would have the machine for itself.
-    pub fn add_machine(&mut self, turns: &[(RelayId, Standing, Turn)]) {
+    pub fn add_machine(&mut self, turns: &[(RelayIndex, Priority, Attempt)]) {
         self.machines_added += 1;
         let machine = (turns.len() > 1).then_some(MachineId(self.machines_added));
         if let Some(first) =
@@ -255,7 +255,7 @@ impl Campaign {
     }
 
     /// What a measurer has seen of its path to a relay in an earlier period. What it shows in this campaign counts more, before and after.
-    pub fn expect_path(&mut self, relay: RelayId, measurer: MeasurerId, path: PathSeen) {
+    pub fn expect_path(&mut self, relay: RelayIndex, measurer: MeasurerId, path: PathSeen) {
         if !self.shown.contains(&(relay, measurer)) {
             self.paths.insert((relay, measurer), path);
         }
@@ -263,7 +263,7 @@ impl Campaign {
 
     /// What a measurer has seen of it in the turn that has just ended ([`Record::paths`](crate::Record::paths)), before
     /// [`handle_outcome`](Self::handle_outcome). The latest counts.
-    pub fn handle_path(&mut self, relay: RelayId, measurer: MeasurerId, path: PathSeen) {
+    pub fn handle_path(&mut self, relay: RelayIndex, measurer: MeasurerId, path: PathSeen) {
         self.shown.insert((relay, measurer));
         self.paths.insert((relay, measurer), path);
     }
@@ -272,7 +272,7 @@ impl Campaign {
     /// that failed it gets no work. A relay can bring about some of these failures ([`Failure::may_be_relays_doing`]): then the measurer is left out for this
     /// relay only. It is lost to all if relays of two machines say that it miscounts. The outcome numbers the measurers by their places in the launch's
     /// allocation, as [`Measurement::of_turn`](crate::Measurement::of_turn) does.
-    pub fn handle_outcome(&mut self, relay: RelayId, outcome: &Outcome) -> Ended {
+    pub fn handle_outcome(&mut self, relay: RelayIndex, outcome: &Outcome) -> Ended {
         let failed = match outcome {
             Outcome::Failed { reason, measurer, .. } if reason.blame() == Blame::Measurer => {
                 *measurer
@@ -301,7 +301,7 @@ impl Campaign {
     }
 
     /// Whether a measurer that failed a relay is of no use for others either.
-    fn is_lost(&mut self, relay: RelayId, measurer: MeasurerId, outcome: &Outcome) -> bool {
+    fn is_lost(&mut self, relay: RelayIndex, measurer: MeasurerId, outcome: &Outcome) -> bool {
         let Outcome::Failed { reason, .. } = outcome else { return false };
         if !reason.may_be_relays_doing() {
             return true;
@@ -321,12 +321,12 @@ impl Campaign {
 
     /// As [`handle_outcome`](Self::handle_outcome), where the caller judges for itself. Says whether that
     /// was all about this relay.
-    pub fn handle_end(&mut self, relay: RelayId, next: Next) -> bool {
+    pub fn handle_end(&mut self, relay: RelayIndex, next: Next) -> bool {
         self.end(relay, next).is_none()
     }
 
     /// The turn that follows, which is queued unless the caller sees to that.
-    fn end(&mut self, relay: RelayId, next: Next) -> Option<Turn> {
+    fn end(&mut self, relay: RelayIndex, next: Next) -> Option<Attempt> {
         let Running { waiting, launch } = self.running.remove(&relay)?;
         self.share(waiting.machine, |it| {
             it.running = it.running.saturating_sub(waiting.turn.guess);
@@ -349,7 +349,7 @@ impl Campaign {
         };
         // What a relay did in a round in which others of its machine did less says nothing of what it can do beside them.
         let is_shared = waiting.machine.is_some();
-        let turn = turn.map(|it| if is_shared { Turn { passed: Rate::ZERO, ..it } } else { it });
+        let turn = turn.map(|it| if is_shared { Attempt { passed: Rate::ZERO, ..it } } else { it });
         if let Some(turn) = turn.filter(|_| !self.leaves_what_follows) {
             self.queue(Waiting { turn, ..waiting });
         }
@@ -395,17 +395,17 @@ impl Campaign {
     }
 
     /// The same for a relay, without those that can't reach it.
-    fn residuals_for(&self, relay: RelayId) -> Vec<Rate> {
+    fn residuals_for(&self, relay: RelayIndex) -> Vec<Rate> {
         self.of_those_who_reach(relay, self.residuals())
     }
 
     /// What those have at all that can reach it.
-    fn capacity_for(&self, relay: RelayId) -> Rate {
+    fn capacity_for(&self, relay: RelayIndex) -> Rate {
         self.of_those_who_reach(relay, self.capacities.clone()).into_iter().sum()
     }
 
     /// Nothing for those that can't reach a relay, unless that leaves nobody with anything.
-    fn of_those_who_reach(&self, relay: RelayId, mut rates: Vec<Rate>) -> Vec<Rate> {
+    fn of_those_who_reach(&self, relay: RelayIndex, mut rates: Vec<Rate>) -> Vec<Rate> {
         let reaches = |place: usize| !self.left_out.contains(&(relay, MeasurerId(place)));
         let has_any = |(place, capacity): (usize, &Rate)| *capacity > Rate::ZERO && reaches(place);
         if self.capacities.iter().enumerate().any(has_any) {
@@ -429,7 +429,7 @@ impl Campaign {
     }
 
     /// Gives up all relays that wait.
-    pub fn clear_queue(&mut self) -> Vec<RelayId> {
+    pub fn clear_queue(&mut self) -> Vec<RelayIndex> {
         let left = self.waiting().map(|it| it.relay).collect();
         self.old.clear();
         self.new.clear();
@@ -489,13 +489,13 @@ impl Campaign {
             it.waits += 1;
         });
         match waiting.standing {
-            Standing::Old => {
+            Priority::Known => {
                 // Behind its equals.
                 let guess = Reverse(waiting.turn.guess);
                 let place = self.old.partition_point(|it| Reverse(it.turn.guess) <= guess);
                 self.old.insert(place, waiting);
             }
-            Standing::New => self.new.push_back(waiting),
+            Priority::New => self.new.push_back(waiting),
         }
     }
 
@@ -530,8 +530,8 @@ impl Campaign {
     }
 
     /// From where each measurer of the team sees a relay.
-    fn vantages(&self, relay: RelayId) -> Vec<Vantage> {
-        let vantage = |place: usize| Vantage {
+    fn vantages(&self, relay: RelayIndex) -> Vec<MeasurerPath> {
+        let vantage = |place: usize| MeasurerPath {
             host: self.hosts.get(place).copied().flatten(),
             path: self.paths.get(&(relay, MeasurerId(place))).copied().unwrap_or_default(),
         };
@@ -579,7 +579,7 @@ impl Campaign {
 }
 
 /// The measurer that something of its own has held back, if that is why a turn is not conclusive; by its place.
-const fn hindered(outcome: &Outcome) -> Option<Hindered> {
+const fn hindered(outcome: &Outcome) -> Option<MeasurerBottleneck> {
     match outcome {
         Outcome::Measured(Estimate {
             inconclusive: Some(Inconclusive::MeasurerHindered { hindered, .. }),

@@ -1,9 +1,9 @@
 //! What the distance of a relay asks for: sockets, a lead, and two halves.
 
-use crate::halves::FAR;
+use crate::measurer_path::MeasurerPath;
 use crate::mode::Mode;
 use crate::params::PathParams;
-use crate::vantage::Vantage;
+use crate::socket_ramp::FAR;
 use onion::{Duration, Rate};
 
 /// Fewer sockets would make the loss of one matter too much.
@@ -55,7 +55,7 @@ impl PathParams {
     }
 }
 
-impl Vantage {
+impl MeasurerPath {
     /// How far away a relay is: as the farthest of those who measure it, where all have told; else, or if that is more, as the coordinator (`own`).
     #[must_use]
     pub fn distance(own: Duration, vantages: &[Self]) -> Duration {
@@ -71,7 +71,7 @@ impl Vantage {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::vantage::PathSeen;
+    use crate::measurer_path::PathSeen;
     use std::vec::Vec;
 
     const FAR_AWAY: Duration = Duration::from_millis(200);
@@ -112,12 +112,12 @@ mod tests {
     fn a_far_measurer_is_planned_for_wherever_the_coordinator_is() {
         let ms = Duration::from_millis;
         let seen = |rtts_ms: &[Option<u64>]| {
-            let vantage = |rtt_ms: &Option<u64>| Vantage {
+            let vantage = |rtt_ms: &Option<u64>| MeasurerPath {
                 path: PathSeen { rtt: rtt_ms.map(ms), ..PathSeen::default() },
-                ..Vantage::default()
+                ..MeasurerPath::default()
             };
-            let vantages: Vec<Vantage> = rtts_ms.iter().map(vantage).collect();
-            Vantage::distance(ms(50), &vantages)
+            let vantages: Vec<MeasurerPath> = rtts_ms.iter().map(vantage).collect();
+            MeasurerPath::distance(ms(50), &vantages)
         };
         assert_eq!(seen(&[None, None]), ms(50), "nobody has told");
         assert_eq!(seen(&[Some(1), Some(200)]), ms(200));

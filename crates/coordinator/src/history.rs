@@ -1,13 +1,13 @@
 //! What earlier periods found out about relays, and what it is good for now (§4.2).
 
 use crate::allocation::MeasurerId;
-use crate::campaign::Standing;
+use crate::campaign::Priority;
 use crate::failure::Failure;
+use crate::measurer_path::PathSeen;
 use crate::mode::Mode;
 use crate::record::{End, Record, RoundRecord};
 use crate::stats::Percentile;
 use crate::turn::ROUNDS_ALLOWED;
-use crate::vantage::PathSeen;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use onion::identity::RsaId;
@@ -142,10 +142,10 @@ pub struct Guess {
 impl Guess {
     /// How a relay of which this is expected gets into the queue.
     #[must_use]
-    pub const fn standing(&self) -> Standing {
+    pub const fn standing(&self) -> Priority {
         match self.source {
-            GuessSource::LastEstimate => Standing::Old,
-            GuessSource::Distribution | GuessSource::Default => Standing::New,
+            GuessSource::LastEstimate => Priority::Known,
+            GuessSource::Distribution | GuessSource::Default => Priority::New,
         }
     }
 }

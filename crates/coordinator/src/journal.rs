@@ -2,13 +2,13 @@
 //!
 //! A [`Period`](crate::period::Period) says what to write; the crate `store` writes it.
 
+use crate::co_location::Suspicion;
 use crate::history::PastEstimate;
-use crate::likeness::Suspicion;
+use crate::measurer_path::PathSeen;
 use crate::mode::Mode;
 use crate::record::Record;
-use crate::rota::Counts;
-use crate::turn::Turn;
-use crate::vantage::PathSeen;
+use crate::slot_schedule::Counts;
+use crate::turn::Attempt;
 use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -110,16 +110,16 @@ pub struct MeasurementFinished {
     /// What came of it.
     pub record: Record,
     /// The turn that has to follow, if somebody is to see to that.
-    pub follows: Option<Turn>,
+    pub follows: Option<Attempt>,
     /// Whether that was all about the relay in the period.
     pub is_final: bool,
     /// What measurers have seen of their paths to the relay. The newest counts.
-    pub paths: Vec<MeasurerPath>,
+    pub paths: Vec<PathEntry>,
 }
 
 /// What a measurer has seen of its path to a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MeasurerPath {
+pub struct PathEntry {
     /// To which relay. It is known already: it was measured.
     pub relay: RsaId,
     /// The measurer's public key.
@@ -224,7 +224,7 @@ pub struct Past {
     /// Whether there is no more to be done.
     pub is_done: bool,
     /// The turn that has to follow, if the last one said so.
-    pub follows: Option<Turn>,
+    pub follows: Option<Attempt>,
     /// All measurements that have ended, as one.
     pub record: Option<Record>,
 }
@@ -237,7 +237,7 @@ pub struct PastTurn {
     /// Whether it was the relay's last one in the period.
     pub is_final: bool,
     /// What has to follow.
-    pub follows: Option<Turn>,
+    pub follows: Option<Attempt>,
     /// What it found; `None` if it was broken off.
     pub record: Option<Record>,
 }

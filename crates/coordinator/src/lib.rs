@@ -8,12 +8,12 @@
 //! 2. [`allocate`] gives each measurer its share of the load for such a guess.
 //! 3. [`Series`] adds up what the measurers report each second.
 //! 4. [`Measurement`] runs rounds of 2 and 3 until the answer is conclusive, or says why it can't be.
-//!    [`Turn`] is the rule by which it goes from round to round.
+//!    [`Attempt`] is the rule by which it goes from round to round.
 //! 5. [`Campaign`] measures many relays, several at once, turn by turn within the team's capacity.
 //! 6. [`plan::Plan`] says when in a period each relay's turn is: by lot, from a secret seed;
-//!    a [`Rota`] keeps a coordinator to it, whoever comes and goes. Several coordinators may have one seed:
+//!    a [`SlotSchedule`] keeps a coordinator to it, whoever comes and goes. Several coordinators may have one seed:
 //!    [`agreement`] is how they come by it.
-//! 7. A [`Likeness`] says which relays may share a machine, by their estimates of many periods.
+//! 7. A [`CoLocationTest`] says which relays may share a machine, by their estimates of many periods.
 //! 8. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
 //!    made from it and from nothing else.
 #![no_std]
@@ -24,17 +24,17 @@ extern crate std;
 mod account;
 pub mod agreement;
 mod allocation;
+mod bottleneck;
 mod campaign;
+mod co_location;
 mod consent;
 mod defences;
 mod distance;
 mod failure;
-mod halves;
-mod hindrance;
 mod history;
 pub mod journal;
-mod likeness;
 mod measurement;
+mod measurer_path;
 mod mode;
 mod order;
 mod outcome;
@@ -42,46 +42,48 @@ mod params;
 pub mod period;
 pub mod plan;
 mod record;
-mod rota;
 mod round;
 mod second;
 mod series;
 mod shared;
+mod slot_schedule;
+mod socket_ramp;
 mod stats;
 mod team_capacity;
 mod team_measurement;
 mod turn;
-mod vantage;
 mod worker_load;
 
 pub use account::{Account, Waited};
 pub use allocation::{Allocation, Assignment, MeasurerId, allocate};
-pub use campaign::{Campaign, Ended, Launch, Next, RelayId, Standing};
+pub use bottleneck::{Bottleneck, MeasurerBottleneck};
+pub use campaign::{Campaign, Ended, Launch, Next, Priority, RelayIndex};
+pub use co_location::{CoLocationTest, Suspicion};
 pub use consent::{BadOptInLine, Consent, ConsentError, is_local};
 pub use defences::{Defences, RESERVED_FOR_OTHERS};
 pub use failure::{Blame, Failure, Violation};
-pub use halves::{FAR, Halves, Schedule};
-pub use hindrance::{Hindered, Hindrance};
 pub use history::{
     Decline, DeclineKind, Expectations, Guess, GuessSource, History, HistoryPolicy, PastEstimate,
 };
-pub use likeness::{Likeness, Suspicion};
 pub use measurement::{Action, Measurement, SetupError};
+pub use measurer_path::{MeasurerPath, PathSeen};
 pub use mode::Mode;
 pub use order::{OrderRetries, ends_an_accepted_one};
 pub use outcome::{Bounds, Estimate, Inconclusive, Outcome, ProcessorTime};
 pub use params::{CHECK_SHARE, Params, ParamsError, PathParams};
-pub use record::{Course, End, Facts, Hearsay, Record, RoundRecord, Subject, Verdict};
-pub use rota::{Arrival, Counts, Due, Rota};
+pub use record::{
+    End, Facts, Record, RelaySelfReport, RoundHistory, RoundRecord, Subject, Verdict,
+};
 pub use round::{FailureKind, MemberReport, RoundMode, RoundOrder};
 pub use second::{SecondRecord, SecondReport, SecondTotals};
 pub use series::{Missing, Series, Source, Summary};
 pub use shared::{Shared, fit_machine, share_aligned, share_machine};
+pub use slot_schedule::{Arrival, Counts, Due, SlotSchedule};
+pub use socket_ramp::{FAR, Schedule, SocketRampTest};
 pub use stats::{Percentile, Spread, median, median_rate};
 pub use team_capacity::{MemberTraffic, PairSecond, PairTraffic, TeamCapacity, team_capacities};
 pub use team_measurement::{
     OrderTerms, Progress, TeamAction, TeamMeasurement, TeamMember, TeamRequest,
 };
-pub use turn::{ROUNDS_ALLOWED, Turn};
-pub use vantage::{PathSeen, Vantage};
+pub use turn::{Attempt, ROUNDS_ALLOWED};
 pub use worker_load::WorkerLoad;

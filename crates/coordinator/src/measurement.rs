@@ -2,17 +2,17 @@
 
 use crate::account::BUSY_MAX;
 use crate::allocation::{Allocation, Assignment, MeasurerId};
+use crate::bottleneck::MeasurerBottleneck;
 use crate::campaign::Launch;
 use crate::failure::{Blame, Failure, Violation};
-use crate::hindrance::Hindered;
+use crate::measurer_path::MeasurerPath;
 use crate::mode::Mode;
 use crate::outcome::{Estimate, Inconclusive, Outcome};
 use crate::params::{Params, ParamsError};
-use crate::record::{Course, RoundRecord};
+use crate::record::{RoundHistory, RoundRecord};
 use crate::second::{SecondReport, SecondTotals};
 use crate::series::{Missing, Series, Source, Summary};
-use crate::turn::Turn;
-use crate::vantage::Vantage;
+use crate::turn::Attempt;
 use alloc::collections::VecDeque;
 use alloc::format;
 use alloc::string::String;
@@ -93,9 +93,9 @@ pub struct Measurement {
     /// What each member of the team has left for this relay.
     residuals: Vec<Rate>,
     /// From where each member sees the relay, by earlier rounds.
-    vantages: Vec<Vantage>,
+    vantages: Vec<MeasurerPath>,
     /// The round that is on, or was last.
-    turn: Turn,
+    turn: Attempt,
     scope: Scope,
     allocation: Allocation,
     /// Open sockets by place in the allocation; `None` until ready.
@@ -105,7 +105,7 @@ pub struct Measurement {
     /// Measurers whose processors had nothing left in this round.
     saturated: Vec<MeasurerId>,
     /// Measurers that something of their own held back in this round, once it is complete.
-    hindered: Vec<Hindered>,
+    hindered: Vec<MeasurerBottleneck>,
     /// How much longer than else the relay's word on its clients is waited for, in this round.
     patience: Duration,
     phase: Phase,
@@ -161,9 +161,9 @@ impl Measurement {
         mode: Mode,
         guess: Rate,
         residuals: Vec<Rate>,
-        vantages: Vec<Vantage>,
+        vantages: Vec<MeasurerPath>,
     ) -> Result<Self, SetupError> {
-        let turn = Turn::first(guess, params.max_rounds);
+        let turn = Attempt::first(guess, params.max_rounds);
         Self::begin(now, params, mode, turn, Scope::AllRounds, residuals, vantages)
     }
 
@@ -177,7 +177,7 @@ impl Measurement {
         now: Instant,
         params: Params,
         mode: Mode,
-        turn: Turn,
+        turn: Attempt,
         is_whole_team: bool,
         residuals: Vec<Rate>,
     ) -> Result<Self, SetupError> {
@@ -208,16 +208,16 @@ impl Measurement {
         now: Instant,
         params: Params,
         mode: Mode,
-        turn: Turn,
+        turn: Attempt,
         scope: Scope,
         residuals: Vec<Rate>,
-        mut vantages: Vec<Vantage>,
+        mut vantages: Vec<MeasurerPath>,
     ) -> Result<Self, SetupError> {
         params.validate()?;
         if turn.guess == Rate::ZERO {
             return Err(SetupError::NoGuess);
         }
-        vantages.resize(residuals.len(), Vantage::default());
+        vantages.resize(residuals.len(), MeasurerPath::default());
         let allocation = turn.allocation(&params, &residuals, &vantages);
         if allocation.assignments.is_empty() {
             return Err(SetupError::NoCapacity);
@@ -290,8 +290,8 @@ impl Measurement {
 
     /// What there is to tell of it besides the outcome: the rounds that are over.
     #[must_use]
-    pub fn course(&self) -> Course {
-        Course { mode: self.mode, params: self.params, rounds: self.over.clone() }
+    pub fn course(&self) -> RoundHistory {
+        RoundHistory { mode: self.mode, params: self.params, rounds: self.over.clone() }
     }
 
     /// Whether all is over.

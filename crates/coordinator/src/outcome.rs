@@ -1,13 +1,13 @@
 //! How the measurement of a relay ended.
 
 use crate::allocation::MeasurerId;
+use crate::bottleneck::MeasurerBottleneck;
 use crate::failure::{Blame, Failure};
-use crate::hindrance::Hindered;
 use crate::mode::Mode;
 use crate::params::Params;
 use crate::second::SecondTotals;
 use crate::stats::Spread;
-use crate::turn::Turn;
+use crate::turn::Attempt;
 use alloc::vec::Vec;
 use core::fmt;
 use onion::{Duration, Rate};
@@ -197,10 +197,10 @@ pub enum Inconclusive {
     #[error("{hindered}, and no other could show the relay's limit")]
     MeasurerHindered {
         /// The first of them.
-        hindered: Hindered,
+        hindered: MeasurerBottleneck,
         /// What was to follow, with more of the others; `None` where there is no more of them, or no other
         /// round.
-        next: Option<Turn>,
+        next: Option<Attempt>,
     },
     /// A single measurer took part, and a queue stood on its path, or it is far from the relay. With another it would show
     /// whether what was narrow was the relay's.
@@ -212,7 +212,7 @@ pub enum Inconclusive {
         /// How long they waited, in whole milliseconds.
         queue_ms: u32,
         /// What was to follow, with two measurers; `None` where there may be no other round.
-        next: Option<Turn>,
+        next: Option<Attempt>,
     },
     /// The last permitted round was not conclusive either.
     #[error("still inconclusive after {rounds} rounds, the most permitted")]
@@ -225,7 +225,7 @@ pub enum Inconclusive {
     #[error("the load was too small to tell, and a round with more of it did not come about")]
     LoadTooSmall {
         /// What was to follow.
-        next: Turn,
+        next: Attempt,
     },
     /// More came back as soon as there were more sockets: the path to the relay or back, and not the relay,
     /// held the round back.
@@ -239,7 +239,7 @@ pub enum Inconclusive {
         /// Sockets of the round.
         sockets: u32,
         /// What was to follow, with more of them; `None` where there may be no more, or no other round.
-        next: Option<Turn>,
+        next: Option<Attempt>,
     },
     /// What came back rose or fell while nothing changed: the path's flows were not yet as fast as the path lets them be, or
     /// still faster, so that what came back with more of them tells nothing.
@@ -253,7 +253,7 @@ pub enum Inconclusive {
         /// Sockets of the round.
         sockets: u32,
         /// What was to follow, with more of them; `None` where there may be no more, or no other round.
-        next: Option<Turn>,
+        next: Option<Attempt>,
     },
     /// Some measurer is far from the relay, and the round was not made to show whether the path held it back.
     #[error(
@@ -263,7 +263,7 @@ pub enum Inconclusive {
         /// The round trip, in whole milliseconds.
         rtt_ms: u32,
         /// What was to follow, which would show it; `None` where there may be no other round.
-        next: Option<Turn>,
+        next: Option<Attempt>,
     },
     /// The relay served some seconds and not others.
     #[error(
@@ -296,7 +296,7 @@ const STEADY_SHARE: f64 = 0.9;
 impl Inconclusive {
     /// The turn that was to follow, if one was.
     #[must_use]
-    pub const fn next_turn(&self) -> Option<Turn> {
+    pub const fn next_turn(&self) -> Option<Attempt> {
         match self {
             Self::LoadTooSmall { next } => Some(*next),
             Self::PathLimited { next, .. }

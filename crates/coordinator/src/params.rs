@@ -45,12 +45,12 @@ pub struct Params {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathParams {
     /// Sockets of the first round over all measurers, at most [`Params::sockets`]. Later ones have more
-    /// if the path has held this one back ([`Turn::widened`](crate::Turn::widened)).
+    /// if the path has held this one back ([`Attempt::widened`](crate::Attempt::widened)).
     pub first_sockets: u32,
     /// Seconds of load before those that count: TCP's slow start must not cost the estimate.
     pub lead_s: u32,
     /// Every other socket begins only in the middle of the round: if more comes back then, the path and
-    /// not the relay has held it back ([`Halves`](crate::Halves)).
+    /// not the relay has held it back ([`SocketRampTest`](crate::SocketRampTest)).
     pub probes: bool,
 }
 

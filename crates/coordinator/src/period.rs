@@ -18,20 +18,20 @@ pub use publication::{PublishedRelay, PublishedResult};
 pub use rounds::{ANSWER_TIMEOUT, RTT_TIMEOUT};
 
 use crate::allocation::MeasurerId;
-use crate::campaign::{Campaign, RelayId, Standing};
+use crate::campaign::{Campaign, Priority, RelayIndex};
 use crate::consent::{Consent, ConsentError};
 use crate::history::{History, HistoryPolicy};
 use crate::journal::{
-    ConsensusEntry, Entry, MeasurementFinished, MeasurementStarted, MeasurerPath, Past,
-    PeriodEntry, PeriodProgress,
+    ConsensusEntry, Entry, MeasurementFinished, MeasurementStarted, Past, PathEntry, PeriodEntry,
+    PeriodProgress,
 };
 use crate::params::Params;
 use crate::plan::{Seed, TeamRoom};
 use crate::record::Record;
-use crate::rota::{Arrival, Counts, Rota};
 use crate::round::RoundOrder;
+use crate::slot_schedule::{Arrival, Counts, SlotSchedule};
 use crate::team_measurement::{OrderTerms, Progress};
-use crate::turn::Turn;
+use crate::turn::Attempt;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
@@ -222,7 +222,7 @@ pub enum Event {
     /// How far the period is.
     Counts(Counts),
     /// How far a measurement is.
-    Progress(RelayId, Progress),
+    Progress(RelayIndex, Progress),
     /// A measurement has ended.
     MeasurementEnded(Box<Record>),
     /// A relay is done: all its measurements of the period, as one record.
@@ -251,11 +251,11 @@ pub enum Ending {
 /// A measurement that has ended.
 #[derive(Clone, Debug)]
 struct Finished {
-    relay: RelayId,
-    turn: Turn,
+    relay: RelayIndex,
+    turn: Attempt,
     record: Record,
     started: MeasurementStarted,
-    follows: Option<Turn>,
+    follows: Option<Attempt>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -286,17 +286,17 @@ pub struct Period {
     seed: Option<SlotSeed>,
     measurers: Measurers,
     campaign: Campaign,
-    slots: Option<Rota>,
+    slots: Option<SlotSchedule>,
     /// Every relay that has been in a consensus of this period.
     relays: Vec<Relay>,
-    places: BTreeMap<RsaId, RelayId>,
+    places: BTreeMap<RsaId, RelayIndex>,
     /// Those that are in the newest one.
-    present: Vec<RelayId>,
+    present: Vec<RelayIndex>,
     groups: Groups,
     running: BTreeMap<MeasurementId, Running>,
     measurements: u32,
     /// What has been found of each relay in this period.
-    records: BTreeMap<RelayId, Record>,
+    records: BTreeMap<RelayIndex, Record>,
     is_fetching: bool,
     /// When the consensus was read last, and progress recorded last, in Unix seconds.
     refreshed_unix_s: u64,
@@ -372,7 +372,7 @@ impl Period {
 
     /// The relay with this number.
     #[must_use]
-    pub fn relay(&self, RelayId(place): RelayId) -> Option<&Relay> {
+    pub fn relay(&self, RelayIndex(place): RelayIndex) -> Option<&Relay> {
         self.relays.get(place)
     }
 
@@ -457,7 +457,7 @@ impl Period {
         self.present.clear();
         for relay in relays {
             let id = relay.id();
-            let next = RelayId(self.relays.len());
+            let next = RelayIndex(self.relays.len());
             let place = *self.places.entry(id).or_insert(next);
             for (measurer, path) in &relay.paths {
                 self.campaign.expect_path(place, *measurer, *path);
@@ -648,9 +648,9 @@ impl Period {
         let (slots, slot) = (bounds.slots(), bounds.slot(now.unix_s()));
         let (arrivals, teams) = (self.arrivals(now), (teams.as_slice(), own));
         let plan = if bounds.length_s >= MEMORYLESS_S {
-            Rota::memoryless(&seed, slots, teams, factor, &arrivals, slot)
+            SlotSchedule::memoryless(&seed, slots, teams, factor, &arrivals, slot)
         } else {
-            Rota::among(&seed, slots, teams, factor, &arrivals, slot)
+            SlotSchedule::among(&seed, slots, teams, factor, &arrivals, slot)
         };
         self.event(Event::Counts(plan.counts()));
         self.slots = Some(plan);
@@ -703,9 +703,9 @@ impl Period {
     }
 
     /// These relays are to be measured now, together if they are several.
-    fn queue(&mut self, turns: &[(RelayId, Standing, Turn)]) {
-        let host = |relay: &RelayId| self.relays.get(relay.0).map(|it| it.host);
-        let relays: Vec<(RelayId, RsaId)> =
+    fn queue(&mut self, turns: &[(RelayIndex, Priority, Attempt)]) {
+        let host = |relay: &RelayIndex| self.relays.get(relay.0).map(|it| it.host);
+        let relays: Vec<(RelayIndex, RsaId)> =
             turns.iter().filter_map(|(relay, ..)| Some((*relay, host(relay)?))).collect();
         self.groups.begin(&relays);
         self.campaign.add_machine(turns);
@@ -769,7 +769,7 @@ impl Period {
             done: self.records.len(),
             without_slot: 0,
         };
-        self.slots.as_ref().map_or_else(without_slots, Rota::counts)
+        self.slots.as_ref().map_or_else(without_slots, SlotSchedule::counts)
     }
 
     fn record_progress(&mut self, now: Now) {
@@ -780,7 +780,7 @@ impl Period {
     }
 
     fn publish(&mut self, now: Now) {
-        let relays = (0..).map(RelayId).zip(&self.relays);
+        let relays = (0..).map(RelayIndex).zip(&self.relays);
         let relays = relays.map(|(place, relay)| (relay, self.records.get(&place)));
         let slot = Duration::from_secs(u64::from(self.config.params.seconds) / 2);
         let begin_unix_s = self.config.bounds.begin_unix_s;
@@ -800,8 +800,8 @@ impl Period {
     fn settle(&mut self, now: Now, mut settled: Vec<Finished>) {
         if self.slots.is_none() && !self.is_winding_up {
             repeat_together(&mut settled);
-            let standing = |relay: RelayId| {
-                self.relays.get(relay.0).map_or(Standing::New, |it| it.guess.standing())
+            let standing = |relay: RelayIndex| {
+                self.relays.get(relay.0).map_or(Priority::New, |it| it.guess.standing())
             };
             let follow = settled.iter().filter_map(|it| Some((it.relay, it.follows?)));
             let follow: Vec<_> =
@@ -824,7 +824,7 @@ impl Period {
         }
     }
 
-    fn record(&mut self, begun: MeasurementStarted, record: &Record, follows: Option<Turn>) {
+    fn record(&mut self, begun: MeasurementStarted, record: &Record, follows: Option<Attempt>) {
         // What was broken off because the coordinator ends is to be done again.
         let is_cancelled = matches!(record.failure(), Some(crate::Failure::Cancelled));
         let is_final = follows.is_none() && !is_cancelled;
@@ -834,7 +834,7 @@ impl Period {
         for (measurer, path) in record.paths() {
             self.history.add_path(relay, measurer, path, seen_unix_s);
             if let Some(measurer) = keys.get(measurer.0).cloned() {
-                paths.push(MeasurerPath { relay, measurer, path, seen_unix_s });
+                paths.push(PathEntry { relay, measurer, path, seen_unix_s });
             }
         }
         if follows.is_some() {

@@ -25,7 +25,7 @@ mod tests;
 pub use machine::{Candidate, Machine, machines, machines_within};
 pub use seed::Seed;
 
-use crate::campaign::Standing;
+use crate::campaign::Priority;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -108,7 +108,7 @@ struct Entry {
     /// The first relay that the machine had when it came: draws are made by it.
     key: RsaId,
     machine: Machine,
-    standing: Standing,
+    standing: Priority,
     /// By team, each in order: the slots that are not over.
     held: Vec<Vec<Held>>,
     /// Draws so far, so that no two are the same.
@@ -169,7 +169,7 @@ impl Plan {
     ) -> Self {
         let mut plan = Self::empty(Some(seed), slots, teams, excess_factor);
         for machine in biggest_first(machines) {
-            let mut entry = Entry::new(machine, Standing::Old, teams.len());
+            let mut entry = Entry::new(machine, Priority::Known, teams.len());
             for team in 0..teams.len() {
                 let slot = plan.draw(&mut entry, team, 0..slots);
                 plan.take(&mut entry, team, slot);
@@ -202,7 +202,7 @@ impl Plan {
             machines.iter().map(|(machine, due_by)| (machine.key(), *due_by)).collect();
         for machine in biggest_first(machines.into_iter().map(|it| it.0).collect()) {
             let due_by = due.get(&machine.key()).copied().flatten();
-            let mut entry = Entry::new(machine, Standing::Old, teams.len());
+            let mut entry = Entry::new(machine, Priority::Known, teams.len());
             (0..teams.len()).for_each(|team| plan.draw_all(&mut entry, team, 0, due_by));
             plan.insert(entry);
         }
@@ -239,7 +239,7 @@ impl Plan {
     ///
     /// New relays get the first slots with room from `from` on: first come, first served. Old ones that come late
     /// draw among those slots: else they could choose their minute by staying away until then.
-    pub fn admit(&mut self, machine: &Machine, standing: Standing, from: u32) -> Admission {
+    pub fn admit(&mut self, machine: &Machine, standing: Priority, from: u32) -> Admission {
         self.admit_due(machine, standing, from, Some(u32::MAX))
     }
 
@@ -249,7 +249,7 @@ impl Plan {
     pub fn admit_due(
         &mut self,
         machine: &Machine,
-        standing: Standing,
+        standing: Priority,
         from: u32,
         due_by: Option<u32>,
     ) -> Admission {
@@ -262,7 +262,7 @@ impl Plan {
         let mut entry = Entry::new(newcomers, standing, self.rooms.len());
         let mut last = from;
         for team in 0..self.rooms.len() {
-            if self.is_memoryless && standing == Standing::Old {
+            if self.is_memoryless && standing == Priority::Known {
                 self.draw_all(&mut entry, team, from, due_by);
             } else {
                 let slot = self.next_slot(&mut entry, team, from);
@@ -442,8 +442,8 @@ impl Plan {
     fn next_slot(&self, entry: &mut Entry, team: usize, from: u32) -> Option<u32> {
         let slots = self.rooms.get(team)?.slots();
         match entry.standing {
-            Standing::Old => self.draw(entry, team, from..slots),
-            Standing::New => {
+            Priority::Known => self.draw(entry, team, from..slots),
+            Priority::New => {
                 let soon = from.saturating_add(slots / NEWCOMERS_WITHIN).min(slots);
                 let drawn =
                     if self.is_memoryless { self.draw(entry, team, from..soon) } else { None };
@@ -488,7 +488,7 @@ impl Plan {
 }
 
 impl Entry {
-    fn new(machine: Machine, standing: Standing, teams: usize) -> Self {
+    fn new(machine: Machine, standing: Priority, teams: usize) -> Self {
         let (held, rests) = (vec![Vec::new(); teams], vec![false; teams]);
         Self { key: machine.key(), machine, standing, held, drawn: 0, rests }
     }

@@ -1,16 +1,16 @@
 //! The record of a finished measurement: the one account of it that all others are made from.
 
 use crate::allocation::{Allocation, MeasurerId};
+use crate::bottleneck::MeasurerBottleneck;
 use crate::failure::{Blame, Failure};
-use crate::halves::{Halves, Schedule};
-use crate::hindrance::Hindered;
+use crate::measurer_path::PathSeen;
 use crate::mode::Mode;
 use crate::outcome::{Bounds, Inconclusive, Outcome, ProcessorTime, tell_failure};
 use crate::params::Params;
 use crate::second::{SecondRecord, SecondTotals};
 use crate::shared::Shared;
+use crate::socket_ramp::{Schedule, SocketRampTest};
 use crate::stats::{Spread, median_rate};
-use crate::vantage::PathSeen;
 use alloc::collections::BTreeMap;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -78,7 +78,7 @@ pub struct RoundRecord {
     pub checked_cells: u64,
     /// Measurers that something of their own held back, in a round of full length.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hindered: Vec<Hindered>,
+    pub hindered: Vec<MeasurerBottleneck>,
     /// The seconds, in their order, up to the last of which anything was said.
     pub seconds: Vec<SecondRecord>,
 }
@@ -127,7 +127,7 @@ pub enum Verdict<'r> {
 
 /// What the state machine knows of a measurement besides its outcome.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Course {
+pub struct RoundHistory {
     /// How the relay was loaded.
     pub mode: Mode,
     /// The parameters.
@@ -148,12 +148,12 @@ pub struct Facts {
     /// Rounds by number, and when they started, in Unix seconds.
     pub starts: Vec<(u32, u64)>,
     /// What the relay told somebody else of single seconds.
-    pub hearsay: Vec<Hearsay>,
+    pub hearsay: Vec<RelaySelfReport>,
 }
 
 /// What a relay told somebody else of a second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Hearsay {
+pub struct RelaySelfReport {
     /// The round, counted from one.
     pub round: u32,
     /// The second, counted from zero.
@@ -162,10 +162,10 @@ pub struct Hearsay {
     pub rate: Rate,
 }
 
-impl Course {
+impl RoundHistory {
     /// As [`Record::hindered`].
     #[must_use]
-    pub fn hindered(&self) -> Vec<Hindered> {
+    pub fn hindered(&self) -> Vec<MeasurerBottleneck> {
         hindered(&self.rounds)
     }
 }
@@ -184,8 +184,8 @@ impl Record {
     /// The record of a measurement that has ended so. A conclusive estimate of a relay that its machine
     /// starved becomes a lower bound.
     #[must_use]
-    pub fn new(facts: Facts, course: Course, outcome: &Outcome) -> Self {
-        let Course { mode, params, rounds } = course;
+    pub fn new(facts: Facts, course: RoundHistory, outcome: &Outcome) -> Self {
+        let RoundHistory { mode, params, rounds } = course;
         let Facts { relay, ended_unix_s, processor, starts, hearsay } = facts;
         let end = match outcome {
             Outcome::Measured(estimate) => End::Measured {
@@ -209,7 +209,7 @@ impl Record {
                 round.started_unix_s = Some(unix_s);
             }
         }
-        for Hearsay { round, second, rate } in hearsay {
+        for RelaySelfReport { round, second, rate } in hearsay {
             let mut seconds = this.rounds.iter_mut().filter(|it| it.number == round);
             let found = seconds.find_map(|it| it.seconds.iter_mut().find(|it| it.second == second));
             if let Some(found) = found {
@@ -333,7 +333,7 @@ impl Record {
 
     /// What the decisive round's sockets brought back by halves, if every other one began later.
     #[must_use]
-    pub fn halves(&self) -> Option<Halves> {
+    pub fn halves(&self) -> Option<SocketRampTest> {
         let round = self.decisive_round()?;
         round.schedule.halves(&self.totals(round).collect::<Vec<_>>())
     }
@@ -341,7 +341,7 @@ impl Record {
     /// The measurers that something of their own held back, each by the first round in which it did: later ones ask
     /// them for no more than they can do.
     #[must_use]
-    pub fn hindered(&self) -> Vec<Hindered> {
+    pub fn hindered(&self) -> Vec<MeasurerBottleneck> {
         hindered(&self.rounds)
     }
 
@@ -376,8 +376,8 @@ impl fmt::Display for Record {
     }
 }
 
-fn hindered(rounds: &[RoundRecord]) -> Vec<Hindered> {
-    let mut all: Vec<Hindered> = Vec::new();
+fn hindered(rounds: &[RoundRecord]) -> Vec<MeasurerBottleneck> {
+    let mut all: Vec<MeasurerBottleneck> = Vec::new();
     for it in rounds.iter().flat_map(|round| &round.hindered) {
         if all.iter().all(|known| known.measurer != it.measurer) {
             all.push(*it);

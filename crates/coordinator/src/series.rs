@@ -2,11 +2,11 @@
 
 use crate::account::Account;
 use crate::allocation::{Assignment, MeasurerId};
+use crate::bottleneck::{Fared, Queue};
 use crate::failure::Violation;
-use crate::halves::Schedule;
-use crate::hindrance::{Fared, Queue};
 use crate::mode::Mode;
 use crate::second::{SecondRecord, SecondReport, SecondTotals};
+use crate::socket_ramp::Schedule;
 use crate::stats::{Spread, median, median_rate};
 use alloc::vec;
 use alloc::vec::Vec;

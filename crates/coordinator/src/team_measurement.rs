@@ -9,15 +9,15 @@ use crate::campaign::Launch;
 use crate::defences::Defences;
 use crate::failure::Failure;
 use crate::measurement::{Action, Measurement, SetupError};
+use crate::measurer_path::MeasurerPath;
 use crate::mode::Mode;
 use crate::order::OrderRetries;
 use crate::outcome::Outcome;
 use crate::params::{Params, PathParams};
-use crate::record::Course;
+use crate::record::RoundHistory;
 use crate::round::{MemberReport, RoundMode, RoundOrder};
 use crate::second::SecondReport;
-use crate::turn::Turn;
-use crate::vantage::Vantage;
+use crate::turn::Attempt;
 use crate::worker_load::WorkerLoad;
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
@@ -86,14 +86,14 @@ pub struct TeamRequest {
 }
 
 impl TeamRequest {
-    fn vantages(&self) -> Vec<Vantage> {
+    fn vantages(&self) -> Vec<MeasurerPath> {
         let first = |address: &Option<IpAddr>| {
             let found = self.members.iter().position(|it| it.address == *address);
             found.and_then(|place| u32::try_from(place).ok())
         };
         let vantage = |(place, member): (usize, &TeamMember)| {
             let known = self.launch.as_ref().and_then(|it| it.vantages.get(place));
-            Vantage { host: first(&member.address), ..known.copied().unwrap_or_default() }
+            MeasurerPath { host: first(&member.address), ..known.copied().unwrap_or_default() }
         };
         self.members.iter().enumerate().map(vantage).collect()
     }
@@ -107,7 +107,7 @@ impl TeamRequest {
     }
 
     /// The parameters for this distance and these defences.
-    fn params_here(&self, vantages: &[Vantage]) -> Params {
+    fn params_here(&self, vantages: &[MeasurerPath]) -> Params {
         let defences = match self.mode {
             Mode::Transit => self.defences,
             // A relay that takes part agrees to the number of sockets.
@@ -116,7 +116,8 @@ impl TeamRequest {
         let params = Params { sockets: defences.sockets(self.params.sockets), ..self.params };
         // On loopback a long round trip is a busy processor.
         let is_here = self.target.address.ip().is_loopback();
-        let distance = if is_here { Duration::ZERO } else { Vantage::distance(self.rtt, vantages) };
+        let distance =
+            if is_here { Duration::ZERO } else { MeasurerPath::distance(self.rtt, vantages) };
         let team: Rate = self.members.iter().map(|it| it.capacity).sum();
         let rate = self.expected().scaled(params.excess_factor()).min(team);
         let by_distance = || PathParams::at_distance(self.mode, rate, distance, params.seconds);
@@ -129,7 +130,7 @@ impl TeamRequest {
         let vantages = self.vantages();
         let params = self.params_here(&vantages);
         let first = |launch: &Launch| launch.turn;
-        let turn = self.launch.as_ref().map_or_else(|| Turn::first(self.guess, 1), first);
+        let turn = self.launch.as_ref().map_or_else(|| Attempt::first(self.guess, 1), first);
         let plan = RoundPlan {
             round: turn.round,
             assignments: turn.allocation(&params, &self.capacities(), &vantages).assignments,
@@ -343,7 +344,7 @@ impl TeamMeasurement {
 
     /// What there is to record of it besides the outcome: the rounds that are over.
     #[must_use]
-    pub fn course(&self) -> Course {
+    pub fn course(&self) -> RoundHistory {
         self.measurement.course()
     }
 

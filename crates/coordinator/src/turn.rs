@@ -1,8 +1,8 @@
 //! When a relay is measured once more, and with what guess (§4.2).
 
 use crate::allocation::{Allocation, allocate_among};
+use crate::measurer_path::MeasurerPath;
 use crate::params::Params;
-use crate::vantage::Vantage;
 use onion::Rate;
 use serde::{Deserialize, Serialize};
 
@@ -16,7 +16,7 @@ pub const ROUNDS_ALLOWED: u32 = 2;
 /// [`Measurement`](crate::Measurement) that has its team for all rounds, and a
 /// [`Campaign`](crate::Campaign) that gives each round its own share of a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Turn {
+pub struct Attempt {
     /// *z₀*: the capacity that the round expects.
     pub guess: Rate,
     /// The round, counted from one.
@@ -52,7 +52,7 @@ const fn once() -> u32 {
     1
 }
 
-impl Turn {
+impl Attempt {
     /// The first of `rounds_max` turns, at least one; `guess` is what
     /// [`Expectations::first_guess`](crate::Expectations::first_guess) says.
     #[must_use]
@@ -131,7 +131,7 @@ impl Turn {
         &self,
         params: &Params,
         residuals: &[Rate],
-        vantages: &[Vantage],
+        vantages: &[MeasurerPath],
     ) -> Allocation {
         let needed = self.guess.scaled(params.excess_factor());
         let sockets = self.sockets(params.path.first_sockets, params.sockets);
@@ -187,17 +187,18 @@ mod tests {
     fn a_relay_has_its_rounds_and_no_more() {
         let guess = Rate::from_bit_per_s(10);
         for (rounds_max, rounds) in [(0, 1), (1, 1), (2, 2), (12, 12)] {
-            let turns = |next: fn(Turn) -> Option<Turn>| {
-                core::iter::successors(Some(Turn::first(guess, rounds_max)), |it| next(*it)).count()
+            let turns = |next: fn(Attempt) -> Option<Attempt>| {
+                core::iter::successors(Some(Attempt::first(guess, rounds_max)), |it| next(*it))
+                    .count()
             };
             assert_eq!(turns(|turn| turn.enlarged(Rate::ZERO)), rounds);
-            assert_eq!(turns(Turn::repeated), rounds, "what a measurer failed counts, too");
+            assert_eq!(turns(Attempt::repeated), rounds, "what a measurer failed counts, too");
         }
     }
 
     #[test]
     fn what_an_earlier_period_needed_is_there_from_the_first_round_on() {
-        let first = Turn::first(Rate::from_bit_per_s(10), 3);
+        let first = Attempt::first(Rate::from_bit_per_s(10), 3);
         assert_eq!((first.sockets(8, 160), first.with_sockets(4).sockets(8, 160)), (8, 8));
         let wide = first.with_sockets(60);
         assert_eq!((wide.sockets(8, 160), wide.sockets(8, 40)), (60, 40));
@@ -216,7 +217,7 @@ mod tests {
             guess in 1u64.., seen in 0u64.., rounds_max in 2u32..,
         ) {
             let (guess, seen) = (Rate::from_bit_per_s(guess), Rate::from_bit_per_s(seen));
-            let first = Turn::first(guess, rounds_max);
+            let first = Attempt::first(guess, rounds_max);
             let next = first.enlarged(seen).expect("two rounds or more");
             prop_assert_eq!(next.guess, (guess + guess).max(seen));
             prop_assert_eq!((next.round, next.rounds_max), (2, rounds_max));

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::load::{Load, Reading};
 use crate::telling::middle;
 use crate::witness::{Count, Witness, mbit};
-use coordinator::{Course, Estimate, Hindered, Outcome, Percentile};
+use coordinator::{Estimate, MeasurerBottleneck, Outcome, Percentile, RoundHistory};
 use lab::RelaySaid;
 use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
@@ -59,7 +59,7 @@ pub(super) struct Tried {
     /// Of that round, over all measurers; `None` if there was none.
     pub(super) sockets: Option<u32>,
     /// The measurers that something of their own held back.
-    pub(super) hindered: Vec<Hindered>,
+    pub(super) hindered: Vec<MeasurerBottleneck>,
 }
 
 /// A second of the round that counts.
@@ -174,7 +174,7 @@ impl Tried {
 }
 
 /// Over all measurers, of the last round if there was none of this number.
-fn sockets_of(course: &Course, number: u32) -> Option<u32> {
+fn sockets_of(course: &RoundHistory, number: u32) -> Option<u32> {
     let rounds = &course.rounds;
     let round = rounds.iter().find(|it| it.number == number).or_else(|| rounds.last())?;
     Some(round.allocation.sockets())

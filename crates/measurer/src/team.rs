@@ -6,7 +6,8 @@ mod run;
 use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
 use crate::member::{Member, MemberError};
 use coordinator::{
-    Course, Defences, Launch, Outcome, Params, PathParams, ROUNDS_ALLOWED, SetupError, WorkerLoad,
+    Defences, Launch, Outcome, Params, PathParams, ROUNDS_ALLOWED, RoundHistory, SetupError,
+    WorkerLoad,
 };
 use link::pump;
 use link::tls::TlsConfigs;
@@ -152,7 +153,7 @@ pub struct TeamResult {
     /// The estimate, or why there is none.
     pub outcome: Outcome,
     /// Its rounds.
-    pub course: Course,
+    pub course: RoundHistory,
     /// Each measurer's load in its last round, if it finished one.
     pub loads: Vec<Option<WorkerLoad>>,
 }

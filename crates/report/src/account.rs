@@ -1,7 +1,7 @@
 //! Where a measurer's sockets waited in a round.
 
 use crate::text::percent;
-use coordinator::{Account, Hindrance, Record, RoundRecord, Waited};
+use coordinator::{Account, Bottleneck, Record, RoundRecord, Waited};
 use onion::Duration;
 use serde::Serialize;
 
@@ -15,7 +15,7 @@ pub struct RoundAccount {
     /// The measurer, by its number in the team.
     pub measurer: usize,
     /// What of its own held the measurer back, if something did.
-    pub held_back_by: Option<Hindrance>,
+    pub held_back_by: Option<Bottleneck>,
     /// Where most of its cells waited.
     pub waited: Waited,
     /// Seconds of which there is an account.
@@ -109,19 +109,19 @@ impl RoundAccount {
             _ => String::new(),
         };
         let own = match self.held_back_by {
-            Some(Hindrance::Path { queue_ms }) => {
+            Some(Bottleneck::Path { queue_ms }) => {
                 format!(
                     "held back by a narrow place of its own, where packets waited {queue_ms} ms; "
                 )
             }
-            Some(Hindrance::Loss { loss_ppm }) => {
+            Some(Bottleneck::Loss { loss_ppm }) => {
                 let share = percent(f64::from(loss_ppm) / 1e6);
                 format!("held back by a narrow place of its own, which dropped {share}; ")
             }
-            Some(Hindrance::Share { percent }) => format!(
+            Some(Bottleneck::Share { percent }) => format!(
                 "held back by something of its own: socket by socket {percent} % came back of what came back to another; "
             ),
-            Some(Hindrance::Processor) => "held back by its processor; ".to_owned(),
+            Some(Bottleneck::Processor) => "held back by its processor; ".to_owned(),
             None => String::new(),
         };
         let waited = match self.waited {

@@ -239,7 +239,7 @@ mod tests {
         assert!(said.lines().all(|line| line.chars().count() <= usize::from(WIDTH)), "{said}");
         let said = table(&[RelayReport { accounts: accounts.clone(), ..conclusive() }]);
         assert!(!said.contains("sockets"), "{said}");
-        let by = Some(coordinator::Hindrance::Path { queue_ms: 80 });
+        let by = Some(coordinator::Bottleneck::Path { queue_ms: 80 });
         let accounts =
             [accounts, vec![RoundAccount { held_back_by: by, ..account(2, 1) }]].concat();
         let said = table(&[RelayReport { accounts, ..conclusive() }]);

@@ -31,8 +31,7 @@ mod write;
 
 pub use coordinator::journal::{
     ConsensusEntry, Entry, ListedRelay, MeasurementFinished, MeasurementStarted, MeasurerHealth,
-    MeasurerPath, MeasurerState, Past, PeriodEntry, PeriodProgress, PublishedFile, mode_of,
-    mode_word,
+    MeasurerState, Past, PathEntry, PeriodEntry, PeriodProgress, PublishedFile, mode_of, mode_word,
 };
 pub use error::StoreError;
 pub use explain::{Line, Story, explain};

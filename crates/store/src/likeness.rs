@@ -5,7 +5,7 @@ use crate::open::Reader;
 use crate::read::{rate, rsa, time};
 use crate::schema;
 use crate::write::int;
-use coordinator::{Likeness, Suspicion};
+use coordinator::{CoLocationTest, Suspicion};
 use onion::Rate;
 use onion::identity::RsaId;
 use rusqlite::{Connection, Row, params};
@@ -39,8 +39,8 @@ impl Reader {
         &self,
         before_unix_s: u64,
         mut go_on: impl FnMut() -> bool,
-    ) -> Result<Likeness, StoreError> {
-        let mut likeness = Likeness::default();
+    ) -> Result<CoLocationTest, StoreError> {
+        let mut likeness = CoLocationTest::default();
         for (first, second) in self.pairs_of_periods(before_unix_s)? {
             if !go_on() {
                 break;
@@ -66,7 +66,7 @@ impl Reader {
     /// Periods that follow each other, each in one pair. Which ones make a pair follows from the time alone: else all would change with each new
     /// period.
     fn pairs_of_periods(&self, before_unix_s: u64) -> Result<Vec<(u64, u64)>, StoreError> {
-        let most = 2 * Likeness::PAIRS_OF_PERIODS_MAX + 1;
+        let most = 2 * CoLocationTest::PAIRS_OF_PERIODS_MAX + 1;
         let sql = "SELECT begin_unix_s, length_s FROM period WHERE begin_unix_s + length_s <= ?1
                    ORDER BY begin_unix_s DESC LIMIT ?2";
         let period = |row: &Row<'_>| Ok((time(row, 0)?, time(row, 1)?));

@@ -5,8 +5,10 @@ use crate::open::Reader;
 use crate::schema;
 use crate::series::{self, Second};
 use crate::write::int;
-use coordinator::journal::{MeasurerPath, Past, PastTurn, mode_of};
-use coordinator::{Decline, DeclineKind, End, History, Mode, PastEstimate, PathSeen, Record, Turn};
+use coordinator::journal::{Past, PastTurn, PathEntry, mode_of};
+use coordinator::{
+    Attempt, Decline, DeclineKind, End, History, Mode, PastEstimate, PathSeen, Record,
+};
 use onion::identity::RsaId;
 use onion::{Duration, Rate};
 use rusqlite::types::Type;
@@ -211,7 +213,7 @@ impl Reader {
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn paths(&self) -> Result<Vec<MeasurerPath>, StoreError> {
+    pub fn paths(&self) -> Result<Vec<PathEntry>, StoreError> {
         // Who reads may have come before the one who writes, and so before the layout that has them.
         let of = |source| StoreError::of(&self.path, source);
         if schema::layout(&self.db).map_err(of)? < schema::WITH_PATHS {
@@ -227,7 +229,7 @@ impl Reader {
                 held_back: rate(row, 5)?,
             };
             let (relay, measurer, seen_unix_s) = (rsa(row, 0)?, row.get(1)?, time(row, 2)?);
-            Ok(MeasurerPath { relay, measurer, path, seen_unix_s })
+            Ok(PathEntry { relay, measurer, path, seen_unix_s })
         };
         self.all(sql, [], path)
     }
@@ -243,7 +245,7 @@ impl Reader {
                    WHERE m.period_unix_s = ?1 ORDER BY m.relay, m.number";
         let turn = |row: &Row<'_>| {
             let follows: Option<String> = row.get(3)?;
-            let follows: Option<Turn> = match follows {
+            let follows: Option<Attempt> = match follows {
                 Some(text) => Some(serde_json::from_str(&text).map_err(|error| bad(3, error))?),
                 None => None,
             };

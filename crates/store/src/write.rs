@@ -7,7 +7,7 @@ use crate::read::State;
 use crate::series;
 use crate::{
     ConsensusEntry, Entry, ListedRelay, MeasurementFinished, MeasurementStarted, MeasurerHealth,
-    MeasurerPath, PeriodEntry, PeriodProgress, PublishedFile, mode_word,
+    PathEntry, PeriodEntry, PeriodProgress, PublishedFile, mode_word,
 };
 use coordinator::{PastEstimate, Record, Verdict};
 use onion::identity::RelayIds;
@@ -212,8 +212,8 @@ fn write_estimate(
 }
 
 /// As with estimates, what is more than a month ahead gives way.
-fn write_path(db: &Connection, path: &MeasurerPath) -> rusqlite::Result<()> {
-    let MeasurerPath { relay, measurer, path, seen_unix_s } = path;
+fn write_path(db: &Connection, path: &PathEntry) -> rusqlite::Result<()> {
+    let PathEntry { relay, measurer, path, seen_unix_s } = path;
     let sql = "INSERT INTO path (relay, measurer, seen_unix_s, rtt_us, loss_ppm, held_back_byte_s)
                SELECT id, ?2, ?3, ?4, ?5, ?6 FROM relay WHERE rsa = ?1
                ON CONFLICT (relay, measurer) DO UPDATE SET

@@ -4,7 +4,7 @@ use crate::arguments::TeamArguments;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use coordinator::{Facts, Hearsay, Params, ProcessorTime, Record};
+use coordinator::{Facts, Params, ProcessorTime, Record, RelaySelfReport};
 use link::unix_time_s;
 use measurer::{Progress, Request, Team, TeamError, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
@@ -235,7 +235,7 @@ impl<'w, 'r> Watch<'w, 'r> {
         let said = self.said.as_ref();
         let heard = |&(round, second, end): &(u32, u32, Instant)| {
             let rate = said.and_then(|said| said.second_ending(end))?;
-            Some(Hearsay { round, second, rate })
+            Some(RelaySelfReport { round, second, rate })
         };
         let processor = self.processor.0.zip(self.processor.1).and_then(|(before, after)| {
             ProcessorTime::within(after.used.saturating_sub(before.used), after.at - before.at)

@@ -1,6 +1,6 @@
 //! Relays and records for tests.
 
-use coordinator::journal::{Entry, MeasurementFinished, MeasurementStarted, MeasurerPath};
+use coordinator::journal::{Entry, MeasurementFinished, MeasurementStarted, PathEntry};
 use coordinator::{
     Account, Allocation, Assignment, Failure, MeasurerId, Mode, Params, Record, RoundRecord,
     Schedule, SecondRecord, Subject,
@@ -33,7 +33,7 @@ pub(super) fn finished(begun: MeasurementStarted, record: Record, team: &[String
     let (relay, seen_unix_s) = (begun.relay(), record.ended_unix_s);
     let path = |(measurer, path): (MeasurerId, _)| {
         let measurer = team.get(measurer.0)?.clone();
-        Some(MeasurerPath { relay, measurer, path, seen_unix_s })
+        Some(PathEntry { relay, measurer, path, seen_unix_s })
     };
     let paths = record.paths().into_iter().filter_map(path).collect();
     Entry::Finished(Box::new(MeasurementFinished { begun, record, follows: None, is_final, paths }))

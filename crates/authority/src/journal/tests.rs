@@ -94,7 +94,7 @@ fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team()
     // As a full disk leaves it, what waits to be written counts meanwhile.
     let path = PathSeen { rtt: Some(onion::Duration::from_millis(50)), ..PathSeen::default() };
     let (relay, measurer, seen_unix_s) = (rsa, "c".to_owned(), NOW + 90);
-    let paths = vec![MeasurerPath { relay, measurer, path, seen_unix_s }];
+    let paths = vec![PathEntry { relay, measurer, path, seen_unix_s }];
     let Entry::Finished(mut waiting) = finished(started(1, 2, None), record, &[]) else {
         panic!("an end");
     };

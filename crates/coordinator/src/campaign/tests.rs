@@ -30,7 +30,7 @@ fn as_many_relays_run_at_once_as_the_team_has_room_for() {
         let team = vec![mbit(1000.0), mbit(1000.0), mbit(363.0)];
         let mut campaign = Campaign::new(factor, 160, team);
         for relay in 0..20 {
-            campaign.add(RelayId(relay), Standing::Old, mbit(capacity), 12);
+            campaign.add(RelayIndex(relay), Priority::Known, mbit(capacity), 12);
         }
         assert_eq!(launches(&mut campaign).len(), count);
         assert_eq!((campaign.running(), campaign.queued()), (count, 20 - count));
@@ -42,42 +42,42 @@ fn no_more_relays_run_at_once_than_may_however_much_capacity_is_left() {
     let mut campaign = campaign(&[1000.0]);
     campaign.set_at_once_max(3);
     for relay in 0..5 {
-        campaign.add(RelayId(relay), Standing::New, mbit(10.0), 1);
+        campaign.add(RelayIndex(relay), Priority::New, mbit(10.0), 1);
     }
     // Two that share a machine begin together, or not at all; and four are more than may, and are measured alone.
-    let turn = |relay| (RelayId(relay), Standing::New, Turn::first(mbit(10.0), 1));
+    let turn = |relay| (RelayIndex(relay), Priority::New, Attempt::first(mbit(10.0), 1));
     campaign.add_machine(&[turn(5), turn(6)]);
     campaign.add_machine(&[turn(7), turn(8), turn(9), turn(10)]);
     assert_eq!(launches(&mut campaign), [0, 1, 2]);
-    campaign.handle_end(RelayId(1), Next::Nothing);
+    campaign.handle_end(RelayIndex(1), Next::Nothing);
     assert_eq!(launches(&mut campaign), [3]);
-    campaign.handle_end(RelayId(0), Next::Nothing);
+    campaign.handle_end(RelayIndex(0), Next::Nothing);
     assert_eq!(launches(&mut campaign), [4]);
-    campaign.handle_end(RelayId(2), Next::Nothing);
+    campaign.handle_end(RelayIndex(2), Next::Nothing);
     assert!(launches(&mut campaign).is_empty(), "room for one of two");
-    campaign.handle_end(RelayId(3), Next::Nothing);
+    campaign.handle_end(RelayIndex(3), Next::Nothing);
     assert_eq!(launches(&mut campaign), [5, 6]);
     for relay in [4, 5] {
-        campaign.handle_end(RelayId(relay), Next::Nothing);
+        campaign.handle_end(RelayIndex(relay), Next::Nothing);
         assert!(launches(&mut campaign).is_empty(), "four do not fit beside one");
     }
-    campaign.handle_end(RelayId(6), Next::Nothing);
+    campaign.handle_end(RelayIndex(6), Next::Nothing);
     assert_eq!(launches(&mut campaign), [7, 8, 9, 10]);
     // A measurer that came back has room for more.
     campaign.set_at_once_max(5);
-    campaign.add(RelayId(11), Standing::Old, mbit(1.0), 1);
-    campaign.add(RelayId(12), Standing::Old, mbit(1.0), 1);
+    campaign.add(RelayIndex(11), Priority::Known, mbit(1.0), 1);
+    campaign.add(RelayIndex(12), Priority::Known, mbit(1.0), 1);
     assert_eq!(launches(&mut campaign), [11]);
 }
 
 #[test]
 fn old_relays_come_first_and_the_biggest_of_them_before_the_others() {
     let mut campaign = campaign(&[1000.0]);
-    campaign.add(RelayId(1), Standing::New, mbit(1.0), 1);
-    campaign.add(RelayId(2), Standing::Old, mbit(10.0), 1);
-    campaign.add(RelayId(3), Standing::New, mbit(50.0), 1);
-    campaign.add(RelayId(4), Standing::Old, mbit(100.0), 1);
-    campaign.add(RelayId(5), Standing::Old, mbit(10.0), 1);
+    campaign.add(RelayIndex(1), Priority::New, mbit(1.0), 1);
+    campaign.add(RelayIndex(2), Priority::Known, mbit(10.0), 1);
+    campaign.add(RelayIndex(3), Priority::New, mbit(50.0), 1);
+    campaign.add(RelayIndex(4), Priority::Known, mbit(100.0), 1);
+    campaign.add(RelayIndex(5), Priority::Known, mbit(10.0), 1);
     assert_eq!(launches(&mut campaign), [4, 2, 5, 1, 3]);
 }
 
@@ -99,9 +99,9 @@ fn a_relay_that_is_known_to_be_far_has_two_measurers_at_different_hosts_from_its
         let hosts = hosts.iter().copied().map(Some).collect();
         let mut campaign = campaign(&[100.0, 90.0, 80.0]).at_hosts(hosts);
         for (place, rtt_ms) in rtts_ms.iter().enumerate() {
-            campaign.expect_path(RelayId(1), MeasurerId(place), path(*rtt_ms, None));
+            campaign.expect_path(RelayIndex(1), MeasurerId(place), path(*rtt_ms, None));
         }
-        campaign.add(RelayId(1), Standing::Old, mbit(20.0), 1);
+        campaign.add(RelayIndex(1), Priority::Known, mbit(20.0), 1);
         let launch = campaign.poll_launch().expect("room");
         let rtts = launch.vantages.iter().map(|it| it.path.rtt.map(|it| it.as_millis()));
         (shares(&launch), rtts.collect::<Vec<_>>())
@@ -118,15 +118,15 @@ fn a_relay_that_is_known_to_be_far_has_two_measurers_at_different_hosts_from_its
 #[test]
 fn what_a_path_held_back_is_left_to_others_and_what_is_known_of_one_relay_is_of_no_other() {
     let mut campaign = campaign(&[100.0, 90.0]);
-    campaign.expect_path(RelayId(1), MeasurerId(0), path(50, Some(8.0)));
-    campaign.add(RelayId(1), Standing::Old, mbit(40.0), 1);
-    campaign.add(RelayId(2), Standing::Old, mbit(20.0), 1);
+    campaign.expect_path(RelayIndex(1), MeasurerId(0), path(50, Some(8.0)));
+    campaign.add(RelayIndex(1), Priority::Known, mbit(40.0), 1);
+    campaign.add(RelayIndex(2), Priority::Known, mbit(20.0), 1);
     let both =
         [campaign.poll_launch(), campaign.poll_launch()].map(|it| shares(&it.expect("room")));
     assert_eq!(both, [vec![(1, 70.0), (0, 10.0)], vec![(0, 40.0)]]);
     // Nobody else has the rest.
-    campaign.expect_path(RelayId(3), MeasurerId(0), path(50, Some(8.0)));
-    campaign.add(RelayId(3), Standing::Old, mbit(30.0), 1);
+    campaign.expect_path(RelayIndex(3), MeasurerId(0), path(50, Some(8.0)));
+    campaign.add(RelayIndex(3), Priority::Known, mbit(30.0), 1);
     assert_eq!(shares(&campaign.poll_launch().expect("room")), [(1, 20.0), (0, 40.0)]);
 }
 
@@ -141,23 +141,23 @@ fn who_does_not_reach_a_relay_is_asked_for_others_and_what_it_would_have_done_is
         second: None,
     };
     let mut campaign = campaign(&[100.0, 90.0]);
-    campaign.add(RelayId(1), Standing::Old, mbit(60.0), 3);
+    campaign.add(RelayIndex(1), Priority::Known, mbit(60.0), 3);
     let launch = campaign.poll_launch().expect("room");
     let Some(place) = launch.allocation.place(MeasurerId(0)) else { panic!("{launch:?}") };
-    let ended = campaign.handle_outcome(RelayId(1), &failed(place));
+    let ended = campaign.handle_outcome(RelayIndex(1), &failed(place));
     assert_eq!((ended.is_over, ended.lost), (false, None));
     assert_eq!(campaign.capacity(), mbit(190.0), "nobody is lost");
     let launch = campaign.poll_launch().expect("room");
     assert_eq!(shares(&launch), [(1, 90.0)]);
     assert!(launch.is_whole_team, "there is no more of it for this relay");
-    campaign.add(RelayId(2), Standing::Old, mbit(20.0), 1);
+    campaign.add(RelayIndex(2), Priority::Known, mbit(20.0), 1);
     assert_eq!(shares(&campaign.poll_launch().expect("room")), [(0, 40.0)]);
     // Where nobody is left, there is one more try by all, and then it is over.
-    assert!(!campaign.handle_outcome(RelayId(1), &failed(0)).is_over);
-    campaign.handle_end(RelayId(2), Next::Nothing);
+    assert!(!campaign.handle_outcome(RelayIndex(1), &failed(0)).is_over);
+    campaign.handle_end(RelayIndex(2), Next::Nothing);
     let launch = campaign.poll_launch().expect("room");
     assert_eq!(launch.allocation.total(), mbit(120.0));
-    assert!(campaign.handle_outcome(RelayId(1), &failed(0)).is_over);
+    assert!(campaign.handle_outcome(RelayIndex(1), &failed(0)).is_over);
 }
 
 /// A relay that says of one measurer after the other that it miscounts, or sends it nothing back, has them out of its own measurement. Others keep them until
@@ -173,11 +173,11 @@ fn a_relays_word_takes_a_measurer_from_itself_and_from_others_only_if_another_ma
             second: None,
         };
         let mut campaign = campaign(&[200.0, 90.0]);
-        let turn = |relay| (RelayId(relay), Standing::Old, Turn::first(mbit(20.0), 12));
+        let turn = |relay| (RelayIndex(relay), Priority::Known, Attempt::first(mbit(20.0), 12));
         campaign.add_machine(&[turn(1), turn(2)]);
         assert_eq!(launches(&mut campaign), [1, 2]);
         for relay in [1, 2] {
-            let ended = campaign.handle_outcome(RelayId(relay), &failed(0));
+            let ended = campaign.handle_outcome(RelayIndex(relay), &failed(0));
             assert_eq!((ended.is_over, ended.lost), (false, None), "two relays of one machine");
         }
         assert_eq!(campaign.capacity(), mbit(290.0));
@@ -185,81 +185,81 @@ fn a_relays_word_takes_a_measurer_from_itself_and_from_others_only_if_another_ma
         assert_eq!(shares(&launch), [(1, 40.0)], "the other one does it");
         assert_eq!(launches(&mut campaign), [2]);
         // Of a relay elsewhere.
-        campaign.add(RelayId(3), Standing::Old, mbit(50.0), 2);
+        campaign.add(RelayIndex(3), Priority::Known, mbit(50.0), 2);
         let launch = campaign.poll_launch().expect("room");
         assert_eq!(shares(&launch), [(0, 100.0)]);
-        let ended = campaign.handle_outcome(RelayId(3), &failed(0));
+        let ended = campaign.handle_outcome(RelayIndex(3), &failed(0));
         assert_eq!(ended.lost, Some(MeasurerId(0)), "two machines say so");
         assert_eq!(campaign.capacity(), mbit(90.0));
     }
     // What the coordinator sees itself takes a measurer from all at once.
     let mut campaign = campaign(&[100.0]);
-    campaign.add(RelayId(1), Standing::Old, mbit(20.0), 2);
+    campaign.add(RelayIndex(1), Priority::Known, mbit(20.0), 2);
     let _ = campaign.poll_launch();
     let reason = Failure::MeasurerLost { detail: "gone".into() };
     let outcome = Outcome::Failed { reason, measurer: Some(MeasurerId(0)), round: 1, second: None };
-    assert_eq!(campaign.handle_outcome(RelayId(1), &outcome).lost, Some(MeasurerId(0)));
+    assert_eq!(campaign.handle_outcome(RelayIndex(1), &outcome).lost, Some(MeasurerId(0)));
 }
 
 #[test]
 fn a_share_returns_when_its_measurement_ends() {
     let mut campaign = campaign(&[60.0, 40.0]);
-    campaign.add(RelayId(1), Standing::Old, mbit(45.0), 1);
-    campaign.add(RelayId(2), Standing::Old, mbit(40.0), 1);
+    campaign.add(RelayIndex(1), Priority::Known, mbit(45.0), 1);
+    campaign.add(RelayIndex(2), Priority::Known, mbit(40.0), 1);
     assert_eq!(launches(&mut campaign), [1]);
     assert_eq!(campaign.residuals(), [Rate::ZERO, mbit(10.0)]);
-    assert!(campaign.handle_end(RelayId(1), Next::Nothing));
+    assert!(campaign.handle_end(RelayIndex(1), Next::Nothing));
     assert_eq!(campaign.residuals(), [mbit(60.0), mbit(40.0)]);
     assert_eq!(launches(&mut campaign), [2]);
-    assert!(campaign.handle_end(RelayId(2), Next::Nothing) && campaign.is_over());
+    assert!(campaign.handle_end(RelayIndex(2), Next::Nothing) && campaign.is_over());
 }
 
 #[test]
 fn a_relay_that_takes_more_comes_again_until_it_has_had_the_whole_team() {
     let mut campaign = campaign(&[100.0]);
-    campaign.add(RelayId(1), Standing::New, mbit(20.0), 12);
+    campaign.add(RelayIndex(1), Priority::New, mbit(20.0), 12);
     let launch = campaign.poll_launch().expect("room");
     assert_eq!((launch.allocation.total(), launch.is_whole_team), (mbit(40.0), false));
-    assert!(!campaign.handle_end(RelayId(1), enlarged(&launch)));
+    assert!(!campaign.handle_end(RelayIndex(1), enlarged(&launch)));
     let launch = campaign.poll_launch().expect("room");
     assert_eq!(launch.allocation.total(), mbit(80.0));
-    assert!(!campaign.handle_end(RelayId(1), enlarged(&launch)));
+    assert!(!campaign.handle_end(RelayIndex(1), enlarged(&launch)));
     let launch = campaign.poll_launch().expect("room");
     assert_eq!((launch.allocation.total(), launch.is_whole_team), (mbit(100.0), true));
-    assert!(campaign.handle_end(RelayId(1), enlarged(&launch)));
+    assert!(campaign.handle_end(RelayIndex(1), enlarged(&launch)));
     assert!(campaign.is_over());
 }
 
 #[test]
 fn a_relay_that_allows_two_rounds_gets_two() {
     let mut campaign = campaign(&[1000.0]);
-    campaign.add(RelayId(1), Standing::New, mbit(1.0), 2);
+    campaign.add(RelayIndex(1), Priority::New, mbit(1.0), 2);
     let launch = campaign.poll_launch().expect("room");
-    assert!(!campaign.handle_end(RelayId(1), enlarged(&launch)));
+    assert!(!campaign.handle_end(RelayIndex(1), enlarged(&launch)));
     let launch = campaign.poll_launch().expect("room");
     assert_eq!(launch.turn.guess, mbit(2.0));
-    assert!(campaign.handle_end(RelayId(1), enlarged(&launch)));
+    assert!(campaign.handle_end(RelayIndex(1), enlarged(&launch)));
 }
 
 #[test]
 fn a_relay_that_a_measurer_has_failed_comes_again_even_with_the_whole_team() {
     let mut campaign = campaign(&[10.0]);
-    campaign.add(RelayId(1), Standing::New, mbit(50.0), 2);
+    campaign.add(RelayIndex(1), Priority::New, mbit(50.0), 2);
     assert!(campaign.poll_launch().expect("room").is_whole_team);
-    assert!(!campaign.handle_end(RelayId(1), Next::Repeated));
+    assert!(!campaign.handle_end(RelayIndex(1), Next::Repeated));
     assert_eq!(campaign.poll_launch().expect("room").turn.guess, mbit(50.0));
-    assert!(campaign.handle_end(RelayId(1), Next::Repeated), "but not for ever");
+    assert!(campaign.handle_end(RelayIndex(1), Next::Repeated), "but not for ever");
 }
 
 #[test]
 fn a_relay_without_room_comes_again_and_no_measurer_is_lost_for_it() {
     let mut campaign = campaign(&[10.0]);
-    campaign.add(RelayId(1), Standing::New, mbit(5.0), 2);
+    campaign.add(RelayIndex(1), Priority::New, mbit(5.0), 2);
     campaign.poll_launch().expect("room");
     let reason = Failure::NoRoom { detail: "0 of 2".into() };
     let measurer = Some(MeasurerId(0));
     let outcome = Outcome::Failed { reason, measurer, round: 1, second: None };
-    let ended = campaign.handle_outcome(RelayId(1), &outcome);
+    let ended = campaign.handle_outcome(RelayIndex(1), &outcome);
     assert_eq!((ended.is_over, ended.lost), (false, None));
     assert_eq!(campaign.poll_launch().expect("room").turn.guess, mbit(5.0));
 }
@@ -267,12 +267,12 @@ fn a_relay_without_room_comes_again_and_no_measurer_is_lost_for_it() {
 #[test]
 fn a_relay_is_in_the_campaign_once() {
     let mut campaign = campaign(&[100.0]);
-    campaign.add(RelayId(1), Standing::Old, mbit(40.0), 1);
-    campaign.add(RelayId(1), Standing::New, mbit(1.0), 1);
+    campaign.add(RelayIndex(1), Priority::Known, mbit(40.0), 1);
+    campaign.add(RelayIndex(1), Priority::New, mbit(1.0), 1);
     assert_eq!(launches(&mut campaign), [1]);
-    campaign.add(RelayId(1), Standing::New, mbit(1.0), 1);
+    campaign.add(RelayIndex(1), Priority::New, mbit(1.0), 1);
     assert_eq!(launches(&mut campaign), [0; 0]);
-    assert!(campaign.handle_end(RelayId(2), Next::Nothing), "one that nobody has heard of");
+    assert!(campaign.handle_end(RelayIndex(2), Next::Nothing), "one that nobody has heard of");
 }
 
 /// A stream of small relays that never ends, in the way of one that needs the whole team.
@@ -280,14 +280,14 @@ fn a_relay_is_in_the_campaign_once() {
 fn a_big_relay_does_not_starve_behind_small_ones_that_keep_coming() {
     let mut campaign = campaign(&[100.0]);
     for relay in 0..10 {
-        campaign.add(RelayId(relay), Standing::New, mbit(5.0), 1);
+        campaign.add(RelayIndex(relay), Priority::New, mbit(5.0), 1);
     }
     let mut running: VecDeque<usize> = launches(&mut campaign).into();
-    campaign.add(RelayId(1000), Standing::Old, mbit(500.0), 1);
+    campaign.add(RelayIndex(1000), Priority::Known, mbit(500.0), 1);
     for relay in 10..200 {
-        campaign.add(RelayId(relay), Standing::New, mbit(5.0), 1);
+        campaign.add(RelayIndex(relay), Priority::New, mbit(5.0), 1);
         let ended = running.pop_front().expect("always one");
-        campaign.handle_end(RelayId(ended), Next::Nothing);
+        campaign.handle_end(RelayIndex(ended), Next::Nothing);
         running.extend(launches(&mut campaign));
         if running.contains(&1000) {
             assert!(relay < 40, "it took until {relay}");
@@ -301,14 +301,14 @@ fn a_big_relay_does_not_starve_behind_small_ones_that_keep_coming() {
 fn a_measurer_that_is_lost_gets_no_work_until_it_is_back() {
     let mut campaign = campaign(&[100.0, 50.0]);
     for relay in 0..3 {
-        campaign.add(RelayId(relay), Standing::Old, mbit(50.0), 1);
+        campaign.add(RelayIndex(relay), Priority::Known, mbit(50.0), 1);
     }
     assert_eq!(launches(&mut campaign), [0]);
     campaign.set_capacity(MeasurerId(0), Rate::ZERO);
     assert_eq!(campaign.residuals(), [Rate::ZERO, mbit(50.0)]);
     let launch = campaign.poll_launch().expect("all that the team has");
     assert!(launch.is_whole_team && launch.allocation.total() == mbit(50.0));
-    assert!(campaign.handle_end(RelayId(0), Next::Nothing));
+    assert!(campaign.handle_end(RelayIndex(0), Next::Nothing));
     assert_eq!(campaign.residuals(), [Rate::ZERO, Rate::ZERO]);
     campaign.set_capacity(MeasurerId(0), mbit(100.0));
     assert_eq!(launches(&mut campaign), [2]);
@@ -317,9 +317,9 @@ fn a_measurer_that_is_lost_gets_no_work_until_it_is_back() {
 #[test]
 fn a_team_without_capacity_launches_nothing_and_its_queue_can_be_given_up() {
     let mut campaign = campaign(&[0.0]);
-    campaign.add(RelayId(7), Standing::Old, mbit(50.0), 1);
+    campaign.add(RelayIndex(7), Priority::Known, mbit(50.0), 1);
     assert_eq!(launches(&mut campaign), [0; 0]);
-    assert_eq!(campaign.clear_queue(), [RelayId(7)]);
+    assert_eq!(campaign.clear_queue(), [RelayIndex(7)]);
     assert!(campaign.is_over());
 }
 
@@ -358,8 +358,8 @@ proptest! {
         for step in steps {
             match step {
                 Step::Add { is_old, guess, rounds } => {
-                    let standing = if is_old { Standing::Old } else { Standing::New };
-                    let relay = RelayId(launched.len());
+                    let standing = if is_old { Priority::Known } else { Priority::New };
+                    let relay = RelayIndex(launched.len());
                     campaign.add(relay, standing, Rate::from_bit_per_s(guess), rounds);
                     rounds_max.push(rounds);
                     launched.push(0u32);
@@ -415,9 +415,9 @@ proptest! {
     }
 }
 
-fn machine(relays: &[(usize, f64)]) -> Vec<(RelayId, Standing, Turn)> {
+fn machine(relays: &[(usize, f64)]) -> Vec<(RelayIndex, Priority, Attempt)> {
     let turn = |(relay, guess): &(usize, f64)| {
-        (RelayId(*relay), Standing::Old, Turn::first(mbit(*guess), 12))
+        (RelayIndex(*relay), Priority::Known, Attempt::first(mbit(*guess), 12))
     };
     relays.iter().map(turn).collect()
 }
@@ -425,21 +425,21 @@ fn machine(relays: &[(usize, f64)]) -> Vec<(RelayId, Standing, Turn)> {
 #[test]
 fn relays_of_a_machine_begin_together_or_not_at_all() {
     let mut campaign = campaign(&[100.0]);
-    campaign.add(RelayId(1), Standing::Old, mbit(30.0), 1);
+    campaign.add(RelayIndex(1), Priority::Known, mbit(30.0), 1);
     campaign.add_machine(&machine(&[(2, 20.0), (3, 5.0)]));
-    campaign.add(RelayId(4), Standing::New, mbit(10.0), 1);
+    campaign.add(RelayIndex(4), Priority::New, mbit(10.0), 1);
     // 60 of 100 are in use: the machine takes 50, and one that takes 20 goes before it.
     assert_eq!(launches(&mut campaign), [1, 4]);
-    assert!(campaign.handle_end(RelayId(1), Next::Nothing));
+    assert!(campaign.handle_end(RelayIndex(1), Next::Nothing));
     assert_eq!(launches(&mut campaign), [2, 3], "one right after the other");
     // What follows on one of them waits until the other has ended, too.
-    let again = Turn::first(mbit(25.0), 12);
-    assert!(!campaign.handle_end(RelayId(2), Next::Enlarged(again)));
+    let again = Attempt::first(mbit(25.0), 12);
+    assert!(!campaign.handle_end(RelayIndex(2), Next::Enlarged(again)));
     assert!(launches(&mut campaign).is_empty());
-    assert!(!campaign.handle_end(RelayId(3), Next::Enlarged(Turn::first(mbit(10.0), 12))));
+    assert!(!campaign.handle_end(RelayIndex(3), Next::Enlarged(Attempt::first(mbit(10.0), 12))));
     assert_eq!(launches(&mut campaign), [2, 3]);
     for relay in [2, 3, 4] {
-        assert!(campaign.handle_end(RelayId(relay), Next::Nothing));
+        assert!(campaign.handle_end(RelayIndex(relay), Next::Nothing));
     }
     assert!(campaign.is_over() && campaign.machines.is_empty());
     assert_eq!(campaign.residuals(), [mbit(100.0)]);
@@ -449,7 +449,7 @@ fn relays_of_a_machine_begin_together_or_not_at_all() {
 #[test]
 fn what_a_relay_did_before_counts_unless_it_shares_a_machine() {
     let mut campaign = campaign(&[1000.0]);
-    campaign.add(RelayId(1), Standing::Old, mbit(30.0), 12);
+    campaign.add(RelayIndex(1), Priority::Known, mbit(30.0), 12);
     campaign.add_machine(&machine(&[(2, 20.0), (3, 20.0)]));
     let passed = |campaign: &mut Campaign| -> Vec<(usize, Rate)> {
         let all = core::iter::from_fn(|| campaign.poll_launch());
@@ -457,8 +457,8 @@ fn what_a_relay_did_before_counts_unless_it_shares_a_machine() {
     };
     assert_eq!(passed(&mut campaign), [1, 2, 3].map(|it| (it, Rate::ZERO)));
     for relay in [1, 2, 3] {
-        let next = Turn { round: 2, passed: mbit(19.0), ..Turn::first(mbit(20.0), 12) };
-        assert!(!campaign.handle_end(RelayId(relay), Next::Enlarged(next)));
+        let next = Attempt { round: 2, passed: mbit(19.0), ..Attempt::first(mbit(20.0), 12) };
+        assert!(!campaign.handle_end(RelayIndex(relay), Next::Enlarged(next)));
     }
     let mut again = passed(&mut campaign);
     again.sort_unstable();
@@ -469,7 +469,7 @@ fn what_a_relay_did_before_counts_unless_it_shares_a_machine() {
 #[test]
 fn a_machine_that_needs_more_than_the_team_has_gets_all_of_it_divided_among_its_relays() {
     let mut campaign = campaign(&[60.0, 60.0]);
-    campaign.add(RelayId(1), Standing::Old, mbit(1.0), 1);
+    campaign.add(RelayIndex(1), Priority::Known, mbit(1.0), 1);
     campaign.add_machine(&machine(&[(2, 100.0), (3, 50.0), (4, 50.0)]));
     let all: Vec<Launch> = core::iter::from_fn(|| campaign.poll_launch()).collect();
     let shares: Vec<_> = all.iter().map(|it| (it.relay.0, it.allocation.total())).collect();
@@ -478,6 +478,6 @@ fn a_machine_that_needs_more_than_the_team_has_gets_all_of_it_divided_among_its_
     assert!(all.iter().all(|it| it.is_whole_team));
     all.iter().for_each(|it| assert!(campaign.handle_end(it.relay, enlarged(it))));
     assert_eq!(launches(&mut campaign), [1], "nothing is left for others meanwhile");
-    assert!(campaign.handle_end(RelayId(1), Next::Nothing));
+    assert!(campaign.handle_end(RelayIndex(1), Next::Nothing));
     assert!(campaign.is_over() && campaign.machines.is_empty());
 }

@@ -38,7 +38,7 @@ fn guess(history: &History, number: u8) -> Guess {
 fn an_old_relay_is_expected_to_be_what_it_was() {
     let guess = guess(&history(&[(70.0, 29 * DAY), (1.0, DAY), (2.0, DAY), (3.0, DAY)]), 0);
     assert_eq!(guess.capacity, Rate::from_mbit_per_s(70.0));
-    assert_eq!((guess.source, guess.standing()), (GuessSource::LastEstimate, Standing::Old));
+    assert_eq!((guess.source, guess.standing()), (GuessSource::LastEstimate, Priority::Known));
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_relay_not_measured_for_a_month_is_like_a_new_one() {
     let stale = guess(&history, 0);
     assert_eq!(stale, guess(&history, 9), "as one that nobody has heard of");
     assert_eq!(stale.capacity, Rate::from_mbit_per_s(30.0), "its own estimate does not count");
-    assert_eq!((stale.source, stale.standing()), (GuessSource::Distribution, Standing::New));
+    assert_eq!((stale.source, stale.standing()), (GuessSource::Distribution, Priority::New));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn without_any_history_the_default_is_guessed() {
     let guess = guess(&History::default(), 0);
     let default = HistoryPolicy::default().default;
     assert_eq!(guess, Guess { capacity: default, source: GuessSource::Default, sockets_min: 0 });
-    assert_eq!(guess.standing(), Standing::New);
+    assert_eq!(guess.standing(), Priority::New);
 }
 
 #[test]
@@ -123,7 +123,7 @@ fn what_a_measurer_saw_of_its_path_counts_for_a_month_and_the_newest_does() {
     assert_eq!(expectations.paths(relay(2), &[]), []);
     assert_eq!(
         expectations.first_guess(relay(1)).standing(),
-        Standing::New,
+        Priority::New,
         "a path is no estimate"
     );
 }
@@ -170,7 +170,7 @@ proptest! {
         let policy = HistoryPolicy::default();
         let guess = guess(&history(&[(70.0, age)]), 0);
         let is_valid = age < policy.valid_for.as_secs();
-        prop_assert_eq!(guess.standing() == Standing::Old, is_valid);
+        prop_assert_eq!(guess.standing() == Priority::Known, is_valid);
         prop_assert_eq!(guess.capacity == Rate::from_mbit_per_s(70.0), is_valid);
     }
 }

@@ -1,8 +1,8 @@
 //! What a [`Measurement`] does with what arrives: from one round to the next.
 
 use super::*;
-use crate::halves::{FAR, Schedule};
 use crate::series::spread;
+use crate::socket_ramp::{FAR, Schedule};
 use alloc::borrow::ToOwned;
 use alloc::string::ToString;
 
@@ -201,7 +201,7 @@ impl Measurement {
     }
 
     /// The turn after this round, in which the relay passed on `seen`, or why none would follow.
-    pub(super) fn next_turn(&self, seen: Rate) -> Result<Turn, Inconclusive> {
+    pub(super) fn next_turn(&self, seen: Rate) -> Result<Attempt, Inconclusive> {
         let is_exhausted = match self.scope {
             Scope::AllRounds => self.allocation.is_exhausted(),
             Scope::OneTurn { is_whole_team } => is_whole_team,
@@ -282,7 +282,7 @@ impl Measurement {
     }
 
     /// The next turn: here, or wherever the team is shared out (§4.2).
-    fn go_on(&mut self, now: Instant, so_far: Estimate, next: Turn) {
+    fn go_on(&mut self, now: Instant, so_far: Estimate, next: Attempt) {
         match self.scope {
             Scope::OneTurn { .. } => self.finish(Outcome::Measured(so_far)),
             Scope::AllRounds => {

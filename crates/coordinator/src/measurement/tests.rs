@@ -1,5 +1,5 @@
 use super::*;
-use crate::hindrance::Hindrance;
+use crate::bottleneck::Bottleneck;
 use lab::{Lab, estimate, mbit, measurement, relay};
 use std::string::ToString;
 use std::vec::Vec;
@@ -238,7 +238,8 @@ fn a_busy_measurer_makes_an_otherwise_conclusive_result_a_lower_bound() {
     }
     let outcome = core::iter::from_fn(|| measurement.poll_action()).last();
     let Some(Action::Done(Outcome::Measured(estimate))) = outcome else { panic!("{outcome:?}") };
-    let hindered = Hindered { measurer, by: Hindrance::Processor, got: guess.scaled(0.5) };
+    let hindered =
+        MeasurerBottleneck { measurer, by: Bottleneck::Processor, got: guess.scaled(0.5) };
     let reason = Inconclusive::MeasurerHindered { hindered, next: None };
     assert_eq!(estimate.inconclusive, Some(reason), "there is no other");
 }

@@ -1,17 +1,17 @@
 //! Whether a complete round is conclusive (§4.2), and if not, why.
 
 use super::*;
-use crate::halves::{FAR, Halves};
-use crate::hindrance::{
-    Fared, HINDERED_ASKED, Hindrance, Queue, own_losses, own_queues, starved, whole_ms,
+use crate::bottleneck::{
+    Bottleneck, Fared, HINDERED_ASKED, Queue, own_losses, own_queues, starved, whole_ms,
 };
+use crate::socket_ramp::{FAR, SocketRampTest};
 
 /// A narrow place lets no more through with twice the sockets; flows that lose packets each for itself bring twice as much.
 const OWN_GROWTH: f64 = 1.3;
 
 impl Measurement {
     /// The measurers that something of their own held back in a complete round, and that more sockets would not help.
-    pub(super) fn hindered_in(&self, series: &Series) -> Vec<Hindered> {
+    pub(super) fn hindered_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
         let mut all = self.held_back_in(series);
         all.retain(|it| self.growing(series, it).is_none());
         all
@@ -19,23 +19,24 @@ impl Measurement {
 
     /// The halves of a measurer that was held back, if twice the sockets brought it much more: its flows lose packets each for
     /// itself, and no narrow place lets no more through.
-    fn growing(&self, series: &Series, held: &Hindered) -> Option<Halves> {
-        let is_by_loss = matches!(held.by, Hindrance::Loss { .. } | Hindrance::Share { .. });
+    fn growing(&self, series: &Series, held: &MeasurerBottleneck) -> Option<SocketRampTest> {
+        let is_by_loss = matches!(held.by, Bottleneck::Loss { .. } | Bottleneck::Share { .. });
         let own = series.measured_by(|measurer| measurer == held.measurer);
         let halves = self.schedule().halves(&own).filter(|_| is_by_loss)?;
         (halves.growth() > OWN_GROWTH).then_some(halves)
     }
 
-    fn held_back_in(&self, series: &Series) -> Vec<Hindered> {
-        let hindered = |measurer, by| Hindered { measurer, by, got: series.got(measurer) };
-        let busy = self.saturated.iter().map(|it| (*it, Hindrance::Processor));
+    fn held_back_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
+        let hindered =
+            |measurer, by| MeasurerBottleneck { measurer, by, got: series.got(measurer) };
+        let busy = self.saturated.iter().map(|it| (*it, Bottleneck::Processor));
         let queues = series.queues();
         let queued = own_queues(&queues)
-            .map(|(measurer, longer)| (measurer, Hindrance::Path { queue_ms: whole_ms(longer) }));
+            .map(|(measurer, longer)| (measurer, Bottleneck::Path { queue_ms: whole_ms(longer) }));
         let fared = series.fared();
-        let lossy = own_losses(&fared).map(|(it, loss_ppm)| (it, Hindrance::Loss { loss_ppm }));
+        let lossy = own_losses(&fared).map(|(it, loss_ppm)| (it, Bottleneck::Loss { loss_ppm }));
         // Each by what is surest.
-        let mut all: Vec<Hindered> = Vec::new();
+        let mut all: Vec<MeasurerBottleneck> = Vec::new();
         for (measurer, by) in busy.chain(queued).chain(lossy) {
             if all.iter().all(|known| known.measurer != measurer) {
                 all.push(hindered(measurer, by));
@@ -45,14 +46,14 @@ impl Measurement {
         let is_free = |it: &Fared| all.iter().all(|known| known.measurer != it.id());
         let free: Vec<Fared> = fared.iter().copied().filter(is_free).collect();
         let starved =
-            starved(&free).map(|(it, percent)| hindered(it, Hindrance::Share { percent }));
+            starved(&free).map(|(it, percent)| hindered(it, Bottleneck::Share { percent }));
         all.extend(starved);
         all
     }
 
     /// What each measurer has left for later rounds, if those that were held back are not asked for more than
     /// they can do.
-    pub(super) fn without_hindered(&self, hindered: &[Hindered]) -> Vec<Rate> {
+    pub(super) fn without_hindered(&self, hindered: &[MeasurerBottleneck]) -> Vec<Rate> {
         let mut residuals = self.residuals.clone();
         for it in hindered {
             if let Some(residual) = residuals.get_mut(it.measurer.0) {
@@ -67,7 +68,7 @@ impl Measurement {
     pub(super) fn doubt(
         &self,
         series: &Series,
-        hindered: &[Hindered],
+        hindered: &[MeasurerBottleneck],
         capacity: Rate,
         seconds: &[SecondTotals],
     ) -> Result<Option<Inconclusive>, (Option<MeasurerId>, Failure)> {
@@ -105,7 +106,7 @@ impl Measurement {
             // or sockets are too few for halves.
             let has_halves = schedule.held_back_s.is_some();
             let next = if has_halves { None } else { self.turn.widened(capacity, 2) };
-            let next = next.map(Turn::by_two);
+            let next = next.map(Attempt::by_two);
             return Ok(series
                 .farthest()
                 .filter(|rtt| *rtt >= FAR)
@@ -117,7 +118,7 @@ impl Measurement {
         let of_others = of_others.filter(|_| !hindered.is_empty());
         let held_back = self.held_back_in(series);
         let growing = held_back.iter().filter_map(|it| self.growing(series, it));
-        let held_back = growing.chain(of_others).filter(Halves::is_held_back);
+        let held_back = growing.chain(of_others).filter(SocketRampTest::is_held_back);
         let halves =
             held_back.fold(halves, |most, it| if it.growth() > most.growth() { it } else { most });
         if halves.is_settling() && !halves.is_held_back() {
@@ -140,19 +141,19 @@ impl Measurement {
     }
 
     /// The turn in which those that nothing of their own held back have more to do, if there are such.
-    fn turn_of_others(&self, hindered: &[Hindered], seen: Rate) -> Option<Turn> {
+    fn turn_of_others(&self, hindered: &[MeasurerBottleneck], seen: Rate) -> Option<Attempt> {
         if let Scope::OneTurn { is_whole_team } = self.scope {
             if is_whole_team {
                 return None;
             }
             // Whoever shares out the team hears of them, and gives the others more to do. Where he did so before, and it
             // was not enough, all have twice as much.
-            let is_known = |it: &Hindered| {
+            let is_known = |it: &MeasurerBottleneck| {
                 self.vantages.get(it.measurer.0).is_some_and(|it| it.path.held_back.is_some())
             };
             let is_new = hindered.iter().any(|it| !is_known(it));
             let next = if is_new { self.turn.compared(seen) } else { self.turn.enlarged(seen) };
-            return next.map(Turn::by_two);
+            return next.map(Attempt::by_two);
         }
         let next = self.turn.compared(seen)?;
         let later = next.allocation(&self.params, &self.without_hindered(hindered), &self.vantages);
@@ -176,15 +177,15 @@ impl Measurement {
     }
 
     /// The turn with more sockets, if there may be more and the relay has another turn.
-    fn wider_turn(&self, seen: Rate, halves: &Halves) -> Option<Turn> {
+    fn wider_turn(&self, seen: Rate, halves: &SocketRampTest) -> Option<Attempt> {
         let has_all = self.allocation.sockets() >= self.params.sockets;
         let next = if has_all { None } else { self.turn.widened(seen, halves.widening()) };
-        next.map(Turn::by_two)
+        next.map(Attempt::by_two)
     }
 }
 
 /// What was asked of those that nothing of their own held back.
-fn load_without(hindered: &[Hindered], assignments: &[Assignment]) -> Rate {
+fn load_without(hindered: &[MeasurerBottleneck], assignments: &[Assignment]) -> Rate {
     let is_free = |it: &&Assignment| hindered.iter().all(|held| held.measurer != it.measurer);
     assignments.iter().filter(is_free).map(|it| it.rate).sum()
 }

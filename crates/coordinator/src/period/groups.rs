@@ -1,7 +1,7 @@
 //! Relays that are measured together: they start at the same instant, and share what was found of their host.
 
 use super::Finished;
-use crate::campaign::RelayId;
+use crate::campaign::RelayIndex;
 use crate::record::Record;
 use crate::shared::{share_aligned, share_machine};
 use alloc::collections::BTreeMap;
@@ -13,14 +13,14 @@ use onion::identity::RsaId;
 /// The groups whose relays are being measured. A relay that is measured alone is in none.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Groups {
-    group_of: BTreeMap<RelayId, usize>,
+    group_of: BTreeMap<RelayIndex, usize>,
     groups: BTreeMap<usize, Group>,
     next: usize,
 }
 
 #[derive(Clone, Debug)]
 struct Group {
-    members: BTreeMap<RelayId, Member>,
+    members: BTreeMap<RelayIndex, Member>,
     /// When those that are ready start without the others.
     starts: Option<Instant>,
     has_started: bool,
@@ -52,7 +52,7 @@ enum Readiness {
 
 impl Groups {
     /// These relays are to be measured together, each with its host.
-    pub(super) fn begin(&mut self, relays: &[(RelayId, RsaId)]) {
+    pub(super) fn begin(&mut self, relays: &[(RelayIndex, RsaId)]) {
         if relays.len() < 2 {
             return;
         }
@@ -70,12 +70,12 @@ impl Groups {
     }
 
     /// Whether a relay is measured together with others.
-    pub(super) fn contains(&self, relay: RelayId) -> bool {
+    pub(super) fn contains(&self, relay: RelayIndex) -> bool {
         self.group_of.contains_key(&relay)
     }
 
     /// The measurers of a relay are ready; it can wait until `latest`.
-    pub(super) fn handle_ready(&mut self, relay: RelayId, latest: Instant) {
+    pub(super) fn handle_ready(&mut self, relay: RelayIndex, latest: Instant) {
         let group = self.group_of.get(&relay).and_then(|it| self.groups.get_mut(it));
         if let Some(group) = group
             && let Some(member) = group.members.get_mut(&relay)
@@ -86,7 +86,7 @@ impl Groups {
     }
 
     /// The relays that start now, together.
-    pub(super) fn poll_start(&mut self, now: Instant) -> Vec<RelayId> {
+    pub(super) fn poll_start(&mut self, now: Instant) -> Vec<RelayIndex> {
         self.groups.values_mut().flat_map(|group| group.poll_start(now)).collect()
     }
 
@@ -135,7 +135,7 @@ impl Group {
 
     /// The group starts when all members are ready, or when one of them can wait no longer. Members that are ready later
     /// start at once.
-    fn poll_start(&mut self, now: Instant) -> Vec<RelayId> {
+    fn poll_start(&mut self, now: Instant) -> Vec<RelayIndex> {
         let is_complete = self.members.values().all(|it| it.readiness != Readiness::Preparing);
         let is_due = self.starts.is_some_and(|starts| starts <= now);
         if !self.has_waiting() || !(self.has_started || is_complete || is_due) {
@@ -144,7 +144,7 @@ impl Group {
         let readiness = if self.has_started { Readiness::Late } else { Readiness::OnTime };
         self.has_started = true;
         let waiting = self.members.iter_mut().filter(|it| it.1.readiness == Readiness::Waiting);
-        let start = |(relay, member): (&RelayId, &mut Member)| {
+        let start = |(relay, member): (&RelayIndex, &mut Member)| {
             member.readiness = readiness;
             *relay
         };
@@ -155,7 +155,7 @@ impl Group {
     /// own result. A late relay that certainly shares it gets what the others leave.
     fn settle(self) -> Vec<Finished> {
         let Self { members, mut finished, .. } = self;
-        let is_on_time = |relay: &RelayId| {
+        let is_on_time = |relay: &RelayIndex| {
             members.get(relay).is_some_and(|it| it.readiness == Readiness::OnTime)
         };
         let together = finished.iter_mut().filter(|it| is_on_time(&it.relay));

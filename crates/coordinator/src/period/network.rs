@@ -5,10 +5,10 @@ use crate::consent::{Consent, ConsentError};
 use crate::defences::Defences;
 use crate::history::{Expectations, Guess};
 use crate::journal::ListedRelay;
+use crate::measurer_path::PathSeen;
 use crate::mode::Mode;
 use crate::plan::{Candidate, Machine, TeamRoom, machines, machines_within};
-use crate::turn::Turn;
-use crate::vantage::PathSeen;
+use crate::turn::Attempt;
 use alloc::borrow::ToOwned;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::format;
@@ -93,8 +93,8 @@ impl Relay {
     }
 
     /// Its first turn in a period, of so many rounds at most.
-    pub(super) fn first_turn(&self, rounds_max: u32) -> Turn {
-        Turn::first(self.guess.capacity, rounds_max).with_sockets(self.guess.sockets_min)
+    pub(super) fn first_turn(&self, rounds_max: u32) -> Attempt {
+        Attempt::first(self.guess.capacity, rounds_max).with_sockets(self.guess.sockets_min)
     }
 }
 

@@ -3,14 +3,14 @@
 use super::groups::Groups;
 use super::{Action, Event, Finished, MeasurementId, Now, Period, ProbeAnswer, Relay};
 use crate::allocation::{Allocation, MeasurerId};
-use crate::campaign::{Ended, Launch, RelayId};
+use crate::campaign::{Ended, Launch, RelayIndex};
 use crate::failure::Failure;
 use crate::journal::{Entry, MeasurementStarted};
 use crate::measurement::SetupError;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::params::Params;
-use crate::record::{Course, End, Facts, Record, Subject};
+use crate::record::{End, Facts, Record, RoundHistory, Subject};
 use crate::round::MemberReport;
 use crate::team_measurement::{Progress, TeamAction, TeamMeasurement, TeamMember, TeamRequest};
 use alloc::boxed::Box;
@@ -32,7 +32,7 @@ pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 /// A measurement that runs.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
-    relay: RelayId,
+    relay: RelayIndex,
     launch: Launch,
     started: MeasurementStarted,
     /// Rounds by number, and when they started, in Unix seconds.
@@ -345,11 +345,18 @@ impl Period {
         let Some(relay) = self.relays.get(running.relay.0) else { return };
         let round = running.launch.turn.round;
         let outcome = Outcome::Failed { reason, measurer: None, round, second: None };
-        let course = Course { mode: relay.mode, params: self.params(relay), rounds: Vec::new() };
+        let course =
+            RoundHistory { mode: relay.mode, params: self.params(relay), rounds: Vec::new() };
         self.finish(now, measurement, &outcome, course);
     }
 
-    fn finish(&mut self, now: Now, measurement: MeasurementId, outcome: &Outcome, course: Course) {
+    fn finish(
+        &mut self,
+        now: Now,
+        measurement: MeasurementId,
+        outcome: &Outcome,
+        course: RoundHistory,
+    ) {
         let Some(running) = self.running.remove(&measurement) else { return };
         let Running { relay, launch, started, starts, .. } = running;
         let facts = Facts {

@@ -2,7 +2,7 @@
 
 use super::room::Share;
 use super::{Entry, Machine, Plan, TeamRoom, biggest_first};
-use crate::campaign::Standing;
+use crate::campaign::Priority;
 use alloc::vec::Vec;
 
 impl Plan {
@@ -15,7 +15,7 @@ impl Plan {
         let mut plan = Self::empty(None, 0, teams, excess_factor);
         let mut entries: Vec<Entry> = biggest_first(machines)
             .into_iter()
-            .map(|machine| Entry::new(machine, Standing::Old, teams.len()))
+            .map(|machine| Entry::new(machine, Priority::Known, teams.len()))
             .collect();
         let mut waiting: Vec<Waiting> = Vec::new();
         for room in &plan.rooms {

@@ -151,20 +151,20 @@ proptest! {
         for (number, (rate, _)) in (1000..).zip(&new) {
             let machine = single(number, f64::from(*rate));
             let mut alone = plan.clone();
-            let admission = plan.admit(&machine, Standing::New, from);
+            let admission = plan.admit(&machine, Priority::New, from);
             if let Admission::Placed(last) = admission {
                 // One slot earlier it would not have had both.
                 let slots = [0, 1].map(|team| plan.slot(id(number), team).expect("placed"));
                 prop_assert!(slots.iter().all(|slot| *slot >= from));
                 prop_assert_eq!(slots.into_iter().max(), Some(last));
-                let entry = Entry::new(machine.clone(), Standing::New, 2);
+                let entry = Entry::new(machine.clone(), Priority::New, 2);
                 prop_assert_eq!(alone.first_slot(&entry, 0, from), Some(slots[0]));
                 all.push(machine);
             } else {
                 prop_assert_eq!(admission, Admission::NextPeriod);
                 prop_assert_eq!(plan.places(), alone.places());
                 prop_assert_eq!(plan.slot(id(number), 0), None);
-                prop_assert_eq!(alone.admit(&machine, Standing::New, 20), Admission::NextPeriod);
+                prop_assert_eq!(alone.admit(&machine, Priority::New, 20), Admission::NextPeriod);
             }
         }
         check(&plan, &teams, &all);
@@ -236,7 +236,7 @@ fn a_newcomer_on_a_planned_machine_joins_it_or_waits() {
     let mut ahead = plan(10, 0.0);
     let slot = ahead.slot(id(1), 0).expect("room");
     assert_eq!(
-        ahead.admit(&single(1, 20.0).with(id(2), mbit(20.0)), Standing::New, slot),
+        ahead.admit(&single(1, 20.0).with(id(2), mbit(20.0)), Priority::New, slot),
         Admission::Joined
     );
     assert_eq!(ahead.slot(id(2), 0), Some(slot));
@@ -245,11 +245,11 @@ fn a_newcomer_on_a_planned_machine_joins_it_or_waits() {
     for (mut plan, from) in [(plan(10, 0.0), slot + 1), (plan(1, 25.0), 0)] {
         let before = plan.places();
         let both = single(1, 20.0).with(id(2), mbit(20.0));
-        assert_eq!(plan.admit(&both, Standing::New, from), Admission::NextPeriod);
+        assert_eq!(plan.admit(&both, Priority::New, from), Admission::NextPeriod);
         assert_eq!((plan.places(), plan.slot(id(2), 0)), (before, None));
     }
     // Known to it already.
-    assert_eq!(plan(10, 0.0).admit(&single(1, 50.0), Standing::New, 0), Admission::Joined);
+    assert_eq!(plan(10, 0.0).admit(&single(1, 50.0), Priority::New, 0), Admission::Joined);
 }
 
 #[test]
@@ -259,8 +259,8 @@ fn an_old_relay_that_comes_late_cannot_choose_its_minute() {
         assert!(matches!(plan.admit(&single(1, 10.0), standing, 50), Admission::Placed(50..)));
         plan.slot(id(1), 0).expect("placed")
     };
-    assert!((0..20).all(|byte| late(byte, Standing::New) == 50), "first come, first served");
-    let slots: BTreeSet<u32> = (0..20).map(|byte| late(byte, Standing::Old)).collect();
+    assert!((0..20).all(|byte| late(byte, Priority::New) == 50), "first come, first served");
+    let slots: BTreeSet<u32> = (0..20).map(|byte| late(byte, Priority::Known)).collect();
     assert!(slots.len() > 10, "{slots:?}");
 }
 

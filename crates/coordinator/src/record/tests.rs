@@ -1,6 +1,6 @@
 use super::*;
-use crate::Hindrance;
-use crate::turn::Turn;
+use crate::Bottleneck;
+use crate::turn::Attempt;
 use onion::Duration;
 use onion::identity::RsaId;
 use std::string::ToString;
@@ -83,7 +83,7 @@ fn watched(limit: Option<f64>, percent: Option<u64>) -> Record {
         starts: vec![],
         hearsay: vec![],
     };
-    let course = Course { mode: plain.mode, params: plain.params, rounds: plain.rounds };
+    let course = RoundHistory { mode: plain.mode, params: plain.params, rounds: plain.rounds };
     Record::new(facts, course, &Outcome::Measured(estimate))
 }
 
@@ -141,7 +141,7 @@ fn the_next_period_begins_with_the_sockets_that_this_one_needed_or_fewer() {
 
 #[test]
 fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
-    let next = Turn {
+    let next = Attempt {
         guess: mbit(100.0),
         round: 2,
         rounds_max: 2,
@@ -184,7 +184,7 @@ fn an_earlier_estimate_is_kept_for_a_failure_that_is_not_the_relays_and_never_be
     assert_eq!(kept(Some(&record(failed(closed)))), None);
     assert_eq!(kept(Some(&record(measured(mbit(20.0), None)))), None);
     // While it waits for its next turn, a relay that took all that it was given is not worth less for that.
-    let next = Turn::first(mbit(100.0), 3).enlarged(mbit(20.0)).expect("another");
+    let next = Attempt::first(mbit(100.0), 3).enlarged(mbit(20.0)).expect("another");
     let bound = |rate| record(measured(mbit(rate), Some(Inconclusive::LoadTooSmall { next })));
     assert_eq!(kept(Some(&bound(20.0))), earlier);
     assert_eq!(kept(Some(&bound(80.0))), None, "it is worth more already");
@@ -230,12 +230,13 @@ fn a_turn_is_told_with_the_teams_numbers() {
         told.to_string(),
         "failed in round 1, second 2, measurer 2: the measurer was lost: gone"
     );
-    let hindered = Hindered { measurer: MeasurerId(0), by: Hindrance::Processor, got: mbit(9.0) };
+    let hindered =
+        MeasurerBottleneck { measurer: MeasurerId(0), by: Bottleneck::Processor, got: mbit(9.0) };
     let reason = Inconclusive::MeasurerHindered { hindered, next: None };
     let mut turn = record(measured(mbit(50.0), Some(reason)));
     turn.rounds[0].hindered = vec![hindered];
     let told = turn.in_team(&allocation);
-    assert_eq!(told.hindered(), [Hindered { measurer: MeasurerId(1), ..hindered }]);
+    assert_eq!(told.hindered(), [MeasurerBottleneck { measurer: MeasurerId(1), ..hindered }]);
     let Verdict::LowerBound(reason) = told.verdict() else { panic!("{told:?}") };
     assert!(reason.to_string().starts_with("measurer 1 is a bottleneck"), "{reason}");
 }

@@ -1,9 +1,9 @@
 use super::*;
-use crate::halves::Schedule;
 use crate::mode::Mode;
 use crate::params::Params;
 use crate::record::{RoundRecord, Subject};
 use crate::second::SecondRecord;
+use crate::socket_ramp::Schedule;
 use crate::stats::median;
 use onion::identity::{RelayIds, RsaId};
 use proptest::collection::vec;

@@ -6,8 +6,8 @@ use super::{GAIN, Laboratory, RATIO, TOLERANCE};
 use crate::error::Error;
 use coordinator::plan::{Seed, TeamRoom};
 use coordinator::{
-    Arrival, End, Mode, Params, Record, Rota, RoundRecord, Schedule, SecondRecord, Standing,
-    Subject, Turn, allocate, median_rate, share_aligned, share_machine,
+    Arrival, Attempt, End, Mode, Params, Priority, Record, RoundRecord, Schedule, SecondRecord,
+    SlotSchedule, Subject, allocate, median_rate, share_aligned, share_machine,
 };
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
@@ -226,15 +226,15 @@ fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
     let arrival = |number: u8| Arrival {
         relay: RsaId([number; 20]),
         together: RsaId([number; 20]),
-        standing: Standing::Old,
-        turn: Turn::first(guess, 3),
+        standing: Priority::Known,
+        turn: Attempt::first(guess, 3),
         is_done: false,
         due_by: None,
     };
     let arrivals: Vec<Arrival> = (1..=OTHERS).map(arrival).collect();
     let team = TeamRoom::of(guess.scaled(10.0));
     let factor = Params::default().excess_factor();
-    let mut rota = Rota::memoryless(seed, SLOTS, (&[team], 0), factor, &arrivals, 0);
+    let mut rota = SlotSchedule::memoryless(seed, SLOTS, (&[team], 0), factor, &arrivals, 0);
     (0..SLOTS).find(|slot| rota.poll_due(*slot).iter().any(|due| due.relay == RsaId([1; 20])))
 }
 

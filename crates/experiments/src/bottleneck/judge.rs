@@ -2,7 +2,7 @@
 
 use super::place::Place;
 use super::{Cell, Measured};
-use coordinator::{Blame, Failure, Hindered, Hindrance, MeasurerId, Outcome};
+use coordinator::{Blame, Bottleneck, Failure, MeasurerBottleneck, MeasurerId, Outcome};
 use report::experiment::{Case, CaseVerdict};
 use serde::Serialize;
 
@@ -69,8 +69,8 @@ fn is_right_failure(place: Place, outcome: &Outcome) -> bool {
 }
 
 /// What is wrong with who was named.
-fn problem(place: Place, named: &[Hindered]) -> Option<String> {
-    let is_right = |it: &Hindered| match place {
+fn problem(place: Place, named: &[MeasurerBottleneck]) -> Option<String> {
+    let is_right = |it: &MeasurerBottleneck| match place {
         // Where a measurer is lost, the other measures alone.
         Place::Nowhere
         | Place::Relay
@@ -78,11 +78,11 @@ fn problem(place: Place, named: &[Hindered]) -> Option<String> {
         | Place::Gone
         | Place::All
         | Place::Coordinator => false,
-        Place::Measurer => it.measurer == SECOND && matches!(it.by, Hindrance::Path { .. }),
-        Place::Policer | Place::Back => it.measurer == SECOND && it.by != Hindrance::Processor,
+        Place::Measurer => it.measurer == SECOND && matches!(it.by, Bottleneck::Path { .. }),
+        Place::Policer | Place::Back => it.measurer == SECOND && it.by != Bottleneck::Processor,
         // The first two are at that host.
-        Place::Host => it.measurer <= SECOND && it.by != Hindrance::Processor,
-        Place::Processor => it.measurer == SECOND && it.by == Hindrance::Processor,
+        Place::Host => it.measurer <= SECOND && it.by != Bottleneck::Processor,
+        Place::Processor => it.measurer == SECOND && it.by == Bottleneck::Processor,
     };
     if let Some(wrong) = named.iter().find(|it| !is_right(it)) {
         return Some(format!("wrongly named: {wrong}"));

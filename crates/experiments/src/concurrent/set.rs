@@ -5,7 +5,7 @@ use crate::common::Session;
 use crate::error::Error;
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
-use coordinator::{Campaign, RelayId, Standing};
+use coordinator::{Campaign, Priority, RelayIndex};
 use lab::{OwnRelay, RelaySaid};
 use link::Clock;
 use measurer::{Request, Team};
@@ -93,7 +93,7 @@ impl Set {
         let (params, limit) = (grid.params(), self.limit);
         let mut campaign = Campaign::new(params.excess_factor(), params.sockets, grid.capacities());
         for place in places {
-            campaign.add(RelayId(place as usize), Standing::Old, limit, 1);
+            campaign.add(RelayIndex(place as usize), Priority::Known, limit, 1);
         }
         let mut teams: Vec<Option<(usize, Team)>> = self.relays.iter().map(|_| None).collect();
         while let Some(launch) = campaign.poll_launch() {

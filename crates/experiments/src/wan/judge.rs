@@ -6,7 +6,7 @@ use crate::grid::{Row, Rows};
 use crate::mode::Mode;
 use crate::telling::{list, pair, rule};
 use crate::trial::Tried;
-use coordinator::{Hindrance, Inconclusive, Outcome};
+use coordinator::{Bottleneck, Inconclusive, Outcome};
 use onion::Duration;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise, Value};
 use serde::Serialize;
@@ -162,10 +162,10 @@ const fn limited_by(reason: &Inconclusive) -> &'static str {
         | Inconclusive::PathUnknown { .. } => "path",
         Inconclusive::QueueOfOne { .. } => "unknown",
         Inconclusive::MeasurerHindered { hindered, .. } => match hindered.by {
-            Hindrance::Path { .. } | Hindrance::Loss { .. } | Hindrance::Share { .. } => {
+            Bottleneck::Path { .. } | Bottleneck::Loss { .. } | Bottleneck::Share { .. } => {
                 "measurer's path"
             }
-            Hindrance::Processor => "measurer's processor",
+            Bottleneck::Processor => "measurer's processor",
         },
         Inconclusive::TeamTooSmall { .. } | Inconclusive::LoadTooSmall { .. } => "assigned rate",
         Inconclusive::RoundLimit { .. } | Inconclusive::Unsteady { .. } => "unknown",

@@ -3,7 +3,7 @@
 use coordinator::Suspicion;
 use onion::Rate;
 use serde::Serialize;
-use store::{Measurement, MeasurerPath, Pass, RelayRow, Second, Suspect, mode_word};
+use store::{Measurement, Pass, PathEntry, RelayRow, Second, Suspect, mode_word};
 
 /// A measurement, without its seconds.
 #[derive(Serialize)]
@@ -171,8 +171,8 @@ pub(super) struct PathLine {
     held_back_byte_s: Option<u64>,
 }
 
-impl From<&MeasurerPath> for PathLine {
-    fn from(MeasurerPath { relay, measurer, path, seen_unix_s }: &MeasurerPath) -> Self {
+impl From<&PathEntry> for PathLine {
+    fn from(PathEntry { relay, measurer, path, seen_unix_s }: &PathEntry) -> Self {
         Self {
             fingerprint: relay.to_string(),
             measurer: measurer.clone(),

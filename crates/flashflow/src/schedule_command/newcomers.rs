@@ -4,7 +4,7 @@ use super::ScheduleOptions;
 use super::network::{Network, Relay, relays};
 use cli::Error;
 use coordinator::plan::{Admission, Plan};
-use coordinator::{Percentile, Standing};
+use coordinator::{Percentile, Priority};
 use onion::Rate;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -71,7 +71,7 @@ impl Newcomers {
         for machine in network.together(&all) {
             let news = machine.relays().filter(|relay| new.contains(relay)).count();
             if news > 0 {
-                found.count(plan.admit(&machine, Standing::New, from), news, from);
+                found.count(plan.admit(&machine, Priority::New, from), news, from);
             }
         }
         let after: BTreeSet<_> = plan.places().into_iter().collect();

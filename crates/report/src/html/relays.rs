@@ -4,7 +4,7 @@ use super::frame::{Badge, figure, numbers};
 use crate::figure::ExperimentFigure;
 use crate::text::{Escaped, NOTHING, count, mbit, percent, plural, quotient, range};
 use crate::{Mode, RelayReport, Report, RoundAccount, Verdict};
-use coordinator::Hindrance;
+use coordinator::Bottleneck;
 use std::fmt;
 
 /// All relays in one table.
@@ -98,13 +98,13 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
             &[
                 match account.held_back_by {
                     None => account.measurer.to_string(),
-                    Some(Hindrance::Path { .. } | Hindrance::Loss { .. }) => {
+                    Some(Bottleneck::Path { .. } | Bottleneck::Loss { .. }) => {
                         format!("{}, held back by its path", account.measurer)
                     }
-                    Some(Hindrance::Share { .. }) => {
+                    Some(Bottleneck::Share { .. }) => {
                         format!("{}, held back by something of its own", account.measurer)
                     }
-                    Some(Hindrance::Processor) => {
+                    Some(Bottleneck::Processor) => {
                         format!("{}, held back by its processor", account.measurer)
                     }
                 },

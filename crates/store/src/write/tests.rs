@@ -1,7 +1,7 @@
 use super::*;
 use crate::testing::{NOW, Scratch, begun, closed, failed, relay, with_end};
 use crate::{Limiter, MeasurerState, Second};
-use coordinator::{Counts, End, Failure, Inconclusive, Mode, PathSeen, Turn};
+use coordinator::{Attempt, Counts, End, Failure, Inconclusive, Mode, PathSeen};
 use onion::{Duration, Rate};
 
 const DAY: u64 = 24 * 3600;
@@ -59,18 +59,13 @@ fn all_kinds() -> Vec<Entry> {
 }
 
 /// What a measurer has seen of its path to a relay, and what came back to it where that held it back.
-fn path(
-    number: u8,
-    measurer: &str,
-    seen_unix_s: u64,
-    held_back_byte_s: Option<u64>,
-) -> MeasurerPath {
+fn path(number: u8, measurer: &str, seen_unix_s: u64, held_back_byte_s: Option<u64>) -> PathEntry {
     let path = PathSeen {
         rtt: Some(Duration::from_micros(40_123)),
         loss_ppm: Some(200),
         held_back: held_back_byte_s.map(Rate::from_byte_per_s),
     };
-    MeasurerPath { relay: relay(number).rsa, measurer: measurer.repeat(32), path, seen_unix_s }
+    PathEntry { relay: relay(number).rsa, measurer: measurer.repeat(32), path, seen_unix_s }
 }
 
 /// All rows of all tables.
@@ -171,7 +166,7 @@ fn a_failure_does_not_make_a_relay_new_and_its_reason_is_counted() {
 fn a_period_is_taken_up_where_it_was_left() {
     let scratch = Scratch::new();
     let mut store = Store::open(&scratch.store).expect("new");
-    let next = Turn { round: 2, ..Turn::first(Rate::from_byte_per_s(10_000_000), 4) };
+    let next = Attempt { round: 2, ..Attempt::first(Rate::from_byte_per_s(10_000_000), 4) };
     let inconclusive = Some(Inconclusive::LoadTooSmall { next });
     let end = End::Measured { capacity: Rate::from_byte_per_s(4_000_000), round: 1, inconclusive };
     let first = MeasurementFinished {
@@ -315,7 +310,7 @@ fn what_measurers_have_seen_of_their_paths_is_kept_as_long_as_they_are_of_the_te
     let (held, free) = (path(1, "ab", NOW, Some(5_000_000)), path(2, "ab", NOW, None));
     assert_eq!(store.paths().expect("read"), [held, free.clone()]);
     let mut turn = 1;
-    let mut write = |store: &mut Store, paths: Vec<MeasurerPath>| {
+    let mut write = |store: &mut Store, paths: Vec<PathEntry>| {
         turn += 1;
         let ended = MeasurementFinished { paths, ..closed(relay(1), NOW, turn, 1_000_000) };
         store.write(&[Entry::Finished(Box::new(ended))]).expect("room");

@@ -1,7 +1,7 @@
 //! Measurers that something of their own holds back.
 
 use super::*;
-use crate::{PathParams, RelayId, Standing};
+use crate::{PathParams, Priority, RelayIndex};
 use std::boxed::Box;
 
 /// Of a relay of 200 Mbit/s at 40 ms, of whose measurers one is behind a narrow place.
@@ -17,12 +17,12 @@ fn far(guess: f64, team: &[f64]) -> Measurement {
     Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(guess), team).unwrap()
 }
 
-fn hindered(measurement: &Measurement) -> Vec<(usize, Hindrance)> {
+fn hindered(measurement: &Measurement) -> Vec<(usize, Bottleneck)> {
     let rounds = measurement.course().rounds;
     rounds.last().unwrap().hindered.iter().map(|it| (it.measurer.0, it.by)).collect()
 }
 
-const QUEUE: Hindrance = Hindrance::Path { queue_ms: 80 };
+const QUEUE: Bottleneck = Bottleneck::Path { queue_ms: 80 };
 
 #[test]
 fn a_narrow_place_of_one_of_two_is_named_and_the_other_shows_the_relay() {
@@ -93,8 +93,8 @@ fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
     let params = Params::default();
     let capacities = vec![mbit(800.0); 3];
     let mut campaign = crate::Campaign::new(params.excess_factor(), params.sockets, capacities);
-    let relay = RelayId(3);
-    campaign.add(relay, Standing::Old, mbit(200.0), 12);
+    let relay = RelayIndex(3);
+    campaign.add(relay, Priority::Known, mbit(200.0), 12);
     let mut turns = vec![];
     while let Some(launch) = campaign.poll_launch() {
         // The first of the team is behind the narrow place, wherever it stands in this turn.
@@ -137,7 +137,7 @@ fn a_narrow_place_that_nothing_shows_is_found_by_what_came_back_to_one_that_was_
     else {
         panic!("{estimate}");
     };
-    assert_eq!((hindered.measurer, hindered.by), (MeasurerId(0), Hindrance::Share { percent: 7 }));
+    assert_eq!((hindered.measurer, hindered.by), (MeasurerId(0), Bottleneck::Share { percent: 7 }));
     assert!(estimate.to_string().contains("which had no more to send"), "{estimate}");
 }
 
@@ -151,7 +151,7 @@ fn of_two_measurers_one_that_is_busy_leaves_the_verdict_to_the_other() {
         lab.busy = Some(0);
         let estimate = estimate(lab.run(&mut measurement));
         assert_eq!(estimate.is_conclusive(), is_conclusive, "{estimate}");
-        assert_eq!(hindered(&measurement), [(0, Hindrance::Processor)]);
+        assert_eq!(hindered(&measurement), [(0, Bottleneck::Processor)]);
     }
 }
 
@@ -161,9 +161,9 @@ fn whose_processor_was_busy_is_asked_for_less_in_a_later_turn_whatever_earlier_p
     let params = Params::default();
     let capacities = vec![mbit(400.0); 3];
     let campaign = crate::Campaign::new(params.excess_factor(), params.sockets, capacities);
-    let (mut campaign, relay) = (campaign.leaving_what_follows(), RelayId(3));
-    let turn = Turn::first(mbit(200.0), 12);
-    campaign.add_turn(relay, Standing::Old, turn);
+    let (mut campaign, relay) = (campaign.leaving_what_follows(), RelayIndex(3));
+    let turn = Attempt::first(mbit(200.0), 12);
+    campaign.add_turn(relay, Priority::Known, turn);
     let launch = campaign.poll_launch().expect("room");
     assert_eq!(launch.allocation.assignments.len(), 2);
     let shares: Vec<Rate> = launch.allocation.assignments.iter().map(|it| it.rate).collect();
@@ -177,7 +177,7 @@ fn whose_processor_was_busy_is_asked_for_less_in_a_later_turn_whatever_earlier_p
     let outcome = lab.run(&mut measurement);
     let follows = campaign.handle_outcome(relay, &outcome).follows;
     campaign.expect_path(relay, MeasurerId(0), crate::PathSeen::default());
-    campaign.add_turn(relay, Standing::Old, follows.unwrap_or_else(|| panic!("{outcome}")));
+    campaign.add_turn(relay, Priority::Known, follows.unwrap_or_else(|| panic!("{outcome}")));
     let launch = campaign.poll_launch().expect("room");
     let asked = launch.allocation.assignments.iter().find(|it| it.measurer == MeasurerId(0));
     assert!(asked.is_none_or(|it| it.rate <= mbit(26.0)), "{launch:?}");

@@ -110,10 +110,10 @@ fn a_relay_that_wants_no_more_rounds_keeps_a_lower_bound() {
 fn a_turn_that_was_held_back_asks_for_another_with_more_sockets_even_of_the_whole_team() {
     let path = PathParams { first_sockets: 8, lead_s: 0, probes: true };
     let params = Params { path, ..Params::default() };
-    let turn = Turn::first(mbit(90.0), 12);
+    let turn = Attempt::first(mbit(90.0), 12);
     let mut campaign = crate::Campaign::new(params.excess_factor(), 160, vec![mbit(200.0)]);
-    let relay = crate::RelayId(3);
-    campaign.add(relay, crate::Standing::Old, turn.guess, 12);
+    let relay = crate::RelayIndex(3);
+    campaign.add(relay, crate::Priority::Known, turn.guess, 12);
     let launch = campaign.poll_launch().expect("there is room");
     assert!(launch.is_whole_team);
     let mut measurement = Measurement::of_turn(

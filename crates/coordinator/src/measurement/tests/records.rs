@@ -2,7 +2,7 @@
 
 use super::lab::{mbit, relay};
 use super::*;
-use crate::record::{End, Facts, Hearsay, Record, Subject, Verdict};
+use crate::record::{End, Facts, Record, RelaySelfReport, Subject, Verdict};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use proptest::prelude::*;
 
@@ -30,7 +30,8 @@ pub(super) fn record(measurement: &Measurement, outcome: &Outcome) -> Record {
 fn what_the_shell_observed_is_with_its_round_and_second() {
     let mut measurement = measurement(Mode::Echo, 50.0, &[1000.0]);
     let outcome = relay(100.0).run(&mut measurement);
-    let said = |round, second| Hearsay { round, second, rate: mbit(f64::from(round * second)) };
+    let said =
+        |round, second| RelaySelfReport { round, second, rate: mbit(f64::from(round * second)) };
     let facts = Facts {
         starts: vec![(1, 11), (2, 22), (3, 33)],
         hearsay: vec![said(1, 4), said(2, 5), said(2, 6), said(2, 29), said(9, 1)],

@@ -3,9 +3,9 @@
 use super::records::record;
 use super::*;
 use crate::account::Account;
+use crate::measurer_path::MeasurerPath;
 use crate::record::Record;
-use crate::vantage::Vantage;
-use crate::{Campaign, History, HistoryPolicy, PastEstimate, RelayId, Standing};
+use crate::{Campaign, History, HistoryPolicy, PastEstimate, Priority, RelayIndex};
 use onion::identity::RsaId;
 
 /// What a narrow place does with what it does not let through.
@@ -230,10 +230,10 @@ impl Coordinator {
         guess: f64,
         params: Params,
     ) -> Period {
-        let (id, rsa) = (RelayId(usize::from(relay)), RsaId([relay; 20]));
+        let (id, rsa) = (RelayIndex(usize::from(relay)), RsaId([relay; 20]));
         let expectations = self.history.expectations(HistoryPolicy::default(), self.now_unix_s);
         let known = expectations.first_guess(rsa);
-        let is_old = known.standing() == Standing::Old;
+        let is_old = known.standing() == Priority::Known;
         let guess = if is_old { known.capacity } else { mbit(guess) };
         let team = self.team.clone();
         let campaign = Campaign::new(params.excess_factor(), params.sockets, team);
@@ -241,7 +241,7 @@ impl Coordinator {
         for (measurer, path) in expectations.paths(rsa, &self.team) {
             campaign.expect_path(id, measurer, path);
         }
-        let turn = Turn::first(guess, params.max_rounds).with_sockets(known.sockets_min);
+        let turn = Attempt::first(guess, params.max_rounds).with_sockets(known.sockets_min);
         campaign.add_turn(id, known.standing(), turn);
         let (mut whole, mut last, mut turns) = (None::<Record>, None, vec![]);
         while let Some(launch) = campaign.poll_launch() {
@@ -291,8 +291,10 @@ pub(super) fn measure_by_all(
     knows_hosts: bool,
     params: Params,
 ) -> (Estimate, Measurement) {
-    let host =
-        |path: &Path| Vantage { host: knows_hosts.then_some(path.host), ..Vantage::default() };
+    let host = |path: &Path| MeasurerPath {
+        host: knows_hosts.then_some(path.host),
+        ..MeasurerPath::default()
+    };
     let mut measurement = Measurement::from_vantages(
         Instant::ORIGIN,
         params,

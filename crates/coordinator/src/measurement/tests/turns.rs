@@ -3,12 +3,12 @@
 use super::lab::{Lab, mbit, relay};
 use super::records::record;
 use super::*;
-use crate::campaign::{Campaign, Next, RelayId, Standing};
+use crate::campaign::{Campaign, Next, Priority, RelayIndex};
 use crate::record::{End, Record};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-const RELAY: RelayId = RelayId(0);
+const RELAY: RelayIndex = RelayIndex(0);
 
 /// Measures a relay turn by turn; gives its record.
 fn by_campaign(
@@ -19,7 +19,7 @@ fn by_campaign(
     team: &[Rate],
 ) -> Option<Record> {
     let mut campaign = Campaign::new(params.excess_factor(), params.sockets, team.to_vec());
-    campaign.add(RELAY, Standing::New, guess, params.max_rounds);
+    campaign.add(RELAY, Priority::New, guess, params.max_rounds);
     let mut whole: Option<Record> = None;
     while let Some(launch) = campaign.poll_launch() {
         let shares = launch.allocation.assignments.iter().map(|it| it.rate).collect();
@@ -40,7 +40,7 @@ fn by_campaign(
     whole
 }
 
-fn turn(lab: &mut Lab, turn: Turn, is_whole_team: bool, shares: &[f64]) -> Outcome {
+fn turn(lab: &mut Lab, turn: Attempt, is_whole_team: bool, shares: &[f64]) -> Outcome {
     let shares = shares.iter().copied().map(mbit).collect();
     let params = Params::default();
     let measurement =
@@ -51,9 +51,9 @@ fn turn(lab: &mut Lab, turn: Turn, is_whole_team: bool, shares: &[f64]) -> Outco
 /// A load of 147.7 is enough for 50, not for the 80 that it did before: the team was larger then.
 #[test]
 fn a_load_that_an_earlier_round_has_outdone_shows_no_limit() {
-    let first = Turn::first(mbit(50.0), 12);
+    let first = Attempt::first(mbit(50.0), 12);
     let done = |passed: f64| {
-        let turn_ = Turn { round: 2, passed: mbit(passed), ..first };
+        let turn_ = Attempt { round: 2, passed: mbit(passed), ..first };
         let outcome = turn(&mut relay(40.0), turn_, false, &[147.7]);
         let estimate = outcome.estimate().expect("some").clone();
         (estimate.capacity, estimate.is_conclusive(), Next::after(&outcome) != Next::Nothing)
@@ -65,11 +65,11 @@ fn a_load_that_an_earlier_round_has_outdone_shows_no_limit() {
 #[test]
 fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_what_guess() {
     let mut lab = relay(100.0);
-    let first = Turn::first(mbit(50.0), 12);
+    let first = Attempt::first(mbit(50.0), 12);
     let outcome = turn(&mut lab, first, false, &[147.7]);
     assert!(lab.log.contains(&"stop 1 at 16.000000 s".to_string()), "{:?}", lab.log);
     let estimate = outcome.estimate().expect("a lower bound");
-    let next = Turn {
+    let next = Attempt {
         guess: mbit(100.0),
         round: 2,
         rounds_max: 12,
@@ -91,7 +91,7 @@ fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_wha
 fn the_last_turn_and_one_with_the_whole_team_have_their_full_length_and_say_why_none_follows() {
     for (turn_, is_whole, is_right) in [
         (
-            Turn {
+            Attempt {
                 guess: mbit(50.0),
                 round: 2,
                 rounds_max: 2,
@@ -104,7 +104,7 @@ fn the_last_turn_and_one_with_the_whole_team_have_their_full_length_and_say_why_
             false,
             "after 2 rounds",
         ),
-        (Turn::first(mbit(50.0), 12), true, "the team is too small"),
+        (Attempt::first(mbit(50.0), 12), true, "the team is too small"),
     ] {
         let outcome = turn(&mut relay(100.0), turn_, is_whole, &[147.7]);
         let estimate = outcome.estimate().expect("a lower bound");
@@ -118,7 +118,7 @@ fn the_last_turn_and_one_with_the_whole_team_have_their_full_length_and_say_why_
 #[test]
 fn a_measurer_that_fails_a_turn_is_named_as_in_the_team_and_gets_no_work() {
     let mut campaign = Campaign::new(2.0, 160, [10.0, 30.0, 20.0].map(mbit).to_vec());
-    campaign.add(RELAY, Standing::New, mbit(25.0), 2);
+    campaign.add(RELAY, Priority::New, mbit(25.0), 2);
     let launch = campaign.poll_launch().expect("room");
     let reason = Failure::MeasurerLost { detail: "gone".to_string() };
     let second = MeasurerId(1);

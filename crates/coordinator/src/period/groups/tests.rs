@@ -3,7 +3,7 @@ use crate::allocation::{Allocation, Assignment};
 use crate::journal::MeasurementStarted;
 use crate::record::{End, RoundRecord, Subject};
 use crate::second::SecondRecord;
-use crate::turn::Turn;
+use crate::turn::Attempt;
 use crate::{MeasurerId, Mode, Params, Schedule, fit_machine};
 use onion::identity::RelayIds;
 use onion::{Duration, Rate};
@@ -44,8 +44,8 @@ fn finished(number: u8) -> Finished {
         slot: None,
         started_unix_s: BEGUN,
     };
-    let turn = Turn::first(Rate::from_mbit_per_s(50.0), 2);
-    Finished { relay: RelayId(number.into()), turn, record, started, follows: None }
+    let turn = Attempt::first(Rate::from_mbit_per_s(50.0), 2);
+    Finished { relay: RelayIndex(number.into()), turn, record, started, follows: None }
 }
 
 /// With a round in which every second brought all that it was found to have.
@@ -81,8 +81,8 @@ fn begin(relays: &[(u8, u8)]) -> Groups {
     groups
 }
 
-const fn relay(number: u8) -> RelayId {
-    RelayId(number as usize)
+const fn relay(number: u8) -> RelayIndex {
+    RelayIndex(number as usize)
 }
 
 const fn at(seconds: u64) -> Instant {
@@ -90,7 +90,7 @@ const fn at(seconds: u64) -> Instant {
 }
 
 /// These are ready at this second, and can wait until a minute.
-fn ready(groups: &mut Groups, relays: &[u8], seconds: u64) -> Vec<RelayId> {
+fn ready(groups: &mut Groups, relays: &[u8], seconds: u64) -> Vec<RelayIndex> {
     relays.iter().for_each(|it| groups.handle_ready(relay(*it), at(60)));
     groups.poll_start(at(seconds))
 }

@@ -18,9 +18,9 @@ fn uniform(rng: &mut impl Rng) -> f64 {
 
 /// Estimates of relays, of which the first `sharing` are on one machine, from period to period: by a factor of their machine between 0.7 and 1, and so much
 /// of their own.
-fn network(seed: u8, relays: u16, sharing: u16, pairs: u32, own: f64) -> Likeness {
+fn network(seed: u8, relays: u16, sharing: u16, pairs: u32, own: f64) -> CoLocationTest {
     let rng = &mut ChaCha12Rng::from_seed([seed; 32]);
-    let mut likeness = Likeness::default();
+    let mut likeness = CoLocationTest::default();
     for _ in 0..pairs {
         let common = [(); 2].map(|()| 0.7 + 0.3 * uniform(rng));
         let mut both = vec![];
@@ -64,7 +64,7 @@ fn chance_alone_brings_hardly_any_suspicion() {
 #[test]
 fn what_concerns_all_relays_is_no_likeness() {
     let rng = &mut ChaCha12Rng::from_seed([3; 32]);
-    let mut likeness = Likeness::default();
+    let mut likeness = CoLocationTest::default();
     for pair in 0..60 {
         // A measurer is slow every other time.
         let all = if pair % 2 == 0 { 0.5 } else { 1.9 };
@@ -86,14 +86,14 @@ fn few_relays_no_estimate_and_too_many_periods_teach_nothing() {
         let one = |number: u16| (id(number), mbit(first), mbit(f64::from(number)));
         (0..relays).map(one).collect::<Vec<_>>()
     };
-    let mut likeness = Likeness::default();
+    let mut likeness = CoLocationTest::default();
     likeness.add(&both(19, 1.0));
     likeness.add(&both(40, 0.0));
     assert_eq!((likeness.pairs_of_periods, likeness.relays.len()), (0, 0));
     for _ in 0..200 {
         likeness.add(&both(21, 1.0));
     }
-    assert_eq!(likeness.pairs_of_periods, Likeness::PAIRS_OF_PERIODS_MAX);
+    assert_eq!(likeness.pairs_of_periods, CoLocationTest::PAIRS_OF_PERIODS_MAX);
     assert_eq!(likeness.relays.len(), 20, "all but the middle one");
     // All alike, or all different: the ten below the middle, and the ten above it.
     let moves = likeness.relays[&id(20)];
@@ -121,7 +121,8 @@ fn relays_that_all_move_alike_do_not_hide_others_and_those_that_are_gone_hide_no
     let others = [(100, machine), (101, machine ^ ((1 << 28) - 1))];
     let relays = (0..46).map(|number| (number, fleet)).chain(others);
     let moves = |(number, up)| (id(number), Moves { made: u128::MAX, up });
-    let mut likeness = Likeness { relays: relays.map(moves).collect(), pairs_of_periods: 128 };
+    let mut likeness =
+        CoLocationTest { relays: relays.map(moves).collect(), pairs_of_periods: 128 };
     let found = likeness.suspicions(|_, _| false);
     let of_machine = |it: &Suspicion| it.relays == (id(100), id(101));
     assert!(found.iter().any(of_machine), "{}", found.len());
@@ -167,7 +168,7 @@ proptest! {
     #[test]
     fn only_directions_count(factors in vec(1u32..1000, 30), seed: u8) {
         let rng = &mut ChaCha12Rng::from_seed([seed; 32]);
-        let (mut small, mut scaled) = (Likeness::default(), Likeness::default());
+        let (mut small, mut scaled) = (CoLocationTest::default(), CoLocationTest::default());
         for _ in 0..12 {
             let one = |number: u16| {
                 let mut bytes = || 1_000_000 + u64::from(rng.next_u32() % 1_000_000);

@@ -1,8 +1,8 @@
 //! A team's period, slot by slot: who is to be measured now (§4.3).
 
-use crate::campaign::Standing;
+use crate::campaign::Priority;
 use crate::plan::{Admission, Machine, Plan, Seed, TeamRoom};
-use crate::turn::Turn;
+use crate::turn::Attempt;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use onion::identity::RsaId;
@@ -16,13 +16,13 @@ pub struct Arrival {
     /// [`machines_within`](crate::plan::machines_within)); its own identity if it is alone.
     pub together: RsaId,
     /// Whether there is an estimate of it.
-    pub standing: Standing,
+    pub standing: Priority,
     /// Its first turn.
-    pub turn: Turn,
+    pub turn: Attempt,
     /// It was measured in this period already, before the coordinator was started anew.
     pub is_done: bool,
     /// By which slot it has to be measured, if that is in this period: later, its estimate would hold no more. Only a plan
-    /// that is [memoryless](Rota::memoryless) asks for it.
+    /// that is [memoryless](SlotSchedule::memoryless) asks for it.
     pub due_by: Option<u32>,
 }
 
@@ -32,9 +32,9 @@ pub struct Due {
     /// Of which relay.
     pub relay: RsaId,
     /// How it gets into a campaign's queue.
-    pub standing: Standing,
+    pub standing: Priority,
     /// Which turn.
-    pub turn: Turn,
+    pub turn: Attempt,
     /// Its machine: all that are due in this slot with the same are to begin at the same instant.
     pub machine: RsaId,
 }
@@ -58,7 +58,7 @@ pub struct Counts {
 /// slot passed while nobody asked, get another one; a turn that follows on another too. Each relay is handed out
 /// only while nobody measures it, and again only for a turn that follows, or with a relay that shares its machine.
 #[derive(Clone, Debug)]
-pub struct Rota {
+pub struct SlotSchedule {
     plan: Plan,
     /// Which of the plan's teams it is.
     team: usize,
@@ -71,8 +71,8 @@ pub struct Rota {
 
 #[derive(Clone, Copy, Debug)]
 struct Member {
-    standing: Standing,
-    turn: Turn,
+    standing: Priority,
+    turn: Attempt,
     state: State,
 }
 
@@ -83,7 +83,7 @@ enum State {
     Done,
 }
 
-impl Rota {
+impl SlotSchedule {
     /// The period of this seed, with the relays that are there in slot `now`. Old ones whose slot is over by
     /// then, and that are not done, get another.
     #[must_use]
@@ -139,7 +139,7 @@ impl Rota {
     ) -> Self {
         let by_id: BTreeMap<RsaId, &Arrival> = arrivals.iter().map(|it| (it.relay, it)).collect();
         // New ones come afterwards; those that share a machine with old ones are measured with them.
-        let is_old = |relay| by_id.get(&relay).is_some_and(|it| it.standing == Standing::Old);
+        let is_old = |relay| by_id.get(&relay).is_some_and(|it| it.standing == Priority::Known);
         let has_old = |machine: &Machine| machine.relays().any(is_old);
         let planned: Vec<Machine> = together(arrivals).into_iter().filter(has_old).collect();
         let with_due = |it: &Machine| (it.clone(), due_by(it.relays(), &by_id));
@@ -197,9 +197,9 @@ impl Rota {
                 continue;
             }
             let is_old =
-                |relay: &RsaId| by_id.get(relay).is_some_and(|it| it.standing == Standing::Old);
+                |relay: &RsaId| by_id.get(relay).is_some_and(|it| it.standing == Priority::Known);
             let has_old = newcomers.iter().any(is_old);
-            let standing = if has_old { Standing::Old } else { Standing::New };
+            let standing = if has_old { Priority::Known } else { Priority::New };
             let due_by = due_by(newcomers.iter().copied(), &by_id);
             match self.plan.admit_due(&machine, standing, now, due_by) {
                 Admission::Placed(_) | Admission::Joined => {
@@ -253,7 +253,7 @@ impl Rota {
     }
 
     /// A measurement has ended in slot `now`, and nothing follows (`None`), or this turn.
-    pub fn handle_end(&mut self, relay: RsaId, follows: Option<Turn>, now: u32) {
+    pub fn handle_end(&mut self, relay: RsaId, follows: Option<Attempt>, now: u32) {
         let Some(member) = self.relays.get_mut(&relay) else { return };
         member.state = State::Done;
         if let Some(turn) = follows {
@@ -294,8 +294,8 @@ impl Rota {
 /// By which slot a machine has to be measured: as soon as any of its relays. New ones are to be measured in this period.
 fn due_by(relays: impl Iterator<Item = RsaId>, by_id: &BTreeMap<RsaId, &Arrival>) -> Option<u32> {
     let due_by = |arrival: &&Arrival| match arrival.standing {
-        Standing::Old => arrival.due_by,
-        Standing::New => Some(arrival.due_by.unwrap_or(u32::MAX)),
+        Priority::Known => arrival.due_by,
+        Priority::New => Some(arrival.due_by.unwrap_or(u32::MAX)),
     };
     relays.filter_map(|relay| by_id.get(&relay).and_then(due_by)).min()
 }

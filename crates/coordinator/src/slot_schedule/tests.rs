@@ -17,26 +17,26 @@ fn team() -> TeamRoom {
     TeamRoom::of(Rate::from_mbit_per_s(100.0))
 }
 
-fn arrival(number: u8, standing: Standing) -> Arrival {
+fn arrival(number: u8, standing: Priority) -> Arrival {
     Arrival {
         relay: id(number),
         together: id(number),
         standing,
-        turn: Turn::first(Rate::from_mbit_per_s(10.0), 3),
+        turn: Attempt::first(Rate::from_mbit_per_s(10.0), 3),
         is_done: false,
         due_by: None,
     }
 }
 
-fn rota(arrivals: &[Arrival], now: u32) -> Rota {
-    Rota::new(&Seed::from_bytes([1; 32]), SLOTS, team(), F, arrivals, now)
+fn rota(arrivals: &[Arrival], now: u32) -> SlotSchedule {
+    SlotSchedule::new(&Seed::from_bytes([1; 32]), SLOTS, team(), F, arrivals, now)
 }
 
 /// Plays the slots; each measurement ends in its slot, as the closure says.
 fn play(
-    rota: &mut Rota,
+    rota: &mut SlotSchedule,
     slots: core::ops::Range<u32>,
-    mut follows: impl FnMut(u32, Due) -> Option<Turn>,
+    mut follows: impl FnMut(u32, Due) -> Option<Attempt>,
 ) -> Vec<(u32, RsaId)> {
     let mut measured = vec![];
     for slot in slots {
@@ -56,8 +56,8 @@ fn numbers(measured: &[(u32, RsaId)]) -> Vec<u8> {
 
 #[test]
 fn each_relay_is_measured_once_in_a_period() {
-    let old = (1..40).map(|number| arrival(number, Standing::Old));
-    let new = (40..50).map(|number| arrival(number, Standing::New));
+    let old = (1..40).map(|number| arrival(number, Priority::Known));
+    let new = (40..50).map(|number| arrival(number, Priority::New));
     let mut rota = rota(&old.chain(new).collect::<Vec<_>>(), 0);
     let measured = play(&mut rota, 0..SLOTS, |_, _| None);
     assert_eq!(numbers(&measured), (1..50).collect::<Vec<u8>>());
@@ -72,11 +72,11 @@ fn relays_that_are_to_be_measured_together_are_wherever_they_are() {
         let together = id(if number < 30 { 3 } else { 30 });
         Arrival { together, ..arrival(number, standing) }
     };
-    let mut all: Vec<_> = (1..20).map(|number| arrival(number, Standing::Old)).collect();
-    all.extend([20, 21].map(|number| beside(number, Standing::Old)));
-    all.extend([30, 31].map(|number| beside(number, Standing::New)));
+    let mut all: Vec<_> = (1..20).map(|number| arrival(number, Priority::Known)).collect();
+    all.extend([20, 21].map(|number| beside(number, Priority::Known)));
+    all.extend([30, 31].map(|number| beside(number, Priority::New)));
     // One that is gone is nobody's neighbour.
-    all.push(Arrival { together: id(99), ..arrival(40, Standing::Old) });
+    all.push(Arrival { together: id(99), ..arrival(40, Priority::Known) });
     let measured = play(&mut rota(&all, 0), 0..SLOTS, |_, _| None);
     assert_eq!(measured.len(), 24);
     let slot_of = |number: u8| measured.iter().find(|it| it.1 == id(number)).map(|it| it.0);
@@ -86,7 +86,7 @@ fn relays_that_are_to_be_measured_together_are_wherever_they_are() {
 
 #[test]
 fn whoever_was_missed_is_measured_later_in_the_period() {
-    let all: Vec<_> = (1..40).map(|number| arrival(number, Standing::Old)).collect();
+    let all: Vec<_> = (1..40).map(|number| arrival(number, Priority::Known)).collect();
     // Nobody asked for a third of the period.
     let mut paused = rota(&all, 0);
     let mut measured = play(&mut paused, 0..5, |_, _| None);
@@ -105,7 +105,7 @@ fn whoever_was_missed_is_measured_later_in_the_period() {
 
 #[test]
 fn a_coordinator_that_starts_anew_goes_on_where_it_was() {
-    let mut all: Vec<_> = (1..40).map(|number| arrival(number, Standing::Old)).collect();
+    let mut all: Vec<_> = (1..40).map(|number| arrival(number, Priority::Known)).collect();
     let mut whole = rota(&all, 0);
     let expected = play(&mut whole, 0..SLOTS, |_, _| None);
     let mut before = rota(&all, 0);
@@ -123,7 +123,7 @@ fn a_coordinator_that_starts_anew_goes_on_where_it_was() {
 
 #[test]
 fn a_turn_that_follows_has_another_slot_and_whoever_shares_the_machine_comes_too() {
-    let mut all: Vec<_> = (1..4).map(|number| arrival(number, Standing::Old)).collect();
+    let mut all: Vec<_> = (1..4).map(|number| arrival(number, Priority::Known)).collect();
     all[1].together = all[0].together;
     let mut rota = rota(&all, 0);
     let measured = play(&mut rota, 0..SLOTS, |_, due| {
@@ -140,7 +140,7 @@ fn a_turn_that_follows_has_another_slot_and_whoever_shares_the_machine_comes_too
 
 #[test]
 fn a_newcomer_beside_a_relay_whose_turn_is_over_waits_for_the_next_period() {
-    let mut all = vec![arrival(1, Standing::Old), arrival(2, Standing::New)];
+    let mut all = vec![arrival(1, Priority::Known), arrival(2, Priority::New)];
     all[1].together = all[0].together;
     let mut rota = rota(&all[..1], 0);
     assert_eq!(numbers(&play(&mut rota, 0..SLOTS - 1, |_, _| None)), [1]);
@@ -151,11 +151,11 @@ fn a_newcomer_beside_a_relay_whose_turn_is_over_waits_for_the_next_period() {
 
 #[test]
 fn teams_with_one_seed_never_measure_a_relay_in_the_same_slot() {
-    let all: Vec<_> = (1..100).map(|number| arrival(number, Standing::Old)).collect();
+    let all: Vec<_> = (1..100).map(|number| arrival(number, Priority::Known)).collect();
     let teams = [team(), TeamRoom::of(Rate::from_mbit_per_s(300.0)), team()];
     let seed = Seed::from_bytes([1; 32]);
     let slots_of = |own| {
-        let mut rota = Rota::among(&seed, SLOTS, (&teams, own), F, &all, 0);
+        let mut rota = SlotSchedule::among(&seed, SLOTS, (&teams, own), F, &all, 0);
         play(&mut rota, 0..SLOTS, |_, _| None)
     };
     let mut places: Vec<(u32, RsaId)> = (0..teams.len()).flat_map(slots_of).collect();
@@ -168,15 +168,15 @@ fn teams_with_one_seed_never_measure_a_relay_in_the_same_slot() {
 #[test]
 fn a_team_that_claims_to_have_no_room_shuts_nobody_out_of_the_others() {
     let all: Vec<_> = (1..40)
-        .map(|number| arrival(number, if number < 20 { Standing::Old } else { Standing::New }))
+        .map(|number| arrival(number, if number < 20 { Priority::Known } else { Priority::New }))
         .collect();
     for rate in [Rate::ZERO, Rate::from_bit_per_s(1)] {
         let teams = [TeamRoom::of(rate), team()];
         let seed = Seed::from_bytes([1; 32]);
-        let mut rota = Rota::among(&seed, SLOTS, (&teams, 1), F, &all, 0);
+        let mut rota = SlotSchedule::among(&seed, SLOTS, (&teams, 1), F, &all, 0);
         let mut later = all.clone();
         // One that shares a machine comes later, too.
-        later.push(Arrival { together: all[0].together, ..arrival(60, Standing::New) });
+        later.push(Arrival { together: all[0].together, ..arrival(60, Priority::New) });
         rota.handle_consensus(&later, 0);
         let measured = play(&mut rota, 0..SLOTS, |_, _| None);
         assert_eq!(measured.len(), 40, "{rate}: {measured:?}");
@@ -191,7 +191,7 @@ proptest! {
     ) {
         // Two each share a machine, so that the end of one measurement may bring another of a relay that still runs.
         let one = |number: u8| {
-            let standing = if number % 6 < 2 { Standing::New } else { Standing::Old };
+            let standing = if number % 6 < 2 { Priority::New } else { Priority::Known };
             Arrival { together: id(number / 2), ..arrival(number, standing) }
         };
         let of = |numbers: &[u8]| {
@@ -223,7 +223,7 @@ proptest! {
 /// Alone, it would have what the other has not just then.
 #[test]
 fn a_turn_that_follows_waits_until_nobody_of_the_machine_is_being_measured() {
-    let mut all: Vec<_> = (1..3).map(|number| arrival(number, Standing::Old)).collect();
+    let mut all: Vec<_> = (1..3).map(|number| arrival(number, Priority::Known)).collect();
     all[1].together = all[0].together;
     let mut rota = rota(&all, 0);
     let (first, due) = (0..SLOTS)

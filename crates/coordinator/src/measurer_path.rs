@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::allocation::MeasurerId;
-use crate::hindrance::{HINDERED_ASKED, Hindrance};
+use crate::bottleneck::{Bottleneck, HINDERED_ASKED};
 use crate::params::Params;
 use crate::record::RoundRecord;
 use alloc::collections::BTreeMap;
@@ -10,7 +10,7 @@ use onion::{Duration, Rate};
 
 /// From where a measurer sees a relay, as far as that is known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Vantage {
+pub struct MeasurerPath {
     /// Which host it is at, by a number: measurers of one host share its link, so that one of them says nothing of
     /// another's narrow place. `None` is a host of its own.
     pub host: Option<u32>,
@@ -58,7 +58,7 @@ impl PathSeen {
             && is_whole(round, params)
         {
             let held = round.hindered.iter().find(|it| it.measurer == own.measurer);
-            let held = held.filter(|it| it.by != Hindrance::Processor);
+            let held = held.filter(|it| it.by != Bottleneck::Processor);
             self.held_back = held.map(|it| it.got);
         }
     }
@@ -99,9 +99,9 @@ fn loss_ppm<'a>(accounts: impl Iterator<Item = &'a Account>) -> Option<u32> {
 mod tests {
     use super::*;
     use crate::allocation::{Allocation, Assignment};
-    use crate::halves::Schedule;
-    use crate::hindrance::Hindered;
+    use crate::bottleneck::MeasurerBottleneck;
     use crate::second::SecondRecord;
+    use crate::socket_ramp::Schedule;
     use std::vec;
     use std::vec::Vec;
 
@@ -112,7 +112,7 @@ mod tests {
     }
 
     /// A round of two measurers, the second of which loses this share; who is held back, and by what.
-    fn round(seconds: u32, loss_percent: u64, hindered: &[(usize, Hindrance)]) -> RoundRecord {
+    fn round(seconds: u32, loss_percent: u64, hindered: &[(usize, Bottleneck)]) -> RoundRecord {
         let account = |second: u32, loss: u64| Account {
             least_rtt: Some(Duration::from_millis(40 + u64::from(second))),
             sent_bytes: 1_000_000 - loss * 10_000,
@@ -129,7 +129,7 @@ mod tests {
             relay_said: None,
             accounts: vec![Some(account(second, 0)), Some(account(second, loss_percent)), None],
         };
-        let hindered = hindered.iter().map(|(measurer, by)| Hindered {
+        let hindered = hindered.iter().map(|(measurer, by)| MeasurerBottleneck {
             measurer: MeasurerId(*measurer),
             by: *by,
             got: mbit(8.0),
@@ -157,7 +157,7 @@ mod tests {
         paths.into_iter().map(|(id, it)| (id.0, it.loss_ppm, it.held_back)).collect()
     }
 
-    const QUEUE: Hindrance = Hindrance::Path { queue_ms: 80 };
+    const QUEUE: Bottleneck = Bottleneck::Path { queue_ms: 80 };
 
     #[test]
     fn a_path_is_what_its_rounds_have_shown_but_for_slow_start() {
@@ -174,7 +174,7 @@ mod tests {
 
     #[test]
     fn a_busy_processor_is_not_the_paths_fault() {
-        let busy = round(SECONDS + 1, 0, &[(0, Hindrance::Processor)]);
+        let busy = round(SECONDS + 1, 0, &[(0, Bottleneck::Processor)]);
         assert_eq!(seen(&[busy])[0].2, None);
     }
 

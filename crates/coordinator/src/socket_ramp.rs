@@ -47,7 +47,7 @@ pub struct Schedule {
 
 /// What came back with half of the sockets, and with all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Halves {
+pub struct SocketRampTest {
     /// The median second with half of them.
     pub half: Rate,
     /// The median second with all.
@@ -69,7 +69,7 @@ impl Schedule {
     /// The halves of a round; `None` if all sockets began at once, or if one of the halves is too short to
     /// say anything. The second half needs its slow start as the first one did.
     #[must_use]
-    pub fn halves(&self, seconds: &[SecondTotals]) -> Option<Halves> {
+    pub fn halves(&self, seconds: &[SecondTotals]) -> Option<SocketRampTest> {
         let turn = self.held_back_s?;
         let median_of = |from: u32, to: u32| {
             let within = seconds.iter().filter(|it| (from..to).contains(&it.second));
@@ -86,7 +86,7 @@ impl Schedule {
         let early_and_late = median_of(self.lead_s, middle).zip(median_of(middle, turn));
         let early_and_late = early_and_late.unwrap_or((half, half));
         let rate = Rate::from_byte_per_s;
-        Some(Halves {
+        Some(SocketRampTest {
             half: rate(half),
             all: rate(all),
             early_and_late: (rate(early_and_late.0), rate(early_and_late.1)),
@@ -94,7 +94,7 @@ impl Schedule {
     }
 }
 
-impl Halves {
+impl SocketRampTest {
     /// How many times as much came back with all sockets; 1 if nothing ever did.
     #[must_use]
     pub fn growth(&self) -> f64 {

@@ -28,11 +28,11 @@ const WINDOW_MAX: f64 = 0.05;
 /// A measurer that something of its own held back in a round. What came back to it the relay has done, but
 /// it does not show that the relay could not do more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Hindered {
+pub struct MeasurerBottleneck {
     /// Who.
     pub measurer: MeasurerId,
     /// By what.
-    pub by: Hindrance,
+    pub by: Bottleneck,
     /// What came back to it all the same, in the median second.
     pub got: Rate,
 }
@@ -40,7 +40,7 @@ pub struct Hindered {
 /// What of its own holds a measurer back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Hindrance {
+pub enum Bottleneck {
     /// A narrow place on its path to the relay: its packets wait longer than those of the others.
     Path {
         /// So much longer, in whole milliseconds.
@@ -63,27 +63,27 @@ pub enum Hindrance {
     Processor,
 }
 
-impl fmt::Display for Hindered {
+impl fmt::Display for MeasurerBottleneck {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { measurer, by, got } = self;
         match by {
-            Hindrance::Path { queue_ms } => write!(
+            Bottleneck::Path { queue_ms } => write!(
                 f,
                 "the path of {measurer} held it back at {got}: its packets waited {queue_ms} ms longer than \
                  those of others"
             ),
-            Hindrance::Loss { loss_ppm } => write!(
+            Bottleneck::Loss { loss_ppm } => write!(
                 f,
                 "the path of {measurer} held it back at {got}: it loses {:.2} % of its packets, and those of others do \
                  not get lost",
                 f64::from(*loss_ppm) / 1e4
             ),
-            Hindrance::Share { percent } => write!(
+            Bottleneck::Share { percent } => write!(
                 f,
                 "something of its own held {measurer} back at {got}: socket by socket {percent} % came back of what \
                  came back to another, which had no more to send"
             ),
-            Hindrance::Processor => {
+            Bottleneck::Processor => {
                 write!(
                     f,
                     "{measurer} is a bottleneck, at {got}: its processor was busy all the time"

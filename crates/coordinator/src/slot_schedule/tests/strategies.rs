@@ -63,17 +63,17 @@ fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
             Some(at) if holds => due_slot(at, begin),
             _ => Some(DAY - 1),
         };
-        let standing = if last.is_some() { Standing::Old } else { Standing::New };
+        let standing = if last.is_some() { Priority::Known } else { Priority::New };
         let own = Arrival { due_by, ..arrival(1, standing) };
         // Others, so that the team has something else to do.
         let others =
-            (2..8).map(|number| Arrival { due_by: None, ..arrival(number, Standing::Old) });
+            (2..8).map(|number| Arrival { due_by: None, ..arrival(number, Priority::Known) });
         let arrivals: Vec<Arrival> = core::iter::once(own).chain(others).collect();
         let seed = Seed::from_bytes([7; 32]).of_period(begin);
         let teams = (&[team()][..], 0);
         let mut rota = match rules {
-            Rules::Before => Rota::among(&seed, DAY, teams, F, &arrivals, 0),
-            Rules::Now => Rota::memoryless(&seed, DAY, teams, F, &arrivals, 0),
+            Rules::Before => SlotSchedule::among(&seed, DAY, teams, F, &arrivals, 0),
+            Rules::Now => SlotSchedule::memoryless(&seed, DAY, teams, F, &arrivals, 0),
         };
         if rules == Rules::Before {
             slow_until = slow_until.min(begin);
@@ -218,15 +218,15 @@ fn an_honest_relay_that_is_sometimes_busy_loses_hardly_anything() {
 fn what_a_coordinator_has_to_measure_soon_changes_no_other_slots() {
     let seed = Seed::from_bytes([3; 32]);
     let teams = [team(), team()];
-    let turn = Turn::first(Rate::from_mbit_per_s(10.0), 12);
+    let turn = Attempt::first(Rate::from_mbit_per_s(10.0), 12);
     let slots = |due_by: Option<u32>, own: usize| {
         let one = |number: u8| Arrival {
             due_by: due_by.filter(|_| number.is_multiple_of(3)),
             turn,
-            ..arrival(number, Standing::Old)
+            ..arrival(number, Priority::Known)
         };
         let arrivals: Vec<Arrival> = (1..60).map(one).collect();
-        let mut rota = Rota::memoryless(&seed, DAY, (&teams, own), F, &arrivals, 0);
+        let mut rota = SlotSchedule::memoryless(&seed, DAY, (&teams, own), F, &arrivals, 0);
         play(&mut rota, 0..DAY, |_, _| None)
     };
     for own in 0..2 {
@@ -250,9 +250,9 @@ fn after_a_measurement_the_next_one_is_as_likely_in_each_hour() {
     for day in 0..4 * DAYS {
         let begin = day * DAY_S;
         let due_by = last.filter(|at| at + DAY_S < begin).and_then(|at| due_slot(at, begin));
-        let arrivals = [Arrival { due_by, ..arrival(1, Standing::Old) }];
+        let arrivals = [Arrival { due_by, ..arrival(1, Priority::Known) }];
         let seed = Seed::from_bytes([8; 32]).of_period(begin);
-        let mut rota = Rota::memoryless(&seed, DAY, (&[team()], 0), F, &arrivals, 0);
+        let mut rota = SlotSchedule::memoryless(&seed, DAY, (&[team()], 0), F, &arrivals, 0);
         for slot in 0..DAY {
             for due in rota.poll_due(slot) {
                 let now = begin + u64::from(slot) * SLOT_S;

@@ -36,7 +36,7 @@ const TOLD_OF_ONE: u32 = 4;
 /// What it tells is a suspicion, and no proof: what two relays have in common may be a provider or a country, and one that reads another's weights can
 /// move as it did.
 #[derive(Clone, Debug, Default)]
-pub struct Likeness {
+pub struct CoLocationTest {
     relays: BTreeMap<RsaId, Moves>,
     pairs_of_periods: u32,
 }
@@ -61,7 +61,7 @@ pub struct Suspicion {
     pub by_chance: f64,
 }
 
-impl Likeness {
+impl CoLocationTest {
     /// Pairs of periods that it has room for.
     pub const PAIRS_OF_PERIODS_MAX: u32 = u128::BITS;
 
@@ -193,7 +193,7 @@ struct Factorials(Vec<f64>);
 impl Factorials {
     fn new() -> Self {
         let mut all = Vec::from([1.0]);
-        for factor in 1..=Likeness::PAIRS_OF_PERIODS_MAX {
+        for factor in 1..=CoLocationTest::PAIRS_OF_PERIODS_MAX {
             all.push(all.last().copied().unwrap_or(1.0) * f64::from(factor));
         }
         Self(all)
