@@ -13,6 +13,7 @@ use world::{Conduct, Happening, Journal, PERIOD_S, World, WorldOptions};
 fn check(world: &World) {
     let mut open: BTreeSet<(u64, [u8; 20])> = BTreeSet::new();
     let mut done: BTreeMap<(u64, [u8; 20]), u32> = BTreeMap::new();
+    let mut follows: BTreeMap<(u64, [u8; 20]), u32> = BTreeMap::new();
     for entry in &world.journal.entries {
         match entry {
             Entry::Started(started) => {
@@ -27,6 +28,13 @@ fn check(world: &World) {
                 let MeasurementFinished { begun, is_final, record, .. } = &**finished;
                 let key = (begun.period_unix_s, begun.relay().0);
                 open.remove(&key);
+                let expected = follows.remove(&key);
+                let round = record.rounds.first().map(|it| it.number);
+                let is_next = expected.is_none() || round.is_none() || round == expected;
+                assert!(is_next, "round {round:?} where {expected:?} was to follow");
+                if let Some(next) = finished.follows.filter(|_| record.capacity().is_some()) {
+                    follows.insert(key, next.round);
+                }
                 if *is_final {
                     *done.entry(key).or_default() += 1;
                 }

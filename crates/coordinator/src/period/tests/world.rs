@@ -1,6 +1,6 @@
 //! Relays and measurers in virtual time, around one period.
 
-use super::super::*;
+use super::super::{Event as Happened, *};
 use crate::journal::PastTurn;
 use crate::period::Now;
 use crate::round::FailureKind;
@@ -153,6 +153,10 @@ pub(super) struct World {
     lost: BTreeSet<usize>,
     lying: BTreeSet<usize>,
     has_no_consensus: bool,
+    /// The newest measurement that was launched.
+    launched: u32,
+    /// Measurers that have failed and are not back, with the newest measurement that was launched until then.
+    failed: BTreeMap<usize, u32>,
     /// Processes so far: each has a secret of its own.
     processes: u8,
     ended: Option<Ending>,
@@ -239,6 +243,8 @@ impl World {
             lost: BTreeSet::new(),
             lying: BTreeSet::new(),
             has_no_consensus: false,
+            launched: 0,
+            failed: BTreeMap::new(),
             processes: 0,
             ended: None,
         };
@@ -298,14 +304,20 @@ impl World {
             Action::FetchNetwork => self.later(soon, Event::Network),
             Action::AskMeasurer(MeasurerId(place)) => self.later(soon, Event::Measurer(place)),
             Action::Probe { measurement, address, .. } => {
+                self.launched = self.launched.max(measurement.0);
                 self.later(soon, Event::Probe(measurement, address));
             }
             Action::GiveOrder { measurement, target, terms } => {
+                self.check_journal(target.ids.rsa);
                 let load = self.loads.entry(measurement).or_default();
                 load.relay = Some(target.ids.rsa);
                 self.later(soon, Event::OrderAnswer(measurement, terms.round, target.ids.rsa));
             }
             Action::Prepare { measurement, measurer: MeasurerId(place), round, order } => {
+                self.check_journal(order.target.ids.rsa);
+                let failed = self.failed.get(&place);
+                let is_new = failed.is_some_and(|launched| measurement.0 > *launched);
+                assert!(!is_new, "measurer {place} has failed, and is not back");
                 let load = self.loads.entry(measurement).or_default();
                 (load.relay, load.round) = (Some(order.target.ids.rsa), round);
                 load.orders.insert(place, order);
@@ -322,6 +334,12 @@ impl World {
             }
             Action::Journal(entry) => self.journal.entries.push(entry),
             Action::Publish(relays) => self.check_publication(&relays),
+            Action::Event(Happened::MeasurerLost(MeasurerId(place), _)) => {
+                self.failed.insert(place, self.launched);
+            }
+            Action::Event(Happened::MeasurerBack(MeasurerId(place), _)) => {
+                self.failed.remove(&place);
+            }
             Action::Event(_) => {}
             // The shell tries again after a minute.
             Action::Ended(Ending::NoNetwork | Ending::NoMeasurer) => {
@@ -461,6 +479,7 @@ impl World {
         self.loads.clear();
         self.events.retain(|_, it| matches!(it, Event::Happening(_) | Event::MeasurerBack(_)));
         self.processes += 1;
+        (self.launched, self.failed) = (0, BTreeMap::new());
         let history = self.journal.history(&self.history);
         let pasts = self.journal.pasts(self.bounds.begin_unix_s);
         let config = config(self.bounds, self.processes);
@@ -510,6 +529,17 @@ impl World {
     pub(super) fn group_size(&self, relay: RsaId) -> usize {
         let ip = self.relay(relay).address.ip();
         self.relays.iter().filter(|it| it.address.ip() == ip).count()
+    }
+
+    /// What is done was written down before.
+    fn check_journal(&self, relay: RsaId) {
+        let of_relay = |entry: &&Entry| match entry {
+            Entry::Started(it) => it.relay() == relay,
+            Entry::Finished(it) => it.begun.relay() == relay,
+            _ => false,
+        };
+        let last = self.journal.entries.iter().rev().find(of_relay);
+        assert!(matches!(last, Some(Entry::Started(_))), "not in the journal: {last:?}");
     }
 
     /// No measurer is ever asked for more than it has.
