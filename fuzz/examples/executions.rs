@@ -6,7 +6,7 @@
 use fuzz::{Mutator, TARGETS};
 use std::time::Instant;
 
-#[expect(clippy::disallowed_methods, reason = "how fast it goes is what it tells")]
+#[expect(clippy::disallowed_methods, reason = "it prints its speed")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [name, count, seed @ ..] = &arguments[..] else {
@@ -20,7 +20,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let begun = Instant::now();
     for done in 1..=count {
         let input = mutator.next_input();
-        // The input that breaks something is told before the target panics again with its own words.
+        // A failing input is printed before the target panics again with its own message.
         if std::panic::catch_unwind(|| target(&input)).is_err() {
             let path = std::env::temp_dir().join(format!("{name}-{seed}-{done}"));
             std::fs::write(&path, &input)?;

@@ -15,8 +15,8 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// A directory may say anything inside its circuit of one hop: the client holds what came as data of its stream, in order and no more than
-/// the bound, and takes as a document only what is one by what came.
+/// A directory server may send anything on its circuit of one hop: the client buffers stream data in order, up
+/// to its limit, and accepts only complete documents.
 pub fn begin_dir(data: &[u8]) {
     let mut input = Input::new(data);
     let document_max_bytes = u64::from(input.u16());
@@ -24,7 +24,7 @@ pub fn begin_dir(data: &[u8]) {
     while !input.is_empty() && directory.says(&mut input) {}
 }
 
-/// The client, and the relay that it asks.
+/// The client, and the relay that it requests from.
 struct Directory {
     core: Core<Tor, Exchange, ChaCha8Rng>,
     now: Instant,
@@ -35,12 +35,12 @@ struct Directory {
     is_connected: bool,
     document_max_bytes: u64,
     answer: Answer,
-    /// What was said as data of the stream, and had to be taken.
+    /// The stream's data that the client had to accept.
     said: Vec<u8>,
 }
 
 impl Directory {
-    /// With a circuit that stands, and the request on its way.
+    /// With an open circuit, and the request sent.
     fn new(document_max_bytes: u64) -> Self {
         let mut core = Core::new(ChaCha8Rng::seed_from_u64(1));
         let now = Instant::ORIGIN;
@@ -103,7 +103,7 @@ impl Directory {
         let is_altered = (cell, body) != (Command::RELAY, before);
         let taken = is_data(command, self.is_connected).then_some(data);
         self.core.handle_cell(self.now, self.conn, self.circ_id, cell, &body);
-        // What it answers, SENDMEs among it, nobody needs.
+        // The relay ignores its answers, SENDMEs among them.
         drop(sent(&mut self.core, self.now, self.conn));
         let is_ours = !is_altered && stream_id == self.stream_id;
         self.is_connected |= is_ours && command == RelayCommand::CONNECTED;
@@ -157,7 +157,7 @@ fn is_data(command: RelayCommand, is_connected: bool) -> bool {
     command == RelayCommand::DATA && is_connected
 }
 
-/// All that the client has to send.
+/// Everything that the client has to send.
 fn sent(
     core: &mut Core<Tor, Exchange, ChaCha8Rng>,
     now: Instant,

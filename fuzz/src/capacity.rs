@@ -7,14 +7,14 @@ use rand_chacha::rand_core::SeedableRng;
 use std::collections::{BTreeSet, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Datagrams on their way; more than these are lost.
+/// Maximum number of datagrams in flight; more are lost.
 const QUEUE_LEN: usize = 1000;
-/// A proof of life does not last longer.
+/// The validity of a proof of reachability.
 const PROOF_LASTS: Duration = Duration::from_secs(1);
 
-/// Two measurers, and between them somebody who reads, alters, repeats, delays, drops and invents
-/// packets at will: what the peer did not send changes nothing, nothing counts twice, nobody is
-/// flooded who was not heard of within a second, and it ends.
+/// Two measurers, and an adversary in between who reads, alters, repeats, delays, drops and injects packets:
+/// packets that the peer did not send have no effect, nothing is counted twice, an address that was silent for a
+/// second is not flooded, and the test ends.
 pub fn capacity(data: &[u8]) {
     play(data);
 }
@@ -43,14 +43,14 @@ fn address(index: usize) -> SocketAddr {
 
 struct Side {
     exchange: Exchange,
-    /// What it has sent, without filler.
+    /// The packets that it has sent, without filler.
     sent: BTreeSet<Vec<u8>>,
     sent_bytes: u64,
     /// When it last received something that its peer had sent.
     heard_at: Option<Instant>,
 }
 
-/// `bytes` go to the side `to`; the side that sent them may not have been the other one.
+/// Delivers `bytes` to the side `to`; the other side need not have sent them.
 struct Datagram {
     to: usize,
     bytes: Vec<u8>,
@@ -63,7 +63,7 @@ struct World {
     queue: VecDeque<Datagram>,
 }
 
-/// What is authenticated of a datagram.
+/// The authenticated part of a datagram.
 fn identity(bytes: &[u8]) -> &[u8] {
     match Packet::parse(bytes) {
         Some(Packet::Frame(..)) => &bytes[..FRAME_LEN_MIN],
@@ -144,7 +144,7 @@ impl World {
         self.queue.get(usize::from(input.u8()) % self.queue.len().max(1))
     }
 
-    /// What the honest course is: all arrives, and a little time passes.
+    /// The honest course: everything arrives, and a little time passes.
     fn go_on(&mut self) {
         self.poll();
         for Datagram { to, bytes } in std::mem::take(&mut self.queue) {
@@ -168,7 +168,7 @@ impl World {
         }
     }
 
-    /// Takes all that both sides want to send.
+    /// Takes everything that both sides want to send.
     fn poll(&mut self) {
         let (now, start) = (self.now, self.start);
         let mut buffer = [0; 3 * FRAME_LEN_MAX];
@@ -179,7 +179,7 @@ impl World {
                 let datagrams = buffer[..transmit.len].chunks_exact(transmit.datagram_len);
                 assert!(datagrams.remainder().is_empty());
                 for bytes in datagrams {
-                    assert!(Packet::parse(bytes).is_some(), "one of ours");
+                    assert!(Packet::parse(bytes).is_some(), "a packet of this side");
                     assert!(side.sent.insert(identity(bytes).to_vec()) || bytes.len() == HELLO_LEN);
                     if bytes.len() > HELLO_LEN {
                         assert!(now >= start, "a flood before the start");
@@ -198,7 +198,7 @@ impl World {
         self.queue.drain(..excess);
     }
 
-    /// Nothing arrives any more: both sides end.
+    /// No further input: both sides end.
     fn end(&mut self) {
         for _ in 0..10_000 {
             self.poll();

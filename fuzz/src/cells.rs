@@ -1,7 +1,7 @@
 use crate::input::{Input, pieces};
 use crate::links::Recorded;
 use onion::cell::msg::{
-    AuthChallenge, Certs, Create2, CreatedFast, DestroyReason, Extend2, NetInfo, PassedOn,
+    AuthChallenge, Certs, Create2, CreatedFast, DestroyReason, Extend2, FeedbackEntry, NetInfo,
     encode_created2_into, encode_versions_cell, parse_created2, parse_versions,
 };
 use onion::cell::relay::{MAX_DATA_LEN, RelayMessage};
@@ -37,7 +37,7 @@ fn frame(is_wide: bool, pieces: &[&[u8]]) -> Framed {
     (cells, Ok(()))
 }
 
-/// Cells come out the same however the stream is cut, and go back to what they were.
+/// Parsed cells do not depend on how the stream is split, and encode to the same bytes.
 pub fn framer(data: &[u8]) {
     let mut input = Input::new(data);
     let is_wide = input.bool();
@@ -58,7 +58,7 @@ pub fn framer(data: &[u8]) {
     }
 }
 
-/// What a decoder accepts, encoded and decoded again, is the same.
+/// A decoded message survives encoding and decoding unchanged.
 pub fn messages(data: &[u8]) {
     if let Ok(versions) = parse_versions(data) {
         let versions: Vec<u16> = versions.collect();
@@ -95,7 +95,7 @@ pub fn messages(data: &[u8]) {
         let encoded = encode(|out| extend.encode_into(out));
         assert!(data.starts_with(&encoded));
     }
-    if let Ok(entries) = PassedOn::parse(data) {
+    if let Ok(entries) = FeedbackEntry::parse(data) {
         let encoded = encode(|out| entries.for_each(|entry| entry.encode_into(out)));
         assert_eq!(encoded, data);
     }
@@ -125,14 +125,14 @@ fn certs_again(body: &[u8]) {
     assert!((0..=u8::MAX).all(|number| again.get(number) == certs.get(number)));
 }
 
-/// Nobody gets the recorded relay's TLS certificate certified but the recorded relay.
+/// The recorded TLS certificate proves the recorded relay's identity and no other.
 pub fn certs(data: &[u8]) {
     let Ok(certs) = Certs::parse(data) else { return };
     let recorded = Recorded::get();
     if let Ok(peer) = verify_responder_certs(&certs, &recorded.tls_sha256, recorded.now_s) {
         assert_eq!(peer.ids, recorded.expected.ids);
     }
-    // Whoever is certified to authenticate a link is one whose certificates were recorded.
+    // A certificate for link authentication implies recorded certificates.
     if let Ok((peer, key)) = verify_initiator_certs(&certs, recorded.now_s) {
         let own = &recorded.own;
         assert!(peer.ids == recorded.expected.ids || peer.ids == own.ids(), "{:?}", peer.ids);

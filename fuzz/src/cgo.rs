@@ -5,7 +5,7 @@ use onion::crypto::{CgoKeys, Layers, RelayLayer};
 
 const HOPS: usize = 3;
 
-/// Which layers of one direction are out of step: from one hop on, all.
+/// The layers of one direction that are out of step: all from one hop on.
 #[derive(Clone, Copy, Default)]
 struct Harm {
     /// The hop nearest to the client whose layer is out of step.
@@ -22,14 +22,14 @@ impl Harm {
     }
 }
 
-/// A circuit of three hops of Counter Galois Onion, and somebody on the way who alters, drops and invents
-/// cells: what he has touched is for nobody, nor is anything that comes after it through the same hop; all else
-/// comes through. And what a cell says is read without panic, whatever it is.
+/// A Counter Galois Onion circuit of three hops, and an adversary on the path who alters, drops and injects cells: no
+/// hop recognizes an altered cell or any later one through the same hop; all others arrive. Every message parses
+/// without panic.
 pub fn cgo(data: &[u8]) {
     let mut input = Input::new(data);
     let (mut layers, mut relays) = (Layers::default(), Vec::new());
     for hop in 0..HOPS {
-        // With keys of zeros the hash is zero, whatever it is of.
+        // With all-zero keys the hash of anything is zero.
         let mut material = [u8::try_from(hop + 1).unwrap_or(9); 160];
         material[..8].copy_from_slice(&input.array::<8>());
         let keys = CgoKeys::from_material(&material).into();
@@ -52,11 +52,11 @@ pub fn cgo(data: &[u8]) {
     }
 }
 
-/// The change that is made on the way: nothing for most.
+/// The change made on the path; most cells are unchanged.
 struct Change {
     /// Before the cell comes to this hop, or after it has left it towards the client.
     at_hop: usize,
-    /// Nothing, or which byte becomes which.
+    /// The index and new value of the changed byte, if any.
     byte: Option<(usize, u8)>,
     is_dropped: bool,
 }
@@ -84,13 +84,13 @@ fn content(input: &mut Input<'_>) -> [u8; BODY_LEN] {
     body
 }
 
-/// What comes out of a layer is read; if it can be, it is what is written.
+/// Parses what a layer yields; a valid message encodes to the same bytes.
 fn read(body: &[u8; BODY_LEN]) {
     let Ok(message) = RelayFormat::V1.parse(body) else { return };
     let mut again = [0xff; BODY_LEN];
     let RelayMessage { command, stream_id, data } = message;
     let written = RelayFormat::V1.write(&message, &mut again);
-    // Streams without a number are read, and are for whoever handles the message to refuse.
+    // Stream ID 0 parses; the handler of the message refuses it.
     assert_eq!(written.is_ok(), command.is_of_streams() == (stream_id != 0));
     if written.is_ok() {
         let header_len = RelayFormat::V1.header_len(command);
@@ -137,7 +137,7 @@ fn deliver_forth(
     check(found, to, (sent, body), harm);
 }
 
-/// Who took a cell for his, where no hop up to that one is out of step; nobody else.
+/// The hop that recognized a cell, if no hop up to it is out of step.
 fn check(
     found: Option<usize>,
     hop: usize,
@@ -153,7 +153,7 @@ fn check(
     }
 }
 
-/// False if the client gives the circuit up, as it does with a cell that nobody has sent.
+/// False if the client destroys the circuit, as it does for a forged cell.
 fn go_back(
     input: &mut Input<'_>,
     layers: &mut Layers,
@@ -166,7 +166,7 @@ fn go_back(
     let mut body = sent;
     relays[from].originate(&mut body);
     for place in (0..=from).rev() {
-        // Here it has left the relay at `place`.
+        // Here the cell has left the relay at `place`.
         if place == change.at_hop {
             if change.is_dropped {
                 harm.add(place);

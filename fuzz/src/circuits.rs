@@ -8,7 +8,7 @@ use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::sync::OnceLock;
 
 /// Cells in any order, some of them the recorded relay's own, some sealed with its keys: the circuit
-/// is built by the recorded answer of the second hop, and by nothing else.
+/// is built only by the recorded answer of the second hop.
 pub fn two_hop(data: &[u8]) {
     static SCENE: OnceLock<Scene> = OnceLock::new();
     let scene = SCENE.get_or_init(vectors::circuit);

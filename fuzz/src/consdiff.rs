@@ -1,12 +1,12 @@
 use crate::input::Input;
 use netdoc::consdiff;
 
-/// More than any of these texts.
+/// More bytes than any of these texts has.
 const MOST: usize = 1 << 20;
 
-/// The first line chooses. With `make`, what comes before and after a line of `=` are two lists of lines of two
-/// consensuses: the difference turns one into the other. Otherwise it is a script on the first of them, behind a
-/// header that is right: what comes out is never anything but the second. And any bytes may be a difference.
+/// The first line chooses. With `make`, the text before and after a line of `=` are two lists of lines of two
+/// consensuses: the difference turns one into the other. Otherwise it is a script for the first of them, with a
+/// correct header: its result is the second or an error. And any bytes may be a difference.
 pub fn consdiff(data: &[u8]) {
     let mut input = Input::new(data);
     let is_make = input.bool();

@@ -1,13 +1,13 @@
 use ::control::fuzzing::{from_coordinator, from_measurer, samples};
 
-/// What a coordinator and a measurer tell each other: the first byte says whose word it is.
+/// Messages between coordinator and measurer: the first byte selects the sender.
 pub fn control_plane(data: &[u8]) {
     let Some((direction, message)) = data.split_first() else { return };
     let _is_understood =
         if direction % 2 == 0 { from_coordinator(message) } else { from_measurer(message) };
 }
 
-/// Good messages, each with its direction before it.
+/// Valid messages, each preceded by its direction.
 pub(crate) fn control_plane_seeds() -> Vec<(&'static str, &'static str, Vec<u8>)> {
     let (orders, words) = samples();
     let with = |direction: u8, (name, message): (&'static str, Vec<u8>)| {

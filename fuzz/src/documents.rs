@@ -3,7 +3,7 @@ use netdoc::bwfile::{FileVerdict, LineVerdict, NodeIdStyle};
 use netdoc::input::without_annotations;
 use netdoc::{BandwidthFile, Consensus, check_as_tor, descriptor};
 
-/// A consensus is read or refused with a remedy; its relays are in order and can be found.
+/// A consensus is parsed, or refused with a remedy; its relays are sorted and can be looked up.
 pub fn consensus(data: &[u8]) {
     let consensus = match Consensus::parse(data) {
         Ok(consensus) => consensus,
@@ -27,7 +27,7 @@ pub fn consensus(data: &[u8]) {
     }
 }
 
-/// Every part of a file of descriptors comes out as a descriptor or as what is wrong with it.
+/// Every part of a file of descriptors yields a descriptor or an error.
 pub fn descriptors(data: &[u8]) {
     let lines = data.split(|byte| *byte == b'\n').count();
     let (good, bad) = descriptor::parse_all(data);
@@ -42,14 +42,14 @@ pub fn descriptors(data: &[u8]) {
     }
 }
 
-/// The strict reader and the imitation of tor agree on all lines that the strict one does not leave
-/// out, and what is written is read again as it was.
+/// The strict parser and the imitation of tor's parser agree on every line that the strict one does not skip, and an
+/// encoded file parses to the same values.
 pub fn bandwidth_file(data: &[u8]) {
     let mut input = Input::new(data);
     let later_s = u64::from(input.u16()) * 16;
-    // Of a file with annotations before it tor reads nothing, and the strict reader all.
+    // tor reads nothing of a file that begins with annotations; the strict parser reads all of it.
     let text = without_annotations(input.rest());
-    // Whatever the time is, there is some verdict.
+    // There is a verdict at any time.
     let _ = check_as_tor(text, u64::MAX);
     let parsed = match BandwidthFile::parse(text) {
         Ok(parsed) => parsed,
@@ -62,7 +62,7 @@ pub fn bandwidth_file(data: &[u8]) {
     let now = file.timestamp.saturating_add(later_s);
     let report = check_as_tor(text, now);
     let skipped = |number: usize| parsed.skipped.iter().any(|skipped| skipped.line == number);
-    // Tor's time has 63 bits.
+    // tor's time has 63 bits.
     if now < 1 << 62 {
         let is_stale = matches!(report.verdict, FileVerdict::Stale { .. });
         assert_eq!(is_stale, later_s > 3 * 24 * 3600, "{:?}", report.verdict);
@@ -82,7 +82,7 @@ pub fn bandwidth_file(data: &[u8]) {
     }
     if parsed.skipped.is_empty() && report.verdict == FileVerdict::Read {
         for relay in file.relays.iter().filter(|relay| relay.vote) {
-            // Tor refuses what has more than 63 bits.
+            // tor refuses numbers of more than 63 bits.
             let voted = report.relays.contains_key(&relay.node_id);
             assert_eq!(voted, i64::try_from(relay.bw_kb_s).is_ok(), "relay {}", relay.node_id);
         }

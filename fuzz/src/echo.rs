@@ -13,7 +13,7 @@ use rand_chacha::rand_core::SeedableRng;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 
-/// More than any honest reaction takes.
+/// More steps than any honest reaction takes.
 const POLLS_MAX: u32 = 50_000;
 
 const NONCE: Nonce = Nonce([9; 32]);
@@ -25,14 +25,14 @@ fn target() -> Target {
     Target { address: SocketAddr::from(([10, 0, 0, 1], 9001)), ids }
 }
 
-/// Whatever a relay says and does that is to send cells back, the pump never panics, keeps to the
-/// contract of nodes, ends or waits for something, and never counts more cells than came.
+/// For any messages of an echoing relay, the load generator never panics, obeys the contract of nodes, ends or
+/// waits, and never counts more cells than arrived.
 pub fn echo(data: &[u8]) {
     play(Input::new(data), generator);
 }
 
-/// Whatever a relay says and does that was ordered to be measured, its coordinator's link never
-/// panics, keeps to the contract of nodes, and tells a course of events that makes sense.
+/// For any messages of a relay under an order, its coordinator's link never panics, obeys the contract of
+/// nodes, and reports a consistent sequence of events.
 pub fn order(data: &[u8]) {
     play(Input::new(data), order_link);
 }
@@ -97,7 +97,7 @@ fn play<S: Subject>(mut input: Input<'_>, begin: impl Fn(&mut Input<'_>) -> (S, 
     links.into_subject()
 }
 
-/// A pump, and what it has told.
+/// A load generator and its events.
 struct Measuring {
     node: LoadGenerator<ChaCha8Rng>,
     told: Told,
@@ -137,7 +137,7 @@ impl Subject for Measuring {
     }
 }
 
-/// A coordinator's link, and what it has told.
+/// A coordinator's link and its events.
 struct Ordering {
     node: OrderLink,
     seconds: u16,
@@ -180,7 +180,7 @@ impl Subject for Ordering {
                 }
             }
         }
-        // A target may close the link once all is said.
+        // A target may close the link once everything is reported.
         self.is_over |= self.told == self.seconds && self.node.is_over();
         assert_eq!(self.node.is_over(), self.is_over);
     }

@@ -32,7 +32,7 @@ fn encode(write: impl FnOnce(&mut Vec<u8>)) -> Vec<u8> {
     out
 }
 
-/// What a decoder accepts, encoded and decoded again, is the same.
+/// A decoded message survives encoding and decoding unchanged.
 fn messages(data: &[u8]) {
     match Sendme::parse(data) {
         Ok(sendme @ Sendme::Tagged(_)) => {
@@ -74,7 +74,7 @@ fn messages(data: &[u8]) {
     }
 }
 
-/// What the two sides say arrives, and no bytes in its place are taken for it.
+/// The messages of both sides arrive, and no other bytes are accepted in their place.
 fn handshake(mut input: Input<'_>) {
     let (client_secret, server_secret) = (input.array(), input.array());
     let is_altered = input.bool();
@@ -101,8 +101,8 @@ fn handshake(mut input: Input<'_>) {
     assert_eq!(said, answer_message);
 }
 
-/// A circuit with one stream, and both ends in our hands: windows keep their bounds, and no SENDME
-/// counts that was not earned.
+/// A circuit with one stream and both its ends: windows stay within their limits, and no unearned SENDME has an
+/// effect.
 fn course(mut input: Input<'_>) {
     let sendme_cells = input.u8().max(1);
     let values = input.take(40);

@@ -1,4 +1,4 @@
-/// Takes decisions off the front of a fuzzer's bytes; zeros when they are used up.
+/// Takes decisions from the front of a fuzzer's bytes; zeros once they are used up.
 pub(crate) struct Input<'a> {
     rest: &'a [u8],
 }
@@ -8,7 +8,7 @@ impl<'a> Input<'a> {
         Self { rest: bytes }
     }
 
-    /// All that is left.
+    /// All remaining bytes.
     pub(crate) const fn rest(&self) -> &'a [u8] {
         self.rest
     }
@@ -51,19 +51,19 @@ impl<'a> Input<'a> {
         self.u8() & 1 == 1
     }
 
-    /// Of these, one.
+    /// One of these items.
     pub(crate) fn choose<T: Copy>(&mut self, of: &[T]) -> T {
         of[usize::from(self.u8()) % of.len()]
     }
 
-    /// Lengths of pieces: their number, then a byte each for one to 1021 bytes.
+    /// Lengths of pieces: their number, then one byte for each length of 1 to 1021 bytes.
     pub(crate) fn cuts(&mut self) -> Vec<usize> {
         let count = usize::from(self.u8());
         self.take(count).iter().map(|byte| usize::from(*byte) * 4 + 1).collect()
     }
 }
 
-/// A stream in pieces of these lengths, and the rest.
+/// Splits a stream into pieces of these lengths and the remainder.
 pub(crate) fn pieces<'a>(mut stream: &'a [u8], cuts: &[usize]) -> Vec<&'a [u8]> {
     let mut pieces = Vec::new();
     for cut in cuts {

@@ -3,8 +3,8 @@
 //! - `cargo fuzz run --features targets NAME` (nightly, with `cargo install cargo-fuzz`) looks for such bytes.
 //! - The ordinary tests replay `corpus/NAME/` and a few thousand mutations of it: `tests/replay.rs`.
 //! - `cargo run -p fuzz --features targets --bin NAME FILE...` replays single files, such as those that `cargo fuzz`
-//!   leaves in `artifacts/`. A file that ever broke something belongs in the corpus.
-//! - `cargo run -p fuzz --example seed` writes the corpus' first files anew, from the golden vectors
+//!   leaves in `artifacts/`. Any input that once failed belongs in the corpus.
+//! - `cargo run -p fuzz --example seed` writes the initial corpus from the golden vectors
 //!   of `onion` and the sample documents of `netdoc`.
 
 mod begin_dir;

@@ -1,8 +1,9 @@
 use sim::linked::{Linked, LinkedPlan};
 
-/// A set of linked circuits with both its ends, the engine's: cells of its legs arrive in any order, links are cut at one end before
-/// the other, legs are added. What comes is what was sent, from its beginning on, and all of it unless the set is lost; no more waits
-/// than may. If the third byte is odd, somebody speaks for the ends, too: then bounds and accounts hold all the same.
+/// Both ends of a set of linked circuits: cells of its legs arrive in any order, links fail at one end before the
+/// other, legs are added. The received data is a prefix of the sent data, and all of it unless the set is lost; queues
+/// respect their limits. If the third byte is odd, an adversary also sends in the name of the ends: limits and
+/// counters still hold.
 pub fn conflux(data: &[u8]) {
     let (choices, script) = data.split_at(data.len().min(3));
     let choice = |at: usize| choices.get(at).copied().unwrap_or(0);

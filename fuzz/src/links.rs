@@ -8,13 +8,13 @@ use sha2::{Digest, Sha256};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
-/// What was recorded of the links with a stock tor.
+/// Recorded links with a stock tor.
 pub(crate) struct Recorded {
     pub(crate) expected: ExpectedPeer,
     pub(crate) tls: RecordedTls,
     /// With our own certificate.
     pub(crate) own_tls: RecordedTls,
-    /// Of the relay's link to us.
+    /// The relay's link to us.
     tls_from_relay: RecordedTls,
     pub(crate) tls_sha256: [u8; 32],
     pub(crate) now_s: u64,
@@ -44,7 +44,7 @@ impl Recorded {
     }
 }
 
-/// All that a channel did with a stream.
+/// Everything that a channel did with a stream.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     cells: Vec<(CircId, Command, Vec<u8>)>,
@@ -72,7 +72,7 @@ fn run(mut channel: Channel, pieces: &[&[u8]]) -> Outcome {
         }
         assert!(input.is_empty(), "all input is taken");
     }
-    // An open link may still bring what cannot be cut into cells.
+    // An open link may still deliver bytes that are no cells.
     let was_open = channel.is_open() || matches!(end, Err(ChannelError::Frame(_)));
     assert!(cells.is_empty() || was_open, "cells come from open links only");
     let mut output = vec![0; channel.queued_len()];
@@ -84,8 +84,7 @@ fn run(mut channel: Channel, pieces: &[&[u8]]) -> Outcome {
     Outcome { cells, output, is_open: channel.is_open(), end }
 }
 
-/// Whatever a responder says: a link that opens leads to the relay that was wanted, and the cut of
-/// the stream does not matter.
+/// For any bytes of a responder: a link that opens leads to the expected relay, however the stream is split.
 pub fn channel_initiator(data: &[u8]) {
     let recorded = Recorded::get();
     let mut input = Input::new(data);
@@ -115,7 +114,7 @@ pub fn channel_initiator(data: &[u8]) {
     }
 }
 
-/// The session of a link to us: who proves nothing needs none.
+/// The TLS session of a link to us: only a peer that authenticates needs one.
 #[derive(Clone)]
 struct Session;
 
@@ -124,7 +123,7 @@ impl TlsSession for Session {
         Recorded::get().own_tls.peer_certificate()
     }
 
-    /// As recorded for the relay that has dialled us; something else for all others.
+    /// The recorded session for the relay that dialled us; another session for everyone else.
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
         let recorded = &Recorded::get().tls_from_relay;
         let is_relays = recorded.is_for(context);
@@ -146,7 +145,7 @@ fn responder() -> Channel {
     Channel::responder(landing, &Session, [0x3d; 32], recorded.now_s)
 }
 
-/// What a relay of ours says to that responder: VERSIONS, CERTS, AUTHENTICATE, NETINFO.
+/// The cells of our relay for that responder: VERSIONS, CERTS, AUTHENTICATE, NETINFO.
 pub(crate) fn own_words() -> &'static [u8] {
     static WORDS: OnceLock<Vec<u8>> = OnceLock::new();
     WORDS.get_or_init(|| {
@@ -168,7 +167,7 @@ pub(crate) fn own_words() -> &'static [u8] {
     })
 }
 
-/// Signs the proof in these words anew, if it is where it was.
+/// Signs the proof in this stream anew, if it is still at its offset.
 fn sign(words: &mut [u8]) {
     let Some(place) = own_words().windows(8).position(|bytes| bytes == b"AUTH0003") else { return };
     let Some((proof, signature)) =
@@ -182,16 +181,16 @@ fn sign(words: &mut [u8]) {
     }
 }
 
-/// Whatever an initiator says, the cut of the stream does not matter, and nobody is taken for another:
-/// a proof that is changed is none, though it be signed with the right key.
+/// For any bytes of an initiator, the result does not depend on how the stream is split, and no peer is taken for
+/// another: a changed proof is refused even if it is signed with the right key.
 pub fn channel_responder(data: &[u8]) {
     let mut input = Input::new(data);
     let how = input.u8();
     let cuts = input.cuts();
     let stream = match how % 4 {
-        // Any bytes, and those that were recorded.
+        // Any bytes, or the recorded ones.
         0 | 1 => input.rest().to_vec(),
-        // Words of ours, changed at some places.
+        // Our own stream, changed at some offsets.
         how => {
             let mut words = own_words().to_vec();
             for _ in 0..input.u8() % 8 {

@@ -2,24 +2,24 @@ use crate::input::Input;
 use coordinator::{Action, Failure, Measurement, MeasurerId, Mode, Outcome, Params, SecondReport};
 use onion::{Duration, Instant, Rate};
 
-/// Seconds of a round.
+/// The length of a round in seconds.
 const SECONDS: u32 = 6;
 
 struct Run {
     measurement: Measurement,
     now: Instant,
-    /// The round that runs, and its next second.
+    /// The running round, and its next second.
     running: Option<(u32, u32)>,
     actions: Vec<Action>,
 }
 
-/// Whatever a coordinator is told, in whatever order: it ends once, by itself if all fall silent,
-/// orders its rounds properly, and never makes an estimate of nothing.
+/// For any reports in any order, a coordinator ends exactly once, ends by itself if every peer falls silent, starts
+/// its rounds in order, and never makes an estimate without data.
 pub fn measurement(data: &[u8]) {
     play(data);
 }
 
-/// Plays the course of events; gives the last action, unless there was nothing to measure with.
+/// Plays the course of events; returns the last action, or none if there was no measurer.
 fn play(data: &[u8]) -> Option<Action> {
     let mut input = Input::new(data);
     let mode = if input.bool() { Mode::Echo } else { Mode::Transit };
@@ -74,7 +74,7 @@ impl Run {
         let round = self.measurement.round();
         let stranger = MeasurerId(usize::from(input.u8()) % (size + 1));
         match input.u8() % 12 {
-            // As it should be: all are ready, then report second by second.
+            // The honest course: all are ready, then report second by second.
             0..=2 => {
                 for it in self.measurement.allocation().assignments.clone() {
                     self.measurement.handle_ready(now, it.measurer, round, it.sockets);
@@ -123,7 +123,7 @@ impl Run {
         }
     }
 
-    /// All report the next second, if the round runs.
+    /// All report the next second if the round is running.
     fn report_all(&mut self, bytes: u64, clients: u64) {
         let Some((round, second)) = self.running.filter(|(_, second)| *second < SECONDS) else {
             return;

@@ -5,11 +5,11 @@ use netdoc::Fingerprint;
 use std::collections::BTreeMap;
 use std::io::Read;
 
-/// Whose word is believed.
+/// The identity whose signature is accepted.
 const SECRET: [u8; 32] = [9; 32];
 
-/// What a performance directory gives away: unsigned bytes are not believed; a model, packed from any text, has values that networks have, is the
-/// same when it is written and read again, and comes whole through signing and verifying.
+/// What a performance directory serves: unsigned bytes are refused; a model that is packed from any text has
+/// plausible values, survives encoding and parsing, and survives signing and verification.
 pub fn model(data: &[u8]) {
     let key = model::public_key(&SECRET);
     let _ = model::read(data);
@@ -37,7 +37,7 @@ pub fn model(data: &[u8]) {
     assert_eq!((verified.key, verified.model), (key, model::strip(&read)));
 }
 
-/// Texts of models: a small one, one with values that cannot be, and one of another version.
+/// Texts of models: a small one, one with impossible values, and one of another version.
 pub(crate) fn model_seeds() -> Vec<crate::Seed> {
     let relay = |number| Fingerprint::from_bytes([number; 20]);
     let node =

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 /// Runs a target over the files that the command line names.
 ///
 /// # Errors
-/// Where a file cannot be read.
+/// If a file cannot be read.
 pub fn replay_files(target: Target) -> std::io::Result<()> {
     for path in std::env::args_os().skip(1) {
         target(&std::fs::read(path)?);
@@ -14,11 +14,11 @@ pub fn replay_files(target: Target) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The committed corpus of a target, in the order of its files' names, so that a seed of [`Mutator`] makes the same inputs on every
-/// machine. Files that `cargo fuzz` has added, which it names by their SHA-1, are left out.
+/// The committed corpus of a target, sorted by file name, so that a seed of [`Mutator`] makes the same inputs on every
+/// machine. Files that `cargo fuzz` has added, named by their SHA-1, are left out.
 ///
 /// # Errors
-/// Where a file cannot be read.
+/// If a file cannot be read.
 pub fn corpus(target: &str) -> std::io::Result<Vec<(PathBuf, Vec<u8>)>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
     let paths = std::fs::read_dir(folder)?.map(|entry| Ok(entry?.path()));
@@ -29,7 +29,7 @@ pub fn corpus(target: &str) -> std::io::Result<Vec<(PathBuf, Vec<u8>)>> {
     paths.into_iter().map(read).collect()
 }
 
-/// Makes inputs out of others; the same ones for the same seed.
+/// Makes inputs from other inputs; equal seeds give equal inputs.
 pub struct Mutator {
     rng: ChaCha8Rng,
     corpus: Vec<Vec<u8>>,

@@ -21,28 +21,28 @@ use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use streams::{HELD_BYTES_MAX, Hop, STREAMS_MAX, StreamsHeard};
 
-/// Cells that may wait on a circuit in one direction.
+/// The most cells that a circuit may queue in one direction.
 const QUEUE_LIMIT_CELLS: u32 = 20;
 
-/// The same with another consensus: its least bound.
+/// The most cells that a circuit may queue under the other consensus: the smallest permitted limit.
 const QUEUE_LIMIT_CELLS_MOST: u32 = 50;
 
-/// What control cells of one link may wait, and what is still let in beyond that.
+/// The limit on queued control cells of one link, and the tolerance beyond it.
 const CONTROL_MAX: usize = (1 << 20) + 8192;
 
 const COORDINATOR: [u8; 32] = [0xc0; 32];
 const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
 
-/// What has come on a link of the router's.
+/// Everything received on one of the router's links.
 #[derive(Default)]
 struct Link {
     hops: BTreeMap<CircId, Hop>,
-    /// The latest circuit that the router has begun on it.
+    /// The last circuit that the router created on the link.
     begun: Option<CircId>,
     heard: Heard,
 }
 
-/// What a link has heard of the measurement.
+/// What a link has received about the measurement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Heard {
     accepted: u32,
@@ -56,9 +56,9 @@ struct Heard {
 
 struct World {
     fixture: Fixture<ChaCha8Rng>,
-    /// By the places of their ends.
+    /// By the indices of their ends.
     links: Vec<Link>,
-    /// Clients of ntor of version 3 that wait for their answer, by link and circuit.
+    /// ntor-v3 clients that wait for an answer, by link and circuit.
     pending: BTreeMap<(usize, CircId), ntor_v3::Client>,
     relay_cells: u64,
     told: Vec<RouterEvent>,
@@ -79,8 +79,8 @@ impl DerefMut for World {
 }
 
 /// Cells, messages, streams, silence and time in any order, from clients, relays, destinations, measurers and
-/// coordinators: the router never panics, never names a link that is gone, comes to rest, keeps its bounds, says
-/// only what can be read, sends back no more than it got, and keeps nothing once all are gone.
+/// coordinators: the router never panics, never names a closed link, becomes idle, respects its limits, sends only
+/// valid cells, echoes no more than it received, and holds no state once every peer is gone.
 pub fn router(data: &[u8]) {
     play(data);
 }
@@ -139,7 +139,7 @@ impl World {
         }
     }
 
-    /// One thing happens. Then the scheduler has a run, in most cases; else more happens before it.
+    /// Performs one act, after which the scheduler usually runs.
     fn apply(&mut self, input: &mut Input<'_>) {
         let choice = input.u8();
         self.act(choice % 26, input);
@@ -185,7 +185,7 @@ impl World {
                 }
             }
             10 => {
-                // The driver may look late.
+                // The driver may poll late.
                 self.now += Duration::from_millis(u64::from(input.u16()));
                 self.handle_timeouts();
             }
@@ -220,7 +220,7 @@ impl World {
         place.checked_rem(self.ends.len())
     }
 
-    /// Somebody dials the router, and says nothing if `is_mute`.
+    /// A peer dials the router; it sends nothing if `is_mute`.
     fn accept(&mut self, is_mute: bool) {
         let number = u8::try_from(self.ends.len() % 256).unwrap_or(0);
         let place = self.dial((!is_mute).then_some(Authentication::Anonymous), [number; 32]);
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// The other ends read what the router has said, and nothing is there that cannot be read.
+    /// The peers read what the router has sent; all of it must be valid.
     fn hear_all(&mut self) {
         let held_bytes = self.router.queued_bytes();
         assert!(held_bytes <= HELD_BYTES_MAX, "it holds {held_bytes} bytes");
@@ -301,7 +301,7 @@ impl World {
         }
     }
 
-    /// All go: nothing is left. Gives what was heard in all.
+    /// Closes every link: no state may remain. Returns everything received.
     fn end(mut self) -> Heard {
         for place in 0..self.ends.len() {
             self.close(place, CloseCause::ByPeer);
@@ -335,7 +335,7 @@ impl World {
     }
 }
 
-/// The numbers of either side, and the link's own.
+/// The connection numbers of both sides, and the link's own number.
 fn circ_id(input: &mut Input<'_>) -> CircId {
     match input.u8() % 16 {
         15 => CircId::LINK,

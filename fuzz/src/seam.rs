@@ -8,15 +8,15 @@ use rand_chacha::rand_core::SeedableRng;
 use sim::stage::Stage;
 use std::sync::Arc;
 
-/// Cells that may wait on a circuit in one direction, until a consensus says otherwise.
+/// The most cells that a circuit may queue in one direction, unless a consensus sets another limit.
 const QUEUE_LIMIT_CELLS: u32 = 200;
 
-/// Cells that all queues may hold.
+/// The most cells in all queues together.
 const HELD_CELLS_MAX: usize = 500;
 
-/// A relay at the seam of cells, with cells that hold next to nothing: links, circuits, streams, names, time, limits and
-/// schedulers in any order. Its accounts agree with what is there after each act, it comes to rest, and it keeps
-/// nothing once all are gone.
+/// A relay core with cells that carry only headers: links, circuits, streams, names, time, limits and schedulers in
+/// any order. Its counters agree with its queues after each act, it becomes idle, and it holds no state once every
+/// peer is gone.
 pub fn seam(data: &[u8]) {
     let (choices, script) = data.split_at(data.len().min(2));
     let choice = |at: usize| choices.get(at).copied().unwrap_or(0);
@@ -24,12 +24,12 @@ pub fn seam(data: &[u8]) {
         Stage::new(ChaCha8Rng::seed_from_u64(choice(0).into()), |config| {
             configure(config, choice(1));
         });
-    // One of the next hops is as stock relays are.
+    // One of the next hops behaves like a stock relay.
     stage.has_feedback = |relay| relay != Some(2);
     let held_bytes_max = HELD_CELLS_MAX * size_of::<<HeaderOnly as CellModel>::Cell>();
     stage.play(script, |stage| {
         stage.relay.check_accounts();
-        // What destinations send comes a reading at a time.
+        // The data of destinations arrives one read at a time.
         let most = held_bytes_max + 64 * size_of::<<HeaderOnly as CellModel>::Cell>();
         assert!(stage.relay.queued_bytes() <= most, "{} bytes held", stage.relay.queued_bytes());
     });

@@ -1,13 +1,13 @@
 use crate::vectors;
 
-/// A file of the corpus: its target, its name, its content.
+/// A file of the corpus: its target, name and content.
 pub type Seed = (&'static str, &'static str, Vec<u8>);
 
 fn join(parts: &[&[u8]]) -> Vec<u8> {
     parts.concat()
 }
 
-/// The corpus' first files: what a stock tor said, real documents, and plain courses of events.
+/// The initial corpus: recordings of a stock tor, real documents, and simple courses of events.
 #[must_use]
 pub fn seeds() -> Vec<Seed> {
     let mut seeds = links();
@@ -28,9 +28,9 @@ pub fn seeds() -> Vec<Seed> {
     seeds
 }
 
-/// Sets of linked circuits: legs, scheduler and bound; key; whether somebody lies. Then acts, each of a link, what, and how much.
+/// Sets of linked circuits: legs, scheduler and limit; key; whether an adversary sends. Then acts: link, kind, amount.
 fn sets() -> Vec<Seed> {
-    // Three legs, LowRTT, much may wait, what is lost is sent again.
+    // Three legs, LowRTT, a large queue limit, lost cells are retransmitted.
     let head = |lies: u8| [1 << 2 | 2, 9, lies];
     let all_arrives = [0, 3].repeat(6);
     // 255 << 11 bytes down and up.
@@ -85,7 +85,7 @@ fn onions() -> Vec<Seed> {
     ]
 }
 
-/// Two consensuses by their lines, and scripts on one.
+/// Two consensuses as lists of lines, and scripts for one.
 fn differences() -> Vec<Seed> {
     let lines: Vec<String> = (0..30).map(|number| format!("r relay{number}")).collect();
     let mut later = lines.clone();
@@ -120,7 +120,7 @@ fn body_of(stream: &[u8], command: u8) -> Vec<u8> {
     Vec::new()
 }
 
-/// The place of a byte of the proof in our own words to the responder.
+/// The offset of a byte of the proof in our own stream to the responder.
 fn own_proof(offset: usize) -> [u8; 2] {
     let words = crate::links::own_words();
     let proof = words.windows(8).position(|bytes| bytes == b"AUTH0003").unwrap_or_default();
@@ -150,10 +150,10 @@ fn links() -> Vec<Seed> {
         ("channel_responder", "relay", join(&[&[0, 3, 0, 2, 100], asked, create])),
         ("channel_responder", "ourselves", join(&[&[2, 1, 9, 0], create])),
         ("channel_responder", "changed", join(&[&[2, 0, 2, 0x20, 3, 1, 0x50, 7, 9], create])),
-        // In each field of the proof; what is random may be another.
+        // In each field of the proof; the random bytes may differ.
         ("channel_responder", "signed-anew", join(&[&[3, 0, 1], &own_proof(8 + 40), &[1], create])),
         ("channel_responder", "other-random", join(&[&[3, 0, 1], &own_proof(264), &[1], create])),
-        // The same words for another relay.
+        // The same cells for another relay.
         ("channel_responder", "to-another", join(&[&[0, 0], to.get("said")])),
     ]
 }
@@ -199,14 +199,14 @@ fn documents() -> Vec<Seed> {
     ]
 }
 
-/// Courses of a router's life, as its target reads them.
+/// Courses of events of a router, in the format of its target.
 fn routers() -> Vec<Seed> {
     let (new, wait) = ([0, 0], [10, 0, 0x4c, 4]);
-    // Place; seconds, sockets, expiry, nonce, key.
+    // Index; seconds, sockets, expiry, nonce, key.
     let order = [1, 0, 2, 3, 9, 1, 0];
     let prove = |place: u8, who: u8| [2, place, 1, who];
     let create = |place: u8, circuit: u8| [3, place, circuit];
-    // Place, circuit, cells, not early.
+    // Index, circuit, cells, not early.
     let relay = |place: u8, circuit: u8, cells: u8| [5, place, circuit, cells, 0];
     let extend = |place: u8, port: u8| [6, place, 0, 0, 0, port];
     let (there, answer) = ([12, 1, 1], [13, 1, 3]);
@@ -216,9 +216,9 @@ fn routers() -> Vec<Seed> {
     let cells = join(&[&relay(1, 0, 20), &relay(1, 1, 20), &relay(2, 0, 22)]);
     let transit = join(&[&new, &create(0, 0), &extend(0, 0), &there, &answer]);
     let both_ways = join(&[&relay(0, 0, 20), &answer, &[6, 0, 0, 0, 2, 0], &[7, 0, 0, 9]]);
-    // Place, circuit, stream, kind.
+    // Index, circuit, stream, kind.
     let begin = |circuit: u8, stream: u8, kind: u8| [16, 0, circuit, stream, 0, kind];
-    // Place, circuit, stream, cells, length.
+    // Index, circuit, stream, cells, length.
     let data = |circuit: u8, stream: u8, cells: u8| [17, 0, circuit, stream, 0, cells, 0xf2, 1];
     let sendme = |circuit: u8, how: u8| [19, 0, circuit, how];
     let (meet, feed) = ([20, 0, 0], |len: u16| join(&[&[21, 0], &len.to_le_bytes()]));
@@ -234,7 +234,7 @@ fn routers() -> Vec<Seed> {
         &feed(20_000),
         &data(0, 1, 120),
     ]);
-    // Two streams of 300 cells each, and nobody who does not read for long.
+    // Two streams of 300 cells each; every destination reads in time.
     let windows =
         join(&[&begin(0, 2, 0), &[20, 1, 0], &feed(60_000).repeat(3), &[21, 1], &[0x60, 0xea]]);
     let windows = join(&[&windows, &sendme(0, 2).repeat(3), &[21, 1, 0x60, 0xea].repeat(2)]);
@@ -244,7 +244,7 @@ fn routers() -> Vec<Seed> {
     // Two circuits whose destinations do not read.
     let shed = join(&[&[23, 0, 1], &create(0, 1), &begin(1, 1, 0), &[20, 1, 0], &[23, 1, 1]]);
     let shed = join(&[&stream, &shed, &data(0, 1, 120), &data(1, 1, 120), &[10, 0, 0xff, 0xff]]);
-    // Each from 4 to 5 s on: two cells of padding until it is stopped.
+    // Each link sends two padding cells, 4 to 5 s apart, until padding is stopped.
     let limits = |how: u8| join(&[&[25, 0, how], &4000_u16.to_le_bytes(), &5000_u16.to_le_bytes()]);
     let padding = join(&[&limits(31), &limits(2), &wait.repeat(10), &limits(1), &wait.repeat(9)]);
     vec![
@@ -290,7 +290,7 @@ fn routers() -> Vec<Seed> {
     ]
 }
 
-/// Courses of events, as the targets read them.
+/// Courses of events, in the format of the targets.
 fn courses() -> Vec<Seed> {
     // Flags; sockets, circuits, burst, pace, seconds, rate, window, checks; two timeouts.
     let head = |seconds: u8, rate: u8| -> Vec<u8> {
@@ -305,7 +305,7 @@ fn courses() -> Vec<Seed> {
     let change = [6, 2, 0x10, 0x27, 4];
     let begin = [start.as_slice(), &[11, 0, 10, 0], &[4, 0, 0xff, 0xff]].concat();
     let rest = [4, 2, 0xff, 0xff];
-    // At any rate there is, with a long silence of the relay.
+    // With the longest timeouts and a long silence of the relay.
     let patient = [&head(11, 4)[..11], &[0xff, 0xff]].concat();
     let pause = [11, 0, 0xff, 0x24];
     let altered = [set_up.as_slice(), &begin, &change, &rest].concat();
@@ -320,7 +320,7 @@ fn courses() -> Vec<Seed> {
     // Mode, rounds, sockets; the guess; two measurers.
     let team = |mode: u8| vec![mode, 3, 20, 20, 0, 1, 2, 20, 0, 4, 20, 0, 8];
 
-    // Seconds, rate, delay; then nearly half a second of the honest course, and two seconds.
+    // Seconds, rate, delay; then nearly half a second of the honest course, and two more seconds.
     let (pair, begin_pair) = ([1, 2, 50], [0, 47]);
     let two_seconds = [0, 63].repeat(4);
     let meddle = |with: &[u8]| [with, &[0, 0]].concat().repeat(20);
@@ -354,12 +354,12 @@ fn courses() -> Vec<Seed> {
     ]
 }
 
-/// A step of the honest course, 32 times, with all that is on the way.
+/// The honest course for 32 steps, with everything in flight delivered.
 const GO_ON: [u8; 3] = [0, 0, 31];
 /// A second passes.
 const WAIT: [u8; 4] = [12, 0, 0xe8, 3];
 
-/// Measurements of a relay that takes part, as `echo` reads them.
+/// Measurements of a cooperating relay, in the format of `echo`.
 fn echoes() -> Vec<Seed> {
     // Flags; sockets, circuits, burst, seconds, rate, window, checks; two timeouts; randomness.
     let head = |flags: u8, seconds: u8, rate: u8| -> Vec<u8> {
@@ -391,9 +391,9 @@ fn echoes() -> Vec<Seed> {
     ]
 }
 
-/// Orders, as `order` reads them.
+/// Orders, in the format of `order`.
 fn orders() -> Vec<Seed> {
-    // Flags, seconds, timeout; the link is open and the order has come.
+    // Flags, seconds, timeout; the link is open and the order has arrived.
     let head = [&[0, 1, 0xff, 0x7f], &GO_ON[..]].concat();
     let accepted = [5, 0, 1];
     let second = [&[5, 0, 3], &[1; 16][..]].concat();

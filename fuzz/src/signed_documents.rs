@@ -2,8 +2,8 @@ use netdoc::pieces::microdescs;
 use netdoc::signed::{certificates, consensus_signatures};
 use netdoc::{Consensus, Microdesc, microdesc};
 
-/// What authorities sign and directories give away. Of a consensus and of a certificate nothing counts that stands behind what is signed:
-/// whoever gives it away can write there. Microdescriptors are read within their bounds.
+/// Documents that authorities sign and directories serve. Text after the signed part of a consensus or certificate has
+/// no effect, since the directory could have written it. Microdescriptors are parsed within their bounds.
 pub fn signed_documents(data: &[u8]) {
     signed_consensus(data);
     for certificate in certificates(data) {
@@ -42,7 +42,7 @@ fn signed_consensus(data: &[u8]) {
     assert_eq!(again, read);
 }
 
-/// Documents of authorities, and what somebody has written behind them.
+/// Documents of authorities, and text appended to them.
 pub(crate) fn signed_document_seeds() -> Vec<crate::Seed> {
     let consensus = include_bytes!("../../crates/netdoc/tests/data/consensus-microdesc");
     let microdescs = include_bytes!("../../crates/netdoc/tests/data/microdescs");

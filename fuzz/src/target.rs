@@ -1,4 +1,4 @@
-//! A relay that takes part in its measurement and may say and do anything, for `echo` and `order`.
+//! A relay that takes part in its measurement and may send anything, for `echo` and `order`.
 
 mod link;
 
@@ -10,20 +10,20 @@ use onion::node::{CloseCause, ConnId, Node};
 use onion::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What waits on one link for the relay, at most; then it is a socket whose buffer is full.
+/// The most bytes in flight to the relay on one link, like a socket's buffer.
 const BUFFER_LEN: usize = 100_000;
 
-/// The node that is tried, and what is known of it.
+/// The node under test, and what the target knows of it.
 pub(crate) trait Subject {
     type Node: Node;
 
     fn node(&mut self) -> &mut Self::Node;
     fn start(&mut self, now: Instant, at: Instant);
     fn stop(&mut self);
-    /// Takes its events, and checks them; so many relay cells have come to it.
+    /// Takes and checks its events; `fed_cells` relay cells have arrived at it.
     fn settle(&mut self, fed_cells: u64);
     fn is_over(&self) -> bool;
-    /// It may wait for ever for a command or for the relay.
+    /// Whether it may wait for ever for a command or for the relay.
     fn waits_for_others(&self) -> bool;
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Links<S> {
     subject: S,
     now: Instant,
     nonce: Nonce,
-    /// Measurers' proofs are answered.
+    /// Whether the relay answers measurers' proofs.
     proves: bool,
     links: Vec<Link>,
     known: BTreeMap<ConnId, usize>,
@@ -65,7 +65,7 @@ impl<S: Subject> Links<S> {
         let op = input.u8() % 16;
         let place = usize::from(input.u8());
         match op {
-            // The honest course of things, for a while.
+            // The honest course for several steps.
             0..=3 => {
                 for _ in 0..=input.u8() % 32 {
                     self.go_on();
@@ -102,7 +102,7 @@ impl<S: Subject> Links<S> {
                     link.to_us.extend_from_slice(&bytes);
                 }
             }
-            // What is under way to us is changed, repeated or lost.
+            // Bytes in flight to us are changed, repeated or lost.
             9 => {
                 let (at, mask) = (usize::from(input.u16()), input.u8());
                 if let Some(link) = self.link(place)
@@ -199,7 +199,7 @@ impl<S: Subject> Links<S> {
         }
     }
 
-    /// Moves what is under way on a link, up to `len` bytes each way.
+    /// Delivers the bytes in flight on a link, up to `len` bytes in each direction.
     fn deliver(&mut self, place: usize, len: usize) {
         let (now, nonce, proves) = (self.now, self.nonce, self.proves);
         let Some(link) = self.link(place).filter(|link| link.is_connected) else { return };
@@ -208,14 +208,14 @@ impl<S: Subject> Links<S> {
         link.hear(&to_them, nonce, proves);
         let conn = link.ours.filter(|_| !to_us.is_empty());
         if let Some(conn) = conn {
-            // Cells may straddle: so many at most.
+            // Cells may straddle two deliveries: this is the upper limit.
             self.fed_cells += (to_us.len() / CELL_LEN) as u64 + 1;
             self.subject.node().handle_bytes(now, conn, &to_us);
         }
         self.flush(place);
     }
 
-    /// Takes what the node has for a link, as long as there is room.
+    /// Takes the node's output for a link while there is room.
     fn flush(&mut self, place: usize) {
         let Some(place) = place.checked_rem(self.links.len()) else { return };
         let link = &mut self.links[place];
@@ -258,7 +258,7 @@ impl<S: Subject> Links<S> {
         }
     }
 
-    /// Does all that the node wants, until it is quiet.
+    /// Performs every action of the node until it has none.
     pub(crate) fn settle(&mut self, polls_max: u32) {
         let mut polls = 0;
         while self.poll() {
@@ -272,7 +272,7 @@ impl<S: Subject> Links<S> {
         assert!(!self.subject.is_over() || self.known.is_empty(), "connections are left");
     }
 
-    /// One thing that the node wants; false if there is none.
+    /// Performs one action of the node; false if there is none.
     fn poll(&mut self) -> bool {
         let now = self.now;
         if let Some(dial) = self.subject.node().poll_dial(now) {
@@ -296,7 +296,7 @@ impl<S: Subject> Links<S> {
         true
     }
 
-    /// Nothing comes any more: the node must end by itself, if it does not wait for others.
+    /// No further input: the node must end by itself, unless it waits for others.
     pub(crate) fn fall_silent(&mut self, polls_max: u32) {
         for _ in 0..polls_max {
             if self.subject.is_over() {

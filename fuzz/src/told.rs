@@ -1,7 +1,7 @@
 use onion::cell::CELL_LEN;
 use onion::measure::load::Event;
 
-/// What a pump has told.
+/// What a pump has reported.
 #[derive(Debug, Default)]
 pub(crate) struct Told {
     pub(crate) is_ready: bool,
@@ -13,7 +13,7 @@ pub(crate) struct Told {
 }
 
 impl Told {
-    /// Takes an event, which must make sense after those before.
+    /// Takes an event, which must be consistent with the earlier ones.
     pub(crate) fn take(&mut self, event: &Event) {
         assert!(!self.is_over, "an event after the end: {event:?}");
         match *event {

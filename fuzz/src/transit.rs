@@ -7,8 +7,8 @@ use onion::cell::CELL_LEN;
 use onion::node::{CloseCause, ListenerId, Node};
 use world::{Link, Tls, World};
 
-/// Bytes, closes, strangers, timeouts in any order: the measurement never panics, never names a
-/// connection that is gone, always ends or waits for something, and never counts more than came.
+/// Bytes, closes, strangers and timeouts in any order: the measurement never panics, never names a closed
+/// connection, always ends or waits for an event, and never counts more than arrived.
 pub fn transit(data: &[u8]) {
     play(data);
 }
@@ -26,26 +26,26 @@ fn play(data: &[u8]) -> Told {
 }
 
 impl World {
-    /// Does one thing that the fuzzer chooses.
+    /// Performs one act that the fuzzer chooses.
     fn apply(&mut self, input: &mut Input<'_>) {
         let op = input.u8() % 16;
         let place = usize::from(input.u8());
         match op {
-            // The honest course of things, for a while.
+            // The honest course for several steps.
             0..=2 => {
                 for _ in 0..=input.u8() % 32 {
                     self.go_on();
                 }
             }
             3 => self.connect(place),
-            // A piece of what is under way.
+            // Deliver some of the bytes in flight.
             4 => self.deliver(place, usize::from(input.u16())),
             5 => {
                 let bytes = input.u8();
                 let bytes = input.take(usize::from(bytes));
                 self.feed(place, bytes);
             }
-            // What is under way to us is changed, repeated or lost.
+            // Bytes in flight to us are changed, repeated or lost.
             6 => {
                 let (at, mask) = (usize::from(input.u16()), input.u8());
                 if let Some(link) = self.link(place)

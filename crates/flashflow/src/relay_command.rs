@@ -311,7 +311,9 @@ fn value(event: &RelayEvent, clock: Clock) -> Value {
                 "measured_bytes": measured_bytes, "client_bytes": client_bytes,
             })
         }
-        RelayEvent::Router(RouterEvent::Shed { bytes }) => json!({"type": "shed", "bytes": bytes}),
+        RelayEvent::Router(RouterEvent::MemoryReclaimed { bytes }) => {
+            json!({"type": "shed", "bytes": bytes})
+        }
         RelayEvent::Router(RouterEvent::Evicted { circuits, links }) => {
             json!({"type": "evicted", "circuits": circuits, "links": links})
         }

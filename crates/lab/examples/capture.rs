@@ -1,8 +1,8 @@
-//! Captures what a stock tor says, byte for byte, for the golden tests of the engine.
+//! Captures the bytes of a C tor relay for the golden tests of the engine.
 //!
-//! `cargo run -p lab --example capture -- crates/onion/tests/vectors` brings up a private network,
-//! opens links to and from one of its relays, builds circuits through it, and writes the plaintext of
-//! both directions, with all secrets of ours, to small text files.
+//! `cargo run -p lab --example capture -- crates/onion/tests/vectors` starts a private network, opens links to
+//! and from one of its relays, builds circuits through it, and writes the plaintext of both directions, with
+//! all secrets of this side, to small text files.
 
 #[path = "capture/links.rs"]
 mod links;
@@ -81,7 +81,7 @@ fn ask(
     scene.add("circ_id", "The circuit's number on our link to the relay.", &id_bytes(circ_id));
     scene.add("x", "Our half of CREATE_FAST.", &x);
     scene.add("ephemeral_secret", "Our secret of the ntor handshake.", &ephemeral_secret);
-    scene.add("next_address", "Where the relay is told to extend to.", &address(next.address));
+    scene.add("next_address", "The address in the EXTEND2.", &address(next.address));
     scene.add("next_rsa", "The RSA identity that it shall find there.", &next.ids.rsa.0);
     let ed25519 = next.ids.ed25519.map_or([0; 32], |id| id.0);
     scene.add("next_ed25519", "The Ed25519 identity that it shall find there.", &ed25519);
@@ -220,9 +220,9 @@ fn link_to_relay(
     Ok((link, scene))
 }
 
-/// What the relay says if it finds nobody where it is told to extend to.
+/// The relay's answer if nobody listens at the address of an EXTEND2.
 fn dead_end(relay: &mut Link, mut scene: Scene, nobody: &OwnIdentity) -> Result<Scene> {
-    // The port was ours a moment ago, and is nobody's now.
+    // The port was just released, so nobody listens there.
     let dead = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
     let next = NextHop::to_own(nobody, dead);
     ask(relay, &mut scene, CircId::of_initiator(2), next, ([0x21; 20], [0x22; 32]))?;
@@ -231,7 +231,7 @@ fn dead_end(relay: &mut Link, mut scene: Scene, nobody: &OwnIdentity) -> Result<
     Ok(scene)
 }
 
-/// What the relay says if the second hop refuses the circuit.
+/// The relay's answer if the second hop refuses the circuit.
 fn refused(
     relay: &mut Link,
     landing: &mut Link,

@@ -1,9 +1,12 @@
-//! What windows from hop to hop cost a relay: a client downloads over loopback through three relays of ours, without windows and with them in
-//! turn, and the middle one's thread tells its processor time.
+//! The cost of hop-by-hop windows at a relay: a client downloads over loopback through three of our relays,
+//! alternately without and with windows. Prints the processor time of the middle relay's thread.
 //!
 //! `cargo run --release -p lab --example hop_windows_speed -- [seconds] [runs] [circuits] [jumpstart cells] [limit in Mbit/s]`
 //!
-//! Without a limit a relay that carries less has smaller records, and so seems dearer than it is. With one the middle relay carries the same in all runs, and what is left is what windows cost. The last lines have what the relay carries in a second of processor time with windows, over what it does without: the median of the ratios within each round, and the ratio of the medians.
+//! Without a limit, a relay that carries less has smaller records and so appears more expensive. With a limit,
+//! the middle relay carries the same in all runs, and the difference is the cost of windows. The last lines
+//! print the ratio of bytes per second of processor time with windows to that without: the median of the ratios
+//! within each round, and the ratio of the medians.
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a probe for developers")]
 
 use link::tls::TlsConfigs;
@@ -21,10 +24,10 @@ use rand::rngs::StdRng;
 use std::net::TcpListener;
 use std::sync::Arc;
 
-/// Time for circuits to stand and windows to grow.
+/// Time for circuits to open and windows to grow.
 const WARM_UP: Duration = Duration::from_secs(2);
 
-/// What the limit lets through at once, after a pause.
+/// The burst of the limit.
 const BURST: Duration = Duration::from_millis(20);
 
 /// More than is downloaded.
@@ -33,16 +36,17 @@ const ENDLESS: u64 = 1 << 40;
 struct Cast {
     forge: Forge,
     relays: Vec<Arc<OwnIdentity>>,
-    /// That of the middle one.
+    /// Of the middle relay.
     limit: Option<Rate>,
     unix_time_s: u64,
 }
 
-/// What the middle relay has done.
+/// The work of the middle relay.
 struct Run {
     rate: Rate,
     gbit_per_cpu_s: f64,
-    /// Bytes of a TLS record that it has sent, on average, and records that it has got in a second.
+    /// The mean length of a TLS record that it has sent, in bytes, and the number of records that it has
+    /// received per second.
     record_bytes: f64,
     received_per_s: f64,
 }
@@ -76,7 +80,7 @@ fn main() {
             figures.push(gbit_per_cpu_s);
         }
     }
-    // Runs beside each other are of the same minute: what the machine does otherwise is in both.
+    // Consecutive runs are close in time, so other load on the machine affects both.
     let [without, with, fixed] = &figures;
     let over = |some: &[f64]| {
         let mut ratios: Vec<f64> =

@@ -23,7 +23,7 @@ pub enum LabError {
     },
     /// There is no `tor-gencert`, which creates the authorities' keys.
     #[error(
-        "configuration: `tor-gencert` is neither beside `{}` nor in PATH. It comes with tor: \
+        "configuration: `tor-gencert` is neither in the folder of `{}` nor in PATH. It comes with tor: \
          `sudo apt-get install tor`", .beside.display()
     )]
     GencertMissing {
@@ -80,7 +80,7 @@ pub enum LabError {
     },
     /// Something did not happen in time.
     #[error(
-        "machine: waited {} s in vain for {what}. On a heavily loaded machine, allow more time \
+        "machine: {what} did not happen within {} s. On a heavily loaded machine, allow more time \
          or a longer voting interval. {log}", .after.as_secs()
     )]
     Timeout {

@@ -403,5 +403,4 @@ fn has_directory(node: &Node, control: &mut Control, nodes: usize) -> Result<boo
 }
 
 #[cfg(test)]
-#[path = "network_tests.rs"]
 mod tests;

@@ -46,7 +46,7 @@ impl Reserved {
         &self.ports
     }
 
-    /// The same ports, one of which belongs to another program.
+    /// These ports, one of which belongs to another program.
     #[cfg(test)]
     pub(crate) fn with_taken(mut self, taken: SocketAddr) -> Self {
         self.ports[0].dir = taken;

@@ -24,7 +24,7 @@
 //! let stream = near.run(|| TcpStream::connect((far.address(), 80)))?; // 100 ms
 //! let child = near.start(Command::new("ping").arg(far.address().to_string()))?;
 //!
-//! wan.set_way("far", "near", wan.way("far", "near")?.broken())?; // nothing comes back any more
+//! wan.set_way("far", "near", wan.way("far", "near")?.broken())?; // a blackhole towards `near`
 //! println!("{:?} {:?}", wan.counts("near", "far")?, wan.unordered()?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```

@@ -1,7 +1,7 @@
-//! A relay that takes part in its measurement: what an honest one gets, what lies gain, and what
-//! strangers can do.
+//! A relay that takes part in its measurement: the estimate of an honest one, the gain of lies, and attacks by
+//! strangers.
 //!
-//! Each scenario is played in virtual time and on real sockets, by the same body.
+//! Each scenario runs in virtual time and on real sockets, with the same code.
 
 #[path = "common/echo_play.rs"]
 mod echo_play;

@@ -1,6 +1,6 @@
-//! A relay that takes part in its measurement is measured, or is found out to lie.
+//! A relay that takes part in its measurement is measured, or detected as lying.
 //!
-//! All in virtual time, with the coordinator's link, the measurers' pumps and the router of `onion`.
+//! Everything in virtual time, with the coordinator's link, load generators and the router of `onion`.
 
 #[path = "common/echoes.rs"]
 mod common;
@@ -39,7 +39,7 @@ fn an_honest_relay_is_measured_and_reports_every_second() {
         assert_eq!(to_each.len(), 2, "each that the order names");
         sent_back.iter_mut().zip(to_each).for_each(|(sum, it)| *sum += it.bytes);
     }
-    // What it says that it sent to each has come back to that one, but for what is still under way.
+    // The returned bytes that it reports have arrived, except for those in flight.
     for (sent, found) in sent_back.into_iter().zip(&report.measurers) {
         let got: u64 = found.seconds.iter().map(|it| it.bytes).sum();
         assert!(got <= sent && got + got / 5 >= sent, "{got} of {sent}");
@@ -101,11 +101,11 @@ fn a_coordinator_that_goes_ends_it_for_all() {
     assert_eq!(report.order.len(), 3, "accepted, two seconds, and nothing after the stop");
 }
 
-/// Knows nothing of orders and proofs, as stock tor.
+/// Does not know the measurement protocol, like C tor.
 struct TakesNoPart;
 
 impl Behavior for TakesNoPart {
-    fn hears_of_measurements(&self) -> bool {
+    fn understands_measurements(&self) -> bool {
         false
     }
 }
@@ -166,7 +166,7 @@ fn what_a_relay_does_to_cells_is_named() {
 struct AnswersAhead(u32);
 
 impl Behavior for AnswersAhead {
-    fn answers_ahead(&self) -> u32 {
+    fn fabricated_answers(&self) -> u32 {
         self.0
     }
 }

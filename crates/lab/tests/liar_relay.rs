@@ -30,7 +30,7 @@ fn relay(lie: Option<EchoLie>) -> LiarRelay {
     LiarRelay::start(LiarSetup { lie, listen, target, limit, seed, unix_time_s }).expect("it runs")
 }
 
-/// Turns a driver until its node has told what is waited for.
+/// Drives a node until `is_done`.
 fn until<N: Node, T>(driver: &mut Driver<N>, mut told: impl FnMut(&mut N) -> Option<T>) -> T {
     let deadline = driver.now() + Duration::from_secs(20);
     loop {
@@ -42,7 +42,7 @@ fn until<N: Node, T>(driver: &mut Driver<N>, mut told: impl FnMut(&mut N) -> Opt
     }
 }
 
-/// How a measurement of one second ends for its measurer.
+/// The outcome of a measurement of one second for its measurer.
 fn measure(relay: &LiarRelay) -> Result<u64, LoadFailure> {
     let forge = Forge::new([4; 32], UNIX_TIME_S).expect("keys");
     let clock = Clock::start();
@@ -89,7 +89,7 @@ fn measure(relay: &LiarRelay) -> Result<u64, LoadFailure> {
     let mut generator = Driver::new(generator, clock, tls(), Vec::new(), options).expect("it runs");
     let mut bytes = 0;
     until(&mut generator, |generator| {
-        // Several may be told at once.
+        // Several events may be reported at once.
         while let Some(event) = generator.poll_event() {
             match event {
                 Event::Ready { .. } => generator.start(clock.now(), clock.now()),
@@ -112,7 +112,7 @@ fn a_lying_relay_runs_on_its_own_and_is_found_out() {
     assert!(events.iter().any(|it| matches!(it, RouterEvent::MeasurementAccepted(_))));
     let address = liar.address();
     liar.stop().expect("it ran");
-    assert!(std::net::TcpStream::connect(address).is_err(), "nobody listens any more");
+    assert!(std::net::TcpStream::connect(address).is_err(), "the listener is closed");
 }
 
 #[test]

@@ -1,6 +1,6 @@
-//! A measurer is told the truth, or finds out that it is not.
+//! A measurer gets a correct result, or detects that it does not.
 //!
-//! Each scenario is played in virtual time and on real sockets, by the same body.
+//! Each scenario runs in virtual time and on real sockets, with the same code.
 
 #[path = "common/escapes.rs"]
 mod escapes;
@@ -126,9 +126,9 @@ fn a_relay_that_sends_cells_twice_is_found_out(stage: impl Stage) {
     let report = Scenario::new(TransitLie::Duplicates(every(50))).play_on(stage);
     match report.failure() {
         LoadFailure::CheckFailed { cell, mismatch: Mismatch::Displaced { found }, .. } => {
-            assert!(found < cell, "what comes is behind its place");
+            assert!(found < cell, "cells arrive behind their index");
         }
-        // Where little is under way, the surplus overtakes what was sent before a check comes.
+        // With few cells in flight, the surplus overtakes earlier cells before a check arrives.
         LoadFailure::AnsweredEarly { .. } => {}
         other => panic!("another failure: {other}"),
     }
@@ -159,7 +159,7 @@ fn a_relay_that_drops_cells_is_found_out(stage: impl Stage) {
     else {
         panic!("another failure: {:?}", report.result)
     };
-    assert!(found > cell, "what comes is ahead of its place");
+    assert!(found > cell, "cells arrive ahead of their index");
 }
 
 fn a_relay_that_alters_cells_is_found_out(stage: impl Stage) {
@@ -178,7 +178,7 @@ fn a_relay_that_falls_silent_gives_no_number(stage: impl Stage) {
     assert!(answered >= Duration::from_millis(500), "{answered:?}");
 }
 
-/// It has given the relay nothing until then, for longer than a relay may be silent.
+/// It has given the relay no cells until then, for longer than the maximum silence.
 fn a_measurer_all_of_whose_sockets_are_held_back_waits_for_its_turn(stage: impl Stage) {
     let held_back = Some(Duration::from_secs(3));
     let turn = Scenario { seconds: 5, held_back, ..Scenario::on_one_circuit(Relay::Honest) };
@@ -256,7 +256,7 @@ fn a_relay_that_never_answers_gives_no_number(stage: impl Stage) {
     };
 }
 
-/// What can be told exactly, or needs many runs: in virtual time only.
+/// Exact results, or ones that need many runs: in virtual time only.
 mod statistics {
     use super::*;
     use escapes::assert_escapes_as_predicted;

@@ -1,4 +1,4 @@
-//! A network comes up, does what it is for, and goes.
+//! A network starts, works, and ends.
 
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::PathBuf;

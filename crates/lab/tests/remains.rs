@@ -1,6 +1,6 @@
 //! However the owner of a network ends, nothing of it is left.
 //!
-//! Each test runs itself again, as the owner that is to end badly.
+//! Each test starts itself again as the owner, which then ends abruptly.
 
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 /// Far more than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Tells the second run what to do: the network's folder, and at which step to do what.
+/// Instructions for the second run: the network's folder, and what to do at which step.
 const DIR: &str = "FLASHFLOW_LAB_TEST_DIR";
 const STEP: &str = "FLASHFLOW_LAB_TEST_STEP";
 const PANIC: &str = "FLASHFLOW_LAB_TEST_PANIC";
@@ -35,7 +35,7 @@ fn be_owner_if_told() {
             return;
         }
         if panics {
-            // Nothing else tells the parent that we came that far.
+            // The parent has no other way to know that this step was reached.
             std::fs::write(dir.with_extension("seen"), lab::processes(&dir).len().to_string())
                 .expect("written");
             panic!("on purpose");
@@ -44,7 +44,7 @@ fn be_owner_if_told() {
     };
     let spec = NetworkSpec { dir: Some(dir.clone()), ..NetworkSpec::default() };
     let _network = Network::start(&spec, &mut progress);
-    // Until the parent kills us: nobody sends anything.
+    // Until the parent kills this process: nothing is ever sent.
     let (_sender, receiver) = mpsc::channel::<()>();
     let _never = receiver.recv_timeout(PATIENCE);
     panic!("nobody has ended the owner");

@@ -1,8 +1,7 @@
-//! Relays with clients and destinations: streams through them, what bad clients can do, and what a
-//! bad path does.
+//! Relays with clients and destinations: streams, abusive clients, and impaired paths.
 //!
-//! Scenes that do not depend on a model of the network are played in virtual time and on real sockets,
-//! by the same body; the module `modelled` is virtual time's alone.
+//! Scenes without a network model run in virtual time and on real sockets, with the same code; the module
+//! `modelled` is for virtual time only.
 
 #[path = "common/network.rs"]
 mod network;

@@ -1,4 +1,4 @@
-//! What a network of our own does to real packets.
+//! The effect of an emulated network on real packets.
 
 use lab::wan::{
     Access, Congestion, Counts, HostSpec, Jitter, Narrow, Queue, Reordering, Wan, WanError,
@@ -39,7 +39,7 @@ fn udp(wan: &Wan, host: &str) -> UdpSocket {
     socket
 }
 
-/// Sends numbered packets from one host to another, some at a time, and gives the numbers that arrive, in their
+/// Sends numbered packets from one host to another, several at a time, and returns the numbers that arrive, in
 /// order.
 fn numbers(wan: &Wan, from: &str, to: &str, count: u32, len: usize) -> Vec<u32> {
     /// Far fewer than a socket's buffer holds.
@@ -66,7 +66,7 @@ fn numbers(wan: &Wan, from: &str, to: &str, count: u32, len: usize) -> Vec<u32> 
     came
 }
 
-/// Waits until so many packets have been sent one way, and none of them is in the air any more.
+/// Waits until this number of packets have been sent on a path, and none of them is in flight.
 fn settle(wan: &Wan, from: &str, to: &str, packets: u64) -> Counts {
     let clock = Clock::start();
     loop {
@@ -84,9 +84,9 @@ fn settle(wan: &Wan, from: &str, to: &str, packets: u64) -> Counts {
     }
 }
 
-/// Nothing was lost but what was asked for.
+/// Nothing was lost but what was specified.
 fn assert_orderly(wan: &Wan) {
-    let unordered = wan.unordered().expect("Linux tells");
+    let unordered = wan.unordered().expect("Linux reports it");
     assert_eq!(unordered.losses(), 0, "{unordered:?}");
 }
 
@@ -294,14 +294,14 @@ fn what_is_sent_to_nobody_is_told() {
     let near = udp(&wan, "near");
     near.send_to(b"anybody?", "10.77.0.99:7").expect("sent");
     let clock = Clock::start();
-    while wan.unordered().expect("Linux tells").to_nobody == 0 {
+    while wan.unordered().expect("Linux reports it").to_nobody == 0 {
         assert!(clock.now() - onion::Instant::ORIGIN < PATIENCE);
         std::thread::park_timeout(ms(1));
     }
-    assert_eq!(wan.unordered().expect("Linux tells").losses(), 1);
+    assert_eq!(wan.unordered().expect("Linux reports it").losses(), 1);
 }
 
-/// The congestion control of a connected socket, as `ss` tells it: the word after the state of its timers.
+/// The congestion control of a connected socket, as printed by `ss`: the word after the state of its timers.
 fn congestion(wan: &Wan, host: &str) -> String {
     let output = wan.host(host).expect("is").run(|| Command::new("ss").arg("-tinH").output());
     let output = output.expect("root may enter").expect("`ss` comes with `ip`");

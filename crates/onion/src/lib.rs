@@ -41,7 +41,7 @@
 //! use std::io::{self, ErrorKind, Read, Write};
 //! use std::net::TcpStream;
 //!
-//! /// Drives `node` until it wants no connection and no wake-up any more.
+//! /// Drives `node` until it has neither connections nor timeouts.
 //! fn drive(
 //!     node: &mut impl Node,
 //!     tls: &dyn TlsSession,

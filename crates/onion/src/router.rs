@@ -42,7 +42,15 @@
 //! | time for the remaining data of a closed stream | 15 s without progress | dropped |
 //! | idle time of a link without circuits | 3 to 4.5 minutes; to a relay, about `nf_conntimeout_relays` | closed |
 //! | time of a lookup | 300 s | the stream ends, "timeout" |
-
+//!
+//! A full table evicts by fairness instead of refusing newcomers: a bound that the first comer can fill would lock out everybody
+//! else. So the address or circuit that has most gives way, and memory is reclaimed by age.
+//!
+//! # Threads
+//! One thread decides; others do TLS, sockets and public-key operations (`link::ThreadedDriver`,
+//! [`Action::Work`](crate::node::Action::Work)). What is left on the deciding thread is a layer of AES and two copies for each cell. The
+//! alternative, a router on each thread, would need locks for everything that a relay has once: its rate limit, its
+//! clients' share during a measurement, one link to each relay, and KIST's view of all sockets.
 //!
 //! # Modules
 //!

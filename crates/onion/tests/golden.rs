@@ -1,4 +1,4 @@
-//! The engine against bytes that a stock tor has sent: see `vectors/README.md`.
+//! The engine against recorded bytes of a C tor relay: see `vectors/README.md`.
 
 #[path = "common/vectors.rs"]
 mod vectors;
@@ -46,7 +46,7 @@ impl OwnedCell {
     }
 }
 
-/// Cuts one direction of a link handshake into cells, from VERSIONS on.
+/// Splits one direction of a link handshake into cells, from VERSIONS on.
 fn cells(mut stream: &[u8]) -> Vec<OwnedCell> {
     let mut framer = Framer::new();
     let mut cells = Vec::new();
@@ -67,12 +67,12 @@ fn commands(cells: &[OwnedCell]) -> Vec<Command> {
     cells.iter().map(|cell| cell.command).collect()
 }
 
-/// One direction of a link handshake without NETINFO, its last cell, which tells the time.
+/// One direction of a link handshake without NETINFO, its last cell, which contains the time.
 fn but_netinfo(stream: &[u8]) -> &[u8] {
     &stream[..stream.len() - CELL_LEN]
 }
 
-/// Feeds a channel; fails if a cell for circuits comes out.
+/// Feeds a channel; fails if it returns a cell.
 fn feed(channel: &mut Channel, mut piece: &[u8]) -> Result<(), ChannelError> {
     match channel.handle_bytes(&mut piece)? {
         None => Ok(()),

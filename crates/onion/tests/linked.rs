@@ -1,4 +1,5 @@
-//! Both ends of a set of linked circuits, and somebody between who lets cells of its legs arrive in any order, cuts links, and lies.
+//! Both ends of a Conflux set, with a network that delivers cells of different legs in any order, cuts links,
+//! and lies.
 
 use onion::Duration;
 use onion::tunnel::conflux::schedulers;
@@ -9,7 +10,7 @@ fn plan() -> impl Strategy<Value = LinkedPlan> {
     any::<[u8; 2]>().prop_map(LinkedPlan::of_bytes)
 }
 
-/// What happens, as bytes; longer than what a fuzzer begins with.
+/// The length of the bytes that choose events; longer than a fuzzer's initial inputs.
 fn script() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..1500)
 }
@@ -17,8 +18,9 @@ fn script() -> impl Strategy<Value = Vec<u8>> {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
-    /// Whatever arrives when, and whichever links are cut: a program gets what the other has sent, from the beginning on, and all of
-    /// it unless the set is lost. No more waits than may, at either end, and at the end nothing is left.
+    /// Whatever arrives when, and whichever links are cut: an application receives what the other has sent,
+    /// from the beginning on, and all of it unless the set is lost. The buffers stay within their limits at
+    /// both ends, and at the end nothing is left.
     #[test]
     fn cells_of_several_legs_in_any_order_are_the_stream_or_the_set_is_closed(
         plan in plan(), script in script(),
@@ -28,7 +30,7 @@ proptest! {
         linked.conclude();
     }
 
-    /// Whatever an end says: accounts and bounds hold, nothing hangs, and nothing is left.
+    /// Whatever an end sends: accounts and limits hold, nothing hangs, and nothing is left.
     #[test]
     fn an_end_that_lies_fills_no_memory_and_leaves_nothing(plan in plan(), script in script()) {
         let mut linked = Linked::new(&plan);
@@ -37,7 +39,8 @@ proptest! {
     }
 }
 
-/// Found by the plays: the set stands, another leg is on its way, and the only linked one is cut. A stream that begins then must not wait for ever.
+/// Found by random runs: the set is open, another leg is pending, and the only linked one is cut. A stream that
+/// begins then must not hang.
 #[test]
 fn a_set_that_stands_ends_with_its_last_linked_leg() {
     let plan = LinkedPlan { legs: 1, ..LinkedPlan::of_bytes([0, 0]) };
@@ -51,7 +54,7 @@ fn a_set_that_stands_ends_with_its_last_linked_leg() {
     assert!(linked.loss().is_some());
 }
 
-/// The plays above are worth nothing if nothing happens in them.
+/// The random runs above are useless if nothing happens in them.
 #[test]
 fn a_play_has_legs_that_carry_and_one_that_is_lost() {
     let mut linked = Linked::new(&LinkedPlan { legs: 3, ..LinkedPlan::of_bytes([1 << 2 | 2, 9]) });
@@ -107,7 +110,7 @@ fn run_on(linked: &mut Linked, legs: &[usize], bytes: u64) {
 /// The leg that the exit likes best, once [`with_three_legs_that_carry`] is done: the others get what this has no room for.
 const FAVOURITE: usize = 1;
 
-/// A guard's host goes off: the client knows, and nobody but the client can tell the exit.
+/// A guard's host fails: the client knows it, and only the client can report it to the exit.
 #[test]
 fn the_exit_hears_from_the_client_that_a_leg_is_gone() {
     let mut linked = with_three_legs_that_carry();
@@ -117,13 +120,13 @@ fn the_exit_hears_from_the_client_that_a_leg_is_gone() {
     }
     assert_eq!(linked.transfers(), (1, 0), "more is to come");
     let fed = linked.legs().iter().map(|leg| leg.received).sum::<u64>();
-    assert!(fed > 400, "{fed} messages have come, too few to tell");
+    assert!(fed > 400, "{fed} messages have arrived, too few for the test");
     linked.finish();
     assert_eq!((linked.transfers(), linked.loss()), ((1, 1), None));
     linked.conclude();
 }
 
-/// A guard is still: no link breaks, and nobody hears of anything.
+/// A guard stalls: no link breaks, and nobody is notified.
 #[test]
 fn a_leg_that_is_silent_while_others_carry_is_closed_before_too_much_waits() {
     let mut linked = with_three_legs_that_carry();
@@ -143,7 +146,8 @@ fn a_leg_that_is_silent_while_others_carry_is_closed_before_too_much_waits() {
     linked.conclude();
 }
 
-/// A set of three legs that send again, of which each has carried something of this transfer; from now on the one that is liked best is silent.
+/// A set of three legs with retransmission, each of which has carried data of this transfer; then the preferred
+/// one stalls.
 fn with_a_silent_leg(download_bytes: u64, upload_bytes: u64) -> Linked {
     let plan = LinkedPlan {
         scheduler: &schedulers::LowRtt,
@@ -160,7 +164,7 @@ fn with_a_silent_leg(download_bytes: u64, upload_bytes: u64) -> Linked {
     linked
 }
 
-/// Lets the others go on, so long each time, until the transfer is whole.
+/// Lets the others continue, for this time each, until the transfer completes.
 fn go_on_without_it(linked: &mut Linked, time: Duration) {
     for _ in 0..2000 {
         run_on(linked, &[0, 2], 60_000);
@@ -172,7 +176,8 @@ fn go_on_without_it(linked: &mut Linked, time: Duration) {
     panic!("it is not whole: {:?}", linked.legs());
 }
 
-/// A guard is still while a client uploads: the exit, which waits for what it has, tells the client before too much waits there.
+/// A guard stalls while a client uploads: the exit, which waits for the leg, notifies the client before too
+/// much is buffered.
 #[test]
 fn a_leg_that_is_silent_while_the_client_uploads_is_given_up_by_the_exits_word() {
     let mut linked = with_a_silent_leg(0, 20_000_000);
@@ -182,7 +187,7 @@ fn a_leg_that_is_silent_while_the_client_uploads_is_given_up_by_the_exits_word()
     linked.conclude();
 }
 
-/// Where too little waits to tell by it, the time does; whoever has sent, and whoever notices.
+/// If too little is buffered to detect it, a timeout does, whichever end has sent and whichever detects it.
 #[test]
 fn a_silent_leg_is_given_up_in_time_though_little_waits_for_it() {
     for (download_bytes, upload_bytes) in [(0, 700_000), (700_000, 0), (0, 1_500_000), (400_000, 0)]
@@ -196,7 +201,7 @@ fn a_silent_leg_is_given_up_in_time_though_little_waits_for_it() {
     }
 }
 
-/// Waiting alone is no silence: legs that all stand still are kept, and so are those that have nothing to bring.
+/// Waiting alone is not a stall: legs that are all idle are kept, and so are those without data to deliver.
 #[test]
 fn no_leg_is_given_up_where_all_are_still_or_none_is_waited_for() {
     let mut linked = with_a_silent_leg(0, 1_500_000);

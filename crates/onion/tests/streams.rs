@@ -1,4 +1,4 @@
-//! Streams through the router, message by message: what an exit says and does at its edge.
+//! Streams through the router, message by message: the exit's behaviour at its edge.
 
 #[path = "common/vectors.rs"]
 #[allow(dead_code, reason = "shared with other tests")]

@@ -115,7 +115,7 @@ fn signs(engine: &Engine) -> Signs {
     let Exhaustion { descriptors, ports } = Exhaustion::so_far();
     let totals = engine.totals();
     Signs {
-        sheds: totals.sheds,
+        sheds: totals.oom_runs,
         answered_handshakes: totals.circuits,
         refused_handshakes: totals.refused_handshakes,
         without_port: ports,

@@ -159,7 +159,7 @@ impl fmt::Display for RelayEvent {
                     "measured second: {measured_bytes} B sent back, {client_bytes} B for clients"
                 )
             }
-            Self::Router(RouterEvent::Shed { bytes }) => write!(
+            Self::Router(RouterEvent::MemoryReclaimed { bytes }) => write!(
                 f,
                 "too much memory in use: dropped {bytes} B of what had waited longest for peers to read it"
             ),

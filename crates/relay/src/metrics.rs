@@ -162,7 +162,7 @@ impl Text {
         self.value(name, "type=\"circuit_rejected\"", totals.refused_circuits);
         let name = "tor_relay_load_oom_bytes_total";
         self.head(name, "counter", "Total number of bytes the OOM has freed by subsystem");
-        self.value(name, "subsys=\"cell\"", totals.shed_bytes);
+        self.value(name, "subsys=\"cell\"", totals.reclaimed_bytes);
         let name = "tor_relay_load_global_rate_limit_reached_total";
         self.head(name, "counter", "Total number of global connection bucket limit reached");
         self.value(name, "side=\"write\"", totals.limited);

@@ -17,6 +17,7 @@ extern crate std;
 
 pub mod fixture;
 pub mod linked;
+mod rto;
 mod script;
 mod split_mix;
 pub mod stage;

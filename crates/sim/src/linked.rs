@@ -444,7 +444,7 @@ impl Linked {
         self.check();
         if !self.has_lied {
             let (begun, complete) = self.transfers();
-            let is_sent_again = self.plan.resumes && self.exit.totals().sheds == 0;
+            let is_sent_again = self.plan.resumes && self.exit.totals().oom_runs == 0;
             let is_bad_cut = self.cuts > 0 && (self.was_apart || !is_sent_again);
             let may_be_lost = is_bad_cut || self.plan.early_max_cells < 1 << 15;
             match &self.loss {

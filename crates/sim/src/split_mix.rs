@@ -1,3 +1,5 @@
+//! Random numbers of the simulator.
+
 use core::num::NonZeroUsize;
 
 /// The random generator of the simulator: SplitMix64 (Steele, Lea and Flood, 2014).

@@ -1,4 +1,4 @@
-//! Links that grow old, at the seam of cells: the relay renews those to others as C tor does.
+//! Old links on cells: the relay replaces its links to relays as C tor does.
 
 use onion::Duration;
 use onion::cell::msg::DestroyReason;
@@ -9,14 +9,14 @@ use rand_chacha::rand_core::SeedableRng;
 use sim::stage::{Cast, Handshaking, Stage};
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
-/// More than links are looked through in.
+/// Longer than the interval of upkeep.
 const UPKEEP: Duration = Duration::from_secs(30);
 
 fn circuit(number: u32) -> CircId {
     CircId::of_initiator(number)
 }
 
-/// A circuit from a client on to the relay with the number 3.
+/// A circuit from a client to the relay with the number 3.
 fn extend<S: Cast>(stage: &mut Stage<S, ChaCha8Rng>, client: usize, number: u32) {
     stage.create(client, circuit(number), Handshaking::Ntor);
     stage.pass(Duration::from_millis(100));
@@ -37,7 +37,7 @@ fn a_link_of_a_week_gets_no_more_circuits_and_goes_when_it_carries_none<S: Cast>
     assert_eq!(first.len(), 1, "both share one link");
     assert!(stage.relay.has_dialled(&relay));
 
-    // Shortly before the week is over it is still good, and then no more.
+    // Shortly before a week it is still used for new circuits, and then no longer.
     stage.pass(WEEK - Duration::from_secs(10));
     extend(&mut stage, client, 3);
     assert_eq!(stage.next_hops().collect::<Vec<_>>(), first);

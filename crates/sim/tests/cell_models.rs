@@ -1,5 +1,5 @@
-//! The engine cannot tell what its cells hold: the same play with tor's cells and with weightless ones gives the
-//! same cells in the same order at the same times.
+//! The engine's decisions do not depend on the cell model: the same run with tor's cells and with header-only
+//! ones gives the same cells in the same order at the same times.
 
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
@@ -14,7 +14,7 @@ use rand_chacha::rand_core::SeedableRng;
 use sim::stage::{Cast, Handshaking, Pace, Seen, Stage};
 use std::sync::Arc;
 
-/// Cells that all queues together may hold.
+/// The limit of all queues, in cells.
 const HELD_CELLS_MAX: usize = 600;
 
 fn stage<S: Cast>(limit: Option<RateLimit>) -> Stage<S, ChaCha8Rng> {
@@ -28,7 +28,7 @@ fn stage_with<S: Cast>(
         let policy = ExitPolicy::accept_all();
         config.exit = Some(ExitConfig { policy, ipv6: false, allows_single_hop: true });
         config.directory = Some(([127, 0, 0, 1], 9030).into());
-        // So many cells of this suite, whatever they hold.
+        // In cells of this model, whatever their size is.
         config.held_bytes_max = HELD_CELLS_MAX * size_of::<<S as CellModel>::Cell>();
         config.scheduler = SchedulerConfig::default();
         change(config);
@@ -39,7 +39,7 @@ fn circuit(number: u32) -> CircId {
     CircId::of_initiator(number)
 }
 
-/// What has come of a play.
+/// The result of a run.
 #[derive(Debug, PartialEq)]
 struct Course {
     seen: Vec<Seen>,
@@ -50,8 +50,8 @@ struct Course {
 impl Course {
     fn of<S: Cast>(stage: &Stage<S, ChaCha8Rng>) -> Self {
         let (relay, seen) = (&stage.relay, stage.seen().to_vec());
-        // What was dropped holds more or less, by the suite.
-        let totals = RouterTotals { shed_bytes: 0, ..*relay.totals() };
+        // The reclaimed bytes depend on the cell model.
+        let totals = RouterTotals { reclaimed_bytes: 0, ..*relay.totals() };
         Self { seen, totals, waited_cell_s: relay.waited_cell_s() }
     }
 
@@ -65,8 +65,8 @@ impl Course {
     }
 }
 
-/// An exit with a rate limit under KIST: a download with Vegas and one with fixed windows on a slow link, a circuit
-/// that goes on to the next hop, uploads, and then clients that read nothing until memory runs short.
+/// An exit with a rate limit and KIST: a download with Vegas and one with fixed windows on a slow link, a
+/// circuit to the next hop, uploads, and then clients that read nothing until memory runs out.
 fn play<S: Cast>() -> Course {
     let rate = Rate::from_byte_per_s(2_000_000);
     let mut stage = stage::<S>(Some(RateLimit { rate, burst_bytes: 100_000 }));
@@ -124,11 +124,11 @@ fn play<S: Cast>() -> Course {
 fn a_play_with_weightless_cells_is_the_play_with_tors() {
     let real = play::<Tor>();
     let weightless = play::<HeaderOnly>();
-    // All of it is in the play.
+    // The run includes all of it.
     assert!(real.said(RelayCommand::DATA) > 2000, "{} cells", real.said(RelayCommand::DATA));
     assert!(real.said(RelayCommand::SENDME) > 3 && real.count(Command::CREATE2) == 1);
     assert!(real.count(Command::PADDING) > 0, "idle links are padded");
-    assert!(real.count(Command::DESTROY) > 0 && real.totals.sheds > 0, "memory ran short");
+    assert!(real.count(Command::DESTROY) > 0 && real.totals.oom_runs > 0, "memory ran short");
     assert!(real.waited_cell_s > 1.0, "cells have waited");
     for (at, (real, weightless)) in real.seen.iter().zip(&weightless.seen).enumerate() {
         assert_eq!(real, weightless, "cell {at}");

@@ -1,9 +1,8 @@
-//! Figures of networks in virtual time: claims about them, and tables of them.
+//! Statistics of networks in virtual time: claims, and pinned tables.
 //!
-//! The same code gives the same figures on any machine and in any profile, to the last digit; each table
-//! ends with the fingerprint of its runs. So a table that has changed tells of a change of what the
-//! engine does, or when. Where that is meant to be,
-//! `INSTA_UPDATE=always cargo test -p sim --test figures` takes it over.
+//! The same code gives the same numbers on any machine and in any profile, to the last digit; each table ends
+//! with the fingerprint of its runs. So a changed table indicates a change of the engine's decisions or their
+//! timing. If that is intended, `INSTA_UPDATE=always cargo test -p sim --test figures` accepts it.
 
 #[path = "figures/arithmetic.rs"]
 mod arithmetic;

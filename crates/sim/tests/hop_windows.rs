@@ -1,6 +1,6 @@
-//! Windows from hop to hop, at a relay whose neighbours are played: what it tells, what it is told, and who lies to it.
+//! Hop-by-hop windows at a relay with simulated neighbours: its reports, their reports, and lies.
 
-use onion::cell::msg::{DestroyReason, PassedOn};
+use onion::cell::msg::{DestroyReason, FeedbackEntry};
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
 use onion::cell_model::{HeaderOnly, StreamId, Tor};
@@ -15,13 +15,13 @@ use rand_chacha::rand_core::SeedableRng;
 use sim::stage::{Cast, Handshaking, Seen, Stage};
 use std::sync::Arc;
 
-/// What the windows of most tests hold.
+/// The window of most tests.
 const WINDOW: u32 = 10;
 
-/// Cells that may wait on a circuit.
+/// The queue limit of a circuit.
 const QUEUE_LIMIT_CELLS: u32 = 60;
 
-/// No window is larger.
+/// The maximum window.
 const SIZE_MAX_CELLS: u32 = 2_000;
 
 fn ids_of(relay: u8) -> RsaId {
@@ -48,7 +48,7 @@ struct Middle<S: Cast> {
 }
 
 impl<S: Cast> Middle<S> {
-    /// `has_feedback` says who takes part: clients, and the next hop, which is relay 3.
+    /// `has_feedback` selects the peers with windows: clients, and the next hop, which is relay 3.
     fn new(windows: HopWindows, has_feedback: fn(Option<u8>) -> bool) -> Self {
         let mut stage = stage::<S>(windows);
         stage.has_feedback = has_feedback;
@@ -56,7 +56,7 @@ impl<S: Cast> Middle<S> {
         stage.create(client, circ_id, Handshaking::Ntor);
         stage.extend(client, circ_id, Handshaking::Ntor, 3);
         let mut it = Self { stage, client, circ_id, next: 1, onward: CircId::LINK };
-        // What was said while it was built is passed on.
+        // The cells of its construction are reported.
         it.pass(10);
         it.stage.pass_on(client, circ_id, u16::MAX);
         it.onward = it.stage.begun(1)[0];
@@ -88,7 +88,7 @@ impl<S: Cast> Middle<S> {
         self.stage.seen().iter().filter(of).count()
     }
 
-    /// Whose silence a circuit ended by, if one did: a relay's, or a client's.
+    /// The peer whose silence ended a circuit, if one did: a relay or a client.
     fn stalled_by(&mut self) -> Option<Option<RsaId>> {
         core::iter::from_fn(|| self.stage.relay.poll_event()).find_map(|event| match event {
             RouterEvent::CircuitStalled { peer } => Some(peer),
@@ -105,18 +105,19 @@ impl<S: Cast> Middle<S> {
     }
 }
 
-/// Both ways, and whatever cells hold.
+/// In both directions, with both cell models.
 fn what_has_gone_on_is_told<S: Cast>() {
     let mut middle = Middle::<S>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
     let told_before = middle.left(0, Command::FEEDBACK);
     assert!(told_before > 0, "the EXTEND2 was for the relay itself");
     middle.forth(4);
     assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "all has gone on");
-    // The first goes at once, the others in the scheduler's next run: what goes together is told together.
+    // The first leaves at once, the others in the scheduler's next run: cells that leave together are reported
+    // together.
     assert_eq!(middle.left(0, Command::FEEDBACK), told_before + 2);
     middle.back(4);
     assert_eq!(middle.stage.unsaid(1, middle.onward), 0);
-    // Of what may not go on yet nothing is said.
+    // Blocked cells are not reported.
     middle.forth(20);
     assert_eq!(middle.stage.unsaid(0, middle.circ_id), 24 - WINDOW);
     assert_eq!(middle.stage.unfed(1, middle.onward), WINDOW);
@@ -134,7 +135,7 @@ fn what_has_gone_on_is_told_to_the_hop_before_and_nothing_else() {
 
 #[test]
 fn a_hop_that_takes_no_part_is_told_nothing_and_held_back_by_nothing() {
-    // A stock relay behind: all goes to it at once, and the client hears of it.
+    // An unmodified next hop: all cells are sent to it at once, and reported to the client.
     let windows = HopWindows::Fixed { cells: WINDOW };
     let mut middle = Middle::<HeaderOnly>::new(windows, |relay| relay.is_none());
     middle.forth(40);
@@ -143,7 +144,7 @@ fn a_hop_that_takes_no_part_is_told_nothing_and_held_back_by_nothing() {
     middle.back(40);
     assert_eq!(middle.left(1, Command::FEEDBACK), 0);
     assert_eq!(u64::from(WINDOW), middle.stage.data_cells(0, middle.circ_id));
-    // A stock client before: it gets all at once, and the next hop hears of it.
+    // An unmodified client: it gets all cells at once, and they are reported to the next hop.
     let mut middle = Middle::<HeaderOnly>::new(windows, |relay| relay.is_some());
     middle.back(40);
     assert_eq!(middle.stage.data_cells(0, middle.circ_id), 40);
@@ -171,11 +172,12 @@ fn what_is_dropped_when_a_circuit_is_truncated_counts_as_passed_on() {
     let truncate = (0, RelayCommand::TRUNCATE);
     middle.stage.say(0, middle.circ_id, truncate, StreamId::CIRCUIT, &[0]);
     middle.pass(5);
-    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "nothing of it waits any more");
+    assert_eq!(middle.stage.unsaid(0, middle.circ_id), 0, "nothing of it is queued");
     assert_eq!(middle.left(0, Command::DESTROY), 0);
 }
 
-/// What has a place in a link's turns keeps it when its circuit goes, until the link looks; and the next circuit gets its number.
+/// An entry in a link's circuit mux remains when its circuit is gone, until the link is served; and the next
+/// circuit gets the index.
 #[test]
 fn a_circuit_with_the_number_of_one_that_is_gone_is_held_back_once() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
@@ -206,7 +208,7 @@ fn an_exits_circuit_is_held_back_at_its_source_and_goes_on_with_feedback() {
     stage.connect(0);
     stage.feed(0, 100_000);
     stage.pass(Duration::from_millis(50));
-    // CONNECTED, and one of data: a window begins with two cells.
+    // CONNECTED and one DATA cell: a window begins with two cells.
     assert_eq!(stage.data_cells(client, circ_id), 1);
     let mut most = 0;
     for _ in 0..40 {
@@ -245,11 +247,11 @@ fn of_circuits_that_are_gone_a_peer_may_say_what_it_got_there_and_no_more() {
         middle.forth(5);
         middle.stage.send_bytes(0, middle.circ_id, Command::DESTROY, &[0]);
         assert_eq!(middle.stage.relay.open_circuits(), 0);
-        // It said so before it heard of the end.
+        // It sent the report before it received DESTROY.
         middle.stage.feed_back(1, middle.onward, said);
         assert_eq!(middle.stage.is_open(1), is_open);
     }
-    // Of a circuit that never was.
+    // For a circuit that never existed.
     let mut middle = Middle::<HeaderOnly>::new(windows, |_| true);
     middle.stage.feed_back(1, CircId::of_initiator(77), 1);
     assert!(!middle.stage.is_open(1));
@@ -257,7 +259,7 @@ fn of_circuits_that_are_gone_a_peer_may_say_what_it_got_there_and_no_more() {
 
 #[test]
 fn feedback_that_says_nothing_or_cannot_be_read_closes_the_link() {
-    let long = vec![1; 6 * (PassedOn::PER_CELL_MAX + 1)];
+    let long = vec![1; 6 * (FeedbackEntry::PER_CELL_MAX + 1)];
     for body in [&b""[..], &b"12345"[..], &b"\x80\0\0\x01\0\0"[..], &long[..]] {
         let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
         middle.stage.feed_back_bytes(1, body);
@@ -266,7 +268,7 @@ fn feedback_that_says_nothing_or_cannot_be_read_closes_the_link() {
     }
 }
 
-/// As often as they like: whoever listens to the relay writes it down.
+/// Frequent events are not all reported: they are logged.
 #[test]
 fn of_many_liars_at_once_some_are_told_and_all_are_counted() {
     let mut stage = stage::<HeaderOnly>(HopWindows::Fixed { cells: WINDOW });
@@ -281,7 +283,7 @@ fn of_many_liars_at_once_some_are_told_and_all_are_counted() {
     assert!((1..=20).contains(&told), "{told}");
 }
 
-/// What any relay can do to circuits that lead over it, windows or not.
+/// Any relay can do this to circuits through it, with or without windows.
 #[test]
 fn a_next_hop_that_never_says_anything_has_us_hold_no_more_than_a_queue() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::Fixed { cells: WINDOW }, |_| true);
@@ -306,7 +308,7 @@ fn a_next_hop_that_is_only_slower_than_what_comes_is_not_named() {
     middle.pass(2990);
     middle.stage.pass_on(1, middle.onward, 1);
     middle.pass(1000);
-    // One has gone on, and two come.
+    // One was forwarded, and two arrive.
     middle.forth(2);
     assert_eq!(middle.left(0, Command::DESTROY), 1);
     assert_eq!(middle.stage.relay.totals().stalled_circuits, 0);
@@ -327,7 +329,8 @@ fn a_client_that_never_says_anything_ends_its_own_circuit_and_is_named_as_a_clie
     assert_eq!(middle.stalled_by(), Some(None));
 }
 
-/// It says at once that it has passed on what it may still hold: cells go to it as fast as they come, and no more than the largest window may ever be under way.
+/// A lying next hop that reports cells before it forwards them: cells are sent to it as fast as they arrive,
+/// and at most the maximum window may ever be in flight.
 #[test]
 fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else() {
     let mut middle = Middle::<HeaderOnly>::new(HopWindows::CircuitStartAgain, |_| true);
@@ -335,7 +338,7 @@ fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else(
     middle.stage.create(bystander, circ_id, Handshaking::Ntor);
     let mut sent = 0;
     for _ in 0..400 {
-        // As many as the queue takes.
+        // As many as the queue can hold.
         let waits = middle.stage.unsaid(0, middle.circ_id);
         let cells = (QUEUE_LIMIT_CELLS - waits).min(30) as usize;
         middle.forth(cells);
@@ -348,7 +351,7 @@ fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else(
     let waits = middle.stage.unsaid(0, middle.circ_id) as usize;
     assert_eq!(middle.left(1, Command::RELAY), sent - waits);
     assert!(sent > 2_000, "{sent}");
-    // Now it is silent: what may be under way to it is what its lies have brought, and a bound.
+    // Now it is silent: the cells in flight are those that its lies allowed, within the limit.
     middle.forth(1);
     middle.pass(3000);
     for _ in 0..200 {
@@ -367,7 +370,7 @@ fn who_lies_about_passing_cells_on_gets_his_own_circuit_sooner_and_nothing_else(
 fn plays(windows: HopWindows, script: &[u8]) {
     let mut stage = stage::<HeaderOnly>(windows);
     stage.has_feedback = |relay| relay != Some(2);
-    // The stage itself sees that no more is said than came, and that who is honest keeps his link.
+    // The stage checks that no more is reported than was sent, and that honest peers keep their links.
     stage.play(script, |stage| stage.relay.check_accounts());
     stage.pass(Duration::from_secs(2));
     stage.end();
@@ -390,7 +393,8 @@ proptest! {
         plays(all[which], &script);
     }
 
-    /// Cells both ways through a middle relay whose neighbours feed back now and then: all come through, in the end.
+    /// Cells in both directions through a middle relay whose neighbours report now and then: all arrive in the
+    /// end.
     #[test]
     fn nothing_is_lost_and_nothing_stays(
         steps in prop::collection::vec((0usize..12, 0usize..12, 0u16..9, 0u16..9, 0u64..30), 1..60),

@@ -1,4 +1,4 @@
-//! A relay's rate limit, and that it can be changed while cells wait.
+//! A relay's rate limit, and changing it while cells are queued.
 
 use onion::cell::CircId;
 use onion::cell::relay::RelayCommand;
@@ -9,7 +9,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use sim::stage::{Handshaking, Pace, Stage};
 
-/// Bytes of a cell on a link.
+/// The length of a cell on a link.
 const CELL: f64 = 514.0;
 
 fn limit(byte_per_s: u64) -> Option<RateLimit> {
@@ -37,7 +37,7 @@ fn a_changed_rate_holds_from_then_on_also_for_links_that_wait() {
         let said = stage.seen().iter().filter_map(|seen| seen.said.as_ref());
         said.filter(|said| said.command == RelayCommand::DATA).count()
     };
-    // The rate of the second of two seconds, in bytes.
+    // The rate in the second of two seconds, in bytes.
     let carry = |stage: &mut Stage<HeaderOnly, ChaCha8Rng>| {
         let seconds = [(); 2].map(|()| {
             let before = data(stage);

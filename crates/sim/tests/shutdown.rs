@@ -1,4 +1,4 @@
-//! A relay that shuts down, at the seam of cells: what stands goes on to its end, and nothing begins.
+//! Graceful shutdown of a relay, on cells: existing circuits and streams continue, and nothing new begins.
 
 use onion::cell::msg::{DestroyReason, EndReason};
 use onion::cell::relay::RelayCommand;
@@ -17,14 +17,14 @@ use sim::stage::{Cast, Handshaking, Said, Stage};
 
 type Play<S> = Stage<S, ChaCha8Rng>;
 
-/// Bytes that each destination sends once the relay shuts down: of some cells.
+/// Bytes that each destination sends after the beginning of the shutdown: several cells.
 const LEN: u32 = 5_000;
 
 fn circuit(number: u32) -> CircId {
     CircId::of_initiator(number)
 }
 
-/// An exit and directory whose links come from a relay.
+/// An exit with a directory whose links come from a relay.
 fn stage<S: Cast>() -> Play<S> {
     Stage::new(ChaCha8Rng::seed_from_u64(1), |config: &mut RouterConfig<S::Identity>| {
         let policy = ExitPolicy::accept_all();
@@ -38,7 +38,7 @@ fn begin<S: Cast>(stage: &mut Play<S>, link: usize, stream: u16, to: &[u8]) {
     stage.say(link, circuit(1), begin, StreamId(stream), to);
 }
 
-/// What the relay has told the client of a stream since the last look.
+/// The relay's messages for a stream since the last call.
 fn told<S: Cast>(stage: &Play<S>, stream: u16) -> Vec<Said> {
     let said = stage.seen().iter().filter_map(|seen| seen.said.clone());
     said.filter(|said| said.stream_id == StreamId(stream)).collect()
@@ -49,7 +49,7 @@ fn data<S: Cast>(stage: &Play<S>, stream: u16) -> usize {
     told.iter().filter(|it| it.command == RelayCommand::DATA).map(|it| it.len).sum()
 }
 
-/// Circuits that were refused since the last look, and why.
+/// Circuits refused since the last call, with the reason.
 fn refused<S: Cast>(stage: &Play<S>) -> Vec<(usize, CircId, DestroyReason)> {
     let seen = stage.seen().iter();
     seen.filter_map(|it| Some((it.link, it.circ_id, it.destroyed?))).collect()
@@ -61,7 +61,7 @@ fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
     stage.create(link, circuit(1), Handshaking::Congestion);
     begin(&mut stage, link, 1, b"192.0.2.80:80\0");
     stage.connect(0);
-    // Its name is still being looked up when the relay shuts down.
+    // Its name is still being resolved when the relay shuts down.
     begin(&mut stage, link, 2, b"name.example:80\0");
     stage.forget_seen();
 
@@ -80,7 +80,7 @@ fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
 
     // KIST has a run now and then.
     let runs = Duration::from_millis(100);
-    // Streams that would begin are told that, too, so that their clients ask the next exit.
+    // Streams that would begin get the same reason, so that their clients try the next exit.
     begin(&mut stage, link, 3, b"192.0.2.80:80\0");
     stage.say(link, circuit(1), (0, RelayCommand::BEGIN_DIR), StreamId(4), &[]);
     stage.pass(runs);
@@ -94,7 +94,7 @@ fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
     }
     assert_eq!((stage.relay.open_streams(), stage.destinations()), (2, 1));
 
-    // Those that have begun are served to their end.
+    // Existing streams complete.
     stage.answer(&DnsAnswer::Addresses(vec![[192, 0, 2, 81].into()]));
     stage.connect(1);
     for (destination, stream) in [(0, 1), (1, 2)] {
@@ -102,7 +102,7 @@ fn what_stands_goes_on_and_nothing_begins<S: Cast>() {
         stage.pass(runs);
         assert_eq!(data(&stage, stream), LEN as usize);
     }
-    // A circuit that stands may still be extended.
+    // An open circuit may still be extended.
     stage.extend(link, circuit(1), Handshaking::Ntor, 3);
     stage.pass(runs);
     assert_eq!(stage.hops(link, circuit(1)), 2);
@@ -125,10 +125,10 @@ fn what_stands_goes_on_and_nothing_begins_with_weightless_cells() {
 
 /// The seed of a coordinator's key.
 const COORDINATOR: [u8; 32] = [1; 32];
-/// What the TLS session of each link exports.
+/// The keying material of each link.
 const SESSION: [u8; 32] = [3; 32];
 
-/// Orders a measurement on a link of its own; what the relay says.
+/// Orders a measurement on a new link; returns the relay's answer.
 fn order<S: Cast>(stage: &mut Play<S>, nonce: u8) -> Message {
     let now = Instant::ORIGIN;
     let conn: ConnId = stage.relay.accept(now, None, Some(SESSION)).expect("admitted");

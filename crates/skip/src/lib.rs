@@ -1,7 +1,7 @@
-//! How a test says that it cannot run here.
+//! Skipping tests that cannot run on this machine.
 //!
-//! `cargo test` knows tests that pass and tests that fail. One that finds no data, or lacks the right to
-//! make what it needs, does neither; if it just returned, it would count as passed. So it says
+//! `cargo test` knows only passed and failed tests. A test without its data or permissions is neither; if it
+//! returned early, it would count as passed. Instead it calls
 //!
 //! ```no_run
 //! # fn consensus() -> std::io::Result<Vec<u8>> { std::fs::read("consensus") }
@@ -11,19 +11,19 @@
 //! };
 //! ```
 //!
-//! That ends the test with a line on standard error which `cargo test` lets through, and which
-//! `scripts/test` takes from the passed ones, counts, and repeats in the end. Only the lack of what a
-//! machine need not have is a reason; all else is a failure.
+//! This ends the test and prints a line to standard error, which `cargo test` does not capture, and which
+//! `scripts/test` subtracts from the passed tests, counts, and repeats at the end. Only the lack of something
+//! that a machine need not have is a reason to skip; everything else is a failure.
 
 use std::fmt::{Arguments, Write as _};
 use std::io::{Write as _, stderr};
 use std::panic::Location;
 use std::thread;
 
-/// What the lines begin with that `scripts/test` counts.
+/// The prefix of the lines that `scripts/test` counts.
 pub const MARK: &str = "test skipped: ";
 
-/// Ends the test that says this as skipped, with its reason, which is formatted as by [`format!`].
+/// Ends the calling test as skipped, with a reason that is formatted as by [`format!`].
 #[macro_export]
 macro_rules! this_test {
     ($($reason:tt)+) => {{
@@ -32,12 +32,12 @@ macro_rules! this_test {
     }};
 }
 
-/// Says that the test which runs in this thread is skipped; [`this_test`] ends it as well.
+/// Marks the test on this thread as skipped; [`this_test`] also ends it.
 #[track_caller]
 pub fn report(reason: Arguments<'_>) {
     let line = line(thread::current().name(), Location::caller(), reason);
-    // At once, since other threads write, too; and past the macros, whose output `cargo test` keeps from
-    // those who look at tests that pass. Where even that fails, the test still counts as passed.
+    // In one write, since other threads write, too; and without the macros, whose output `cargo test` captures.
+    // If even that fails, the test still counts as passed.
     let _nobody_to_tell = stderr().write_all(line.as_bytes());
 }
 

@@ -132,7 +132,7 @@ impl Wanted<'_> {
 
     /// Which of two edges between the same nodes counts: with `by_shortest` the better one; otherwise Shadow
     /// refuses the map.
-    fn better(self, (from, to): (u32, u32), one: Way, other: Way) -> Result<Way, String> {
+    fn better(self, from: u32, to: u32, one: Way, other: Way) -> Result<Way, String> {
         if !self.by_shortest || (from == to && self.used.contains(&from)) {
             return Err(format!("two edges lead from node {from} to node {to}"));
         }
@@ -223,7 +223,7 @@ impl Drawn {
         if !is_directed {
             for ((from, to), way) in drawn.edges.clone() {
                 let way = match drawn.edges.get(&(to, from)) {
-                    Some(back) if from != to => wanted.better((from, to), way, *back)?,
+                    Some(back) if from != to => wanted.better(from, to, way, *back)?,
                     _ => way,
                 };
                 drawn.edges.insert((to, from), way);
@@ -243,7 +243,7 @@ impl Drawn {
         let ends = (source, target);
         if wanted.has(source, target) {
             let way = match self.edges.get(&ends) {
-                Some(known) => wanted.better(ends, *known, item.way)?,
+                Some(known) => wanted.better(ends.0, ends.1, *known, item.way)?,
                 None => item.way,
             };
             self.edges.insert(ends, way);

@@ -217,7 +217,7 @@ impl<'a> Walk<'a> {
                 let group = next
                     .streams
                     .iter()
-                    .map(|it| self.size(*it))
+                    .map(|(id, weight)| self.size(id, *weight))
                     .collect::<Result<Vec<Size>, String>>()?;
                 if sizes.as_ref().is_some_and(|it| *it != group) {
                     return Err(format!(
@@ -317,7 +317,7 @@ impl<'a> Walk<'a> {
         tgen_times(text).map_err(|problem| format!("node {pause}: time: {problem}"))
     }
 
-    fn size(&self, (id, weight): (&str, f64)) -> Result<Size, String> {
+    fn size(&self, id: &str, weight: f64) -> Result<Size, String> {
         let problem = |what: &str| format!("node {id}: recvsize: {what}");
         let bytes = self.option(id, "recvsize", tgen_size)?;
         let bytes = bytes.ok_or_else(|| {

@@ -89,7 +89,7 @@ fn flashflow_measures_again_what_was_expected_too_low() {
     let found = weigh(&flashflow, &low);
     assert!(nwe(&found, &low) < 0.02, "{}", nwe(&found, &low));
     let rounds: u32 =
-        found.notes[0].split(' ').next().and_then(|it| it.parse().ok()).expect("so many");
+        found.notes[0].split(' ').next().and_then(|it| it.parse().ok()).expect("a number");
     assert!(rounds > 30, "{}", found.notes[0]);
     assert!(found.notes[0].contains(" 0 estimates are lower bounds"), "{:?}", found.notes);
 }

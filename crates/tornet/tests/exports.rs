@@ -260,7 +260,7 @@ fn what_is_written_for_shadow_is_what_its_specification_asks_for() {
         }
         addresses.extend(host.ip_addr);
         for process in &host.processes {
-            // None ends before Shadow does, which is a failure unless it is told.
+            // None ends before Shadow does, which is a failure unless it is expected.
             assert_eq!(process.expected_final_state.as_deref(), Some("running"), "{name}");
             assert!(process.starts_ms() < general.stop_time * 1000, "{name}");
             assert!(["tor", "tgen"].contains(&process.path.as_str()), "{name}");

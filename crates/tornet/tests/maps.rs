@@ -39,7 +39,7 @@ fn map(between: &str) -> String {
     )
 }
 
-/// Three relays, a server and a client, with what stands under `network:`.
+/// Three relays, a server and a client, with this content of `network:`.
 fn write(folder: &Path, network: &str) {
     let mut config = format!("general:\n  stop_time: 60\n{network}hosts:\n");
     let mut weights = String::new();

@@ -204,7 +204,7 @@ fn what_cannot_work_is_told_with_its_reason() {
     ];
     for (text, expected) in cases {
         let told = problem(&text);
-        assert!(told.contains(expected), "{told:?} does not tell {expected:?}");
+        assert!(told.contains(expected), "{told:?} does not contain {expected:?}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What coordinators, measurers, clients and other relays say.
+//! What coordinators, measurers, clients and other relays send.
 
 use super::{COORDINATOR, MEASURERS, QUEUE_LIMIT_CELLS_MOST, World, circ_id};
 use crate::input::Input;
@@ -74,7 +74,7 @@ impl World {
             RelayCommand(input.u8()),
         ];
         let command = input.choose(&commands);
-        // Of none there is no relay.
+        // Zero bytes do not name a relay.
         let port = input.u8().wrapping_add(1) % 4;
         let data = extend_data(&PARTIES.other.ids(), port);
         let Some(hop) = self.hop(place, circ_id) else {
@@ -87,7 +87,7 @@ impl World {
         self.say(place, circ_id, Command::RELAY_EARLY, &body);
     }
 
-    /// What the router has dialled is there, or not.
+    /// A connection that the router dials succeeds or fails.
     pub(super) fn answer_dial(&mut self, place: usize, is_there: bool) {
         let Some(place) = self.link(place).filter(|place| self.ends[*place].is_awaited) else {
             return;
@@ -98,7 +98,7 @@ impl World {
         }
     }
 
-    /// A next hop answers the latest CREATE2.
+    /// A next hop answers the last CREATE2.
     pub(super) fn answer_create(&mut self, place: usize, how: u8) {
         let Some(circ_id) = self.link(place).and_then(|place| self.links[place].begun) else {
             return;

@@ -1,4 +1,4 @@
-//! What clients, destinations and names do with streams.
+//! Streams of clients, destinations and DNS lookups.
 
 use super::{World, circ_id};
 use crate::input::Input;
@@ -10,10 +10,10 @@ use onion::crypto::{ClientHop, HopKeys};
 use onion::node::{CloseCause, ConnId, DnsAnswer, Node};
 use onion::router::{ExitConfig, ExitPolicy};
 
-/// Streams at once.
+/// The most concurrent streams.
 pub(super) const STREAMS_MAX: u32 = 12;
 
-/// Bytes that the router may hold.
+/// The router's memory limit in bytes.
 pub(super) const HELD_BYTES_MAX: usize = 100_000;
 
 /// A circuit, as its client sees it.
@@ -21,9 +21,9 @@ pub(super) struct Hop {
     pub(super) client: ClientHop,
     /// DATA cells for each SENDME.
     increment: usize,
-    /// DATA cells that have come.
+    /// Received DATA cells.
     data_cells: usize,
-    /// Tags that SENDMEs must have, the next one first.
+    /// Expected tags of SENDMEs, the next one first.
     tags: Vec<[u8; 20]>,
 }
 
@@ -33,7 +33,7 @@ impl Hop {
     }
 }
 
-/// What clients have heard on streams.
+/// What clients have received on streams.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct StreamsHeard {
     pub(super) connected: u32,
@@ -42,7 +42,7 @@ pub(super) struct StreamsHeard {
     pub(super) sendmes: u32,
     pub(super) signals: u32,
     pub(super) data_bytes: u64,
-    /// Of them, by destinations.
+    /// How many of them destinations closed.
     pub(super) delivered_bytes: u64,
 }
 
@@ -52,7 +52,7 @@ pub(super) fn exit() -> ExitConfig {
 }
 
 impl World {
-    /// One thing that concerns streams.
+    /// Performs one act that concerns streams.
     pub(super) fn apply_to_streams(&mut self, op: u8, place: usize, input: &mut Input<'_>) {
         match op {
             0 => self.begin(place, input),
@@ -92,7 +92,7 @@ impl World {
         }
     }
 
-    /// Says something to the router on a circuit, with the right digest.
+    /// Sends a message to the router on a circuit, with the correct digest.
     fn tell(
         &mut self,
         place: usize,
@@ -127,7 +127,7 @@ impl World {
         self.tell(place, circ_id, command, stream_id, &data);
     }
 
-    /// A SENDME: of a stream, forged, or with the tag that it must have.
+    /// A SENDME: for a stream, forged, or with the expected tag.
     fn acknowledge(&mut self, place: usize, input: &mut Input<'_>) {
         let (circ_id, how) = (circ_id(input), input.u8());
         let Some(hop) = self.hop(place, circ_id) else { return };
@@ -158,7 +158,7 @@ impl World {
         self.destinations.keys().nth(place).copied()
     }
 
-    /// A connection to a destination stands, or is gone.
+    /// A connection to a destination opens, or fails or closes.
     fn meet(&mut self, place: usize, how: u8) {
         let Some(conn) = self.find_destination(place) else { return };
         if how % 8 < 5 {
@@ -171,7 +171,7 @@ impl World {
         self.lose(conn, causes[usize::from(how % 8 - 5)].clone());
     }
 
-    /// A destination sends as much of this as the router takes, or all of it at once where it must not.
+    /// A destination sends as much of these bytes as the router accepts, or, wrongly, all of them.
     fn feed_destination(&mut self, place: usize, len: usize) {
         let Some(conn) = self.find_destination(place) else { return };
         if !self.destination(conn).is_connected || len == 0 {
@@ -187,7 +187,7 @@ impl World {
 
     fn answer(&mut self, place: usize, how: u8) {
         let Some(place) = place.checked_rem(self.questions.len()) else { return };
-        // Answers may come in another order than questions.
+        // Answers may arrive in another order than queries.
         self.questions.rotate_left(place);
         let (v4, v6) = ([192, 0, 2, how].into(), [how; 16].into());
         self.fixture.answer(match how % 8 {
@@ -218,7 +218,7 @@ impl World {
         }
     }
 
-    /// A relay cell has come to its client: from the router, or from beyond it.
+    /// A client receives a relay cell: from the router, or from a hop beyond it.
     pub(super) fn hear_relay(&mut self, place: usize, circ_id: CircId, body: &[u8]) {
         let link = &mut self.links[place];
         let Some(hop) = link.hops.get_mut(&circ_id) else { return };
@@ -249,7 +249,7 @@ impl World {
         }
     }
 
-    /// All destinations go.
+    /// Closes all destinations.
     pub(super) fn end_destinations(&mut self) {
         while let Some(conn) = self.find_destination(0) {
             self.lose(conn, CloseCause::Reset);

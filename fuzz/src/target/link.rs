@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 const EXPORTED: [u8; 32] = [5; 32];
 
-/// The session of each.
+/// The TLS session of each link.
 pub(super) struct Tls;
 
 impl TlsSession for Tls {
@@ -32,7 +32,7 @@ pub(super) struct Link {
     pub(super) is_connected: bool,
     channel: Channel,
     circuits: BTreeMap<u32, Keystream>,
-    /// What came on circuits and was not answered yet.
+    /// Cells received on circuits and not yet answered.
     to_answer: VecDeque<(CircId, Command, [u8; BODY_LEN])>,
     pub(super) to_us: Vec<u8>,
     pub(super) to_them: Vec<u8>,
@@ -56,7 +56,7 @@ impl Link {
         }
     }
 
-    /// What the relay's end has to write goes on its way.
+    /// Sends what the relay's end has to write.
     fn pull(&mut self) {
         let mut buffer = [0; 4096];
         loop {
@@ -68,7 +68,7 @@ impl Link {
         }
     }
 
-    /// The relay hears something. Signatures must be valid: the node is honest.
+    /// The relay receives bytes. Signatures must be valid: the node is honest.
     pub(super) fn hear(&mut self, mut bytes: &[u8], nonce: Nonce, proves: bool) {
         let mut answers = Vec::new();
         while let Some(cell) = self.channel.handle_bytes(&mut bytes).expect("the node is honest") {
@@ -99,7 +99,7 @@ impl Link {
         self.pull();
     }
 
-    /// The relay answers as an honest one would what came.
+    /// The relay answers the received cells as an honest relay would.
     pub(super) fn answer(&mut self, cells: usize) {
         for _ in 0..cells {
             let Some((circ_id, command, mut body)) = self.to_answer.pop_front() else { break };
@@ -121,7 +121,7 @@ impl Link {
         self.pull();
     }
 
-    /// The relay says something, once its link is open.
+    /// The relay sends a cell once its link is open.
     pub(super) fn say(&mut self, circ_id: CircId, command: Command, body: &[u8]) {
         if self.channel.is_open() {
             self.channel.send(circ_id, command, body);

@@ -1,4 +1,4 @@
-//! A measurement and a relay, and what both do by themselves.
+//! A measurement and a relay, and their honest behavior.
 
 use crate::input::Input;
 use crate::links::Recorded;
@@ -19,13 +19,13 @@ use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// What waits on one link in one direction, at most; then it is a socket whose buffer is full.
+/// The most bytes in flight on one link in one direction, like a socket's buffer.
 const BUFFER_LEN: usize = 100_000;
 
-/// More than any honest reaction takes.
+/// More steps than any honest reaction takes.
 const POLLS_MAX: u32 = 50_000;
 
-/// The session of all links: as recorded, and of no use for orders and proofs, which nobody has here.
+/// The recorded TLS session, for all links. It cannot authenticate orders or proofs, which this target does not use.
 #[derive(Clone)]
 pub(super) struct Tls;
 
@@ -48,21 +48,21 @@ impl TlsSession for Tls {
     }
 }
 
-/// A link between the measurement and the relay, or a stranger (who is no node).
+/// A link between the measurement and the relay, or one from a stranger that is no node.
 #[derive(Debug, Default)]
 pub(super) struct Link {
     pub(super) ours: Option<ConnId>,
     pub(super) theirs: Option<ConnId>,
     pub(super) is_connected: bool,
-    /// Of our landings, not of our sockets to the relay.
+    /// Whether the link arrived at one of our landings; else it is one of our sockets to the relay.
     pub(super) is_inbound: bool,
     pub(super) to_us: Vec<u8>,
     pub(super) to_them: Vec<u8>,
-    /// We have more to say than the buffer holds.
+    /// Whether we have more to send than the buffer holds.
     pub(super) is_full: bool,
 }
 
-/// The measurement, an honest relay, and the links between them, which the fuzzer plays with.
+/// The measurement, an honest relay, and the links between them, which the fuzzer manipulates.
 pub(super) struct World {
     pub(super) transit: LoadGenerator<ChaCha8Rng>,
     pub(super) relay: Router<ChaCha8Rng>,
@@ -70,11 +70,11 @@ pub(super) struct World {
     pub(super) target: SocketAddr,
     pub(super) landings: Vec<SocketAddr>,
     pub(super) links: Vec<Link>,
-    /// Which link each of our connections is.
+    /// The link of each of our connections.
     pub(super) known: BTreeMap<ConnId, usize>,
-    /// Connections that may not be named any more.
+    /// Closed connections, which the measurement must not name.
     pub(super) forgotten: BTreeSet<ConnId>,
-    /// Poll for connections to be written before those to be closed.
+    /// Whether to poll for connections to write before connections to close.
     pub(super) writes_first: bool,
     pub(super) fed_bytes: u64,
     pub(super) told: Told,
@@ -119,7 +119,7 @@ impl World {
         self.links.push(link);
     }
 
-    /// A dialled connection is made, if it is not yet.
+    /// Completes a dialled connection, unless it already is complete.
     pub(super) fn connect(&mut self, place: usize) {
         let accepted = self.relay.handle_accepted(self.now, ListenerId(0), &Tls);
         let Some(link) = self.link(place) else { return };
@@ -129,7 +129,7 @@ impl World {
         self.transit.handle_connected(self.now, conn, &Tls);
     }
 
-    /// Bytes come to us.
+    /// Delivers bytes to us.
     pub(super) fn feed(&mut self, place: usize, bytes: &[u8]) {
         let Some(link) = self.link(place) else { return };
         let Some(conn) = link.ours.filter(|_| link.is_connected) else { return };
@@ -139,7 +139,7 @@ impl World {
         self.transit.handle_bytes(self.now, conn, bytes);
     }
 
-    /// Moves what is under way on a link, up to `len` bytes each way.
+    /// Delivers the bytes in flight on a link, up to `len` bytes in each direction.
     pub(super) fn deliver(&mut self, place: usize, len: usize) {
         let Some(link) = self.link(place) else { return };
         let to_us: Vec<u8> = link.to_us.drain(..len.min(link.to_us.len())).collect();
@@ -158,7 +158,7 @@ impl World {
         self.flush(place);
     }
 
-    /// Takes what the measurement has for a link, as long as there is room.
+    /// Takes the measurement's output for a link while there is room.
     fn flush(&mut self, place: usize) {
         let now = self.now;
         let Some(place) = place.checked_rem(self.links.len()) else { return };
@@ -188,7 +188,7 @@ impl World {
         self.settle();
     }
 
-    /// A link is gone; both sides hear of it.
+    /// Closes a link and informs both sides.
     pub(super) fn close(&mut self, place: usize, cause: CloseCause) {
         let Some(link) = self.link(place) else { return };
         let (ours, theirs) = (link.ours.take(), link.theirs.take());
@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// Does all that both sides want, until they are quiet.
+    /// Performs every action of both sides until neither has any.
     pub(super) fn settle(&mut self) {
         let mut polls = 0;
         while self.poll_transit() || self.poll_relay() {
@@ -239,7 +239,7 @@ impl World {
         assert!(!self.told.is_over || self.known.is_empty(), "connections are left");
     }
 
-    /// One thing that the measurement wants; false if there is none.
+    /// Performs one action of the measurement; false if there is none.
     fn poll_transit(&mut self) -> bool {
         if let Some(Dial { conn, to, .. }) = self.transit.poll_dial(self.now) {
             assert_eq!(to, self.target);
@@ -272,7 +272,7 @@ impl World {
         true
     }
 
-    /// One thing that the relay wants; false if there is none.
+    /// Performs one action of the relay; false if there is none.
     fn poll_relay(&mut self) -> bool {
         if let Some(conn) = self.relay.poll_socket_query() {
             self.relay.handle_socket_state(self.now, conn, None);
@@ -298,7 +298,7 @@ impl World {
             return true;
         }
         let theirs = |links: &[Link], conn| links.iter().position(|link| link.theirs == Some(conn));
-        // It may say why on its last writing.
+        // Its last write may state the reason.
         if let Some(conn) = self.relay.poll_writable() {
             let mut buffer = [0; 16_384];
             loop {
@@ -325,7 +325,7 @@ impl World {
         is_due
     }
 
-    /// Nothing comes any more: the measurement must end by itself.
+    /// No further input: the measurement must end by itself.
     pub(super) fn fall_silent(&mut self) {
         for _ in 0..POLLS_MAX {
             if self.told.is_over {

@@ -201,7 +201,7 @@ fn really_sent(relay: &LiarRelay, seconds: u32) -> Option<f64> {
                 sent.push(Rate::from_byte_per_s(measured_bytes + client_bytes).as_mbit_per_s());
             }
             RouterEvent::MeasurementRefused(_)
-            | RouterEvent::Shed { .. }
+            | RouterEvent::MemoryReclaimed { .. }
             | RouterEvent::Evicted { .. }
             | RouterEvent::FeedbackRefused { .. }
             | RouterEvent::CircuitStalled { .. }

@@ -133,7 +133,7 @@ fn middle(all: &[Run]) -> Option<&Run> {
 }
 
 fn trace_case(all: &[Run], distance: usize) -> Case {
-    let case = Case::new(format!("trace over real paths, {distance} hops"), None, None);
+    let case = Case::new(format!("trace over real paths, {}", hops(distance)), None, None);
     let Some(run) = middle(all) else { return case };
     let (found, ratio) = (run.found(), run.ratio());
     let told = format!(

@@ -115,7 +115,7 @@ impl EchoLie {
                 "does not limit its clients: what they have beyond their share is not counted, and it loses"
             }
             Self::OnlyFastWhileMeasured { .. } => {
-                "has capacity only while it is measured: believed, since nothing tells it from others; it \
+                "has capacity only while it is measured: believed, since nothing distinguishes it from others; it \
                  pays for that capacity at times it cannot choose"
             }
             Self::Stalls(_) => "falls silent: gives no number",
@@ -187,7 +187,7 @@ impl Behavior for EchoLiar {
         self.answered_cells += 1;
     }
 
-    fn swallows(&mut self) -> bool {
+    fn drops_answer(&mut self) -> bool {
         self.received_cells += 1;
         match self.lie {
             Some(EchoLie::Stalls(after)) => self.received_cells > after,
@@ -196,11 +196,11 @@ impl Behavior for EchoLiar {
         }
     }
 
-    fn answers_ahead(&self) -> u32 {
+    fn fabricated_answers(&self) -> u32 {
         if let Some(EchoLie::AnswersAhead(cells)) = self.lie { cells } else { 0 }
     }
 
-    fn unsolicited(&mut self) -> u32 {
+    fn unsolicited_cells(&mut self) -> u32 {
         if let Some(EchoLie::Floods(cells)) = self.lie { cells } else { 0 }
     }
 

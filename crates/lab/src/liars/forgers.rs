@@ -128,7 +128,7 @@ impl Play {
                 return Ok(told);
             }
             if !self.wire.step().map_err(world)? {
-                return Err(LiarError::World("nothing happens any more".to_owned()));
+                return Err(LiarError::World("no event is left".to_owned()));
             }
         }
     }

@@ -101,11 +101,12 @@ impl TransitLiar {
 
 impl Passage {
     /// The action for a cell, and whether that is a lie. `last` is the previous cell.
-    fn pass(
+    fn act(
         &mut self,
         lie: TransitLie,
         rng: &mut impl Rng,
-        (received, last): (&Body, Body),
+        received: &Body,
+        last: Body,
         cell: &mut Body,
     ) -> (ForwardAction, bool) {
         let is_nth = |n: NonZeroU64| self.seen_cells.is_multiple_of(n.get());
@@ -141,7 +142,7 @@ impl Passage {
 }
 
 impl Behavior for TransitLiar {
-    fn pass(
+    fn forward(
         &mut self,
         rng: &mut impl Rng,
         from: OnLink,
@@ -166,25 +167,25 @@ impl Behavior for TransitLiar {
         let passage = self.circuits.entry(from).or_insert(new);
         passage.seen_cells += 1;
         let last = std::mem::replace(&mut passage.last, *cell);
-        let (action, is_lie) = passage.pass(lie, rng, (received, last), cell);
+        let (action, is_lie) = passage.act(lie, rng, received, last, cell);
         if is_lie && self.lies.len() < LIES_MAX {
             self.lies.push(LiedAt { circuit: passage.circuit, cell: passage.seen_cells - 1 });
         }
         action
     }
 
-    fn add(&mut self, rng: &mut impl Rng, from: OnLink, cell: &mut Body) {
+    fn fabricate(&mut self, rng: &mut impl Rng, from: OnLink, cell: &mut Body) {
         match self.circuits.get_mut(&from).and_then(|passage| passage.held.take()) {
             Some(held) => *cell = held,
             None => rng.fill_bytes(cell),
         }
     }
 
-    fn unsolicited(&mut self) -> u32 {
+    fn unsolicited_cells(&mut self) -> u32 {
         if let Some(TransitLie::Floods(cells)) = self.lie { cells } else { 0 }
     }
 
-    fn ends_at_once(&mut self, at: OnLink) -> Option<DestroyReason> {
+    fn destroys_at_once(&mut self, at: OnLink) -> Option<DestroyReason> {
         let Some(TransitLie::SweepsNewLinks(count)) = self.lie else { return None };
         let begun = self.begun.entry(at.conn).or_default();
         *begun += 1;

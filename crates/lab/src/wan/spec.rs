@@ -69,7 +69,7 @@ pub struct Access {
 }
 
 impl Access {
-    /// The same bottleneck in each direction.
+    /// An equal bottleneck in each direction.
     #[must_use]
     pub const fn both(narrow: Narrow) -> Self {
         Self { out: Some(narrow), into: Some(narrow) }

@@ -1,4 +1,4 @@
-//! One measurement of a router that takes part, with clients beside it, on either stage.
+//! A measurement of a router that takes part, with clients, on either stage.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
@@ -21,26 +21,26 @@ use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-/// More than any set-up takes.
+/// Longer than any set-up.
 const SOON: Duration = Duration::from_secs(20);
 
-/// Seconds that clients have the relay for themselves, before and after.
+/// Seconds without a measurement, before and after it.
 pub(crate) const ALONE_S: u32 = 2;
 
-/// A router on the stage, and where it is.
+/// A router on the stage, and its address.
 pub(crate) type Relay = Router<ChaCha8Rng, EchoLiar>;
 pub(crate) type Measurer = LoadGenerator<ChaCha8Rng>;
 
-/// A relay that may be measured, and all that happens around it.
+/// A relay that may be measured, and everything around it.
 pub(crate) struct Play<'a, S> {
     pub(crate) stage: S,
     pub(crate) scenario: &'a Scenario,
     pub(crate) relay: Actor,
     pub(crate) target: Target,
     clients: Option<Clients>,
-    /// What the relay really did in each measured second.
+    /// The relay's real traffic in each measured second.
     pub(crate) measured: Vec<(u64, u64)>,
-    /// What else it told.
+    /// Its other events.
     pub(crate) told: Vec<RouterEvent>,
     nonces: u8,
 }
@@ -53,7 +53,7 @@ struct Clients {
 }
 
 impl<'a, S: Stage> Play<'a, S> {
-    /// A relay, and its clients at full speed, if there are any.
+    /// A relay, with clients at full speed, if there are any.
     pub(crate) fn begin(mut stage: S, scenario: &'a Scenario) -> Self {
         let address = stage.reserve();
         let config = RouterConfig {
@@ -97,7 +97,7 @@ impl<'a, S: Stage> Play<'a, S> {
         }
     }
 
-    /// Adds a pump that sends through the relay to itself, as clients do.
+    /// Adds a load generator that sends through the relay to itself, as clients do.
     pub(crate) fn add_transit(&mut self, seconds: u32, rate: Rate) -> Actor {
         let addresses: Vec<SocketAddr> =
             cast().landings.iter().map(|_| self.stage.reserve()).collect();
@@ -126,7 +126,7 @@ impl<'a, S: Stage> Play<'a, S> {
         self.clients = Some(Clients { actor, began, seconds: Vec::new(), ended: None });
     }
 
-    /// Lets time pass, and listens.
+    /// Lets time pass and handles events.
     pub(crate) fn pass(&mut self, time: Duration) {
         let deadline = self.stage.now() + time;
         while self.stage.now() < deadline && self.stage.step() {
@@ -134,7 +134,7 @@ impl<'a, S: Stage> Play<'a, S> {
         }
     }
 
-    /// Notes what relay and clients tell.
+    /// Records the events of relay and clients.
     pub(crate) fn listen(&mut self) {
         while let Some(event) = self.stage.node::<Relay>(self.relay).poll_event() {
             match event {
@@ -158,7 +158,7 @@ impl<'a, S: Stage> Play<'a, S> {
         *self.stage.node::<Relay>(self.relay).totals()
     }
 
-    /// What clients got in each of their seconds that began from then on and ended by then.
+    /// The clients' traffic in each second within this interval.
     pub(crate) fn client_bytes(&self, from: Instant, until: Instant) -> Vec<u64> {
         let clients = self.clients.as_ref().expect("there are some");
         let start = |second: &Second| clients.began + Duration::from_secs(second.index.into());
@@ -191,7 +191,7 @@ impl<'a, S: Stage> Play<'a, S> {
         }
     }
 
-    /// The next order of the scenario.
+    /// The scenario's next order.
     pub(crate) fn next_order(&mut self) -> Order {
         self.nonces += 1;
         self.scenario.order(self.nonces)
@@ -203,7 +203,7 @@ impl<'a, S: Stage> Play<'a, S> {
         self.stage.add(link, &cast().others, &[])
     }
 
-    /// The first thing that comes of an order.
+    /// The first result of an order.
     #[track_caller]
     pub(crate) fn answer(&mut self, link: Actor) -> OrderEvent {
         let mut answer = None;
@@ -227,7 +227,7 @@ impl<'a, S: Stage> Play<'a, S> {
         Part { actor, found: Found::default() }
     }
 
-    /// Somebody whose link to the relay is open.
+    /// A peer whose link to the relay is open.
     #[track_caller]
     pub(crate) fn add_party(&mut self) -> Actor {
         let party = Party::dialling(self.target, UNIX_TIME_S);
@@ -240,21 +240,21 @@ impl<'a, S: Stage> Play<'a, S> {
         self.stage.node(actor)
     }
 
-    /// Goes on until `is_done` of what a party has heard.
+    /// Runs until `is_done` of a party's received cells.
     #[track_caller]
     pub(crate) fn until_party(&mut self, actor: Actor, is_done: impl Fn(&Party) -> bool) {
         self.stage.until(SOON, |stage| is_done(stage.node(actor)));
         self.listen();
     }
 
-    /// Takes what a measurer tells.
+    /// Handles a measurer's events.
     pub(crate) fn hear(&mut self, part: &mut Part) {
         while let Some(event) = self.stage.node::<Measurer>(part.actor).poll_event() {
             part.found.gather(event);
         }
     }
 
-    /// Goes on until `is_done` of all that measurers have told.
+    /// Runs until `is_done` of all measurers' results.
     #[track_caller]
     pub(crate) fn until(
         &mut self,
@@ -307,7 +307,7 @@ impl<'a, S: Stage> Play<'a, S> {
         self.run(link, parts)
     }
 
-    /// Starts the measurers, and goes on to the end, whatever it is.
+    /// Starts the measurers and runs to the end.
     #[track_caller]
     pub(crate) fn run(&mut self, link: Actor, mut parts: Vec<Part>) -> Report {
         let began = self.start(&parts);
@@ -315,7 +315,7 @@ impl<'a, S: Stage> Play<'a, S> {
         self.until(&mut parts, |play, parts| {
             play.hear_order(link, &mut report);
             let has_failed = |part: &Part| matches!(part.found.result, Some(Err(_)));
-            // A coordinator ends it all when a measurer fails.
+            // A coordinator aborts when a measurer fails.
             if parts.iter().any(has_failed) {
                 play.stage.node::<OrderLink>(link).stop();
                 return true;
@@ -330,7 +330,7 @@ impl<'a, S: Stage> Play<'a, S> {
         report
     }
 
-    /// Takes what the coordinator's link tells.
+    /// Handles the events of the coordinator's link.
     pub(crate) fn hear_order(&mut self, link: Actor, report: &mut Report) {
         while let Some(event) = self.stage.node::<OrderLink>(link).poll_event() {
             match event {

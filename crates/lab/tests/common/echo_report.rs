@@ -1,4 +1,4 @@
-//! What comes of a measurement of a router that takes part.
+//! The result of a measurement of a router that takes part.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
@@ -18,13 +18,13 @@ pub(crate) struct Part {
     pub(crate) found: Found,
 }
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Debug)]
 pub(crate) struct Report {
-    /// The coordinator's part; `None` if it never heard of an end.
+    /// The coordinator's part; `None` if it received no end.
     pub(crate) order: Option<Result<(), OrderFailure>>,
     pub(crate) parts: Vec<Part>,
-    /// What the relay said.
+    /// The relay's reports.
     pub(crate) client_seconds: Vec<ClientSecond>,
     /// When the measurers began.
     pub(crate) began: Instant,
@@ -57,13 +57,13 @@ impl Report {
         series.summary().expect("complete")
     }
 
-    /// The estimate, over what the relay really has.
+    /// The estimate divided by the relay's capacity.
     #[track_caller]
     pub(crate) fn estimate_over(&self, truth: Rate) -> f64 {
         Rate::from_byte_per_s(self.summary().median).as_mbit_per_s() / truth.as_mbit_per_s()
     }
 
-    /// The first measurer's failure, of which there must be one.
+    /// The first measurer's failure; there must be one.
     #[track_caller]
     pub(crate) fn failure(&self) -> &LoadFailure {
         let failures =

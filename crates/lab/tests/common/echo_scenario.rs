@@ -1,4 +1,4 @@
-//! A measurement of a router that takes part, and by whom it is made.
+//! A measurement of a router that takes part, and its parties.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
@@ -19,7 +19,7 @@ pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
 pub(crate) const COORDINATOR: [u8; 32] = [0xc0; 32];
 pub(crate) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
 
-/// Identities, made once per process: their RSA keys take time.
+/// Identities, created once per process: RSA keys are slow to generate.
 pub(crate) struct Cast {
     pub(crate) others: Forge,
     pub(crate) relays: Forge,
@@ -40,14 +40,14 @@ pub(crate) fn cast() -> &'static Cast {
     })
 }
 
-/// A measurement to be made.
+/// The parameters of a measurement.
 #[derive(Clone)]
 pub(crate) struct Scenario {
     pub(crate) lie: Option<EchoLie>,
-    /// What the relay sends at most.
+    /// The relay's rate.
     pub(crate) limit: Option<Rate>,
     pub(crate) measurers: usize,
-    /// What all measurers send together.
+    /// The total rate of all measurers.
     pub(crate) rate: Rate,
     /// Of each measurer.
     pub(crate) sockets: u32,
@@ -56,20 +56,20 @@ pub(crate) struct Scenario {
     /// When every other socket of each measurer begins, if not at once.
     pub(crate) held_back: Option<Duration>,
     pub(crate) check_one_in: u32,
-    /// What clients want to send through the relay.
+    /// The rate of clients through the relay.
     pub(crate) clients: Option<Rate>,
     pub(crate) window_cap_cells: u32,
     pub(crate) queue_limit_cells: u32,
-    /// Memory that peers may have the relay hold.
+    /// The relay's memory limit.
     pub(crate) held_bytes_max: usize,
     pub(crate) max_duration: Duration,
     pub(crate) measurements_per_period: u32,
-    /// Decides all random choices in virtual time.
+    /// The seed of all random choices in virtual time.
     pub(crate) seed: u64,
 }
 
 impl Default for Scenario {
-    /// Two measurers with two sockets of two circuits each, at 2.95 times what the relay has.
+    /// Two measurers with two sockets of two circuits each, at 2.95 times the relay's capacity.
     fn default() -> Self {
         let limit = Rate::from_mbit_per_s(40.0);
         Self {

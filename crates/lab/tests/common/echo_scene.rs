@@ -1,4 +1,4 @@
-//! A relay with clients, and somebody who says what must not be said.
+//! A relay with clients, and a party that violates the protocol.
 
 use crate::echo_play::Play;
 use crate::echo_scenario::{COORDINATOR, Scenario};
@@ -7,7 +7,7 @@ use onion::Duration;
 use onion::measure::order::{OrderEvent, OrderFailure};
 use onion::measure::protocol::{ErrorCode, Message, Order};
 
-/// A scene with clients, of whom nobody may suffer.
+/// A scene with clients, none of which may be affected.
 pub(crate) struct Scene<S: Stage + 'static> {
     pub(crate) play: Play<'static, S>,
 }
@@ -26,7 +26,7 @@ impl<S: Stage + 'static> Scene<S> {
         Self { play }
     }
 
-    /// What comes of an order, changed before it is signed.
+    /// The result of an order that is changed before it is signed.
     #[track_caller]
     pub(crate) fn refused(&mut self, change: impl FnOnce(&mut Order)) -> ErrorCode {
         let mut order = self.play.next_order();
@@ -34,7 +34,7 @@ impl<S: Stage + 'static> Scene<S> {
         self.refused_with(|exported| Message::Order(order.sign(&COORDINATOR, exported)))
     }
 
-    /// With which code a first message on a link is refused.
+    /// The error code for a first message on a link.
     #[track_caller]
     pub(crate) fn refused_with(&mut self, message: impl FnOnce(&[u8; 32]) -> Message) -> ErrorCode {
         let party = self.play.add_party();
@@ -53,7 +53,7 @@ impl<S: Stage + 'static> Scene<S> {
         self.told(party, before)
     }
 
-    /// The code of the error that ends a party's link.
+    /// The error code that ends a party's link.
     #[track_caller]
     pub(crate) fn told(&mut self, party: Actor, before: usize) -> ErrorCode {
         self.play.until_party(party, |party| party.closed.is_some());
@@ -63,7 +63,7 @@ impl<S: Stage + 'static> Scene<S> {
         }
     }
 
-    /// The measurement has ended for the coordinator: with this code.
+    /// The measurement has ended for the coordinator, with this code.
     #[track_caller]
     pub(crate) fn ended(&mut self, link: Actor) -> ErrorCode {
         match self.play.answer(link) {
@@ -72,7 +72,7 @@ impl<S: Stage + 'static> Scene<S> {
         }
     }
 
-    /// All is as if nothing had happened: the relay can be measured, and clients never noticed.
+    /// Nothing has changed: the relay can be measured, and clients were not affected.
     #[track_caller]
     pub(crate) fn assert_unharmed(mut self) {
         assert!(self.play.measure().summary().median > 0);

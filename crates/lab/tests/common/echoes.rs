@@ -48,10 +48,10 @@ pub(crate) fn target() -> Target {
     Target { address: SocketAddr::from(([10, 0, 0, 1], 9001)), ids }
 }
 
-/// What is measured, how, and by whom.
+/// The measurement and its parties.
 #[derive(Clone)]
 pub(crate) struct Scenario {
-    /// Each measurer's start, after the common one.
+    /// Each measurer's start, relative to the common one.
     pub(crate) lags: Vec<Duration>,
     pub(crate) sockets: u32,
     pub(crate) circuits_per_socket: u32,
@@ -63,7 +63,7 @@ pub(crate) struct Scenario {
     pub(crate) limit: Option<Rate>,
     pub(crate) piece_max_bytes: Option<usize>,
     pub(crate) seed: u64,
-    /// Stops the coordinator's link when so many seconds were reported.
+    /// Stops the coordinator's link after this number of reported seconds.
     pub(crate) stop_after: Option<u16>,
     /// The measurers named in the order.
     pub(crate) named: u8,
@@ -88,7 +88,7 @@ impl Default for Scenario {
     }
 }
 
-/// What came of a scenario.
+/// The result of a scenario.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Report {
     pub(crate) order: Vec<OrderEvent>,
@@ -183,7 +183,7 @@ impl Scenario {
         let ended = wire.run_until(end, |wire| play.look(wire));
         assert_eq!(ended, Ok(Ended::Satisfied), "no end: {:?}", play.report);
         play.report.fingerprint = wire.fingerprint();
-        // Everything gets closed, and then nothing is left to happen.
+        // Everything is closed, and then there are no events left.
         let order: &mut OrderLink = wire.node_mut(play.order).unwrap();
         order.stop();
         wire.drive_bounded(100_000).expect("comes to rest");
@@ -191,7 +191,7 @@ impl Scenario {
     }
 }
 
-/// A scenario under way.
+/// A running scenario.
 struct Play<'s> {
     order: NodeId,
     measurers: Vec<NodeId>,
@@ -201,7 +201,7 @@ struct Play<'s> {
 }
 
 impl Play<'_> {
-    /// Does what the shell of a coordinator does; true at the end.
+    /// Performs the actions of a coordinator's shell; returns true at the end.
     fn look(&mut self, wire: &mut Wire) -> bool {
         let now = wire.now();
         let order: &mut OrderLink = wire.node_mut(self.order).unwrap();

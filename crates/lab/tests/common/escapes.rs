@@ -1,7 +1,7 @@
 //! How often forgers escape.
 
-/// Asserts that forgers were caught as late as a check of one cell in 125 predicts, by the cells that
-/// each had forged before.
+/// Asserts that forgers were detected as late as a check of one cell in 125 predicts, by the number of cells
+/// that each had forged before.
 #[track_caller]
 pub(crate) fn assert_escapes_as_predicted(escaped: &[usize]) {
     let runs = escaped.len() as f64;

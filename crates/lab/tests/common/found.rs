@@ -1,20 +1,20 @@
-//! What a measurer finds.
+//! The results of a measurer.
 
 use onion::measure::Second;
 use onion::measure::load::{Event, LoadFailure};
 
-/// What one measurer has found.
+/// The results of one measurer.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Found {
-    /// Sockets and circuits, if it came so far.
+    /// Sockets and circuits, once ready.
     pub(crate) ready: Option<(u32, u32)>,
     pub(crate) seconds: Vec<Second>,
-    /// None while it goes on.
+    /// `None` while it runs.
     pub(crate) result: Option<Result<(), LoadFailure>>,
 }
 
 impl Found {
-    /// Takes an event, which must make sense after those before.
+    /// Handles an event, which must be consistent with earlier ones.
     pub(crate) fn gather(&mut self, event: Event) {
         assert_eq!(self.result, None, "{event:?} after the end");
         match event {

@@ -1,4 +1,4 @@
-//! Some relays, a client and a destination, on either stage.
+//! Several relays, a client and a destination, on either stage.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 /// The date of all certificates.
 pub(crate) const UNIX_TIME_S: u64 = 1_700_000_000;
 
-/// More than anything takes that is not slow on purpose.
+/// Longer than anything that is not slow on purpose.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// Identities, made once per process: their RSA keys take time.
@@ -84,7 +84,7 @@ impl<S: World> Net<S> {
         Self::with(stage, |_, _| ())
     }
 
-    /// With other choices for the relays, by their places.
+    /// With other configurations for the relays, by index.
     pub(crate) fn with(mut stage: S, change: impl Fn(usize, &mut RouterConfig)) -> Self {
         let server_at = stage.reserve();
         let (mut relays, mut hops) = (Vec::new(), Vec::new());
@@ -109,14 +109,14 @@ impl<S: World> Net<S> {
         Self { stage, relays, hops, client, server, server_at, events: VecDeque::new(), seed: 0 }
     }
 
-    /// Another client, whose events nobody hears.
+    /// Another client, whose events are ignored.
     pub(crate) fn add_client(&mut self) -> Actor {
         self.seed += 1;
         let rng = ChaCha8Rng::seed_from_u64(100 + self.seed);
         self.stage.add(Client::new(UNIX_TIME_S, rng), &cast().forge, &[])
     }
 
-    /// One who says to a relay what a test tells it to.
+    /// A party that sends arbitrary cells to a relay.
     pub(crate) fn add_party(&mut self, relay: usize) -> Actor {
         let NextHop { address, ids, .. } = self.hops[relay];
         let party = Party::dialling(Target { address, ids }, UNIX_TIME_S);
@@ -137,7 +137,7 @@ impl<S: World> Net<S> {
         self.stage.node(self.server)
     }
 
-    /// Through so many relays.
+    /// Through this number of relays.
     pub(crate) fn path(&self, hops: usize) -> CircuitPlan {
         CircuitPlan::new(self.hops[..hops].to_vec())
     }
@@ -147,7 +147,7 @@ impl<S: World> Net<S> {
         self.client().open(now, path)
     }
 
-    /// A circuit that stands.
+    /// An open circuit.
     #[track_caller]
     pub(crate) fn built(&mut self, path: &CircuitPlan) -> CircuitNumber {
         let circuit = self.open(path);
@@ -181,7 +181,7 @@ impl<S: World> Net<S> {
         self.client().begin(now, circuit, to, transfer)
     }
 
-    /// How a stream ended.
+    /// The outcome of a stream.
     #[track_caller]
     pub(crate) fn over(&mut self, stream: StreamNumber) -> (Outcome, Figures) {
         let is_it = |event: &ClientEvent| match event {
@@ -195,7 +195,7 @@ impl<S: World> Net<S> {
         }
     }
 
-    /// Waits for the end of a transfer that must be complete.
+    /// Waits for a transfer, which must complete.
     #[track_caller]
     pub(crate) fn complete(&mut self, stream: StreamNumber) -> Figures {
         let (outcome, figures) = self.over(stream);
@@ -217,7 +217,7 @@ impl<S: World> Net<S> {
         }
     }
 
-    /// The next event of which this holds.
+    /// The next event that matches.
     #[track_caller]
     fn event(&mut self, is_it: impl Fn(&ClientEvent) -> bool) -> ClientEvent {
         let deadline = self.stage.now() + SOON;
@@ -232,7 +232,7 @@ impl<S: World> Net<S> {
         }
     }
 
-    /// The round trip of a circuit, by a BEGIN that its exit refuses.
+    /// The round-trip time of a circuit, by a BEGIN that its exit rejects.
     #[track_caller]
     pub(crate) fn round_trip(&mut self, circuit: CircuitNumber) -> Duration {
         let refused = SocketAddr::from(([10, 0, 0, 1], 1));
@@ -256,7 +256,7 @@ impl<S: World> Net<S> {
         while self.stage.now() < until && self.stage.step() {}
     }
 
-    /// Nobody holds anything any more: of circuits, streams, and bytes. There are no more links than one path has.
+    /// No circuits, streams and buffered bytes are left, and at most the links of one path.
     #[track_caller]
     pub(crate) fn assert_empty(&mut self) {
         self.assert_idle();
@@ -266,7 +266,7 @@ impl<S: World> Net<S> {
         }
     }
 
-    /// Nobody holds anything any more but links.
+    /// Nothing is left but links.
     #[track_caller]
     pub(crate) fn assert_idle(&mut self) {
         self.until(|net| {

@@ -1,4 +1,4 @@
-//! One end of one link that says what a test tells it to.
+//! One end of one link that sends arbitrary cells.
 
 use onion::Instant;
 use onion::cell::msg::{
@@ -16,27 +16,27 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
-/// A cell that has come.
+/// A received cell.
 pub(crate) type Came = (CircId, Command, Vec<u8>);
 
-/// A stranger, until it says who it is. Dials, or waits to be dialled, once.
+/// A party that has not authenticated. Dials or is dialled once.
 pub(crate) struct Party {
     target: Option<Target>,
     identity: Option<Arc<OwnIdentity>>,
     claims: Vec<IpAddr>,
-    /// Connections that have come.
+    /// Accepted connections.
     pub(crate) accepted: u32,
     unix_time_s: u64,
     must_dial: bool,
     next: u32,
     conn: Option<ConnId>,
     channel: Option<Channel>,
-    /// What is said after all that the channel has to say, as it is.
+    /// Bytes that are sent unmodified after the channel's output.
     raw: VecDeque<u8>,
     is_writable: bool,
     must_close: bool,
     is_mute: bool,
-    /// Says nothing for now.
+    /// Sends nothing for now.
     pub(crate) is_held: bool,
     pub(crate) exported: [u8; 32],
     pub(crate) came: Vec<Came>,
@@ -71,7 +71,7 @@ impl Party {
         Self { target: Some(target), must_dial: true, ..Self::new(unix_time_s) }
     }
 
-    /// Dials a relay as another, which says that these addresses are its own.
+    /// Dials a relay as another relay, which claims these addresses.
     #[allow(dead_code, reason = "of use to some tests")]
     pub(crate) fn dialling_as(
         target: Target,
@@ -87,12 +87,12 @@ impl Party {
         Self { identity: Some(identity), ..Self::new(unix_time_s) }
     }
 
-    /// Accepts connections, and says nothing.
+    /// Accepts connections and sends nothing.
     pub(crate) fn mute(unix_time_s: u64) -> Self {
         Self { is_mute: true, ..Self::new(unix_time_s) }
     }
 
-    /// Says what it held back.
+    /// Sends what it held back.
     pub(crate) const fn release(&mut self) {
         self.is_held = false;
         self.is_writable = true;
@@ -124,7 +124,7 @@ impl Party {
         self.must_close = true;
     }
 
-    /// The messages of the protocol that have come.
+    /// The received messages of the measurement protocol.
     pub(crate) fn messages(&self) -> Vec<Message> {
         let of_protocol = self.came.iter().filter(|(_, command, _)| *command == Command::MEASURE);
         of_protocol.map(|(_, _, body)| Message::parse(body).expect("readable")).collect()
@@ -136,7 +136,7 @@ impl Party {
         self.came.iter().find(is_it).map(|(_, _, body)| &body[..])
     }
 
-    /// The keys of a circuit that was opened with CREATE_FAST of these bytes, once it is answered.
+    /// The keys of a circuit that was created by CREATE_FAST with these bytes, once it is answered.
     pub(crate) fn fast_keys(&self, circ_id: CircId, x: [u8; 20]) -> Option<HopKeys> {
         let created = CreatedFast::parse(self.cell(circ_id, Command::CREATED_FAST)?);
         Some(fast::Client::new(x).finish(&created.expect("readable")).expect("honest"))
@@ -157,7 +157,7 @@ pub(crate) fn sealed(hop: &mut ClientHop, command: RelayCommand, data: &[u8]) ->
     body
 }
 
-/// The data of an EXTEND2 whose handshake is nothing.
+/// The data of an EXTEND2 with an invalid handshake.
 pub(crate) fn extend_data(address: SocketAddr, ids: &RelayIds) -> Vec<u8> {
     let SocketAddr::V4(v4) = address else { panic!("of IPv4") };
     let mut place = v4.ip().octets().to_vec();
@@ -173,7 +173,7 @@ pub(crate) fn extend_data(address: SocketAddr, ids: &RelayIds) -> Vec<u8> {
     data
 }
 
-/// The body of a CREATED2 whose handshake is nothing.
+/// The body of a CREATED2 with an invalid handshake.
 pub(crate) fn created2() -> Vec<u8> {
     let mut body = Vec::new();
     encode_created2_into(&[0x2b; 64], &mut body);

@@ -1,4 +1,4 @@
-//! Nodes that play together, in virtual time or on real sockets, by the same calls.
+//! Nodes that run together, in virtual time or on real sockets, by the same calls.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
@@ -11,13 +11,13 @@ use std::any::Any;
 use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroUsize;
 
-/// A node on the stage, by the order in which they came.
+/// A node on the stage, in order of creation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Actor(pub(crate) usize);
 
-/// Where nodes play.
+/// A stage for nodes.
 pub(crate) trait Stage {
-    /// Whether time passes only where it must, so that figures are exact.
+    /// Whether time passes only if necessary, so that numbers are exact.
     const IS_EXACT: bool;
 
     fn now(&self) -> Instant;
@@ -33,13 +33,13 @@ pub(crate) trait Stage {
 
     fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N;
 
-    /// Lets something happen; false if nothing can.
+    /// Processes an event; returns false if there is none.
     fn step(&mut self) -> bool;
 
     /// Connections that are open; in virtual time only.
     fn conns(&self) -> Option<usize>;
 
-    /// Steps until it is done, which must be before `longest` has passed.
+    /// Steps until `is_done`, which must happen before `longest` has passed.
     #[track_caller]
     fn until(&mut self, longest: Duration, mut is_done: impl FnMut(&mut Self) -> bool)
     where
@@ -67,10 +67,10 @@ impl VirtualTime {
     }
 }
 
-/// Time goes by in steps no longer than this, where nodes have nothing to do.
+/// The maximum step of time while nodes are idle.
 const TICK: Duration = Duration::from_millis(100);
 
-/// A node that does nothing but let time pass.
+/// A node that only lets time pass.
 struct Ticker(Instant);
 
 impl Node for Ticker {
@@ -153,7 +153,7 @@ impl Stage for VirtualTime {
     }
 }
 
-/// A driver whose node's type can be told again.
+/// A driver that can be downcast.
 trait Body: Any {
     fn turn(&mut self, deadline: Instant);
 }
@@ -164,7 +164,7 @@ impl<N: Node + 'static> Body for Driver<N> {
     }
 }
 
-/// `link::Driver`s on the loopback interface, all on this thread, in turn.
+/// `link::Driver`s on loopback, all on this thread, round-robin.
 pub(crate) struct RealSockets {
     clock: Clock,
     listeners: Vec<TcpListener>,
@@ -227,7 +227,7 @@ impl Stage for RealSockets {
     }
 
     fn step(&mut self) -> bool {
-        // Only the first waits for something to happen: the relay, which is in most of it.
+        // Only the first waits for events: the relay, which is involved in most of them.
         let mut wait = Duration::from_millis(1);
         for driver in &mut self.drivers {
             let deadline = self.clock.now() + std::mem::take(&mut wait);

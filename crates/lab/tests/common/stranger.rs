@@ -1,4 +1,4 @@
-//! Somebody who has a relay carry circuits to a measurer's landing, where nobody wants them.
+//! A client that makes a relay extend circuits to a measurer's return relay, where they are unwanted.
 
 use crate::party::{Party, extend_data, sealed};
 use crate::stage::{Actor, Stage};
@@ -12,16 +12,16 @@ use onion::measure::load::Target;
 /// What its CREATE_FAST cells hold.
 const X: [u8; 20] = [5; 20];
 
-/// A client of the relay's with one circuit after the other, each refused by the landing.
+/// A client of the relay with one circuit after the other, each refused by the return relay.
 pub(crate) struct Stranger {
     relay: Target,
     landing: Target,
-    /// Circuits that it is to ask for, all together.
+    /// The number of circuits to request.
     circuits: u32,
     party: Option<Actor>,
     /// Those that it has asked for.
     begun: u32,
-    /// The latest one has been told where to go on.
+    /// Whether the latest one has been extended.
     is_extended: bool,
     refused: u32,
 }
@@ -32,12 +32,12 @@ impl Stranger {
         Self { relay, landing, circuits, party, begun, is_extended, refused }
     }
 
-    /// Circuits that the landing has refused.
+    /// Circuits that the return relay has refused.
     pub(crate) const fn refused_circuits(&self) -> u32 {
         self.refused
     }
 
-    /// Does what is next, if it can be done by now.
+    /// Performs the next step, if it is possible.
     pub(crate) fn go_on(&mut self, stage: &mut impl Stage, forge: &Forge, unix_time_s: u64) {
         if self.refused == self.circuits {
             return;
@@ -61,7 +61,7 @@ impl Stranger {
             let body = sealed(&mut ClientHop::new(&keys), RelayCommand::EXTEND2, &data);
             party.send(latest, Command::RELAY_EARLY, &body);
         } else if let Some(body) = party.cell(latest, Command::DESTROY) {
-            // A relay that refuses by itself says another reason.
+            // A relay that refuses the circuit itself sends another reason.
             assert_eq!(DestroyReason::parse(body), DestroyReason::DESTROYED);
             self.refused += 1;
         }

@@ -1,4 +1,4 @@
-//! Strangers at the measurer's landings.
+//! Unwanted circuits at the measurer's return relays.
 
 use crate::transit_play::{lone_measurer, unix_time_s};
 use onion::Instant;

@@ -1,4 +1,4 @@
-//! One measurement of one relay through it, on either stage: in virtual time or on real sockets.
+//! One transit measurement of a relay, on either stage.
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
@@ -25,7 +25,7 @@ use std::sync::{Arc, OnceLock};
 /// The date of all certificates.
 const UNIX_TIME_S: u64 = 1_700_000_000;
 
-/// Landings of the measurer.
+/// Return relays of the measurer.
 const LANDINGS: usize = 2;
 
 /// Identities, made once per process: their RSA keys take time.
@@ -49,14 +49,14 @@ fn cast() -> &'static Cast {
     })
 }
 
-/// Who is at the target's address.
+/// The party at the target's address.
 #[derive(Clone, Copy)]
 pub(crate) enum Relay {
     Honest,
     Lying(TransitLie),
-    /// Proves another identity than the one that is dialled: an impostor, or a wrong address.
+    /// Proves another identity than the expected one: an impostor, or a wrong address.
     Impostor,
-    /// Accepts the connection and TLS, and never says a word.
+    /// Accepts the connection and TLS, and sends nothing.
     Mute,
 }
 
@@ -66,7 +66,7 @@ impl From<TransitLie> for Relay {
     }
 }
 
-/// A measurement to be made.
+/// The parameters of a measurement.
 pub(crate) struct Scenario {
     pub(crate) relay: Relay,
     pub(crate) sockets: u32,
@@ -76,15 +76,15 @@ pub(crate) struct Scenario {
     pub(crate) check_one_in: u32,
     pub(crate) setup_timeout: Duration,
     pub(crate) second_tries: u32,
-    /// Every other socket is silent for so long at first; the first of an odd number of sockets, too.
+    /// Every other socket is held back for this time; the first of an odd number of sockets, too.
     pub(crate) held_back: Option<Duration>,
-    /// Circuits to the first landing that somebody else asks the relay for in vain meanwhile.
+    /// Circuits to the first return relay that a stranger requests from the relay meanwhile.
     pub(crate) strangers_circuits: u32,
-    /// Decides all random choices of both sides in virtual time.
+    /// The seed of all random choices of both sides in virtual time.
     pub(crate) seed: u64,
-    /// In virtual time: what the relay can send.
+    /// In virtual time: the relay's capacity.
     pub(crate) capacity: Option<Rate>,
-    /// In virtual time: the longest piece of a stream.
+    /// In virtual time: the maximum segment length of streams.
     pub(crate) piece_max_bytes: Option<usize>,
 }
 
@@ -107,7 +107,7 @@ impl Scenario {
         }
     }
 
-    /// With one circuit, where a cell's place on it is its place in the measurement.
+    /// With one circuit, where a cell's index on it is its index in the measurement.
     pub(crate) fn on_one_circuit(relay: impl Into<Relay>) -> Self {
         Self { sockets: 1, circuits_per_socket: 1, ..Self::new(relay) }
     }
@@ -157,14 +157,14 @@ impl Scenario {
         Router::with_behavior(config, TransitLiar::new(lie), rng, now)
     }
 
-    /// Has the relay measured on this stage.
+    /// Measures the relay on this stage.
     pub(crate) fn play_on<S: Stage>(&self, stage: S) -> Report {
         let mut play = Play::begin(stage, self);
         play.measure();
         play.end()
     }
 
-    /// The same in virtual time, where the seed decides and all that is delivered gets a fingerprint.
+    /// Measures in virtual time, with a fingerprint of everything delivered.
     pub(crate) fn play(&self) -> Report {
         let mut play = Play::begin(VirtualTime::new(self.seed, self.piece_max_bytes), self);
         let stage = &mut play.stage;
@@ -177,7 +177,7 @@ impl Scenario {
     }
 }
 
-/// A measurement under way.
+/// A running measurement.
 struct Play<'s, S> {
     stage: S,
     scenario: &'s Scenario,
@@ -214,13 +214,13 @@ impl<'s, S: Stage> Play<'s, S> {
         }
     }
 
-    /// Lets it happen until the measurer is done.
+    /// Runs until the measurer is done.
     fn measure(&mut self) {
         let longest = Duration::from_secs(20 + u64::from(self.scenario.seconds));
         let deadline = self.stage.now() + longest;
         while self.found.result.is_none() {
             assert!(self.stage.now() < deadline, "no end: {:?}", self.found);
-            assert!(self.stage.step(), "nothing happens any more: {:?}", self.found);
+            assert!(self.stage.step(), "no event is left: {:?}", self.found);
             self.listen();
             if let Some(router) = self.router() {
                 router.check_accounts();
@@ -231,7 +231,7 @@ impl<'s, S: Stage> Play<'s, S> {
         }
     }
 
-    /// Takes what the measurer has to tell, and starts it when it is ready.
+    /// Handles the measurer's events, and starts it when it is ready.
     fn listen(&mut self) {
         let now = self.stage.now();
         let generator: &mut LoadGenerator<ChaCha8Rng> = self.stage.node(self.measurer);
@@ -251,7 +251,7 @@ impl<'s, S: Stage> Play<'s, S> {
         (!is_mute).then(|| self.stage.node(self.relay))
     }
 
-    /// All connections get closed, and then nothing is left to happen.
+    /// All connections are closed, and then there are no events left.
     fn end(mut self) -> Report {
         self.stranger.leave(&mut self.stage);
         if S::IS_EXACT {
@@ -284,34 +284,33 @@ impl<'s, S: Stage> Play<'s, S> {
     }
 }
 
-/// What came of a measurement.
+/// The result of a measurement.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Report {
-    /// Sockets and circuits, if it came so far.
+    /// Sockets and circuits, once ready.
     pub(crate) ready: Option<(u32, u32)>,
     pub(crate) seconds: Vec<Second>,
-    /// How it ended.
+    /// The outcome.
     pub(crate) result: Result<(), LoadFailure>,
-    /// What the relay did.
+    /// The relay's lies.
     pub(crate) lies: Vec<LiedAt>,
-    /// Circuits that the landing has refused to a stranger.
+    /// Circuits that the return relay has refused to a stranger.
     pub(crate) refused_circuits: u32,
-    /// How long it had been silent when the relay's host answered a new connection, the last time that it was.
+    /// The length of the silence when the relay's host last answered a new connection.
     pub(crate) answered_after: Option<Duration>,
-    /// All that was delivered until the measurer was done; in virtual time only.
+    /// The fingerprint until the measurer was done; in virtual time only.
     pub(crate) fingerprint: u64,
 }
 
 impl Report {
-    /// The failure, of which there must be one.
+    /// The failure; there must be one.
     #[track_caller]
     pub(crate) fn failure(&self) -> &LoadFailure {
         self.result.as_ref().expect_err("it is found out")
     }
 }
 
-/// The measurer alone, before anything has happened, with the certificate that it shows and the
-/// identity of its first landing.
+/// The measurer alone before any event, with its certificate and the identity of its first return relay.
 pub(crate) fn lone_measurer() -> (LoadGenerator<ChaCha8Rng>, Vec<u8>, RelayIds) {
     let scenario = Scenario::new(Relay::Honest);
     let address = SocketAddr::from(([10, 0, 0, 1], 1));
@@ -320,7 +319,7 @@ pub(crate) fn lone_measurer() -> (LoadGenerator<ChaCha8Rng>, Vec<u8>, RelayIds) 
     (scenario.generator(config, Instant::ORIGIN), certificate, cast().landings[0].ids())
 }
 
-/// The date of all certificates, for those who check them.
+/// The date of all certificates, for verification.
 pub(crate) const fn unix_time_s() -> u64 {
     UNIX_TIME_S
 }

@@ -250,7 +250,7 @@ fn a_wrong_address_keeps_nobody_else_from_a_relay<S: Stage>(stage: S) {
     misled.say(&mut play, RelayCommand::EXTEND2, &extend_data(wrong, &cast().next.ids()));
     let mut circuit = Built::new(&mut play, client, id(2));
     circuit.extend(&mut play, next);
-    // And once the link is open, the address does not matter any more.
+    // Once the link is open, the address does not matter.
     let mut other = Built::new(&mut play, client, id(3));
     other.extend(&mut play, Next { address: wrong, ..next });
 }
@@ -265,7 +265,7 @@ fn a_circuit_that_is_gone_leaves_no_handshake_behind<S: Stage>(stage: S) {
     for number in 1..=3 {
         let mut circuit = Built::new(&mut play, client, id(number));
         let mut data = extend_data(address, &cast().next.ids());
-        // The last byte of the handshake tells them apart.
+        // The last byte of the handshake distinguishes them.
         *data.last_mut().expect("some") = u8::try_from(number).expect("few");
         circuit.say(&mut play, RelayCommand::EXTEND2, &data);
         if number < 3 {

@@ -64,7 +64,7 @@ fn clients_are_held_to_their_share_and_have_all_back_after<S: Stage>(stage: S) {
     let most = |measured: u64| measured.max(1_250_000) / 3 * 11 / 10;
     if S::IS_EXACT {
         for (place, (measured, client)) in play.measured.iter().enumerate() {
-            assert!(*client <= most(*measured), "second {place}: {client} beside {measured}");
+            assert!(*client <= most(*measured), "second {place}: {client} with {measured}");
         }
     } else {
         // On a busy machine a second's clients may be those of the second before.
@@ -134,8 +134,8 @@ fn sockets_that_are_held_back_begin_in_the_middle<S: Stage>(stage: S) {
     }
 }
 
-/// Measures in transit at so much, and says in which share of the time the rate held the pump back. What is
-/// under way is within the circuits' windows, and half of the connections go out.
+/// Measures in transit at this rate; returns the share of the time in which the rate blocked the load
+/// generator. Cells in flight are within the circuits' windows, and half of the connections are outbound.
 fn share_throttled<S: Stage>(play: &mut Play<'_, S>, rate: Rate) -> f64 {
     const SECONDS: u32 = 3;
     let actor = play.add_transit(SECONDS, rate);
@@ -171,7 +171,7 @@ fn share_throttled<S: Stage>(play: &mut Play<'_, S>, rate: Rate) -> f64 {
     play.pass(Duration::from_secs(1));
     let now = play.stage.now();
     let generator: &mut LoadGenerator<ChaCha8Rng> = play.stage.node(actor);
-    assert_eq!(generator.throttled(now), throttled, "it does not send any more");
+    assert_eq!(generator.throttled(now), throttled, "it has stopped sending");
     assert!(!generator.is_sending() && throttled <= Duration::from_secs(SECONDS.into()));
     assert!(outstanding_most > 0 && outstanding_most <= window_bytes, "{outstanding_most}");
     throttled.as_secs_f64() / f64::from(SECONDS)
@@ -280,7 +280,7 @@ fn a_measurer_that_never_comes_holds_nothing_up_for_long<S: Stage>(stage: S) {
     let link = play.add_order(order);
     assert_eq!(play.answer(link), OrderEvent::Accepted);
     assert_eq!(refusal(&play.answer(link)), ErrorCode::TIMED_OUT);
-    // The next may take its time, on real sockets beside others.
+    // The next may be slow, on a busy machine.
     let params = Scenario::default().target_params();
     let relay = play.relay;
     let router: &mut crate::echo_play::Relay = play.stage.node(relay);
@@ -301,7 +301,7 @@ fn one_measurer_of_two_is_enough_for_the_target<S: Stage>(stage: S) {
     assert!(report.summary().median > 0);
 }
 
-/// Says something that is not its business, and is told so.
+/// Sends a message that is not permitted, and gets an error.
 fn strange<S: Stage>(play: &mut Play<'_, S>, message: impl Fn(&Party) -> Message) {
     let party = play.add_party();
     let message = message(play.party(party));
@@ -340,7 +340,7 @@ fn strangers_disturb_neither_a_measurement_nor_clients<S: Stage>(stage: S) {
     }
 }
 
-/// What comes of a measurement that has been started already.
+/// The result of a measurement that has been started.
 fn finish<S: Stage>(
     play: &mut Play<'_, S>,
     link: Actor,

@@ -34,7 +34,7 @@ fn dialler<S: Stage>(play: &mut Play<'_, S>, claims: &[SocketAddr]) -> Next {
     Next { actor, address }
 }
 
-/// The same address and port on another machine, where nobody is.
+/// The relay's port at an address where nobody listens.
 fn elsewhere(address: SocketAddr) -> SocketAddr {
     let SocketAddr::V4(v4) = address else { panic!("of IPv4") };
     let [a, b, c, _] = v4.ip().octets();

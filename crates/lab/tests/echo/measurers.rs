@@ -1,5 +1,4 @@
-//! Measurers and strangers that do what they must not: what becomes of them, and that nobody else
-//! suffers.
+//! Measurers and strangers that violate the protocol: the consequences, and that nobody else is affected.
 
 use crate::echo_play::Play;
 use crate::echo_scenario::{COORDINATOR, MEASURERS};
@@ -85,7 +84,7 @@ fn a_proof_after_a_circuit_comes_too_late<S: Stage + 'static>(stage: S) {
     scene.assert_unharmed();
 }
 
-/// A measurer breaks the rules on its link: it and all others are told.
+/// A measurer violates the rules on its link: all parties are notified.
 #[track_caller]
 fn ends_it_for_all<S: Stage + 'static>(
     stage: S,

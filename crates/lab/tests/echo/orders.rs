@@ -1,4 +1,4 @@
-//! Coordinators that order what they must not: what becomes of that, and that nobody else suffers.
+//! Coordinators with invalid orders: the consequences, and that nobody else is affected.
 
 use crate::echo_scenario::{COORDINATOR, MEASURERS, UNIX_TIME_S};
 use crate::echo_scene::Scene;

@@ -1,4 +1,4 @@
-//! Relays that lie: each is found out, or gains no more than it may.
+//! Lying relays: each is detected, or gains no more than the bound.
 
 use crate::echo_play::Play;
 use crate::echo_report::Report;
@@ -73,7 +73,7 @@ fn a_relay_that_leaves_cells_unanswered_is_found_out<S: Stage>(stage: S) {
     else {
         panic!("another failure: {report:?}")
     };
-    assert!(found > cell, "what comes is ahead of its place");
+    assert!(found > cell, "cells arrive ahead of their index");
 }
 
 fn a_relay_that_answers_ahead_is_found_out<S: Stage>(stage: S) {
@@ -140,9 +140,8 @@ fn a_relay_that_does_not_hold_its_clients_gains_nothing<S: Stage>(stage: S) {
     );
 }
 
-/// Not to be prevented: nothing that is measured tells it from a relay that always has as much
-/// (paper, §5). It has to have the capacity at times that it cannot choose, since it does not know
-/// when it is measured; a relay that can get hold of so much at once is trusted with it.
+/// This cannot be prevented: no measurement distinguishes it from a relay that always has that capacity (paper,
+/// §5). It must have the capacity at times that it cannot choose, since measurements are unannounced.
 fn a_relay_that_is_only_fast_while_measured_is_believed<S: Stage>(stage: S) {
     let rate = Rate::from_mbit_per_s(60.0);
     let gain = gain(stage, EchoLie::OnlyFastWhileMeasured { rate });
@@ -189,13 +188,13 @@ mod statistics {
                 ..Scenario::default()
             };
             let share = measure(VirtualTime::new(1, None), &scenario).estimate_over(limit);
-            assert!((0.9..1.05).contains(&share), "{share} of {mbit} Mbit/s beside {clients}");
+            assert!((0.9..1.05).contains(&share), "{share} of {mbit} Mbit/s with {clients}");
         }
     }
 
-    /// Clients are never held under a third of 10 Mbit/s (proposal 316, §3.1.4): so a relay that is slower
-    /// than 13 Mbit/s and has busy clients is credited with less than it has. It is the price of
-    /// not starving them.
+    /// Clients are never limited to less than a third of 10 Mbit/s (proposal 316 §3.1.4): so a relay below 13
+    /// Mbit/s with busy clients is credited with less than its capacity. This is the price of not starving
+    /// them.
     #[test]
     fn a_slow_relay_with_busy_clients_is_credited_with_less_than_it_has() {
         let limit = Rate::from_mbit_per_s(5.0);

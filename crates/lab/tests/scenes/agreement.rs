@@ -1,5 +1,4 @@
-//! One play in both worlds, figure beside figure: clients share a relay that is held to a rate, and each
-//! wants all of it.
+//! One scene in both worlds with the same statistics: greedy clients share a relay with a rate limit.
 
 use crate::network::{Net, Stock, World};
 use crate::stage::{Actor, RealSockets, VirtualTime};
@@ -13,7 +12,7 @@ const LIMIT_MBIT_PER_S: f64 = 8.0;
 const WARM_UP: Duration = Duration::from_secs(1);
 const COUNTED: Duration = Duration::from_secs(2);
 
-/// What the loopback interface takes, about.
+/// The approximate capacity of the loopback interface.
 const LATENCY: Duration = Duration::from_micros(50);
 
 /// What clients have seen.

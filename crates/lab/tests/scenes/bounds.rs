@@ -1,4 +1,4 @@
-//! What is slow holds back who sends to it, and nobody's memory fills.
+//! Slow receivers hold back their senders, and no memory fills.
 
 use crate::network::{Net, World};
 use onion::Duration;

@@ -1,4 +1,4 @@
-//! Circuits that end, or never come to stand.
+//! Circuits that end, or are never built.
 
 use crate::network::{Net, SOON, World, cast};
 use crate::party::Party;

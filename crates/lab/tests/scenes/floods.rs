@@ -1,4 +1,4 @@
-//! Bad clients, and the quiet circuit that must not notice them.
+//! Abusive clients, and a quiet circuit that must not be affected.
 
 use crate::network::{Net, World};
 use crate::party::{Party, sealed};
@@ -76,7 +76,7 @@ fn a_flood_of_begins_is_refused_beyond_a_bound<W: World>(world: W) {
     assert_eq!(net.relay(2).open_streams(), 1_000);
     net.round_trip(quiet);
     net.stage.node::<Party>(flooder).send(circ_id, Command::DESTROY, &[0]);
-    // Who does not read does not hear of an end either.
+    // A peer that does not read does not receive DESTROY either.
     net.server().resume();
     net.until(|net| net.relay(2).open_streams() == 0 && net.server().open_conns() == 0);
     let stream = net.begin(quiet, Transfer::download(1, 10_000));

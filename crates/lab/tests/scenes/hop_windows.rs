@@ -1,4 +1,4 @@
-//! Windows from hop to hop, between our routers and with our client; and paths on which not everybody has them.
+//! Hop-by-hop windows between our routers and with our client; and paths on which only some nodes have them.
 
 use crate::network::{Net, World};
 use crate::stage::VirtualTime;
@@ -23,7 +23,7 @@ fn flows(windows: HopWindows) -> Arc<HopFlows> {
     Arc::new(windows.flows(SchedulerConfig::INTERVAL))
 }
 
-/// Those of the path that have windows: the client and three relays, a bit for each.
+/// The nodes of the path that have windows: the client and three relays, a bit for each.
 fn net<W: World>(world: W, windows: HopWindows, who: u8) -> Net<W> {
     let mut net = Net::with(world, |place, config| {
         if who & (2 << place) != 0 {
@@ -38,7 +38,7 @@ fn net<W: World>(world: W, windows: HopWindows, who: u8) -> Net<W> {
 
 const ALL: u8 = 0b1111;
 
-/// Those relays have been told of cells that have windows, and a neighbour who has, too; and nobody else.
+/// Cells are reported to exactly those relays that have windows and a neighbour with windows.
 #[track_caller]
 fn assert_told<W: World>(net: &mut Net<W>, who: u8) {
     for place in 0..3 {

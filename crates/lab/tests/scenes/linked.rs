@@ -83,7 +83,7 @@ fn many_streams_share_linked_circuits_both_ways<W: World>(world: W) {
 
 fn linked_circuits_with_counter_galois_onion_are_intact<W: World>(world: W) {
     let mut net = Net::new(world);
-    // One leg with each kind of layer: what waits is of either format.
+    // One leg with each kind of layer: buffered messages have either format.
     let mut paths = legs(&net, 2);
     paths[1].has_cgo = true;
     let plan = SetPlan { scheduler: &schedulers::LowRtt, ..SetPlan::new(paths) };
@@ -107,7 +107,7 @@ fn a_relay_that_the_consensus_forbids_it_links_no_circuits<W: World>(world: W) {
     net.assert_idle();
 }
 
-/// Why a set is lost, whatever is told of its legs before.
+/// The reason for losing a set, whatever was reported about its legs before.
 fn lost<S: World>(net: &mut Net<S>, set: CircuitNumber) -> Loss {
     let was_built = net.client().is_built(set);
     let mut found = None;
@@ -286,7 +286,7 @@ fn two_narrow_legs_carry_nearly_twice_as_much_as_one() {
     assert!(shares.iter().all(|share| *share > 6_000), "{figures:?}");
 }
 
-/// Paper, §3: what comes out of order waits at the receiver; with legs that differ it is much, and bounded.
+/// Paper, §3: out-of-order data waits at the receiver; with different legs it is much, and bounded.
 #[test]
 fn what_waits_for_the_slow_leg_is_bounded_and_before_the_bound_the_leg_is_given_up() {
     let mut net = uneven([5, 400], 20.0);
@@ -303,7 +303,8 @@ fn what_waits_for_the_slow_leg_is_bounded_and_before_the_bound_the_leg_is_given_
     net.begin(set, Transfer::download(1, 6_000_000));
     assert_eq!(lost(&mut net, set), Loss::Conflux(ConfluxError::TooEarly));
     net.assert_idle();
-    // Where it is, the leg that keeps the others waiting goes once half of it waits: there is room for what comes until the exit knows.
+    // With retransmission, the leg that blocks the others is given up once the buffer is half full: there is
+    // space for what arrives until the exit knows.
     let strict = SetPlan { early_max_cells: 2000, ..plan };
     let set = linked(&mut net, &strict);
     let stream = net.begin(set, Transfer::download(1, 6_000_000));

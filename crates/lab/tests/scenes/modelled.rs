@@ -1,4 +1,4 @@
-//! Paths with loss, narrow places and latencies: in virtual time only.
+//! Paths with loss, bottlenecks and latencies: in virtual time only.
 
 use crate::network::Net;
 use crate::stage::{Stage, VirtualTime};

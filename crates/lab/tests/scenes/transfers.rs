@@ -1,4 +1,4 @@
-//! Streams that do what they should.
+//! Normal streams.
 
 use crate::network::{Net, World};
 use onion::cell::msg::EndReason;

@@ -1,3 +1,5 @@
+//! Framing: from a byte stream to cells, without copying.
+
 use super::{BODY_LEN, Cell, CircId, Command};
 use alloc::vec::Vec;
 use core::fmt;

@@ -9,7 +9,7 @@ mod padding;
 mod stream;
 
 pub use conflux::{ConfluxLink, ConfluxNonce, ConfluxNote, ConfluxSwitch, DesiredUx};
-pub use feedback::PassedOn;
+pub use feedback::FeedbackEntry;
 pub use flow::{Sendme, Xoff, Xon};
 pub use padding::{CircuitPadding, CircuitPaddingAnswer, LinkPadding};
 pub use stream::{Begin, BeginFlags, Connected, End, EndReason, Resolved};
@@ -396,5 +396,4 @@ impl fmt::Display for DestroyReason {
 }
 
 #[cfg(test)]
-#[path = "msg/tests.rs"]
 mod tests;

@@ -1,3 +1,5 @@
+//! Reading big-endian fields.
+
 use core::fmt;
 
 /// A malformed message: which one, and what is wrong with it.

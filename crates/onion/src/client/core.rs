@@ -1,3 +1,8 @@
+//! The centre of the client: its state, and its getters and commands.
+//!
+//! [`Core`] owns links, tunnels and streams. The sibling modules implement its methods by topic. It must not
+//! know bytes, framing or TLS ([`face`](super::face)), and it does not choose paths: the caller does.
+
 use super::EVENTS_MAX;
 use super::application::Application;
 use super::circuit::{Circuit, Passage, Stage};
@@ -224,7 +229,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         self.events.pop_front()
     }
 
-    pub(super) fn tell(&mut self, event: ClientEvent) {
+    pub(super) fn report(&mut self, event: ClientEvent) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }
@@ -234,7 +239,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// A circuit is lost, with its streams.
     pub(super) fn lose_circuit(&mut self, circuit: CircuitNumber, cause: Loss) {
         if self.forget_circuit(circuit).is_some() {
-            self.tell(ClientEvent::Lost { circuit, cause });
+            self.report(ClientEvent::Lost { circuit, cause });
         }
     }
 

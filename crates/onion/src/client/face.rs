@@ -1,3 +1,5 @@
+//! The client on links of bytes: one [`Channel`] for each link, with handshake and framing.
+
 use super::{Application, Core, Transfer};
 use crate::cell::{BODY_LEN, CELL_LEN, CircId, Command, LinkProtocol};
 use crate::cell_model::{Body, Cell, Tor};

@@ -8,7 +8,7 @@ use super::application::Application;
 use super::core::Core;
 use super::event::CircuitNumber;
 use super::link::Link;
-use crate::cell::msg::PassedOn;
+use crate::cell::msg::FeedbackEntry;
 use crate::cell::{CircId, Command};
 use crate::cell_model::{Cell, CellModel};
 use crate::flow::hop::{Excess, HopAccount};
@@ -31,15 +31,15 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         if !self.links.get(&conn).is_some_and(|link| link.has_feedback) {
             return self.links.contains_key(&conn);
         }
-        let outcome = PassedOn::parse(body).map_err(|malformed| malformed.to_string());
-        let entries: Vec<PassedOn> = match outcome {
+        let outcome = FeedbackEntry::parse(body).map_err(|malformed| malformed.to_string());
+        let entries: Vec<FeedbackEntry> = match outcome {
             Ok(entries) => entries.collect(),
             Err(problem) => {
                 self.handle_broken(now, conn, problem);
                 return false;
             }
         };
-        for PassedOn { circ_id, cells } in entries {
+        for FeedbackEntry { circ_id, cells } in entries {
             // The peer may have sent the report before it received DESTROY.
             let Some(account) = self.account_mut(conn, circ_id) else { continue };
             if let Err(Excess) = account.handle_feedback(now, cells.into()) {
@@ -54,14 +54,17 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// The body of a FEEDBACK cell for a link.
     #[must_use]
     pub fn poll_feedback(&mut self, conn: ConnId) -> Option<Vec<u8>> {
-        let has_news = |link: &&mut Link<S>| link.is_open && !link.to_tell.is_empty();
-        let link = self.links.get_mut(&conn).filter(has_news)?;
-        let mut to_tell = core::mem::take(&mut link.to_tell);
-        let body = PassedOn::tell(&mut to_tell, |circ_id| {
-            Some(PassedOn { circ_id, cells: self.account_mut(conn, circ_id)?.take_untold() })
+        let has_report = |link: &&mut Link<S>| link.is_open && !link.unreported.is_empty();
+        let link = self.links.get_mut(&conn).filter(has_report)?;
+        let mut unreported = core::mem::take(&mut link.unreported);
+        let body = FeedbackEntry::encode_cell(&mut unreported, |circ_id| {
+            Some(FeedbackEntry {
+                circ_id,
+                cells: self.account_mut(conn, circ_id)?.take_unreported(),
+            })
         });
-        if let Some(link) = self.links.get_mut(&conn).filter(|_| !to_tell.is_empty()) {
-            link.to_tell = to_tell;
+        if let Some(link) = self.links.get_mut(&conn).filter(|_| !unreported.is_empty()) {
+            link.unreported = unreported;
         }
         body
     }
@@ -72,12 +75,12 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let Some(circuit) = circuit else { return };
         let (conn, circ_id) = (circuit.conn, circuit.circ_id);
         let Some(account) = &mut circuit.account else { return };
-        account.handle_came();
+        account.handle_arrived();
         account.pass_on(1);
-        if account.has_news()
+        if account.has_report()
             && let Some(link) = self.links.get_mut(&conn)
         {
-            link.to_tell.push(circ_id);
+            link.unreported.push(circ_id);
         }
     }
 

@@ -19,7 +19,7 @@ pub(super) struct Link<S: CellModel> {
     /// Whether both sides report forwarded cells.
     pub(super) has_feedback: bool,
     /// Circuits with received cells that have not been reported.
-    pub(super) to_tell: Vec<CircId>,
+    pub(super) unreported: Vec<CircId>,
     pub(super) circuits: BTreeMap<CircId, CircuitNumber>,
     opened: u32,
     /// The circuit that sent data last.
@@ -38,7 +38,7 @@ impl<S: CellModel> Link<S> {
             is_open: false,
             is_closing: false,
             has_feedback: false,
-            to_tell: Vec::new(),
+            unreported: Vec::new(),
             circuits: BTreeMap::new(),
             opened: 0,
             turn: CircId::LINK,

@@ -111,14 +111,14 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         let flow = Flow::new(self.flows.end(&self.congestion, agreed));
         circuit.stage = Stage::Up(Up::new(layers, flow));
         if set.is_none() {
-            self.tell(ClientEvent::Built { circuit: number, took });
+            self.report(ClientEvent::Built { circuit: number, took });
             self.begin_waiting(number);
             return Ok(());
         }
         if agreed.congestion_sendme_cells.is_none() {
             return Err(ConfluxError::Unsuitable.into());
         }
-        self.tell(ClientEvent::LegBuilt { circuit: number, leg, took });
+        self.report(ClientEvent::LegBuilt { circuit: number, leg, took });
         self.link_leg(number, leg);
         Ok(())
     }

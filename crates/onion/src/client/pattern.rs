@@ -94,29 +94,36 @@ impl Transfer {
     /// Writes the client's data from `offset` on; returns the number of bytes written.
     pub(super) fn fill_request(&self, offset: u64, out: &mut [u8]) -> usize {
         let request = self.encode();
-        self.fill(offset, (&request, self.upload_bytes, true), out)
+        let pattern_at = request.len() as u64;
+        self.fill(
+            offset,
+            &Parts { fixed: &request, fixed_at: 0, pattern_at, pattern_bytes: self.upload_bytes },
+            out,
+        )
     }
 
     /// Writes the server's data from `offset` on, with the receipt only if the whole upload has arrived.
     pub(super) fn fill_response(&self, offset: u64, has_upload: bool, out: &mut [u8]) -> usize {
         let receipt = self.upload_bytes.to_be_bytes();
         let receipt = if has_upload { &receipt[..] } else { &[] };
-        self.fill(offset, (receipt, self.download_bytes, false), out)
+        let pattern_bytes = self.download_bytes;
+        self.fill(
+            offset,
+            &Parts { fixed: receipt, fixed_at: pattern_bytes, pattern_at: 0, pattern_bytes },
+            out,
+        )
     }
 
-    /// Fixed bytes before or after the pattern.
-    fn fill(&self, mut offset: u64, parts: (&[u8], u64, bool), out: &mut [u8]) -> usize {
-        let (own, pattern_bytes, is_own_first) = parts;
-        let own_bytes = own.len() as u64;
-        let (own_at, pattern_at) = if is_own_first { (0, own_bytes) } else { (pattern_bytes, 0) };
+    fn fill(&self, mut offset: u64, parts: &Parts<'_>, out: &mut [u8]) -> usize {
+        let Parts { fixed, fixed_at, pattern_at, pattern_bytes } = *parts;
         let mut filled = 0;
         while filled < out.len() {
             let out = &mut out[filled..];
             let within = |at: u64, len: u64| (at..at.saturating_add(len)).contains(&offset);
-            let len = if within(own_at, own_bytes) {
-                let own = &own[usize::try_from(offset - own_at).unwrap_or(0)..];
-                let len = own.len().min(out.len());
-                out[..len].copy_from_slice(&own[..len]);
+            let len = if within(fixed_at, fixed.len() as u64) {
+                let fixed = &fixed[usize::try_from(offset - fixed_at).unwrap_or(0)..];
+                let len = fixed.len().min(out.len());
+                out[..len].copy_from_slice(&fixed[..len]);
                 len
             } else if within(pattern_at, pattern_bytes) {
                 let left = pattern_bytes - (offset - pattern_at);
@@ -153,6 +160,14 @@ impl Transfer {
     pub(super) const fn request_bytes(&self) -> u64 {
         self.upload_bytes.saturating_add(Self::REQUEST_LEN as u64)
     }
+}
+
+/// The layout of one direction's data: fixed bytes and a stretch of the pattern, each from its offset on.
+struct Parts<'a> {
+    fixed: &'a [u8],
+    fixed_at: u64,
+    pattern_at: u64,
+    pattern_bytes: u64,
 }
 
 #[cfg(test)]

@@ -115,13 +115,13 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             }
             it if it.is_of_conflux() => Err(ConfluxError::Handshake.into()),
             // A hop has no authority over streams at another hop.
-            _ if !self.is_at(number, message.stream_id, (from, last)) => Ok(()),
+            _ if !self.is_at(number, message.stream_id, from, last) => Ok(()),
             _ => self.handle_stream_message(number, &message),
         }
     }
 
     /// Whether a circuit's stream is at the hop with this index; also true if there is no such stream.
-    fn is_at(&self, number: CircuitNumber, id: StreamId, (hop, last): (usize, usize)) -> bool {
+    fn is_at(&self, number: CircuitNumber, id: StreamId, hop: usize, last: usize) -> bool {
         let stream = self.passages.get(&number).and_then(|it| it.streams.tunnel.find(id));
         let stream = stream.and_then(|stream| self.streams.get(&stream));
         stream.is_none_or(|it| it.hop.unwrap_or(last) == hop)
@@ -235,7 +235,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         } else {
             self.end_with(number, EndReason::DONE);
         }
-        self.tell(ClientEvent::Over { stream: number, outcome, figures });
+        self.report(ClientEvent::Over { stream: number, outcome, figures });
     }
 
     /// Sends the flow control messages of a stream.

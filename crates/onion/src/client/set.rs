@@ -190,7 +190,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         }
         set.is_usable = true;
         let took = self.now - set.began_at;
-        self.tell(ClientEvent::Built { circuit: number, took });
+        self.report(ClientEvent::Built { circuit: number, took });
         self.begin_waiting(number);
     }
 
@@ -253,7 +253,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
             self.lose_circuit(number, cause);
             return;
         }
-        self.tell(ClientEvent::LegLost { circuit: number, leg, cause });
+        self.report(ClientEvent::LegLost { circuit: number, leg, cause });
         self.tell_gone(number, leg);
         self.resend(number);
         self.finish_set(number);

@@ -53,7 +53,7 @@ impl<S: Played> World<S>
 where
     Transfer: Application<S>,
 {
-    /// With circuits that are asked for, on one link that stands.
+    /// With requested circuits, on one open link.
     fn new(paths: &[CircuitPlan], chains: Vec<Chain<S>>) -> (Self, Vec<CircuitNumber>) {
         let mut core = Core::new(ChaCha8Rng::seed_from_u64(1));
         let now = Instant::ORIGIN;

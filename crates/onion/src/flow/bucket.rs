@@ -1,3 +1,5 @@
+//! Token buckets.
+
 use crate::rate::Rate;
 use crate::time::{Duration, Instant};
 

@@ -4,6 +4,8 @@
 //! [`CircuitFlow`], and the tags of cells that wait for a SENDME. A SENDME must prove that the peer has
 //! received the cell that it acknowledges (proposal 289). A [`FlowFactory`] provides the rules; a new kind of
 //! flow control is one file and another factory.
+//!
+//! A [`Flow`] owns its rules *and* the tags, so that no caller can pair them wrongly.
 
 mod blocked;
 mod factory;
@@ -30,7 +32,7 @@ use core::fmt;
 /// The sender's view of its queue, for [`Flow::handle_sendme`].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathState {
-    /// Whether the circuit's queue is so long that its streams are not read. See [`BlockedMark`].
+    /// Whether the circuit's queue is too long for its streams to be read. See [`BlockedMark`].
     pub is_link_blocked: bool,
     /// Cells of this circuit in the queue to the link.
     pub queued_cells: u32,

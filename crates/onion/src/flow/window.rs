@@ -1,3 +1,5 @@
+//! The measurer's window on one circuit.
+
 use crate::time::{Duration, Instant};
 
 /// The initial window, before anything is known of the path.
@@ -135,5 +137,4 @@ impl InFlightWindow {
 }
 
 #[cfg(test)]
-#[path = "window/tests.rs"]
 mod tests;

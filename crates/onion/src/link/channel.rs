@@ -1,3 +1,8 @@
+//! One link from its first byte: the handshake of either side, then framing.
+//!
+//! A channel owns the buffers and the transcript of the handshake. It must not know circuits, and it knows TLS
+//! only through [`TlsSession`].
+
 mod error;
 mod initiator;
 mod proof;

@@ -1,3 +1,5 @@
+//! The actions of a node.
+
 use super::{ConnId, Dial, Lookup, Work};
 
 /// Something that a [`Node`](super::Node) asks its driver to do.

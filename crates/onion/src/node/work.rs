@@ -1,3 +1,5 @@
+//! Computations for any thread. No cell waits for a scalar multiplication or a signature.
+
 use alloc::boxed::Box;
 use core::any::Any;
 use core::fmt;

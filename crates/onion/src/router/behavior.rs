@@ -1,4 +1,8 @@
 //! What a relay may do amiss, for tests of those who measure it.
+//!
+//! Everything that a relay could do to those who measure it goes through the trait [`Behavior`]. Its defaults
+//! are the honest relay; a type parameter selects the implementation, so with [`Honest`] nothing of it is left
+//! in the code. `lab::liars` has the dishonest ones, for both kinds of measurement.
 
 mod dishonest;
 
@@ -15,7 +19,7 @@ use rand_core::Rng;
 pub enum ForwardAction {
     /// Forwards it.
     Forward,
-    /// Forwards it, followed by this number of cells that [`Behavior::add`] fabricates. If the circuit's queue
+    /// Forwards it, followed by this number of cells that [`Behavior::fabricate`] fabricates. If the circuit's queue
     /// is full, the circuit is destroyed, reason 5.
     ForwardWith(u32),
     /// Drops it.
@@ -31,7 +35,7 @@ pub trait Behavior<S: CellModel = Tor> {
     /// Decides about a cell for the next hop. `cell` is the outgoing cell in its circuit's queue, with the
     /// relay's layer removed. `received` is the cell as received from `from`.
     #[inline]
-    fn pass(
+    fn forward(
         &mut self,
         _rng: &mut impl Rng,
         _from: OnLink,
@@ -41,12 +45,12 @@ pub trait Behavior<S: CellModel = Tor> {
         ForwardAction::Forward
     }
 
-    /// Writes one of the extra cells that [`pass`](Self::pass) asked for. `cell` holds the remains of an
+    /// Writes one of the extra cells that [`forward`](Self::forward) asked for. `cell` holds the remains of an
     /// earlier cell.
-    fn add(&mut self, _rng: &mut impl Rng, _from: OnLink, _cell: &mut S::Body) {}
+    fn fabricate(&mut self, _rng: &mut impl Rng, _from: OnLink, _cell: &mut S::Body) {}
 
     /// The reason to destroy a circuit immediately after answering its CREATE_FAST; `None` keeps it.
-    fn ends_at_once(&mut self, _at: OnLink) -> Option<DestroyReason> {
+    fn destroys_at_once(&mut self, _at: OnLink) -> Option<DestroyReason> {
         None
     }
 
@@ -56,7 +60,7 @@ pub trait Behavior<S: CellModel = Tor> {
     }
 
     /// Whether the relay understands the measurement protocol. Stock tor ignores its messages.
-    fn hears_of_measurements(&self) -> bool {
+    fn understands_measurements(&self) -> bool {
         true
     }
 
@@ -69,18 +73,18 @@ pub trait Behavior<S: CellModel = Tor> {
 
     /// Whether the relay drops this cell of a measurement circuit.
     #[inline]
-    fn swallows(&mut self) -> bool {
+    fn drops_answer(&mut self) -> bool {
         false
     }
 
     /// The number of answers that it fabricates on a new measurement circuit before it receives any cell.
-    fn answers_ahead(&self) -> u32 {
+    fn fabricated_answers(&self) -> u32 {
         0
     }
 
     /// The number of PADDING cells that it sends after each cell that it returns or forwards, on the same link.
     #[inline]
-    fn unsolicited(&mut self) -> u32 {
+    fn unsolicited_cells(&mut self) -> u32 {
         0
     }
 

@@ -1,4 +1,9 @@
 //! Incoming cells: from a link into the queue of their circuit, or to this relay.
+//!
+//! The path of a relayed cell: the face's `Channel` frames it, [`Core::handle_cell`] finds its circuit in the
+//! link's table, and `relay_forward` copies it into the slot of the circuit's queue and decrypts it *there*
+//! (`relay_backward` encrypts). The [scheduler](super::schedule) lets it out, and [`transmit`](super::transmit)
+//! moves it into the driver's buffer: two copies per cell.
 
 use super::circuits::{CircuitIndex, Direction, Hop, NextLink, OnLink, QueueId};
 use super::links::Role;
@@ -132,7 +137,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
         let Hop::Relay(layer) = &mut circuit.hop else { return self.echo(index, body) };
         self.target.handle_client_received(CELL_LEN as u64);
-        circuit.forward_queue.handle_came();
+        circuit.forward_queue.handle_arrived();
         if command == Command::RELAY_EARLY {
             circuit.early_cells += 1;
             if circuit.early_cells > EARLY_CELLS_MAX {
@@ -155,15 +160,15 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         passed.clone_from(body);
         if layer.decrypt(command, passed) {
             let cell = queue.unpush();
-            queue.handle_taken_in();
-            if queue.has_news() {
+            queue.handle_consumed();
+            if queue.has_report() {
                 self.outputs.note_passed(QueueId::forward(index));
             }
             self.padder.handle_use(&mut self.conns, circuit, command);
             self.handle_message(index, command, cell.body());
             return Ok(());
         }
-        let action = self.behavior.pass(&mut self.rng, circuit.back, body, passed);
+        let action = self.behavior.forward(&mut self.rng, circuit.back, body, passed);
         let (id, enqueued) = (QueueId::forward(index), queue.enqueued());
         self.padder.handle_use(&mut self.conns, circuit, command);
         if action != ForwardAction::Drop {
@@ -193,8 +198,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let Hop::Relay(layer) = &mut circuit.hop else { return };
         let mut plain = body.clone();
         if layer.decrypt(command, &mut plain) {
-            circuit.forward_queue.handle_taken_in();
-            if circuit.forward_queue.has_news() {
+            circuit.forward_queue.handle_consumed();
+            if circuit.forward_queue.has_report() {
                 self.outputs.note_passed(QueueId::forward(index));
             }
             self.handle_message(index, command, &plain);
@@ -217,7 +222,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             self.destroy(index, DestroyReason::RESOURCE_LIMIT, None);
             return;
         }
-        queue.handle_came();
+        queue.handle_arrived();
         let id = QueueId::backward(index);
         self.outputs.enqueue(&mut self.conns, circuit.back, id, queue, |passed| {
             passed.clone_from(body);

@@ -1,3 +1,5 @@
+//! The configuration of a router.
+
 use super::links::RECORD_BYTES;
 use super::schedule::SchedulerConfig;
 use super::streams::{ExitConfig, KnownRelays};

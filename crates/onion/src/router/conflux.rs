@@ -81,7 +81,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         match note {
             ConfluxNote::Came(count) => {
                 if let Some(tunnel) = self.tunnel_of_leg(index) {
-                    self.sets.change(now, tunnel, |set| set.conflux.handle_came(index, count));
+                    self.sets.change(now, tunnel, |set| set.conflux.handle_arrived(index, count));
                 }
             }
             ConfluxNote::Gone(numbers) => {

@@ -1,3 +1,9 @@
+//! The centre of the router: its state, its configuration, and the getters and commands of a shell.
+//!
+//! [`Core`] owns the tables of connections, circuits, tunnels and Conflux sets, the output of links, and the
+//! clock of the current event. The sibling modules implement its methods by topic. It must not know bytes,
+//! framing, TLS or sockets: those belong to [`face`](super::face) and to the shell.
+
 use super::circuits::{Circuits, Handshakes, Tunnels};
 use super::conflux::Sets;
 use super::conns::Conns;
@@ -433,7 +439,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     pub fn poll_writable(&mut self) -> Option<ConnId> {
         let link = self.outputs.poll_writable(&mut self.conns);
         // After all other output, so that one FEEDBACK cell reports everything.
-        let link = link.or_else(|| self.poll_teller());
+        let link = link.or_else(|| self.poll_reporting_link());
         link.or_else(|| self.streams.poll_writable(&mut self.conns))
     }
 
@@ -499,7 +505,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.events.pop_front()
     }
 
-    pub(super) fn tell(&mut self, event: RouterEvent) {
+    pub(super) fn report(&mut self, event: RouterEvent) {
         if self.events.len() == EVENTS_MAX {
             self.events.pop_front();
         }

@@ -105,7 +105,9 @@ impl Busy {
         client: ConnId,
         circuit: u32,
         hop: usize,
-        (command, stream_id, data): (RelayCommand, StreamId, &[u8]),
+        command: RelayCommand,
+        stream_id: StreamId,
+        data: &[u8],
     ) {
         let mut body = HeaderOnlyBody::default();
         let data = HeaderOnlyPayload::from_bytes(data);
@@ -126,7 +128,7 @@ impl Busy {
         let mut data = Vec::new();
         let create = Create2 { handshake_type: 2, data: &[] };
         Extend2 { link_specifiers, create }.encode_into(&mut data);
-        self.say(client, circuit, 0, (RelayCommand::EXTEND2, StreamId::CIRCUIT, &data));
+        self.say(client, circuit, 0, RelayCommand::EXTEND2, StreamId::CIRCUIT, &data);
     }
 
     /// The relay of the last link answers, and so do all circuits that wait for it.
@@ -149,7 +151,7 @@ impl Busy {
 
     fn begin_stream(&mut self, client: ConnId, circuit: u32, stream: StreamId) {
         let data = b"93.184.215.14:80\0\0\0\0\0";
-        self.say(client, circuit, 0, (RelayCommand::BEGIN, stream, data));
+        self.say(client, circuit, 0, RelayCommand::BEGIN, stream, data);
     }
 
     /// All cells queued for a link.
@@ -168,7 +170,7 @@ impl Busy {
             costs.push((what, looks::during(|| event(busy))));
         };
         count("a cell that goes on", self, &|busy| {
-            busy.say(client, 1, 1, (RelayCommand::DATA, STREAM, &[]));
+            busy.say(client, 1, 1, RelayCommand::DATA, STREAM, &[]);
             busy.take_all(other);
         });
         count("data from a destination", self, &|busy| {
@@ -178,7 +180,7 @@ impl Busy {
         });
         count("a stream that begins, and ends", self, &|busy| {
             busy.begin_stream(client, LAST, StreamId(2));
-            busy.say(client, LAST, 0, (RelayCommand::END, StreamId(2), &[6]));
+            busy.say(client, LAST, 0, RelayCommand::END, StreamId(2), &[6]);
             while busy.relay.poll_dial().is_some() {}
             while let Some(closed) = busy.relay.poll_close() {
                 assert!(closed != client && closed != other);
@@ -186,11 +188,11 @@ impl Busy {
             busy.take_all(client);
         });
         count("a SENDME that nobody asked for, which ends its circuit", self, &|busy| {
-            busy.say(client, LAST, 0, (RelayCommand::SENDME, STREAM, &[]));
+            busy.say(client, LAST, 0, RelayCommand::SENDME, STREAM, &[]);
             busy.take_all(client);
         });
         count("a circuit that begins", self, &|busy| busy.create_fast(client, 20));
-        count("one that goes on over a link that stands", self, &|busy| {
+        count("one that is extended over an open link", self, &|busy| {
             busy.extend(client, 20, 0);
             busy.answer_creates(other);
             busy.take_all(client);
@@ -208,7 +210,7 @@ impl Busy {
             busy.take_all(client);
         });
         count("a timer that comes too early", self, &|busy| busy.relay.handle_timeout(START));
-        count("what is held", self, &|busy| {
+        count("memory", self, &|busy| {
             assert!(busy.relay.held_bytes() > 0 && busy.relay.queued_bytes() < usize::MAX);
         });
         count("a link that comes, and goes", self, &|busy| {

@@ -333,7 +333,7 @@ mod tests {
         let measurers = (0..500).filter(|host| admit(&mut it, at(20), from(*host), 160)).count();
         assert_eq!(measurers, 160);
         (0..160).for_each(|host| it.handle_gone(from(host)));
-        // Who is gone is forgotten, but not who is refused.
+        // An address without links is forgotten, unless it is refused.
         (0..50).for_each(|host| it.handle_gone(from(host)));
         it.handle_gone(ip("2001:db8:0:2::1"));
         it.keep_up(at(700));

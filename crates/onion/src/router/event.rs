@@ -1,3 +1,5 @@
+//! What a router reports to its shell: events and counters.
+
 use super::Violation;
 use crate::identity::RsaId;
 use crate::measure::target::{Accepted, Refusal};
@@ -21,7 +23,7 @@ pub enum RouterEvent {
         client_bytes: u64,
     },
     /// Peers occupied more memory than allowed: this many bytes of the oldest queued data were dropped.
-    Shed {
+    MemoryReclaimed {
         /// The number of bytes.
         bytes: u64,
     },
@@ -93,9 +95,9 @@ pub struct RouterTotals {
     /// How often a link had to wait for the rate limit.
     pub limited: u64,
     /// Runs of the OOM handler.
-    pub sheds: u64,
+    pub oom_runs: u64,
     /// Bytes of memory that it reclaimed.
-    pub shed_bytes: u64,
+    pub reclaimed_bytes: u64,
     /// Circuits evicted to make space for new ones.
     pub evicted_circuits: u64,
     /// Links without circuits that were evicted for that.

@@ -129,7 +129,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.totals.evicted_circuits += circuits;
         self.totals.evicted_links += links;
         if circuits + links > 0 {
-            self.tell_of_some(RouterEvent::Evicted { circuits, links });
+            self.report_limited(RouterEvent::Evicted { circuits, links });
         }
     }
 

@@ -1,3 +1,8 @@
+//! The router on links of bytes: one [`Channel`] for each link, with handshake and framing.
+//!
+//! It owns channels, certificates and the verification of peers. It must not decide about circuits, streams or
+//! scheduling: it passes cells to the [`Core`] and its output to the driver.
+
 mod verifications;
 
 use super::{Behavior, Core, HandshakeDone, Honest, LinkPeer, RouterConfig, Violation};

@@ -14,11 +14,20 @@
 //! got, on a circuit or on all closed circuits together, loses the link. A peer that reports too few delays the
 //! circuits on that link, which any relay can do; the queues are bounded as all queues are. Unsent reports
 //! occupy one entry for each circuit, however slowly the peer reads.
+//!
+//! # Why a version of the link protocol
+//!
+//! Hop-by-hop windows are negotiated by a link protocol version and not by a cell that C tor ignores, for three
+//! reasons. Tor itself introduced link properties in this way (padding is version 5). The negotiation is
+//! complete before the first cell of a circuit: a cell would race with circuits being created, and both ends
+//! would have to agree on which of them began before it. And tor-spec defines how unmodified peers treat an
+//! unknown number, and C tor and Arti follow it. VPADDING with content would be a covert use of cells whose
+//! content nobody may inspect.
 
 use super::circuits::{CircuitIndex, Direction, OnLink, QueueId};
 use super::links::Control;
 use super::{Behavior, Core, RouterEvent, Violation};
-use crate::cell::msg::PassedOn;
+use crate::cell::msg::FeedbackEntry;
 use crate::cell::{CircId, Command};
 use crate::cell_model::CellModel;
 use crate::node::ConnId;
@@ -43,15 +52,15 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let peer = link.peer().map(|ids| ids.rsa);
         let Err(violation) = self.obey_feedback(conn, body) else { return true };
         self.totals.feedback_refused += 1;
-        self.tell_of_some(RouterEvent::FeedbackRefused { peer, violation });
+        self.report_limited(RouterEvent::FeedbackRefused { peer, violation });
         self.handle_violation(now, conn, violation);
         false
     }
 
     fn obey_feedback(&mut self, conn: ConnId, body: &[u8]) -> Result<(), Violation> {
-        let entries = PassedOn::parse(body)
+        let entries = FeedbackEntry::parse(body)
             .map_err(|malformed| Violation::MalformedFeedback(malformed.problem))?;
-        for PassedOn { circ_id, cells } in entries {
+        for FeedbackEntry { circ_id, cells } in entries {
             self.handle_passed_on(OnLink { conn, circ_id }, cells.into())?;
         }
         Ok(())
@@ -92,19 +101,19 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let link = next.and_then(|next| self.conns.link(next.conn));
         let peer = link.and_then(|link| link.peer()).map(|ids| ids.rsa);
         self.totals.stalled_circuits += 1;
-        self.tell_of_some(RouterEvent::CircuitStalled { peer });
+        self.report_limited(RouterEvent::CircuitStalled { peer });
     }
 
     /// A link that has forwarded cells to report.
     #[inline]
-    pub(super) fn poll_teller(&mut self) -> Option<ConnId> {
+    pub(super) fn poll_reporting_link(&mut self) -> Option<ConnId> {
         let mut is_somebody = false;
         while let Some(id) = self.outputs.poll_passed() {
             let circuit = self.circuits.get(id.index);
             let from = circuit.and_then(|circuit| circuit.way_in(id.direction));
             let Some(from) = from else { continue };
             let Some(output) = self.conns.output_mut(from.conn) else { continue };
-            output.note_to_tell(id);
+            output.note_unreported(id);
             self.outputs.wake(&mut self.conns, from.conn);
             is_somebody = true;
         }
@@ -113,17 +122,17 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
 
     /// The FEEDBACK cell for a link.
     pub(super) fn poll_feedback(&mut self, conn: ConnId) -> Option<Control> {
-        let mut to_tell = core::mem::take(&mut self.conns.output_mut(conn)?.to_tell);
-        let body = PassedOn::tell(&mut to_tell, |QueueId { index, direction }| {
+        let mut unreported = core::mem::take(&mut self.conns.output_mut(conn)?.unreported);
+        let body = FeedbackEntry::encode_cell(&mut unreported, |QueueId { index, direction }| {
             let circuit = self.circuits.get_mut(index)?;
             let from = circuit.way_in(direction).filter(|from| from.conn == conn)?;
-            Some(PassedOn {
+            Some(FeedbackEntry {
                 circ_id: from.circ_id,
-                cells: circuit.queue_mut(direction).take_untold(),
+                cells: circuit.queue_mut(direction).take_unreported(),
             })
         });
-        if let Some(output) = self.conns.output_mut(conn).filter(|_| !to_tell.is_empty()) {
-            output.to_tell = to_tell;
+        if let Some(output) = self.conns.output_mut(conn).filter(|_| !unreported.is_empty()) {
+            output.unreported = unreported;
         }
         let (circ_id, command) = (CircId::LINK, Command::FEEDBACK);
         Some(Control { circ_id, command, body: body?.into() })

@@ -20,7 +20,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// is closed.
     pub fn handle_measure(&mut self, now: Instant, conn: ConnId, message: &[u8]) -> bool {
         self.outputs.set_now(now);
-        if self.behavior.hears_of_measurements() {
+        if self.behavior.understands_measurements() {
             self.obey_message(conn, message);
         }
         self.drain_target();
@@ -55,7 +55,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
                     Ok(accepted) => {
                         self.set_role(id, Role::Coordinator);
                         self.send_message(id, &Message::Accepted { nonce: accepted.nonce });
-                        self.tell(RouterEvent::MeasurementAccepted(accepted));
+                        self.report(RouterEvent::MeasurementAccepted(accepted));
                         return;
                     }
                     Err(refusal) => refusal,
@@ -106,7 +106,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Sends the reason and closes the link.
     fn refuse_link(&mut self, id: ConnId, refusal: &Refusal) {
         let Refusal { code, text } = refusal.clone();
-        self.tell_of_some(RouterEvent::MeasurementRefused(refusal.clone()));
+        self.report_limited(RouterEvent::MeasurementRefused(refusal.clone()));
         self.send_message(id, &Message::Error { code, text });
         self.close(id);
     }
@@ -131,7 +131,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
                     self.send_message(conn, &Message::ClientSecond(told, sent_back));
                     let client_bytes = second.sent_bytes;
                     let event = RouterEvent::MeasuredSecond { ended, measured_bytes, client_bytes };
-                    self.tell(event);
+                    self.report(event);
                 }
                 TargetEvent::Over { coordinator, measurers, refusal } => {
                     self.end_measurement(coordinator, &measurers, refusal);
@@ -146,7 +146,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.target.handle_measurement_cell(self.outputs.now());
         let Some(circuit) = self.circuits.get_mut(index) else { return Ok(()) };
         let Hop::Echo(layer) = &mut circuit.hop else { return Ok(()) };
-        if self.behavior.swallows() {
+        if self.behavior.drops_answer() {
             layer.apply(&mut body.clone());
             return Ok(());
         }
@@ -168,15 +168,15 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Sends unsolicited cells: an honest relay sends none.
     #[inline]
     pub(super) fn send_unsolicited(&mut self, conn: ConnId) {
-        for _ in 0..self.behavior.unsolicited() {
+        for _ in 0..self.behavior.unsolicited_cells() {
             self.control(OnLink { conn, circ_id: CircId::LINK }, Command::PADDING, &[]);
         }
     }
 
     /// Fabricates answers to cells that have not arrived: an honest relay sends none.
-    pub(super) fn answer_ahead(&mut self, index: CircuitIndex) {
+    pub(super) fn fabricate_answers(&mut self, index: CircuitIndex) {
         let mut seed = [0; 16];
-        for _ in 0..self.behavior.answers_ahead() {
+        for _ in 0..self.behavior.fabricated_answers() {
             self.rng.fill_bytes(&mut seed);
             let Some(circuit) = self.circuits.get_mut(index) else { return };
             let (id, queue) = (QueueId::backward(index), &mut circuit.backward_queue);
@@ -208,7 +208,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             // It may order another measurement on the same link.
             self.set_role(id, Role::Ordinary);
         }
-        self.tell(RouterEvent::MeasurementOver(refusal));
+        self.report(RouterEvent::MeasurementOver(refusal));
         self.outputs.wake_held(&mut self.conns, usize::MAX);
     }
 }

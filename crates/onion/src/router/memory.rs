@@ -1,4 +1,10 @@
 //! The memory that peers occupy, and the OOM handler that reclaims it.
+//!
+//! Memory is reclaimed by age: the circuit with the oldest queued data goes first, until a tenth of the limit
+//! is free, so that one scan pays for a tenth of the limit. Data of a peer that reads nothing is older than
+//! data of a peer that is served, over however many circuits it is spread. (An OOM handler that kills the
+//! *largest* circuit kills the busiest client.) No cell has a timestamp: see
+//! [`QueueAge`](super::queue_age::QueueAge).
 
 use super::circuits::{CircuitIndex, Hop};
 use super::links::Output;
@@ -109,10 +115,10 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if self.held_bytes() > enough {
             self.next_oom_check = self.outputs.now() + PAUSE;
         }
-        self.totals.sheds += 1;
+        self.totals.oom_runs += 1;
         let bytes = before.saturating_sub(self.held_bytes()) as u64;
-        self.totals.shed_bytes += bytes;
-        self.tell(RouterEvent::Shed { bytes });
+        self.totals.reclaimed_bytes += bytes;
+        self.report(RouterEvent::MemoryReclaimed { bytes });
     }
 
     /// Everything that has queued data, and since when.

@@ -1,3 +1,5 @@
+//! The age of queues, without a timestamp for each cell.
+
 use crate::time::Instant;
 
 /// The age of the oldest entry of a queue, tracked by one timestamp for the whole queue instead of one for each

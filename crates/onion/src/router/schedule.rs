@@ -8,6 +8,11 @@
 //!
 //! Links of clients and relays are scheduled. Links of measurers are always served immediately, their circuits
 //! round-robin.
+//!
+//! In a run with KIST, the kernel reports what each socket can send at once (`TCP_INFO`). Links are then served
+//! in the order of their quietest circuits, four records at a time, until each has filled its socket. C tor
+//! takes one cell at a time across all links. Within a link the order of cells is the same; across links it
+//! matters only under a rate limit, and whole records are what makes the relay fast.
 
 mod circuit_mux;
 mod ewma;

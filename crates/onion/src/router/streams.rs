@@ -1,8 +1,8 @@
-//! Exit and directory streams, and what is to happen to them.
+//! Exit and directory streams.
 //!
-//! A stream is a connection without TLS, or is to become one: its number is a [`ConnId`](crate::node::ConnId) from its first
-//! moment on, and it stands in the table of all connections. What its circuit knows of it is in a
-//! [`Tunnel`](crate::tunnel::Tunnel).
+//! A stream is a connection without TLS, or will become one: its number is a [`ConnId`](crate::node::ConnId)
+//! from the beginning, in the table of all connections. A [`Tunnel`](crate::tunnel::Tunnel) has the circuit's
+//! view of it.
 
 mod begin;
 mod data;

@@ -1,3 +1,5 @@
+//! Reasons to close a link, and the party to blame.
+
 use crate::flow::hop::Excess;
 use core::fmt;
 

@@ -7,6 +7,12 @@
 //! Multiplexed messages ([`is_multiplexed`](crate::cell::relay::RelayCommand::is_multiplexed)) are numbered
 //! from one over all legs. The numbers are not transmitted: a leg counts its own messages, and SWITCH states
 //! how many others precede the next one.
+//!
+//! A [scheduler](schedulers::LegScheduler) is a pure function of the legs' state. Exits choose a leg once per
+//! read from a destination, up to a SENDME's worth of data; clients choose for each cell. Every violation
+//! closes the set: nothing is delivered twice or out of order. If a leg is lost while a message on it may be
+//! missing, the set is closed as in C tor; C tor can overlook up to 30 cells, and a stream that waits for them
+//! hangs. Between ends that [retransmit](retransmit), the set survives.
 
 mod error;
 mod leg_timeout;
@@ -43,7 +49,7 @@ struct Sequence<L, M> {
     sent_here: u64,
     received_here: u64,
     /// Received messages that no SENDME acknowledges, since the last report to the other end.
-    untold: u32,
+    unreported: u32,
     /// Whether the last message was a SWITCH.
     is_switched: bool,
     /// Its round-trip time, measured by the handshake.
@@ -241,7 +247,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
             received: ours.last_received,
             sent_here: 0,
             received_here: 0,
-            untold: 0,
+            unreported: 0,
             is_switched: false,
             rtt: None,
             asked_at,

@@ -1,3 +1,5 @@
+//! The end of one circuit: flow control and the state of its queue.
+
 use super::conflux::LegState;
 use crate::cell::CELLS_PER_RECORD;
 use crate::cell::relay::{RelayCommand, RelayFormat};

@@ -1,3 +1,5 @@
+//! The streams of one end, in round-robin order.
+
 use crate::cell_model::StreamId;
 use alloc::collections::BTreeMap;
 

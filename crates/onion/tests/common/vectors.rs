@@ -33,7 +33,7 @@ impl Scene {
         self.0.get(name).expect("a vector of this name")
     }
 
-    /// The same where the length is known.
+    /// The byte string of this name, with a known length.
     #[track_caller]
     pub(crate) fn array<const N: usize>(&self, name: &str) -> [u8; N] {
         self.get(name).try_into().expect("a vector of this length")

@@ -48,7 +48,7 @@ fn the_link_opens_for_anonymous_clients() {
     assert_eq!(info, NetInfo { timestamp: 0, other, mine: vec![] }, "as tor's clients");
 }
 
-/// A stock relay passes over the version that it does not know: the link is what it is without.
+/// An unmodified relay ignores the unknown version: the link is the same as without it.
 #[test]
 fn windows_from_hop_to_hop_are_offered_by_a_version_and_not_had_from_a_stock_relay() {
     let scene = link_to_relay();

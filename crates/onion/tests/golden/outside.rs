@@ -1,5 +1,5 @@
-//! What others do for a router, and hold of its links meanwhile: proofs that are verified elsewhere, and bytes that the driver has to
-//! write.
+//! The driver's and the shell's part for a router's links: proofs that are verified elsewhere, and unwritten
+//! bytes.
 
 use crate::vectors::{self, RecordedTls, identity_landing, identity_link, link_to_relay};
 use crate::{feed, output};

@@ -1,5 +1,4 @@
-//! What an initiator must show to be taken for the relay that it says it is. Both sides are ours; what
-//! one says is changed before the other hears it.
+//! The proof of an initiator's identity. Both sides are the engine's; one side's cells are changed in transit.
 
 use crate::vectors::{self, RecordedTls, identity_landing, identity_link, link_to_relay};
 use crate::{OwnedCell, cells, feed, find, output};
@@ -66,7 +65,7 @@ fn responder(tls: &Tls, challenge: u8, now_s: u64) -> Channel {
     Channel::responder(Arc::new(identity_landing()), tls, [challenge; 32], now_s)
 }
 
-/// The responder that waits for what comes after VERSIONS, and what an initiator says then.
+/// A responder that expects the cells after VERSIONS, and the initiator's cells.
 fn begin(authentication: Authentication, mut responder: Channel) -> (Channel, Vec<OwnedCell>) {
     let ids = identity_landing().ids();
     let expected = ExpectedPeer { ids, address: [10, 0, 0, 1].into() };

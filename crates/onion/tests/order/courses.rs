@@ -1,4 +1,4 @@
-//! What is told of what a relay says.
+//! The events for a relay's messages.
 
 use crate::world::{
     EXPORTED, NONCE, OTHER, RELAY, SECONDS, SEED, World, client_second, traffic, violation,
@@ -14,7 +14,7 @@ fn honest() -> Vec<Message> {
     [Message::Accepted { nonce: NONCE }].into_iter().chain(seconds).collect()
 }
 
-/// What is told of the first so many of it.
+/// The events for the first messages of it.
 fn told(messages: usize) -> Vec<OrderEvent> {
     let seconds =
         (0..SECONDS).map(|second| OrderEvent::ClientSecond(client_second(second), Vec::new()));
@@ -57,7 +57,7 @@ fn a_whole_course_is_told_as_it_comes_and_leaves_the_link_open() {
         all.extend(world.says(message));
         assert_eq!(all, told(number + 1));
     }
-    assert_eq!(world.says(&traffic(SECONDS)), [], "nothing is told any more");
+    assert_eq!(world.says(&traffic(SECONDS)), [], "there are no more events");
     assert_eq!(world.sends(CircId::LINK, Command::MEASURE, &[255]), []);
     assert!(!world.link.is_over());
     assert_eq!((world.closed, world.heard.len()), (0, 1), "we said no more than the order");
@@ -105,7 +105,7 @@ fn a_refusal_is_told_in_the_relays_own_words_whenever_it_comes() {
     }
 }
 
-/// What a relay must not say, in the place of the honest message of this number.
+/// An invalid message instead of the honest message with this index.
 fn wrong() -> impl Strategy<Value = (usize, Message, OrderViolation)> {
     let places = usize::from(SECONDS) + 1;
     let accepted = (any::<[u8; 32]>(), 0..places).prop_map(|(nonce, place)| {

@@ -1,4 +1,4 @@
-//! Time that runs out, connections that go, and orders that are taken back.
+//! Timeouts, lost connections, and cancelled orders.
 
 use crate::world::{ACCEPT_TIMEOUT, RELAY, Tls, World, plan};
 use onion::measure::order::{OrderEvent, OrderFailure};

@@ -203,14 +203,14 @@ impl World {
         self.relay.send(at, command, body);
     }
 
-    /// The relay sends a cell of any kind; what is told of it.
+    /// The relay sends a cell of any kind; returns the events.
     pub(crate) fn sends(&mut self, at: CircId, command: Command, body: &[u8]) -> Vec<OrderEvent> {
         self.queue(at, command, body);
         self.exchange();
         self.events()
     }
 
-    /// The relay says something; what is told of it.
+    /// The relay sends a message; returns the events.
     pub(crate) fn says(&mut self, message: &Message) -> Vec<OrderEvent> {
         self.sends(CircId::LINK, Command::MEASURE, &message.encode())
     }
@@ -254,7 +254,7 @@ pub(crate) fn traffic(second: u16) -> Message {
     Message::ClientSecond(client_second(second), Vec::new())
 }
 
-/// A failure by the relay's own words.
+/// A failure reported by the relay itself.
 pub(crate) fn violation(violation: OrderViolation) -> OrderEvent {
     OrderEvent::Failed(OrderFailure::Violation(violation))
 }

@@ -30,7 +30,7 @@ pub(crate) struct Heard {
     hops: BTreeMap<CircId, ClientHop>,
     /// When PADDING cells have come, and how long nothing had passed before.
     pub(crate) padded: Vec<(Instant, Duration)>,
-    /// All other cells that have come.
+    /// The router's dial is closed before the link is open.
     pub(crate) came: Vec<(CircId, Command)>,
 }
 
@@ -44,7 +44,7 @@ impl Heard {
 pub(crate) struct World {
     /// Where the relay that it dials says to be.
     pub(crate) claims: Vec<IpAddr>,
-    /// That relay ends each connection before the link stands.
+    /// That relay closes each connection before the link is open.
     pub(crate) refuses: bool,
     fixture: Fixture<ChaCha8Rng>,
     /// By the places of links.
@@ -91,7 +91,7 @@ impl World {
         Self::new_with(&[])
     }
 
-    /// The same, by another consensus.
+    /// With another consensus.
     pub(crate) fn new_with(parameters: &[(&str, i32)]) -> (Self, NodeIndex) {
         let mut world = Self::new();
         world.set(parameters);
@@ -201,7 +201,7 @@ impl World {
         self.say_message(place, circ_id, Command::RELAY_EARLY, RelayCommand::EXTEND2, &data);
     }
 
-    /// The same, with a hop beyond the next: the link is used.
+    /// With a hop beyond the next one: the link is used.
     pub(crate) fn build(&mut self, place: NodeIndex, circ_id: CircId) {
         self.extend(place, circ_id);
         self.say(place, circ_id, Command::RELAY_EARLY, &[8; BODY_LEN]);
@@ -231,7 +231,7 @@ impl World {
     pub(crate) fn pass(&mut self, time: Duration) {
         let end = self.now + time;
         self.hear_all();
-        // What is answered to what comes on the way is to be answered when it comes.
+        // Answers that follow events in between are sent when those events happen.
         while let Some(at) = self.router.poll_timeout().filter(|at| *at <= end) {
             let wait = at - self.now;
             self.fixture.pass(wait);

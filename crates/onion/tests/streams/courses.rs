@@ -121,7 +121,7 @@ fn a_destination_that_takes_nothing_is_given_up_after_the_stream() {
     world.destination(conn).reads = false;
     world.say(RelayCommand::DATA, 5, &content(400));
     world.pass(Duration::from_secs(60));
-    assert_eq!(world.closed, [], "while the stream stands nobody waits in vain");
+    assert_eq!(world.closed, [], "nothing times out while the stream is open");
     world.say(RelayCommand::END, 5, &[6]);
     world.pass(Duration::from_secs(26));
     assert_eq!(world.closed, [conn]);

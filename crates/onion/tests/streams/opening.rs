@@ -9,7 +9,7 @@ use onion::node::{CloseCause, DnsAnswer, DnsQuery};
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
 use std::net::IpAddr;
 
-/// For how long anything holds that clients are told: from the record, the cache or nowhere, it is the same.
+/// The TTL for clients: from the answer, the cache or neither, it is constant.
 const TTL_S: u32 = 60;
 
 fn ip(text: &str) -> IpAddr {

@@ -1,4 +1,4 @@
-//! A router, one client's link to it, and destinations that do as a test says.
+//! A router, one client's link to it, and destinations controlled by the test.
 
 #[path = "world/hearing.rs"]
 mod hearing;
@@ -78,7 +78,7 @@ pub(crate) fn middle() -> RouterConfig {
 pub(crate) const CIRCUIT: CircId = CircId::of_initiator(1);
 
 impl World {
-    /// The client's link comes from another relay, unless the client `is_alone`; one circuit stands.
+    /// The client's link comes from another relay, unless the client `is_alone`; one circuit is open.
     pub(crate) fn new(config: RouterConfig, is_alone: bool) -> Self {
         let rng = ChaCha8Rng::from_seed([1; 32]);
         let fixture = Fixture::new(vectors::PARTIES.clone(), config, rng);
@@ -159,7 +159,7 @@ impl World {
         self.queue(circ_id, command, &body);
     }
 
-    /// The same for a message that must come in RELAY_EARLY.
+    /// For a message that must be sent in RELAY_EARLY.
     pub(crate) fn say_early(&mut self, circ_id: CircId, command: RelayCommand, data: &[u8]) {
         let message = RelayMessage { command, stream_id: 0, data };
         self.queue_message(circ_id, Command::RELAY_EARLY, message);
@@ -180,7 +180,7 @@ impl World {
         self.begin_with(stream_id, host, port, BeginFlags::default());
     }
 
-    /// A stream that stands, and its connection.
+    /// An open stream, and its connection.
     #[track_caller]
     pub(crate) fn open(&mut self, stream_id: u16) -> ConnId {
         self.open_on(CIRCUIT, stream_id)
@@ -230,7 +230,7 @@ impl World {
         taken
     }
 
-    /// The destination takes what waits for it.
+    /// The destination reads its queued data.
     pub(crate) fn release(&mut self, conn: ConnId) {
         self.destination(conn).reads = true;
         self.flush(conn);
@@ -253,7 +253,7 @@ impl World {
         self.ends[LINK].reads = reads;
     }
 
-    /// Reads what has waited on the client's link: so many bytes at most.
+    /// Reads at most this number of queued bytes of the client's link.
     pub(crate) fn read_link(&mut self, most: usize) {
         self.read(LINK, most);
         self.hear_all();

@@ -3,7 +3,7 @@ use std::collections::BTreeSet;
 
 fn whole() -> String {
     let totals = RouterTotals {
-        shed_bytes: 7,
+        reclaimed_bytes: 7,
         limited: 8,
         conflux_sets: 11,
         conflux_legs: 23,

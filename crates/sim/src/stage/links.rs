@@ -3,7 +3,7 @@ use super::hops::HopCircuit;
 use super::{Cast, Seen, Stage};
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use onion::cell::msg::{DestroyReason, PassedOn};
+use onion::cell::msg::{DestroyReason, FeedbackEntry};
 use onion::cell::{CELL_LEN, CircId, Command};
 use onion::cell_model::{Body, Cell, CellModel};
 use onion::identity::RelayIds;
@@ -187,7 +187,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     /// The peer reports forwarded cells, truthfully or not.
     pub fn feed_back(&mut self, link: usize, circ_id: CircId, cells: u16) {
         let mut body = Vec::new();
-        PassedOn { circ_id, cells }.encode_into(&mut body);
+        FeedbackEntry { circ_id, cells }.encode_into(&mut body);
         let unfed = self.links.get_mut(link).and_then(|it| it.unfed.get_mut(&circ_id));
         if let Some(unfed) = unfed {
             *unfed = unfed.saturating_sub(cells.into());
@@ -242,7 +242,7 @@ impl<S: Cast, R: Rng> Stage<S, R> {
     /// # Panics
     /// If it has not received as many.
     fn hear_feedback(&mut self, link: usize, body: &[u8]) {
-        for PassedOn { circ_id, cells } in PassedOn::parse(body).expect("well-formed") {
+        for FeedbackEntry { circ_id, cells } in FeedbackEntry::parse(body).expect("well-formed") {
             let unsaid = self.links[link].unsaid.entry(circ_id).or_default();
             *unsaid = unsaid.checked_sub(cells.into()).expect("no more than it got");
             let command = Command::FEEDBACK;

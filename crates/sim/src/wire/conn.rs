@@ -1,3 +1,5 @@
+//! The state of a connection.
+
 use super::config::NodeId;
 use super::tcp::{Receiver, Sender};
 use alloc::boxed::Box;

@@ -1,3 +1,5 @@
+//! Future events in order of time.
+
 use super::config::NodeId;
 use super::conn::{LinkId, Side};
 use super::tcp::{Ack, Chunk};

@@ -1,3 +1,5 @@
+//! Paths between nodes: latency, bottleneck, loss.
+
 use onion::Rate;
 use onion::{Duration, Instant};
 

@@ -3,6 +3,7 @@
 //! Its unit is the chunk: several segments with the same fate. A lost chunk is retransmitted when one that was
 //! sent later is acknowledged, or after the RTO.
 
+use crate::rto::{RTO_MAX_NS, RTO_MIN_NS};
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use onion::node::SocketState;
@@ -26,11 +27,8 @@ const WINDOW_FIRST_BYTES: u64 = 10 * SEGMENT_BYTES;
 /// The minimum window after a loss.
 const WINDOW_LEAST_BYTES: u64 = 2 * SEGMENT_BYTES;
 
-/// The minimum RTO, as in Linux.
-const RTO_MIN: Duration = Duration::from_millis(200);
-
-/// The maximum RTO after backoff.
-const SILENCE_MAX: Duration = Duration::from_secs(60);
+const RTO_MIN: Duration = Duration::from_nanos(RTO_MIN_NS);
+const RTO_MAX: Duration = Duration::from_nanos(RTO_MAX_NS);
 
 /// Segments in flight.
 #[derive(Debug)]
@@ -90,7 +88,7 @@ pub(super) struct Sender {
     /// Chunks to retransmit.
     again: VecDeque<Chunk>,
     /// RTOs since the last acknowledgement.
-    silences: u32,
+    timeouts: u32,
     /// Nothing more is written; the other side knows.
     pub(super) has_ended: bool,
 }
@@ -111,7 +109,7 @@ impl Sender {
             round_trip: None,
             lost: BTreeMap::new(),
             again: VecDeque::new(),
-            silences: 0,
+            timeouts: 0,
             has_ended: false,
         }
     }
@@ -182,9 +180,9 @@ impl Sender {
     /// A chunk is lost. Returns when its RTO expires.
     pub(super) fn lose(&mut self, now: Instant, chunk: Chunk) -> Instant {
         self.lost.insert(chunk.number, chunk);
-        let patience = self.round_trip.unwrap_or_default() * 2;
-        let patience = patience.max(RTO_MIN) * (1 << self.silences.min(10));
-        now + patience.min(SILENCE_MAX)
+        let rto = self.round_trip.unwrap_or_default() * 2;
+        let rto = rto.max(RTO_MIN) * (1 << self.timeouts.min(10));
+        now + rto.min(RTO_MAX)
     }
 
     /// A chunk was acknowledged.
@@ -196,7 +194,7 @@ impl Sender {
         let is_used = used + 2 * SEGMENT_BYTES > self.cwnd;
         self.in_flight = self.in_flight.saturating_sub(chunk.len);
         self.acked = self.acked.max(next);
-        self.silences = 0;
+        self.timeouts = 0;
         self.handle_window(window_end);
         if let Some(sent_at) = chunk.sent_at {
             let sample = now - sent_at;
@@ -223,7 +221,7 @@ impl Sender {
     /// The RTO of the chunk with this number has expired.
     pub(super) fn handle_overdue(&mut self, number: u64) {
         if let Some(chunk) = self.lost.remove(&number) {
-            self.silences += 1;
+            self.timeouts += 1;
             self.notice_loss(chunk, true);
         }
     }

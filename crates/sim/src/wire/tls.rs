@@ -28,7 +28,7 @@ impl TlsSession for NullTls {
         Some(Box::new(self.clone()))
     }
 
-    /// The same on both sides of a connection, and different for each connection, label and context. Not
+    /// Equal on both sides of a connection, and different for each connection, label and context. Not
     /// secret.
     fn export_keying_material(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
         let hash = Sha256::new()

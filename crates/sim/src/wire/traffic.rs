@@ -125,7 +125,7 @@ impl Wire {
         }
         let is_plain = security == Security::Plain;
         let conn = if is_plain && expected == Security::Tls {
-            None // what comes is no TLS
+            None // the connection has no TLS
         } else {
             let peer = self.residents[dialler.0].address;
             let null_tls = NullTls { link: id, certificate: None, peer };

@@ -1,3 +1,5 @@
+//! A host: a kernel and an application.
+
 use super::client::Client;
 use super::config::{HostConfig, Role};
 use super::direct::DirectClient;

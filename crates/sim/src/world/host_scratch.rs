@@ -1,3 +1,5 @@
+//! Buffers that a part lends to the host that is running.
+
 use super::kernel::Event;
 use super::message::Mail;
 use super::unsent::Pool;

@@ -92,7 +92,7 @@ pub(super) struct Kernel {
     sockets: Vec<Socket>,
     backlog: Backlog,
     free: Vec<u32>,
-    silences: BinaryHeap<Reverse<(u64, u32, u32)>>,
+    timeouts: BinaryHeap<Reverse<(u64, u32, u32)>>,
     mails: u32,
     /// Lent by the part while the host runs a window.
     pub(super) scratch: Box<HostScratch>,
@@ -135,7 +135,7 @@ impl Kernel {
             sockets: Vec::new(),
             backlog: Backlog::default(),
             free: Vec::new(),
-            silences: BinaryHeap::new(),
+            timeouts: BinaryHeap::new(),
             mails: 0,
             scratch: Box::new(HostScratch::none()),
             waiting: VecDeque::new(),
@@ -187,7 +187,7 @@ impl Kernel {
         let first = self.scratch.arriving.front().or_else(|| self.waiting.front());
         let arrives = first.map_or(u64::MAX, |mail| mail.at);
         let sends = if self.ready.is_empty() { u64::MAX } else { self.up_at() };
-        let silent = self.silences.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
+        let silent = self.timeouts.peek().map_or(u64::MAX, |Reverse((at, ..))| *at);
         arrives.min(sends).min(silent)
     }
 
@@ -213,12 +213,12 @@ impl Kernel {
                 self.send_flight(index);
                 self.send(index);
             }
-        } else if let Some(Reverse((at, index, uses))) = self.silences.pop() {
-            self.handle_silence(at, index, uses);
+        } else if let Some(Reverse((at, index, uses))) = self.timeouts.pop() {
+            self.handle_rto(at, index, uses);
         }
     }
 
-    fn handle_silence(&mut self, at: u64, index: u32, uses: u32) {
+    fn handle_rto(&mut self, at: u64, index: u32, uses: u32) {
         let now = self.now;
         let socket = &mut self.sockets[index as usize];
         if socket.uses != uses || socket.phase == Phase::Free {
@@ -227,8 +227,8 @@ impl Kernel {
         if at == socket.watched_at {
             socket.watched_at = u64::MAX;
         }
-        if socket.tx.silent_at <= now {
-            socket.tx.handle_silence();
+        if socket.tx.rto_at <= now {
+            socket.tx.handle_rto();
             self.send(index);
         } else {
             self.watch(index);
@@ -239,10 +239,10 @@ impl Kernel {
     /// is known: a later entry is only needed if there is none.
     fn watch(&mut self, index: u32) {
         let socket = &mut self.sockets[index as usize];
-        let at = socket.tx.silent_at;
+        let at = socket.tx.rto_at;
         if at < socket.watched_at {
             socket.watched_at = at;
-            self.silences.push(Reverse((at, index, socket.uses)));
+            self.timeouts.push(Reverse((at, index, socket.uses)));
         }
     }
 }

@@ -179,7 +179,7 @@ impl Member {
             Link::HeldBack | Link::Up(_) | Link::Over => None,
         };
         if let Some(message) = message {
-            say(kernel, socket, (CircId::LINK, Command::MEASURE), &message.encode());
+            send(kernel, socket, CircId::LINK, Command::MEASURE, &message.encode());
         }
     }
 
@@ -229,7 +229,7 @@ impl Member {
                 self.tell(kernel, measurement, news);
             }
             (Ok(Message::Proven), Link::SettingUp { .. }) => {
-                say(kernel, socket, (CIRCUIT, Command::CREATE_FAST), &[0x66; 20]);
+                send(kernel, socket, CIRCUIT, Command::CREATE_FAST, &[0x66; 20]);
             }
             (Ok(Message::Error { code, text }), _) => {
                 self.lose(kernel, socket, &format!("{code} {text}"));
@@ -278,7 +278,7 @@ impl Member {
 }
 
 /// Sends one cell immediately.
-fn say(kernel: &mut Kernel, socket: u32, (circ_id, command): (CircId, Command), bytes: &[u8]) {
+fn send(kernel: &mut Kernel, socket: u32, circ_id: CircId, command: Command, bytes: &[u8]) {
     let mut cell = HeaderOnlyCell::EMPTY;
     *cell.begin(circ_id, command) = HeaderOnlyBody::from_bytes(bytes);
     kernel.write_cells(socket, core::slice::from_mut(&mut cell));

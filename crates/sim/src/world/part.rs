@@ -1,3 +1,5 @@
+//! Some hosts of a world, and their windows of time.
+
 use super::config::{HostConfig, Role};
 use super::host::{Around, Host, HostFigures};
 use super::host_scratch::HostScratch;
@@ -79,7 +81,7 @@ impl Part {
     pub fn take(&mut self, mail: Mail) {
         let window = (mail.at / self.window_ns).max(self.window);
         let place = self.place_of[mail.to as usize] as usize;
-        self.wheel.put((self.window, window), place, mail);
+        self.wheel.put(self.window, window, place, mail);
     }
 
     /// Runs the next window. Mail to hosts elsewhere is passed to `post`.

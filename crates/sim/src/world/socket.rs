@@ -1,3 +1,5 @@
+//! One end of a connection.
+
 use super::kernel::Feedback;
 use super::message::{Purpose, SocketKey};
 use super::tcp::{Control, Receiver, Sender};

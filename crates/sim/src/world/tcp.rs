@@ -8,6 +8,7 @@ mod growth;
 mod receiver;
 mod shadow;
 
+use crate::rto::{RTO_INITIAL_NS, RTO_MAX_NS, RTO_MIN_NS};
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 pub use buffer::SEGMENT_MEMORY_BYTES;
@@ -25,12 +26,6 @@ const WINDOW_LEAST: u64 = 2 * MSS;
 
 /// Maximum flight length in bytes: that of a TLS record.
 const FLIGHT_MAX: u64 = 31 * 514;
-
-/// Minimum and maximum RTO, as in Linux.
-const SILENCE_MIN_NS: u64 = 200_000_000;
-const SILENCE_MAX_NS: u64 = 60_000_000_000;
-/// The RTO until a round-trip time is known (RFC 6298 §2.1).
-const SILENCE_FIRST_NS: u64 = 1_000_000_000;
 
 /// The congestion control of hosts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,7 +84,7 @@ pub(super) struct Sender {
     is_limited: bool,
     /// Whether the last reaction to loss was to an RTO: retransmissions let the window grow (in slow start,
     /// with Shadow).
-    is_after_silence: bool,
+    is_after_rto: bool,
 
     /// Flights to retransmit.
     #[expect(
@@ -98,10 +93,10 @@ pub(super) struct Sender {
     )]
     retransmits: Option<Box<VecDeque<Retransmit>>>,
     /// When the RTO expires: everything in flight counts as lost.
-    pub(super) silent_at: u64,
+    pub(super) rto_at: u64,
     sent_at: u64,
     sent_flights: u32,
-    silences: u32,
+    timeouts: u32,
     round_trip_ns: u64,
     variance_ns: u64,
     /// The slow-start threshold.
@@ -135,7 +130,7 @@ impl Sender {
             },
             threshold: u64::MAX,
             recovers_until: 0,
-            is_after_silence: false,
+            is_after_rto: false,
             is_repair_due: false,
             is_limited: false,
             peak: 0,
@@ -143,9 +138,9 @@ impl Sender {
             round_trip_ns: 0,
             variance_ns: 0,
             start: SlowStart::default(),
-            silences: 0,
+            timeouts: 0,
             buffer: 0,
-            silent_at: u64::MAX,
+            rto_at: u64::MAX,
             sent_at: 0,
             cubic: Cubic::default(),
             shadow: ShadowTcp::NEW,
@@ -238,7 +233,7 @@ impl Sender {
         self.in_flight += u64::from(bytes);
         self.peak = self.peak.max(self.in_flight);
         if self.flights.is_empty() || is_retransmit && self.is_shadows() {
-            self.silent_at = now + self.silence_ns();
+            self.rto_at = now + self.rto_ns();
         }
         self.sent_at = now;
         self.flights.push_back(flight);
@@ -254,7 +249,7 @@ impl Sender {
         if self.in_flight > 0 || self.cwnd <= WINDOW_FIRST || self.is_shadows() {
             return;
         }
-        let pause = now.saturating_sub(self.sent_at) / self.silence_ns();
+        let pause = now.saturating_sub(self.sent_at) / self.rto_ns();
         if pause > 0 {
             self.threshold = self.threshold.max(self.cwnd * 3 / 4);
             let halved = self.cwnd.checked_shr(u32::try_from(pause).unwrap_or(64)).unwrap_or(0);
@@ -263,13 +258,13 @@ impl Sender {
         }
     }
 
-    fn silence_ns(&self) -> u64 {
+    fn rto_ns(&self) -> u64 {
         if self.is_shadows() {
             return self.timeout_of_shadow();
         }
-        let measured = self.round_trip_ns + (4 * self.variance_ns).max(SILENCE_MIN_NS);
-        let first = if self.round_trip_ns == 0 { SILENCE_FIRST_NS } else { measured };
-        (first << self.silences.min(6)).min(SILENCE_MAX_NS)
+        let measured = self.round_trip_ns + (4 * self.variance_ns).max(RTO_MIN_NS);
+        let first = if self.round_trip_ns == 0 { RTO_INITIAL_NS } else { measured };
+        (first << self.timeouts.min(6)).min(RTO_MAX_NS)
     }
 
     /// A flight is acknowledged, with everything before `next`; `window_end` is the right edge of the receive
@@ -305,7 +300,7 @@ impl Sender {
             // A window that is not used says nothing about the path. As in Linux, half of it suffices in slow
             // start.
             let is_used = self.is_limited || self.cwnd < self.threshold.min(2 * self.peak);
-            let may_grow = flight.start >= self.recovers_until || self.is_after_silence;
+            let may_grow = flight.start >= self.recovers_until || self.is_after_rto;
             if may_grow && is_used && !self.is_shadows() {
                 self.grow(now, u64::from(flight.bytes));
             }
@@ -317,11 +312,11 @@ impl Sender {
             if self.is_shadows() {
                 self.hear_news_of_shadow(news);
             }
-            self.silences = 0;
-            self.silent_at = now + self.silence_ns();
+            self.timeouts = 0;
+            self.rto_at = now + self.rto_ns();
         }
         if self.flights.is_empty() {
-            self.silent_at = u64::MAX;
+            self.rto_at = u64::MAX;
             // An empty ring restarts at its beginning, in memory that is in the cache.
             self.flights.clear();
         }
@@ -334,7 +329,7 @@ impl Sender {
     }
 
     /// The RTO has expired.
-    pub(super) fn handle_silence(&mut self) {
+    pub(super) fn handle_rto(&mut self) {
         let retransmits = self.retransmits.get_or_insert_default();
         retransmits.extend(self.flights.drain(..).map(|flight| flight.as_retransmit()));
         self.in_flight = 0;
@@ -343,21 +338,21 @@ impl Sender {
         (self.cubic, self.start) = <_>::default();
         self.cwnd = WINDOW_LEAST;
         if self.is_shadows() {
-            self.handle_silence_of_shadow();
+            self.handle_rto_of_shadow();
         }
-        (self.recovers_until, self.is_after_silence) = (self.next, true);
-        self.silences += 1;
-        self.silent_at = u64::MAX;
+        (self.recovers_until, self.is_after_rto) = (self.next, true);
+        self.timeouts += 1;
+        self.rto_at = u64::MAX;
     }
 
     fn handle_loss(&mut self, flight: &Flight) {
         // One reaction to all losses of a window, including those of retransmissions: as in Linux since RACK
         // (RFC 8985). Losses after an RTO were sent after it.
-        if flight.start >= self.recovers_until || self.is_after_silence {
+        if flight.start >= self.recovers_until || self.is_after_rto {
             self.reduce();
             self.cwnd = self.threshold;
             self.recovers_until = self.next;
-            self.is_after_silence = false;
+            self.is_after_rto = false;
             self.is_repair_due = true;
         }
     }

@@ -1,33 +1,35 @@
-//! Mail that is under way, by when and to whom it comes.
+//! Mail in transit, by window and recipient.
 
 use super::message::Mail;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-/// Windows for which mail has a place here; what comes later waits apart.
+/// Windows with a slot in the wheel; mail for later windows is kept separately.
 const WINDOWS: u64 = 512;
 
-/// Hosts whose mail of a window lies together. So few that it stays in the processor's cache, however large the network is.
+/// Hosts whose mail of a window is adjacent. So few that it stays in the processor's cache, however large the
+/// network is.
 pub(super) const GROUP_HOSTS: usize = 256;
 
-/// Mails of a batch. It is 2 KB.
+/// Mails per batch. A batch is 2 KB.
 pub(super) const BATCH_MAILS: usize = 32;
 
-/// Mail of some hosts in some window, in batches: what is under way takes as much room as there is of it, and no window keeps what it needed once.
+/// The mail of some hosts in some window, in batches: memory is proportional to the mail in transit, and no
+/// window keeps its peak.
 #[derive(Debug, Default)]
 struct Day {
     full: Vec<Vec<Mail>>,
     last: Vec<Mail>,
 }
 
-/// Mail by window, and by groups of hosts.
+/// Mail by window and by groups of hosts.
 #[derive(Debug)]
 pub(super) struct TimingWheel {
     groups: usize,
     days: Vec<Day>,
-    /// By window, with the group.
+    /// Mail for later windows, with the group.
     later: BTreeMap<u64, Vec<(usize, Mail)>>,
-    /// Batches that are empty. The one that was emptied last is used first: the processor still has it at hand.
+    /// Empty batches. The one emptied last is reused first: it is in the cache.
     empty: Vec<Vec<Mail>>,
 }
 
@@ -52,10 +54,10 @@ impl TimingWheel {
         &mut self.days[window * self.groups + group]
     }
 
-    /// Takes mail for the host in this place, which comes in `window`. The next one that is passed is `now`.
-    pub(super) fn put(&mut self, (now, window): (u64, u64), place: usize, mail: Mail) {
+    /// Adds mail for the host with this index, for `window`. The next window to run is `now`.
+    pub(super) fn put(&mut self, now: u64, window: u64, place: usize, mail: Mail) {
         let group = place / GROUP_HOSTS;
-        // The window before may be under way still: its place is not to be had yet.
+        // The previous window may still be running: its slot is not free yet.
         if window + 1 < now + WINDOWS {
             self.put_near(window, group, mail);
         } else {
@@ -76,7 +78,7 @@ impl TimingWheel {
         day.last.push(mail);
     }
 
-    /// This window is passed now: what has waited apart for it comes to its place.
+    /// Begins this window: mail that was kept separately moves into the wheel.
     pub(super) fn begin(&mut self, window: u64) {
         while let Some(first) = self.later.first_entry().filter(|it| *it.key() <= window) {
             for (group, mail) in first.remove() {
@@ -85,7 +87,7 @@ impl TimingWheel {
         }
     }
 
-    /// A group's mail of this window, in no order.
+    /// A group's mail of this window, unsorted.
     pub(super) fn take(&mut self, window: u64, group: usize, into: &mut Vec<Vec<Mail>>) {
         let day = self.day(window, group);
         into.append(&mut day.full);
@@ -94,7 +96,7 @@ impl TimingWheel {
         }
     }
 
-    /// Batches are not needed any more.
+    /// Returns batches.
     pub(super) fn give_back(&mut self, batches: &mut Vec<Vec<Mail>>) {
         for mut batch in batches.drain(..) {
             batch.clear();
@@ -122,7 +124,7 @@ mod tests {
                 for ahead in [1, 2, WINDOWS - 1, WINDOWS, WINDOWS + 1].iter().cycle().take(50) {
                     let at = window + ahead;
                     let place = GROUP_HOSTS * usize::from(at % 2 == 0);
-                    wheel.put((window + 1, at), place, Mail { at, ..Mail::NONE });
+                    wheel.put(window + 1, at, place, Mail { at, ..Mail::NONE });
                     sent += usize::from(at < 4 * WINDOWS);
                 }
             }

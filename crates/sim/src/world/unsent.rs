@@ -2,13 +2,15 @@ use alloc::collections::VecDeque;
 use alloc::vec::Vec;
 use onion::cell_model::{Cell, HeaderOnlyCell};
 
-/// Cells of a piece, at most: those of the largest flight.
+/// Maximum number of cells of a piece: those of the largest flight.
 const PIECE_CELLS: usize = 31;
 
-/// Cells of a small piece. Most flights are no larger, and there are many under way: what is not needed of their room would keep others apart.
+/// Cells of a small piece. Most flights are no larger, and there are many in flight: unused capacity would
+/// occupy the cache.
 const SMALL_CELLS: usize = 8;
 
-/// Room that is used again. A part lends it to each of its hosts in turn, so that it stays in the processor's cache.
+/// Recycled buffers. A part lends them to each of its hosts in turn, so that they stay in the processor's
+/// cache.
 #[derive(Debug, Default)]
 pub(super) struct Pool {
     small: Vec<Vec<HeaderOnlyCell>>,
@@ -20,7 +22,7 @@ impl Pool {
         Self { small: Vec::new(), large: Vec::new() }
     }
 
-    /// Room for so many cells at least.
+    /// A buffer for at least this number of cells.
     fn room(&mut self, cells: usize) -> Vec<HeaderOnlyCell> {
         let (pool, most) = if cells <= SMALL_CELLS {
             (&mut self.small, SMALL_CELLS)
@@ -31,10 +33,11 @@ impl Pool {
     }
 }
 
-/// Cells that were written to a socket and not sent, in pieces as they were written. A piece that a flight takes whole goes as it is: its cells are not touched.
+/// Written and unsent cells of a socket, in pieces as they were written. A piece that a flight takes completely
+/// is moved: its cells are not touched.
 #[derive(Debug, Default)]
 pub(super) struct Unsent {
-    /// Of the first piece so many have left.
+    /// The cells of the first piece that have been sent.
     taken: usize,
     first: Vec<HeaderOnlyCell>,
     rest: VecDeque<Vec<HeaderOnlyCell>>,
@@ -59,7 +62,7 @@ impl Unsent {
         last.extend(cells.iter_mut().map(take));
     }
 
-    /// The next of them: so many, or all that there are.
+    /// The next cells: this number, or all that there are.
     pub(super) fn take(&mut self, count: usize, pool: &mut Pool) -> Vec<HeaderOnlyCell> {
         if self.taken == 0 && self.first.len() == count {
             let whole = core::mem::take(&mut self.first);
@@ -79,7 +82,7 @@ impl Unsent {
         cells
     }
 
-    /// All of the first piece has left.
+    /// The whole first piece has been sent.
     fn step(&mut self) {
         self.taken = 0;
         self.first = self.rest.pop_front().unwrap_or_default();
@@ -93,10 +96,10 @@ fn take(cell: &mut HeaderOnlyCell) -> HeaderOnlyCell {
     core::mem::replace(cell, HeaderOnlyCell::EMPTY)
 }
 
-/// Flights for which there is room in advance.
+/// Pre-allocated flights.
 const POOL_MAX: usize = 1 << 16;
 
-/// Gives room back.
+/// Recycles a buffer.
 pub(super) fn pool_back(mut cells: Vec<HeaderOnlyCell>, pool: &mut Pool) {
     cells.clear();
     let pool = if cells.capacity() < PIECE_CELLS { &mut pool.small } else { &mut pool.large };

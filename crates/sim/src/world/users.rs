@@ -1,4 +1,4 @@
-//! What users do.
+//! Users and their traffic.
 
 use super::markov::MarkovModel;
 use super::message::{HostId, Job};
@@ -7,20 +7,20 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use onion::Duration;
 
-/// Bytes by which a benchmark asks for its download.
+/// The length of a benchmark's request.
 const FETCH_REQUEST_BYTES: u64 = 1000;
 
-/// Bytes by which a stream of the packet model begins: about those of TGen's header.
+/// The length of the first message of a stream of the packet model: about that of TGen's header.
 const PACKETS_REQUEST_BYTES: u64 = 150;
 
-/// Models of many users together, as TGen has them.
+/// Models of many users together, as in TGen.
 #[derive(Clone, Debug, Default)]
 pub struct Models {
-    /// How often a user begins a flow.
+    /// The rate of flows.
     pub flow: MarkovModel,
-    /// How streams follow each other in a flow.
+    /// The streams of a flow.
     pub stream: MarkovModel,
-    /// What a stream carries.
+    /// The packets of a stream.
     pub packet: MarkovModel,
 }
 
@@ -33,32 +33,32 @@ impl Models {
     }
 }
 
-/// A size that is fetched.
+/// A download size.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Size {
-    /// How often, among the others.
+    /// Its weight among the others.
     pub weight: f64,
-    /// Bytes of the download.
+    /// Its size in bytes.
     pub bytes: u32,
-    /// A download that is not complete by then is given up; `None` for no limit.
+    /// The timeout of the download; `None` for none.
     pub timeout: Option<Duration>,
-    /// A download that has received nothing for this long is given up; `None` for no limit.
+    /// The timeout without received data; `None` for none.
     pub stallout: Option<Duration>,
 }
 
-/// A client that fetches, and fetches again.
+/// A client that downloads repeatedly.
 #[derive(Clone, Debug)]
 pub struct Fetch {
-    /// Time from one beginning to the next. If there are several, each has the same chance, each time.
+    /// The time from one beginning to the next; one of several with equal probability.
     pub pauses: Vec<Duration>,
-    /// How often in all; no end if `None`.
+    /// The number of downloads; unlimited if `None`.
     pub count: Option<u32>,
-    /// What is fetched.
+    /// The sizes.
     pub sizes: Vec<Size>,
 }
 
 impl Fetch {
-    /// The time until the next download begins. No random number is drawn where there is no choice.
+    /// The time until the next download begins. No random number is drawn if there is no choice.
     pub(super) fn draw_pause(&self, rng: &mut SplitMix64) -> Duration {
         match self.pauses[..] {
             [] => Duration::MAX,
@@ -71,32 +71,32 @@ impl Fetch {
     }
 }
 
-/// A download over a circuit of two hops, to see how fast it is.
+/// A download over a circuit of two hops, to measure its speed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Probe {
-    /// The hops; the second lets streams out.
+    /// The hops; the second is an exit.
     pub path: [HostId; 2],
-    /// Bytes of the download.
+    /// The size in bytes.
     pub bytes: u32,
-    /// From its beginning, on a circuit that stands.
+    /// The timeout, from its beginning on an open circuit.
     pub timeout: Duration,
 }
 
-/// Who measures relays by downloads through them.
+/// A scanner: measures relays by downloads through them.
 #[derive(Clone, Debug)]
 pub struct Scan {
-    /// In their order.
+    /// The probes, in order.
     pub probes: Vec<Probe>,
-    /// How many are under way at a time.
+    /// The number of simultaneous probes.
     pub at_once: u16,
 }
 
-/// Who uses a client.
+/// The users of a client.
 #[derive(Clone, Debug)]
 pub enum Users {
-    /// Many, as models say. Each flow has circuits of its own. Pauses between flows are divided by the scale.
+    /// Many, by models. Each flow has its own circuits. Pauses between flows are divided by the scale.
     Markov(Arc<Models>, f64),
-    /// A benchmark. Each download has a circuit of its own.
+    /// A benchmark. Each download has its own circuit.
     Fetch(Arc<Fetch>),
     /// A scanner.
     Scan(Arc<Scan>),

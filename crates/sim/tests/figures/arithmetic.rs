@@ -1,10 +1,10 @@
-//! What figures are made of.
+//! Statistical functions.
 
 use onion::Duration;
 use onion::cell::CELL_LEN;
 use onion::cell::relay::MAX_DATA_LEN;
 
-/// Of the ordered values, the first that so many percent do not exceed, in milliseconds.
+/// The smallest of the sorted values that this percentage does not exceed, in milliseconds.
 #[track_caller]
 pub(crate) fn percentile_ms(times: &[Duration], percent: usize) -> f64 {
     assert!(!times.is_empty(), "nothing has happened that could be timed");
@@ -14,14 +14,14 @@ pub(crate) fn percentile_ms(times: &[Duration], percent: usize) -> f64 {
     times[place].as_nanos() as f64 * 1e-6
 }
 
-/// Jain's index: 1 if all have the same, 1/n if one has all.
+/// Jain's index: 1 if all are equal, 1/n if one has everything.
 pub(crate) fn jain(values: &[u64]) -> f64 {
     let sum: f64 = values.iter().map(|it| *it as f64).sum();
     let squares: f64 = values.iter().map(|it| *it as f64 * *it as f64).sum();
     sum * sum / (values.len() as f64 * squares)
 }
 
-/// As cells on the wire, what streams carry in bytes.
+/// Stream bytes as cells on the wire.
 pub(crate) fn cells_mbit_per_s(stream_bytes: u64, time: Duration) -> f64 {
     let cells = stream_bytes as f64 / MAX_DATA_LEN as f64;
     cells * (CELL_LEN * 8) as f64 * 1e-6 / time.as_secs_f64()

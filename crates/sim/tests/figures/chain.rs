@@ -1,5 +1,5 @@
-//! One circuit through three relays with fixed windows and with congestion control: what it carries,
-//! how long it takes, and how much is under way.
+//! One circuit through three relays with fixed windows and with congestion control: its rate, its delay, and
+//! its cells in flight.
 
 use crate::arithmetic::cells_mbit_per_s;
 use crate::world::World;
@@ -12,10 +12,10 @@ use std::fmt;
 const WARM_UP: Duration = Duration::from_secs(5);
 const COUNTED: Duration = Duration::from_secs(10);
 
-/// A stream's window is half of its circuit's: so many fill it.
+/// A stream's window is half of its circuit's: this number of streams fill it.
 const STREAMS: usize = 2;
 
-/// What lies between any two, and what between the first two relays.
+/// The path between any two nodes, and the one between the first two relays.
 #[derive(Clone, Copy)]
 struct Situation {
     name: &'static str,
@@ -23,7 +23,7 @@ struct Situation {
     rate_mbit_per_s: f64,
 }
 
-/// What one run has shown.
+/// The result of one run.
 struct Seen {
     situation: Situation,
     flow: &'static str,
@@ -59,11 +59,11 @@ fn play(situation: Situation, has_congestion_control: bool) -> Seen {
     world.pass(COUNTED);
     let mbit_per_s = cells_mbit_per_s(received(&world) - before, COUNTED);
     let tally = world.wire.tally(client);
-    // All but the streams' BEGIN and CONNECTED are DATA one way, and SENDME the other.
+    // Except for BEGIN and CONNECTED, all cells are DATA in one direction and SENDME in the other.
     let cells = |bytes: u64| bytes / CELL_LEN as u64 - STREAMS as u64;
     let sent = cells(tally.sent_bytes - base.sent_bytes);
     let sendmes = cells(tally.received_bytes - base.received_bytes);
-    // With fixed windows one for a hundred cells of the circuit, and one for fifty of a stream.
+    // With fixed windows one per hundred cells of the circuit, and one per fifty of a stream.
     let acknowledged = if has_congestion_control { sendmes * 31 } else { sendmes * 100 / 3 };
     Seen {
         situation,
@@ -76,7 +76,7 @@ fn play(situation: Situation, has_congestion_control: bool) -> Seen {
     }
 }
 
-/// A line of the table.
+/// A row of the table.
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { situation, flow, mbit_per_s, window_cells, fingerprint, .. } = self;

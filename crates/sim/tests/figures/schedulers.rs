@@ -1,5 +1,4 @@
-//! Schedulers at a relay that is narrower than what clients ask of it: bulk circuits and a quiet one on
-//! each of some links.
+//! Schedulers at a bottleneck relay: bulk circuits and a quiet one on each of several links.
 
 use crate::arithmetic::{cells_mbit_per_s, jain, percentile_ms};
 use crate::world::World;
@@ -17,20 +16,20 @@ const BULK_PER_LINK: usize = 3;
 const WARM_UP: Duration = Duration::from_secs(5);
 const COUNTED: Duration = Duration::from_secs(20);
 
-/// How often clients are told what to do, and queues are looked at.
+/// The interval of clients' actions and of queue samples.
 const GRAIN: Duration = Duration::from_millis(10);
 
-/// A quiet circuit, and what it has seen.
+/// A quiet circuit and its results.
 struct Quiet {
     client: NodeId,
     circuit: CircuitNumber,
-    /// The next request; none while an answer is under way.
+    /// The next request; `None` while a download is running.
     asks_at: Option<Instant>,
     /// Sizes and pauses.
     rng: ChaCha8Rng,
 }
 
-/// What one run has shown.
+/// The result of one run.
 struct Seen {
     name: &'static str,
     /// From BEGIN to the first byte and to the last, of each request of quiet circuits.
@@ -38,9 +37,9 @@ struct Seen {
     last: Vec<Duration>,
     bulk_bytes: Vec<u64>,
     quiet_bytes: u64,
-    /// How long a cell of any circuit waited in the relay's queues, on average.
+    /// The mean delay of cells in the relay's queues.
     relay_wait: Duration,
-    /// How long it then was in the relay's kernel, on its way or waiting for it.
+    /// The mean delay after that in the relay's kernel, in transit or queued.
     kernel_wait: Duration,
     fingerprint: u64,
 }
@@ -56,7 +55,7 @@ impl Play {
     fn begin(name: &'static str, scheduler: SchedulerConfig) -> Self {
         let model = PathModel { latency: Duration::from_millis(20), ..PathModel::default() };
         let mut world = World::new(2, model, |place, config| {
-            // Cells are to wait nowhere but in the relay before the exit.
+            // Cells are to be queued only in the relay before the exit.
             config.scheduler = if place == 0 { scheduler } else { SchedulerConfig::vanilla() };
         });
         world.wire.set_egress(world.relays[0], Rate::from_mbit_per_s(10.0));
@@ -86,7 +85,7 @@ impl Play {
         Self { world, quiet, bulk, seen }
     }
 
-    /// Lets so much time pass; returns what the relay's kernel held meanwhile, on average.
+    /// Lets this much time pass; returns the mean number of bytes in the relay's kernel.
     fn pass(&mut self, time: Duration) -> f64 {
         let deadline = self.world.wire.now() + time;
         let (mut held_bytes, mut looks) = (0, 0_u32);
@@ -106,7 +105,7 @@ impl Play {
 }
 
 impl Quiet {
-    /// Notes the answer that has come, and asks for the next when it is time.
+    /// Records a completed download, and requests the next when it is due.
     fn go_on(&mut self, world: &mut World, seen: &mut Seen) {
         let now = world.wire.now();
         while let Some(event) = world.client(self.client).poll_event() {
@@ -141,7 +140,7 @@ fn play(name: &'static str, scheduler: SchedulerConfig) -> Seen {
     let ((sent_before, waited_before), before) = (figures(&play), play.bulk_bytes());
     let held_bytes = play.pass(COUNTED);
     let ((sent, waited), after) = (figures(&play), play.bulk_bytes());
-    // All waiting over all that has passed (Little).
+    // Total waiting divided by throughput (Little's law).
     let sent_bytes = (sent - sent_before) as f64;
     let relay_wait_s = (waited - waited_before) / (sent_bytes / CELL_LEN as f64);
     Seen {
@@ -162,13 +161,13 @@ impl Seen {
         cells_mbit_per_s(self.bulk_bytes.iter().sum::<u64>() + self.quiet_bytes, COUNTED)
     }
 
-    /// Jain's index of the bulk circuits of that link whose circuits are least alike.
+    /// Jain's index of the bulk circuits of the least fair link.
     fn fairness_on_links(&self) -> f64 {
         self.bulk_bytes.chunks(BULK_PER_LINK).map(jain).fold(1.0, f64::min)
     }
 }
 
-/// A line of the table.
+/// A row of the table.
 impl fmt::Display for Seen {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, first, last, .. } = self;
@@ -203,12 +202,12 @@ fn under_kist_quiet_circuits_pass_bulk_and_nothing_is_lost_by_it() {
         }
     }
     assert!(kist.all_mbit_per_s() > 0.99 * vanilla.all_mbit_per_s());
-    // Quiet circuits get more answers, and bulk has so much less.
+    // Quiet circuits get more downloads, and bulk correspondingly less.
     assert!(kist.bulk_mbit_per_s() > 0.97 * vanilla.bulk_mbit_per_s());
-    // What waits, waits where it can be passed.
+    // Queues are where they can be overtaken.
     assert!(kist.kernel_wait < vanilla.kernel_wait.mul_f64(0.4));
     assert!(kist.relay_wait > vanilla.relay_wait);
-    // Without the kernel's word sockets fill up all the same.
+    // Without the kernel's report sockets fill up all the same.
     assert!(lite.kernel_wait > vanilla.kernel_wait.mul_f64(0.9));
     for seen in [&vanilla, &lite, &kist] {
         assert!(seen.fairness_on_links() > 0.999, "{}: {:?}", seen.name, seen.bulk_bytes);

@@ -1,5 +1,5 @@
-//! Flows that share a narrow place before their first relay: each a download over a circuit of three
-//! relays, on a link of its own.
+//! Flows that share a bottleneck before their first relay: each is a download over a circuit of three relays,
+//! on its own link.
 
 use crate::arithmetic::{cells_mbit_per_s, jain};
 use crate::world::World;
@@ -15,7 +15,7 @@ const QUEUES_MS: [u64; 3] = [20, 100, 400];
 const LOSSES_PER_MILLION: [u32; 3] = [0, 1_000, 10_000];
 const FLOWS: [usize; 3] = [1, 4, 12];
 
-/// What flows have got.
+/// The results of flows.
 struct Shares {
     mbit_per_s: f64,
     fairness: f64,
@@ -50,7 +50,7 @@ a place of 4 Mbit/s        fixed windows       congestion control
 queue, ms  loss  flows   Mbit/s  fairness      Mbit/s  fairness   fingerprint
 ";
 
-/// Both kinds of windows at one place, as a line of the table.
+/// Both kinds of windows at one bottleneck, as a row of the table.
 fn compare(queue_ms: u64, loss_per_million: u32, flows: usize) -> String {
     let narrow = PathModel {
         rate: Some(Rate::from_mbit_per_s(RATE_MBIT_PER_S)),
@@ -62,7 +62,7 @@ fn compare(queue_ms: u64, loss_per_million: u32, flows: usize) -> String {
         let shared = play(narrow, flows, has_congestion_control);
         let used = shared.mbit_per_s / RATE_MBIT_PER_S;
         let least = if loss_per_million < 10_000 { 0.95 } else { 0.85 };
-        // What came too early counts when the gap before it is filled.
+        // Out-of-order data counts when the gap before it is filled.
         assert!((least..1.04).contains(&used), "{narrow:?}, {flows} flows: {used}");
         assert!(shared.fairness > 0.6, "{narrow:?}, {flows} flows: {}", shared.fairness);
         shared

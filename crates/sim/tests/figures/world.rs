@@ -1,4 +1,4 @@
-//! Relays of whom each lets streams out, clients, and a destination, over modelled paths.
+//! Relays that are all exits, clients, and a destination, over modelled paths.
 
 use crate::vectors;
 use onion::circuit::NextHop;
@@ -16,16 +16,16 @@ use std::sync::Arc;
 pub(crate) type Relay = Router<ChaCha8Rng>;
 pub(crate) type Stock = Client<ChaCha8Rng>;
 
-/// More than any circuit takes to be built.
+/// Longer than any circuit takes to build.
 const SOON: Duration = Duration::from_secs(30);
 
-/// More than any run carries.
+/// More than any run transfers.
 const ENDLESS_BYTES: u64 = 1 << 40;
 
-/// What a kernel takes of a connection: what Linux comes to at the rates of these worlds.
+/// A connection's kernel buffer: Linux' size at the rates of these worlds.
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
-/// Where exits let nothing out: a BEGIN to it measures the circuit's round trip.
+/// A port that exits reject: a BEGIN to it measures the circuit's round trip.
 const REFUSED: ([u8; 4], u16) = ([10, 0, 0, 1], 1);
 
 pub(crate) struct World {
@@ -52,7 +52,7 @@ fn unix_time_s() -> u64 {
 }
 
 impl World {
-    /// So many relays, three at most, with all paths as in the model. `change` is told the place of the
+    /// This number of relays, at most three, with all paths as in the model. `change` gets the index of the
     /// relay whose configuration it may change.
     pub(crate) fn new(
         relays: usize,
@@ -106,18 +106,18 @@ impl World {
         self.wire.node(self.server).expect("the server")
     }
 
-    /// Through all relays.
+    /// A path through all relays.
     pub(crate) fn path(&self) -> CircuitPlan {
         CircuitPlan::new(self.hops.clone())
     }
 
-    /// A circuit, which will stand when it does.
+    /// A circuit that is being built.
     pub(crate) fn open(&mut self, client: NodeId, path: &CircuitPlan) -> CircuitNumber {
         let now = self.wire.now();
         self.client(client).open(now, path)
     }
 
-    /// Lets time pass until these circuits stand.
+    /// Lets time pass until these circuits are open.
     #[track_caller]
     pub(crate) fn build(&mut self, circuits: &[(NodeId, CircuitNumber)]) {
         let are_built = |wire: &mut Wire| {
@@ -140,17 +140,17 @@ impl World {
         self.client(client).begin(now, circuit, to.into(), transfer)
     }
 
-    /// A download that has no end.
+    /// An unlimited download.
     pub(crate) fn download(&mut self, client: NodeId, circuit: CircuitNumber) -> StreamNumber {
         self.begin(client, circuit, Transfer::download(1, ENDLESS_BYTES))
     }
 
-    /// An upload that has no end.
+    /// An unlimited upload.
     pub(crate) fn upload(&mut self, client: NodeId, circuit: CircuitNumber) -> StreamNumber {
         self.begin(client, circuit, Transfer::upload(1, ENDLESS_BYTES))
     }
 
-    /// The round trip of a circuit, by a BEGIN that its exit refuses.
+    /// The round-trip time of a circuit, by a BEGIN that its exit rejects.
     #[track_caller]
     pub(crate) fn round_trip(&mut self, client: NodeId, circuit: CircuitNumber) -> Duration {
         let begun_at = self.wire.now();
@@ -164,7 +164,7 @@ impl World {
         self.wire.now() - begun_at
     }
 
-    /// Bytes that have come on a stream that is not over.
+    /// Bytes received on an open stream.
     #[track_caller]
     pub(crate) fn received_bytes(&mut self, client: NodeId, stream: StreamNumber) -> u64 {
         self.client(client).figures(stream).expect("it goes on").received_bytes
@@ -173,7 +173,7 @@ impl World {
     /// Lets time pass.
     pub(crate) fn pass(&mut self, time: Duration) {
         let deadline = self.wire.now() + time;
-        // It is idle before only if nothing is to happen until then.
+        // It is idle earlier only if nothing happens until then.
         self.wire.run_until(deadline, |_| false).expect("no node spins");
     }
 }

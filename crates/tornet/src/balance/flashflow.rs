@@ -1,4 +1,4 @@
-//! FlashFlow: a team floods relays until they can no more, beside their clients (paper §4).
+//! FlashFlow: a team floods relays to saturation, in addition to their clients' traffic (paper §4).
 
 mod director;
 

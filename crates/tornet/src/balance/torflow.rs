@@ -135,7 +135,7 @@ impl Balancer for TorFlow {
             simulated_s: outcome.simulated_s,
             not_measured,
             notes: vec![format!(
-                "{complete} of {} downloads came whole, {} were not begun or not over.",
+                "{complete} of {} downloads completed, {} had not begun or not ended.",
                 probes.len(),
                 probes.len() - done.count(),
             )],

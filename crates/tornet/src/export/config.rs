@@ -41,7 +41,7 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
             "  {name}:\n    network_node_id: {node}\n    bandwidth_down: {down} bit\n    bandwidth_up: {up} bit\n"
         );
     };
-    // None of them exits: Shadow has to be told, or reports a failure.
+    // None of them exits: Shadow has to expect that, or reports a failure.
     let process = |text: &mut String, path: &str, args: &str, at: &str| {
         let _infallible = write!(
             text,

@@ -69,7 +69,7 @@ pub(super) fn write(plan: &Plan<'_>, folder: &Path) -> Result<(), Error> {
 }
 
 /// The benchmarks of one kind: a download at the beginning, and one after each pause, each over a new circuit.
-/// The same one repeats after each pause, unless they are counted.
+/// One download repeats after each pause, unless they are counted.
 fn perf(fetch: &Fetch, peers: &str) -> String {
     let mut graph = Graph::new();
     let proxy = ("socksproxy", "localhost:9050");

@@ -55,7 +55,7 @@ fn the_shortest_way_may_lead_over_nodes_where_nobody_is_and_loses_what_each_edge
 #[test]
 fn a_directed_map_has_only_the_ways_that_it_names() {
     let text = THREE.replace("directed 0", "directed 1");
-    let error = Map::parse(&text, false, &used(&[1, 2])).expect_err("there is no way back");
+    let error = Map::parse(&text, false, &used(&[1, 2])).expect_err("there is no return path");
     assert!(error.contains("no edge from node 2 to node 1"), "{error}");
 }
 

@@ -15,7 +15,7 @@ const RESUMES: u8 = 2;
 const GONE: u8 = 1;
 const CAME: u8 = 2;
 
-/// The secret that the circuits of one set share. Whoever knows it can inject data into the set's streams.
+/// The secret that the circuits of one set share. Anyone who knows it can inject data into the set's streams.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ConfluxNonce(pub [u8; 32]);
 

@@ -9,14 +9,14 @@ const ENTRY_LEN: usize = 6;
 
 /// The cells of one circuit that the sender has forwarded since its last report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PassedOn {
+pub struct FeedbackEntry {
     /// The circuit ID on the link.
     pub circ_id: CircId,
     /// The number of cells, at least one.
     pub cells: u16,
 }
 
-impl PassedOn {
+impl FeedbackEntry {
     /// Maximum number of entries of a cell.
     pub const PER_CELL_MAX: usize = 512;
 
@@ -42,15 +42,15 @@ impl PassedOn {
         }))
     }
 
-    /// Builds the body of a FEEDBACK cell from as many of `to_tell` as fit; `entry` takes the report of each,
+    /// Builds the body of a FEEDBACK cell from as many of `unreported` as fit; `entry` takes the report of each,
     /// and zero cells are no report. The others stay. `None` if there is nothing to report.
-    pub(crate) fn tell<T>(
-        to_tell: &mut Vec<T>,
+    pub(crate) fn encode_cell<T>(
+        unreported: &mut Vec<T>,
         mut entry: impl FnMut(T) -> Option<Self>,
     ) -> Option<Vec<u8>> {
         let mut body = Vec::new();
         while body.len() < Self::PER_CELL_MAX * ENTRY_LEN
-            && let Some(next) = to_tell.pop()
+            && let Some(next) = unreported.pop()
         {
             if let Some(entry) = entry(next).filter(|entry| entry.cells > 0) {
                 entry.encode_into(&mut body);
@@ -74,15 +74,15 @@ mod tests {
     proptest! {
         #[test]
         fn decode_after_encode_gives_it_back(
-            entries in prop::collection::vec((any::<u32>(), 1..=u16::MAX), 1..=PassedOn::PER_CELL_MAX),
+            entries in prop::collection::vec((any::<u32>(), 1..=u16::MAX), 1..=FeedbackEntry::PER_CELL_MAX),
         ) {
-            let said: Vec<PassedOn> = entries
+            let said: Vec<FeedbackEntry> = entries
                 .into_iter()
-                .map(|(id, cells)| PassedOn { circ_id: CircId::new(id), cells })
+                .map(|(id, cells)| FeedbackEntry { circ_id: CircId::new(id), cells })
                 .collect();
             let mut body = Vec::new();
             said.iter().for_each(|entry| entry.encode_into(&mut body));
-            let heard: Vec<PassedOn> = PassedOn::parse(&body).expect("well-formed").collect();
+            let heard: Vec<FeedbackEntry> = FeedbackEntry::parse(&body).expect("well-formed").collect();
             prop_assert_eq!(heard, said);
         }
 
@@ -90,7 +90,7 @@ mod tests {
         fn arbitrary_bytes_never_panic_and_no_entry_is_of_no_cell(
             body in prop::collection::vec(any::<u8>(), 0..4000),
         ) {
-            if let Ok(entries) = PassedOn::parse(&body) {
+            if let Ok(entries) = FeedbackEntry::parse(&body) {
                 let mut again = Vec::new();
                 for entry in entries {
                     prop_assert!(entry.cells > 0);
@@ -105,25 +105,25 @@ mod tests {
     fn what_one_cell_has_no_room_for_stays_and_nothing_is_said_of_no_cell() {
         let entry = |id: u32| {
             let cells = u16::from(!id.is_multiple_of(3));
-            (id != 1).then_some(PassedOn { circ_id: CircId::new(id), cells })
+            (id != 1).then_some(FeedbackEntry { circ_id: CircId::new(id), cells })
         };
-        let mut to_tell: Vec<u32> = (0..1_000).collect();
+        let mut unreported: Vec<u32> = (0..1_000).collect();
         let mut told = Vec::new();
-        while let Some(body) = PassedOn::tell(&mut to_tell, entry) {
-            told.push(PassedOn::parse(&body).expect("well-formed").count());
+        while let Some(body) = FeedbackEntry::encode_cell(&mut unreported, entry) {
+            told.push(FeedbackEntry::parse(&body).expect("well-formed").count());
         }
         // Not divisible by three, and not the first.
         assert_eq!(told, [512, 665 - 512]);
-        assert_eq!(PassedOn::tell(&mut alloc::vec![3, 1, 0], entry), None);
+        assert_eq!(FeedbackEntry::encode_cell(&mut alloc::vec![3, 1, 0], entry), None);
     }
 
     #[test]
     fn a_cell_that_says_nothing_or_too_much_is_malformed() {
-        let bodies = [0, 5, 7, ENTRY_LEN * (PassedOn::PER_CELL_MAX + 1)];
+        let bodies = [0, 5, 7, ENTRY_LEN * (FeedbackEntry::PER_CELL_MAX + 1)];
         for len in bodies {
-            assert!(PassedOn::parse(&alloc::vec![1; len]).is_err(), "{len} bytes");
+            assert!(FeedbackEntry::parse(&alloc::vec![1; len]).is_err(), "{len} bytes");
         }
-        assert!(PassedOn::parse(&[1, 1, 1, 1, 0, 0]).is_err(), "no cell");
-        assert!(PassedOn::parse(&[1; ENTRY_LEN * PassedOn::PER_CELL_MAX]).is_ok());
+        assert!(FeedbackEntry::parse(&[1, 1, 1, 1, 0, 0]).is_err(), "no cell");
+        assert!(FeedbackEntry::parse(&[1; ENTRY_LEN * FeedbackEntry::PER_CELL_MAX]).is_ok());
     }
 }

@@ -289,5 +289,4 @@ fn push_octets(address: IpAddr, out: &mut Vec<u8>) {
 }
 
 #[cfg(test)]
-#[path = "stream/tests.rs"]
 mod tests;

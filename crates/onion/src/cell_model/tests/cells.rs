@@ -39,7 +39,7 @@ fn round_trip<S: Staged>(
     Ok(())
 }
 
-/// The same property of data that is generated in place.
+/// Data that is generated in place can be read as it was written, too.
 fn data_round_trip<S: Staged>(
     format: RelayFormat,
     stream_id: u16,

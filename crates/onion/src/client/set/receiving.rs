@@ -61,7 +61,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
                 match note.map_err(|_| ConfluxError::Malformed)? {
                     ConfluxNote::Came(count) => {
                         if let Some(set) = self.set_mut(number) {
-                            set.conflux.handle_came(leg, count);
+                            set.conflux.handle_arrived(leg, count);
                         }
                     }
                     ConfluxNote::Gone(silent) => self.give_up_timed_out(number, silent),

@@ -1,7 +1,7 @@
 //! Hop-by-hop windows at a client whose first hop is silent, lies, or sends malformed reports.
 
 use super::*;
-use crate::cell::msg::PassedOn;
+use crate::cell::msg::FeedbackEntry;
 use crate::flow::hop::HopWindows;
 use alloc::sync::Arc;
 
@@ -59,7 +59,7 @@ impl Hop {
     /// Reports cells of a circuit; returns false if the client closes the link.
     fn say(&mut self, circuit: u32, cells: u16) -> bool {
         let mut body = Vec::new();
-        PassedOn { circ_id: CircId::of_initiator(circuit), cells }.encode_into(&mut body);
+        FeedbackEntry { circ_id: CircId::of_initiator(circuit), cells }.encode_into(&mut body);
         self.hear(&body)
     }
 
@@ -118,7 +118,7 @@ fn a_first_hop_that_says_too_much_or_what_makes_no_sense_loses_its_link_and_is_t
             panic!("the circuit is gone")
         };
         assert!(problem.contains(said), "{problem}");
-        assert!(!hop.say(1, 1), "there is no such link any more");
+        assert!(!hop.say(1, 1), "the link is closed");
     }
 }
 

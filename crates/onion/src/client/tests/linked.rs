@@ -323,7 +323,7 @@ fn what_no_sendme_acknowledges_is_told_of() {
         assert_eq!(
             world.loss().is_some(),
             !resumes,
-            "an exit may tell the same, if it sends again"
+            "an exit with retransmission may report that, too"
         );
         let mut gone = Vec::new();
         ConfluxNote::Gone(&[0]).encode_into(&mut gone);

@@ -1,3 +1,10 @@
+//! Layers of both kinds.
+//!
+//! A hop has a keystream with running digests ("tor1"), or Counter Galois Onion if its client requested
+//! `Relay=6` in ntor v3 and gets congestion control with it. The layer determines the [`RelayFormat`] of its
+//! cells: the position of command, length and stream ID, and the maximum data length (498 or 488 bytes).
+//! Measurement circuits begin with CREATE_FAST, whose keys are always a keystream's: their checks seek in it.
+
 use super::{ClientHop, CryptError, RelayHop};
 use crate::cell::relay::RelayFormat;
 use crate::cell::{BODY_LEN, Command};

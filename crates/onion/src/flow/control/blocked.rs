@@ -1,4 +1,4 @@
-/// Whether a circuit's queue to its link is so long that its streams are not read.
+/// Whether a circuit's queue to its link is too long for its streams to be read.
 ///
 /// Tor's rule (parameters `cellq_high` and `cellq_low`): blocked from 256 cells on, until 10 are left.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

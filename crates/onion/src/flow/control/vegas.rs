@@ -314,5 +314,4 @@ impl CircuitFlow for Vegas {
 }
 
 #[cfg(test)]
-#[path = "vegas/tests.rs"]
 mod tests;

@@ -1,3 +1,5 @@
+//! One side's account of a circuit on a link with hop-by-hop windows.
+
 use super::HopWindow;
 use crate::time::{Duration, Instant};
 use alloc::boxed::Box;
@@ -29,11 +31,11 @@ pub(crate) struct HopAccount {
     /// When the next hop last reported cells, or received the first of those in flight.
     heard_at: Instant,
     /// Whether forwarded cells are reported to the previous hop.
-    tells: bool,
+    reports: bool,
     /// Cells from the previous hop that are still here.
     owed: u32,
     /// Forwarded cells that have not been reported to the previous hop.
-    untold: u32,
+    unreported: u32,
     /// Whether the pending report has been noted.
     is_noted: bool,
 }
@@ -41,7 +43,7 @@ pub(crate) struct HopAccount {
 impl HopAccount {
     /// The account of a circuit at its client.
     pub(crate) fn of_client(window: Option<Box<dyn HopWindow>>) -> Self {
-        Self { window, tells: true, ..Self::default() }
+        Self { window, reports: true, ..Self::default() }
     }
 
     pub(crate) fn set_window(&mut self, window: Option<Box<dyn HopWindow>>) {
@@ -49,8 +51,8 @@ impl HopAccount {
         self.in_flight = 0;
     }
 
-    pub(crate) const fn tell(&mut self) {
-        self.tells = true;
+    pub(crate) const fn enable_reports(&mut self) {
+        self.reports = true;
     }
 
     /// Cells that may be sent to the next hop now.
@@ -74,8 +76,8 @@ impl HopAccount {
 
     /// A cell has arrived from the previous hop.
     #[inline]
-    pub(crate) fn handle_came(&mut self) {
-        self.owed += u32::from(self.tells);
+    pub(crate) fn handle_arrived(&mut self) {
+        self.owed += u32::from(self.reports);
     }
 
     /// Cells have been forwarded or consumed. Some may be the relay's own; reports cover only received cells,
@@ -84,7 +86,7 @@ impl HopAccount {
     pub(crate) fn pass_on(&mut self, cells: u32) {
         let came = cells.min(self.owed);
         self.owed -= came;
-        self.untold = self.untold.saturating_add(came);
+        self.unreported = self.unreported.saturating_add(came);
     }
 
     /// The next hop reports this number of forwarded cells.
@@ -108,29 +110,29 @@ impl HopAccount {
 
     /// Whether there is something to report that has not been noted: true once, until it is taken.
     #[inline]
-    pub(crate) const fn has_news(&mut self) -> bool {
-        self.untold > 0 && !core::mem::replace(&mut self.is_noted, true)
+    pub(crate) const fn has_report(&mut self) -> bool {
+        self.unreported > 0 && !core::mem::replace(&mut self.is_noted, true)
     }
 
     /// Takes the number to report, at most as many as one entry can hold. Only a peer that exceeds its window
     /// has more; the rest is reported with the next entry.
-    pub(crate) fn take_untold(&mut self) -> u16 {
-        let told = u16::try_from(self.untold).unwrap_or(u16::MAX);
+    pub(crate) fn take_unreported(&mut self) -> u16 {
+        let told = u16::try_from(self.unreported).unwrap_or(u16::MAX);
         self.is_noted = false;
-        self.untold -= u32::from(told);
+        self.unreported -= u32::from(told);
         told
     }
 
     /// The remaining account after the next hop is cut off and its queued cells are dropped: for the previous
     /// hop they count as forwarded. `None` if nothing remains.
     pub(crate) fn cut(&self) -> Option<Self> {
-        let (untold, is_noted) = (self.untold + self.owed, self.is_noted);
-        self.tells.then(|| Self { tells: true, untold, is_noted, ..Self::default() })
+        let (unreported, is_noted) = (self.unreported + self.owed, self.is_noted);
+        self.reports.then(|| Self { reports: true, unreported, is_noted, ..Self::default() })
     }
 
     /// The previous hop is gone.
     pub(crate) const fn forget_before(&mut self) {
-        (self.tells, self.owed, self.untold, self.is_noted) = (false, 0, 0, false);
+        (self.reports, self.owed, self.unreported, self.is_noted) = (false, 0, 0, false);
     }
 }
 
@@ -149,22 +151,22 @@ mod tests {
             steps in prop::collection::vec((0u32..5, 0u32..3, 0u32..9, any::<bool>()), 0..200),
         ) {
             let mut hops = HopAccount::default();
-            hops.tell();
+            hops.enable_reports();
             let (mut came, mut waiting, mut told) = (0, 0, 0);
-            for (comes, own, leaves, tells) in steps {
-                (0..comes).for_each(|_| hops.handle_came());
+            for (comes, own, leaves, reports) in steps {
+                (0..comes).for_each(|_| hops.handle_arrived());
                 came += comes;
                 waiting += comes + own;
                 let leaves = leaves.min(waiting);
                 hops.handle_left(NOW, leaves);
                 waiting -= leaves;
-                if tells {
-                    told += u32::from(hops.take_untold());
+                if reports {
+                    told += u32::from(hops.take_unreported());
                 }
                 prop_assert!(told <= came);
             }
             hops.handle_left(NOW, waiting);
-            prop_assert_eq!(told + u32::from(hops.take_untold()), came);
+            prop_assert_eq!(told + u32::from(hops.take_unreported()), came);
         }
 
         #[test]
@@ -188,16 +190,16 @@ mod tests {
     #[test]
     fn there_is_news_once_until_it_is_told() {
         let mut hops = HopAccount::default();
-        hops.handle_came();
+        hops.handle_arrived();
         hops.pass_on(1);
-        assert!(!hops.has_news(), "nobody is to be told");
-        hops.tell();
-        (0..2).for_each(|_| hops.handle_came());
+        assert!(!hops.has_report(), "reports are not enabled");
+        hops.enable_reports();
+        (0..2).for_each(|_| hops.handle_arrived());
         hops.pass_on(1);
-        assert!(hops.has_news() && !hops.has_news());
-        assert_eq!((hops.take_untold(), hops.has_news()), (1, false));
-        let mut cut = hops.cut().expect("it tells");
-        assert!(cut.has_news());
-        assert_eq!(cut.take_untold(), 1, "what was dropped");
+        assert!(hops.has_report() && !hops.has_report());
+        assert_eq!((hops.take_unreported(), hops.has_report()), (1, false));
+        let mut cut = hops.cut().expect("reports are enabled");
+        assert!(cut.has_report());
+        assert_eq!(cut.take_unreported(), 1, "what was dropped");
     }
 }

@@ -1,3 +1,5 @@
+//! BackTap and its ramp-ups.
+
 use super::HopWindow;
 use super::flight::Flight;
 use super::reramp::{Advice, Reramp};
@@ -143,7 +145,7 @@ impl BackTap {
             Phase::Trains { train, doubles, size_before } => {
                 let (before, doubles) = (*size_before, *doubles);
                 let path = HopPath { base, grain: self.grain };
-                match train.handle_passed((sent_at, now), number, path) {
+                match train.handle_passed(sent_at, now, number, path) {
                     Sign::Going => self.begin_again_if_paused(),
                     Sign::Full(cells) => self.end_ramp(cells, before),
                     Sign::Whole if !doubles => self.end_ramp(self.size, before),

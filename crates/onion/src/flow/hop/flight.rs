@@ -1,3 +1,5 @@
+//! The send times of cells in flight.
+
 use crate::time::{Duration, Instant};
 use alloc::collections::VecDeque;
 

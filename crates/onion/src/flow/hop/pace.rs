@@ -1,3 +1,5 @@
+//! The pace of the next hop.
+
 use crate::time::{Duration, Instant};
 
 /// Minimum number of cells of a half stretch.
@@ -27,7 +29,7 @@ impl Mark {
     }
 }
 
-/// The recent pace at which the next hop forwards cells, as far as it is even: two consecutive stretches with
+/// The recent pace at which the next hop forwards cells, as long as it is even: two consecutive stretches with
 /// equal spacing.
 ///
 /// A hop whose own window has just been found forwards a window of cells at once, then none for a while, and

@@ -1,3 +1,5 @@
+//! When a window ramps up again.
+
 use super::backtap::QUEUED;
 
 /// With fewer queued cells than this, a round is calm: there may be additional capacity.

@@ -1,3 +1,5 @@
+//! Trains of cells: the rounds of a ramp-up.
+
 use super::pace::{Mark, Pace};
 use crate::time::{Duration, Instant};
 
@@ -107,7 +109,8 @@ impl Train {
     /// there is none.
     pub(super) fn handle_passed(
         &mut self,
-        (sent_at, now): (Instant, Instant),
+        sent_at: Instant,
+        now: Instant,
         number: u64,
         path: HopPath,
     ) -> Sign {

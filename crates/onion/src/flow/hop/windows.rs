@@ -1,3 +1,5 @@
+//! The kinds of hop-by-hop windows by name, and a flow factory with them.
+
 use super::{BackTap, FixedHopWindow, HopWindow};
 use crate::flow::control::{Agreed, CircuitFlow, CongestionParams, FlowFactory, TorFlows};
 use crate::time::Duration;

@@ -1,3 +1,5 @@
+//! XON and XOFF.
+
 use super::StreamSignal;
 use crate::cell::msg::Xon;
 use crate::cell::relay::MAX_DATA_LEN;
@@ -177,10 +179,10 @@ impl XonXoff {
 
         if self.has_stopped_peer {
             if is_empty {
-                self.tell();
+                self.report();
             }
         } else if self.has_rate_changed() {
-            self.tell();
+            self.report();
         }
 
         if is_empty {
@@ -200,7 +202,7 @@ impl XonXoff {
     }
 
     /// Sends XON with the estimated rate.
-    fn tell(&mut self) {
+    fn report(&mut self) {
         let advised_kbyte_per_s = self.drain.average_kbyte_per_s;
         self.told_kbyte_per_s = advised_kbyte_per_s;
         self.has_stopped_peer = false;

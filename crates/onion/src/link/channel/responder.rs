@@ -129,7 +129,7 @@ impl Responding {
                 Some(Box::new(ToProve {
                     body,
                     identity: Arc::clone(&self.identity),
-                    tls: tls.ok_or(ChannelError::Tls("it is not known any more"))?,
+                    tls: tls.ok_or(ChannelError::Tls("it is gone"))?,
                     responder_log: self.responder_log.unwrap_or_default(),
                     initiator_log,
                 }))

@@ -253,7 +253,7 @@ impl<R: Rng> LoadGenerator<R> {
 
     fn get_ready(&mut self) {
         self.phase = Phase::Ready;
-        self.to_dial.clear(); // what was not dialled in time is not wanted any more
+        self.to_dial.clear(); // too late for further connections
         let circuits = self.circuits_up();
         self.ready_circuits = circuits;
         let sockets = self.sockets_where(Circuit::is_up);

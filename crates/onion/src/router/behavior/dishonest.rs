@@ -48,7 +48,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             return;
         }
         self.outputs.enqueue(&mut self.conns, out, QueueId::forward(index), queue, |added| {
-            self.behavior.add(&mut self.rng, circuit.back, added);
+            self.behavior.fabricate(&mut self.rng, circuit.back, added);
             true
         });
     }

@@ -54,7 +54,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.control(at, Command::CREATED_FAST, &answer);
         let now = self.outputs.now();
         let index = self.begin(Circuit::new(now, at, hop, Agreed::default()));
-        if let Some(reason) = self.behavior.ends_at_once(at) {
+        if let Some(reason) = self.behavior.destroys_at_once(at) {
             self.destroy(index, reason, None);
         }
         Ok(())
@@ -179,7 +179,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             && let Some(circuit) = self.circuits.get_mut(index)
         {
             circuit.backward_queue.set_window(self.config.flows.hop());
-            circuit.forward_queue.tell_hop_before();
+            circuit.forward_queue.report_to_previous_hop();
         }
         if let Some(link) = self.conns.link_mut(at.conn) {
             link.circuits.add(at.circ_id, index, Direction::Forward);
@@ -188,7 +188,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.totals.cgo_circuits += u64::from(is_cgo);
         self.measurement_circuits += usize::from(is_measured);
         if is_measured {
-            self.answer_ahead(index);
+            self.fabricate_answers(index);
         }
         index
     }

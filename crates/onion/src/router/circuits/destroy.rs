@@ -60,10 +60,10 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let next_link = core::mem::replace(&mut circuit.next_link, NextLink::None);
         let dropped = circuit.forward_queue.cut();
-        if circuit.forward_queue.has_news() {
+        if circuit.forward_queue.has_report() {
             self.outputs.note_passed(QueueId::forward(index));
         }
-        circuit.backward_queue.forget_hop_before();
+        circuit.backward_queue.forget_previous_hop();
         if let Some(at) = next_link.on_link() {
             let (cells, was_blocked) = (dropped.len(), dropped.is_blocked());
             self.outputs.handle_dropped(&mut self.conns, at.conn, cells, was_blocked);

@@ -113,7 +113,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
                 circuit.next_link = NextLink::Open(from);
                 if has_feedback {
                     circuit.forward_queue.set_window(self.config.flows.hop());
-                    circuit.backward_queue.tell_hop_before();
+                    circuit.backward_queue.report_to_previous_hop();
                 }
                 let mut data = Vec::new();
                 encode_created2_into(answer, &mut data);

@@ -3,6 +3,10 @@
 //! A handshake takes as long as several hundred cells (two or three scalar multiplications). To keep cells from
 //! waiting, CREATE2 bodies are queued here, handed to any other thread as [`HandshakeJob`]s and returned as
 //! [`HandshakeDone`].
+//!
+//! The queue is limited by number and by delay, and requesters are served round-robin.
+//! [`RouterConfig::handshakes_at_once`](crate::router::RouterConfig::handshakes_at_once) limits the outstanding
+//! ones; with zero, handshakes are computed where they arrive.
 
 use super::OnLink;
 use crate::cell::CircId;

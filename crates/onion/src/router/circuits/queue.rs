@@ -1,3 +1,9 @@
+//! The queue of a circuit's cells in one direction: a ring buffer that allocates nothing in steady state.
+//!
+//! It owns the cells, their age, the state of the hop-by-hop window, and the circuit's EWMA. It must not know
+//! links: [`Outputs::enqueue`](crate::router::links::Outputs::enqueue) adds a cell and updates the link's
+//! circuit mux, and the [mux](crate::router::schedule) takes cells out.
+
 use crate::cell_model::Cell;
 use crate::flow::hop::{Excess, HopAccount, HopWindow};
 use crate::router::queue_age::QueueAge;
@@ -153,12 +159,12 @@ impl<T: Cell> CellQueue<T> {
     }
 
     /// Reports forwarded cells to the previous hop.
-    pub(in crate::router) fn tell_hop_before(&mut self) {
-        self.hops.get_or_insert_default().tell();
+    pub(in crate::router) fn report_to_previous_hop(&mut self) {
+        self.hops.get_or_insert_default().enable_reports();
     }
 
     /// The previous hop is gone; another one may follow.
-    pub(in crate::router) fn forget_hop_before(&mut self) {
+    pub(in crate::router) fn forget_previous_hop(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.forget_before();
         }
@@ -166,31 +172,31 @@ impl<T: Cell> CellQueue<T> {
 
     /// A cell has arrived from the previous hop.
     #[inline]
-    pub(in crate::router) fn handle_came(&mut self) {
+    pub(in crate::router) fn handle_arrived(&mut self) {
         if let Some(hops) = &mut self.hops {
-            hops.handle_came();
+            hops.handle_arrived();
         }
     }
 
     /// A cell from the previous hop was addressed to this relay.
     #[inline]
-    pub(in crate::router) fn handle_taken_in(&mut self) {
+    pub(in crate::router) fn handle_consumed(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.pass_on(1);
         }
     }
 
     /// Whether there is something to report to the previous hop: true once, until
-    /// [`take_untold`](Self::take_untold).
+    /// [`take_unreported`](Self::take_unreported).
     #[inline]
-    pub(in crate::router) fn has_news(&mut self) -> bool {
-        self.hops.as_mut().is_some_and(|hops| hops.has_news())
+    pub(in crate::router) fn has_report(&mut self) -> bool {
+        self.hops.as_mut().is_some_and(|hops| hops.has_report())
     }
 
     /// Takes the number of forwarded cells not yet reported to the previous hop, at most as many as one
     /// FEEDBACK entry can hold.
-    pub(in crate::router) fn take_untold(&mut self) -> u16 {
-        self.hops.as_mut().map_or(0, |hops| hops.take_untold())
+    pub(in crate::router) fn take_unreported(&mut self) -> u16 {
+        self.hops.as_mut().map_or(0, |hops| hops.take_unreported())
     }
 
     /// Cells that were sent to the next hop and not reported as forwarded.

@@ -1,3 +1,5 @@
+//! Fair limits on links that are being dialled.
+
 use crate::node::ConnId;
 use alloc::collections::{BTreeMap, VecDeque};
 use core::net::IpAddr;
@@ -123,7 +125,7 @@ mod tests {
         assert_eq!(dials.all.len(), DIALS_MAX);
         assert!(dials.all.iter().all(|it| it.is_listed), "{dials:?}");
         assert!(all(&dials).any(|it| it == 1999));
-        // Who is in no consensus does not take theirs.
+        // Unlisted addresses do not get their places.
         dial(&mut dials, 3000, neighbour(7), false);
         assert_eq!(dials.all.len(), DIALS_MAX);
     }

@@ -1,3 +1,5 @@
+//! The choice of a link to a relay: canonical and old links are preferred.
+
 use super::{Conns, Dials};
 use crate::cell_model::CellModel;
 use crate::identity::{RelayIds, RsaId};

@@ -1,3 +1,5 @@
+//! One link: its peer, its role and its circuits.
+
 use super::output::Output;
 use super::padding::state::Padding;
 use crate::cell::CircId;

@@ -75,13 +75,13 @@ pub(in crate::router) struct Output {
     control_bytes: usize,
     control_age: QueueAge,
     /// Queues with forwarded cells from this link that have not been reported; some may be gone.
-    pub(in crate::router) to_tell: Vec<QueueId>,
+    pub(in crate::router) unreported: Vec<QueueId>,
     /// At this length, duplicates are removed.
-    to_tell_most: usize,
+    unreported_max: usize,
 }
 
-/// Minimum of [`Output::to_tell_most`].
-const TO_TELL_MIN: usize = 64;
+/// Minimum of [`Output::unreported_max`].
+const UNREPORTED_MIN: usize = 64;
 
 /// The output of all links: which have something to write, and how much they may.
 #[derive(Debug)]
@@ -386,13 +386,13 @@ impl Output {
     ///
     /// An entry appears once, until its circuit is gone and the index is reused. A link whose peer does not
     /// read has at most one entry for each index.
-    pub(in crate::router) fn note_to_tell(&mut self, id: QueueId) {
-        if self.to_tell.len() >= self.to_tell_most {
-            self.to_tell.sort_unstable();
-            self.to_tell.dedup();
-            self.to_tell_most = (self.to_tell.len() * 2).max(TO_TELL_MIN);
+    pub(in crate::router) fn note_unreported(&mut self, id: QueueId) {
+        if self.unreported.len() >= self.unreported_max {
+            self.unreported.sort_unstable();
+            self.unreported.dedup();
+            self.unreported_max = (self.unreported.len() * 2).max(UNREPORTED_MIN);
         }
-        self.to_tell.push(id);
+        self.unreported.push(id);
     }
 
     /// The number of queued control cells.

@@ -74,10 +74,10 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Reports an event that a peer can cause at will. The rate is limited, since the shell logs each report.
-    pub(in crate::router) fn tell_of_some(&mut self, event: RouterEvent) {
+    pub(in crate::router) fn report_limited(&mut self, event: RouterEvent) {
         if self.refusals_told.available_bytes(self.outputs.now()) > 0 {
             self.refusals_told.take(1);
-            self.tell(event);
+            self.report(event);
         }
     }
 }

@@ -77,7 +77,7 @@ impl CircuitMux {
     ) -> Taken {
         let Served { conn, now, drained, passed } = served;
         let mut note = |id: QueueId, queue: &mut CellQueue<S::Cell>| {
-            if queue.has_news() {
+            if queue.has_report() {
                 passed.push(id);
             }
             if queue.has_become_short() {

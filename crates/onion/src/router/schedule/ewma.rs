@@ -45,7 +45,7 @@ impl Decay {
 
 impl EwmaTick {
     /// The factor from counts of `tick` to counts of this tick.
-    #[expect(clippy::cast_precision_loss, reason = "nothing is left after so many ticks anyway")]
+    #[expect(clippy::cast_precision_loss, reason = "after 2^53 ticks the count is zero anyway")]
     pub(super) fn since(&self, tick: u64) -> f64 {
         libm::exp2(-(self.tick.saturating_sub(tick) as f64 * self.halflives_per_tick))
     }

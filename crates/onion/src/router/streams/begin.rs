@@ -1,4 +1,4 @@
-//! How streams begin: BEGIN and BEGIN_DIR (tor-spec §6.2).
+//! Opening streams: BEGIN and BEGIN_DIR (tor-spec §6.2).
 
 use super::lookup::{TOLD_TTL_S, clean_name};
 use super::{Asked, State, Stream, StreamKind};
@@ -18,20 +18,20 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 use rand_core::Rng;
 
-/// Streams of one circuit at a time; more are refused.
+/// Maximum number of streams of one circuit; more are refused.
 const STREAMS_PER_CIRCUIT_MAX: usize = 1024;
 
-/// One of so many streams may be the directory's.
+/// The share of directory streams in all streams: one in this number.
 const DIRECTORY_PART: usize = 4;
 /// Streams to the directory, at most. The directory's server has more places, so this is where it is decided whose stream ends for
 /// another: here the streams' links are known. Connections whose streams have just ended may exceed it for a moment.
 pub const DIRECTORY_STREAMS_MAX: usize = 1_000;
 
-/// For addresses that the client has named itself.
+/// The TTL for addresses that the client has named itself.
 pub(super) const ANY_FAMILY: BeginFlags = BeginFlags(BeginFlags::IPV6_OK.0);
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// A client asks for a stream to a destination.
+    /// Handles BEGIN: a client requests a stream to a destination.
     pub(in crate::router) fn begin_stream(
         &mut self,
         index: CircuitIndex,
@@ -80,7 +80,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Ok(())
     }
 
-    /// A client asks for a stream to our directory server.
+    /// Handles BEGIN_DIR: a client requests a stream to the directory server.
     pub(in crate::router) fn begin_directory_stream(
         &mut self,
         index: CircuitIndex,
@@ -89,7 +89,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if self.is_stream_known(index, stream_id) {
             return;
         }
-        // As C tor since 0.4.9.7: what is linked leads out.
+        // As in C tor since 0.4.9.7: linked circuits are for exit streams.
         if self.end_mut(index).is_some_and(|end| end.is_linked) {
             return self.send_end(index, stream_id, StreamEnd::of(EndReason::TOR_PROTOCOL));
         }
@@ -110,13 +110,13 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let mut data = Vec::new();
         Connected { to: is_told.then_some((to.ip(), TOLD_TTL_S)) }.encode_into(&mut data);
         self.originate(index, RelayCommand::CONNECTED, stream_id, &data);
-        // What the client has sent already.
+        // Data that the client has sent already.
         self.streams.wake(&mut self.conns, conn);
         self.send_signals(conn);
         self.streams.wake_reading(&mut self.conns, conn);
     }
 
-    /// The first of these addresses that the client takes and the policy allows.
+    /// The first of these addresses that the client accepts and the policy allows.
     pub(super) fn choose(
         &self,
         addresses: &[IpAddr],
@@ -129,7 +129,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let canonical = addresses.iter().map(IpAddr::to_canonical);
         let mut taken: Vec<IpAddr> =
             canonical.filter(|ip| if ip.is_ipv6() { takes_v6 } else { takes_v4 }).collect();
-        // The order stays but for the families'.
+        // Stable, except for the address families.
         taken.sort_by_key(|ip| ip.is_ipv6() != prefers_v6);
         let first = *taken.first().ok_or(StreamEnd::of(EndReason::RESOLVE_FAILED))?;
         let is_allowed = |to: &SocketAddr| (exit.ipv6 || to.is_ipv4()) && exit.policy.allows(*to);
@@ -137,7 +137,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         let refused = Some((first, TOLD_TTL_S));
         let to =
             all.find(is_allowed).ok_or(StreamEnd { reason: EndReason::EXIT_POLICY, refused })?;
-        // As C tor: a reason after which a client does not try the next exit.
+        // As in C tor: a reason after which a client does not try the next exit.
         if self.config.relays.forbid(to) {
             return Err(StreamEnd::of(EndReason::CONNECT_REFUSED));
         }
@@ -180,7 +180,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.totals.streams += 1;
     }
 
-    /// The circuit's end here. It takes memory from the first message on that needs it.
+    /// The circuit's end at this relay, created by the first message that needs it.
     pub(in crate::router) fn end_mut(&mut self, index: CircuitIndex) -> Option<&mut End> {
         let circuit = self.circuits.get_mut(index)?;
         let Hop::Relay(layer) = &circuit.hop else { return None };
@@ -201,7 +201,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.tunnels.get(end.tunnel).map(|tunnel| &tunnel.streams)
     }
 
-    /// The circuit that carries a stream's cells, and the stream's number; none if the stream is over.
+    /// The circuit that carries a stream's cells, and the stream ID; `None` if the stream is closed.
     pub(in crate::router) fn circuit_of(&self, conn: ConnId) -> Option<(CircuitIndex, StreamId)> {
         let stream = self.conns.stream(conn).filter(|stream| stream.state.has_circuit())?;
         Some((self.tunnels.get(stream.tunnel)?.circuit, stream.stream_id))
@@ -228,7 +228,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.admit_stream(index)?;
         let on_circuit = self.tunnel_of(index).map_or(0, Tunnel::len);
         if on_circuit >= STREAMS_PER_CIRCUIT_MAX {
-            // "Resource limit" would keep an honest client from us for hours.
+            // "Resource limit" would keep an honest client away for hours.
             return Err(StreamEnd::of(EndReason::MISC));
         }
         let all = self.config.streams_max as usize;
@@ -259,8 +259,8 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Whether the circuit does not ask for more streams a second than the consensus has for one. It may be gone
-    /// afterwards.
+    /// Whether the circuit is within the consensus' limit on new streams per second. The circuit may be
+    /// destroyed afterwards.
     fn admit_stream(&mut self, index: CircuitIndex) -> Result<(), StreamEnd> {
         let Some(defence) = self.client_addresses.params().streams else { return Ok(()) };
         let StreamLimit { per_s, burst, closes_circuit } = defence;
@@ -280,14 +280,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Err(StreamEnd::of(EndReason::RESOURCE_LIMIT))
     }
 
-    /// Whether the circuit's previous hop is a relay of the consensus, or none.
+    /// Whether the circuit's previous hop is a listed relay, or absent.
     pub(super) fn comes_from_known(&self, index: CircuitIndex) -> bool {
         let back = self.circuits.get(index).map(|circuit| circuit.back.conn);
         let peer = back.and_then(|conn| self.conns.link(conn)).and_then(Link::peer);
         peer.is_none_or(|peer| self.config.relays.trust(&peer.rsa))
     }
 
-    /// Whether the circuit's previous hop is no relay: we would be its only hop, and know both ends.
+    /// Whether the circuit's previous hop is not a relay: this relay would be the only hop, and know both ends.
     pub(super) fn comes_from_client(&self, index: CircuitIndex) -> bool {
         let back = self.circuits.get(index).map(|circuit| circuit.back.conn);
         let link = back.and_then(|conn| self.conns.link(conn));

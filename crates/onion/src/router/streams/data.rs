@@ -1,4 +1,4 @@
-//! What streams carry, and the flow control of both ends (tor-spec §6.2, §7.3, §7.4; proposals 289, 324).
+//! Stream data, and the flow control of both ends (tor-spec §6.2, §7.3, §7.4; proposals 289, 324).
 
 use super::State;
 use crate::cell::msg::{DestroyReason, End as StreamEnd, EndReason, Sendme, Xoff, Xon};
@@ -12,12 +12,12 @@ use crate::time::Instant;
 use alloc::vec::Vec;
 use rand_core::Rng;
 
-/// Bytes that may wait for one destination. A client that is told to stop has no more under way, by far;
-/// who goes on loses the stream.
+/// Maximum number of bytes buffered for one destination. A client that obeys XOFF has far less in flight; one
+/// that does not loses the stream.
 const STREAM_BUFFER_MAX: usize = 16 << 20;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// The stream of this number on a circuit.
+    /// The stream with this ID on a circuit.
     #[inline]
     pub(in crate::router) fn find_stream(
         &self,
@@ -27,7 +27,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.tunnel_of(index)?.find(stream_id)
     }
 
-    /// Whether a circuit has a stream of this number that stands.
+    /// Whether a circuit has an open stream with this ID.
     pub(in crate::router) fn is_stream_open(
         &self,
         index: CircuitIndex,
@@ -37,7 +37,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         conn.and_then(|conn| self.conns.stream(conn)).is_some_and(|it| it.state == State::Open)
     }
 
-    /// Data has come from the client. It counts for the circuit's window whatever becomes of it.
+    /// Counts a DATA cell for the circuit's window, whatever becomes of its data.
     pub(in crate::router) fn count_data(&mut self, index: CircuitIndex) {
         let Some(end) = self.end_mut(index) else { return };
         if end.leg.flow.handle_received() {
@@ -45,14 +45,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Data from the client, whose turn it is.
+    /// Handles the next data of a stream in order.
     pub(in crate::router) fn handle_data(
         &mut self,
         index: CircuitIndex,
         stream_id: StreamId,
         data: S::PayloadSlice<'_>,
     ) {
-        // Of a stream that is over: some was under way when we ended it.
+        // The stream is closed: data was in flight when this relay ended it.
         let Some(conn) = self.find_stream(index, stream_id) else { return };
         let now = self.outputs.now();
         let Some(stream) = self.conns.stream(conn) else { return };
@@ -71,7 +71,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Acknowledges the cells up to the one that has come last (proposal 289).
+    /// Sends a SENDME for the cells up to the last received one (proposal 289).
     fn send_sendme(&mut self, index: CircuitIndex) {
         let Some(circuit) = self.circuits.get(index) else { return };
         let Hop::Relay(layer) = &circuit.hop else { return };
@@ -80,7 +80,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.originate(index, RelayCommand::SENDME, StreamId::CIRCUIT, &data);
     }
 
-    /// Tells the client what the stream's flow control has to say. Not before CONNECTED.
+    /// Sends the flow control messages of a stream. Not before CONNECTED.
     pub(in crate::router) fn send_signals(&mut self, conn: ConnId) {
         while let Some(stream) = self.conns.stream_mut(conn)
             && stream.state == State::Open
@@ -92,7 +92,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// A SENDME of a circuit or of a stream.
+    /// Handles SENDME of a circuit or a stream.
     pub(in crate::router) fn handle_sendme(
         &mut self,
         index: CircuitIndex,
@@ -121,7 +121,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if is_linked {
             self.handle_leg_acknowledged(index);
         }
-        // Of a set another leg may be the next, with another round trip.
+        // On a set, the scheduler may choose another leg next.
         if has_room && (!had_room || is_linked) {
             self.wake_streams(index);
         }
@@ -135,14 +135,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     ) -> Result<(), FlowError> {
         let Some(conn) = self.find_stream(index, stream_id) else { return Ok(()) };
         let stream = self.conns.stream_mut(conn).filter(|stream| stream.state == State::Open);
-        // C tor drops it before the stream stands.
+        // C tor drops it before the stream is open.
         let Some(stream) = stream else { return Ok(()) };
         stream.flow.handle_sendme()?;
         self.wake_stream(conn);
         Ok(())
     }
 
-    /// XOFF and XON. What does not belong here is ignored, as in C tor.
+    /// Handles XOFF and XON. Invalid ones are ignored, as in C tor.
     pub(in crate::router) fn handle_xon_xoff(
         &mut self,
         index: CircuitIndex,
@@ -164,7 +164,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// A stream's flow control has changed: it may be read again, or not any more.
+    /// A stream's flow control has changed: reading may start or stop.
     fn wake_stream(&mut self, conn: ConnId) {
         let now = self.outputs.now();
         let could_be_read = self.conns.stream(conn).is_some_and(|stream| stream.room_bytes > 0);
@@ -173,7 +173,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// A circuit has room again: its streams may be read, each in its turn.
+    /// A circuit has space again: its streams may be read, round-robin.
     pub(in crate::router) fn wake_streams(&mut self, index: CircuitIndex) {
         let end = self.circuits.get(index).and_then(|circuit| circuit.end.as_ref());
         let Some(tunnel) = end.and_then(|end| self.tunnels.get(end.tunnel)) else { return };
@@ -184,7 +184,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// Queues to links have become short enough for the streams that wait for it.
+    /// Wakes the streams of circuits whose queues have become short enough.
     pub(in crate::router) fn wake_unblocked(&mut self) {
         while let Some(index) = self.outputs.poll_drained() {
             let end = self.circuits.get_mut(index).and_then(|circuit| circuit.end.as_mut());
@@ -195,7 +195,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// How many bytes a destination may send now.
+    /// The number of bytes that a destination may send now.
     pub(in crate::router) fn stream_limit(&self, conn: ConnId) -> Option<usize> {
         let stream = self.conns.stream(conn)?;
         if stream.state != State::Open {
@@ -207,7 +207,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Some(end.leg.room_bytes(circuit.backward_queue.len(), stream.room_bytes))
     }
 
-    /// Data from a destination: it is on its way to the client at once.
+    /// Handles data from a destination: it is queued for the client at once.
     pub fn handle_stream_data(
         &mut self,
         now: Instant,
@@ -216,7 +216,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     ) {
         self.outputs.set_now(now);
         if data.len() > self.stream_limit(conn).unwrap_or(0) {
-            // The shell breaks its contract. To drop some would corrupt the stream.
+            // The shell violates its contract. Dropping data would corrupt the stream.
             if self.conns.stream(conn).is_some_and(|stream| stream.state == State::Open) {
                 self.cut_stream(conn, StreamEnd::of(EndReason::INTERNAL));
             }
@@ -234,7 +234,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.handle_oom();
     }
 
-    /// Fills a cell of a circuit with a stream's data, and gives back the rest.
+    /// Fills a cell of a circuit with a stream's data, and returns the rest.
     fn package<'a>(
         &mut self,
         now: Instant,
@@ -287,7 +287,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Some(rest)
     }
 
-    /// Takes data for a destination; returns how many bytes of the stream.
+    /// Moves data for a destination into `room`; returns the number of bytes of the stream.
     #[must_use]
     pub fn poll_stream_data(&mut self, now: Instant, conn: ConnId, room: S::Room<'_>) -> usize {
         self.outputs.set_now(now);

@@ -1,8 +1,8 @@
-//! How streams end (tor-spec §6.3).
+//! Closing streams (tor-spec §6.3).
 //!
-//! As in C tor there are no half-closed streams here: whichever side ends a stream, it is over. What the
-//! client has sent before its END is still written to the destination; what it sends after ours is
-//! ignored, but counts for the circuit's window.
+//! As in C tor there are no half-closed streams: when either side ends a stream, it is closed. Data that the
+//! client has sent before its END is still written to the destination; data after this relay's END is ignored,
+//! but counts for the circuit's window.
 
 use super::State;
 use super::lookup::TOLD_TTL_S;
@@ -22,14 +22,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.originate(index, RelayCommand::END, stream_id, &data);
     }
 
-    /// Ends a stream from our side.
+    /// Ends a stream from this side.
     pub(super) fn end_stream(&mut self, conn: ConnId, end: StreamEnd) {
         let Some((index, stream_id)) = self.circuit_of(conn) else { return };
         self.forget_stream(conn);
         self.send_end(index, stream_id, end);
     }
 
-    /// The same, and drops what its destination has not taken.
+    /// Ends a stream from this side, and drops data that its destination has not accepted.
     pub(super) fn cut_stream(&mut self, conn: ConnId, end: StreamEnd) {
         let Some((index, stream_id)) = self.circuit_of(conn) else { return };
         self.forget_stream(conn);
@@ -37,14 +37,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         self.send_end(index, stream_id, end);
     }
 
-    /// The client has ended a stream.
+    /// Handles END.
     pub(in crate::router) fn handle_end(&mut self, index: CircuitIndex, stream_id: StreamId) {
         if let Some(conn) = self.find_stream(index, stream_id) {
             self.forget_stream(conn);
         }
     }
 
-    /// A stream is no more its tunnel's. Its connection lives until all is written.
+    /// Removes a stream from its tunnel. Its connection lives until everything is written.
     pub(super) fn forget_stream(&mut self, conn: ConnId) {
         let Some(stream) = self.conns.stream(conn) else { return };
         let (kind, index, stream_id) = (stream.kind, stream.tunnel, stream.stream_id);
@@ -66,7 +66,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// The connection to a destination is gone, or could not be made.
+    /// The connection to a destination was closed or could not be established.
     pub(in crate::router) fn handle_stream_closed(&mut self, conn: ConnId, cause: &CloseCause) {
         let Some(stream) = self.conns.stream(conn) else { return };
         let is_open = stream.state == State::Open;
@@ -82,11 +82,11 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             };
             self.end_stream(conn, StreamEnd::of(reason));
         }
-        // The shell has closed it: nothing is left to be done.
+        // The shell has closed it: nothing is left to do.
         self.streams.remove(&mut self.conns, conn);
     }
 
-    /// Looks through all streams from time to time.
+    /// Periodic upkeep of all streams.
     pub(in crate::router) fn keep_streams_up(&mut self) {
         for conn in self.streams.keep_up(&mut self.conns, self.outputs.now()) {
             let Some(stream) = self.conns.stream(conn) else { continue };

@@ -1,4 +1,4 @@
-//! Where an exit lets streams go.
+//! Exit policies.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;
@@ -7,19 +7,19 @@ use core::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use core::ops::RangeInclusive;
 use core::str::FromStr;
 
-/// Streams to destinations, as far as a relay offers them.
+/// The exit configuration of a relay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExitConfig {
-    /// Where they may lead.
+    /// The permitted destinations.
     pub policy: ExitPolicy,
-    /// Whether they may lead to IPv6 addresses (C tor: `IPv6Exit`).
+    /// Whether IPv6 destinations are permitted (C tor: `IPv6Exit`).
     pub ipv6: bool,
-    /// Whether clients may use the relay as their only hop. Tor's relays refuse: whoever does it
-    /// attracts attackers of relays and of clients. For test networks.
+    /// Whether clients may use the relay as their only hop. Tor's relays refuse, since single-hop exits attract
+    /// attackers of relays and of clients. For test networks.
     pub allows_single_hop: bool,
 }
 
-/// Which addresses a rule is about.
+/// The addresses of a rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Addresses {
     /// All: `*`.
@@ -28,7 +28,7 @@ pub enum Addresses {
     AnyIpv4,
     /// All of IPv6: `*6`.
     AnyIpv6,
-    /// Those that begin with so many bits of this one.
+    /// A prefix: addresses that begin with this number of bits of the address.
     Net(IpAddr, u8),
 }
 
@@ -67,14 +67,14 @@ impl fmt::Display for Addresses {
     }
 }
 
-/// One rule: the first that fits decides.
+/// One rule: the first match decides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitRule {
-    /// Lets pass, or refuses.
+    /// Whether it accepts or rejects.
     pub accepts: bool,
-    /// For these addresses.
+    /// The addresses.
     pub addresses: Addresses,
-    /// And these ports.
+    /// The ports.
     pub ports: RangeInclusive<u16>,
 }
 
@@ -84,7 +84,7 @@ impl ExitRule {
     }
 }
 
-/// As in a torrc and in server descriptors (dir-spec §2.1.3): `reject 10.0.0.0/8:*`.
+/// The format of a torrc and of server descriptors (dir-spec §2.1.3): `reject 10.0.0.0/8:*`.
 impl fmt::Display for ExitRule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let verb = if self.accepts { "accept" } else { "reject" };
@@ -98,7 +98,7 @@ impl fmt::Display for ExitRule {
     }
 }
 
-/// Why a rule cannot be read. Whoever wrote the configuration is to blame.
+/// Why a rule cannot be parsed. The author of the configuration is to blame.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RuleError {
     rule: String,
@@ -122,8 +122,8 @@ impl fmt::Display for RuleError {
 impl core::error::Error for RuleError {}
 
 impl ExitRule {
-    /// Reads rules as in tor's `ExitPolicy`: one or several with commas between them. `private` stands for tor's private networks,
-    /// each of which becomes a rule.
+    /// Parses rules as in tor's `ExitPolicy`: one or several, separated by commas. `private` stands for tor's
+    /// private networks, each of which becomes a rule.
     ///
     /// ```
     /// use onion::router::ExitRule;
@@ -134,7 +134,7 @@ impl ExitRule {
     /// ```
     ///
     /// # Errors
-    /// [`RuleError`] names the rule that cannot be read.
+    /// [`RuleError`] names the malformed rule.
     pub fn parse_list(text: &str) -> Result<Vec<Self>, RuleError> {
         let mut rules = Vec::new();
         for rule in text.split(',').map(str::trim).filter(|rule| !rule.is_empty()) {
@@ -156,10 +156,10 @@ impl ExitRule {
     }
 }
 
-/// The parts of the text of one rule.
+/// The parts of a rule's text.
 struct Pattern<'a> {
     accepts: bool,
-    /// Whether the rule is about IPv6 alone.
+    /// Whether the rule applies to IPv6 only.
     is_ipv6: bool,
     addresses: &'a str,
     ports: Option<&'a str>,
@@ -191,8 +191,8 @@ impl<'a> Pattern<'a> {
     }
 }
 
-/// Reads one rule as tor does: `accept *:80`, `accept [2001:db8::]/32:443-444`, `reject 10.0.0.0/255.0.0.0:*`. Without ports it is
-/// about all of them. `accept6` and `reject6` are about IPv6 alone.
+/// Parses one rule as tor does: `accept *:80`, `accept [2001:db8::]/32:443-444`, `reject 10.0.0.0/255.0.0.0:*`.
+/// Without ports it applies to all of them. `accept6` and `reject6` apply to IPv6 only.
 impl FromStr for ExitRule {
     type Err = RuleError;
 
@@ -227,7 +227,7 @@ fn parse_addresses(text: &str) -> Option<Addresses> {
         None => most,
         Some(mask) => parse_mask(mask).filter(|bits| *bits <= most)?,
     };
-    // A destination in the guise of IPv6 counts as IPv4, and so does a rule.
+    // An IPv4-mapped destination counts as IPv4, and so does a rule.
     match (address, address.to_canonical()) {
         (IpAddr::V6(_), v4 @ IpAddr::V4(_)) => match bits {
             0..32 => Some(Addresses::Net(v4, bits)),
@@ -238,7 +238,7 @@ fn parse_addresses(text: &str) -> Option<Addresses> {
     }
 }
 
-/// The length of a prefix, as a number or as a mask of IPv4 whose ones are all in front.
+/// The length of a prefix, from a number or a contiguous IPv4 mask.
 fn parse_mask(text: &str) -> Option<u8> {
     if text.bytes().all(|byte| byte.is_ascii_digit()) {
         return text.parse().ok();
@@ -261,13 +261,13 @@ fn parse_ports(text: &str) -> Option<RangeInclusive<u16>> {
     (first <= last).then_some(first..=last)
 }
 
-/// Rules in their order. What none of them fits is refused; the default refuses all.
+/// Rules in order. Addresses that match no rule are rejected; the default rejects everything.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ExitPolicy {
     rules: Vec<ExitRule>,
 }
 
-/// What `private` stands for in rules of an exit policy: C tor's list, in its order.
+/// The networks of `private` in an exit policy: C tor's list, in its order.
 const TOR_PRIVATE: [(IpAddr, u8); 11] = [
     (v4(0, 0, 0, 0), 8),
     (v4(169, 254, 0, 0), 16),
@@ -282,16 +282,16 @@ const TOR_PRIVATE: [(IpAddr, u8); 11] = [
     (v6(0xff00, 0), 8),
 ];
 
-/// Networks that are private here but not in C tor: the shared address space of RFC 6598, multicast and reserved addresses of IPv4, and
-/// what is translated to IPv4 (RFC 6052).
+/// Networks that are private here but not in C tor: the shared address space of RFC 6598, multicast and
+/// reserved addresses of IPv4, and addresses translated to IPv4 (RFC 6052).
 const PRIVATE_TOO: [(IpAddr, u8); 3] = [
     (v4(100, 64, 0, 0), 10),
     (v4(224, 0, 0, 0), 3),
     (IpAddr::V6(Ipv6Addr::new(0x64, 0xff9b, 0, 0, 0, 0, 0, 0)), 96),
 ];
 
-/// Networks that an exit refuses besides, although nobody's own network has them: addresses that a tunnel or translator on the way may
-/// turn into private ones of IPv4 (6to4, Teredo, local-use NAT64 of RFC 8215), and those for benchmarks.
+/// Other networks that an exit rejects: addresses that a tunnel or translator on the path may turn into private
+/// IPv4 addresses (6to4, Teredo, local-use NAT64 of RFC 8215), and those for benchmarks.
 const TUNNELLED: [(IpAddr, u8); 5] = [
     (v4(198, 18, 0, 0), 15),
     (v6(0x2002, 0), 16),
@@ -312,35 +312,36 @@ fn is_in(nets: &[(IpAddr, u8)], address: IpAddr) -> bool {
     nets.iter().any(|(net, bits)| Addresses::Net(*net, *bits).contain(address))
 }
 
-/// Whether an address is not of the public Internet, also in the guise of IPv6.
+/// Whether an address does not belong to the public Internet, also if it is IPv4-mapped.
 #[must_use]
 pub fn is_private(address: IpAddr) -> bool {
     let address = address.to_canonical();
     is_in(&TOR_PRIVATE, address) || is_in(&PRIVATE_TOO, address)
 }
 
-/// Whether an exit that rejects private networks refuses an address: it is private, or it may be turned into a private one on the way.
+/// Whether an exit that rejects private networks rejects an address: it is private, or may be translated to a
+/// private one on the path.
 #[must_use]
 pub(super) fn is_refused(address: IpAddr) -> bool {
     is_private(address) || is_in(&TUNNELLED, address.to_canonical())
 }
 
 impl ExitPolicy {
-    /// These rules, and none before them: an exit on the Internet wants
-    /// [`rejecting_private`](Self::rejecting_private) as well.
+    /// Only these rules: an exit on the Internet needs [`rejecting_private`](Self::rejecting_private) as well.
     #[must_use]
     pub const fn new(rules: Vec<ExitRule>) -> Self {
         Self { rules }
     }
 
-    /// Everything goes: for tests.
+    /// Accepts everything: for tests.
     #[must_use]
     pub fn accept_all() -> Self {
         let rule = ExitRule { accepts: true, addresses: Addresses::Any, ports: 1..=u16::MAX };
         Self::new(Vec::from([rule]))
     }
 
-    /// Adds rules in front that refuse private networks, those that may be translated to them, and the relay's `own` addresses.
+    /// Prepends rules that reject private networks, those that may be translated to them, and the relay's `own`
+    /// addresses.
     #[must_use]
     pub fn rejecting_private(mut self, own: &[IpAddr]) -> Self {
         let own = own.iter().map(|ip| Addresses::Net(*ip, if ip.is_ipv4() { 32 } else { 128 }));
@@ -352,13 +353,13 @@ impl ExitPolicy {
         self
     }
 
-    /// The rules, the first that fits decides. For a descriptor "reject *:*" is to be added.
+    /// The rules; the first match decides. In a descriptor "reject *:*" is to be appended.
     #[must_use]
     pub fn rules(&self) -> &[ExitRule] {
         &self.rules
     }
 
-    /// Whether streams may lead there. Addresses of IPv4 in the guise of IPv6 count as IPv4.
+    /// Whether streams may lead to a destination. IPv4-mapped addresses count as IPv4.
     #[must_use]
     pub fn allows(&self, to: SocketAddr) -> bool {
         let to = SocketAddr::new(to.ip().to_canonical(), to.port());
@@ -366,7 +367,7 @@ impl ExitPolicy {
             && self.rules.iter().find(|rule| rule.fits(to)).is_some_and(|rule| rule.accepts)
     }
 
-    /// Whether there is nowhere to go.
+    /// Whether it rejects everything.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         !self.rules.iter().any(|rule| rule.accepts)

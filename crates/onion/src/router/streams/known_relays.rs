@@ -5,31 +5,32 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::net::{IpAddr, SocketAddr};
 
-/// Who the network's relays are, and where they take links, by address and OR port. Made from any order; cheap to copy.
+/// The identities of the network's relays, and their OR addresses. Built from any order; cheap to clone.
 ///
-/// Exits let no stream go there: circuits through circuits would be of any length, and multiply what an attacker
-/// sends (C tor: "re-entry"). Nor do they serve circuits from a relay that is not listed: anybody can make up a key pair
-/// and be alone with his circuit (C tor: `RefuseUnknownExits`). And who is listed is dialled before others.
+/// Exits open no streams to them: circuits through circuits could have any length, and multiply an attacker's
+/// traffic (C tor: "re-entry"). Nor do they serve circuits from a relay that is not listed: anybody can create
+/// a key pair and build a single-hop circuit through it (C tor: `RefuseUnknownExits`). Listed relays are
+/// dialled with priority.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct KnownRelays {
-    /// In ascending order.
+    /// Sorted.
     addresses: Arc<[SocketAddr]>,
-    /// The same; empty if they are not known.
+    /// Identities, sorted; empty if they are unknown.
     identities: Arc<[RsaId]>,
-    /// Streams may lead to them: `allow-network-reentry=1`.
+    /// Whether streams may lead to them: `allow-network-reentry=1`.
     allow_reentry: bool,
-    /// Circuits from others are served: `refuseunknownexits=0`.
+    /// Whether circuits from other relays are served: `refuseunknownexits=0`.
     allow_unknown: bool,
 }
 
 impl KnownRelays {
-    /// Whether a relay takes links there.
+    /// Whether a relay listens at this address and port.
     #[must_use]
     pub fn contain(&self, to: SocketAddr) -> bool {
         self.addresses.binary_search(&canonical(to)).is_ok()
     }
 
-    /// Whether a relay takes links at this address, on any port.
+    /// Whether a relay listens at this address, on any port.
     #[must_use]
     pub fn contain_host(&self, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
@@ -37,13 +38,13 @@ impl KnownRelays {
         self.addresses.get(at).is_some_and(|known| known.ip() == ip)
     }
 
-    /// Whether no stream may lead there.
+    /// Whether streams to this destination are refused.
     #[must_use]
     pub fn forbid(&self, to: SocketAddr) -> bool {
         !self.allow_reentry && self.contain(to)
     }
 
-    /// Whether a relay's circuits may have streams; any relay's, as long as nobody knows who they are.
+    /// Whether a relay's circuits may have streams; any relay's, as long as no consensus is known.
     #[must_use]
     pub fn trust(&self, relay: &RsaId) -> bool {
         let knows_nobody = self.identities.is_empty();
@@ -56,7 +57,7 @@ impl KnownRelays {
         self.identities.binary_search(relay).is_ok()
     }
 
-    /// With these identities.
+    /// Sets the identities.
     #[must_use]
     pub fn with_identities(self, identities: impl IntoIterator<Item = RsaId>) -> Self {
         let mut identities: Vec<_> = identities.into_iter().collect();
@@ -64,7 +65,7 @@ impl KnownRelays {
         Self { identities: identities.into(), ..self }
     }
 
-    /// With what the consensus says of both.
+    /// Sets the consensus' parameters for both.
     #[must_use]
     pub fn allowing(self, allow_reentry: bool, allow_unknown: bool) -> Self {
         Self { allow_reentry, allow_unknown, ..self }
@@ -80,8 +81,7 @@ impl FromIterator<SocketAddr> for KnownRelays {
     }
 }
 
-/// Addresses of IPv4 in the guise of IPv6 lead to the same place; scopes and flows are nobody's
-/// business.
+/// IPv4-mapped addresses lead to the same host; scopes and flow labels are ignored.
 fn canonical(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

@@ -1,4 +1,4 @@
-//! Questions to the domain name system, for streams and for RESOLVE (tor-spec §6.4).
+//! DNS queries for streams and for RESOLVE (tor-spec §6.4).
 
 use super::exit_policy::is_refused;
 use super::{State, StreamKind};
@@ -13,15 +13,15 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use rand_core::Rng;
 
-/// For how long anything holds that a client is told, as C tor says it: always the same. What is left of a shared
-/// cache's time would tell who else has asked, and when.
+/// The TTL of all answers to clients, as in C tor: constant. The remaining time of a shared cache would reveal
+/// whether and when another client made the same query.
 pub(super) const TOLD_TTL_S: u32 = 60;
 
-/// Bytes of a name, at most (RFC 1035).
+/// Maximum length of a name, in bytes (RFC 1035).
 const NAME_MAX: usize = 253;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
-    /// A client asks for the addresses of a name, or for the name of an address.
+    /// Handles RESOLVE: a client requests the addresses of a name, or the name of an address.
     pub(in crate::router) fn resolve(
         &mut self,
         index: CircuitIndex,
@@ -41,7 +41,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         }
     }
 
-    /// What to ask, or the answer if it is known.
+    /// The query, or the answer if it is known.
     fn judge_question(
         &mut self,
         index: CircuitIndex,
@@ -53,14 +53,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         if let Ok(ip) = name.parse::<IpAddr>() {
             return Err(Resolved::Address(ip));
         }
-        // Who lets nobody out looks nothing up, as in C tor.
+        // A relay that is not an exit resolves nothing, as in C tor.
         let exit =
             self.config.exit.as_ref().filter(|exit| !exit.policy.is_closed()).ok_or(ERROR)?;
-        // And nobody's names for whom it would open no stream.
+        // Nor for circuits that may have no streams.
         if !exit.allows_single_hop && self.comes_from_client(index) {
             return Err(ERROR);
         }
-        // A relay that is not known yet may be so in the next consensus: that the name does not exist would be another answer.
+        // A relay that is unknown now may be in the next consensus: NXDOMAIN would be wrong.
         if !self.comes_from_known(index) {
             return Err(Resolved::TransientError);
         }
@@ -75,13 +75,13 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         Ok((tunnel, question))
     }
 
-    /// The tunnel of a circuit, if it may ask for one thing more.
+    /// The tunnel of a circuit, if it may make another query.
     pub(super) fn asking_tunnel(&mut self, index: CircuitIndex) -> Option<TunnelIndex> {
         let tunnel = self.end_mut(index)?.tunnel;
         self.streams.may_ask(tunnel).then_some(tunnel)
     }
 
-    /// An answer of the domain name system.
+    /// Handles a DNS answer.
     pub(in crate::router) fn handle_lookup(&mut self, id: LookupId, answer: &DnsAnswer) {
         let Some(conn) = self.streams.take_asker(id) else { return };
         let Some(stream) = self.conns.stream(conn) else { return };
@@ -123,7 +123,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 }
 
-/// What a RESOLVED says: of each family one address, as in C tor.
+/// The content of a RESOLVED: one address of each family, as in C tor.
 fn resolved(answer: &DnsAnswer) -> Vec<Resolved<'_>> {
     match answer {
         DnsAnswer::Addresses(addresses) => {
@@ -137,7 +137,7 @@ fn resolved(answer: &DnsAnswer) -> Vec<Resolved<'_>> {
     }
 }
 
-/// A name that may be asked for, in lower case.
+/// A valid name, in lower case.
 pub(super) fn clean_name(name: &str) -> Option<String> {
     let is_known = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_name = !name.is_empty() && name.len() <= NAME_MAX && name.bytes().all(is_known);
@@ -146,8 +146,8 @@ pub(super) fn clean_name(name: &str) -> Option<String> {
     (is_name && has_labels).then(|| name.to_ascii_lowercase())
 }
 
-/// The address in a name like `4.3.2.1.in-addr.arpa`: none if the name is of that kind and names
-/// none, and outermost none if it is of another kind.
+/// The address in a name like `4.3.2.1.in-addr.arpa`: `Some(None)` if the name is of that kind and malformed,
+/// `None` if it is another name.
 fn reverse(name: &str) -> Option<Option<IpAddr>> {
     let name = name.trim_end_matches('.');
     if let Some(labels) = name.strip_suffix(".in-addr.arpa") {
@@ -168,7 +168,7 @@ fn reverse(name: &str) -> Option<Option<IpAddr>> {
     Some((count == 32).then(|| Ipv6Addr::from_bits(bits).into()))
 }
 
-/// Whether an address is of the public Internet: of others nobody is told a name.
+/// Whether an address belongs to the public Internet: names of others are not disclosed.
 fn is_public(ip: IpAddr) -> bool {
     !is_refused(ip)
 }

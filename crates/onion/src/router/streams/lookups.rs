@@ -1,40 +1,40 @@
-//! Questions to the domain name system that are under way, and who waits for the answers.
+//! Outstanding DNS queries, and the streams that wait for them.
 
 use crate::node::{ConnId, DnsQuery, Lookup, LookupId};
 use crate::router::circuits::TunnelIndex;
 use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// Questions of one tunnel that are under way, at most. A browser asks for some tens of names at once.
+/// Maximum number of outstanding queries of one tunnel. A browser resolves some tens of names at once.
 ///
-/// Who looks names up has room for so many questions of all, and one that no server ever answers takes its room for many
-/// seconds: without a bound of each, a single circuit would keep all others from their names.
+/// The resolver has a limited number of outstanding queries, and one that no server answers is outstanding for
+/// many seconds: without a limit for each tunnel, a single circuit could block all others.
 pub(super) const LOOKUPS_MAX: usize = 64;
 
-/// A lookup that is not answered for so long never will be (C tor: `RESOLVE_MAX_TIMEOUT`).
+/// An unanswered query is given up after this time (C tor: `RESOLVE_MAX_TIMEOUT`).
 pub(super) const LOOKUP_MAX: Duration = Duration::from_secs(300);
 
-/// All questions under way.
+/// All outstanding queries.
 #[derive(Debug, Default)]
 pub(super) struct Lookups {
-    /// To be asked.
+    /// To be sent.
     questions: VecDeque<Lookup>,
-    /// The streams that wait. Of those that are over there is none.
+    /// The waiting streams. Closed ones are removed.
     askers: BTreeMap<LookupId, ConnId>,
-    /// For whose tunnel, and since when: until the answer, also where nobody waits for it any more. None where the tunnel is
-    /// gone: its number is another's then.
+    /// The tunnel that made each query, and when: until the answer, also if no stream waits for it. `None` if
+    /// the tunnel is gone, since its index may be reused.
     under_way: BTreeMap<LookupId, (Option<TunnelIndex>, Instant)>,
     by_tunnel: BTreeMap<TunnelIndex, BTreeSet<LookupId>>,
     made: u32,
 }
 
 impl Lookups {
-    /// Whether a tunnel may ask for one more.
+    /// Whether a tunnel may make another query.
     pub(super) fn has_room(&self, tunnel: TunnelIndex) -> bool {
         self.by_tunnel.get(&tunnel).is_none_or(|all| all.len() < LOOKUPS_MAX)
     }
 
-    /// Asks on behalf of a stream.
+    /// Makes a query for a stream.
     pub(super) fn ask(
         &mut self,
         now: Instant,
@@ -51,7 +51,7 @@ impl Lookups {
         id
     }
 
-    /// The stream is over: nobody waits any more.
+    /// The stream is closed.
     pub(super) fn forget(&mut self, id: LookupId) {
         self.askers.remove(&id);
     }
@@ -65,13 +65,13 @@ impl Lookups {
         }
     }
 
-    /// The stream that has asked this, which is answered; none if it is gone.
+    /// Takes the stream that made an answered query; `None` if it is gone.
     pub(super) fn take_asker(&mut self, id: LookupId) -> Option<ConnId> {
         self.end(id);
         self.askers.remove(&id)
     }
 
-    /// The next question. Those for which nobody waits are not asked.
+    /// The next query. Those without a waiting stream are skipped.
     pub(super) fn poll(&mut self) -> Option<Lookup> {
         loop {
             let lookup = self.questions.pop_front()?;
@@ -82,7 +82,7 @@ impl Lookups {
         }
     }
 
-    /// Gives up those that will not be answered any more. Once in a while.
+    /// Gives up queries that will not be answered. Called periodically.
     pub(super) fn keep_up(&mut self, now: Instant) {
         let is_lost = |since: Instant| now - since >= LOOKUP_MAX;
         let lost = self.under_way.iter().filter(|(_, it)| is_lost(it.1)).map(|(id, _)| *id);
@@ -91,7 +91,7 @@ impl Lookups {
         }
     }
 
-    /// Streams that wait for answers.
+    /// The number of waiting streams.
     #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.askers.len()
@@ -127,7 +127,7 @@ mod tests {
             })
             .collect();
         while lookups.poll().is_some() {}
-        // The streams are over; the questions are not.
+        // The streams are closed; the queries are not.
         ids.iter().for_each(|id| lookups.forget(*id));
         assert!(!lookups.has_room(one) && lookups.has_room(other));
         assert_eq!(lookups.take_asker(ids[0]), None);
@@ -147,7 +147,7 @@ mod tests {
         lookups.handle_tunnel_over(tunnel);
         assert!(lookups.has_room(tunnel));
         let next = ask(&mut lookups);
-        // Answers to the former one's are no room for the next one's.
+        // Answers to the previous tunnel's queries do not free the next one's.
         for id in first {
             lookups.take_asker(id);
         }

@@ -9,29 +9,29 @@ use crate::time::{Duration, Instant};
 use alloc::collections::{BTreeSet, VecDeque};
 use alloc::vec::Vec;
 
-/// A connection that takes nothing of what is left for it is dropped after so long, as in tor.
+/// A connection that accepts nothing of its remaining data is dropped after this time, as in tor.
 const DRAINING_MAX: Duration = Duration::from_secs(15);
 
-/// Which streams, and connections whose streams are over, something is to be done about.
+/// The queues of actions for streams, and for connections whose streams are closed.
 #[derive(Debug, Default)]
 pub(in crate::router) struct Streams {
-    /// Bytes of memory that data on its way to destinations takes.
+    /// Memory of data for destinations, in bytes.
     held_bytes: usize,
-    /// How many streams there are of each kind, and connections of theirs that are still to be emptied or closed.
+    /// The number of streams of each kind, and of their connections that are not closed yet.
     counts: [usize; 2],
-    /// Those that are not over, by their tunnels.
+    /// Open streams, by tunnel.
     rankings: [Ranking; 2],
-    /// Some may be gone since.
+    /// Some may be gone.
     writable: VecDeque<ConnId>,
     readable: VecDeque<ConnId>,
     to_close: VecDeque<ConnId>,
     lookups: Lookups,
-    /// Streams that are read no faster than their clients advise, and when they may be again.
+    /// Streams that are limited by their clients' advised rate, and when they may be read again.
     rated: BTreeSet<(Instant, ConnId)>,
 }
 
 impl Streams {
-    /// A connection is gone, by whoever's doing; its number is free.
+    /// A connection is closed, by either side; its number is free.
     pub(in crate::router) fn remove<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.remove_stream(conn) else { return };
         self.held_bytes -= stream.buffer.held_bytes();
@@ -45,7 +45,7 @@ impl Streams {
         conns.release(conn);
     }
 
-    /// A stream has begun.
+    /// Adds a stream.
     pub(super) fn handle_added(
         &mut self,
         kind: StreamKind,
@@ -57,18 +57,18 @@ impl Streams {
         self.rankings[kind as usize].add(source, tunnel, conn);
     }
 
-    /// A stream is no more its tunnel's.
+    /// Removes a stream from its tunnel.
     pub(super) fn handle_over(&mut self, kind: StreamKind, tunnel: TunnelIndex, conn: ConnId) {
         self.rankings[kind as usize].remove(tunnel, conn);
     }
 
-    /// All streams of a tunnel are over.
+    /// Closes all streams of a tunnel.
     pub(in crate::router) fn handle_tunnel_over(&mut self, tunnel: TunnelIndex) {
         self.rankings.iter_mut().for_each(|it| it.remove_tunnel(tunnel));
         self.lookups.handle_tunnel_over(tunnel);
     }
 
-    /// Streams of this kind, and connections of theirs that are still to be emptied or closed.
+    /// The number of streams of this kind, and of their connections that are not closed yet.
     pub(super) const fn count(&self, kind: StreamKind) -> usize {
         self.counts[kind as usize]
     }
@@ -83,17 +83,17 @@ impl Streams {
         self.rankings[kind as usize].richer_than(source, tunnel)
     }
 
-    /// Bytes of memory that data on its way to destinations takes.
+    /// Memory of data for destinations, in bytes.
     pub(in crate::router) const fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
-    /// Whether a tunnel may ask the domain name system for one thing more.
+    /// Whether a tunnel may make another DNS query.
     pub(in crate::router) fn may_ask(&self, tunnel: TunnelIndex) -> bool {
         self.lookups.has_room(tunnel)
     }
 
-    /// Asks the domain name system on behalf of a stream.
+    /// Makes a DNS query for a stream.
     pub(in crate::router) fn ask(
         &mut self,
         now: Instant,
@@ -104,7 +104,7 @@ impl Streams {
         self.lookups.ask(now, tunnel, conn, question)
     }
 
-    /// The stream that has asked this; none if it is gone.
+    /// Takes the stream that made this query; `None` if it is gone.
     pub(in crate::router) fn take_asker(&mut self, id: LookupId) -> Option<ConnId> {
         self.lookups.take_asker(id)
     }
@@ -113,7 +113,7 @@ impl Streams {
         self.lookups.poll()
     }
 
-    /// Puts data from the client into a stream's buffer; returns how much is in it.
+    /// Buffers a client's data for a stream; returns the length of the buffer.
     pub(in crate::router) fn buffer<S: CellModel>(
         &mut self,
         now: Instant,
@@ -131,7 +131,7 @@ impl Streams {
         buffered_bytes
     }
 
-    /// Takes data for the destination; returns how much, and how much is left.
+    /// Takes data for the destination; returns the number of bytes taken and left.
     pub(in crate::router) fn unbuffer<S: CellModel>(
         &mut self,
         now: Instant,
@@ -154,7 +154,7 @@ impl Streams {
         (taken, left)
     }
 
-    /// Names a connection for writing, once, if it has something to write.
+    /// Queues a connection for writing, once, if it has data.
     pub(in crate::router) fn wake<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state.is_writable() && !stream.buffer.is_empty() && !stream.is_writable_named {
@@ -178,7 +178,7 @@ impl Streams {
         }
     }
 
-    /// Names a connection for reading, once.
+    /// Queues a connection for reading, once.
     pub(in crate::router) fn wake_reading<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -206,8 +206,7 @@ impl Streams {
         }
     }
 
-    /// Looks again how much the stream's flow control lets be read, after something has changed. True
-    /// if it can be read now.
+    /// Evaluates the stream's flow control after a change. Returns true if the stream can be read now.
     pub(in crate::router) fn update_room<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -228,12 +227,12 @@ impl Streams {
         room_bytes > 0
     }
 
-    /// When the next stream may be read again whose client advises a rate.
+    /// When the next rate-limited stream may be read again.
     pub(in crate::router) fn rated_at(&self) -> Option<Instant> {
         self.rated.first().map(|(at, _)| *at)
     }
 
-    /// Wakes streams whose advised rate lets them be read again.
+    /// Wakes rate-limited streams that may be read again.
     pub(in crate::router) fn wake_rated<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -252,7 +251,7 @@ impl Streams {
         }
     }
 
-    /// The stream is over. Its connection is closed once all is written; nothing more is read from it.
+    /// The stream is closed. Its connection is closed once everything is written; nothing more is read from it.
     pub(in crate::router) fn finish<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -276,7 +275,7 @@ impl Streams {
         }
     }
 
-    /// Closes a connection, and drops what is not written.
+    /// Closes a connection, and drops unwritten data.
     pub(in crate::router) fn close<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state == State::Closing {
@@ -292,7 +291,7 @@ impl Streams {
         self.to_close.push_back(conn);
     }
 
-    /// The next connection to be closed: it is forgotten.
+    /// The next connection to close; it is forgotten.
     pub(in crate::router) fn poll_close<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
@@ -306,8 +305,8 @@ impl Streams {
         }
     }
 
-    /// Looks through all. Closes connections that take nothing, and gives back room that nobody uses;
-    /// returns streams whose lookups have waited too long.
+    /// Periodic upkeep: closes connections that accept nothing, releases unused memory, and returns streams
+    /// whose lookups have timed out.
     pub(in crate::router) fn keep_up<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,

@@ -20,16 +20,16 @@ pub(super) struct Ranking {
 /// The neighbour from which a tunnel came, where neighbours matter; `None` is one source for all.
 pub(super) type Source = Option<Neighbour>;
 
-/// Those of one tunnel.
+/// The streams of one tunnel.
 #[derive(Debug)]
 struct Streams {
     source: Source,
-    /// The oldest first.
+    /// Oldest first.
     conns: Vec<ConnId>,
 }
 
 impl Ranking {
-    /// All streams of a tunnel are of one source.
+    /// All streams of a tunnel have the same source.
     pub(super) fn add(&mut self, source: Source, tunnel: TunnelIndex, conn: ConnId) {
         let streams =
             self.tunnels.entry(tunnel).or_insert_with(|| Streams { source, conns: Vec::new() });
@@ -153,7 +153,7 @@ mod tests {
                 let is_other = most_of_all > own_of_source + 1;
                 prop_assert_eq!(found.is_some(), is_other || most_of(source) > own + 1);
                 if let Some(conn) = found {
-                    // Whose it is, by neighbours and then by tunnels.
+                    // The owner, by neighbours and then by tunnels.
                     let is_it = |(tunnel, streams): (&TunnelIndex, &Vec<ConnId>)| {
                         let of = source_of(*tunnel, neighbours);
                         let is_of = match is_other {

@@ -8,47 +8,47 @@ use crate::router::queue_age::QueueAge;
 use crate::time::Instant;
 use core::net::SocketAddr;
 
-/// What a BEGIN has asked for.
+/// The request of a BEGIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) struct Asked {
     pub(in crate::router) port: u16,
     pub(in crate::router) flags: BeginFlags,
 }
 
-/// What a stream takes its place from.
+/// The limit that a stream counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum StreamKind {
-    /// It leads to a destination, or is a question to the domain name system.
+    /// It leads to a destination, or is a DNS query.
     Exit,
-    /// It leads to our directory server.
+    /// It leads to the directory server.
     Directory,
 }
 
-/// Where a stream stands.
+/// The state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::router) enum State {
-    /// Its destination's address is being looked up.
+    /// Its destination's name is being resolved.
     Resolving { lookup: LookupId, asked: Asked },
     /// It is a RESOLVE, and ends with the answer.
     Asking { lookup: LookupId },
-    /// The shell connects to the destination. `is_told`: the client is told the address, but for that of the
-    /// directory server.
+    /// The shell connects to the destination. `is_told`: whether the client gets the address, as for all but
+    /// the directory server.
     Connecting { to: SocketAddr, is_told: bool },
-    /// Bytes go both ways.
+    /// Open in both directions.
     Open,
-    /// The stream is over: what its client has sent is still to be written.
+    /// Closed: the client's data is still to be written.
     Draining,
-    /// Over, and the shell is to close the connection.
+    /// Closed, and the shell is to close the connection.
     Closing,
 }
 
 impl State {
-    /// Whether the destination takes bytes.
+    /// Whether the destination gets data.
     pub(in crate::router) const fn is_writable(self) -> bool {
         matches!(self, Self::Open | Self::Draining)
     }
 
-    /// Whether the stream is its circuit's.
+    /// Whether the stream belongs to its circuit.
     pub(in crate::router) const fn has_circuit(self) -> bool {
         !matches!(self, Self::Draining | Self::Closing)
     }
@@ -62,22 +62,22 @@ impl State {
 /// One stream of a circuit that ends here, or its connection after its end.
 #[derive(Debug)]
 pub(in crate::router) struct Stream<S: CellModel> {
-    /// Its tunnel, while the stream is not over.
+    /// Its tunnel, while the stream is open.
     pub(in crate::router) tunnel: TunnelIndex,
-    /// Its number in the tunnel.
+    /// Its stream ID.
     pub(in crate::router) stream_id: StreamId,
     pub(in crate::router) state: State,
     pub(in crate::router) kind: StreamKind,
-    /// From the client to the destination.
+    /// Data from the client to the destination.
     pub(in crate::router) buffer: S::Buffer,
-    /// Of the bytes in it.
+    /// The age of that data.
     pub(in crate::router) age: QueueAge,
     pub(in crate::router) flow: StreamFlow,
-    /// What the stream's flow control lets be read from the destination.
+    /// Bytes that flow control allows to read from the destination.
     pub(in crate::router) room_bytes: u64,
-    /// It is in the list of those that may be read again at this time.
+    /// When it may be read again, if it is in that list.
     pub(super) rated_until: Option<Instant>,
-    /// When it began, or when its destination last took something.
+    /// When it began, or when its destination last accepted data.
     pub(in crate::router) since: Instant,
     pub(super) is_writable_named: bool,
     pub(super) is_readable_named: bool,
@@ -107,13 +107,13 @@ impl<S: CellModel> Stream<S> {
         }
     }
 
-    /// Looks again how much may be read. Better a whole cell later than crumbs now.
+    /// Evaluates how much may be read. A whole cell later is better than fragments now.
     pub(super) fn update_room(&mut self, now: Instant) {
         let room_bytes = self.flow.room_bytes(now);
         self.room_bytes = if room_bytes < MAX_DATA_LEN as u64 { 0 } else { room_bytes };
     }
 
-    /// When it may be read again, if nothing but an advised rate forbids it.
+    /// When it may be read again, if only an advised rate prevents it.
     pub(super) fn waits_until(&self) -> Option<Instant> {
         self.flow.has_room_at(MAX_DATA_LEN as u64)
     }

@@ -91,7 +91,7 @@ impl<M> Kept<M> {
     }
 
     /// The other end reports the number of messages that have arrived on the leg.
-    fn handle_came(&mut self, count: u64) {
+    fn handle_arrived(&mut self, count: u64) {
         self.acknowledged += 1;
         if count < self.before {
             return;
@@ -167,10 +167,10 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     }
 
     /// The other end reports the number of stream messages that have arrived on a leg.
-    pub fn handle_came(&mut self, leg: L, count: u64) {
+    pub fn handle_arrived(&mut self, leg: L, count: u64) {
         let Some(it) = self.legs.iter_mut().find(|it| it.leg == leg) else { return };
         let before = it.kept.messages.len();
-        it.kept.handle_came(count);
+        it.kept.handle_arrived(count);
         self.again_len -= before - it.kept.messages.len();
     }
 
@@ -178,11 +178,11 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// in time for messages that no SENDME acknowledges.
     pub fn take_came(&mut self, leg: L, is_data: bool) -> Option<u64> {
         let it = self.legs.iter_mut().find(|it| it.leg == leg)?;
-        it.untold += u32::from(!is_data);
-        if !self.resumes || it.untold < TOLD_EVERY {
+        it.unreported += u32::from(!is_data);
+        if !self.resumes || it.unreported < TOLD_EVERY {
             return None;
         }
-        it.untold = 0;
+        it.unreported = 0;
         Some(it.received_here)
     }
 

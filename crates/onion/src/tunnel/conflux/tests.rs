@@ -202,7 +202,7 @@ fn a_leg_is_spare_only_if_nothing_of_it_can_be_missed() {
     };
     assert_eq!(removed(one_each, 0, true), Removed::Spare);
     assert_eq!(removed(one_each, 1, true), Removed::Broken, "a cell is under way");
-    assert_eq!(removed(one_each, 0, false), Removed::Broken, "a stream may miss what came last");
+    assert_eq!(removed(one_each, 0, false), Removed::Broken, "a stream may miss the last message");
     let last = |end: &mut Conflux<usize, u64>| {
         end.handle_chosen(0);
         end.handle_sent(0);
@@ -213,7 +213,7 @@ fn a_leg_is_spare_only_if_nothing_of_it_can_be_missed() {
         end.handle_switch(1, ConfluxSwitch { skipped: 2 }).expect("good");
         arrive(end, 1, Sent::Message(3)).expect("good");
     };
-    assert_eq!(removed(waiting, 0, true), Removed::Broken, "what comes before was on it");
+    assert_eq!(removed(waiting, 0, true), Removed::Broken, "the predecessor was on it");
 }
 
 #[test]

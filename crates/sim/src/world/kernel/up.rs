@@ -16,7 +16,7 @@ impl Kernel {
             if !is_open || socket.is_ready {
                 return;
             }
-            // Asking TCP also tells it that there was data to send.
+            // The query also informs TCP that there was data to send.
             if !socket.tx.may_send(socket.unit()) && !socket.has_feedback_to_send() {
                 return;
             }

@@ -15,7 +15,8 @@
 //!   second at first and doubles after each, for the lifetime of the connection, up to two minutes; it returns
 //!   to one second after three in a row.
 
-use super::{Control, Flight, MSS, SILENCE_FIRST_NS, Sender};
+use super::{Control, Flight, MSS, Sender};
+use crate::rto::RTO_INITIAL_NS;
 
 /// The average number of tor's bytes in a packet between relays: 990 to 1,227 by pcap.
 const PACKET_OF_LINK: u32 = 1_200;
@@ -25,18 +26,18 @@ const SEGMENT: u32 = 1_448;
 const _: () = assert!(SEGMENT as u64 == MSS, "the same, in what a packet is counted in");
 
 const PACKETS_FIRST: u64 = 2;
-const PACKETS_AFTER_SILENCE: u64 = 10;
+const PACKETS_AFTER_RTO: u64 = 10;
 
 /// Its packets are sent one by one; this number share their fate here.
 pub(super) const FLIGHT_MAX: u64 = 4 * PACKET_OF_LINK as u64;
 
-const SILENCE_MAX_NS: u64 = 120_000_000_000;
+const RTO_MAX_NS: u64 = 120_000_000_000;
 
 /// The number of duplicate acknowledgements that indicate a loss.
 const DUPLICATES: u32 = 3;
 
 /// After more consecutive RTOs than this, earlier state is forgotten.
-const SILENCES_FORGOTTEN: u32 = 2;
+const RTOS_FORGOTTEN: u32 = 2;
 
 /// The additional state of a sender.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +52,7 @@ pub(super) struct ShadowTcp {
 
 impl ShadowTcp {
     pub(super) const NEW: Self = Self {
-        timeout_ns: SILENCE_FIRST_NS,
+        timeout_ns: RTO_INITIAL_NS,
         packet_bytes: SEGMENT,
         duplicates: 0,
         is_recovering: false,
@@ -113,7 +114,7 @@ impl Sender {
         if duplicates >= DUPLICATES {
             self.reduce();
             self.cwnd = self.threshold + u64::from(duplicates) * self.packet_bytes();
-            (self.shadow.is_recovering, self.is_after_silence) = (true, false);
+            (self.shadow.is_recovering, self.is_after_rto) = (true, false);
         }
     }
 
@@ -145,31 +146,31 @@ impl Sender {
         }
         let mut rest = news;
         // Slow start ends at the threshold, even if an RTO had left a larger window.
-        if self.cwnd < self.threshold || self.is_after_silence {
+        if self.cwnd < self.threshold || self.is_after_rto {
             let grown = self.cwnd.saturating_add(news);
             rest = grown.saturating_sub(self.threshold);
             self.cwnd = grown.min(self.threshold);
-            self.is_after_silence &= grown < self.threshold;
+            self.is_after_rto &= grown < self.threshold;
         }
         while rest >= self.cwnd {
             rest -= self.cwnd;
             self.cwnd += self.packet_bytes();
         }
         self.cwnd += self.packet_bytes() * rest / self.cwnd;
-        if self.silences > SILENCES_FORGOTTEN {
-            self.shadow.timeout_ns = SILENCE_FIRST_NS;
+        if self.timeouts > RTOS_FORGOTTEN {
+            self.shadow.timeout_ns = RTO_INITIAL_NS;
         }
     }
 
     /// Everything in flight is retransmitted in order: the window ends a few packets after the first missing
     /// byte.
-    pub(super) fn handle_silence_of_shadow(&mut self) {
-        self.cwnd = PACKETS_AFTER_SILENCE * self.packet_bytes();
+    pub(super) fn handle_rto_of_shadow(&mut self) {
+        self.cwnd = PACKETS_AFTER_RTO * self.packet_bytes();
         if let Some(retransmits) = &mut self.retransmits {
             retransmits.make_contiguous().sort_unstable();
         }
         let it = &mut self.shadow;
         (it.duplicates, it.is_recovering) = (0, false);
-        it.timeout_ns = (2 * it.timeout_ns).min(SILENCE_MAX_NS);
+        it.timeout_ns = (2 * it.timeout_ns).min(RTO_MAX_NS);
     }
 }

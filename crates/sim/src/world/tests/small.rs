@@ -148,7 +148,7 @@ fn id(place: usize) -> HostId {
     HostId(u32::try_from(place).expect("small"))
 }
 
-/// The same model for all: a flow per second with several streams.
+/// One model for all: a flow per second with several streams.
 pub(super) fn models() -> Models {
     use crate::world::markov::{Observation, State};
     use crate::world::{Delay, MarkovModel};

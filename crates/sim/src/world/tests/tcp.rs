@@ -30,7 +30,7 @@ fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
             break;
         }
         let times = [forth.front().map(|it| it.0), back.front().map(|it| it.0)];
-        let next = times.into_iter().flatten().min().unwrap_or(u64::MAX).min(sender.silent_at);
+        let next = times.into_iter().flatten().min().unwrap_or(u64::MAX).min(sender.rto_at);
         assert!(next < u64::MAX, "it hangs");
         now = now.max(next);
         if forth.front().is_some_and(|it| it.0 <= now) {
@@ -48,7 +48,7 @@ fn carry(control: Control, bytes: u64, lost: &[usize]) -> (u64, u64) {
                 sender.handle_ack(now, number, next, window_end);
             }
         } else {
-            sender.handle_silence();
+            sender.handle_rto();
         }
     }
     assert!(sender.is_done(), "it does not come to an end");
@@ -83,7 +83,7 @@ fn shadows_tcp_begins_with_two_segments_and_knows_no_rest() {
     let after_a_pause = |control: Control| {
         let mut sender = Sender::new(control, 1 << 20);
         let mut now = 0;
-        // Three segments at a time: Linux' window grows only as far as it is used.
+        // Three segments at a time: Linux grows the window only if the sender uses it.
         for _ in 0..100 {
             sender.write(3 * 1448);
             while let Some(flight) = sender.take_flight(now, 1) {
@@ -135,15 +135,15 @@ fn shadows_time_outs_double_for_as_long_as_the_connection_lasts() {
     sender.write(1 << 20);
     let (mut now, mut timeouts_s) = (0, Vec::new());
     // This number of consecutive losses, after which everything arrives.
-    for silences in [0, 1, 1, 3, 0] {
-        for _ in 0..silences {
+    for timeouts in [0, 1, 1, 3, 0] {
+        for _ in 0..timeouts {
             send_all(&mut sender, now);
-            timeouts_s.push((sender.silent_at - now) / 1_000_000_000);
-            now = sender.silent_at;
-            sender.handle_silence();
+            timeouts_s.push((sender.rto_at - now) / 1_000_000_000);
+            now = sender.rto_at;
+            sender.handle_rto();
         }
         let flights = send_all(&mut sender, now);
-        timeouts_s.push((sender.silent_at - now) / 1_000_000_000);
+        timeouts_s.push((sender.rto_at - now) / 1_000_000_000);
         now += 50_000_000;
         for Flight { number, start, bytes, .. } in flights {
             sender.handle_ack(now, number, start + u64::from(bytes), 1 << 30);
@@ -165,7 +165,7 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
             sender.take_flight(30, 1)
         };
         let after = (1..).find(|_| ack_next(&mut sender).is_some());
-        let silent_at = sender.silent_at;
+        let rto_at = sender.rto_at;
         // It is lost again. Earlier segments arrive, and one later one.
         for it in &flights[1..] {
             sender.handle_ack(40, it.number, flights[0].start, 1 << 30);
@@ -174,10 +174,10 @@ fn shadows_tcp_notices_a_loss_late_and_that_of_what_was_sent_again_not_at_all() 
         sender.handle_ack(60, after_it.number, flights[0].start, 1 << 30);
         let is_noticed = sender.take_flight(70, 1).is_some();
         // Duplicate acknowledgements do not postpone the RTO there.
-        assert_eq!(sender.silent_at == silent_at, control == Control::Shadow);
+        assert_eq!(sender.rto_at == rto_at, control == Control::Shadow);
         if !is_noticed {
-            let at = sender.silent_at;
-            sender.handle_silence();
+            let at = sender.rto_at;
+            sender.handle_rto();
             assert!(sender.take_flight(at, 1).is_some_and(|it| it.is_retransmit));
         }
         (after, is_noticed)
@@ -237,7 +237,7 @@ fn what_is_sent_again_after_a_time_out_doubles_in_each_round() {
         };
         while pass_round(&mut sender, true) < 64 {}
         assert!(pass_round(&mut sender, false) > 100, "all of them get lost");
-        sender.handle_silence();
+        sender.handle_rto();
         // Flights are retransmitted as they were: of up to eleven segments, or the last of them half beyond the
         // window.
         let rounds = [(); 5].map(|()| pass_round(&mut sender, true));
@@ -284,7 +284,7 @@ fn after_a_time_out_shadow_begins_with_what_is_missing_first_though_it_was_sent_
         retransmits[0].is_retransmit && retransmits[0].start == flights[0].start,
         "{retransmits:?}"
     );
-    sender.handle_silence();
+    sender.handle_rto();
     assert_eq!(send_all(&mut sender, 5_000_000_000)[0].start, flights[0].start);
 }
 
@@ -292,7 +292,7 @@ fn after_a_time_out_shadow_begins_with_what_is_missing_first_though_it_was_sent_
 fn after_a_time_out_shadows_window_ends_at_its_threshold_though_it_was_longer() {
     let mut sender = after_segments(Control::Shadow, 8);
     let flights: Vec<Flight> = (0..8).map(|_| one(&mut sender, 10)).collect();
-    sender.handle_silence();
+    sender.handle_rto();
     assert_eq!(sender.state().cwnd_segments, 10);
     let retransmits = send_all(&mut sender, 2_000_000_000);
     sender.handle_ack(2_100_000_000, retransmits[0].number, flights[1].start, 1 << 30);
@@ -304,7 +304,7 @@ fn after_a_time_out_shadows_window_ends_at_its_threshold_though_it_was_longer() 
 fn what_comes_late_after_a_time_out_counts_as_a_loss_for_shadow() {
     let mut sender = after_segments(Control::Shadow, 28);
     let flights: Vec<Flight> = (0..20).map(|_| one(&mut sender, 10)).collect();
-    sender.handle_silence();
+    sender.handle_rto();
     let retransmits = send_all(&mut sender, 2_000_000_000);
     // Of what is not sent again yet, since only ten packets are.
     for it in &flights[12..15] {
@@ -341,7 +341,7 @@ fn shadows_window_grows_to_its_threshold_and_by_a_packet_for_each_window_then() 
     // Half, and a packet for each segment that has arrived since.
     let recovering = segments(&sender);
     assert!((before..2 * before).contains(&recovering), "{before} and {recovering}");
-    sender.handle_silence();
+    sender.handle_rto();
     assert_eq!(segments(&sender), 10);
     let retransmits = send_all(&mut sender, now + 2_000_000_000)[0];
     assert_eq!(retransmits.start, flights[0].start);

@@ -125,7 +125,7 @@ fn a_team_gets_back_what_a_relay_limits_itself_to_and_no_more() {
     let seen = measure(&net(limit, &[COORDINATOR]), Rate::from_mbit_per_s(120.0), 0);
     let mbit = median_mbit(&seen.measured_bytes);
     assert!((77.0..81.0).contains(&mbit), "{mbit} {seen:?}");
-    assert_eq!(seen.client_bytes.len(), usize::from(SECONDS), "it tells of each second");
+    assert_eq!(seen.client_bytes.len(), usize::from(SECONDS), "there is a report for each second");
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn clients_go_on_while_their_relay_is_measured_within_their_share() {
     let seen = measure(&busy, Rate::from_mbit_per_s(60.0), 10);
     let (measured, clients) = (median_mbit(&seen.measured_bytes), median_mbit(&seen.client_bytes));
     assert!((36.0..41.0).contains(&(measured + clients)), "{measured} and {clients}");
-    assert!((6.0..=11.0).contains(&clients), "{clients} beside {measured}");
+    assert!((6.0..=11.0).contains(&clients), "{clients} with {measured}");
 }
 
 fn scan(narrow: Rate) -> Vec<Record> {
@@ -188,7 +188,7 @@ fn scan(narrow: Rate) -> Vec<Record> {
 fn a_scanner_sees_which_relay_is_slow_and_goes_on_after_a_time_out() {
     let records = scan(Rate::from_mbit_per_s(5.0));
     let of = |probe| records.iter().find(|it| it.probe == Some(probe)).expect("it is over");
-    let s = |probe| of(probe).last_byte.expect("it came whole").as_secs_f64();
+    let s = |probe| of(probe).last_byte.expect("it completed").as_secs_f64();
     assert!(s(0) > 1.6, "1 MiB takes 1.7 s at 5 Mbit/s: {}", s(0));
     assert!(s(1) < s(0) / 2.0, "{} and {}", s(1), s(0));
     assert_eq!(of(2).ending, Ending::TimedOut);

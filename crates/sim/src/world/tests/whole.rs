@@ -62,13 +62,13 @@ fn whatever_is_narrowest_is_the_limit() {
         .relay(FAST, false, |it| it.limit = Some(limit))
         .relay(FAST, true, |_| ());
     let by_limit = one_download(limited);
-    // 514 bytes each 1,028 µs.
+    // 514 bytes every 1,028 µs.
     let slow = |it: &mut crate::world::RelayConfig| it.cell_cost = Duration::from_micros(1028);
     let busy =
         Small::new().relay(FAST, false, |_| ()).relay(FAST, false, slow).relay(FAST, true, |_| ());
     let by_processor = one_download(busy);
     let free = one_download(Small::new().fast_relays(3));
-    // Cells are 3 % longer than what is in them, segments 5 % longer than cells.
+    // Cells are 3 % longer than their data, segments 5 % longer than cells.
     assert!((3.2..3.75).contains(&by_host), "{by_host}");
     assert!((3.5..3.9).contains(&by_limit), "{by_limit}");
     assert!((3.5..3.9).contains(&by_processor), "{by_processor}");
@@ -78,7 +78,7 @@ fn whatever_is_narrowest_is_the_limit() {
 #[test]
 fn with_windows_from_hop_to_hop_cells_wait_at_their_source_and_not_at_the_narrow_relay() {
     let limit = RateLimit { rate: Rate::from_bit_per_s(4_000_000), burst_bytes: 50_000 };
-    // The seconds that a cell waits at each relay on average, and those of the download.
+    // The mean delay of a cell at each relay, and the time of the download.
     let play = |windows: [Option<HopWindows>; 3]| {
         let small = windows.into_iter().enumerate().fold(Small::new(), |it, (place, windows)| {
             it.relay(FAST, place == 2, |relay| {
@@ -96,11 +96,11 @@ fn with_windows_from_hop_to_hop_cells_wait_at_their_source_and_not_at_the_narrow
     let on = Some(HopWindows::CircuitStartAgain);
     let ([_, without, _], took_without) = play([None; 3]);
     let ([_, with, exit], took_with) = play([on; 3]);
-    // 1,000 cells under way from end to end, of which 970 leave in a second.
+    // 1,000 cells in flight end to end, of which 970 leave per second.
     assert!(without > 0.3, "{without} s");
     assert!(with < 0.25 * without && exit > with, "{with} s, and {exit} s at the exit");
     assert!(took_with < 1.2 * took_without, "{took_with} s and {took_without} s");
-    // The narrow one without: all is as ever.
+    // Without windows at the bottleneck relay nothing changes.
     let ([_, mixed, _], took_mixed) = play([on, None, on]);
     assert!((mixed - without).abs() < 0.1 * without, "{mixed} s");
     assert!((took_mixed - took_without).abs() < 0.1 * took_without, "{took_mixed} s");
@@ -109,7 +109,8 @@ fn with_windows_from_hop_to_hop_cells_wait_at_their_source_and_not_at_the_narrow
 #[test]
 fn what_waits_before_a_narrow_way_waits_in_kernels_with_vanilla_and_in_queues_with_kist() {
     let narrow = Rate::from_bit_per_s(8_000_000);
-    // The seconds that a cell waits at the exit on average, of which the narrow relay is the next hop: in its queues, and behind them in its kernel.
+    // The mean delay of a cell at the exit, whose next hop is the bottleneck relay: in its queues, and then in
+    // its kernel.
     let play = |scheduler: SchedulerConfig| {
         let mut small = Small::new().relay(FAST, false, |_| ()).relay(narrow, false, |_| ()).relay(
             FAST,
@@ -128,7 +129,7 @@ fn what_waits_before_a_narrow_way_waits_in_kernels_with_vanilla_and_in_queues_wi
     let [queues_of_kist, kernel_of_kist] = play(SchedulerConfig::kist(SchedulerConfig::INTERVAL));
     assert!(kernel > 2.0 * kernel_of_kist, "{kernel} s and {kernel_of_kist} s");
     assert!(queues_of_kist > 1.3 * queues, "{queues_of_kist} s and {queues} s");
-    // Exits read no more of a stream whose circuit has a long queue. Of what waits in the kernel they know nothing.
+    // Exits stop reading a stream whose circuit has a long queue. They do not know about data in the kernel.
     let (all, all_of_kist) = (queues + kernel, queues_of_kist + kernel_of_kist);
     assert!(all_of_kist < all, "{all_of_kist} s and {all} s");
 }
@@ -174,7 +175,7 @@ fn a_download_that_takes_too_long_is_given_up() {
     assert!(records[0].bytes > 0 && records[0].last_byte.is_none());
 }
 
-/// As TGen's `stallout`: the exit's line is too slow for a cell in that time.
+/// TGen's `stallout`: the exit's line is too slow for a cell in that time.
 #[test]
 fn a_download_that_receives_nothing_for_its_stallout_is_given_up_and_no_other() {
     let ended = |rate: Rate| {
@@ -190,14 +191,14 @@ fn a_download_that_receives_nothing_for_its_stallout_is_given_up_and_no_other() 
     assert_eq!(ended(Rate::from_bit_per_s(200)), [Ending::TimedOut]);
 }
 
-/// Without a bound the client would begin flows at one moment for ever, and no window would end.
+/// Without a limit the client would begin flows endlessly at one instant, and no window would end.
 #[test]
 fn users_of_a_model_that_never_pauses_begin_a_bounded_number_of_flows_in_a_second() {
     let start = State { transitions: [(1.0, 1)].into(), emissions: Vec::new() };
     let at_once = (1.0, Observation::ToServer, Delay::Uniform(0.0, 0.0));
     let state = State { transitions: [(1.0, 1)].into(), emissions: [at_once].into() };
     let flow = MarkovModel { states: [start, state].into(), start: 0 };
-    // No streams: nothing but the number of beginnings bounds it.
+    // No streams: only the limit on beginnings applies.
     let endless = Models { flow, ..Models::default() };
     let small = Small::new().fast_relays(3).client(Users::Markov(Arc::new(endless), 1.0));
     assert_eq!(small.run(3, 1, 1).records, []);

@@ -19,7 +19,7 @@ struct Once {
 }
 
 impl Behavior for Once {
-    fn pass(
+    fn forward(
         &mut self,
         _: &mut impl Rng,
         from: OnLink,
@@ -32,7 +32,7 @@ impl Behavior for Once {
         if self.passed == 2 { self.action } else { ForwardAction::Forward }
     }
 
-    fn add(&mut self, _: &mut impl Rng, from: OnLink, cell: &mut [u8; BODY_LEN]) {
+    fn fabricate(&mut self, _: &mut impl Rng, from: OnLink, cell: &mut [u8; BODY_LEN]) {
         assert_eq!(from.circ_id, CIRCUIT);
         self.added += 1;
         *cell = [0xad; BODY_LEN];

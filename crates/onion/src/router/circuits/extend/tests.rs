@@ -60,7 +60,7 @@ fn who_extends_into_the_void_keeps_nobody_from_a_relay() {
     extend(&mut core, honest, 1, 1);
     for number in 2..2000 {
         extend(&mut core, attacker, number, number);
-        // Each of his that went was told why, and its link is closed.
+        // Each of its lost circuits was sent a reason, and its link is closed.
         assert_eq!(closed(&mut core), usize::from(core.to_dial.len() > 256));
     }
     extend(&mut core, honest, 2, 3000);

@@ -114,7 +114,7 @@ proptest! {
 
 type Relay<S> = Core<S, ChaCha8Rng>;
 
-/// A relay with one link, that hands out so many handshakes.
+/// A relay with one link and this limit of outstanding handshakes.
 fn relay<S: Staged>(handshakes_at_once: usize) -> (Relay<S>, ConnId) {
     let config = RouterConfig { handshakes_at_once, ..RouterConfig::new(S::identity(1), 0) };
     let mut relay = Core::new(config, Honest, ChaCha8Rng::seed_from_u64(1), START);

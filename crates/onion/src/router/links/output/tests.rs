@@ -51,9 +51,9 @@ fn a_link_that_is_not_read_has_a_place_for_each_circuit_to_be_told_of() {
     let (_, mut conns, id) = conns();
     let output = conns.output_mut(id).expect("open");
     for number in 0..100_000 {
-        output.note_to_tell(QueueId::forward(CircuitIndex(number % 50)));
+        output.note_unreported(QueueId::forward(CircuitIndex(number % 50)));
     }
-    assert!(output.to_tell.capacity() <= 256, "{} places", output.to_tell.capacity());
-    let told: alloc::collections::BTreeSet<_> = output.to_tell.iter().collect();
+    assert!(output.unreported.capacity() <= 256, "{} places", output.unreported.capacity());
+    let told: alloc::collections::BTreeSet<_> = output.unreported.iter().collect();
     assert_eq!(told.len(), 50, "none is forgotten");
 }

@@ -118,8 +118,8 @@ fn rules_are_read_as_tor_reads_them() {
     assert!(!allows(&policy, "100.64.0.1:80") && !allows(&policy, "8.8.8.8:80"));
 }
 
-/// C tor 0.4.9.11 refuses all but three of these. It takes `10.0.0.0/` for all of IPv4 and `+5` for 5, and ignores an IPv4 address in
-/// a rule about IPv6.
+/// C tor 0.4.9.11 rejects all but three of these. It reads `10.0.0.0/` as all of IPv4 and `+5` as 5, and
+/// ignores an IPv4 address in a rule about IPv6.
 #[test]
 fn what_is_no_rule_is_refused_with_an_example() {
     for rule in [
@@ -167,7 +167,7 @@ proptest! {
         let rule = ExitRule { accepts, addresses, ports: a.min(b)..=a.max(b) };
         let text = format!("{rule}");
         match addresses {
-            // It is a rule about IPv4, or none.
+            // It is a rule about IPv4, or invalid.
             Addresses::Net(IpAddr::V6(v6), _) if v6.to_ipv4_mapped().is_some() => {}
             _ => prop_assert_eq!(text.parse(), Ok(rule)),
         }

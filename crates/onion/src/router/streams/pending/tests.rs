@@ -27,7 +27,7 @@ fn to() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 80))
 }
 
-/// What may happen to a table.
+/// An event of a table.
 #[derive(Clone, Copy, Debug)]
 enum Step {
     Resolve,
@@ -66,12 +66,12 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A table, and what must be in it.
+/// A table and its expected content.
 #[derive(Default)]
 struct Model {
     conns: Conns<Tor>,
     streams: Streams,
-    /// State by name, and bytes buffered.
+    /// State by name, and buffered bytes.
     known: BTreeMap<ConnId, (&'static str, usize)>,
     now: Instant,
 }
@@ -143,7 +143,7 @@ impl Model {
                     _ => {}
                 }
             }
-            // Only what the shell knows can be closed, or be lost.
+            // Only connections that the shell knows can be closed.
             Step::Close(conn) => {
                 if let Some(it @ ("connecting" | "open" | "draining", _)) =
                     self.known.get_mut(&ConnId(conn))

@@ -137,7 +137,7 @@ fn what_no_sendme_will_acknowledge_is_kept_until_the_other_end_tells_that_it_has
         from.keep(0, number, false);
         assert_eq!(to.handle_received(0), Ok(Order::Next));
         if let Some(count) = to.take_came(0, false) {
-            from.handle_came(0, count);
+            from.handle_arrived(0, count);
         }
     }
     assert_eq!(from.again_len(), 5000 % 128);
@@ -155,9 +155,9 @@ fn a_sendme_after_the_other_end_has_told_acknowledges_nothing_twice() {
         end.handle_sent(0);
         end.keep(0, number, is_marked);
     }
-    end.handle_came(0, 3);
+    end.handle_arrived(0, 3);
     assert_eq!(end.again_len(), 1);
-    end.handle_came(0, 2);
+    end.handle_arrived(0, 2);
     end.handle_acknowledged(0);
     assert_eq!(end.again_len(), 1, "it was for the second");
     end.handle_acknowledged(0);

@@ -36,7 +36,7 @@ fn who_was_refused_hears_of_room_when_a_third_is_free_and_not_before() {
         let told = pair.rooms;
         let mut steps = 0;
         while pair.rooms == told {
-            assert_eq!(pair.kernels[0].room_cells(pair.socket), 0, "nobody was told of that");
+            assert_eq!(pair.kernels[0].room_cells(pair.socket), 0, "there was no event");
             pair.pass(1_000_000);
             steps += 1;
             assert!(steps < 10_000, "nobody is ever told");
@@ -44,7 +44,7 @@ fn who_was_refused_hears_of_room_when_a_third_is_free_and_not_before() {
         let written = fill(&mut pair) as f64 * 514.0;
         // A third of all waiting data, plus or minus one piece.
         let share = written / waiting_bytes(&pair);
-        assert!((0.2..0.5).contains(&share), "{share} of what waits");
+        assert!((0.2..0.5).contains(&share), "{share} of the waiting bytes");
     }
 }
 

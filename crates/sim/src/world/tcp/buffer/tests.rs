@@ -6,7 +6,7 @@ const DEBIAN: u32 = SEGMENT_MEMORY_BYTES;
 const SMALLER: u32 = 2304;
 
 /// A sender with this window in segments, round-trip time, and unacknowledged data.
-fn sender(cwnd: u64, round_trip_us: u64, (sent, unsent): (u64, u64)) -> Sender {
+fn sender(cwnd: u64, round_trip_us: u64, sent: u64, unsent: u64) -> Sender {
     let mut sender = Sender::new(Control::Cubic, u64::MAX);
     sender.write(sent + unsent);
     (sender.cwnd, sender.next, sender.in_flight) = (cwnd * MSS, sent, sent);
@@ -34,7 +34,7 @@ fn memory_is_what_linux_has_shown() {
         (443, 135_987, 443, 1_253_968, 2_021_064),
     ];
     for (cwnd, round_trip_us, segments, unsent, memory) in shown {
-        let reckoned = sender(cwnd, round_trip_us, (segments * MSS, unsent)).memory();
+        let reckoned = sender(cwnd, round_trip_us, segments * MSS, unsent).memory();
         let difference = reckoned.abs_diff(memory) as f64 / memory as f64;
         assert!(difference < 0.025, "{reckoned} for {memory}");
         // If much waits, at most a tenth of it is overhead.
@@ -45,7 +45,7 @@ fn memory_is_what_linux_has_shown() {
 #[test]
 fn the_first_buffer_is_that_of_ten_segments() {
     for (reckoned, first) in [(DEBIAN, 87_040), (SMALLER, 46_080)] {
-        let mut sender = sender(10, 0, (0, 0));
+        let mut sender = sender(10, 0, 0, 0);
         sender.widen(reckoned);
         assert_eq!(sender.buffer, first);
         sender.cwnd = 2 * MSS;
@@ -56,7 +56,7 @@ fn the_first_buffer_is_that_of_ten_segments() {
 
 #[test]
 fn a_buffer_grows_with_the_window_up_to_a_bound_and_never_shrinks() {
-    let mut sender = sender(60, 100_000, (0, 0));
+    let mut sender = sender(60, 100_000, 0, 0);
     sender.widen(DEBIAN);
     assert_eq!(sender.buffer, 60 * 8704);
     // More is in flight than a window that was just reduced allows.
@@ -66,7 +66,7 @@ fn a_buffer_grows_with_the_window_up_to_a_bound_and_never_shrinks() {
     sender.in_flight = 70 * MSS;
     sender.widen(DEBIAN);
     assert_eq!(sender.buffer, 80 * 8704);
-    sender.handle_silence();
+    sender.handle_rto();
     sender.widen(DEBIAN);
     assert_eq!((sender.cwnd, sender.buffer), (2 * MSS, 80 * 8704));
     sender.cwnd = 10_000 * MSS;
@@ -78,7 +78,7 @@ fn a_buffer_grows_with_the_window_up_to_a_bound_and_never_shrinks() {
 fn some_windows_wait_in_a_kernel_that_is_kept_full() {
     for (reckoned, least, most) in [(DEBIAN, 5.0, 7.0), (SMALLER, 2.6, 3.8)] {
         for cwnd in [60, 200, 480] {
-            let mut sender = sender(cwnd, 100_000, (0, 0));
+            let mut sender = sender(cwnd, 100_000, 0, 0);
             sender.widen(reckoned);
             sender.next = cwnd * MSS;
             sender.write(sender.next);
@@ -91,7 +91,7 @@ fn some_windows_wait_in_a_kernel_that_is_kept_full() {
 
 #[test]
 fn who_was_refused_is_told_when_a_third_is_free() {
-    let mut sender = sender(60, 100_000, (0, 0));
+    let mut sender = sender(60, 100_000, 0, 0);
     sender.widen(DEBIAN);
     sender.next = 60 * MSS;
     sender.write(sender.next);
@@ -113,7 +113,7 @@ proptest! {
         cwnd in 2u64..2000, round_trip_us in 0u64..1_000_000,
         steps in prop::collection::vec((1u64..200_000, 0u64..200_000), 1..40),
     ) {
-        let mut sender = sender(cwnd, round_trip_us, (0, 0));
+        let mut sender = sender(cwnd, round_trip_us, 0, 0);
         sender.widen(DEBIAN);
         let buffer = u64::from(sender.buffer);
         for (wanted, passes) in steps {
