@@ -7,246 +7,45 @@
 
 mod clock;
 mod groups;
+mod interface;
 mod measurers;
 mod network;
 mod publication;
 mod rounds;
+mod settle;
+mod slots;
 
 pub use clock::{Bounds, Now};
+pub use interface::{
+    Action, Answer, Ending, Event, Knowledge, MeasurementId, MeasurerConfig, PeriodConfig,
+    ProbeAnswer, SlotSeed, Timing,
+};
 pub use network::{NetworkView, Relay, Router};
 pub use publication::{PublishedRelay, PublishedResult};
 pub use rounds::{ANSWER_TIMEOUT, RTT_TIMEOUT};
 
 use crate::allocation::MeasurerId;
 use crate::campaign::{Campaign, Priority, RelayIndex};
-use crate::consent::{Consent, ConsentError};
-use crate::history::{History, HistoryPolicy};
+use crate::consent::Consent;
+use crate::history::History;
 use crate::journal::{
-    ConsensusEntry, Entry, MeasurementFinished, MeasurementStarted, Past, PathEntry, PeriodEntry,
-    PeriodProgress,
+    ConsensusEntry, Entry, MeasurementStarted, Past, PeriodEntry, PeriodProgress,
 };
-use crate::params::Params;
-use crate::plan::{Seed, TeamRoom};
+use crate::plan::TeamRoom;
 use crate::record::Record;
-use crate::round::RoundOrder;
-use crate::slot_schedule::{Arrival, Counts, SlotSchedule};
-use crate::team_measurement::{OrderTerms, Progress};
+use crate::slot_schedule::{Counts, SlotSchedule};
 use crate::turn::Attempt;
-use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::string::String;
 use alloc::vec::Vec;
-use core::net::SocketAddr;
-use groups::{Groups, repeat_together};
+use groups::Groups;
 use measurers::Measurers;
 use onion::identity::RsaId;
-use onion::measure::load::Target;
-use onion::measure::protocol::MeasurerKey;
-use onion::{Duration, Instant, Rate};
+use onion::{Instant, Rate};
 use rounds::Running;
 
 /// The store hears at least this often how far a period is, so that whoever reads it knows that somebody is there.
 const PROGRESS_S: u64 = 1800;
-
-/// In shorter periods, which only laboratories have, each relay is measured once.
-const MEMORYLESS_S: u64 = 3600;
-
-/// A measurement of a period: one launch of one relay. No two have the same.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct MeasurementId(pub u32);
-
-/// A measurer, by the configuration.
-#[derive(Clone, Debug)]
-pub struct MeasurerConfig {
-    /// Its public key, as the store names it.
-    pub name: String,
-    /// Its public key, as relays are given it.
-    pub key: MeasurerKey,
-    /// Where it listens.
-    pub address: SocketAddr,
-    /// The most that it is believed to have.
-    pub limit: Rate,
-}
-
-/// What a measurer says that it can do.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
-    /// What it can send and receive.
-    pub capacity: Rate,
-    /// How many relays it can help to measure at once.
-    pub at_once_max: u32,
-}
-
-/// When relays are measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Timing {
-    /// As early as the team can, the largest first; the period ends when all are done.
-    Greedy,
-    /// Each in a slot that is drawn from a secret seed; the period ends at its [end](Bounds::end_unix_s).
-    Slots,
-}
-
-/// The seed of a period's slots, and the teams that plan by it.
-#[derive(Clone, Debug)]
-pub struct SlotSeed {
-    /// The seed.
-    pub seed: Seed,
-    /// What each team has, in the order that all agree on. For the own team, what its measurers answer counts.
-    pub teams: Vec<TeamRoom>,
-    /// Which of them is this one.
-    pub own: usize,
-}
-
-/// How to measure in a period.
-#[derive(Clone, Debug)]
-pub struct PeriodConfig {
-    /// The bounds.
-    pub bounds: Bounds,
-    /// When relays are measured in it.
-    pub timing: Timing,
-    /// Parameters of the measurements.
-    pub params: Params,
-    /// What is made of the past.
-    pub policy: HistoryPolicy,
-    /// The team.
-    pub measurers: Vec<MeasurerConfig>,
-    /// Relays that are measured at once at most, if the operator says so.
-    pub at_once_max: Option<u32>,
-    /// Rounds that relays which take part allow in a period.
-    pub echo_rounds: u32,
-    /// Relays that share a host by the operator's word, in pairs.
-    pub certain: Vec<(RsaId, RsaId)>,
-    /// How often the consensus is read, and results are published.
-    pub refresh: Duration,
-    /// Fresh random bytes, from which the nonces of all orders follow.
-    pub secret: [u8; 32],
-}
-
-/// What was known before the period, or before its coordinator was started again.
-#[derive(Clone, Debug, Default)]
-pub struct Knowledge {
-    /// What earlier periods found out, and this one so far.
-    pub history: History,
-    /// What has become of relays in this period.
-    pub pasts: BTreeMap<RsaId, Past>,
-}
-
-/// Whether a host answered a new connection.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ProbeAnswer {
-    /// It accepted, after this time.
-    Connected(Duration),
-    /// It refused, so there is a path to it.
-    Refused,
-    /// It did not answer in time.
-    Silent,
-}
-
-/// What the shell has to do now.
-#[derive(Clone, Debug)]
-pub enum Action {
-    /// Read the consensus; answer by [`Period::handle_network`] or [`Period::handle_network_failed`].
-    FetchNetwork,
-    /// Ask a measurer what it can do; answer by [`Period::handle_measurer`].
-    AskMeasurer(MeasurerId),
-    /// Open a TCP connection to a relay and close it; answer by [`Period::handle_probe`].
-    Probe {
-        /// For which measurement.
-        measurement: MeasurementId,
-        /// Where.
-        address: SocketAddr,
-        /// How long to try.
-        timeout: Duration,
-    },
-    /// Ask a relay that takes part to accept an order, on a link of its own that replaces an earlier one; answer by
-    /// [`Period::handle_order_event`].
-    GiveOrder {
-        /// For which measurement.
-        measurement: MeasurementId,
-        /// The relay.
-        target: Target,
-        /// The order.
-        terms: OrderTerms,
-    },
-    /// Give a measurer its order for a round; it answers by [`Period::handle_report`].
-    Prepare {
-        /// For which measurement.
-        measurement: MeasurementId,
-        /// The measurer.
-        measurer: MeasurerId,
-        /// The round.
-        round: u32,
-        /// The order.
-        order: RoundOrder,
-    },
-    /// Have the measurers of a measurement send, `delay` from now on.
-    Start {
-        /// Which measurement.
-        measurement: MeasurementId,
-        /// The delay, the same for all: messages that take time are given less of it.
-        delay: Duration,
-    },
-    /// Have the measurers of a measurement end their round; then close the link on which the relay was given its order.
-    Stop {
-        /// Which measurement.
-        measurement: MeasurementId,
-    },
-    /// Write this down before anything that follows is done.
-    Journal(Entry),
-    /// Write a bandwidth file.
-    Publish(Vec<PublishedRelay>),
-    /// For whoever watches.
-    Event(Event),
-    /// The period is over; nothing follows.
-    Ended(Ending),
-}
-
-/// News for whoever watches.
-#[derive(Clone, Debug)]
-pub enum Event {
-    /// A measurer has answered with its capacity, or cannot be asked.
-    Measurer(MeasurerId, Result<Rate, String>),
-    /// A measurer that had failed is back.
-    MeasurerBack(MeasurerId, Rate),
-    /// A measurer has failed in the measurement of this record, and gets no work until it answers again.
-    MeasurerLost(MeasurerId, Box<Record>),
-    /// In the measurement of this record a measurer was left out for this relay.
-    MeasurerLeftOut(MeasurerId, Box<Record>),
-    /// All is known that it takes to begin: relays that are to be measured, and how many at once at most.
-    Planned {
-        /// Relays that are to be measured.
-        relays: usize,
-        /// How many at once at most; `u32::MAX` without a bound.
-        at_once_max: u32,
-    },
-    /// How far the period is.
-    Counts(Counts),
-    /// How far a measurement is.
-    Progress(RelayIndex, Progress),
-    /// A measurement has ended.
-    MeasurementEnded(Box<Record>),
-    /// A relay is done: all its measurements of the period, as one record.
-    RelayDone(Box<Record>),
-    /// No measurer is left, and so many relays are not measured.
-    NotMeasured(usize),
-}
-
-/// How a period ended.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Ending {
-    /// In order.
-    Complete,
-    /// By [`Period::wind_up`].
-    Interrupted,
-    /// It could not begin: the consensus cannot be had. The shell knows why.
-    NoNetwork,
-    /// It could not begin: no measurer answers.
-    NoMeasurer,
-    /// It could not begin: no relay of this consensus may be measured.
-    NoRelay(String),
-    /// It could not begin: a relay that the operator names has not agreed.
-    NoConsent(ConsentError),
-}
 
 /// A measurement that has ended.
 #[derive(Clone, Debug)]
@@ -631,58 +430,6 @@ impl Period {
         groups.values().for_each(|turns| self.queue(turns));
     }
 
-    fn plan_slots(&mut self, now: Now) {
-        let capacity = self.campaign.capacity();
-        let own_room = TeamRoom { capacity, at_once_max: self.at_once_max() };
-        let seed = self.seed.take();
-        let SlotSeed { seed, mut teams, own } = seed.unwrap_or_else(|| SlotSeed {
-            seed: Seed::from_bytes(self.config.secret),
-            teams: alloc::vec![own_room],
-            own: 0,
-        });
-        if let Some(room) = teams.get_mut(own) {
-            *room = own_room;
-        }
-        let bounds = self.config.bounds;
-        let factor = self.config.params.excess_factor();
-        let (slots, slot) = (bounds.slots(), bounds.slot(now.unix_s()));
-        let (arrivals, teams) = (self.arrivals(now), (teams.as_slice(), own));
-        let plan = if bounds.length_s >= MEMORYLESS_S {
-            SlotSchedule::memoryless(&seed, slots, teams, factor, &arrivals, slot)
-        } else {
-            SlotSchedule::among(&seed, slots, teams, factor, &arrivals, slot)
-        };
-        self.event(Event::Counts(plan.counts()));
-        self.slots = Some(plan);
-        self.refreshed_unix_s = now.unix_s();
-    }
-
-    /// A measurement that an earlier process began and did not end, or that was to follow, is to be done.
-    fn arrivals(&self, now: Now) -> Vec<Arrival> {
-        // A relay without an estimate that holds is to be measured in this period.
-        let due_by = |relay: &Relay| {
-            let kept = self.history.kept(&self.config.policy, relay.id(), None, now.unix_s());
-            kept.map_or(Some(u32::MAX), |it| self.config.bounds.due_by(it.measured_unix_s))
-        };
-        let arrival = |relay: &Relay| {
-            let past = self.pasts.get(&relay.id());
-            let first = relay.first_turn(self.rounds_max(relay));
-            Arrival {
-                relay: relay.id(),
-                together: relay.together,
-                standing: relay.guess.standing(),
-                turn: past.and_then(|it| it.follows).unwrap_or(first),
-                is_done: past.is_some_and(|it| it.is_done),
-                due_by: due_by(relay),
-            }
-        };
-        self.present.iter().filter_map(|it| self.relays.get(it.0)).map(arrival).collect()
-    }
-
-    fn rounds_max(&self, relay: &Relay) -> u32 {
-        self.params(relay).max_rounds
-    }
-
     /// The consensus was read again, or cannot be had.
     fn refreshed(&mut self, now: Now) {
         self.refreshed_unix_s = now.unix_s();
@@ -732,19 +479,6 @@ impl Period {
         }
     }
 
-    fn queue_due(&mut self, now: Now) {
-        let slot = self.config.bounds.slot(now.unix_s());
-        let Some(slots) = &mut self.slots else { return };
-        let mut groups: BTreeMap<RsaId, Vec<_>> = BTreeMap::new();
-        for due in slots.poll_due(slot) {
-            if let Some(place) = self.places.get(&due.relay) {
-                let turn = (*place, due.standing, due.turn);
-                groups.entry(due.machine).or_default().push(turn);
-            }
-        }
-        groups.values().for_each(|turns| self.queue(turns));
-    }
-
     fn conclude(&mut self, now: Now) {
         let settled = self.groups.end_all();
         self.settle(now, settled);
@@ -777,74 +511,6 @@ impl Period {
         let (at_unix_s, period_unix_s) = (now.unix_s(), self.config.bounds.begin_unix_s);
         let counts = self.counts();
         self.journal(Entry::Progress(PeriodProgress { at_unix_s, period_unix_s, counts }));
-    }
-
-    fn publish(&mut self, now: Now) {
-        let relays = (0..).map(RelayIndex).zip(&self.relays);
-        let relays = relays.map(|(place, relay)| (relay, self.records.get(&place)));
-        let slot = Duration::from_secs(u64::from(self.config.params.seconds) / 2);
-        let begin_unix_s = self.config.bounds.begin_unix_s;
-        let policy = &self.config.policy;
-        let all = publication::publication(
-            relays,
-            &self.history,
-            policy,
-            slot,
-            begin_unix_s,
-            now.unix_s(),
-        );
-        self.actions.push_back(Action::Publish(all));
-    }
-
-    /// Records measurements that are settled, reports relays that are done, and queues what follows where there are no slots.
-    fn settle(&mut self, now: Now, mut settled: Vec<Finished>) {
-        if self.slots.is_none() && !self.is_winding_up {
-            repeat_together(&mut settled);
-            let standing = |relay: RelayIndex| {
-                self.relays.get(relay.0).map_or(Priority::New, |it| it.guess.standing())
-            };
-            let follow = settled.iter().filter_map(|it| Some((it.relay, it.follows?)));
-            let follow: Vec<_> =
-                follow.map(|(relay, turn)| (relay, standing(relay), turn)).collect();
-            if !follow.is_empty() {
-                self.queue(&follow);
-            }
-        }
-        for Finished { relay, record, started, follows, .. } in settled {
-            self.record(started, &record, follows);
-            let whole = match self.records.remove(&relay) {
-                Some(earlier) => earlier.followed_by(record),
-                None => record,
-            };
-            if follows.is_none() && !self.is_winding_up {
-                self.event(Event::RelayDone(Box::new(whole.clone())));
-            }
-            self.records.insert(relay, whole);
-            self.record_progress(now);
-        }
-    }
-
-    fn record(&mut self, begun: MeasurementStarted, record: &Record, follows: Option<Attempt>) {
-        // What was broken off because the coordinator ends is to be done again.
-        let is_cancelled = matches!(record.failure(), Some(crate::Failure::Cancelled));
-        let is_final = follows.is_none() && !is_cancelled;
-        let (relay, seen_unix_s) = (record.relay.ids.rsa, record.ended_unix_s);
-        let keys = self.measurers.keys();
-        let mut paths = Vec::new();
-        for (measurer, path) in record.paths() {
-            self.history.add_path(relay, measurer, path, seen_unix_s);
-            if let Some(measurer) = keys.get(measurer.0).cloned() {
-                paths.push(PathEntry { relay, measurer, path, seen_unix_s });
-            }
-        }
-        if follows.is_some() {
-            self.history.add_unfinished(record, begun.started_unix_s);
-        } else {
-            self.history.add_record(record, begun.started_unix_s);
-        }
-        let record = record.clone();
-        let finished = MeasurementFinished { begun, record, follows, is_final, paths };
-        self.journal(Entry::Finished(Box::new(finished)));
     }
 }
 

@@ -4,32 +4,29 @@
 //! part for its consent, gives each measurer its order, holds the start back until the other relays of the same host are
 //! ready, and finds out whether a relay that stopped reporting can still be reached.
 
+mod request;
+
+pub use request::{TeamMember, TeamRequest};
+
 use crate::allocation::{Assignment, MeasurerId};
-use crate::campaign::Launch;
-use crate::defences::Defences;
 use crate::failure::Failure;
 use crate::measurement::{Action, Measurement, SetupError};
-use crate::measurer_path::MeasurerPath;
 use crate::mode::Mode;
 use crate::order::OrderRetries;
 use crate::outcome::Outcome;
-use crate::params::{Params, PathParams};
 use crate::record::RoundHistory;
-use crate::round::{MemberReport, RoundMode, RoundOrder};
+use crate::round::{MemberReport, RoundOrder};
 use crate::second::SecondReport;
-use crate::turn::Attempt;
 use crate::worker_load::WorkerLoad;
 use alloc::borrow::ToOwned;
 use alloc::collections::VecDeque;
 use alloc::string::String;
 use alloc::vec;
 use alloc::vec::Vec;
-use core::net::IpAddr;
-use core::num::NonZeroU32;
-use onion::measure::load::Target;
 use onion::measure::order::{OrderEvent, OrderFailure};
 use onion::measure::protocol::{ClientShare, MeasurerKey, Nonce, SentBack};
 use onion::{Duration, Instant, Rate};
+use request::RoundPlan;
 use sha2::{Digest as _, Sha256};
 
 /// From the decision to start until the start, so that all measurers have received it.
@@ -43,146 +40,6 @@ const GROUP_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Part of the time for set-up that is left when a relay stops waiting for the other relays of its host.
 const GROUP_WAIT_RESERVE: Duration = Duration::from_secs(2);
-
-/// A measurer that takes part.
-#[derive(Clone, Copy, Debug)]
-pub struct TeamMember {
-    /// Its public key, which a relay that takes part is given.
-    pub key: MeasurerKey,
-    /// Where the relay sees it; `None` for one on this machine.
-    pub address: Option<IpAddr>,
-    /// What it may send to this relay.
-    pub capacity: Rate,
-}
-
-/// What is to be measured, and by whom.
-#[derive(Clone, Debug)]
-pub struct TeamRequest {
-    /// The relay.
-    pub target: Target,
-    /// Its expected capacity.
-    pub guess: Rate,
-    /// What it lets one address do.
-    pub defences: Defences,
-    /// How it is loaded.
-    pub mode: Mode,
-    /// In transit: links authenticate as a relay's even where nothing is gained by it.
-    pub always_authenticate: bool,
-    /// Parameters, within what the relay allows. `path` is replaced by what the distance asks for.
-    pub params: Params,
-    /// Replaces what the distance asks for.
-    pub path: Option<PathParams>,
-    /// Who takes part. [`MeasurerId`]s are places in this list.
-    pub members: Vec<TeamMember>,
-    /// The launch, if this is one turn of a campaign. `members` are those of its allocation, in that order. Without it, this is
-    /// all the relay's rounds.
-    pub launch: Option<Launch>,
-    /// Round trip from the coordinator to the relay.
-    pub rtt: Duration,
-    /// Secret of this measurement, from which the nonces of its orders follow.
-    pub secret: [u8; 32],
-    /// Whether the start waits for [`TeamMeasurement::start_group`].
-    pub is_in_group: bool,
-}
-
-impl TeamRequest {
-    fn vantages(&self) -> Vec<MeasurerPath> {
-        let first = |address: &Option<IpAddr>| {
-            let found = self.members.iter().position(|it| it.address == *address);
-            found.and_then(|place| u32::try_from(place).ok())
-        };
-        let vantage = |(place, member): (usize, &TeamMember)| {
-            let known = self.launch.as_ref().and_then(|it| it.vantages.get(place));
-            MeasurerPath { host: first(&member.address), ..known.copied().unwrap_or_default() }
-        };
-        self.members.iter().enumerate().map(vantage).collect()
-    }
-
-    fn capacities(&self) -> Vec<Rate> {
-        self.members.iter().map(|it| it.capacity).collect()
-    }
-
-    fn expected(&self) -> Rate {
-        self.launch.as_ref().map_or(self.guess, |it| it.turn.guess)
-    }
-
-    /// The parameters for this distance and these defences.
-    fn params_here(&self, vantages: &[MeasurerPath]) -> Params {
-        let defences = match self.mode {
-            Mode::Transit => self.defences,
-            // A relay that takes part agrees to the number of sockets.
-            Mode::Echo => Defences { max_connections: None, ..self.defences },
-        };
-        let params = Params { sockets: defences.sockets(self.params.sockets), ..self.params };
-        // On loopback a long round trip is a busy processor.
-        let is_here = self.target.address.ip().is_loopback();
-        let distance =
-            if is_here { Duration::ZERO } else { MeasurerPath::distance(self.rtt, vantages) };
-        let team: Rate = self.members.iter().map(|it| it.capacity).sum();
-        let rate = self.expected().scaled(params.excess_factor()).min(team);
-        let by_distance = || PathParams::at_distance(self.mode, rate, distance, params.seconds);
-        Params { path: self.path.unwrap_or_else(by_distance), ..params }
-    }
-
-    /// The orders of the first round as they will most likely be, for what measurers can do ahead of time.
-    #[must_use]
-    pub fn expected_orders(&self) -> Vec<(MeasurerId, RoundOrder)> {
-        let vantages = self.vantages();
-        let params = self.params_here(&vantages);
-        let first = |launch: &Launch| launch.turn;
-        let turn = self.launch.as_ref().map_or_else(|| Attempt::first(self.guess, 1), first);
-        let plan = RoundPlan {
-            round: turn.round,
-            assignments: turn.allocation(&params, &self.capacities(), &vantages).assignments,
-            seconds: params.seconds,
-            held_back_s: None,
-            check_share: params.check_share,
-            nonce: Nonce([0; 32]),
-            deadline: Instant::ORIGIN,
-        };
-        let order = |it: &Assignment| {
-            (it.measurer, self.order(&plan, it, params.setup_timeout, params.report_grace))
-        };
-        plan.assignments.iter().map(order).collect()
-    }
-
-    fn address(&self, measurer: MeasurerId) -> Option<IpAddr> {
-        self.members.get(measurer.0).and_then(|it| it.address)
-    }
-
-    /// What one measurer of a round has to do.
-    fn order(
-        &self,
-        plan: &RoundPlan,
-        assignment: &Assignment,
-        setup_timeout: Duration,
-        stall_timeout: Duration,
-    ) -> RoundOrder {
-        let own = self.address(assignment.measurer);
-        let is_neighbor = |other: &&Assignment| self.address(other.measurer) == own;
-        let sharing = plan.assignments.iter().filter(is_neighbor).count();
-        RoundOrder {
-            target: self.target,
-            mode: match self.mode {
-                Mode::Transit => {
-                    RoundMode::Transit { always_authenticate: self.always_authenticate }
-                }
-                Mode::Echo => RoundMode::Echo { nonce: plan.nonce },
-            },
-            defences: self.defences,
-            sockets: assignment.sockets,
-            rate: assignment.rate,
-            seconds: plan.seconds,
-            held_back_s: plan.held_back_s,
-            check_one_in: one_in(plan.check_share),
-            // This is the coordinator's round trip, and not that of measurers on other hosts.
-            rtt: own.is_none().then_some(self.rtt),
-            sharing: u32::try_from(sharing).unwrap_or(u32::MAX),
-            setup_timeout,
-            stall_timeout,
-        }
-    }
-}
 
 /// The order that a relay is asked to accept (echo only).
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -257,19 +114,6 @@ pub enum TeamAction {
     Progress(Progress),
     /// Nothing follows.
     Done(Outcome),
-}
-
-/// What a round is to be like.
-#[derive(Clone, Debug)]
-struct RoundPlan {
-    round: u32,
-    assignments: Vec<Assignment>,
-    seconds: u32,
-    held_back_s: Option<u32>,
-    check_share: f64,
-    nonce: Nonce,
-    /// When the measurers must be ready.
-    deadline: Instant,
 }
 
 /// One relay measured by a team, as a state machine with the contract of [`Measurement`]: after `new`, and after each `handle_*`
@@ -647,14 +491,6 @@ impl TeamMeasurement {
             self.seconds_reported += 1;
         }
     }
-}
-
-/// How many cells there are to each that is checked.
-#[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
-#[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
-fn one_in(share: f64) -> NonZeroU32 {
-    let cells = libm::round(1.0 / share) as u32;
-    NonZeroU32::new(cells).unwrap_or(NonZeroU32::MIN)
 }
 
 /// *r* as orders have it, in thousandths.

@@ -1,13 +1,15 @@
 //! Whole periods in virtual time.
 
+mod journal;
 mod world;
 
 use super::*;
 use crate::journal::MeasurementFinished;
+use journal::Journal;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
-use world::{Conduct, Happening, Journal, PERIOD_S, World, WorldOptions};
+use world::{Conduct, Happening, PERIOD_S, World, WorldOptions};
 
 /// What every period must keep to, whatever happens in it.
 fn check(world: &World) {

@@ -1,16 +1,21 @@
 //! Relays and measurers in virtual time, around one period.
 
 use super::super::{Event as Happened, *};
-use crate::journal::PastTurn;
+use super::journal::Journal;
+use crate::history::HistoryPolicy;
+use crate::params::Params;
 use crate::period::Now;
+use crate::plan::Seed;
 use crate::round::FailureKind;
 use crate::{Defences, MemberReport, RoundMode, RoundOrder};
+use onion::Duration;
 use onion::identity::RelayIds;
 use onion::measure::Second;
 use onion::measure::order::{OrderEvent, OrderFailure};
-use onion::measure::protocol::{ClientSecond, ErrorCode, SentBack};
+use onion::measure::protocol::{ClientSecond, ErrorCode, MeasurerKey, SentBack};
 use std::collections::{BTreeMap, BTreeSet};
 use std::format;
+use std::net::SocketAddr;
 use std::string::ToString as _;
 use std::vec;
 use std::vec::Vec;
@@ -61,54 +66,6 @@ pub(super) struct SimRelay {
     pub(super) capacity: u64,
     pub(super) is_echo: bool,
     pub(super) conduct: Conduct,
-}
-
-/// What the coordinator wrote, and what a new one reads of it.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Journal {
-    pub(super) entries: Vec<Entry>,
-}
-
-impl Journal {
-    /// As `store` does.
-    pub(super) fn pasts(&self, begin_unix_s: u64) -> BTreeMap<RsaId, Past> {
-        let mut turns: BTreeMap<(RsaId, u32), PastTurn> = BTreeMap::new();
-        for entry in &self.entries {
-            match entry {
-                Entry::Started(it) if it.period_unix_s == begin_unix_s => {
-                    let (is_final, follows, record) = (false, None, None);
-                    let turn = PastTurn { number: it.number, is_final, follows, record };
-                    turns.insert((it.relay(), it.number), turn);
-                }
-                Entry::Finished(it) if it.begun.period_unix_s == begin_unix_s => {
-                    let turn = PastTurn {
-                        number: it.begun.number,
-                        is_final: it.is_final,
-                        follows: it.follows,
-                        record: Some(it.record.clone()),
-                    };
-                    turns.insert((it.begun.relay(), it.begun.number), turn);
-                }
-                _ => {}
-            }
-        }
-        let mut pasts: BTreeMap<RsaId, Past> = BTreeMap::new();
-        for ((relay, _), turn) in turns {
-            let past = pasts.remove(&relay).unwrap_or_default();
-            pasts.insert(relay, past.then(turn));
-        }
-        pasts
-    }
-
-    fn history(&self, before: &History) -> History {
-        let mut history = before.clone();
-        for entry in &self.entries {
-            if let Entry::Finished(it) = entry {
-                history.add_record(&it.record, it.begun.started_unix_s);
-            }
-        }
-        history
-    }
 }
 
 /// A measurement as the world sees it.

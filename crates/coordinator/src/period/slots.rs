@@ -1,0 +1,79 @@
+//! The slots of a period: who is due, and what a newer consensus changes.
+
+use super::{Event, Now, Period, Relay, SlotSeed};
+use crate::plan::{Seed, TeamRoom};
+use crate::slot_schedule::{Arrival, SlotSchedule};
+use alloc::collections::BTreeMap;
+use alloc::vec;
+use alloc::vec::Vec;
+use onion::identity::RsaId;
+
+/// In shorter periods, which only laboratories have, each relay is measured once.
+const MEMORYLESS_S: u64 = 3600;
+
+impl Period {
+    pub(super) fn plan_slots(&mut self, now: Now) {
+        let capacity = self.campaign.capacity();
+        let own_room = TeamRoom { capacity, at_once_max: self.at_once_max() };
+        let seed = self.seed.take();
+        let SlotSeed { seed, mut teams, own } = seed.unwrap_or_else(|| SlotSeed {
+            seed: Seed::from_bytes(self.config.secret),
+            teams: vec![own_room],
+            own: 0,
+        });
+        if let Some(room) = teams.get_mut(own) {
+            *room = own_room;
+        }
+        let bounds = self.config.bounds;
+        let factor = self.config.params.excess_factor();
+        let (slots, slot) = (bounds.slots(), bounds.slot(now.unix_s()));
+        let (arrivals, teams) = (self.arrivals(now), (teams.as_slice(), own));
+        let plan = if bounds.length_s >= MEMORYLESS_S {
+            SlotSchedule::memoryless(&seed, slots, teams, factor, &arrivals, slot)
+        } else {
+            SlotSchedule::among(&seed, slots, teams, factor, &arrivals, slot)
+        };
+        self.event(Event::Counts(plan.counts()));
+        self.slots = Some(plan);
+        self.refreshed_unix_s = now.unix_s();
+    }
+
+    /// A measurement that an earlier process began and did not end, or that was to follow, is to be done.
+    pub(super) fn arrivals(&self, now: Now) -> Vec<Arrival> {
+        // A relay without an estimate that holds is to be measured in this period.
+        let due_by = |relay: &Relay| {
+            let kept = self.history.kept(&self.config.policy, relay.id(), None, now.unix_s());
+            kept.map_or(Some(u32::MAX), |it| self.config.bounds.due_by(it.measured_unix_s))
+        };
+        let arrival = |relay: &Relay| {
+            let past = self.pasts.get(&relay.id());
+            let first = relay.first_turn(self.rounds_max(relay));
+            Arrival {
+                relay: relay.id(),
+                together: relay.together,
+                standing: relay.guess.standing(),
+                turn: past.and_then(|it| it.follows).unwrap_or(first),
+                is_done: past.is_some_and(|it| it.is_done),
+                due_by: due_by(relay),
+            }
+        };
+        self.present.iter().filter_map(|it| self.relays.get(it.0)).map(arrival).collect()
+    }
+
+    pub(super) fn rounds_max(&self, relay: &Relay) -> u32 {
+        self.params(relay).max_rounds
+    }
+
+    pub(super) fn queue_due(&mut self, now: Now) {
+        let slot = self.config.bounds.slot(now.unix_s());
+        let Some(slots) = &mut self.slots else { return };
+        let mut groups: BTreeMap<RsaId, Vec<_>> = BTreeMap::new();
+        for due in slots.poll_due(slot) {
+            if let Some(place) = self.places.get(&due.relay) {
+                let turn = (*place, due.standing, due.turn);
+                groups.entry(due.machine).or_default().push(turn);
+            }
+        }
+        groups.values().for_each(|turns| self.queue(turns));
+    }
+}
