@@ -1,4 +1,4 @@
-//! Several relays at once, within the team's capacity (§4.2, §4.3).
+//! Concurrent measurement of several relays, within the team's capacity (§4.2, §4.3).
 
 use crate::allocation::{Allocation, MeasurerId, allocate_among};
 use crate::bottleneck::MeasurerBottleneck;
@@ -13,51 +13,53 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use onion::Rate;
 
-/// A relay of a campaign, by a number of the shell's choice.
+/// A relay of a campaign, by a number that the shell chooses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelayIndex(pub usize);
 
-/// How a relay gets into the queue.
+/// The position of a relay in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
-    /// Measured before: the largest come first.
+    /// Measured recently. The largest relays come first.
     Known,
-    /// Not measured for long: first come, first served, after the old ones.
+    /// Not measured recently. These follow the old relays, in order of arrival.
     New,
 }
 
 /// A measurement to be started now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Launch {
-    /// Of which relay.
+    /// The relay.
     pub relay: RelayIndex,
-    /// Which of its rounds it is, and what to expect of the relay.
+    /// The round, and the capacity to expect.
     pub turn: Attempt,
-    /// Which measurers take part, with how much of their capacity, until
+    /// The measurers that take part, each with its share of capacity, until
     /// [`handle_outcome`](Campaign::handle_outcome).
     pub allocation: Allocation,
-    /// The whole team takes part, so that another round could not have more.
+    /// The whole team takes part, so another round could not have more capacity.
     pub is_whole_team: bool,
-    /// From where each of those who take part sees the relay, in the allocation's order.
+    /// The path of each participating measurer to the relay, in the allocation's order.
     pub vantages: Vec<MeasurerPath>,
 }
 
-/// What is to follow on a measurement that has ended.
+/// What follows a measurement that has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Next {
     /// Nothing: the relay is done.
     Nothing,
-    /// It takes more than it had: this turn. Launched with the whole team, it is done all the same, unless
-    /// the turn has more sockets.
+    /// The relay needs more load, in this turn. If the launch had the whole team, the relay is done, unless the turn
+    /// has more sockets.
     Enlarged(Attempt),
-    /// A measurer failed it, or the relay had no room for its circuits: the same once more, as often as its rounds allow.
+    /// A measurer failed, or the relay had no room for its circuits. The turn is repeated, within the relay's limit of
+    /// rounds.
     Repeated,
-    /// The relay declined it: the same at another time, once in a period, if the caller has times ([`Campaign::leaving_what_follows`]).
+    /// The relay declined. The turn is repeated later, once in a period, if the caller schedules turns
+    /// ([`Campaign::leaving_what_follows`]).
     Declined,
 }
 
 impl Next {
-    /// What follows on an outcome.
+    /// What follows an outcome.
     #[must_use]
     pub const fn after(outcome: &Outcome) -> Self {
         match outcome {
@@ -78,46 +80,43 @@ impl Next {
     }
 }
 
-/// What the end of a measurement meant to its campaign.
+/// The effect of the end of a measurement on its campaign.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ended {
-    /// That was all about this relay; if not, it will be launched again.
+    /// The relay is done. If false, it is launched again.
     pub is_over: bool,
-    /// The measurer that failed it. It has no capacity any more, until
-    /// [`Campaign::set_capacity`] gives it some.
+    /// The measurer that failed. It has no capacity until [`Campaign::set_capacity`] restores it.
     pub lost: Option<MeasurerId>,
-    /// The turn that has to follow, if the campaign leaves to its caller when that is
-    /// ([`Campaign::leaving_what_follows`]).
+    /// The turn that follows, if the caller schedules such turns ([`Campaign::leaving_what_follows`]).
     pub follows: Option<Attempt>,
 }
 
-/// A relay is passed over at most so often by others that come after it but need less. Then it is due:
-/// nothing starts before it.
+/// The number of later, smaller relays that may overtake a relay. After that, nothing else starts before it.
 const PASSED_OVER_MAX: u32 = 8;
 
-/// The measurements of many relays by one team, several at once.
+/// Concurrent measurements of many relays by one team.
 ///
-/// A state machine without clock. A relay starts when the team has *f·z₀* left for it, or all that
-/// the team has at all. Its share is its own until it ends, and is never more than what each measurer
-/// has left, so that no measurer is ever asked for more than its capacity. Old relays come first, the
-/// biggest of them before the others; relays that fit beside them may go before one that does not, but
-/// not for long, so that none starves.
+/// A state machine without a clock. A relay starts when the team has *f·z₀* left for it, or all of the team's capacity.
+/// Its share is reserved until its measurement ends and never exceeds what each measurer has left, so no measurer
+/// exceeds its capacity. Old relays come first, the largest of them before the others. A relay that fits may overtake
+/// one that does not, up to a limit, so none starves.
 ///
-/// Which measurers a relay has, most residual capacity first, is the same wherever it is, but for what is known of their paths to
-/// it: whom its path held back is asked for little more than it got, if others have the rest; and of a relay that is far from any of
-/// them there are two, at different hosts if the team has two. So what its distance does to a measurement is not taken for what the
-/// relay can do.
+/// Measurers are chosen by residual capacity, most first, wherever the relay is. There are two exceptions. A measurer
+/// that its path held back is assigned little more than it achieved, if others have the rest. A relay that is far from
+/// any measurer gets two, at different hosts if possible. So the distance of a relay is not mistaken for a limit of its
+/// capacity.
 ///
 /// After `new`, and after each [`add`](Self::add), [`handle_outcome`](Self::handle_outcome) and
-/// [`set_capacity`](Self::set_capacity): call [`poll_launch`](Self::poll_launch) until `None`, and start what it says.
+/// [`set_capacity`](Self::set_capacity), call [`poll_launch`](Self::poll_launch) until it returns `None`, and start
+/// each launch.
 #[derive(Clone, Debug)]
 pub struct Campaign {
     excess_factor: f64,
     sockets: u32,
     capacities: Vec<Rate>,
-    /// Relays that are measured at once, at most.
+    /// The maximum number of relays that are measured at once.
     at_once_max: u32,
-    /// What those that run have of each measurer.
+    /// The capacity of each measurer that running measurements use.
     used: Vec<Rate>,
     old: Vec<Waiting>,
     new: VecDeque<Waiting>,
@@ -125,22 +124,23 @@ pub struct Campaign {
     due: VecDeque<Waiting>,
     leaves_what_follows: bool,
     running: BTreeMap<RelayIndex, Running>,
-    /// Those with a relay that waits or runs.
+    /// Machines with a relay that is queued or running.
     machines: BTreeMap<MachineId, Sharing>,
     machines_added: u32,
-    /// A relay of it was launched, and the others that wait are to be launched before anything else.
+    /// One of its relays was launched, so its other queued relays are launched before anything else.
     begun: Option<MachineId>,
-    /// Which host each measurer is at, where that is known.
+    /// The host of each measurer, where known.
     hosts: Vec<Option<u32>>,
     paths: BTreeMap<(RelayIndex, MeasurerId), PathSeen>,
-    /// Those of them that a turn of this campaign has shown.
+    /// Those of the paths that a turn of this campaign has measured.
     shown: BTreeSet<(RelayIndex, MeasurerId)>,
-    /// Measurers that no longer take part in measurements of a relay: they could not reach it and others could, or they failed in another
-    /// way that the relay can cause.
+    /// Measurers that no longer take part in measurements of a relay. They could not reach it and others could, or they
+    /// failed in another way that the relay can cause.
     left_out: BTreeSet<(RelayIndex, MeasurerId)>,
-    /// The machines whose relays had a measurer left out by what they say or send back, each by the first of its relays.
+    /// The machines whose relays, by their reports or by what they returned, caused a measurer to be left out; each by
+    /// its first relay.
     accusers: BTreeMap<MeasurerId, BTreeSet<RelayIndex>>,
-    /// The first relay of each relay's machine, of those that were added together.
+    /// The first relay of each relay's machine, among relays that were added together.
     machine_of: BTreeMap<RelayIndex, RelayIndex>,
 }
 
@@ -150,23 +150,23 @@ struct Waiting {
     turn: Attempt,
     standing: Priority,
     passed_over: u32,
-    /// Which machine it shares, if it does.
+    /// The machine that it shares, if any.
     machine: Option<MachineId>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct MachineId(u32);
 
-/// What is expected of the relays of a machine.
+/// The expected capacity of the relays of a machine.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sharing {
-    /// Of those that wait.
+    /// Of the queued relays.
     waiting: Rate,
-    /// Of those that run.
+    /// Of the running relays.
     running: Rate,
-    /// How many run.
+    /// The number of running relays.
     runs: usize,
-    /// How many wait.
+    /// The number of queued relays.
     waits: usize,
 }
 
@@ -177,8 +177,8 @@ struct Running {
 }
 
 impl Campaign {
-    /// A campaign without relays. `capacities` holds what each measurer of the team has,
-    /// `excess_factor` is *f* and `sockets` *s* (see [`Params`](crate::Params)).
+    /// A campaign without relays. `capacities` holds the capacity of each measurer of the team, `excess_factor` is *f*
+    /// and `sockets` *s* (see [`Params`](crate::Params)).
     #[must_use]
     pub fn new(excess_factor: f64, sockets: u32, capacities: Vec<Rate>) -> Self {
         Self {
@@ -204,40 +204,40 @@ impl Campaign {
         }
     }
 
-    /// The same with measurers at these hosts, by their places in the team: equal numbers are one host; see
+    /// Sets the hosts of the measurers, by their places in the team. Equal numbers are one host; see
     /// [`MeasurerPath::host`].
     #[must_use]
     pub fn at_hosts(self, hosts: Vec<Option<u32>>) -> Self {
         Self { hosts, ..self }
     }
 
-    /// So many relays are measured at once at most from now on, whatever the capacity; but a machine with more relays than that is
-    /// measured all the same, alone. Without this there is no such bound.
+    /// Limits the number of relays that are measured at once, whatever the capacity. A machine with more relays than
+    /// that is measured alone. By default there is no limit.
     pub const fn set_at_once_max(&mut self, at_once_max: u32) {
         self.at_once_max = at_once_max;
     }
 
-    /// The same, for a caller that has a plan of its own: a turn that follows on another is not queued, but told by
-    /// [`handle_outcome`](Self::handle_outcome), and added by [`add_turn`](Self::add_turn) when its time has come.
+    /// Lets the caller schedule turns that follow another. [`handle_outcome`](Self::handle_outcome) returns such a turn
+    /// instead of queueing it, and the caller adds it by [`add_turn`](Self::add_turn) when it is due.
     #[must_use]
     pub fn leaving_what_follows(self) -> Self {
         Self { leaves_what_follows: true, ..self }
     }
 
-    /// Adds a relay, to be measured in `rounds_max` rounds at most, at least one. It must not be waiting
-    /// or running already; if it is, nothing happens.
+    /// Adds a relay, to be measured in at most `rounds_max` rounds, at least one. A relay that is already queued or
+    /// running is ignored.
     pub fn add(&mut self, relay: RelayIndex, standing: Priority, guess: Rate, rounds_max: u32) {
         self.add_turn(relay, standing, Attempt::first(guess, rounds_max));
     }
 
-    /// The same with any turn.
+    /// Adds a relay with the given turn.
     pub fn add_turn(&mut self, relay: RelayIndex, standing: Priority, turn: Attempt) {
         self.add_machine(&[(relay, standing, turn)]);
     }
 
-    /// The same of relays that share a machine: they are launched one right after the other, as soon as there is room for all of them. If the
-    /// team has not as much as all of them need together, each gets a part of all that it has, by what is expected of it: one after the other,
-    /// each would have the machine for itself.
+    /// Adds relays that share a machine. They are launched together, as soon as there is room for all of them. If the
+    /// team's capacity is less than they need together, it is divided among them by their expected capacities. If they
+    /// were measured one after the other, each could use the whole machine.
     pub fn add_machine(&mut self, turns: &[(RelayIndex, Priority, Attempt)]) {
         self.machines_added += 1;
         let machine = (turns.len() > 1).then_some(MachineId(self.machines_added));
@@ -254,24 +254,27 @@ impl Campaign {
         }
     }
 
-    /// What a measurer has seen of its path to a relay in an earlier period. What it shows in this campaign counts more, before and after.
+    /// Sets what a measurer has observed of its path to a relay in an earlier period. Observations of this campaign
+    /// take precedence.
     pub fn expect_path(&mut self, relay: RelayIndex, measurer: MeasurerId, path: PathSeen) {
         if !self.shown.contains(&(relay, measurer)) {
             self.paths.insert((relay, measurer), path);
         }
     }
 
-    /// What a measurer has seen of it in the turn that has just ended ([`Record::paths`](crate::Record::paths)), before
-    /// [`handle_outcome`](Self::handle_outcome). The latest counts.
+    /// Sets what a measurer has observed of its path in the turn that has just ended
+    /// ([`Record::paths`](crate::Record::paths)). Call it before [`handle_outcome`](Self::handle_outcome). The latest
+    /// observation counts.
     pub fn handle_path(&mut self, relay: RelayIndex, measurer: MeasurerId, path: PathSeen) {
         self.shown.insert((relay, measurer));
         self.paths.insert((relay, measurer), path);
     }
 
-    /// A measurement has ended so: its share is free again, what has to follow is queued, and a measurer
-    /// that failed it gets no work. A relay can bring about some of these failures ([`Failure::may_be_relays_doing`]): then the measurer is left out for this
-    /// relay only. It is lost to all if relays of two machines say that it miscounts. The outcome numbers the measurers by their places in the launch's
-    /// allocation, as [`Measurement::of_turn`](crate::Measurement::of_turn) does.
+    /// Handles the end of a measurement. Its share becomes free, the turn that follows is queued, and a measurer that
+    /// failed gets no more work. A relay can cause some of these failures ([`Failure::may_be_relays_doing`]): then the
+    /// measurer is left out for this relay only, and for all relays once relays of two machines have reported that it
+    /// miscounts. Measurers are numbered by their places in the launch's allocation, as in
+    /// [`Measurement::of_turn`](crate::Measurement::of_turn).
     pub fn handle_outcome(&mut self, relay: RelayIndex, outcome: &Outcome) -> Ended {
         let failed = match outcome {
             Outcome::Failed { reason, measurer, .. } if reason.blame() == Blame::Measurer => {
@@ -288,7 +291,7 @@ impl Campaign {
             self.set_capacity(measurer, Rate::ZERO);
         }
         if let Some((measurer, got)) = hindered {
-            // Also where it was busy, which is no matter of the path, and not remembered for later periods.
+            // Also where it was busy. That is no property of the path and is not kept for later periods.
             self.shown.insert((relay, measurer));
             self.paths.entry((relay, measurer)).or_default().held_back = Some(got);
         }
@@ -300,7 +303,7 @@ impl Campaign {
         }
     }
 
-    /// Whether a measurer that failed a relay is of no use for others either.
+    /// Whether a measurer that failed with one relay is unusable for other relays too.
     fn is_lost(&mut self, relay: RelayIndex, measurer: MeasurerId, outcome: &Outcome) -> bool {
         let Outcome::Failed { reason, .. } = outcome else { return false };
         if !reason.may_be_relays_doing() {
@@ -319,13 +322,12 @@ impl Campaign {
         is_lost
     }
 
-    /// As [`handle_outcome`](Self::handle_outcome), where the caller judges for itself. Says whether that
-    /// was all about this relay.
+    /// Like [`handle_outcome`](Self::handle_outcome), with the caller's decision. Returns whether the relay is done.
     pub fn handle_end(&mut self, relay: RelayIndex, next: Next) -> bool {
         self.end(relay, next).is_none()
     }
 
-    /// The turn that follows, which is queued unless the caller sees to that.
+    /// The turn that follows, which is queued unless the caller schedules it.
     fn end(&mut self, relay: RelayIndex, next: Next) -> Option<Attempt> {
         let Running { waiting, launch } = self.running.remove(&relay)?;
         self.share(waiting.machine, |it| {
@@ -347,7 +349,8 @@ impl Campaign {
             Next::Declined if self.leaves_what_follows => waiting.turn.after_decline(),
             Next::Nothing | Next::Enlarged(_) | Next::Declined => None,
         };
-        // What a relay did in a round in which others of its machine did less says nothing of what it can do beside them.
+        // A relay's result from a round in which others of its machine did less does not show what it can do while they
+        // are measured.
         let is_shared = waiting.machine.is_some();
         let turn = turn.map(|it| if is_shared { Attempt { passed: Rate::ZERO, ..it } } else { it });
         if let Some(turn) = turn.filter(|_| !self.leaves_what_follows) {
@@ -356,7 +359,7 @@ impl Campaign {
         turn
     }
 
-    /// The next measurement to start now; call until `None`.
+    /// The next measurement to start now. Call it until it returns `None`.
     pub fn poll_launch(&mut self) -> Option<Launch> {
         if let Some(waiting) = self.begun.and_then(|machine| self.take_of(machine)) {
             return Some(self.launch(waiting));
@@ -379,32 +382,32 @@ impl Campaign {
         Some(self.launch(chosen))
     }
 
-    /// A measurer is lost (zero), or is back, or is faster than it was. Measurements that run keep what
-    /// they have.
+    /// Sets the capacity of a measurer that is lost (zero), has returned or has become faster. Running measurements
+    /// keep their shares.
     pub fn set_capacity(&mut self, measurer: MeasurerId, capacity: Rate) {
         if let Some(known) = self.capacities.get_mut(measurer.0) {
             *known = capacity;
         }
     }
 
-    /// What each measurer has left now.
+    /// The capacity that each measurer has left.
     #[must_use]
     pub fn residuals(&self) -> Vec<Rate> {
         let both = self.capacities.iter().zip(&self.used);
         both.map(|(capacity, used)| capacity.saturating_sub(*used)).collect()
     }
 
-    /// The same for a relay, without those that can't reach it.
+    /// The capacity left for a relay, without measurers that cannot reach it.
     fn residuals_for(&self, relay: RelayIndex) -> Vec<Rate> {
         self.of_those_who_reach(relay, self.residuals())
     }
 
-    /// What those have at all that can reach it.
+    /// The total capacity for a relay, without measurers that cannot reach it.
     fn capacity_for(&self, relay: RelayIndex) -> Rate {
         self.of_those_who_reach(relay, self.capacities.clone()).into_iter().sum()
     }
 
-    /// Nothing for those that can't reach a relay, unless that leaves nobody with anything.
+    /// Zero for measurers that cannot reach a relay, unless no capacity would remain.
     fn of_those_who_reach(&self, relay: RelayIndex, mut rates: Vec<Rate>) -> Vec<Rate> {
         let reaches = |place: usize| !self.left_out.contains(&(relay, MeasurerId(place)));
         let has_any = |(place, capacity): (usize, &Rate)| *capacity > Rate::ZERO && reaches(place);
@@ -415,7 +418,7 @@ impl Campaign {
         rates
     }
 
-    /// What the team has at all; with none, nothing is launched.
+    /// The total capacity of the team. If it is zero, nothing is launched.
     #[must_use]
     pub fn capacity(&self) -> Rate {
         self.capacities.iter().copied().sum()
@@ -428,7 +431,7 @@ impl Campaign {
         lost.map(|(place, _)| MeasurerId(place)).collect()
     }
 
-    /// Gives up all relays that wait.
+    /// Removes all queued relays.
     pub fn clear_queue(&mut self) -> Vec<RelayIndex> {
         let left = self.waiting().map(|it| it.relay).collect();
         self.old.clear();
@@ -439,19 +442,19 @@ impl Campaign {
         left
     }
 
-    /// Relays that are being measured.
+    /// The number of relays that are being measured.
     #[must_use]
     pub fn running(&self) -> usize {
         self.running.len()
     }
 
-    /// Relays that wait.
+    /// The number of queued relays.
     #[must_use]
     pub fn queued(&self) -> usize {
         self.waiting().count()
     }
 
-    /// Whether no relay waits or is being measured.
+    /// Whether no relay is queued or being measured.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.running.is_empty() && self.queued() == 0
@@ -461,7 +464,7 @@ impl Campaign {
         self.due.iter().chain(&self.old).chain(&self.new)
     }
 
-    /// A relay of this machine that waits, which waits no more.
+    /// Removes a queued relay of this machine from the queue.
     fn take_of(&mut self, machine: MachineId) -> Option<Waiting> {
         let is_of_it = |it: &Waiting| it.machine == Some(machine);
         if let Some(place) = self.due.iter().position(is_of_it) {
@@ -490,7 +493,7 @@ impl Campaign {
         });
         match waiting.standing {
             Priority::Known => {
-                // Behind its equals.
+                // After entries of equal size.
                 let guess = Reverse(waiting.turn.guess);
                 let place = self.old.partition_point(|it| Reverse(it.turn.guess) <= guess);
                 self.old.insert(place, waiting);
@@ -499,14 +502,14 @@ impl Campaign {
         }
     }
 
-    /// What it takes, with all that share its machine; all that the team has, if that is less.
+    /// The capacity for it and all relays of its machine, at most the team's.
     fn needed_together(&self, waiting: &Waiting) -> Rate {
         let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
         let guess = sharing.map_or(waiting.turn.guess, |it| it.waiting + it.running);
         guess.scaled(self.excess_factor).min(self.capacity_for(waiting.relay))
     }
 
-    /// What it takes itself.
+    /// The capacity for this relay alone.
     fn needed(&self, waiting: &Waiting) -> Rate {
         let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
         let Some(Sharing { waiting: others, running, .. }) = sharing else {
@@ -517,8 +520,8 @@ impl Campaign {
         self.needed_together(waiting).scaled(part)
     }
 
-    /// Whether there is room for it, and for all that have to begin with it. One whose machine is being measured waits for
-    /// the end of that.
+    /// Whether there is room for it, and for all relays that must start with it. A relay waits until a running
+    /// measurement of its machine has ended.
     fn fits(&self, waiting: &Waiting) -> bool {
         let sharing = waiting.machine.and_then(|machine| self.machines.get(&machine));
         let needed = self.needed_together(waiting);
@@ -529,7 +532,7 @@ impl Campaign {
             && needed <= self.residuals_for(waiting.relay).into_iter().sum()
     }
 
-    /// From where each measurer of the team sees a relay.
+    /// The path of each measurer of the team to a relay.
     fn vantages(&self, relay: RelayIndex) -> Vec<MeasurerPath> {
         let vantage = |place: usize| MeasurerPath {
             host: self.hosts.get(place).copied().flatten(),
@@ -552,7 +555,7 @@ impl Campaign {
         let measurers_min = waiting.turn.measurers_min.max(if is_far { 2 } else { 1 });
         let mut residuals = self.residuals_for(waiting.relay);
         if residuals.iter().all(|it| *it == Rate::ZERO) {
-            // Others of its machine have all that those have who reach it.
+            // Other relays of its machine use all the capacity of the measurers that reach it.
             residuals = self.residuals();
         }
         let allocation = allocate_among(needed, &residuals, &vantages, self.sockets, measurers_min);
@@ -578,7 +581,7 @@ impl Campaign {
     }
 }
 
-/// The measurer that something of its own has held back, if that is why a turn is not conclusive; by its place.
+/// The measurer that was held back by a cause of its own, if that makes a turn inconclusive; by its place.
 const fn hindered(outcome: &Outcome) -> Option<MeasurerBottleneck> {
     match outcome {
         Outcome::Measured(Estimate {

@@ -1,19 +1,19 @@
-//! Why a measurement ended without an estimate, and who is to blame.
+//! Reasons why a measurement ended without an estimate, and their attribution.
 
 use alloc::string::String;
 use core::fmt;
 use onion::Duration;
 use serde::{Deserialize, Serialize};
 
-/// Who is to be looked at after a failure.
+/// The component to investigate after a failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Blame {
-    /// The relay, or the way to it.
+    /// The relay, or the path to it.
     Relay,
-    /// A measurer, or the way to it.
+    /// A measurer, or the path to it.
     Measurer,
-    /// What the operator configured, or must permit.
+    /// The operator's configuration, or a permission that the operator must give.
     Configuration,
     /// The coordinator itself.
     Us,
@@ -32,32 +32,33 @@ impl fmt::Display for Blame {
 
 /// Why a measurement failed. A failure is never turned into a low estimate (§4.1).
 ///
-/// The text does not say which measurer it was: [`Outcome::Failed`](crate::Outcome) does.
+/// The text does not name the measurer: [`Outcome::Failed`](crate::Outcome) does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// A cell came back with other content than the relay's key makes of it (§4.1).
+    /// A returned cell has different content than the relay's key yields (§4.1).
     #[error("the relay returned wrong content: {detail}")]
     ContentCheck {
-        /// Which cell, and how it differs.
+        /// The cell, and the difference.
         detail: String,
     },
-    /// The relay can't be reached, or the handshake with it fails.
+    /// The relay cannot be reached, or the handshake with it fails.
     #[error("the relay cannot be reached: {detail}")]
     RelayUnreachable {
-        /// What was tried, and the answer.
+        /// The attempt, and the answer.
         detail: String,
     },
-    /// This measurer can't reach the relay, and another one does: it is the path between them that is broken, or this measurer.
+    /// This measurer cannot reach the relay, and another one can. Either the path between them or this measurer is
+    /// broken.
     #[error("another measurer reaches the relay, and this one does not: {detail}")]
     OutOfReach {
-        /// What was tried, and the answer.
+        /// The attempt, and the answer.
         detail: String,
     },
     /// The relay closed its connections.
     #[error("the relay closed the connection: {detail}")]
     RelayClosed {
-        /// What it said.
+        /// The reason that it gave.
         detail: String,
     },
     /// The relay destroyed a measurement circuit.
@@ -66,28 +67,29 @@ pub enum Failure {
         /// The reason it gave.
         detail: String,
     },
-    /// The relay has no room for the circuits of the measurement: its memory is full. That is a state that passes, so the relay is
-    /// measured again, and its last estimate still holds.
+    /// The relay has no room for the circuits of the measurement: its memory is full. This state is temporary, so the
+    /// relay is measured again, and its last estimate remains valid.
     #[error("the relay has no room for the circuits of the measurement: {detail}")]
     NoRoom {
-        /// How many were missing.
+        /// The number of missing circuits.
         detail: String,
     },
-    /// The relay keeps its connections but does not relay, though its host is in reach and it had something to relay.
+    /// The relay keeps its connections but does not relay, though its host is reachable and the relay had data to
+    /// relay.
     #[error("the relay stalled: {detail}")]
     RelayStalled {
         /// For how long.
         detail: String,
     },
-    /// Under half of the sockets over all measurers are open, at the start or later (§4.1).
+    /// Fewer than half of the sockets over all measurers are open, at the start or later (§4.1).
     #[error("only {open} of {assigned} sockets are open, under half")]
     TooFewSockets {
-        /// Sockets open over all measurers.
+        /// Open sockets, over all measurers.
         open: u32,
-        /// Sockets asked for over all measurers.
+        /// Assigned sockets, over all measurers.
         assigned: u32,
     },
-    /// The median second is empty. An estimate of zero would be no estimate.
+    /// The median second is empty. An estimate of zero would be meaningless.
     #[error("the relay relayed nothing in {idle} of {seconds} seconds")]
     RelayedNothing {
         /// Seconds without a byte.
@@ -95,122 +97,126 @@ pub enum Failure {
         /// Seconds of the round.
         seconds: u32,
     },
-    /// The relay did not say in time how much client traffic it relayed. Only in echo mode.
+    /// The relay did not report in time how much client traffic it relayed. Only in echo mode.
     #[error("the relay did not report its client traffic of second {second}")]
     ClientReportMissing {
         /// Counted from zero.
         second: u32,
     },
-    /// What a measurer says that came back to it is not what the relay says that it sent to it. Only in echo mode.
+    /// A measurer's count of the bytes that it got back differs from the relay's count of the bytes sent to it. Only in
+    /// echo mode.
     #[error(
         "the measurer says that {returned_bytes} bytes came back, and the relay that it sent {sent_bytes}: one of them \
          is wrong"
     )]
     WordsDiffer {
-        /// By the measurer, over the whole round.
+        /// The measurer's count, over the whole round.
         returned_bytes: u64,
-        /// By the relay.
+        /// The relay's count.
         sent_bytes: u64,
     },
-    /// The relay said what it must not say. Only in echo mode.
+    /// The relay sent an invalid report. Only in echo mode.
     #[error("the relay {0}")]
     RelayViolation(Violation),
-    /// The relay broke the rules of the protocol.
+    /// The relay violated the protocol.
     #[error("the relay broke the rules: {detail}")]
     RelayBrokeProtocol {
-        /// Which.
+        /// The violation.
         detail: String,
     },
 
-    /// The measurer, or the connection to it, is gone.
+    /// The measurer, or the connection to it, is lost.
     #[error("the measurer was lost: {detail}")]
     MeasurerLost {
-        /// How that was noticed.
+        /// How the loss was detected.
         detail: String,
     },
-    /// The measurer did not say in time that it is ready.
+    /// The measurer did not report in time that it is ready.
     #[error("the measurer was not ready within {timeout:?}")]
     NotReady {
-        /// The time it had.
+        /// The timeout.
         timeout: Duration,
     },
-    /// The measurer did not report a second in time. It is not counted as zero.
+    /// The measurer did not report a second in time. The second is not counted as zero.
     #[error("the measurer did not report second {second}")]
     SecondMissing {
         /// Counted from zero.
         second: u32,
     },
-    /// The measurer got nothing back in the whole round, and without its share the others' load is
-    /// too small for the result to be conclusive.
+    /// The measurer got nothing back in the whole round, and without its share the load is too small for a conclusive
+    /// result.
     #[error("the measurer got nothing back, and the others are too few without it")]
     GotNothing,
-    /// Nothing comes back, and nobody has seen that the relay had something to send back *and* that its host answered for long enough: the path to it broke, or the measurers' machine
-    /// stood still. What a measurer says so, a [`Measurement`](crate::Measurement) makes [`RelayStalled`](Self::RelayStalled) or [`OutOfReach`](Self::OutOfReach) of where that measurer's
-    /// seconds, or the others', show it.
+    /// Nothing comes back, and no measurer has shown that the relay had data to send back *and* that its host answered
+    /// for long enough. Either the path broke, or the measurers' machine was suspended. If a measurer reports this, a
+    /// [`Measurement`](crate::Measurement) turns it into [`RelayStalled`](Self::RelayStalled) or
+    /// [`OutOfReach`](Self::OutOfReach) where the seconds of that measurer or of the others show which one it is.
     #[error(
         "the load stopped: the path to the relay broke, or the measurers' machine stood still, for nobody shows that the relay was in reach and had anything to send back: {detail}"
     )]
     LoadStopped {
-        /// What it was noticed by.
+        /// How it was detected.
         detail: String,
     },
-    /// The relay says that nothing comes to it. A [`Measurement`](crate::Measurement) makes something else of it, by what is known. Only in echo mode.
+    /// The relay reports that it receives nothing. A [`Measurement`](crate::Measurement) replaces this by a more
+    /// specific failure where the reports allow it. Only in echo mode.
     #[error("by the relay's word, nothing comes to it: {detail}")]
     NothingCame {
-        /// What it said.
+        /// The report.
         detail: String,
     },
-    /// The measurer said what it must not say.
+    /// The measurer sent an invalid report.
     #[error("the measurer {0}")]
     MeasurerViolation(Violation),
 
-    /// Nobody allowed to flood this relay.
+    /// Neither the relay nor the configuration permits a measurement.
     #[error("measuring this relay is not permitted: {detail}")]
     ConsentRefused {
         /// How to opt in.
         detail: String,
     },
 
-    /// The relay consents, but not now: we have had our measurements of its period, or another one is
-    /// on. It says nothing about the relay, whose last estimate still holds.
+    /// The relay consents, but not now: the coordinator has used up its measurements of the period, or another one is
+    /// running. This shows nothing about the relay's capacity, and its last estimate remains valid.
     #[error("the relay is not to be measured now: {detail}")]
     RelayNotNow {
-        /// What it said.
+        /// The relay's answer.
         detail: String,
     },
 
-    /// The coordinator was told to stop.
+    /// The coordinator was asked to stop.
     #[error("the measurement was cancelled")]
     Cancelled,
-    /// The relay's word on its clients did not come, though measurers were served on, and its host does not answer the coordinator either. Only in echo mode.
+    /// The relay's report on its clients did not arrive, though measurers were still served, and its host does not
+    /// answer the coordinator either. Only in echo mode.
     #[error("the coordinator does not reach the relay any more, and the measurers do: {detail}")]
     CutOff {
-        /// What was tried.
+        /// The attempt.
         detail: String,
     },
-    /// The coordinator's own machine fails it.
+    /// A failure of the coordinator's own machine.
     #[error("the coordinator cannot go on: {detail}")]
     CoordinatorBroken {
-        /// How.
+        /// The failure.
         detail: String,
     },
-    /// The shell that drives the measurement made a mistake.
+    /// A bug in the shell that drives the measurement.
     #[error("mistake of the coordinator: {detail}")]
     Internal {
-        /// Which.
+        /// The bug.
         detail: String,
     },
 }
 
 impl Failure {
-    /// Whether the relay consents but not now: what an earlier round found out stands.
+    /// Whether the relay consents but not now. The result of an earlier round remains valid.
     #[must_use]
     pub const fn is_not_now(&self) -> bool {
         matches!(self, Self::RelayNotNow { .. })
     }
 
-    /// Whether it tells something of the relay: that it is not to be had, breaks rules, or will not be
-    /// measured. What somebody else failed leaves what is known of the relay as it was.
+    /// Whether it shows something about the relay: that it is unreachable, violates the protocol or refuses to be
+    /// measured. Other failures leave what is known of the relay unchanged.
     #[must_use]
     pub const fn is_about_relay(&self) -> bool {
         match self.blame() {
@@ -220,8 +226,8 @@ impl Failure {
         }
     }
 
-    /// Whether it is put down to a measurer, and yet the relay can bring it about: by what it says, or by serving the measurer
-    /// in another way than others. It takes the measurer out for this relay, and not for others.
+    /// Whether it is attributed to a measurer, yet the relay can cause it, by its reports or by serving this measurer
+    /// differently from others. The measurer is then left out for this relay only.
     #[must_use]
     pub const fn may_be_relays_doing(&self) -> bool {
         matches!(
@@ -234,9 +240,10 @@ impl Failure {
         )
     }
 
-    /// Whether the relay can bring it about at no other cost than to have no new estimate: it says that it is busy, or that we have used up our
-    /// measurements, that it has no room, drops the packets of whoever measures it, or makes a measurer look wrong. An honest relay has that happen to it now and
-    /// then. See [`HistoryPolicy::declines_apart`](crate::HistoryPolicy::declines_apart) for what several in a row cost.
+    /// Whether the relay can cause it at no other cost than to have no new estimate. It reports that it is busy, that
+    /// the coordinator's measurements are used up or that it has no room, it drops the packets of measurers, or it
+    /// makes a measurer look wrong. This occasionally happens to an honest relay. See
+    /// [`HistoryPolicy::declines_apart`](crate::HistoryPolicy::declines_apart) for the cost of several in a row.
     #[must_use]
     pub const fn is_decline(&self) -> bool {
         self.is_not_now()
@@ -244,7 +251,7 @@ impl Failure {
             || matches!(self, Self::CutOff { .. } | Self::NoRoom { .. })
     }
 
-    /// Whether it is a decline that a broken path can bring about, too.
+    /// Whether it is a decline that a broken path can cause as well.
     #[must_use]
     pub const fn may_be_path(&self) -> bool {
         matches!(
@@ -256,7 +263,7 @@ impl Failure {
         )
     }
 
-    /// Who is to be looked at.
+    /// The component to investigate.
     #[must_use]
     pub const fn blame(&self) -> Blame {
         match self {
@@ -278,7 +285,7 @@ impl Failure {
             | Self::LoadStopped { .. }
             | Self::NothingCame { .. }
             | Self::OutOfReach { .. }
-            // It may be the relay that is wrong. With another measurer that would show.
+            // The relay may be wrong. A measurement by another measurer would show it.
             | Self::WordsDiffer { .. }
             | Self::MeasurerViolation(_) => Blame::Measurer,
             Self::ConsentRefused { .. } | Self::RelayNotNow { .. } => Blame::Configuration,
@@ -290,68 +297,68 @@ impl Failure {
     }
 }
 
-/// What a measurer, or the relay in echo mode, must not say. Seconds count from zero.
+/// An invalid report of a measurer, or of the relay in echo mode. Seconds count from zero.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Violation {
-    /// The same second again.
+    /// The second was reported before.
     #[error("reported second {second} twice")]
     DuplicateSecond {
-        /// Which.
+        /// The second.
         second: u32,
     },
-    /// A second that the round does not have.
+    /// The round has no such second.
     #[error("reported second {second} of a round of {seconds} seconds")]
     NoSuchSecond {
-        /// Which.
+        /// The second.
         second: u32,
-        /// How many there are.
+        /// The number of seconds.
         seconds: u32,
     },
-    /// A second that had not even begun.
+    /// The second had not started.
     #[error("reported second {second} before it began")]
     Premature {
-        /// Which.
+        /// The second.
         second: u32,
     },
-    /// It has no part in this round.
+    /// The sender has no part in this round.
     #[error("spoke in a round in which it has no part")]
     NotAssigned,
-    /// A round that has not been ordered yet.
+    /// The round has not been ordered yet.
     #[error("spoke of round {told} in round {current}")]
     NoSuchRound {
-        /// The round it spoke of.
+        /// The reported round.
         told: u32,
-        /// The round that is on.
+        /// The current round.
         current: u32,
     },
-    /// Ready again in the same round.
+    /// It reported twice in one round that it is ready.
     #[error("said twice that it is ready")]
     ReadyTwice,
-    /// It got cells back, and looked at the content of none.
+    /// It got cells back and checked the content of none.
     #[error("got {cells} cells back and checked none of them")]
     Unchecked {
-        /// How many came back.
+        /// The number of returned cells.
         cells: u64,
     },
-    /// More came back than it was assigned to send.
+    /// More bytes came back than it was assigned to send.
     #[error(
         "got {bytes} bytes back by the end of second {second}, of {allowed} that it may have sent"
     )]
     TooMuch {
         /// The latest second that it has reported.
         second: u32,
-        /// What it got in all seconds reported so far.
+        /// The bytes that it got back in all reported seconds.
         bytes: u64,
-        /// What it may have sent by then.
+        /// The bytes that it may have sent by then.
         allowed: u64,
     },
-    /// More sockets than it was assigned.
+    /// It opened more sockets than it was assigned.
     #[error("opened {open} sockets where {assigned} were assigned")]
     TooManySockets {
-        /// Sockets it has open.
+        /// Its open sockets.
         open: u32,
-        /// Sockets it may have open.
+        /// Its assigned sockets.
         assigned: u32,
     },
 }

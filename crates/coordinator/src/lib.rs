@@ -1,21 +1,19 @@
-//! What a coordinator decides when a team of measurers measures one relay (paper §4.1, §4.2).
+//! The coordinator's decisions while a team of measurers measures one relay (paper §4.1, §4.2).
 //!
-//! Pure: no sockets, no clock, no randomness. A shell tells a [`Measurement`] what happened and
-//! does what it asks for; a simulator drives the same code in virtual time.
+//! Pure: no sockets, no clock, no randomness. A shell reports events to a [`Measurement`] and performs the actions that
+//! it returns. A simulator drives the same code in virtual time.
 //!
-//! 1. A [`History`] says what capacity to expect of a relay, and which estimate holds where there is no
-//!    new one.
-//! 2. [`allocate`] gives each measurer its share of the load for such a guess.
-//! 3. [`Series`] adds up what the measurers report each second.
-//! 4. [`Measurement`] runs rounds of 2 and 3 until the answer is conclusive, or says why it can't be.
-//!    [`Attempt`] is the rule by which it goes from round to round.
-//! 5. [`Campaign`] measures many relays, several at once, turn by turn within the team's capacity.
-//! 6. [`plan::Plan`] says when in a period each relay's turn is: by lot, from a secret seed;
-//!    a [`SlotSchedule`] keeps a coordinator to it, whoever comes and goes. Several coordinators may have one seed:
-//!    [`agreement`] is how they come by it.
-//! 7. A [`CoLocationTest`] says which relays may share a machine, by their estimates of many periods.
-//! 8. A [`Record`] is what remains of a measurement: reports, bandwidth files and rows of databases are
-//!    made from it and from nothing else.
+//! 1. A [`History`] gives the expected capacity of a relay, and the estimate that remains valid if there is no new one.
+//! 2. [`allocate`] divides the load for such a guess among the measurers.
+//! 3. [`Series`] adds up the measurers' reports of each second.
+//! 4. [`Measurement`] runs rounds of 2 and 3 until the result is conclusive, or reports why it cannot be. [`Attempt`]
+//!    defines the transition from one round to the next.
+//! 5. [`Campaign`] measures many relays, several at once, within the team's capacity.
+//! 6. [`plan::Plan`] draws the slot of each relay in a period at random, from a secret seed. A [`SlotSchedule`] applies
+//!    the plan while relays join and leave. [`agreement`] gives several coordinators a common seed.
+//! 7. A [`CoLocationTest`] finds relays that may share a machine, from their estimates of many periods.
+//! 8. A [`Record`] describes a finished measurement. Reports, bandwidth files and database rows are derived from it
+//!    alone.
 #![no_std]
 extern crate alloc;
 #[cfg(test)]

@@ -6,40 +6,39 @@ use crate::params::Params;
 use onion::Rate;
 use serde::{Deserialize, Serialize};
 
-/// Rounds that a relay which takes part allows a coordinator in a period, by default (proposal 316).
-/// It counts each order that it accepted, also one whose round failed later.
+/// The default number of rounds that a participating relay allows a coordinator in a period (proposal 316). Each order
+/// that the relay accepted counts, even if its round failed later.
 pub const ROUNDS_ALLOWED: u32 = 2;
 
-/// A relay's turn to be measured: one round, of those that it may have.
+/// One round of a relay's measurement, of the rounds that it may have.
 ///
-/// Whoever measures a relay goes from turn to turn by the two methods here and by nothing else: a
-/// [`Measurement`](crate::Measurement) that has its team for all rounds, and a
-/// [`Campaign`](crate::Campaign) that gives each round its own share of a team.
+/// Only the methods of this type lead from one turn to the next, both in a [`Measurement`](crate::Measurement), which
+/// has its team for all rounds, and in a [`Campaign`](crate::Campaign), which gives each round its own share of a team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Attempt {
     /// *z₀*: the capacity that the round expects.
     pub guess: Rate,
     /// The round, counted from one.
     pub round: u32,
-    /// Rounds that the relay may have, at least as many.
+    /// The number of rounds that the relay may have, at least.
     pub rounds_max: u32,
-    /// How many times the sockets of the first round it has, as far as [`Params::sockets`] goes.
+    /// The number of sockets, as a multiple of the first round's, up to [`Params::sockets`].
     ///
     /// [`Params::sockets`]: crate::Params::sockets
     #[serde(default = "once")]
     pub widening: u32,
-    /// At least so many measurers take part, if the team has them: what one of them meets and another does
-    /// not is not the relay's.
+    /// The minimum number of measurers, if the team has them. A limit that only one of them meets is not the relay's.
     #[serde(default = "once")]
     pub measurers_min: u32,
-    /// The first round has at least so many sockets, since an earlier period needed them
+    /// The minimum number of sockets of the first round, as an earlier period needed them
     /// ([`PastEstimate::sockets`](crate::PastEstimate::sockets)).
     #[serde(default)]
     pub sockets_min: u32,
-    /// The most that the relay has passed on in a complete round before this one. More sockets can make a relay slower, and what it could do it can do.
+    /// The most that the relay forwarded in a complete earlier round. More sockets can slow a relay down, but do not
+    /// disprove that result.
     #[serde(default = "nothing")]
     pub passed: Rate,
-    /// The relay declined this turn once already in this period.
+    /// The relay already declined this turn once in this period.
     #[serde(default)]
     pub is_after_decline: bool,
 }
@@ -53,8 +52,8 @@ const fn once() -> u32 {
 }
 
 impl Attempt {
-    /// The first of `rounds_max` turns, at least one; `guess` is what
-    /// [`Expectations::first_guess`](crate::Expectations::first_guess) says.
+    /// The first of at most `rounds_max` turns, at least one. `guess` is the result of
+    /// [`Expectations::first_guess`](crate::Expectations::first_guess).
     #[must_use]
     pub const fn first(guess: Rate, rounds_max: u32) -> Self {
         let rounds_max = if rounds_max == 0 { 1 } else { rounds_max };
@@ -70,62 +69,63 @@ impl Attempt {
         }
     }
 
-    /// The same with at least so many sockets.
+    /// Sets the minimum number of sockets.
     #[must_use]
     pub const fn with_sockets(self, sockets_min: u32) -> Self {
         Self { sockets_min, ..self }
     }
 
-    /// Whether no other may follow.
+    /// Whether no other turn may follow.
     #[must_use]
     pub const fn is_last(&self) -> bool {
         self.round >= self.rounds_max
     }
 
-    /// The turn after one that was not conclusive, in which the relay passed on `seen`:
-    /// *z₀* ← max(*z*, 2·*z₀*). `None` after the last.
+    /// The turn after an inconclusive one in which the relay forwarded `seen`: *z₀* ← max(*z*, 2·*z₀*). `None` after
+    /// the last.
     #[must_use]
     pub fn enlarged(self, seen: Rate) -> Option<Self> {
         self.followed_by(seen.max(self.guess + self.guess))
     }
 
-    /// The turn after one that the path held back: the same guess, or what was seen if that is more, with
-    /// `factor` times the sockets. `None` after the last.
+    /// The turn after one that the path held back, with `factor` times the sockets. The guess is the same, or `seen` if
+    /// that is more. `None` after the last.
     #[must_use]
     pub fn widened(self, seen: Rate, factor: u32) -> Option<Self> {
         let widening = self.widening.saturating_mul(factor);
         self.followed_by(self.guess.max(seen)).map(|next| Self { widening, ..next })
     }
 
-    /// The turn after one in which something of a measurer's own may have held it back: with two measurers,
-    /// or more. `None` after the last.
+    /// The turn after one that a measurer's own limit may have held back: with at least two measurers. `None` after the
+    /// last.
     #[must_use]
     pub fn compared(self, seen: Rate) -> Option<Self> {
         self.followed_by(self.guess.max(seen)).map(Self::by_two)
     }
 
-    /// The same by two measurers at least.
+    /// Requires at least two measurers.
     #[must_use]
     pub(crate) fn by_two(self) -> Self {
         Self { measurers_min: self.measurers_min.max(2), ..self }
     }
 
-    /// Sockets that it has, of those of a first turn and of the most there may be.
+    /// The number of its sockets, given that of a first turn and the maximum.
     #[must_use]
     pub fn sockets(&self, first: u32, most: u32) -> u32 {
         first.max(self.sockets_min).saturating_mul(self.widening).min(most).max(1)
     }
 
-    /// Whether every other one of its sockets begins in the middle of its round.
+    /// Whether every other socket starts in the middle of the round.
     #[must_use]
     pub const fn has_halves(&self, params: &Params) -> bool {
         params.path.probes || self.widening > 1 || self.sockets_min > params.path.first_sockets
     }
 
-    /// Who takes part, of measurers that have so much left for the relay. In a round with halves two do at
-    /// least: whose path has a narrow place of its own shows only beside another's. And each has two sockets, as
-    /// far as there may be so many: of a single one there is no half. `vantages` are those of the team, as far as they are
-    /// known: the two are at different hosts, whose path held it back has less to do, and who is far has more of the sockets.
+    /// Allocates the load, given what each measurer has left for the relay. A round with halves has at least two
+    /// measurers, since a bottleneck of one path shows only in comparison with another. Each has at least two sockets
+    /// where possible, since a single one has no half. `vantages` are the team's paths, as far as they are known. The
+    /// two measurers are at different hosts, one that its path held back is assigned less, and a distant one gets more
+    /// of the sockets.
     #[must_use]
     pub fn allocation(
         &self,
@@ -149,15 +149,14 @@ impl Attempt {
         allocate(two_each.min(params.sockets))
     }
 
-    /// The turn after one that says nothing of the relay, since a measurer failed it: the same again.
-    /// `None` after the last.
+    /// Repeats a turn that shows nothing about the relay, since a measurer failed. `None` after the last.
     #[must_use]
     pub fn repeated(self) -> Option<Self> {
         self.followed_by(self.guess)
     }
 
-    /// Repeats a turn that the relay declined, in this period and at a time that the relay does not choose. `None` if it
-    /// declined that one, too, or has been measured before in this period.
+    /// Repeats a turn that the relay declined, in this period and at a time that the relay does not choose. `None` if
+    /// the relay has declined it before, or has already been measured in this period.
     #[must_use]
     pub const fn after_decline(self) -> Option<Self> {
         if self.is_after_decline || self.round > 1 {
@@ -166,7 +165,8 @@ impl Attempt {
         Some(Self { is_after_decline: true, ..self })
     }
 
-    /// Another measurement in the same period, which does not follow on the one before: what was seen then does not count. `None` after the last.
+    /// Another measurement in the same period, independent of the previous one, whose result is dropped. `None` after
+    /// the last.
     #[must_use]
     pub fn afresh(self) -> Option<Self> {
         let next = self.followed_by(self.guess)?;
@@ -192,7 +192,7 @@ mod tests {
                     .count()
             };
             assert_eq!(turns(|turn| turn.enlarged(Rate::ZERO)), rounds);
-            assert_eq!(turns(Attempt::repeated), rounds, "what a measurer failed counts, too");
+            assert_eq!(turns(Attempt::repeated), rounds, "a turn that a measurer failed counts too");
         }
     }
 
@@ -207,11 +207,11 @@ mod tests {
         let near = Params::default();
         assert!(!near.path.probes && !first.has_halves(&near));
         let needed = near.path.first_sockets + 1;
-        assert!(first.with_sockets(needed).has_halves(&near), "so that it can be too many, too");
+        assert!(first.with_sockets(needed).has_halves(&near), "the number can turn out to be too large");
     }
 
     proptest! {
-        /// So any capacity is reached in a logarithm of rounds.
+        /// Any capacity is reached in a logarithmic number of rounds.
         #[test]
         fn a_guess_at_least_doubles_and_is_never_below_what_was_seen(
             guess in 1u64.., seen in 0u64.., rounds_max in 2u32..,
