@@ -1,4 +1,4 @@
-//! What earlier periods found out about relays, and what it is good for now (§4.2).
+//! Results of earlier periods, and their use in the current one (§4.2).
 
 use crate::allocation::MeasurerId;
 use crate::campaign::Priority;
@@ -14,28 +14,28 @@ use onion::identity::RsaId;
 use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
-/// How to make use of the past.
+/// The policy for the use of earlier results.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HistoryPolicy {
-    /// An estimate that is this old, or older, says nothing any more. The paper: a month.
+    /// An estimate of this age or older is no longer used. The paper: a month.
     pub valid_for: Duration,
-    /// Which percentile of last month's capacities a relay without estimate gets. The paper: 75th.
+    /// The percentile of last month's capacities that a relay without an estimate gets. The paper: 75th.
     pub percentile: Percentile,
-    /// The guess where nothing was measured yet. Not in the paper.
+    /// The guess if there are no measurements yet. Not in the paper.
     pub default: Rate,
-    /// No guess is lower. A tiny one costs a round per doubling and saves no capacity worth the
-    /// name, and from zero no doubling leads away. Not in the paper.
+    /// The minimum guess. A smaller one costs a round for each doubling and saves no significant capacity, and zero
+    /// cannot be doubled. Not in the paper.
     pub least: Rate,
-    /// For so long a relay that could not be measured again keeps its weight: a slot can be at the beginning of one period
-    /// and at the end of the next, so this is more than two; but a relay cannot live on an old estimate by saying "not now".
-    /// Tor, too, has forgotten it after three days. Not in the paper.
+    /// The time for which a relay that could not be measured again keeps its weight. A slot can be at the beginning of
+    /// one period and at the end of the next, so this is more than two periods. The limit prevents a relay from keeping
+    /// an old estimate by declining every time. C tor, too, drops it after three days. Not in the paper.
     pub kept_for: Duration,
-    /// Declines of a relay ([`Failure::is_decline`]) that are less than this apart are one: a path that is broken for an hour may cost several
-    /// measurements. The first in a row since the last estimate costs nothing, the second halves the estimate that is kept, and
-    /// from the third on none is kept. Not in the paper.
+    /// Declines of a relay ([`Failure::is_decline`]) that are less than this apart count as one, since a path that is
+    /// broken for an hour may cost several measurements. The first in a row since the last estimate has no effect, the
+    /// second halves the estimate that is kept, and from the third on none is kept. Not in the paper.
     pub declines_apart: Duration,
-    /// Measurements that a relay which takes part allows us in any 24 hours. Where it has accepted as many, that it is not to be measured now is no
-    /// decline.
+    /// The number of measurements that a participating relay allows the coordinator in any 24 hours. Once a relay has
+    /// accepted this number, "not now" is no decline.
     pub rounds_allowed: u32,
 }
 
@@ -54,8 +54,9 @@ impl Default for HistoryPolicy {
 }
 
 impl HistoryPolicy {
-    /// The usual one where each relay is measured once in a period of this length: [`kept_for`](Self::kept_for) is two of them and
-    /// six hours, at most three days; [`declines_apart`](Self::declines_apart) is a quarter of one.
+    /// The default policy if each relay is measured once in a period of this length. [`kept_for`](Self::kept_for) is
+    /// two periods and six hours, at most three days; [`declines_apart`](Self::declines_apart) is a quarter of a
+    /// period.
     #[must_use]
     pub fn over(period: Duration) -> Self {
         let (kept_for, declines_apart) = (Self::kept_over(period), period / 4);
@@ -74,23 +75,23 @@ impl HistoryPolicy {
 /// An estimate of an earlier period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PastEstimate {
-    /// *z*, as it was measured: no limit that weights are held to is in it.
+    /// *z*, as measured, before any limits on weights.
     pub capacity: Rate,
-    /// When, in Unix seconds.
+    /// The time, in Unix seconds.
     pub measured_unix_s: u64,
-    /// How the relay was loaded, where that is known.
+    /// How the relay was loaded, if known.
     pub mode: Option<Mode>,
-    /// Whether it was conclusive, where that is known.
+    /// Whether it was conclusive, if known.
     pub is_conclusive: Option<bool>,
-    /// With how many sockets the next measurement should begin, where that is known: as many as this one needed, or half of them
-    /// if it had as many from its first round on. So one that needs more than its distance says has a single round, or two
-    /// every other time, and one whose path became better has fewer again after some periods. Sockets cost a stock relay some
-    /// of its rate.
+    /// The number of sockets with which the next measurement should begin, if known: the number that this one needed,
+    /// or half of it if this one had that number from its first round on. A relay that needs more sockets than its
+    /// distance suggests thus takes a single round, or two every other time. If its path improves, the number falls
+    /// again after some periods. Sockets reduce the rate of C tor.
     pub sockets: Option<u32>,
 }
 
 impl PastEstimate {
-    /// What a record is for later periods; `None` if there is no estimate in it.
+    /// The estimate that a record provides for later periods; `None` if it has none.
     #[must_use]
     pub fn of(record: &Record) -> Option<Self> {
         let End::Measured { capacity, inconclusive, .. } = record.end else { return None };
@@ -103,26 +104,26 @@ impl PastEstimate {
         })
     }
 
-    /// How old it is; one from the future is of now.
+    /// Its age; zero for one from the future.
     #[must_use]
     pub const fn age(&self, now_unix_s: u64) -> Duration {
         Duration::from_secs(now_unix_s.saturating_sub(self.measured_unix_s))
     }
 }
 
-/// See [`PastEstimate::sockets`]; `None` where no round tried half of its sockets first.
+/// See [`PastEstimate::sockets`]; `None` if no round tried half of its sockets first.
 fn next_sockets(rounds: &[RoundRecord]) -> Option<u32> {
     let last = rounds.last().filter(|it| it.schedule.held_back_s.is_some())?;
     let (first, last) = (rounds.first()?.allocation.sockets(), last.allocation.sockets());
     Some(if last > first { last } else { last / 2 })
 }
 
-/// Where a guess comes from.
+/// The source of a guess.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GuessSource {
     /// The relay's own last estimate: an old relay.
     LastEstimate,
-    /// The distribution of last month's capacities: a new relay, or one not measured for long.
+    /// The distribution of last month's capacities: a new relay, or one without a recent measurement.
     Distribution,
     /// The configured default: no relay was measured last month.
     Default,
@@ -131,16 +132,16 @@ pub enum GuessSource {
 /// *z₀* of the first round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guess {
-    /// The capacity to expect.
+    /// The expected capacity.
     pub capacity: Rate,
-    /// Where it comes from.
+    /// Its source.
     pub source: GuessSource,
-    /// Sockets that the first round should have at least; 0 where nothing is known.
+    /// The minimum number of sockets of the first round; 0 if unknown.
     pub sockets_min: u32,
 }
 
 impl Guess {
-    /// How a relay of which this is expected gets into the queue.
+    /// The queue position of a relay with this guess.
     #[must_use]
     pub const fn standing(&self) -> Priority {
         match self.source {
@@ -150,46 +151,46 @@ impl Guess {
     }
 }
 
-/// The last estimate of each relay, and what measurers have seen of their paths to it.
+/// The last estimate of each relay, and the measurers' observations of their paths to it.
 ///
-/// A period in which a relay could not be measured changes nothing of what is expected of it. So a
-/// relay is old until its last estimate is [`valid_for`](HistoryPolicy::valid_for) old, however often it
-/// failed since, and then it is like a new one.
+/// A period in which a relay could not be measured does not change the expectation. A relay is old until its last
+/// estimate has reached the age [`valid_for`](HistoryPolicy::valid_for), however often it has failed since. Then it is
+/// treated as new.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct History {
     last: BTreeMap<RsaId, PastEstimate>,
-    /// When each relay failed last in a way that says something of it, in Unix seconds.
+    /// The last failure of each relay that shows something about it, in Unix seconds.
     refuted: BTreeMap<RsaId, u64>,
-    /// What each relay declined, in order.
+    /// The declines of each relay, in order.
     declines: BTreeMap<RsaId, BTreeSet<Decline>>,
-    /// When each relay accepted orders of ours, in Unix seconds.
+    /// The times at which each relay accepted the coordinator's orders, in Unix seconds.
     orders: BTreeMap<RsaId, BTreeSet<u64>>,
-    /// With when that was, in Unix seconds.
+    /// With the time of each, in Unix seconds.
     paths: BTreeMap<RsaId, BTreeMap<MeasurerId, (PathSeen, u64)>>,
 }
 
-/// A measurement that a relay declined, or may have.
+/// A measurement that a relay declined, or may have declined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Decline {
-    /// When, in Unix seconds.
+    /// The time, in Unix seconds.
     pub at_unix_s: u64,
-    /// What it is: by its words, or by what may be a broken path.
+    /// The kind: an explicit decline, or possibly a broken path.
     pub kind: DeclineKind,
 }
 
-/// How a relay declined.
+/// The kind of a decline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum DeclineKind {
-    /// It said "not now": it is busy, or we have used up our measurements.
+    /// The relay answered "not now": it is busy, or the coordinator has used up its measurements.
     NotNow,
-    /// What may be a broken path ([`Failure::may_be_path`]).
+    /// Possibly a broken path ([`Failure::may_be_path`]).
     Path,
-    /// It made a measurer look wrong, or said that it has no room.
+    /// The relay made a measurer look wrong, or reported that it has no room.
     Accusation,
 }
 
 impl Decline {
-    /// What a failure is; `None` if it is no decline.
+    /// The kind of a failure; `None` if it is no decline.
     #[must_use]
     pub const fn of(failure: &Failure, at_unix_s: u64) -> Option<Self> {
         let kind = match failure {
@@ -202,16 +203,16 @@ impl Decline {
     }
 }
 
-/// Estimates and refusals of relays are compared over so long: what a relay allows is counted in any 24 hours.
+/// The window in which estimates and refusals of relays are compared. The limit of a relay applies to any 24 hours.
 const QUOTA_WINDOW_S: u64 = 24 * 3600;
 
-/// If the paths to at least this number of relays break at one time, and to more relays than were measured then, the team's network is to
-/// blame and not the relays.
+/// If the paths to at least this number of relays break at one time, and to more relays than were measured then, the
+/// cause is the team's network and not the relays.
 const WIDESPREAD_MIN: usize = 5;
 
 impl History {
-    /// Adds an estimate. Of several of a relay the newest counts, in whatever order they come; of equally
-    /// old ones, the first that came.
+    /// Adds an estimate. Of several estimates of a relay the newest counts, in whatever order they arrive. Of equally
+    /// old ones, the first to arrive counts.
     pub fn add(&mut self, relay: RsaId, estimate: PastEstimate) {
         let last = self.last.entry(relay).or_insert(estimate);
         if last.measured_unix_s < estimate.measured_unix_s {
@@ -219,14 +220,14 @@ impl History {
         }
     }
 
-    /// Adds that a relay failed then, and in a way that says something of it ([`Failure::is_about_relay`]): estimates from before do
-    /// not count any more, in this period and later ones, until there is a new one.
+    /// Adds a failure that shows something about the relay ([`Failure::is_about_relay`]). Earlier estimates no longer
+    /// count, in this period and later ones, until there is a new one.
     pub fn refute(&mut self, relay: RsaId, at_unix_s: u64) {
         let last = self.refuted.entry(relay).or_insert(at_unix_s);
         *last = at_unix_s.max(*last);
     }
 
-    /// Adds a finished measurement that began at this time, in Unix seconds, with all that it says of the relay.
+    /// Adds a finished measurement that began at this time, in Unix seconds, with all that it shows about the relay.
     pub fn add_record(&mut self, record: &Record, started_unix_s: u64) {
         if let Some(estimate) = PastEstimate::of(record) {
             self.add(record.relay.ids.rsa, estimate);
@@ -234,8 +235,8 @@ impl History {
         self.add_unfinished(record, started_unix_s);
     }
 
-    /// As [`add_record`](Self::add_record), where another measurement follows: an estimate is but a bound until then, and replaces
-    /// no earlier one.
+    /// Like [`add_record`](Self::add_record), if another measurement follows. Until then the estimate is a lower bound
+    /// and does not replace an earlier one.
     pub fn add_unfinished(&mut self, record: &Record, started_unix_s: u64) {
         let relay = record.relay.ids.rsa;
         if let Some(failure) = record.failure() {
@@ -251,19 +252,20 @@ impl History {
         }
     }
 
-    /// Adds that a relay declined a measurement. It counts until there is a newer estimate.
+    /// Adds a decline of a relay. It counts until there is a newer estimate.
     pub fn decline(&mut self, relay: RsaId, decline: Decline) {
         self.declines.entry(relay).or_default().insert(decline);
     }
 
-    /// Adds that a relay accepted an order of ours then. It counts one more of what it allows, whatever came of it.
+    /// Adds that a relay accepted an order of the coordinator. It counts against the relay's limit, whatever the
+    /// result.
     pub fn order(&mut self, relay: RsaId, at_unix_s: u64) {
         self.orders.entry(relay).or_default().insert(at_unix_s);
     }
 
-    /// Adds what a measurer of the team has seen of its path to a relay, and when; the newest counts. Not each period shows it:
-    /// who took no part has seen nothing, and what it saw before stands until it is
-    /// [`valid_for`](HistoryPolicy::valid_for) old.
+    /// Adds what a measurer of the team has observed of its path to a relay, and when. The newest observation counts. A
+    /// measurer that takes no part in a period observes nothing, so its earlier observation remains until its age is
+    /// [`valid_for`](HistoryPolicy::valid_for).
     pub fn add_path(
         &mut self,
         relay: RsaId,
@@ -278,13 +280,13 @@ impl History {
         }
     }
 
-    /// A relay's last estimate, however old.
+    /// A relay's last estimate, of any age.
     #[must_use]
     pub fn last(&self, relay: RsaId) -> Option<&PastEstimate> {
         self.last.get(&relay)
     }
 
-    /// What to expect of relays now.
+    /// The expectations for relays at the given time.
     #[must_use]
     pub fn expectations(&self, policy: HistoryPolicy, now_unix_s: u64) -> Expectations<'_> {
         let valid = self.last.values().filter(|it| it.age(now_unix_s) < policy.valid_for);
@@ -294,13 +296,13 @@ impl History {
         Expectations { history: self, policy, now_unix_s, typical }
     }
 
-    /// The estimate that still holds for a relay after a period with this record; without one, its turn
-    /// did not come. `None` if the record has an estimate of its own.
+    /// The estimate that is still valid for a relay after a period with this record; without a record, the relay was
+    /// not due. `None` if the record has an estimate of its own.
     ///
-    /// It must be young, and what happened since must say nothing of the relay. A relay that refuses to be
-    /// measured, or breaks down under the load, has no estimate until it has a new one. A relay that declined twice in a row keeps half of it, and
-    /// after the third time nothing ([`HistoryPolicy::declines_apart`]). A bound that another turn is to replace, since the relay took
-    /// all that it was given, is no reason for a lower weight than before.
+    /// The estimate must be recent, and nothing that happened since may show something about the relay. A relay that
+    /// refuses to be measured, or fails under the load, has no estimate until it has a new one. After two declines in a
+    /// row, half of the estimate is kept, after three none ([`HistoryPolicy::declines_apart`]). A lower bound that
+    /// another turn is to replace, since the relay took the full load, does not reduce the earlier weight.
     #[must_use]
     pub fn kept(
         &self,
@@ -323,7 +325,7 @@ impl History {
         }
     }
 
-    /// `failure` is how its last measurement ended, and when.
+    /// `failure` is the outcome of its last measurement, and the time.
     fn kept_for(
         &self,
         policy: &HistoryPolicy,
@@ -344,7 +346,7 @@ impl History {
         }
     }
 
-    /// How often a relay has declined since then, until now, with the latest time.
+    /// The number of declines since then, until now, with the latest time.
     fn declined(
         &self,
         policy: &HistoryPolicy,
@@ -377,7 +379,7 @@ impl History {
         count
     }
 
-    /// Whether paths to more relays broke at this time than were measured: then it was the team's own network.
+    /// Whether, at this time, paths to more relays broke than were measured. The cause was then the team's own network.
     fn is_widespread(&self, policy: &HistoryPolicy, at_unix_s: u64) -> bool {
         let is_near = |it: u64| it.abs_diff(at_unix_s) < policy.declines_apart.as_secs();
         let is_path = |it: &Decline| it.kind == DeclineKind::Path && is_near(it.at_unix_s);
@@ -387,10 +389,11 @@ impl History {
     }
 }
 
-/// Who was held back is asked for an even part again after so long, unless it takes part before and shows how its path is.
+/// After this time, a measurer that was held back is assigned an equal share again, unless it takes part earlier and
+/// shows the state of its path.
 const HELD_BACK_VALID_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// What to expect of relays at some time.
+/// The expectations for relays at some time.
 #[derive(Clone, Debug)]
 pub struct Expectations<'h> {
     history: &'h History,
@@ -401,7 +404,7 @@ pub struct Expectations<'h> {
 }
 
 impl Expectations<'_> {
-    /// *z₀*: a relay's own last estimate if it is valid, else what last month's relays say (§4.2).
+    /// *z₀*: a relay's own last estimate if it is valid, otherwise the percentile of last month's relays (§4.2).
     #[must_use]
     pub fn first_guess(&self, relay: RsaId) -> Guess {
         let is_valid = |it: &&PastEstimate| it.age(self.now_unix_s) < self.policy.valid_for;
@@ -415,10 +418,10 @@ impl Expectations<'_> {
         Guess { capacity: capacity.max(self.policy.least), source, sockets_min }
     }
 
-    /// What measurers of a team, which have so much, have seen of their paths to a relay, and not too long ago.
+    /// Recent observations that the measurers of a team, with this capacity each, have of their paths to a relay.
     ///
-    /// Whether a path held a measurer back can be made to seem so at the relay's own host. So the relay does not get to choose who measures it: that counts for a
-    /// week, and not at all where it would leave the relay to less than half of the team.
+    /// The relay's own host can make it appear that a path held a measurer back. To prevent a relay from choosing its
+    /// measurers, an observation counts for a week, and not at all if it would leave less than half of the team.
     #[must_use]
     pub fn paths(&self, relay: RsaId, team: &[Rate]) -> Vec<(MeasurerId, PathSeen)> {
         let age = |seen_unix_s| Duration::from_secs(self.now_unix_s.saturating_sub(seen_unix_s));

@@ -20,38 +20,38 @@ use alloc::vec;
 use alloc::vec::Vec;
 use onion::{Duration, Instant, Rate};
 
-/// What the shell has to do now.
+/// An action for the shell.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Action {
-    /// Tell each of these measurers to open its sockets and circuits to the relay and to send
-    /// nothing yet; pass its answer to [`Measurement::handle_ready`].
+    /// Order each of these measurers to open its sockets and circuits to the relay without sending yet. Pass its answer
+    /// to [`Measurement::handle_ready`].
     Prepare {
         /// Counted from one.
         round: u32,
-        /// Who, how fast, with how many sockets.
+        /// The measurers, with their rates and numbers of sockets.
         assignments: Vec<Assignment>,
-        /// How long the round will last: *t*, and the seconds before those that count.
+        /// The duration of the round: *t*, and the seconds before those that count.
         seconds: u32,
-        /// The second with which every other socket begins; `None` if all begin at once.
+        /// The second in which every other socket starts; `None` if all start at once.
         held_back_s: Option<u32>,
-        /// *p*: share of the cells whose content is to be checked.
+        /// *p*: the share of the cells whose content is checked.
         check_share: f64,
     },
-    /// Tell all measurers of the round at once to send, as fast as they were assigned.
+    /// Start all measurers of the round at once, at their assigned rates.
     Start {
         /// The round.
         round: u32,
     },
-    /// Tell all measurers of the round to stop, and to close their circuits.
+    /// Stop all measurers of the round, and close their circuits.
     Stop {
         /// The round.
         round: u32,
     },
-    /// All is over; nothing follows.
+    /// The measurement is over; no action follows.
     Done(Outcome),
 }
 
-/// Why a measurement can't even begin.
+/// The reason why a measurement cannot start.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SetupError {
     /// A parameter is out of range.
@@ -82,46 +82,46 @@ pub enum SetupError {
 /// to the next; a round starts at the `now` of the call that made the last measurer ready, so do
 /// not delay [`Action::Start`].
 ///
-/// Until [`Action::Done`] there is always a timeout, so a measurement ends even if nobody answers.
-/// What arrives after that, or belongs to an earlier round, is ignored. What must not be said
-/// ([`Violation`]) ends the measurement as a failure: a measurer that miscounts can't be trusted
-/// with the rest.
+/// Until [`Action::Done`] there is always a timeout, so a measurement ends even if no answer arrives. Input after that,
+/// or from an earlier round, is ignored. An invalid report ([`Violation`]) ends the measurement as a failure, since a
+/// measurer that miscounts cannot be trusted with the rest.
 #[derive(Clone, Debug)]
 pub struct Measurement {
     params: Params,
     mode: Mode,
-    /// What each member of the team has left for this relay.
+    /// The capacity that each member of the team has left for this relay.
     residuals: Vec<Rate>,
-    /// From where each member sees the relay, by earlier rounds.
+    /// The path of each member to the relay, from earlier rounds.
     vantages: Vec<MeasurerPath>,
-    /// The round that is on, or was last.
+    /// The current or last round.
     turn: Attempt,
     scope: Scope,
     allocation: Allocation,
     /// Open sockets by place in the allocation; `None` until ready.
     open: Vec<Option<u32>>,
-    /// Measurers that could not reach the relay in this round, as long as nobody has shown whether others can; with the answer they had.
+    /// Measurers that could not reach the relay in this round, with their answers, until a report shows whether others
+    /// can.
     unreached: Vec<(MeasurerId, String)>,
-    /// Measurers whose processors had nothing left in this round.
+    /// Measurers without spare processor time in this round.
     saturated: Vec<MeasurerId>,
-    /// Measurers that something of their own held back in this round, once it is complete.
+    /// Measurers that were held back by a cause of their own in this round, once it is complete.
     hindered: Vec<MeasurerBottleneck>,
-    /// How much longer than else the relay's word on its clients is waited for, in this round.
+    /// The additional time for the relay's report on its clients, in this round.
     patience: Duration,
     phase: Phase,
-    /// The rounds before, and in the end all.
+    /// The previous rounds, and at the end all.
     over: Vec<RoundRecord>,
-    /// What the round before said, if there was one.
+    /// The result of the previous round, if any.
     before: Option<Estimate>,
     actions: VecDeque<Action>,
 }
 
-/// Which rounds are its own.
+/// The rounds of a measurement.
 #[derive(Clone, Copy, Debug)]
 enum Scope {
-    /// All that it takes, with the same team.
+    /// All rounds that it needs, with the same team.
     AllRounds,
-    /// One. Whether the share that it has been given is all that there is.
+    /// One round. Whether its share is all of the team's capacity.
     OneTurn { is_whole_team: bool },
 }
 
@@ -132,11 +132,10 @@ enum Phase {
     Done,
 }
 
-// Life, commands and getters.
+// Construction, commands and getters.
 impl Measurement {
-    /// Begins the first round. `residuals` holds what each measurer of the team has left for this
-    /// relay, in all rounds; [`MeasurerId`]s are places in it. `guess` is what
-    /// [`first_guess`](crate::Expectations::first_guess) says.
+    /// Starts the first round. `residuals` holds what each measurer of the team has left for this relay, in all rounds;
+    /// [`MeasurerId`]s are places in it. `guess` is the result of [`first_guess`](crate::Expectations::first_guess).
     ///
     /// # Errors
     /// Parameters out of range, a guess of zero, a team without capacity.
@@ -150,8 +149,8 @@ impl Measurement {
         Self::from_vantages(now, params, mode, guess, residuals, Vec::new())
     }
 
-    /// The same by a team of which it is known from where each member sees the relay: by their places; of those that are
-    /// not there nothing is known.
+    /// Starts the first round with a team whose paths to the relay are known, by the members' places. Missing paths are
+    /// unknown.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -167,9 +166,9 @@ impl Measurement {
         Self::begin(now, params, mode, turn, Scope::AllRounds, residuals, vantages)
     }
 
-    /// Begins a turn, one round, with a team that has no other. If the answer is not conclusive and could
-    /// become so by another turn, it ends with [`Inconclusive::LoadTooSmall`], as soon as that is certain.
-    /// `residuals` holds the shares of a [`Launch`](crate::Launch), whose `is_whole_team` this is.
+    /// Starts a turn, one round, with a team that has no other. If the result is inconclusive and another turn could
+    /// make it conclusive, the turn ends with [`Inconclusive::LoadTooSmall`] as soon as that is certain. `residuals`
+    /// holds the shares of a [`Launch`](crate::Launch); `is_whole_team` is that of the launch.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -186,8 +185,8 @@ impl Measurement {
         Self::begin(now, params, mode, turn, scope, residuals, Vec::new())
     }
 
-    /// The same for a launch of a [`Campaign`](crate::Campaign), which knows more of the team. `residuals` are those of who
-    /// takes part, in the order of the launch's allocation.
+    /// Starts a turn for a launch of a [`Campaign`](crate::Campaign), which has more information about the team.
+    /// `residuals` are those of the participating measurers, in the order of the launch's allocation.
     ///
     /// # Errors
     /// As [`new`](Self::new).
@@ -261,7 +260,7 @@ impl Measurement {
         self.mode
     }
 
-    /// The round that is on, or was last; counted from one.
+    /// The current or last round, counted from one.
     #[must_use]
     pub const fn round(&self) -> u32 {
         self.turn.round
@@ -273,13 +272,13 @@ impl Measurement {
         self.turn.guess
     }
 
-    /// Who takes part in this round.
+    /// The measurers that take part in this round.
     #[must_use]
     pub const fn allocation(&self) -> &Allocation {
         &self.allocation
     }
 
-    /// The seconds of this round that all have reported so far, in order; none unless it runs.
+    /// The seconds of this round that all have reported so far, in order; empty unless the round runs.
     pub fn seconds(&self) -> impl Iterator<Item = SecondTotals> {
         let series = match &self.phase {
             Phase::Running { series, .. } => Some(series),
@@ -288,23 +287,23 @@ impl Measurement {
         series.into_iter().flat_map(Series::complete)
     }
 
-    /// What there is to tell of it besides the outcome: the rounds that are over.
+    /// Data about the measurement besides the outcome: the finished rounds.
     #[must_use]
     pub fn course(&self) -> RoundHistory {
         RoundHistory { mode: self.mode, params: self.params, rounds: self.over.clone() }
     }
 
-    /// Whether all is over.
+    /// Whether the measurement is over.
     #[must_use]
     pub const fn is_done(&self) -> bool {
         matches!(self.phase, Phase::Done)
     }
 }
 
-// What arrives.
+// Events.
 impl Measurement {
-    /// A measurer is ready, with this many of its sockets open. The round starts once all are,
-    /// unless under half of all sockets are open: that ends the measurement (§4.1).
+    /// A measurer is ready, with this number of open sockets. The round starts once all are ready. If fewer than half
+    /// of all sockets are open, the measurement ends (§4.1).
     pub fn handle_ready(&mut self, now: Instant, measurer: MeasurerId, round: u32, open: u32) {
         if self.is_stale(round) {
             return;
@@ -320,8 +319,8 @@ impl Measurement {
         }
     }
 
-    /// The number of a measurer's open sockets changed after it was ready. Under half of all ends
-    /// the measurement (§4.1).
+    /// The number of a measurer's open sockets changed after it was ready. Below half of all sockets the measurement
+    /// ends (§4.1).
     pub fn handle_sockets(&mut self, now: Instant, measurer: MeasurerId, round: u32, open: u32) {
         if self.is_stale(round) {
             return;
@@ -331,9 +330,8 @@ impl Measurement {
         }
     }
 
-    /// A measurer says which share of the round its busiest thread had no rest. One that had nothing
-    /// left might have got more back, had it been faster: then it is for the others to show the relay's
-    /// limit.
+    /// A measurer reports the share of the round in which its busiest thread was not idle. A measurer without spare
+    /// processor time might otherwise have got more back. Then the other measurers have to show the relay's limit.
     pub fn handle_busy(&mut self, measurer: MeasurerId, round: u32, share: f64) {
         let is_its = !self.is_stale(round) && self.allocation.place(measurer).is_some();
         if is_its && share > BUSY_MAX && !self.saturated.contains(&measurer) {
@@ -363,8 +361,8 @@ impl Measurement {
         }
     }
 
-    /// The relay says what it has sent back to a measurer in a second, before it
-    /// [tells of its clients](Self::handle_client_second) in that. Only in [`Mode::Echo`].
+    /// The relay reports the bytes that it sent to a measurer in a second, before its [client
+    /// traffic](Self::handle_client_second) of that second. Only in [`Mode::Echo`].
     pub fn handle_sent_back(&mut self, round: u32, measurer: MeasurerId, bytes: u64) {
         if !self.is_stale(round)
             && let Phase::Running { series, .. } = &mut self.phase
@@ -373,11 +371,11 @@ impl Measurement {
         }
     }
 
-    /// Something failed, at this measurer or (`None`) elsewhere. This ends the measurement, also if
-    /// it is late news of an earlier round. Only a measurer that fails of its own
-    /// ([`Blame::Measurer`]) while it has no part in this round is merely not counted on for later
-    /// ones. A relay that can't be reached is to blame where no other measurer reaches it, for which is waited. Of a relay of which nothing comes it is asked
-    /// whether the reports show that it had something to send back, and was in reach, unless the failure says it.
+    /// Something failed, at this measurer or (`None`) elsewhere. This ends the measurement, even if the failure belongs
+    /// to an earlier round. There are exceptions. A measurer that fails by its own fault ([`Blame::Measurer`]) while it
+    /// has no part in this round is only left out of later ones. A relay that cannot be reached is to blame only if no
+    /// other measurer reaches it, so the measurement waits for the others. If nothing comes back from a relay, the
+    /// reports decide whether it had data to send and was reachable, unless the failure itself shows it.
     pub fn handle_failure(&mut self, now: Instant, at: Option<MeasurerId>, failure: Failure) {
         let (at, failure) = match failure {
             Failure::LoadStopped { detail } => self.silenced(now, at, detail),
@@ -396,29 +394,31 @@ impl Measurement {
         }
     }
 
-    /// Time passed. Does nothing before [`poll_timeout`](Self::poll_timeout).
+    /// Handles the passage of time. Does nothing before [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         if let Some((measurer, failure)) = self.overdue(now) {
             self.fail(now, measurer, failure);
         }
     }
 
-    /// Whether [`handle_timeout`](Self::handle_timeout) would blame the relay for its word on its clients, though measurers are served on. The coordinator's own path may have broken: its shell sees whether the
-    /// relay's host answers, and tells [`Failure::CutOff`] if it does not.
+    /// Whether [`handle_timeout`](Self::handle_timeout) would blame the relay for a missing report on its clients,
+    /// though measurers are still served. The coordinator's own path may have broken: its shell checks whether the
+    /// relay's host answers, and reports [`Failure::CutOff`] if it does not.
     #[must_use]
     pub fn client_report_overdue(&self, now: Instant) -> bool {
         matches!(self.overdue(now), Some((_, Failure::ClientReportMissing { .. })))
     }
 
-    /// Waits as long again for the relay's word on its clients, once in a round: its host answers, but what it had said before may have got lost on a path that was interrupted, and
-    /// TCP repeats that at growing intervals. Says whether it does.
+    /// Doubles the timeout for the relay's report on its clients, once in a round. The relay's host answers, but an
+    /// earlier report may have been lost on an interrupted path, and TCP retransmits at growing intervals. Returns
+    /// whether the timeout was extended.
     pub fn extend_report_deadline(&mut self) -> bool {
         let may = self.patience.is_zero();
         self.patience = self.params.report_grace;
         may
     }
 
-    /// What it is that is not there in time.
+    /// The failure for the report that is missing.
     fn overdue(&self, now: Instant) -> Option<(Option<MeasurerId>, Failure)> {
         if self.poll_timeout()? > now {
             return None;
@@ -426,7 +426,7 @@ impl Measurement {
         match &self.phase {
             Phase::Preparing { .. } => {
                 if let Some((at, detail)) = self.unreached.first() {
-                    // Nobody has shown that it is the path.
+                    // No measurer has shown that the cause is the path.
                     return Some((Some(*at), Failure::RelayUnreachable { detail: detail.clone() }));
                 }
                 let silent = self.open.iter().position(Option::is_none);
@@ -454,14 +454,14 @@ impl Measurement {
     }
 }
 
-// What to do now.
+// Actions.
 impl Measurement {
-    /// The next thing to do; call until `None`.
+    /// The next action. Call it until it returns `None`.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout); `None` once all is over.
+    /// When to call [`handle_timeout`](Self::handle_timeout); `None` once the measurement is over.
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
         match &self.phase {

@@ -3,16 +3,17 @@
 //! A period is divided into slots, each as long as a measurement with its set-up. A [`Plan`] gives relays slots for each team, within what the
 //! teams can load at once.
 //!
-//! - [`Plan::memoryless`] is for a network that is watched: slots follow from a secret [`Seed`], and at any time a
-//!   relay is as likely to be measured in the next hour as at any other. So a relay can neither be fast until it has been measured, or at its own
-//!   minute only, nor be attacked at that minute.
-//! - [`Plan::randomised`] gives each relay one slot in the period: then a relay that has been measured is safe until the period ends.
-//! - [`Plan::greedy`] measures all as early as it can. It can be foretold from the consensus by anybody.
+//! - [`Plan::memoryless`] is for a network that is monitored. Slots follow from a secret [`Seed`], and at any time a
+//!   relay is as likely to be measured in the next hour as at any other time. So a relay cannot be fast only until it
+//!   has been measured, or only at its own minute, and an adversary cannot attack it at that minute.
+//! - [`Plan::randomised`] gives each relay one slot in the period. A relay that has been measured knows that it will
+//!   not be measured again in the period.
+//! - [`Plan::greedy`] measures all relays as early as possible. Anyone can predict it from the consensus.
 //!
-//! Relays that share a [`Machine`] have one slot together: measured one after the other, each of them could
-//! have all of it (§5, limitations).
+//! Relays that share a [`Machine`] have a common slot: measured one after the other, each of them could use all of it
+//! (§5, limitations).
 //!
-//! Pure: slots are numbers, and what the hour is, who is away and what a measurement found, the caller says.
+//! Pure: slots are numbers. The caller supplies the time, the absent relays and the results of measurements.
 
 mod greedy;
 mod machine;
@@ -36,18 +37,18 @@ use random::Draws;
 use room::{Room, Share};
 use sha2::{Digest, Sha256};
 
-/// What a team can load at once.
+/// The load that a team can generate at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TeamRoom {
-    /// All its measurers together.
+    /// The capacity of all its measurers together.
     pub capacity: Rate,
-    /// Relays that it measures at once at most, whatever its capacity: sockets, memory and
-    /// file descriptors have an end.
+    /// The maximum number of relays that it measures at once, whatever its capacity, since sockets, memory and file
+    /// descriptors are limited.
     pub at_once_max: u32,
 }
 
 impl TeamRoom {
-    /// A team that nothing but its capacity limits.
+    /// A team with no limit except its capacity.
     #[must_use]
     pub const fn of(capacity: Rate) -> Self {
         Self { capacity, at_once_max: u32::MAX }
@@ -57,31 +58,31 @@ impl TeamRoom {
 /// The measurement of one relay by one team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Place {
-    /// In which slot.
+    /// The slot.
     pub slot: u32,
-    /// By which team, counted from zero.
+    /// The team, counted from zero.
     pub team: usize,
-    /// Relays of one machine have the same, that of its first relay: they begin at the same instant.
+    /// The first relay of the machine. Relays of one machine start at the same instant.
     pub machine: RsaId,
-    /// Of which relay.
+    /// The relay.
     pub relay: RsaId,
 }
 
-/// What became of relays that were not in the plan.
+/// The result for relays that were not in the plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admission {
-    /// Each team has a slot for them: the latest of the first ones.
+    /// Each team has a slot for them: the earliest possible, the latest over the teams.
     Placed(u32),
-    /// They share a machine with relays that are planned, and are measured with them.
+    /// They share a machine with relays of the plan, and are measured with them.
     Joined,
-    /// Nothing in this period: there is no room left, or the measurement of the machine that they share is
-    /// over. Alone they would show what the whole machine can do a second time.
+    /// No slot in this period: there is no room left, or the measurement of their machine is over. Measured alone they
+    /// would count the capacity of the machine twice.
     NextPeriod,
 }
 
-/// Who is measured when, by several teams, within one period.
+/// The plan of one period: the relays that several teams measure in each slot.
 ///
-/// The memory that it takes grows with relays and slots, and with nothing that relays do.
+/// Its memory grows with the numbers of relays and slots, and not with the behaviour of relays.
 #[derive(Clone, Debug)]
 pub struct Plan {
     excess_factor: f64,
@@ -89,35 +90,35 @@ pub struct Plan {
     draws: Option<Draws>,
     /// By the first relay of each.
     entries: BTreeMap<RsaId, Entry>,
-    /// Where each relay is.
+    /// The machine of each relay.
     entry_of: BTreeMap<RsaId, RsaId>,
-    /// The one team that has to have room for whoever comes later; all of them, if there is none.
+    /// The team that must have room for relays that arrive later; all teams if `None`.
     judge: Option<usize>,
-    /// How many slots each machine has is drawn, too.
+    /// The number of slots of each machine is drawn, too.
     is_memoryless: bool,
 }
 
-/// Draws of machines that have to be measured by some slot are numbered from here on.
+/// Draws for machines with a deadline slot are numbered from here on.
 const DUE_DRAWS: u32 = 1 << 31;
 
-/// New relays are measured within this part of a period: at a time that they cannot foretell, and yet soon.
+/// New relays are measured within this part of a period: soon, but at an unpredictable time.
 const NEWCOMERS_WITHIN: u32 = 24;
 
 #[derive(Clone, Debug)]
 struct Entry {
-    /// The first relay that the machine had when it came: draws are made by it.
+    /// The first relay of the machine when it was added: draws depend on it.
     key: RsaId,
     machine: Machine,
     standing: Priority,
-    /// By team, each in order: the slots that are not over.
+    /// By team, in order: the remaining slots.
     held: Vec<Vec<Held>>,
-    /// Draws so far, so that no two are the same.
+    /// The number of draws so far, so that no two are the same.
     drawn: u32,
-    /// By team: it is not to be measured in this period, by the draw.
+    /// By team: by the draw, it is not measured in this period.
     rests: Vec<bool>,
 }
 
-/// What a machine has of a team: given back as it was taken, whatever is expected of the machine since.
+/// The capacity that a machine occupies at a team. It is returned unchanged, even if the expectation has changed since.
 #[derive(Clone, Copy, Debug)]
 struct Held {
     slot: u32,
@@ -125,7 +126,7 @@ struct Held {
 }
 
 impl Plan {
-    /// A plan without relays. Without a seed nothing is drawn: all have the first slot with room.
+    /// A plan without relays. Without a seed nothing is drawn: each machine gets the first slot with room.
     fn empty(seed: Option<&Seed>, slots: u32, teams: &[TeamRoom], excess_factor: f64) -> Self {
         Self {
             excess_factor,
@@ -138,8 +139,8 @@ impl Plan {
         }
     }
 
-    /// The same plan for one of its teams: whoever comes later is admitted if this team has room. What the others say of their
-    /// room is their word alone, and with little enough of it they would shut everybody out.
+    /// The same plan for one of its teams: a later relay is admitted if this team has room. The room of other teams is
+    /// only their claim, and a team that claims too little could exclude all later relays.
     #[must_use]
     pub const fn for_team(mut self, team: usize) -> Self {
         self.judge = Some(team);
@@ -150,13 +151,13 @@ impl Plan {
         self.judge.is_none_or(|judge| judge == team)
     }
 
-    /// The randomised plan of a period (§4.3): for each machine with an estimate, the biggest first, and
-    /// for each team a slot, drawn uniformly without replacement among those that have room.
+    /// The randomised plan of a period (§4.3). Each machine with an estimate, the largest first, gets a slot for each
+    /// team, drawn uniformly without replacement among those with room.
     ///
-    /// All slots are alike to the draws, so each relay's slot is uniform over the period, however full it is: who
-    /// knows all but the seed knows nothing. Each machine draws by a key of its own: where two coordinators with
-    /// a common seed differ in what they know of a few relays, the others' slots are the same, unless one of them
-    /// is full.
+    /// The draws treat all slots alike, so each relay's slot is uniform over the period, however full it is. An
+    /// adversary that knows everything but the seed gains no information. Each machine draws by its own key: if two
+    /// coordinators with a common seed have different data about a few relays, the slots of the others are the same,
+    /// unless a slot is full.
     ///
     /// Relays without an estimate come afterwards, by [`admit`](Self::admit).
     #[must_use]
@@ -179,15 +180,16 @@ impl Plan {
         plan
     }
 
-    /// The memoryless plan of a period: for each machine with an estimate, the biggest first, and for each team as many slots as a Poisson
-    /// process with a mean of 0.92 has events, each drawn uniformly among those that have room. So 40 % of the machines have none, and 23 % have two or more:
-    /// a measurement gives a relay no information about the time of the next one.
+    /// The memoryless plan of a period. Each machine with an estimate, the largest first, gets for each team a
+    /// Poisson-distributed number of slots with a mean of 0.92, each drawn uniformly among those with room. So 40 % of
+    /// the machines have none, and 23 % have two or more: a measurement gives a relay no information about the time of
+    /// the next one.
     ///
-    /// With each machine comes the slot by which it has to be measured, if that is in this period: if it has none up to that slot, it gets one that is
-    /// drawn among them. If every machine that was not measured in the previous period has such a slot, machines are measured 1.10 times a period
-    /// on average.
+    /// Each machine comes with the slot by which it must be measured, if that is in this period. If it has no slot up
+    /// to that one, it gets one that is drawn among them. If every machine that was not measured in the previous period
+    /// has such a deadline, machines are measured 1.10 times a period on average.
     ///
-    /// Whoever comes later is admitted by [`admit_due`](Self::admit_due).
+    /// Later relays are admitted by [`admit_due`](Self::admit_due).
     #[must_use]
     pub fn memoryless(
         seed: &Seed,
@@ -209,12 +211,12 @@ impl Plan {
         plan
     }
 
-    /// All slots from `from` on that a machine has by the draw.
+    /// All drawn slots of a machine from `from` on.
     fn draw_all(&mut self, entry: &mut Entry, team: usize, from: u32, due_by: Option<u32>) {
         let slots = self.rooms.get(team).map_or(0, Room::slots);
         let count = self.draws.as_ref().map_or(1, |draws| draws.count(entry.key, team));
         for _ in 0..count {
-            // Also those that are over are drawn: so the process is the same whenever it is looked at.
+            // Past slots are drawn as well, so the process does not depend on the time of the call.
             let slot = self.draw(entry, team, 0..slots).filter(|slot| *slot >= from);
             self.take(entry, team, slot);
         }
@@ -226,7 +228,8 @@ impl Plan {
             return;
         };
         let until = due_by.max(from).saturating_add(1).min(slots);
-        // When it was measured last only this coordinator knows: for all others with the same seed, its other draws stay the same.
+        // Only this coordinator knows when the machine was last measured. For all others with the same seed, its other
+        // draws stay the same.
         let drawn = core::mem::replace(&mut entry.drawn, DUE_DRAWS);
         let slot = self.draw(entry, team, from..until);
         let slot = slot.or_else(|| self.draw(entry, team, from..slots));
@@ -234,18 +237,19 @@ impl Plan {
         self.take(entry, team, slot);
     }
 
-    /// Adds a machine that the plan did not begin with. What has a slot keeps it; relays that are in the
-    /// plan already are left as they are.
+    /// Adds a machine after the start of the plan. Machines keep the slots that they have, and relays that are already
+    /// in the plan are unchanged.
     ///
-    /// New relays get the first slots with room from `from` on: first come, first served. Old ones that come late
-    /// draw among those slots: else they could choose their minute by staying away until then.
+    /// New relays get the first slots with room from `from` on, in order of arrival. Old relays that arrive late draw
+    /// among those slots: otherwise they could choose their slot by staying away until then.
     pub fn admit(&mut self, machine: &Machine, standing: Priority, from: u32) -> Admission {
         self.admit_due(machine, standing, from, Some(u32::MAX))
     }
 
-    /// Admits a late machine, with the slot by which it has to be measured, if that is in this period. In a [`memoryless`](Self::memoryless) plan new relays
-    /// draw among the slots of an hour of a day: soon, and at a minute that nobody can foretell. Old relays have what is left of a whole
-    /// period's draw, which may be nothing: that counts as placed, too.
+    /// Admits a late machine, with the slot by which it must be measured, if that is in this period. In a
+    /// [`memoryless`](Self::memoryless) plan new relays draw among the slots of an hour of a day: soon, but at an
+    /// unpredictable minute. Old relays get the rest of a whole period's draw, which may be empty; that counts as
+    /// placed, too.
     pub fn admit_due(
         &mut self,
         machine: &Machine,
@@ -305,13 +309,12 @@ impl Plan {
         if is_joined { Admission::Joined } else { Admission::NextPeriod }
     }
 
-    /// A relay, and whoever shares its machine, is to be measured by this team once more, or later than it
-    /// was planned: the round was not conclusive, the relay was away, or the coordinator was. `guess` is what is
-    /// expected of it now.
+    /// Gives a relay, and the relays of its machine, another slot of this team: the round was inconclusive, or the
+    /// relay or the coordinator was absent. `guess` is the current expectation.
     ///
-    /// Old relays draw among the slots from `from` on that have room, so that they do not know their second
-    /// minute either; new ones get the first. If the machine has a slot from `from` on with room for
-    /// the new guess, that one stays. `None` if there is no room: the relay's turn comes in the next period.
+    /// Old relays draw among the slots from `from` on that have room, so that they cannot predict their second slot
+    /// either. New relays get the first. If the machine has a slot from `from` on with room for the new guess, it keeps
+    /// that slot. `None` if there is no room: the relay is measured in the next period.
     pub fn again(&mut self, relay: RsaId, team: usize, from: u32, guess: Rate) -> Option<u32> {
         let key = *self.entry_of.get(&relay)?;
         let mut entry = self.entries.remove(&key)?;
@@ -331,27 +334,28 @@ impl Plan {
         slot
     }
 
-    /// The slots before this one are over: what was taken of them stays spent.
+    /// Marks the slots before this one as over. Capacity taken in them stays spent.
     pub fn pass(&mut self, from: u32) {
         for entry in self.entries.values_mut() {
             (0..entry.held.len()).for_each(|team| entry.pass(team, from));
         }
     }
 
-    /// Whether a relay is not to be measured by this team in this period, by the draw of a [`memoryless`](Self::memoryless) plan.
+    /// Whether this team does not measure a relay in this period, by the draw of a [`memoryless`](Self::memoryless)
+    /// plan.
     #[must_use]
     pub fn rests(&self, relay: RsaId, team: usize) -> bool {
         let entry = self.entry_of.get(&relay).and_then(|key| self.entries.get(key));
         entry.is_some_and(|entry| entry.rests(team))
     }
 
-    /// Whether how many slots each machine has is drawn, too.
+    /// Whether the number of slots of each machine is drawn, too.
     #[must_use]
     pub const fn is_memoryless(&self) -> bool {
         self.is_memoryless
     }
 
-    /// Gives the period at least so many slots: room after the last one that a greedy plan needs.
+    /// Extends the period to at least this number of slots, as room after the last slot that a greedy plan needs.
     pub fn extend_to(&mut self, slots: u32) {
         for room in &mut self.rooms {
             while room.slots() < slots {
@@ -376,7 +380,7 @@ impl Plan {
         places
     }
 
-    /// The next slot in which a team measures a relay, of those that are not [over](Self::pass).
+    /// The next slot in which a team measures a relay, among those that are not [over](Self::pass).
     #[must_use]
     pub fn slot(&self, relay: RsaId, team: usize) -> Option<u32> {
         self.entries.get(self.entry_of.get(&relay)?)?.slot(team)
@@ -388,26 +392,26 @@ impl Plan {
         self.entry_of.get(&relay).copied()
     }
 
-    /// What is expected of a relay that is in the plan.
+    /// The expected capacity of a relay of the plan.
     #[must_use]
     pub fn guess(&self, relay: RsaId) -> Option<Rate> {
         self.entries.get(self.entry_of.get(&relay)?)?.machine.guess_of(relay)
     }
 
-    /// Relays for which a team has no slot: the period is too short for it.
+    /// Relays for which a team has no slot: the period is too short.
     #[must_use]
     pub fn without_slot(&self, team: usize) -> Vec<RsaId> {
         let lacks = |entry: &&Entry| entry.slot(team).is_none() && !entry.rests(team);
         self.entries.values().filter(lacks).flat_map(|entry| entry.machine.relays()).collect()
     }
 
-    /// How many slots there are.
+    /// The number of slots.
     #[must_use]
     pub fn slots(&self) -> u32 {
         self.rooms.iter().map(Room::slots).max().unwrap_or(0)
     }
 
-    /// What a team has given away in each slot.
+    /// The capacity that a team has allocated in each slot.
     #[must_use]
     pub fn used(&self, team: usize) -> Vec<Rate> {
         self.rooms.get(team).map(Room::used).unwrap_or_default()
@@ -457,7 +461,7 @@ impl Plan {
         (from..slots).find(|slot| self.fits(entry, team, *slot))
     }
 
-    /// Draws a slot among these that have room; without a seed, the first.
+    /// Draws one of these slots with room; without a seed, takes the first.
     fn draw(&self, entry: &mut Entry, team: usize, among: Range<u32>) -> Option<u32> {
         let Some(draws) = &self.draws else { return self.first_slot(entry, team, among.start) };
         let room = self.rooms.get(team)?;
@@ -478,7 +482,7 @@ impl Plan {
         }
     }
 
-    /// Gives back all slots of a machine; says which.
+    /// Returns all slots of a machine, and frees them.
     fn release(&mut self, entry: &mut Entry, team: usize) -> Vec<u32> {
         let Some(room) = self.rooms.get_mut(team) else { return Vec::new() };
         let held = entry.held.get_mut(team).map(core::mem::take).unwrap_or_default();
@@ -512,7 +516,7 @@ impl Entry {
     }
 }
 
-/// Of equals, the smaller identity comes first: so the order is the same for all who have the same relays.
+/// Of equals, the smaller identity comes first, so the order is the same for all coordinators with the same relays.
 fn biggest_first(mut machines: Vec<Machine>) -> Vec<Machine> {
     machines.sort_by_key(|machine| (core::cmp::Reverse(machine.guess()), machine.key()));
     machines

@@ -1,4 +1,4 @@
-//! The record of a finished measurement: the one account of it that all others are made from.
+//! The record of a finished measurement, from which all other representations are derived.
 
 use crate::allocation::{Allocation, MeasurerId};
 use crate::bottleneck::MeasurerBottleneck;
@@ -22,41 +22,41 @@ use serde::{Deserialize, Serialize};
 
 /// A finished measurement of a relay.
 ///
-/// Plain data, from which tables, pages, JSON, lines of bandwidth files and rows of databases follow.
-/// It is made once, by [`Record::new`], and what throws doubt on the result is in it from then on, so
-/// that no two of those can contradict each other. Measurers are numbered as in the team that measured;
-/// see [`in_team`](Self::in_team).
+/// Plain data, from which tables, pages, JSON, lines of bandwidth files and database rows are derived. [`Record::new`]
+/// makes it once and includes all doubts about the result, so that no two of those representations contradict each
+/// other. Measurers are numbered as in the team that measured; see [`in_team`](Self::in_team).
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Record {
-    /// Who was measured.
+    /// The measured relay.
     pub relay: Subject,
-    /// When it ended, in Unix seconds.
+    /// The end of the measurement, in Unix seconds.
     pub ended_unix_s: u64,
     /// How the relay was loaded.
     pub mode: Mode,
-    /// The parameters that it was measured with.
+    /// The parameters of the measurement.
     pub params: Params,
-    /// All rounds, in their order; the first is number 1, and none is left out.
+    /// All rounds, in order, from number 1 without gaps.
     pub rounds: Vec<RoundRecord>,
-    /// What the relay's process used of the processors in its last round, where that was watched.
+    /// The processor time of the relay's process in the last round, if observed.
     pub processor: Option<ProcessorTime>,
-    /// What it shares with others, if its estimate is its part of that ([`share_machine`](crate::share_machine)).
+    /// The machine that it shares, if its estimate is its share of that machine
+    /// ([`share_machine`](crate::share_machine)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub shared: Option<Shared>,
-    /// How it ended.
+    /// The outcome.
     pub end: End,
 }
 
-/// The relay that was measured.
+/// The measured relay.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Subject {
-    /// What it calls itself: not trusted, not unique.
+    /// The relay's nickname: neither trusted nor unique.
     pub nickname: String,
-    /// What it has proved to be.
+    /// The identities that it has proved.
     pub ids: RelayIds,
-    /// Where it was measured.
+    /// The address at which it was measured.
     pub address: SocketAddr,
-    /// The limit that it is known to have, if it is.
+    /// Its known limit, if any.
     pub limit: Option<Rate>,
 }
 
@@ -67,98 +67,98 @@ pub struct RoundRecord {
     pub number: u32,
     /// *z₀*: the capacity that it expected.
     pub guess: Rate,
-    /// Who took part, with how much.
+    /// The measurers that took part, each with its share.
     pub allocation: Allocation,
-    /// Which of its seconds count, and when its sockets began.
+    /// The seconds that count, and when the sockets started.
     #[serde(default = "plain")]
     pub schedule: Schedule,
-    /// When it started, in Unix seconds; `None` if it did not, or if nobody looked.
+    /// The start, in Unix seconds; `None` if it did not start or if the start was not observed.
     pub started_unix_s: Option<u64>,
-    /// Cells whose content was checked and found right, over all measurers.
+    /// The number of cells whose content was checked and correct, over all measurers.
     pub checked_cells: u64,
-    /// Measurers that something of their own held back, in a round of full length.
+    /// Measurers that were held back by a cause of their own, in a round of full length.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub hindered: Vec<MeasurerBottleneck>,
-    /// The seconds, in their order, up to the last of which anything was said.
+    /// The seconds, in order, up to the last with any report.
     pub seconds: Vec<SecondRecord>,
 }
 
-/// Of records that were made before there was any other.
+/// For records that predate the other variants.
 const fn plain() -> Schedule {
     Schedule::PLAIN
 }
 
-/// How a measurement ended.
+/// The outcome of a measurement.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// With an estimate.
+    /// There is an estimate.
     Measured {
         /// *z*, as in [`Estimate::capacity`](crate::Estimate).
         capacity: Rate,
-        /// The round that it is of.
+        /// The round of the estimate.
         round: u32,
-        /// Why it is but a lower bound; `None` if it is conclusive.
+        /// The reason why it is only a lower bound; `None` if it is conclusive.
         inconclusive: Option<Inconclusive>,
     },
-    /// Without; the fields are those of [`Outcome::Failed`].
+    /// There is no estimate. The fields are those of [`Outcome::Failed`].
     Failed {
-        /// Why.
+        /// The reason.
         reason: Failure,
-        /// The measurer concerned, if one is.
+        /// The measurer concerned, if any.
         measurer: Option<MeasurerId>,
-        /// The round that was on.
+        /// The round of the failure.
         round: u32,
-        /// The second that was on; `None` while the round was being prepared.
+        /// The second of the failure; `None` if the round was being prepared.
         second: Option<u32>,
     },
 }
 
-/// What is to be thought of a measurement.
+/// The verdict on a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict<'r> {
     /// The capacity is known within its bounds.
     Conclusive,
-    /// There is a lower bound, and why it is no more than that.
+    /// There is a lower bound, and the reason why it is not conclusive.
     LowerBound(&'r Inconclusive),
-    /// There is nothing, and why.
+    /// There is no estimate, and the reason.
     Failed(&'r Failure),
 }
 
-/// What the state machine knows of a measurement besides its outcome.
+/// The state machine's data about a measurement, besides its outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RoundHistory {
     /// How the relay was loaded.
     pub mode: Mode,
     /// The parameters.
     pub params: Params,
-    /// The rounds that are over.
+    /// The finished rounds.
     pub rounds: Vec<RoundRecord>,
 }
 
-/// What a shell observed of a measurement, which the state machine was not told.
+/// The shell's observations of a measurement, which the state machine does not have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
-    /// Who was measured.
+    /// The measured relay.
     pub relay: Subject,
-    /// When it ended, in Unix seconds.
+    /// The end of the measurement, in Unix seconds.
     pub ended_unix_s: u64,
-    /// What the relay's process used of the processors in its last round, where it was watched.
+    /// The processor time of the relay's process in the last round, if observed.
     pub processor: Option<ProcessorTime>,
-    /// Rounds by number, and when they started, in Unix seconds.
+    /// Round numbers, and when each round started, in Unix seconds.
     pub starts: Vec<(u32, u64)>,
-    /// What the relay told somebody else of single seconds.
+    /// The relay's reports about single seconds to another party.
     pub hearsay: Vec<RelaySelfReport>,
 }
 
-/// What a relay told somebody else of a second.
+/// A relay's report about a second to another party.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RelaySelfReport {
     /// The round, counted from one.
     pub round: u32,
     /// The second, counted from zero.
     pub second: u32,
-    /// What it passed on.
+    /// The traffic that it forwarded.
     pub rate: Rate,
 }
 
@@ -171,8 +171,8 @@ impl RoundHistory {
 }
 
 impl Record {
-    /// Whether the relay took all that it was given, so that another turn was to follow: the estimate is a bound for the time until
-    /// then.
+    /// Whether the relay took all of the load, so that another turn was to follow. Until then the estimate is a lower
+    /// bound.
     #[must_use]
     pub const fn wants_another_turn(&self) -> bool {
         match &self.end {
@@ -181,8 +181,8 @@ impl Record {
         }
     }
 
-    /// The record of a measurement that has ended so. A conclusive estimate of a relay that its machine
-    /// starved becomes a lower bound.
+    /// The record of a measurement with this outcome. If other processes on the relay's machine left it too little
+    /// processor time, a conclusive estimate becomes a lower bound.
     #[must_use]
     pub fn new(facts: Facts, course: RoundHistory, outcome: &Outcome) -> Self {
         let RoundHistory { mode, params, rounds } = course;
@@ -219,8 +219,8 @@ impl Record {
         this
     }
 
-    /// The record of a turn, told of the team of which `allocation` was a share. Before, measurers were
-    /// numbered by their places in it, and the share seemed to be all that the team had left.
+    /// Converts the record of a turn to the team of which `allocation` was a share. Before the call, measurers are
+    /// numbered by their places in the allocation, and the share counts as the team's whole remaining capacity.
     #[must_use]
     pub fn in_team(mut self, allocation: &Allocation) -> Self {
         let number = |id: &mut MeasurerId| *id = allocation.member(*id).unwrap_or(*id);
@@ -244,8 +244,8 @@ impl Record {
         self
     }
 
-    /// This record of some rounds, and `later`, that of the same relay's following ones, as one. The
-    /// later one says how it ended; but if the relay only did not want another round, the estimate stands
+    /// Joins this record and `later`, that of the same relay's following rounds. The outcome is that of `later`; but if
+    /// the relay only declined another round, the existing estimate remains valid.
     /// that there was.
     #[must_use]
     pub fn followed_by(self, later: Self) -> Self {
@@ -256,7 +256,7 @@ impl Record {
         if stands { Self { rounds, ..self } } else { Self { rounds, ..later } }
     }
 
-    /// The judgement.
+    /// The verdict.
     #[must_use]
     pub const fn verdict(&self) -> Verdict<'_> {
         match &self.end {
@@ -275,7 +275,7 @@ impl Record {
         }
     }
 
-    /// Why there is no estimate, if there is none.
+    /// The reason why there is no estimate, if there is none.
     #[must_use]
     pub const fn failure(&self) -> Option<&Failure> {
         match &self.end {
@@ -284,35 +284,34 @@ impl Record {
         }
     }
 
-    /// Who is to blame for a failure.
+    /// The component to blame for a failure.
     #[must_use]
     pub fn blame(&self) -> Option<Blame> {
         self.failure().map(Failure::blame)
     }
 
-    /// Within which limits the true capacity lies, if there is an estimate; see
-    /// [`Estimate::bounds`](crate::Estimate::bounds).
+    /// The bounds of the true capacity, if there is an estimate; see [`Estimate::bounds`](crate::Estimate::bounds).
     #[must_use]
     pub fn bounds(&self) -> Option<Bounds> {
         let is_conclusive = self.verdict() == Verdict::Conclusive;
         self.capacity().map(|capacity| Bounds::of(capacity, is_conclusive, &self.params))
     }
 
-    /// The round that the estimate is of, if there is an estimate.
+    /// The round of the estimate, if there is one.
     #[must_use]
     pub fn decisive_round(&self) -> Option<&RoundRecord> {
         let End::Measured { round, .. } = self.end else { return None };
         self.rounds.iter().find(|it| it.number == round)
     }
 
-    /// Below which estimate the decisive round's load was conclusive: Σ*aᵢ*(1−ε₁)/*m*.
+    /// The largest estimate for which the decisive round's load is conclusive: Σ*aᵢ*(1−ε₁)/*m*.
     #[must_use]
     pub fn conclusive_limit(&self) -> Option<Rate> {
         let allocated = self.decisive_round()?.allocation.total();
         Some(self.params.conclusive_limit(allocated))
     }
 
-    /// The seconds of a round that count and of which all have said all they had to, in order.
+    /// The seconds of a round that count and for which all reports have arrived, in order.
     pub fn totals<'r>(
         &self,
         round: &'r RoundRecord,
@@ -322,7 +321,7 @@ impl Record {
         counted.filter_map(move |second| second.totals(mode, ratio, &round.allocation.assignments))
     }
 
-    /// How far the seconds of the decisive round lie apart, in bytes per second.
+    /// The spread of the decisive round's seconds, in bytes per second.
     #[must_use]
     pub fn spread(&self) -> Option<Spread> {
         let seconds = self.totals(self.decisive_round()?);
@@ -331,27 +330,27 @@ impl Record {
         Spread::of(&totals)
     }
 
-    /// What the decisive round's sockets brought back by halves, if every other one began later.
+    /// The rates of both halves of the decisive round, if every other socket started later.
     #[must_use]
     pub fn halves(&self) -> Option<SocketRampTest> {
         let round = self.decisive_round()?;
         round.schedule.halves(&self.totals(round).collect::<Vec<_>>())
     }
 
-    /// The measurers that something of their own held back, each by the first round in which it did: later ones ask
-    /// them for no more than they can do.
+    /// The measurers that were held back by a cause of their own, each with the first round in which it was. Later
+    /// rounds assign them no more than they can carry.
     #[must_use]
     pub fn hindered(&self) -> Vec<MeasurerBottleneck> {
         hindered(&self.rounds)
     }
 
-    /// What those who took part have seen of their paths to the relay.
+    /// The participating measurers' observations of their paths to the relay.
     #[must_use]
     pub fn paths(&self) -> BTreeMap<MeasurerId, PathSeen> {
         PathSeen::in_rounds(&self.rounds, &self.params)
     }
 
-    /// The median of what the relay told somebody else of the decisive round's seconds.
+    /// The median of the relay's reports to another party about the decisive round's seconds.
     #[must_use]
     pub fn relay_said(&self) -> Option<Rate> {
         median_rate(self.decisive_round()?.seconds.iter().filter_map(|it| it.relay_said))
@@ -386,10 +385,10 @@ fn hindered(rounds: &[RoundRecord]) -> Vec<MeasurerBottleneck> {
     all
 }
 
-/// Why not to believe that a relay's capacity was seen: on a machine that it shares with others, a
-/// relay that came neither to its limit nor to the end of a processor was held back by something else.
+/// The doubt about the estimate of a relay that shares its machine and reached neither its limit nor the limit of a
+/// processor. Something else held it back.
 fn doubt(seen: Rate, limit: Option<Rate>, processor: ProcessorTime) -> Option<Inconclusive> {
-    /// Stock tor passes some nine tenths of its limit; with less than this it does not come near.
+    /// C tor forwards about nine tenths of its limit. A relay below this share has not reached the limit.
     const LIMIT_REACHED: f64 = 0.75;
     const PROCESSOR_REACHED: f64 = 0.9;
     let is_at_limit = limit.is_some_and(|limit| seen > limit.scaled(LIMIT_REACHED));

@@ -1,12 +1,14 @@
 //! The capacity of relays that share a machine (§5, limitations).
 //!
-//! Measured one after the other, each relay of a machine could have all of it. Measured at the same time, each could have all of it in more
-//! than half of the seconds and nothing in the others, since an estimate is a median. Therefore the machine is what counts: its capacity is the
-//! median of what all its relays brought back together in each second, or the mean if that is less. The mean matters where the machine is
-//! limited on average only, such as by a token bucket or a tariff: all its relays could be fast in the same 16 of 30 seconds.
+//! Measured one after the other, each relay of a machine could use all of it. Measured at the same time, each could use
+//! all of it in more than half of the seconds and nothing in the others, since an estimate is a median. Therefore the
+//! capacity is that of the machine: the median of what all its relays returned together in each second, or the mean if
+//! that is less. The mean matters for a machine with a limit on the average only, such as a token bucket or a tariff:
+//! all its relays could be fast in the same 16 of 30 seconds.
 //!
-//! Two rules protect the honest relays of a machine from the others. No relay gets more than it showed alone. And no relay gets less than it
-//! showed in each single second: only what a relay brought back in some seconds and not in others is cut.
+//! Two rules protect the honest relays of a machine from the others. No relay gets more than it showed alone. No relay
+//! gets less than it showed in every single second: only what a relay returned in some seconds and not in others is
+//! cut.
 
 use crate::failure::Failure;
 use crate::record::{End, Record};
@@ -18,16 +20,17 @@ use core::fmt;
 use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
-/// A relay's part of its machine.
+/// A relay's share of its machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shared {
-    /// Relays of the machine that were measured in the same slot, this one among them.
+    /// The number of relays of the machine that were measured in the same slot, including this one.
     pub relays: u32,
-    /// What was found of all of them together.
+    /// The joint capacity of all of them.
     pub machine: Rate,
-    /// What was found of this relay, were it alone.
+    /// The capacity of this relay alone.
     pub alone: Rate,
-    /// Whether all of them began at the same instant. If not, those that were on time keep what they have, and a late one gets the rest.
+    /// Whether all of them started at the same instant. If not, those on time keep their results, and a late one gets
+    /// the rest.
     pub is_aligned: bool,
 }
 
@@ -39,14 +42,14 @@ impl fmt::Display for Shared {
     }
 }
 
-/// By their records, which have whole seconds, rounds that began at the same instant are so far apart at most.
+/// The maximum difference between the start times of rounds that began at the same instant; records have whole seconds.
 const ALIGNED_S: u64 = 1;
 
-/// Gives relays that may share a machine, and that began at the same instant, each its part of what all of them had together. Whoever measured
-/// them has let them begin to within some hundredths of a second.
+/// Divides the joint capacity among relays that may share a machine and that started at the same instant, to within
+/// some hundredths of a second.
 ///
-/// Relays without an estimate are left as they are, and so is a relay with less than half of the seconds of the others: it ended early, and
-/// says nothing of what they had.
+/// Relays without an estimate are unchanged. So is a relay with less than half of the seconds of the others: it ended
+/// early and does not show the joint capacity.
 pub fn share_aligned(records: &mut [&mut Record]) {
     let mut those: Vec<Part<'_>> = records.iter_mut().filter_map(|it| Part::of(it)).collect();
     let longest = those.iter().map(|it| it.seconds.len()).max().unwrap_or(0);
@@ -65,10 +68,11 @@ pub fn share_aligned(records: &mut [&mut Record]) {
     }
 }
 
-/// Holds relays that certainly share a machine, and were measured in the same slot, to the most that was found of it at one time. Each has with
-/// it whether it was on time: ready when the others began. Those keep what they have by [`share_aligned`], or what the only one of them
-/// has. Late relays get the rest, since each of them could have had all of the machine at another time. A relay for which
-/// nothing is left has no estimate: [`Failure::RelayNotNow`].
+/// Limits relays that certainly share a machine, and were measured in the same slot, to the largest joint result at one
+/// time. Each relay has a flag whether it was on time, which means ready when the others started. Relays on time keep
+/// their results by [`share_aligned`], or the result of the only one. Late relays get the rest, since each of them
+/// could have used the whole machine at another time. A relay for which nothing is left has no estimate:
+/// [`Failure::RelayNotNow`].
 pub fn share_machine(records: &mut [(&mut Record, bool)]) {
     let is_aligned = |it: &Record| it.shared.is_some_and(|shared| shared.is_aligned);
     records.sort_by_key(|(record, is_on_time)| (!is_aligned(record), !is_on_time));
@@ -97,7 +101,7 @@ pub fn share_machine(records: &mut [(&mut Record, bool)]) {
         let part = it.claim().alone;
         it.record.set_share(part, relays, whole, false);
     }
-    // What a late one showed in each of its seconds it showed at another time than the others: it has no claim to that.
+    // A late relay showed each of its seconds at another time than the others, so it has no guaranteed minimum.
     let claims: Vec<Claim> = late.iter().map(|it| Claim { floor: 0, ..it.claim() }).collect();
     for (it, part) in late.iter_mut().zip(divide(machine - theirs, &claims)) {
         it.record.set_share(part, relays, whole, false);
@@ -105,7 +109,7 @@ pub fn share_machine(records: &mut [(&mut Record, bool)]) {
 }
 
 impl Record {
-    /// Replaces the estimate by the relay's part of a machine, in bytes per second, unless the estimate is lower.
+    /// Replaces the estimate by the relay's share of a machine, in bytes per second, unless the estimate is lower.
     fn set_share(&mut self, part: u64, relays: u32, machine: Rate, is_aligned: bool) {
         let End::Measured { capacity, round, .. } = &mut self.end else { return };
         if part == 0 {
@@ -121,17 +125,18 @@ impl Record {
     }
 }
 
-/// What a relay may have of a machine, in bytes per second.
+/// A relay's claim to the capacity of a machine, in bytes per second.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
-    /// Its estimate so far: it gets no more.
+    /// Its estimate so far, which is its maximum.
     alone: u64,
-    /// What it brought back in each of its seconds: it gets no less.
+    /// The minimum of its seconds, which is its guaranteed share.
     floor: u64,
 }
 
-/// Divides a machine among its relays. If they claim no more than it has, each has its claim; otherwise what exceeds their floors is cut in
-/// the same proportion for all. The floors of relays that began together are no more than their machine has.
+/// Divides a machine among its relays. If the claims do not exceed the capacity, each relay gets its claim. Otherwise
+/// what exceeds the floors is cut in the same proportion for all. The floors of relays that started together do not
+/// exceed the capacity.
 fn divide(machine: u64, claims: &[Claim]) -> Vec<u64> {
     let sum = |of: fn(&Claim) -> u64| claims.iter().map(of).map(u128::from).sum::<u128>();
     let (alone, floors) = (sum(|it| it.alone), sum(|it| it.floor));
@@ -151,21 +156,21 @@ fn divide(machine: u64, claims: &[Claim]) -> Vec<u64> {
 struct Part<'a> {
     record: &'a mut Record,
     started_unix_s: u64,
-    /// What it brought back in each.
+    /// The bytes that it returned in each second.
     seconds: BTreeMap<u32, u64>,
-    /// It began at the same instant as the others that are exact.
+    /// It started at the same instant as the other exact ones.
     is_exact: bool,
 }
 
 impl<'a> Part<'a> {
-    /// With its seconds; `None` if it is not known when they were.
+    /// With its seconds; `None` if their time is unknown.
     fn of(record: &'a mut Record) -> Option<Self> {
         record.capacity()?;
         record.decisive_round()?.started_unix_s?;
         Some(Self::of_any(record))
     }
 
-    /// Without seconds, if it is not known when they were.
+    /// Without seconds, if their time is unknown.
     fn of_any(record: &'a mut Record) -> Self {
         let round = record.decisive_round();
         let started_unix_s = round.and_then(|it| it.started_unix_s);
@@ -183,8 +188,9 @@ impl<'a> Part<'a> {
         Claim { alone, floor: floor.min(alone) }
     }
 
-    /// The bytes that it certainly brought back in a second of another record, which began `later_s` seconds after it. A second of the other overlaps with
-    /// two of its own, or three by clocks of whole seconds, and what is in one of them may have come in any part of it.
+    /// The bytes that it certainly returned in a second of another record, which began `later_s` seconds after it. A
+    /// second of the other record overlaps two of this one, or three by clocks of whole seconds. The bytes of a second
+    /// may have arrived in any part of it.
     fn overlapping(&self, second: u32, later_s: i64) -> u64 {
         let at = i64::from(second) + later_s;
         let of = |at: i64| u32::try_from(at).ok().and_then(|at| self.seconds.get(&at)).copied();
@@ -192,8 +198,9 @@ impl<'a> Part<'a> {
     }
 }
 
-/// What all brought back at one time, in bytes per second: the median of their sums, or the mean if that is less. It is taken over all the
-/// seconds that the round of the first of them should have had: one that is missing, since the round ended early, brought nothing.
+/// The joint rate of all relays, in bytes per second: the median of their sums, or the mean if that is less. It is
+/// taken over all seconds that the first relay's round should have had. A missing second of a round that ended early
+/// counts as zero.
 fn at_one_time(those: &[Part<'_>]) -> u64 {
     let Some(first) =
         those.iter().filter(|it| !it.seconds.is_empty()).min_by_key(|it| it.started_unix_s)
@@ -229,13 +236,15 @@ fn at_one_time(those: &[Part<'_>]) -> u64 {
     median(&sums).unwrap_or(0).min(mean)
 }
 
-/// Holds estimates of relays of one machine, with their times in Unix seconds, to what was found of it at one time: of relays that were measured
-/// at different times each may have had what the others had not then. `slot` is how far apart two of the same slot may be.
+/// Limits estimates of relays of one machine, with their times in Unix seconds, to the joint result at one time. Relays
+/// that were measured at different times could each have used capacity that the others did not use then. `slot` is the
+/// maximum distance between two measurements of one slot.
 ///
-/// Of those that were measured since `begun_unix_s`, the earliest keep what they have, and each later one gets what is left: who is measured
-/// at another time than its neighbours takes nothing from them. Older estimates share what is left after that.
+/// Of the relays that were measured since `begun_unix_s`, the earliest keep their results, and each later one gets what
+/// is left. So a relay that is measured at another time than its neighbours takes nothing from them. Older estimates
+/// share what is left after that.
 pub fn fit_machine(estimates: &mut [(u64, Rate)], slot: Duration, begun_unix_s: u64) {
-    // Old ones are one group, whenever they were.
+    // Old estimates form one group, whatever their times.
     let mut order: Vec<usize> = (0..estimates.len()).collect();
     order.sort_by_key(|place| estimates.get(*place).map(|(at, _)| (*at < begun_unix_s, *at)));
     let mut slots: Vec<Vec<usize>> = Vec::new();

@@ -1,4 +1,4 @@
-//! A team's period, slot by slot: who is to be measured now (§4.3).
+//! A team's period, slot by slot: the relays to measure now (§4.3).
 
 use crate::campaign::Priority;
 use crate::plan::{Admission, Machine, Plan, Seed, TeamRoom};
@@ -10,61 +10,63 @@ use onion::identity::RsaId;
 /// A relay of the newest consensus.
 #[derive(Clone, Copy, Debug)]
 pub struct Arrival {
-    /// Which relay.
+    /// The relay.
     pub relay: RsaId,
-    /// Those with the same are measured together, since they share a machine or may do so (such as the [`key`](Machine::key) of
-    /// [`machines_within`](crate::plan::machines_within)); its own identity if it is alone.
+    /// Relays with the same group are measured together, since they share a machine or may do so (such as the
+    /// [`key`](Machine::key) of [`machines_within`](crate::plan::machines_within)). A single relay has its own
+    /// identity.
     pub together: RsaId,
     /// Whether there is an estimate of it.
     pub standing: Priority,
     /// Its first turn.
     pub turn: Attempt,
-    /// It was measured in this period already, before the coordinator was started anew.
+    /// It was already measured in this period, before the coordinator restarted.
     pub is_done: bool,
-    /// By which slot it has to be measured, if that is in this period: later, its estimate would hold no more. Only a plan
-    /// that is [memoryless](SlotSchedule::memoryless) asks for it.
+    /// The slot by which it must be measured, if that is in this period: later, its estimate would expire. Only a
+    /// [memoryless](SlotSchedule::memoryless) plan uses it.
     pub due_by: Option<u32>,
 }
 
 /// A measurement to be started in this slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Due {
-    /// Of which relay.
+    /// The relay.
     pub relay: RsaId,
-    /// How it gets into a campaign's queue.
+    /// Its position in a campaign's queue.
     pub standing: Priority,
-    /// Which turn.
+    /// The turn.
     pub turn: Attempt,
-    /// Its machine: all that are due in this slot with the same are to begin at the same instant.
+    /// Its machine. All relays of one machine that are due in this slot start at the same instant.
     pub machine: RsaId,
 }
 
-/// How far a period is.
+/// The progress of a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Relays that wait for their slot.
+    /// The number of relays that wait for their slot.
     pub waiting: usize,
-    /// Relays that are being measured.
+    /// The number of relays that are being measured.
     pub running: usize,
-    /// Relays that are done with for this period: measured, or not to be measured in it, since an estimate holds.
+    /// The number of relays that are done for this period: measured, or not to be measured in it, since an estimate is
+    /// valid.
     pub done: usize,
-    /// Relays that have no slot left in this period: of those that wait, and new ones.
+    /// The number of waiting and new relays without a slot left in this period.
     pub without_slot: usize,
 }
 
-/// The plan of one team for one period, and what has become of it.
+/// One team's plan for one period, and its progress.
 ///
-/// A state machine without clock: the caller says which slot it is. Relays that were away at their slot, or whose
-/// slot passed while nobody asked, get another one; a turn that follows on another too. Each relay is handed out
-/// only while nobody measures it, and again only for a turn that follows, or with a relay that shares its machine.
+/// A state machine without a clock: the caller passes the current slot. Relays that were absent in their slot get
+/// another one. So do relays whose slot passed without a call, and turns that follow another. A relay is returned only
+/// while it is not being measured, and again only for a turn that follows, or with a relay of its machine.
 #[derive(Clone, Debug)]
 pub struct SlotSchedule {
     plan: Plan,
-    /// Which of the plan's teams it is.
+    /// This team's index in the plan.
     team: usize,
     relays: BTreeMap<RsaId, Member>,
     present: BTreeSet<RsaId>,
-    /// New ones that had to be put off.
+    /// New relays that were postponed.
     put_off: BTreeSet<RsaId>,
     polled: Option<u32>,
 }
@@ -84,8 +86,8 @@ enum State {
 }
 
 impl SlotSchedule {
-    /// The period of this seed, with the relays that are there in slot `now`. Old ones whose slot is over by
-    /// then, and that are not done, get another.
+    /// The period of this seed, with the relays that are present in slot `now`. Old relays that are not done and whose
+    /// slot is over by then get another.
     #[must_use]
     pub fn new(
         seed: &Seed,
@@ -98,8 +100,9 @@ impl SlotSchedule {
         Self::among(seed, slots, (&[team], 0), excess_factor, arrivals, now)
     }
 
-    /// The same for one of several teams that plan by one seed: no two of them measure a relay in the same slot, as far as all
-    /// expect the same of it. `teams` are all of them, in the order that all agree on, and which is this one.
+    /// Starts a period for one of several teams that plan by one seed. No two of them measure a relay in the same slot,
+    /// provided that they have the same expectations. `teams` lists all of them, in the agreed order, and the index of
+    /// this one.
     #[must_use]
     pub fn among(
         seed: &Seed,
@@ -115,8 +118,8 @@ impl SlotSchedule {
         })
     }
 
-    /// Begins a period with a [memoryless](Plan::memoryless) plan, whose number of measurements of a relay is random as well. A relay that has
-    /// just been measured is as likely to be measured again as any other.
+    /// Starts a period with a [memoryless](Plan::memoryless) plan, in which the number of measurements of a relay is
+    /// random as well. A relay that has just been measured is as likely to be measured again as any other.
     #[must_use]
     pub fn memoryless(
         seed: &Seed,
@@ -138,7 +141,7 @@ impl SlotSchedule {
         plan: impl FnOnce(Vec<(Machine, Option<u32>)>) -> Plan,
     ) -> Self {
         let by_id: BTreeMap<RsaId, &Arrival> = arrivals.iter().map(|it| (it.relay, it)).collect();
-        // New ones come afterwards; those that share a machine with old ones are measured with them.
+        // New relays come afterwards. Those that share a machine with old ones are measured with them.
         let is_old = |relay| by_id.get(&relay).is_some_and(|it| it.standing == Priority::Known);
         let has_old = |machine: &Machine| machine.relays().any(is_old);
         let planned: Vec<Machine> = together(arrivals).into_iter().filter(has_old).collect();
@@ -161,7 +164,7 @@ impl SlotSchedule {
         let known: Vec<(RsaId, Member)> = known.map(|it| (it.relay, rota.member(it))).collect();
         rota.relays.extend(known);
         rota.plan.pass(now);
-        // Of those that were measured by this plan before the coordinator was started anew, some have another slot ahead.
+        // Some relays that this plan measured before the coordinator restarted have another slot ahead.
         before.into_iter().for_each(|relay| rota.wait_for_another(relay));
         rota.handle_consensus(arrivals, now);
         rota
@@ -173,7 +176,8 @@ impl SlotSchedule {
         Member { standing: arrival.standing, turn: arrival.turn, state }
     }
 
-    /// A relay that is done waits on, if a memoryless plan has another slot for it and it may be measured once more.
+    /// A relay that is done keeps waiting if a memoryless plan has another slot for it and it may be measured once
+    /// more.
     fn wait_for_another(&mut self, relay: RsaId) {
         let is_planned = self.plan.is_memoryless() && self.plan.slot(relay, self.team).is_some();
         let member = self.relays.get_mut(&relay).filter(|it| is_planned && it.state == State::Done);
@@ -184,8 +188,8 @@ impl SlotSchedule {
         }
     }
 
-    /// There is a newer consensus in slot `now`: new relays are admitted, and those that are back get another slot
-    /// if theirs is over.
+    /// Applies a newer consensus in slot `now`. New relays are admitted, and returning relays get another slot if
+    /// theirs is over.
     pub fn handle_consensus(&mut self, arrivals: &[Arrival], now: u32) {
         self.present = arrivals.iter().map(|it| it.relay).collect();
         let by_id: BTreeMap<RsaId, &Arrival> = arrivals.iter().map(|it| (it.relay, it)).collect();
@@ -213,8 +217,8 @@ impl SlotSchedule {
         self.catch_up(now);
     }
 
-    /// What is to be started in this slot. Once for each slot; if the last call was some slots ago, what should have been
-    /// started since gets other slots.
+    /// The relays to start in this slot. Call it once for each slot. If slots were skipped since the last call, the
+    /// relays of those slots get other slots.
     pub fn poll_due(&mut self, slot: u32) -> Vec<Due> {
         if self.polled.is_some_and(|polled| polled >= slot) {
             return Vec::new();
@@ -230,9 +234,11 @@ impl SlotSchedule {
         let running: BTreeSet<Option<RsaId>> =
             runs.map(|(relay, _)| self.plan.machine(*relay)).collect();
         let mut candidates: Vec<_> = self.relays.iter_mut().filter(is_there).collect();
-        // Beside one that is being measured still, the others would be measured without it: they get another slot.
+        // While one relay of a machine is still being measured, the others would be measured separately. They get
+        // another slot.
         candidates.retain(|(relay, _)| !running.contains(&self.plan.machine(**relay)));
-        // A machine's turn has come if it has a relay that waits; those that are done already come along, if they may.
+        // A machine is due if one of its relays is waiting. Relays that are already done are measured with it if
+        // possible.
         let waits = candidates.iter().filter(|(_, member)| member.state == State::Waiting);
         let machines: BTreeSet<Option<RsaId>> =
             waits.map(|(relay, _)| self.plan.machine(**relay)).collect();
@@ -252,7 +258,7 @@ impl SlotSchedule {
         due
     }
 
-    /// A measurement has ended in slot `now`, and nothing follows (`None`), or this turn.
+    /// A measurement has ended in slot `now`, and either nothing (`None`) or this turn follows.
     pub fn handle_end(&mut self, relay: RsaId, follows: Option<Attempt>, now: u32) {
         let Some(member) = self.relays.get_mut(&relay) else { return };
         member.state = State::Done;
@@ -264,7 +270,7 @@ impl SlotSchedule {
         }
     }
 
-    /// How far it is.
+    /// The progress of the period.
     #[must_use]
     pub fn counts(&self) -> Counts {
         let count = |state| self.relays.values().filter(|it| it.state == state).count();
@@ -279,7 +285,7 @@ impl SlotSchedule {
         }
     }
 
-    /// Who waits, is there, and has no slot from here on gets one.
+    /// Gives each relay that waits, is present and has no remaining slot a new one.
     fn catch_up(&mut self, from: u32) {
         self.plan.pass(from);
         for (relay, member) in &self.relays {
@@ -291,7 +297,8 @@ impl SlotSchedule {
     }
 }
 
-/// By which slot a machine has to be measured: as soon as any of its relays. New ones are to be measured in this period.
+/// The slot by which a machine must be measured: the earliest of its relays. New relays are to be measured in this
+/// period.
 fn due_by(relays: impl Iterator<Item = RsaId>, by_id: &BTreeMap<RsaId, &Arrival>) -> Option<u32> {
     let due_by = |arrival: &&Arrival| match arrival.standing {
         Priority::Known => arrival.due_by,
