@@ -1,87 +1,84 @@
-//! Where a measurer's sockets waited, as the kernel tells it.
+//! Where a measurer's sockets waited, as reported by the kernel.
 
 mod micros;
 
 use onion::Duration;
 use serde::{Deserialize, Serialize};
 
-/// What the kernel says of a measurer's sockets to the relay in one second: why they did not send more;
-/// and in what state came back what came back.
+/// The kernel's account of a measurer's sockets to the relay in one second: why they did not send more, and the state
+/// of the returned data.
 ///
-/// Plain sums over sockets, of what was counted between two looks at them (`struct tcp_info` of
-/// `linux/tcp.h`, whose members are named here). Its times are as fine as the kernel's tick, 1 to 10 ms.
-/// The looks lie a second apart, more or less: shares are of the time that really passed. They are from
-/// zero to one, or a little more where the ticks fall so, and zero of no time.
+/// Sums over sockets of the changes between two samples (`struct tcp_info` of `linux/tcp.h`, whose members are named
+/// here). Times have the resolution of the kernel's tick, 1 to 10 ms. Samples are about a second apart, and shares
+/// refer to the actual interval. They are from zero to one, or slightly more due to ticks, and zero for an empty
+/// interval.
 ///
-/// It is the measurer's own word. Nobody else checks it.
+/// The measurer reports it, and nobody verifies it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Account {
-    /// Time between the two looks; of several pumps the longest.
+    /// Time between the two samples; of several pumps the longest.
     #[serde(rename = "elapsed_us", with = "micros")]
     pub elapsed: Duration,
-    /// The same, summed over the pumps.
+    /// The time between samples, summed over the pumps.
     #[serde(rename = "pump_time_us", with = "micros")]
     pub pump_time: Duration,
-    /// The same, summed over the sockets to the relay.
+    /// The time between samples, summed over the sockets to the relay.
     #[serde(rename = "socket_time_us", with = "micros")]
     pub socket_time: Duration,
-    /// Sockets to the relay that were asked; those whose turn to send has not come are not among them.
+    /// The number of sampled sockets to the relay, without those that have not started to send.
     pub sockets: u32,
     /// Time with data under way or waiting to be sent, summed over the sockets to the relay
     /// (`tcpi_busy_time`). The two times that follow are parts of it.
     #[serde(rename = "busy_us", with = "micros")]
     pub busy: Duration,
-    /// Time in which the relay's receive window let nothing more be sent (`tcpi_rwnd_limited`): the relay
-    /// did not read.
+    /// Time in which the relay's receive window was full (`tcpi_rwnd_limited`): the relay did not read.
     #[serde(rename = "peer_window_us", with = "micros")]
     pub peer_window: Duration,
-    /// Time in which all that our kernel's send buffer could hold was under way (`tcpi_sndbuf_limited`).
+    /// Time in which the send buffer of the measurer's kernel limited the socket (`tcpi_sndbuf_limited`).
     #[serde(rename = "send_buffer_us", with = "micros")]
     pub send_buffer: Duration,
-    /// Time of the sockets that had sent all they were given, which was less than their congestion windows
-    /// allowed (`tcpi_delivery_rate_app_limited`, and no `tcpi_notsent_bytes`): circuits' windows or the
-    /// assigned rate held them back. What was so at the second look is taken to have been so since the
-    /// first.
+    /// Time of the sockets that had sent all their data, which was less than their congestion windows allowed
+    /// (`tcpi_delivery_rate_app_limited`, and no `tcpi_notsent_bytes`): circuits' windows or the assigned rate limited
+    /// them. The state at the second sample is assumed for the whole interval.
     #[serde(rename = "app_limited_us", with = "micros")]
     pub app_limited: Duration,
     /// Bytes of the TCP streams to the relay that were sent for the first time, TLS included
     /// (`tcpi_bytes_sent` less `tcpi_bytes_retrans`).
     pub sent_bytes: u64,
-    /// Bytes that were sent again (`tcpi_bytes_retrans`). A relay that does not read makes some, too: what
-    /// its kernel has no room for is dropped.
+    /// Retransmitted bytes (`tcpi_bytes_retrans`). A relay that does not read causes some, too: its kernel drops what
+    /// exceeds its buffer.
     pub retransmitted_bytes: u64,
-    /// Bytes that our kernel had not sent yet, at the second look (`tcpi_notsent_bytes`); over several
-    /// seconds the mean, as for the next two.
+    /// Unsent bytes in the measurer's kernel, at the second sample (`tcpi_notsent_bytes`); over several seconds the
+    /// mean, as for the next two.
     pub unsent_bytes: u64,
-    /// Bytes on the way to the relay that its kernel had not acknowledged, at the second look
-    /// (`tcpi_unacked` times `tcpi_snd_mss`): under way, or lost.
+    /// Unacknowledged bytes to the relay, at the second sample (`tcpi_unacked` times `tcpi_snd_mss`): in flight, or
+    /// lost.
     pub unacked_bytes: u64,
-    /// Bytes of cells that had been sent and were not back, at the second look; see
+    /// Bytes of cells that had been sent and not returned, at the second sample; see
     /// [`taken_bytes`](Self::taken_bytes).
     pub outstanding_bytes: u64,
-    /// The least round trip that any of the sockets to the relay has seen in the last minutes
-    /// (`tcpi_min_rtt`); `None` without any.
+    /// The minimum round trip of any socket to the relay in the last minutes (`tcpi_min_rtt`); `None` without any.
     #[serde(rename = "least_rtt_us", with = "micros::optional")]
     pub least_rtt: Option<Duration>,
-    /// The mean over the sockets to the relay of their smoothed round trips at the second look
-    /// (`tcpi_rtt`); `None` without any. What it has above the least is time in queues.
+    /// The mean of the smoothed round trips of the sockets to the relay at the second sample (`tcpi_rtt`); `None`
+    /// without any. The excess over the minimum is queueing delay.
     #[serde(rename = "mean_rtt_us", with = "micros::optional")]
     pub mean_rtt: Option<Duration>,
-    /// Segments with data that came back from the relay (`tcpi_data_segs_in`): at the landings in transit,
-    /// on the sockets to the relay in echo.
+    /// Segments with data from the relay (`tcpi_data_segs_in`): at the landings in transit, on the sockets to the relay
+    /// in echo.
     pub received_segments: u64,
-    /// Packets that came back before others that belonged before them (`tcpi_rcv_ooopack`): something was
-    /// lost or overtaken on the way back. The kernel may have joined several segments to one packet.
+    /// Packets that arrived out of order (`tcpi_rcv_ooopack`): loss or reordering on the return path. The kernel may
+    /// have joined several segments to one packet.
     pub out_of_order_packets: u64,
-    /// For how long nothing had come back, at the second look; of several pumps the shortest.
+    /// The duration of the silence at the second sample; of several pumps the shortest.
     #[serde(rename = "silent_us", with = "micros", default)]
     pub silent: Duration,
-    /// How long that had lasted when the relay's host answered a new connection, as it has each time since; `None` where it has not. One is
-    /// tried after half a second, and then once a second.
+    /// The duration of the silence when the relay's host answered a new connection, if it has answered each one since;
+    /// `None` otherwise. A connection is tried after half a second, and then once a second.
     #[serde(rename = "answered_after_us", with = "micros::optional", default)]
     pub answered_after: Option<Duration>,
-    /// Time in which the assigned rate kept a pump from sending what its circuits had room for, summed
-    /// over the pumps.
+    /// Time in which the assigned rate prevented a pump from sending what its circuits had room for, summed over the
+    /// pumps.
     #[serde(rename = "throttled_us", with = "micros")]
     pub throttled: Duration,
     /// Time in which the thread of a pump ran or was ready to run; of several pumps the busiest one's.
@@ -93,27 +90,27 @@ pub struct Account {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Waited {
-    /// At the relay, or on the way back from it: most of what was not back the relay's kernel had acknowledged, or
-    /// its window let nothing more be sent.
+    /// At the relay, or on the return path: the relay's kernel had acknowledged most of the missing bytes, or its
+    /// window was full.
     #[default]
     Relay,
-    /// On the path to the relay: in our kernel, under way, or lost there.
+    /// On the path to the relay: in the measurer's kernel, in flight, or lost.
     Path,
-    /// For the measurer's processor, which had no rest.
+    /// For the measurer's processor, which had no idle time.
     Processor,
-    /// For their turn: the assigned rate allowed no more.
+    /// For the assigned rate.
     AssignedRate,
 }
 
-/// A measurer whose busiest thread is busier than this has nothing left.
+/// A measurer whose busiest thread exceeds this share has no spare processor time.
 pub(crate) const BUSY_MAX: f64 = 0.95;
 
-/// What holds back for a greater share of the time is what mattered.
+/// A cause that limits for a greater share of the time is the main one.
 const MOSTLY: f64 = 0.5;
 
 impl Account {
-    /// Where most cells waited. It tells what to look at, and decides nothing: a relay with spare capacity and one
-    /// without look alike where the circuits' windows are the limit.
+    /// Where most cells waited. This is a hint for diagnosis and decides nothing: a relay with spare capacity and one
+    /// without look alike if the circuits' windows are the limit.
     #[must_use]
     pub fn waited(&self) -> Waited {
         if self.busiest_share() > BUSY_MAX {
@@ -129,25 +126,25 @@ impl Account {
         }
     }
 
-    /// Busy time that neither the relay's window nor our buffer explains: the congestion window held the
-    /// sockets back, *or they had sent all that there was*, and it was under way. These times do not tell
-    /// the two apart; [`app_limited`](Self::app_limited) helps.
+    /// Busy time that neither the relay's window nor the send buffer explains: either the congestion window limited the
+    /// sockets, *or all their data was in flight*. These times do not distinguish the two;
+    /// [`app_limited`](Self::app_limited) helps.
     #[must_use]
     pub const fn congestion(&self) -> Duration {
         self.busy.saturating_sub(self.peer_window).saturating_sub(self.send_buffer)
     }
 
-    /// Bytes that the relay's kernel had acknowledged and that were not back: in its receive buffers, in
-    /// the relay, or on the way back. Where a relay is slower than its sockets, its queue is here long
-    /// before its receive window closes.
+    /// Bytes that the relay's kernel had acknowledged and that had not returned: in its receive buffers, in the relay,
+    /// or on the return path. If a relay is slower than its sockets, its queue appears here long before its receive
+    /// window closes.
     #[must_use]
     pub const fn taken_bytes(&self) -> u64 {
         self.outstanding_bytes.saturating_sub(self.unsent_bytes).saturating_sub(self.unacked_bytes)
     }
 
-    /// Whether the relay had something to send back, and did not although the path to it had been there for so long that nothing of an
-    /// interruption before can be left. For after one TCP sends again what was lost at growing intervals: before twice as much time has passed
-    /// since the beginning, and what its first interval is longer, it does.
+    /// Whether the relay had data to send back and sent nothing, although its path had worked for long enough to
+    /// exclude the effect of an earlier interruption. After one, TCP retransmits at growing intervals: by the time the
+    /// outage has lasted twice as long, plus the first interval, it has retransmitted.
     #[must_use]
     pub fn is_in_vain(&self) -> bool {
         const FIRST_AGAIN: Duration = Duration::from_millis(500);
@@ -167,7 +164,7 @@ impl Account {
         share(self.peer_window, self.socket_time)
     }
 
-    /// Share of the sockets' time in which our send buffer held them back.
+    /// Share of the sockets' time in which the send buffer limited them.
     #[must_use]
     pub fn send_buffer_share(&self) -> f64 {
         share(self.send_buffer, self.socket_time)
@@ -179,20 +176,20 @@ impl Account {
         share(self.congestion(), self.socket_time)
     }
 
-    /// Share of the sockets' time in which they had less to send than they might have.
+    /// Share of the sockets' time in which they had less to send than their windows allowed.
     #[must_use]
     pub fn app_limited_share(&self) -> f64 {
         share(self.app_limited, self.socket_time)
     }
 
-    /// Share of the bytes on the way to the relay that had been sent before.
+    /// Share of retransmitted bytes among those sent to the relay.
     #[must_use]
     pub fn retransmitted_share(&self) -> f64 {
         let sent = self.sent_bytes.saturating_add(self.retransmitted_bytes);
         part(self.retransmitted_bytes, sent)
     }
 
-    /// Packets out of order on the way back, for each segment there.
+    /// Packets out of order on the return path, per returned segment.
     #[must_use]
     pub fn out_of_order_share(&self) -> f64 {
         part(self.out_of_order_packets, self.received_segments)
@@ -210,10 +207,10 @@ impl Account {
         share(self.busiest, self.elapsed)
     }
 
-    /// What two accounts of the same time say together: of two pumps, or of two measurers.
+    /// The sum of two accounts of the same interval: of two pumps, or of two measurers.
     #[must_use]
     pub fn beside(&self, other: &Self) -> Self {
-        // One of no time says nothing, and not that there was no silence.
+        // An empty interval has no information about silence.
         let told = [self, other].into_iter().filter(|it| !it.elapsed.is_zero());
         Self {
             elapsed: self.elapsed.max(other.elapsed),
@@ -228,7 +225,7 @@ impl Account {
         }
     }
 
-    /// What this account and that of a later time say together.
+    /// The sum of this account and a later one.
     #[must_use]
     pub fn followed_by(&self, later: &Self) -> Self {
         let mean = |before, after| mean([(self.elapsed, before), (later.elapsed, after)]);
@@ -245,7 +242,7 @@ impl Account {
         }
     }
 
-    /// What adds up in time and number alike; the rest is this account's.
+    /// Adds the fields that are additive in both time and number; the rest is this account's.
     fn and(&self, other: &Self) -> Self {
         let add = u64::saturating_add;
         Self {
@@ -267,7 +264,7 @@ impl Account {
     }
 }
 
-/// The mean of two means, each as heavy as its sockets' time.
+/// The mean of two means, weighted by their sockets' time.
 fn mean_rtt(one: &Account, two: &Account) -> Option<Duration> {
     let (Some(rtt), Some(other)) = (one.mean_rtt, two.mean_rtt) else {
         return one.mean_rtt.or(two.mean_rtt);
@@ -279,7 +276,7 @@ fn mean_rtt(one: &Account, two: &Account) -> Option<Duration> {
     Some(low.saturating_add((high - low).mul_f64(weight)))
 }
 
-/// The mean of two numbers, each as heavy as its time.
+/// The mean of two numbers, weighted by their time.
 fn mean([(time, one), (later, two)]: [(Duration, u64); 2]) -> u64 {
     let (time, later) = (time.as_micros(), later.as_micros());
     let sum = time.saturating_mul(one.into()).saturating_add(later.saturating_mul(two.into()));

@@ -1,20 +1,22 @@
 //! One secret seed for several authorities' coordinators, by commit and reveal (paper §4.3).
 //!
-//! Before a period each tells all others a hash of a random contribution, and only then the contribution itself. The seed is a hash of all
-//! contributions that were revealed, so it is random if one of them was, and nobody can choose his own by the others'.
+//! Before a period each authority sends all others a hash of a random contribution, and only then the contribution. The
+//! seed is a hash of all revealed contributions. It is random if one of them was, and no authority can choose its own
+//! to fit the others'.
 //!
-//! **Who ends with what.** What an authority says counts only if it is signed by as many of us as it is late: a statement that comes in
-//! round *k* of its phase must have *k* signatures, its author's among them; whoever takes it up signs it and passes it on. With one round
-//! less than there are authorities, all who hear each other end with the same statements, however many others are lost or lie, and
-//! whatever those tell to whom (Dolev and Strong, "Authenticated algorithms for Byzantine agreement", 1983): who takes a statement up before the
-//! last round has it taken up by all in the next; one of the last round has so many signatures that one of those who hear each other
-//! gave his in an earlier one.
+//! **Agreement.** A statement that arrives in round *k* of its phase counts only if it has *k* signatures, including
+//! its author's. An authority that accepts a statement signs it and passes it on. The number of rounds is one less than
+//! that of authorities. Then all authorities that can reach each other end with the same statements, however many
+//! others are unreachable or lie, and whatever those send to whom (Dolev and Strong, "Authenticated algorithms for
+//! Byzantine agreement", 1983). A statement accepted before the last round reaches all in the next one. A statement
+//! accepted in the last round has enough signatures that one of the connected authorities signed it in an earlier
+//! round.
 //!
-//! From equal statements equal conclusions follow: who said nothing, who did not reveal, who made two commitments is left out and named,
-//! and the seed is of the others. If there are not two, each has a seed of its own.
+//! Equal statements lead to equal results. An authority that sent nothing, did not reveal or made two commitments is
+//! excluded and named, and the seed is derived from the others. If fewer than two remain, each uses a seed of its own.
 //!
-//! Pure: what the time is, and how statements travel, the caller says. Statements may come in any order and any number of times; the
-//! caller tells all [`statements`](Agreement::statements) to all others again and again.
+//! Pure: the caller supplies the time and transports statements. Statements may arrive in any order and any number of
+//! times; the caller repeatedly sends all [`statements`](Agreement::statements) to all others.
 
 mod outcome;
 mod statement;
@@ -50,14 +52,14 @@ impl fmt::Debug for AuthorityKey {
     }
 }
 
-/// Those who agree, and on what all of them must be of one mind beforehand.
+/// The authorities that agree, and the values that must be equal for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
     keys: BTreeSet<AuthorityKey>,
     id: [u8; 32],
 }
 
-/// The times that a plan depends on, the same with all.
+/// The times that a plan depends on, equal for all authorities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Length of a period, in seconds.
@@ -68,13 +70,13 @@ pub struct Times {
     pub round_s: u64,
 }
 
-/// No group has one member, or very many.
+/// The number of members is out of range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0} authorities cannot agree: it takes 2 to {max}", max = Group::MAX)]
 pub struct GroupError(usize);
 
 impl Group {
-    /// There are nine bandwidth authorities; rounds and signatures grow with their number.
+    /// There are nine bandwidth authorities; the number of rounds and signatures grows with theirs.
     pub const MAX: usize = 16;
 
     /// These authorities.
@@ -97,14 +99,15 @@ impl Group {
         Ok(Self { keys, id: hash.finalize().into() })
     }
 
-    /// Rounds that either phase takes.
+    /// The number of rounds of each phase.
     #[must_use]
     pub fn rounds(&self) -> u32 {
-        // At least two hear each other, or there is nothing to agree on. So one less than all is one more than can be bad.
+        // Without two connected authorities there is no agreement. So one less than all is one more than the number of
+        // bad ones.
         u32::try_from(self.keys.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Whether it has a say.
+    /// Whether this authority is a member.
     #[must_use]
     pub fn has(&self, key: AuthorityKey) -> bool {
         self.keys.contains(&key)
@@ -120,26 +123,26 @@ impl Group {
     }
 }
 
-/// What one brings to the agreement.
+/// One authority's input to the agreement.
 #[derive(Clone, Copy, Debug)]
 pub struct Offer {
-    /// 32 random bytes, for this period alone.
+    /// 32 random bytes, for this period only.
     pub contribution: [u8; 32],
-    /// What its team can load at once: each plans for all teams.
+    /// The capacity of its team: each coordinator plans for all teams.
     pub room: TeamRoom,
-    /// `shared-rand-current-value` of the consensus that it has.
+    /// `shared-rand-current-value` of its consensus.
     pub shared_random: Option<[u8; 32]>,
 }
 
-/// An authority has made more than so many different statements of one kind: that it lies is known by two.
+/// The number of different statements of one kind that are kept of an authority: two prove that it lies.
 const VERSIONS_MAX: usize = 2;
 
 /// One authority's part in the agreement on the seed of one period.
 ///
 /// - *commands*: [`new`](Self::new), before the first round is over;
 /// - *handle*: [`handle_step`](Self::handle_step), [`handle_statement`](Self::handle_statement);
-/// - *poll*: [`statements`](Self::statements), all that is to be told to all others;
-/// - *getters*: [`outcome`](Self::outcome), when it is over.
+/// - *poll*: [`statements`](Self::statements), the statements to send to all others;
+/// - *getters*: [`outcome`](Self::outcome), at the end.
 pub struct Agreement {
     group: Group,
     key: SigningKey,
@@ -149,14 +152,14 @@ pub struct Agreement {
     step: u32,
     commitments: BTreeMap<AuthorityKey, Vec<Statement>>,
     reveals: BTreeMap<AuthorityKey, Vec<Statement>>,
-    /// Who has shown that it has our commitment, and our reveal.
+    /// The authorities that have shown that they have our commitment, and our reveal.
     heard_by: [BTreeSet<AuthorityKey>; 2],
 }
 
 impl Agreement {
     /// Commits to a contribution. `key_seed` is that of our Ed25519 key, which is one of the group.
     ///
-    /// Who was not there in the first round must not take part, for it cannot know what was said.
+    /// An authority that missed the first round must not take part, since it does not know the earlier statements.
     #[must_use]
     pub fn new(group: Group, key_seed: &[u8; 32], begin_unix_s: u64, offer: Offer) -> Self {
         let key = SigningKey::from_bytes(key_seed);
@@ -188,7 +191,7 @@ impl Agreement {
         self.own
     }
 
-    /// It is this round ([`Timetable::step`]); time does not go back. Says whether it is over.
+    /// Advances to this round ([`Timetable::step`]); time never decreases. Returns whether the agreement is over.
     pub fn handle_step(&mut self, step: u32) -> bool {
         self.step = self.step.max(step);
         let rounds = self.group.rounds();
@@ -201,10 +204,11 @@ impl Agreement {
         self.step >= 2 * rounds
     }
 
-    /// Somebody says this, who has proved to be `from`.
+    /// Handles a statement that an authenticated peer, `from`, sent.
     ///
     /// # Errors
-    /// [`StatementError`]: it is not taken up. That is no reason to believe ill of `from`: it may pass on what others lie.
+    /// [`StatementError`]: the statement is rejected. `from` is not to blame, since it may pass on the statements of
+    /// others.
     pub fn handle_statement(
         &mut self,
         from: AuthorityKey,
@@ -239,11 +243,11 @@ impl Agreement {
         let Some(round) = self.step.checked_sub(first_step) else {
             return Err(StatementError::TooEarly);
         };
-        // It is left out whatever it reveals.
+        // It is excluded whatever it reveals.
         if phase == 1 && self.commitments.get(&author).is_some_and(|all| all.len() > 1) {
             return Ok(());
         }
-        // The first round is number 0, and asks for one signature.
+        // The first round is number 0, and requires one signature.
         if round >= rounds || statement.signatures.len() <= round as usize {
             return Err(StatementError::TooLate);
         }
@@ -267,19 +271,19 @@ impl Agreement {
         self.commitments.get(&author).is_some_and(|all| all.iter().any(is_of))
     }
 
-    /// Who has committed to something, as far as we have heard.
+    /// The authorities whose commitments have arrived.
     pub fn committed(&self) -> impl Iterator<Item = AuthorityKey> {
         self.commitments.keys().copied()
     }
 
-    /// What all others are to be told, again and again until it is over.
+    /// The statements to send to all others repeatedly, until the agreement is over.
     #[must_use]
     pub fn statements(&self) -> Vec<Vec<u8>> {
         let all = self.commitments.values().chain(self.reveals.values()).flatten();
         all.map(Statement::encode).collect()
     }
 
-    /// What has come of it.
+    /// The result.
     #[must_use]
     pub fn outcome(&self) -> Outcome {
         outcome::of(self)

@@ -1,4 +1,4 @@
-//! Who loads the relay, and how much: the greedy allocation of §4.2.
+//! The load of each measurer: the greedy allocation of §4.2.
 
 use crate::measurer_path::MeasurerPath;
 use alloc::vec::Vec;
@@ -17,29 +17,29 @@ impl fmt::Display for MeasurerId {
     }
 }
 
-/// What a measurer's clock and its rate limit may be off: share of its rate.
+/// The tolerance for a measurer's clock and rate limit: a share of its rate.
 const SLACK: Duration = Duration::from_millis(100);
 
-/// What each of its sockets may send beyond its rate: a TLS record.
+/// The excess that each socket may send beyond its rate: a TLS record.
 const SLACK_PER_SOCKET_BYTES: u64 = 16_384;
 
-/// What one measurer has to do.
+/// One measurer's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Assignment {
-    /// Who.
+    /// The measurer.
     pub measurer: MeasurerId,
-    /// *aᵢ*: how fast it sends, over all its processes; never zero.
+    /// *aᵢ*: its rate, over all its processes; never zero.
     pub rate: Rate,
-    /// How many sockets it opens, over all its processes; never zero.
+    /// The number of its sockets, over all its processes; never zero.
     pub sockets: u32,
 }
 
 impl Assignment {
-    /// What can have come back to it by the end of a second, counted from zero, if it keeps to its
-    /// assignment: no more than it has sent.
+    /// The maximum number of bytes that can have returned by the end of a second, counted from zero, if it keeps to its
+    /// assignment.
     ///
-    /// It is a bound on the sum over all seconds so far. Of a single second there is none: what the
-    /// relay has held back for a while comes back all at once.
+    /// This bounds the sum over all seconds so far. A single second has no bound: bytes that the relay delayed may
+    /// return all at once.
     #[must_use]
     pub fn most_returned(&self, second: u32) -> u64 {
         let time = Duration::from_secs(u64::from(second) + 1) + SLACK;
@@ -47,20 +47,20 @@ impl Assignment {
         self.rate.bytes_in(time).saturating_add(records)
     }
 
-    /// What of that counts in one second: what it can have sent in a second. So nothing is gained by saving
-    /// up what [`most_returned`](Self::most_returned) allows for the seconds that decide; and an honest
-    /// measurer, which is assigned more than twice what the relay carries, loses nothing.
+    /// The part of that which counts in one second: what it can have sent in a second. So a measurer gains nothing by
+    /// saving up [`most_returned`](Self::most_returned) for the seconds that decide. An honest measurer, which is
+    /// assigned more than twice what the relay carries, loses nothing.
     #[must_use]
     pub fn most_counted(&self) -> u64 {
         self.most_returned(0)
     }
 
-    /// Whether what it says that came back to it in a whole round of so many seconds can be what the relay says that it sent to
-    /// it.
+    /// Whether its count of returned bytes in a whole round of `seconds` is consistent with the relay's count of bytes
+    /// sent to it.
     ///
-    /// Nothing comes back before it is sent. But the relay counts from the first cell that reaches it from any measurer, and
-    /// others may begin some hundred milliseconds later: half a second's worth, or a twentieth. In the end something is
-    /// still under way: a second's worth of what was ordered, and a fifth.
+    /// Bytes return only after they were sent. But the relay counts from the first cell of any measurer, and others may
+    /// start some hundred milliseconds later: half a second's worth, or a twentieth, is allowed. At the end some bytes
+    /// are still in flight: a second's worth of the assigned rate, and a fifth.
     #[must_use]
     pub fn agrees(&self, returned_bytes: u64, sent_bytes: u64, seconds: u32) -> bool {
         let records = u64::from(self.sockets).saturating_mul(SLACK_PER_SOCKET_BYTES);
@@ -73,16 +73,16 @@ impl Assignment {
 /// Shares of a team's capacity, for one round.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Allocation {
-    /// Those who take part, most residual capacity first.
+    /// The measurers that take part, most residual capacity first.
     pub assignments: Vec<Assignment>,
-    /// What was asked for, *f·z₀*.
+    /// The required capacity, *f·z₀*.
     pub needed: Rate,
-    /// What the team had left before.
+    /// The team's residual capacity before the allocation.
     pub available: Rate,
 }
 
 impl Allocation {
-    /// Σ*aᵢ*: what was given; the lesser of what was needed and what was available.
+    /// Σ*aᵢ*: the lesser of the required and the available capacity.
     #[must_use]
     pub fn total(&self) -> Rate {
         self.assignments.iter().map(|assignment| assignment.rate).sum()
@@ -94,18 +94,18 @@ impl Allocation {
         self.assignments.iter().map(|assignment| assignment.sockets).sum()
     }
 
-    /// Whether a fair part of the sockets begins later if every other one of each measurer does: at least a
-    /// quarter. Then a path that holds back lets a third more through in the second half.
+    /// Whether at least a quarter of the sockets starts later if every other one of each measurer does. Then a path
+    /// that limits the sockets lets a third more through in the second half.
     #[must_use]
     pub(crate) fn has_two_halves(&self) -> bool {
         let later: u32 = self.assignments.iter().map(|assignment| assignment.sockets / 2).sum();
         later.saturating_mul(4) >= self.sockets()
     }
 
-    /// The same with as many sockets, shared out by what each path asks for: who is twice as far has twice as much under
-    /// way, and needs as many more sockets where they lose packets; and each socket keeps less under way the more it loses,
-    /// by the root of that (Mathis et al., 1997). `vantages` are by the measurers' places in the team; unless the round trips of
-    /// all who take part are known, nothing changes.
+    /// Redistributes the sockets by the demand of each path. A path of twice the length has twice the bytes in flight,
+    /// and needs in proportion more sockets if it loses packets. Each socket's window shrinks with the square root of
+    /// the loss (Mathis et al., 1997). `vantages` are by the measurers' places in the team. If a participant's
+    /// round-trip time is unknown, nothing changes.
     #[must_use]
     pub(crate) fn with_sockets_by_path(mut self, vantages: &[MeasurerPath]) -> Self {
         let weight = |it: &Assignment| {
@@ -120,7 +120,7 @@ impl Allocation {
         let mut weight_left: u128 = weights.iter().sum();
         let mut spare_left = u128::from(spare);
         for (assignment, weight) in self.assignments.iter_mut().zip(weights) {
-            // Rounded, of what is left, so that the last one has all the rest.
+            // Rounded, of the remainder, so that the last one gets the rest.
             let more = (spare_left * weight + weight_left / 2) / weight_left.max(1);
             assignment.sockets = 2 + u32::try_from(more).unwrap_or(u32::MAX);
             weight_left -= weight;
@@ -129,49 +129,46 @@ impl Allocation {
         self
     }
 
-    /// Whether less was given than needed: Σ*aᵢ* < *f·z₀*.
+    /// Whether less was allocated than needed: Σ*aᵢ* < *f·z₀*.
     #[must_use]
     pub fn is_short(&self) -> bool {
         self.available < self.needed
     }
 
-    /// Whether the team has nothing left, so that no other allocation could give more.
+    /// Whether the whole team was allocated, so that no allocation could be larger.
     #[must_use]
     pub fn is_exhausted(&self) -> bool {
         self.available <= self.needed
     }
 
-    /// The measurer at a place: in a team that was made of those who take part, in their order, it has
-    /// this place for its number.
+    /// The measurer at a place: in a team of the participants, in order, its number is this place.
     #[must_use]
     pub fn member(&self, place: MeasurerId) -> Option<MeasurerId> {
         self.assignments.get(place.0).map(|assignment| assignment.measurer)
     }
 
-    /// Where a measurer stands among those who take part.
+    /// A measurer's place among the participants.
     pub(crate) fn place(&self, measurer: MeasurerId) -> Option<usize> {
         self.assignments.iter().position(|assignment| assignment.measurer == measurer)
     }
 }
 
-/// Gives the measurer with most residual capacity all it has left or what is still needed, and so
-/// on until Σ*aᵢ* = `needed` or the team is exhausted (§4.2).
+/// Gives the measurer with the most residual capacity all it has left or what is still needed, and so on until Σ*aᵢ* =
+/// `needed` or the team is exhausted (§4.2).
 ///
-/// `residuals` holds what each measurer of the team has left beside other measurements that run
-/// at the same time; of equals, the first comes first. No other choice needs fewer measurers.
-/// The sockets are split evenly among those who take part, the remainder among the first of them,
-/// at least one each (§4.1).
+/// `residuals` holds what other concurrent measurements leave of each measurer of the team; of equals, the first comes
+/// first. No other choice needs fewer measurers. The sockets are divided evenly among the participants, the remainder
+/// among the first of them, at least one each (§4.1).
 #[must_use]
 pub fn allocate(needed: Rate, residuals: &[Rate], sockets: u32) -> Allocation {
     allocate_among(needed, residuals, &[], sockets, 1)
 }
 
-/// How many sockets a path asks for at this rate, in units of their own.
+/// The relative number of sockets that a path needs at this rate.
 fn need(rate: Rate, rtt: Duration, loss_ppm: Option<u32>) -> u128 {
-    /// Nearer than this all are the same.
+    /// Shorter round trips count as this one.
     const NEAR: Duration = Duration::from_millis(1);
-    /// Rarer losses are too few to be counted in a round, and more frequent ones than those no number of sockets
-    /// makes up for.
+    /// Rarer losses are too few to be counted in a round. More frequent ones cannot be compensated by sockets.
     const RARE_PPM: u32 = 100;
     const FREQUENT_PPM: u32 = 10_000;
     let under_way = u128::from(rate.bytes_in(rtt.max(NEAR))).max(1);
@@ -185,19 +182,20 @@ fn need(rate: Rate, rtt: Duration, loss_ppm: Option<u32>) -> u128 {
 struct Candidate {
     place: usize,
     host: Option<u32>,
-    /// What it has left.
+    /// Its residual capacity.
     residual: Rate,
-    /// What of that its path is believed to carry.
+    /// The part of that which its path is believed to carry.
     carried: Rate,
-    /// What it is given.
+    /// Its allocated rate.
     rate: Rate,
 }
 
-/// The same among at least so many measurers, if so many have anything left, at as many hosts, if they are at so many: that
-/// many, most residual capacity first, have an even part each as far as they can, before the first of them is given more.
+/// Allocates among at least `measurers_min` measurers at different hosts, as far as possible. These measurers, most
+/// residual capacity first, get equal shares where they can, before the first of them gets more.
 ///
-/// Nobody is asked for more than its path was seen to carry ([`PathSeen::asked_at_most`](crate::PathSeen::asked_at_most)), unless
-/// that is not enough. `vantages` are by places, as `residuals`; of those that are not there nothing is known.
+/// No measurer is assigned more than its path was observed to carry
+/// ([`PathSeen::asked_at_most`](crate::PathSeen::asked_at_most)), unless that is not enough. `vantages` are by places,
+/// as `residuals`; missing ones are unknown.
 #[must_use]
 pub(crate) fn allocate_among(
     needed: Rate,
@@ -240,8 +238,8 @@ pub(crate) fn allocate_among(
     Allocation { assignments, needed, available: residuals.iter().copied().sum() }
 }
 
-/// Brings those to the front that are at hosts of their own, so that the first so many are at different ones, as far as
-/// others have anything to give.
+/// Moves measurers at distinct hosts to the front, so that the first `first` are at different hosts, as far as others
+/// have capacity.
 fn spread_over_hosts(team: &mut Vec<Candidate>, first: usize) {
     for place in 1..first.min(team.len()) {
         let (chosen, rest) = team.split_at(place);
@@ -362,7 +360,7 @@ mod tests {
         };
         assert_eq!(among(&[500, 400], 20), vec![(1, 175), (0, 25)]);
         assert_eq!(among(&[500, 400, 300], 20), vec![(1, 100), (2, 100)], "two others do it");
-        assert_eq!(among(&[500, 100], 20), vec![(1, 100), (0, 100)], "nobody else has any more");
+        assert_eq!(among(&[500, 100], 20), vec![(1, 100), (0, 100)], "no other has capacity left");
         assert_eq!(among(&[500, 400], 900), vec![(0, 100), (1, 100)], "it was enough");
     }
 
@@ -377,7 +375,7 @@ mod tests {
         assert_eq!(by(&[at(0, 0), at(0, 0)]), vec![22, 22]);
         assert_eq!(by(&[at(20, 0), MeasurerPath::default()]), vec![22, 22], "not all are known");
         assert_eq!(by(&[]), vec![22, 22]);
-        // A hundred times the loss is ten times the sockets; what is rarer than one of ten thousand does not count.
+        // A hundred times the loss requires ten times the sockets. Losses rarer than one in ten thousand do not count.
         assert_eq!(by(&[at(20, 10_000), at(20, 99)]), vec![38, 6]);
         assert_eq!(by(&[at(20, 900_000), at(20, 0)]), vec![38, 6]);
         let few = allocate_among(Rate::from_mbit_per_s(200.0), &bits(&[1 << 30; 2]), &[], 3, 2);

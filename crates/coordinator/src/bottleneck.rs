@@ -1,4 +1,4 @@
-//! Measurers that something of their own held back, and not the relay.
+//! Measurers that were limited by a cause of their own, and not by the relay.
 
 mod unqueued;
 
@@ -12,54 +12,53 @@ use core::fmt;
 use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
-/// Packets that wait for less than this stand in no queue worth the name.
+/// The minimum queueing delay.
 const QUEUE_MIN: Duration = Duration::from_millis(10);
 
-/// Nor do those that wait for less than this part of the round trip without a queue: what long paths take
-/// wanders, and the more the longer they are.
+/// A queueing delay must also exceed this share of the base round trip: the round-trip time of long paths varies in
+/// proportion.
 const QUEUE_PART: u32 = 10;
 
-/// What a measurer that something of its own has held back is asked for in a later round, of what it got.
+/// The load of a limited measurer in a later round, relative to what it achieved.
 pub(crate) const HINDERED_ASKED: f64 = 1.25;
 
-/// Sockets that the relay's window holds back for a greater share of their time wait for the relay.
+/// Sockets that the relay's window limits for a greater share of their time wait for the relay.
 const WINDOW_MAX: f64 = 0.05;
 
-/// A measurer that something of its own held back in a round. What came back to it the relay has done, but
-/// it does not show that the relay could not do more.
+/// A measurer that was limited by a cause of its own in a round. The relay did return those bytes, but they do not show
+/// its limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MeasurerBottleneck {
-    /// Who.
+    /// The measurer.
     pub measurer: MeasurerId,
-    /// By what.
+    /// The cause.
     pub by: Bottleneck,
-    /// What came back to it all the same, in the median second.
+    /// The bytes that it got back, in the median second.
     pub got: Rate,
 }
 
-/// What of its own holds a measurer back.
+/// The cause that limits a measurer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bottleneck {
-    /// A narrow place on its path to the relay: its packets wait longer than those of the others.
+    /// A bottleneck with a queue on its path to the relay: its packets wait longer than those of the others.
     Path {
-        /// So much longer, in whole milliseconds.
+        /// The additional delay, in whole milliseconds.
         queue_ms: u32,
     },
-    /// A narrow place on its path that drops what it does not let through, and keeps no queue: its packets are lost, those of
-    /// others are not.
+    /// A bottleneck without a queue on its path, such as a policer: its packets are lost, and those of others are not.
     Loss {
-        /// Of a million bytes that it sent, so many it had sent before.
+        /// Retransmitted bytes per million.
         loss_ppm: u32,
     },
-    /// A narrow place of its own that nothing else shows, such as one on the way back from the relay. Socket by socket less
-    /// came back to it than to another, to whom all came back that it had to send: a relay that could do no more would have
-    /// kept back that one's first.
+    /// A bottleneck without other symptoms, such as one on the return path. Per socket, less came back to it than to
+    /// another measurer that got back everything it sent. A relay at its limit would have reduced the other's share
+    /// first.
     Share {
-        /// So much of what came back to that one, socket by socket.
+        /// Its share per socket, in percent of the other's.
         percent: u32,
     },
-    /// Its processor was busy all the time.
+    /// Its processor had no idle time.
     Processor,
 }
 
@@ -93,22 +92,23 @@ impl fmt::Display for MeasurerBottleneck {
     }
 }
 
-/// How long the packets of a measurer wait on their path to the relay, in the median second; not at all where
-/// most cells [wait](Account::waited) at the relay, or where its window holds them back. A relay that reads when
-/// it may, and not when something comes, acknowledges late, by 40 ms and more: its measurers' round trips are
-/// long, and no queue stands on their paths.
+/// The queueing delay on a measurer's path to the relay, in the median second. It is zero if most cells
+/// [wait](Account::waited) at the relay, or if its window limits them. A relay that reads periodically, and not on
+/// arrival, delays acknowledgements by 40 ms and more: the round-trip times of its measurers are long without a queue
+/// on the path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Queue {
     pub(crate) measurer: MeasurerId,
-    /// The round trip without it.
+    /// The round trip without queueing.
     pub(crate) least_rtt: Duration,
     pub(crate) wait: Duration,
-    /// The same also where it waited for its assigned rate: its packets meet what stands on the relay's own link all the same.
+    /// The delay even if the measurer waited for its assigned rate: its packets still meet the queue on the relay's own
+    /// link.
     met: Duration,
 }
 
 impl Queue {
-    /// By the accounts of a measurer's seconds; `None` if they do not tell.
+    /// From the accounts of a measurer's seconds; `None` if they have no such data.
     pub(crate) fn of<'a>(
         measurer: MeasurerId,
         accounts: impl Iterator<Item = &'a Account> + Clone,
@@ -129,26 +129,26 @@ impl Queue {
         Some(Self { measurer, least_rtt, wait, met })
     }
 
-    /// Whether a time that packets wait here is that of a queue.
+    /// Whether a delay is long enough for a queue.
     fn is_queue(&self, wait: Duration) -> bool {
         wait >= QUEUE_MIN.max(self.least_rtt / QUEUE_PART)
     }
 
-    /// Whether a queue stands, be it the relay's or the path's own.
+    /// Whether there is a queue, on the relay's link or elsewhere on the path.
     pub(crate) fn stands(&self) -> bool {
         self.is_queue(self.wait)
     }
 }
 
-/// Whether most cells waited on the path in a second, and the relay read what came.
+/// Whether, in a second, most cells waited on the path, and the relay read its input.
 fn is_on_the_path(account: &Account) -> bool {
     account.waited() == Waited::Path && account.peer_window_share() <= WINDOW_MAX
 }
 
-/// Those whose packets wait in a queue that the others do not meet, and how much longer they do.
+/// The measurers whose packets wait in a queue that the others do not meet, with the additional delay.
 ///
-/// The relay's own link is on everybody's path: a queue there lets the packets of all wait alike. What some
-/// wait longer than those who wait least, they wait elsewhere.
+/// The relay's own link is on every path, and a queue there delays all packets alike. A delay beyond the shortest one
+/// arises elsewhere.
 pub(crate) fn own_queues(queues: &[Queue]) -> impl Iterator<Item = (MeasurerId, Duration)> {
     let common = queues.iter().map(|it| it.met).min().unwrap_or_default();
     queues.iter().filter_map(move |queue| {
@@ -172,12 +172,12 @@ mod tests {
         Duration::from_millis(millis)
     }
 
-    /// Most of what is not back the relay has not acknowledged.
+    /// The relay has not acknowledged most of the missing bytes.
     fn on_the_path() -> Account {
         Account { outstanding_bytes: 1000, unacked_bytes: 900, ..Account::default() }
     }
 
-    /// Of seconds with these mean round trips.
+    /// Of seconds with these mean round-trip times.
     fn queue(measurer: usize, least_ms: u64, means_ms: &[u64]) -> Option<Queue> {
         let account = |mean: &u64| Account {
             least_rtt: Some(ms(least_ms)),
@@ -241,7 +241,7 @@ mod tests {
         let stands = |it| Queue::of(MeasurerId(0), [window(it)].iter()).map(|it| it.stands());
         assert_eq!([40, 60].map(stands), [Some(true), Some(false)], "its window is closed");
         assert_eq!([600, 400].map(|it| queue(it).map(|it| it.stands())), [Some(true), Some(false)]);
-        // Whom it holds back has none on its path, so another's is that one's own.
+        // The limited measurer has no queue on its path, so the other's queue is its own.
         assert_eq!(own(&[queue(400), self::queue(1, 1, &[41])]), vec![(1, 40)]);
     }
 

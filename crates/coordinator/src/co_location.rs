@@ -1,40 +1,46 @@
-//! Which relays may share a machine, by their estimates of many periods.
+//! Detection of relays that may share a machine, from their estimates of many periods.
 //!
-//! Relays at different addresses of one machine are measured at different times, and each shows all of it. What they show rises and falls
-//! with what else the machine carries, and so they rise and fall together, from period to period. That is all that is looked at:
+//! Relays at different addresses of one machine are measured at different times, and each shows the whole machine.
+//! Their estimates vary with the other load of the machine, and so they rise and fall together, from period to period.
+//! The test uses nothing else:
 //!
-//! 1. Periods are taken in pairs that do not overlap, so that no estimate is in two of them. A relay that was measured in both has made a
-//!    *move*: up or down, compared with the middle one of all relays. So what concerns all (a slow measurer, a new version) is no likeness.
-//! 2. Of two relays, the moves that both made are counted: how many are alike. If they have nothing to do with each other, then given how often each
-//!    went up, the count of common ups is hypergeometric, whatever their capacities and the size of their moves are: Fisher's exact test,
-//!    one-sided. It takes for granted that one relay's moves are independent of each other, which pairs that do not overlap see to.
-//! 3. A pair is told if chance alone would bring less than one such pair in [`FALSE_ALARMS_MAX`]⁻¹ networks of this size (Bonferroni).
+//! 1. Periods are taken in pairs that do not overlap, so that no estimate is in two of them. A relay that was measured
+//!    in both has made a *move*: up or down, compared with the median relay. So effects on all relays (a slow measurer,
+//!    a new version) cancel out.
+//! 2. For two relays, the test counts the moves that both made, and how many are alike. If the relays are independent,
+//!    then given how often each went up, the count of common ups is hypergeometric, whatever their capacities and the
+//!    size of their moves: Fisher's exact test, one-sided. It assumes that one relay's moves are independent of each
+//!    other; non-overlapping pairs ensure that.
+//! 3. A pair is reported if chance alone would yield less than one such pair in [`FALSE_ALARMS_MAX`]⁻¹ networks of this
+//!    size (Bonferroni).
 //!
-//! It is a suspicion and no proof. What is common may be a provider or a country; and who reads another relay's weights in bandwidth files can move
-//! as it did. So nothing follows from it by itself: an operator looks at it, and may have such relays measured together.
+//! A reported pair is a suspicion and no proof. The common cause may be a provider or a country, and a relay that reads
+//! another's weights in bandwidth files can imitate its moves. So a pair has no automatic effect: an operator reviews
+//! it, and may have such relays measured together.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use onion::Rate;
 use onion::identity::RsaId;
 
-/// How many pairs of relays chance alone may bring, on average, in one look at a network.
+/// The expected number of false pairs in one test of a network.
 const FALSE_ALARMS_MAX: f64 = 0.01;
 
-/// Fewer relays have no middle that is worth the name.
+/// The minimum number of relays for a meaningful median.
 const RELAYS_MIN: usize = 20;
 
-/// More are told by nobody: the likeliest come first.
+/// The maximum number of reported pairs, the most likely first.
 const TOLD_MAX: usize = 1000;
 
-/// A pair of which each relay is in so many likelier ones is not told: many relays that all move alike would leave no room for any other pair.
+/// A pair is not reported if each of its relays is in this number of more likely ones: many relays that all move alike
+/// would hide all other pairs.
 const TOLD_OF_ONE: u32 = 4;
 
-/// Moves of all relays of a network, from one period to the next: relays that share a machine at different addresses make them together. 32 bytes and
-/// an identity for each relay.
+/// Moves of all relays of a network, from one period to the next. Relays that share a machine at different addresses
+/// move together. A relay takes 32 bytes and its identity.
 ///
-/// What it tells is a suspicion, and no proof: what two relays have in common may be a provider or a country, and one that reads another's weights can
-/// move as it did.
+/// A result is a suspicion and no proof: the common cause may be a provider or a country, and a relay that reads
+/// another's weights can imitate its moves.
 #[derive(Clone, Debug, Default)]
 pub struct CoLocationTest {
     relays: BTreeMap<RsaId, Moves>,
@@ -51,22 +57,22 @@ struct Moves {
 /// Two relays that may share a machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Suspicion {
-    /// Which, in the order of their identities.
+    /// The relays, in the order of their identities.
     pub relays: (RsaId, RsaId),
     /// Pairs of periods in which both were measured.
     pub moves: u32,
     /// Those in which both went up, or both down.
     pub alike: u32,
-    /// How many pairs of relays that are as much alike chance alone would bring in this network: at most a hundredth.
+    /// The expected number of pairs with this similarity by chance in this network: at most a hundredth.
     pub by_chance: f64,
 }
 
 impl CoLocationTest {
-    /// Pairs of periods that it has room for.
+    /// The maximum number of pairs of periods.
     pub const PAIRS_OF_PERIODS_MAX: u32 = u128::BITS;
 
-    /// Two periods that follow each other and are in no other pair: of each relay that was measured in both, what was found in the first and
-    /// in the second. With few relays, or when there is no more room, nothing is learnt.
+    /// Adds two consecutive periods that are in no other pair, with the estimates of each relay that was measured in
+    /// both. With few relays, or if there is no more room, nothing is added.
     pub fn add(&mut self, both: &[(RsaId, Rate, Rate)]) {
         let had = both.iter().filter(|(_, first, _)| *first > Rate::ZERO);
         let ratio = |(relay, first, second): &(RsaId, Rate, Rate)| {
@@ -80,7 +86,7 @@ impl CoLocationTest {
         sorted.sort_unstable_by(f64::total_cmp);
         let middle = sorted[sorted.len() / 2];
         let bit = 1 << self.pairs_of_periods;
-        // The middle itself has gone neither way.
+        // The median itself did not move.
         for (relay, ratio) in ratios.into_iter().filter(|(_, ratio)| *ratio != middle) {
             let moves = self.relays.entry(relay).or_default();
             moves.made |= bit;
@@ -89,15 +95,16 @@ impl CoLocationTest {
         self.pairs_of_periods += 1;
     }
 
-    /// Forgets all other relays, such as those that have left the network.
+    /// Removes all other relays, such as those that have left the network.
     pub fn retain(&mut self, is_there: impl Fn(RsaId) -> bool) {
         self.relays.retain(|relay, _| is_there(*relay));
     }
 
-    /// Pairs of relays that are more alike than chance makes them, the likeliest first: at most a thousand, and none whose relays are in four likelier ones each: of many relays that are
-    /// all alike, not each pair is told. Those that `is_known` are left out, such as those that are measured together anyway.
+    /// Pairs of relays that are more similar than by chance, the most likely first: at most a thousand, and none whose
+    /// relays are each in four more likely ones. Pairs that `is_known` accepts are excluded, such as those that are
+    /// measured together anyway.
     ///
-    /// It takes time with the square of the number of relays: some seconds for ten thousand.
+    /// The time is quadratic in the number of relays: some seconds for ten thousand.
     #[must_use]
     pub fn suspicions(&self, is_known: impl Fn(RsaId, RsaId) -> bool) -> Vec<Suspicion> {
         let factorials = Factorials::new();
@@ -144,12 +151,12 @@ fn keep_likeliest(found: &mut Vec<Suspicion>) {
     });
 }
 
-/// What is counted of two relays.
+/// The counts for two relays.
 #[derive(Clone, Copy, Debug)]
 struct Table {
-    /// That both made.
+    /// Moves that both made.
     moves: u32,
-    /// Those of them in which the one went up; the other; both.
+    /// Those in which the one went up; the other; both.
     ups: (u32, u32),
     both_up: u32,
 }
@@ -164,14 +171,15 @@ impl Table {
     }
 
     const fn alike(self) -> u32 {
-        // Neither went up where not one of them did.
+        // Neither went up in those where both went down.
         self.moves + 2 * self.both_up - self.ups.0 - self.ups.1
     }
 
-    /// How likely so many common ups are, or more, without any connection; `None` if that is not less than `most`.
+    /// The probability of at least this number of common ups for independent relays; `None` if that is not less than
+    /// `most`.
     fn chance_below(self, most: f64, factorials: &Factorials) -> Option<f64> {
         let Self { moves, ups: (one, other), both_up } = self;
-        // As many as one would expect, or fewer: that is nearly all.
+        // At or below the expected count the probability is large.
         if both_up * moves <= one * other {
             return None;
         }
@@ -203,7 +211,7 @@ impl Factorials {
         self.0.get(number as usize).copied().unwrap_or(f64::INFINITY)
     }
 
-    /// To choose so many of all.
+    /// The binomial coefficient.
     fn ways(&self, all: u32, chosen: u32) -> f64 {
         self.of(all) / self.of(chosen) / self.of(all - chosen)
     }

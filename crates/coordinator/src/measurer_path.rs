@@ -1,4 +1,4 @@
-//! From where measurers see a relay: their hosts, and what they have seen of their paths to it.
+//! The measurers' hosts, and what they have observed of their paths to a relay.
 
 use crate::account::Account;
 use crate::allocation::MeasurerId;
@@ -8,37 +8,37 @@ use crate::record::RoundRecord;
 use alloc::collections::BTreeMap;
 use onion::{Duration, Rate};
 
-/// From where a measurer sees a relay, as far as that is known.
+/// A measurer's host and path to a relay, as far as they are known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct MeasurerPath {
-    /// Which host it is at, by a number: measurers of one host share its link, so that one of them says nothing of
-    /// another's narrow place. `None` is a host of its own.
+    /// The number of its host. Measurers of one host share its link, so one of them does not show another's bottleneck.
+    /// `None` is a host of its own.
     pub host: Option<u32>,
     /// Its path to the relay.
     pub path: PathSeen,
 }
 
-/// What a measurer's sockets have shown of its path to a relay. The default is a path of which nothing is known.
+/// What a measurer's sockets have shown of its path to a relay. The default is an unknown path.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PathSeen {
-    /// The least round trip.
+    /// The minimum round trip.
     pub rtt: Option<Duration>,
-    /// Of a million bytes on the way to the relay, so many had been sent before ([`Account::retransmitted_share`]); `None`
-    /// where nothing was sent, or nobody tells.
+    /// Retransmitted bytes per million, towards the relay ([`Account::retransmitted_share`]); `None` if nothing was
+    /// sent or there is no account.
     pub loss_ppm: Option<u32>,
-    /// What came back to it in the median second where the path held it back; `None` if it did not.
+    /// The bytes that it got back in the median second, if the path limited it; `None` otherwise.
     pub held_back: Option<Rate>,
 }
 
 impl PathSeen {
-    /// What it is asked for in the next round, if others have the rest: a path that held it back would only do so again.
+    /// The maximum load in the next round, if others have the rest: the path would only limit it again.
     #[must_use]
     pub fn asked_at_most(&self) -> Rate {
         self.held_back.map_or(Rate::MAX, |got| got.scaled(HINDERED_ASKED))
     }
 
-    /// What the rounds of full length of a measurement, in their order, have shown of the paths of those who took part. The
-    /// latest counts, of round trips the least.
+    /// What the full-length rounds of a measurement, in order, have shown of the participants' paths. The latest value
+    /// counts; of round trips the minimum.
     pub(crate) fn in_rounds(rounds: &[RoundRecord], params: &Params) -> BTreeMap<MeasurerId, Self> {
         let mut paths: BTreeMap<MeasurerId, Self> = BTreeMap::new();
         for round in rounds.iter().filter(|it| is_whole(it, params)) {
@@ -51,7 +51,8 @@ impl PathSeen {
         paths
     }
 
-    /// The same of one more round, for who has this place in it. One that was ended early does not say who was held back.
+    /// Adds one more round, for the participant at this place. A round that ended early does not show which path
+    /// limited.
     pub(crate) fn see(&mut self, round: &RoundRecord, place: usize, params: &Params) {
         self.see_accounts(round, place);
         if let Some(own) = round.allocation.assignments.get(place)
@@ -71,7 +72,7 @@ impl PathSeen {
         };
         let least = of(false).filter_map(|it| it.least_rtt).min();
         self.rtt = [self.rtt, least].into_iter().flatten().min();
-        // Slow start loses what the path does not.
+        // Losses of slow start are not those of the path.
         self.loss_ppm = loss_ppm(of(true)).or(self.loss_ppm);
     }
 }
@@ -85,7 +86,7 @@ fn got_anything(round: &RoundRecord, place: usize) -> bool {
     round.seconds.iter().any(|it| it.returned_bytes.get(place).is_some_and(returned))
 }
 
-/// What was sent again, of all that was sent; `None` if nothing was.
+/// The retransmitted share; `None` if nothing was sent.
 fn loss_ppm<'a>(accounts: impl Iterator<Item = &'a Account>) -> Option<u32> {
     let (sent, again) = accounts.fold((0u64, 0u64), |(sent, again), it| {
         (sent.saturating_add(it.sent_bytes), again.saturating_add(it.retransmitted_bytes))
@@ -111,12 +112,12 @@ mod tests {
         Rate::from_mbit_per_s(mbit)
     }
 
-    /// A round of two measurers, the second of which loses this share; who is held back, and by what.
+    /// A round of two measurers, the second of which loses this share; returns the limited measurer and the cause.
     fn round(seconds: u32, loss_percent: u64, hindered: &[(usize, Bottleneck)]) -> RoundRecord {
         let account = |second: u32, loss: u64| Account {
             least_rtt: Some(Duration::from_millis(40 + u64::from(second))),
             sent_bytes: 1_000_000 - loss * 10_000,
-            // In the lead, before the second 1, slow start loses half.
+            // In the lead, before second 1, slow start loses half.
             retransmitted_bytes: if second == 0 { 500_000 } else { loss * 10_000 },
             ..Account::default()
         };
@@ -167,7 +168,7 @@ mod tests {
         let better = round(SECONDS + 1, 0, &[]);
         let free = [(0, Some(0), None), (1, Some(0), None)];
         assert_eq!(seen(&[whole.clone(), better]), free, "the latest counts");
-        // One that was ended early does not know.
+        // A round that ended early has no result.
         let cut = round(SECONDS, 1, &[]);
         assert_eq!(seen(&[whole, cut]), both);
     }

@@ -1,4 +1,4 @@
-//! Times as whole microseconds, which is how the kernel tells them: short, and with their unit in the name.
+//! Serialises times as whole microseconds, the kernel's unit, which the field's name states.
 
 use onion::Duration;
 use serde::{Deserialize, Deserializer, Serializer};
@@ -15,7 +15,7 @@ fn of(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// The same, or nothing.
+/// Serialises an optional time.
 pub(super) mod optional {
     use super::of;
     use onion::Duration;

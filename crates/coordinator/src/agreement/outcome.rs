@@ -1,4 +1,4 @@
-//! What follows from the statements.
+//! The result that follows from the statements.
 
 use super::statement::{Commitment, Statement, Word};
 use super::{Agreement, AuthorityKey};
@@ -9,16 +9,17 @@ use core::fmt;
 use onion::Rate;
 use sha2::{Digest, Sha256};
 
-/// What an authority's part was.
+/// An authority's part in the agreement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// The seed is of its contribution, too.
+    /// The seed includes its contribution.
     Took,
-    /// It was not heard, or too late.
+    /// Its statements did not arrive, or arrived too late.
     Silent,
-    /// It has committed to a contribution, and not revealed it in time: it was lost meanwhile, or did not like what would have come out.
+    /// It committed to a contribution and did not reveal it in time: it was lost meanwhile, or withheld it to change
+    /// the result.
     Withheld,
-    /// It has made two commitments, which nobody does by mistake: it, or whoever has its key, lies.
+    /// It made two commitments. This never happens by mistake: it, or an adversary with its key, lies.
     Lied,
 }
 
@@ -33,27 +34,27 @@ impl fmt::Display for Part {
     }
 }
 
-/// A seed that several have.
+/// A common seed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Agreed {
     /// The seed of the period.
     pub seed: Seed,
-    /// Who plans by it, in the order of their keys, and what the team of each can load.
+    /// The authorities that plan by it, in the order of their keys, and the capacity of each team.
     pub teams: Vec<(AuthorityKey, TeamRoom)>,
-    /// Which of these teams is ours.
+    /// The index of our own team.
     pub own: usize,
-    /// The public random value that went into it.
+    /// The public random value that the seed includes.
     pub shared_random: Option<[u8; 32]>,
 }
 
-/// How an agreement ended for one of those who took part.
+/// The result of an agreement for one participant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
-    /// The common seed; without one, each has its own.
+    /// The common seed; without one, each authority has its own.
     pub agreed: Option<Agreed>,
-    /// What each of the group did.
+    /// The part of each member of the group.
     pub parts: BTreeMap<AuthorityKey, Part>,
-    /// Those of the common seed who have not shown that they have heard us: they may have another one, or their own.
+    /// Members of the common seed that have not shown that they received our statements: they may have another seed.
     pub unconfirmed: Vec<AuthorityKey>,
 }
 
@@ -108,11 +109,11 @@ fn contribution(
     Some((key, commitment, contribution))
 }
 
-/// The value that most name; of equals the smallest.
+/// The most frequent value; of equals the smallest.
 fn most_named(values: impl Iterator<Item = [u8; 32]>) -> Option<[u8; 32]> {
     let mut counts: BTreeMap<[u8; 32], usize> = BTreeMap::new();
     values.for_each(|value| *counts.entry(value).or_default() += 1);
-    // The last of those that are equal is taken, so they are looked through backwards.
+    // `max_by_key` returns the last of equals, so iterate in reverse.
     counts.into_iter().rev().max_by_key(|(_, count)| *count).map(|(value, _)| value)
 }
 

@@ -1,4 +1,4 @@
-//! What coordinators tell each other about a seed, signed so that others can pass it on.
+//! Coordinators' statements about a seed, signed so that others can pass them on.
 
 use super::{AuthorityKey, Group};
 use alloc::collections::BTreeMap;
@@ -6,60 +6,60 @@ use alloc::vec::Vec;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use sha2::{Digest, Sha256};
 
-/// What every signature begins with, so that it is worth nothing elsewhere.
+/// The prefix of the signed data, so that a signature is invalid elsewhere.
 const SIGNED: &[u8] = b"FlashFlow seed 1\0";
 const COMMITTED: &[u8] = b"FlashFlow seed commitment 1\0";
 
 const KIND_COMMIT: u8 = 1;
 const KIND_REVEAL: u8 = 2;
 
-/// Why a statement is not taken up.
+/// The reason why a statement is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StatementError {
-    /// Its bytes are no statement.
+    /// The bytes cannot be parsed.
     #[error("it cannot be read: do both run the same version of flashflow?")]
     Malformed,
-    /// Another list of authorities, or other times.
+    /// The list of authorities or the times differ.
     #[error(
         "it has other `[[authorities]]`, or another `period_s`, `slot_s` or `agree_round_s` than we: they must be the \
          same with all"
     )]
     OtherGroup,
-    /// Another period's.
+    /// The statement is about another period.
     #[error("it is about another period: compare the clocks")]
     OtherPeriod,
-    /// Somebody has signed who has no say.
+    /// One signer is no member of the group.
     #[error("it is signed by somebody who is none of us, {0}")]
     Stranger(AuthorityKey),
-    /// Whose word it is has not signed it.
-    #[error("it is told as the word of {0}, who has not signed it")]
+    /// The author has not signed it.
+    #[error("it is attributed to {0}, which has not signed it")]
     NotSigned(AuthorityKey),
-    /// A signature is wrong.
+    /// A signature is invalid.
     #[error("the signature of {0} is wrong")]
     BadSignature(AuthorityKey),
-    /// What is revealed is nothing that was committed to.
+    /// The revealed contribution does not match the commitment.
     #[error("what {0} reveals is not what it has committed to")]
     DoesNotOpen(AuthorityKey),
-    /// At this time more of us should have known it.
+    /// At this time it needs more signatures.
     #[error("it comes too late: compare the clocks")]
     TooLate,
-    /// The time of reveals has not come; it will be told again.
+    /// The reveal phase has not started; the statement will be sent again.
     #[error("it comes too early: compare the clocks")]
     TooEarly,
 }
 
-/// What an authority promises before anybody shows anything.
+/// An authority's commitment, before any reveal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Commitment {
-    /// Of its contribution.
+    /// The hash of its contribution.
     pub(super) hash: [u8; 32],
     pub(super) capacity_bit_per_s: u64,
     pub(super) at_once_max: u32,
-    /// The day's shared random value, as it knows it.
+    /// The shared random value of the day, from its consensus.
     pub(super) shared_random: Option<[u8; 32]>,
 }
 
-/// What is told.
+/// The content of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Commit(Commitment),
@@ -67,18 +67,19 @@ pub(super) enum Word {
     Reveal([u8; 32]),
 }
 
-/// A word of one authority, with the signatures of all who have passed it on.
+/// One authority's statement, with the signatures of all that have passed it on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Statement {
     pub(super) group: [u8; 32],
     pub(super) begin_unix_s: u64,
     pub(super) author: AuthorityKey,
     pub(super) word: Word,
-    /// By key, so that there is one way to write it.
+    /// By key, so that the encoding is unique.
     pub(super) signatures: BTreeMap<AuthorityKey, [u8; 64]>,
 }
 
-/// What commits to a contribution. It names the author: nobody can take over another's commitment and have its reveal open both.
+/// The hash that commits to a contribution. It includes the author, so no authority can copy another's commitment and
+/// have the other's reveal open both.
 pub(super) fn commitment_hash(
     group: &[u8; 32],
     begin_unix_s: u64,
@@ -107,7 +108,7 @@ impl Statement {
         self
     }
 
-    /// Whether each who has signed is one of us, and has.
+    /// Whether all signers are members, and all signatures are valid.
     pub(super) fn verify(&self, group: &Group) -> Result<(), StatementError> {
         if !self.signatures.contains_key(&self.author) {
             return Err(StatementError::NotSigned(self.author));
@@ -119,7 +120,7 @@ impl Statement {
         for (signer, signature) in &self.signatures {
             let signature = Signature::from_bytes(signature);
             let key = VerifyingKey::from_bytes(&signer.0);
-            // Strictly: else a key of small order would have signed anything.
+            // Strict verification: otherwise a key of small order would verify any message.
             let is_right = key.is_ok_and(|key| key.verify_strict(&signed, &signature).is_ok());
             if !is_right {
                 return Err(StatementError::BadSignature(*signer));
@@ -232,7 +233,7 @@ mod tests {
             let bytes = it.encode();
             prop_assert_eq!(Statement::decode(&bytes), Ok(it));
             for len in 0..bytes.len() {
-                // What is cut between signatures is a statement with fewer.
+                // A statement that is cut between signatures is a valid one with fewer.
                 let cut = Statement::decode(&bytes[..len]);
                 prop_assert!(cut.is_err() || cut.is_ok_and(|cut| cut.encode() == bytes[..len]));
             }

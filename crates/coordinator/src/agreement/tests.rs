@@ -36,7 +36,7 @@ fn honest(parties: usize, party: usize) -> Agreement {
     Agreement::new(group(parties), &key_seed(party), BEGIN_UNIX_S, offer(party, 0))
 }
 
-/// Everybody tells everybody all that he knows.
+/// All send all their statements to all.
 fn exchange(all: &mut [Agreement], lost: &[usize]) {
     let told: Vec<(AuthorityKey, Vec<Vec<u8>>)> =
         all.iter().map(|it| (it.own(), it.statements())).collect();
@@ -172,7 +172,7 @@ fn a_group_is_two_or_more_and_differs_by_its_times() {
     assert_eq!(group(9).rounds(), 8);
 }
 
-/// Something that liars do: in a round, before the honest talk to each other or after, they tell one of them.
+/// An action of liars: in a round, before or after the exchange of the honest, they send a statement to one of them.
 #[derive(Clone, Debug)]
 struct Lie {
     step: u32,
@@ -245,8 +245,8 @@ fn lie(lies: &[Lie], at: (u32, bool), all: &mut [Agreement], parties: usize, hea
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
-    /// Those who hear each other are two or more; all others are lost or lie, and tell whom they like what they like, also what
-    /// others have said.
+    /// At least two authorities are connected. All others are unreachable or lie: they send anything to anyone,
+    /// including the statements of others.
     #[test]
     fn all_who_hear_each_other_end_with_the_same(
         honest_count in 2usize..4, bad in 0usize..4, lies in lies(), order in vec(any::<u8>(), 16),

@@ -1,8 +1,8 @@
-/// When what is done before a period: commitments in as many rounds as it takes, then reveals in as many, then one in which nothing is
-/// said any more.
+/// The schedule before a period: the rounds of commitments, the same number of rounds of reveals, then one silent
+/// round.
 ///
-/// All go by the time of day, so clocks must agree to within a round, less what a message takes; a few
-/// seconds do.
+/// All authorities use wall-clock time, so their clocks must agree to within a round, less the latency of a message. A
+/// few seconds of difference are acceptable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timetable {
     begin_unix_s: u64,
@@ -11,31 +11,33 @@ pub struct Timetable {
 }
 
 impl Timetable {
-    /// For the period that begins then, with so many rounds for either phase ([`Group::rounds`](super::Group::rounds)).
+    /// For the period that begins at this time, with this number of rounds in each phase
+    /// ([`Group::rounds`](super::Group::rounds)).
     #[must_use]
     pub const fn new(begin_unix_s: u64, round_s: u64, rounds: u32) -> Self {
         Self { begin_unix_s, round_s: if round_s == 0 { 1 } else { round_s }, rounds }
     }
 
-    /// The period that it is for.
+    /// The start of the period.
     #[must_use]
     pub const fn begin_unix_s(&self) -> u64 {
         self.begin_unix_s
     }
 
-    /// How long before the period it begins, in seconds.
+    /// The duration of the agreement before the period, in seconds.
     #[must_use]
     pub const fn lead_s(&self) -> u64 {
         (2 * self.rounds as u64 + 1).saturating_mul(self.round_s)
     }
 
-    /// When it begins.
+    /// The start of the agreement.
     #[must_use]
     pub const fn start_unix_s(&self) -> u64 {
         self.begin_unix_s.saturating_sub(self.lead_s())
     }
 
-    /// The round that it is, counted from zero over both phases; `None` before the first. From twice the rounds on it is over.
+    /// The current round, counted from zero over both phases; `None` before the first. From twice `rounds` on the
+    /// agreement is over.
     #[must_use]
     pub fn step(&self, now_unix_s: u64) -> Option<u32> {
         let passed_s = now_unix_s.checked_sub(self.start_unix_s())?;

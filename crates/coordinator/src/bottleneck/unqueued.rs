@@ -1,46 +1,47 @@
-//! Narrow places that keep no queue, and those that nothing but their effect shows.
+//! Bottlenecks without a queue, and those without any symptom but the reduced rate.
 
 use super::is_on_the_path;
 use crate::account::Account;
 use crate::allocation::{Assignment, MeasurerId};
 use onion::{Duration, Rate};
 
-/// To whom so much of what it was assigned came back, came all: the rest is the grain of buckets and seconds.
+/// The minimum share of its assigned load at which a measurer counts as fully served: token buckets and seconds have a
+/// granularity.
 const SERVED: f64 = 0.9;
 
-/// To whom less than so many percent came back, socket by socket, of what came back to one that was served, the relay was not what held it
-/// back. Relays share alike, but not to the cell.
+/// If a measurer's share per socket is below this percentage of a fully served one's, the relay is not the cause.
+/// Relays share alike, but not to the cell.
 const UNFAIR_PERCENT: u32 = 75;
 
-/// Fewer packets lost are chance.
+/// Fewer lost packets are chance.
 const LOST_MIN: u64 = 30;
 
-/// Who loses so many times as large a share as another loses it elsewhere than on the relay's own link, which drops
-/// everybody's packets alike.
+/// A measurer whose loss is this number of times another's loses packets elsewhere than on the relay's own link, which
+/// drops all packets alike.
 const LOSES_MORE: u64 = 4;
 
-/// The other may have been lucky: so many packets more it might have lost.
+/// Margin for chance: the number of additional packets that the other might have lost.
 const LUCK: u64 = 8;
 
-/// Bytes of a full segment.
+/// The bytes of a full segment.
 const SEGMENT_BYTES: u64 = 1448;
 
-/// How a measurer fared in the seconds of a round that count.
+/// A measurer's results in the seconds of a round that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fared {
     pub(crate) assignment: Assignment,
-    /// What came back to it in the median second.
+    /// The bytes that it got back in the median second.
     pub(crate) got: Rate,
     sent_segments: u64,
     lost_segments: u64,
-    /// The least round trip, if that is known.
+    /// The minimum round trip, if known.
     rtt: Option<Duration>,
     /// In most seconds most of its cells waited on the path.
     waits_on_path: bool,
 }
 
 impl Fared {
-    /// By what came back, and by the accounts of its seconds, if there are any.
+    /// From the returned bytes, and the accounts of its seconds, if any.
     pub(crate) fn new<'a>(
         assignment: Assignment,
         got: Rate,
@@ -69,7 +70,7 @@ impl Fared {
         self.assignment.measurer
     }
 
-    /// Whether all came back that it was assigned: then nothing held it back but its assignment.
+    /// Whether it got back its whole assigned load: then only the assignment limited it.
     fn is_served(&self) -> bool {
         self.got >= self.assignment.rate.scaled(SERVED)
     }
@@ -78,8 +79,8 @@ impl Fared {
         self.got.scaled(1.0 / f64::from(self.assignment.sockets.max(1)))
     }
 
-    /// What came back to it of what came back to another, socket by socket, in percent. Where it waits on the path, what it has
-    /// under way: flows before a full queue share it by their round trips.
+    /// Its returned bytes per socket, in percent of another's. If it waits on the path, the bytes in flight: flows
+    /// share a full queue in proportion to their round-trip times.
     fn percent_of(&self, other: &Self) -> u32 {
         let rtts = self.rtt.zip(other.rtt).filter(|_| self.waits_on_path);
         let (own, others) = rtts.unwrap_or((Duration::from_secs(1), Duration::from_secs(1)));
@@ -91,8 +92,8 @@ impl Fared {
         percent.and_then(|it| u32::try_from(it).ok()).unwrap_or(u32::MAX)
     }
 
-    /// Whether it loses so much more than another that they do not lose it at the same place. One whose own cells wait on
-    /// their path, as before the relay's own link, says nothing: of a full queue some lose more than others.
+    /// Whether it loses so many more packets than another that the bottleneck cannot be common. A measurer whose own
+    /// cells wait on their path, as before the relay's own link, is no evidence: a full queue drops more of some flows.
     fn loses_more_than(&self, other: &Self) -> bool {
         if other.waits_on_path {
             return false;
@@ -109,11 +110,11 @@ impl Fared {
     }
 }
 
-/// Those whose cells wait on a path that loses packets, while another's do not wait there and get lost far less; with how many of
-/// a million.
+/// The measurers whose cells wait on a path that loses packets, while another's do not wait there and get lost far
+/// less; with the loss per million.
 ///
-/// A policer lets through what it may and drops the rest: there is no queue, and twice the sockets bring no more. But who
-/// loses nothing meets no such place; so it is not on the relay's link.
+/// A policer passes its limit and drops the rest: there is no queue, and twice the sockets do not increase the rate. A
+/// measurer without loss does not pass the policer, so the policer is not on the relay's link.
 pub(crate) fn own_losses(fared: &[Fared]) -> impl Iterator<Item = (MeasurerId, u32)> {
     let is_it = |it: &&Fared| {
         it.waits_on_path
@@ -123,10 +124,10 @@ pub(crate) fn own_losses(fared: &[Fared]) -> impl Iterator<Item = (MeasurerId, u
     fared.iter().filter(is_it).map(|it| (it.id(), it.loss_ppm()))
 }
 
-/// Those to whom less came back, socket by socket, than to one who had no more to send; with how many percent of that.
+/// The measurers that got less back, per socket, than one that was fully served; with their percentage of its share.
 ///
-/// A relay that could do no more would have kept back from that one first: so it could do more, and something else held
-/// these back, wherever it is and whatever their kernels say.
+/// A relay at its limit would have reduced the fully served one's share first. So the relay had spare capacity, and
+/// something else limited these measurers, wherever it is and whatever their kernels report.
 pub(crate) fn starved(fared: &[Fared]) -> impl Iterator<Item = (MeasurerId, u32)> {
     let found = |it: &Fared| {
         let others = fared.iter().filter(|other| other.is_served());
@@ -156,7 +157,8 @@ mod tests {
         Fared::new(assignment(measurer, assigned, 4), mbit(got), [].into_iter())
     }
 
-    /// Who sent so many segments, and so many of them again; most of what is not back is unacknowledged, or not.
+    /// A measurer with these numbers of segments and retransmissions; most of the missing bytes are unacknowledged, or
+    /// not.
     fn losing(measurer: usize, sent: u64, lost: u64, is_on_path: bool) -> Fared {
         let account = Account {
             sent_bytes: (sent - lost) * SEGMENT_BYTES,
@@ -213,7 +215,7 @@ mod tests {
         assert_eq!(found(&[fared(0, 20.0, 20.0), fared(1, 190.0, 190.0)]), [], "all are served");
         assert_eq!(found(&[fared(0, 400.0, 0.0), fared(1, 190.0, 190.0)]), [], "it said nothing");
         assert_eq!(found(&[fared(0, 400.0, 20.0)]), []);
-        // Before the relay's own link it is by round trips that they share, if that is where they wait.
+        // Flows that wait before the relay's own link share it in proportion to their round-trip times.
         let at = |measurer, assigned, got, rtt_ms: u64, unacked_bytes| {
             let least_rtt = Some(Duration::from_millis(rtt_ms));
             let outstanding_bytes = 1000;
@@ -228,18 +230,18 @@ mod tests {
             [(0, 10)],
             "it waits at the relay"
         );
-        // Twice the sockets, twice as much.
+        // Twice the sockets, twice the rate.
         let wide = Fared::new(assignment(1, 190.0, 8), mbit(190.0), [].into_iter());
         assert_eq!(found(&[fared(0, 400.0, 80.0), wide]), []);
     }
 
     proptest! {
-        /// A relay that gives each socket the same, as far as it is asked for, lets nobody seem to be held back.
+        /// A relay that gives each socket an equal share, up to its demand, makes no measurer appear limited.
         #[test]
         fn a_relay_that_shares_alike_names_nobody(
             team in prop::collection::vec((1.0f64..500.0, 1u32..80), 1..6), capacity in 1.0f64..1000.0,
         ) {
-            // Filled up from below: what a socket gets is the same for all that are not served.
+            // Max-min fair: all sockets that are not fully served get the same.
             let mut level = f64::INFINITY;
             let mut left = capacity;
             let mut open: Vec<(f64, u32)> = team.clone();

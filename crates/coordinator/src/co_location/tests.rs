@@ -16,8 +16,8 @@ fn uniform(rng: &mut impl Rng) -> f64 {
     f64::from(rng.next_u32()) / 4_294_967_296.0
 }
 
-/// Estimates of relays, of which the first `sharing` are on one machine, from period to period: by a factor of their machine between 0.7 and 1, and so much
-/// of their own.
+/// Estimates of relays, of which the first `sharing` are on one machine, from period to period: multiplied by a factor
+/// of the machine between 0.7 and 1, and by an `own` part.
 fn network(seed: u8, relays: u16, sharing: u16, pairs: u32, own: f64) -> CoLocationTest {
     let rng = &mut ChaCha12Rng::from_seed([seed; 32]);
     let mut likeness = CoLocationTest::default();
@@ -49,7 +49,7 @@ fn relays_of_one_machine_are_found_and_nobody_else_is() {
     // Those that are measured together anyway are not told.
     let others = network(1, 60, 4, 90, 0.1).suspicions(|one, _| one == id(0));
     assert_eq!(others.len(), 3, "{others:#?}");
-    // Some weeks tell nothing.
+    // Some weeks are not enough.
     assert_eq!(network(1, 60, 4, 10, 0.1).suspicions(|_, _| false), []);
 }
 
@@ -164,7 +164,7 @@ proptest! {
         }
     }
 
-    /// Neither a relay's size nor what it was measured beside changes anything.
+    /// Neither a relay's size nor the relays measured with it change the result.
     #[test]
     fn only_directions_count(factors in vec(1u32..1000, 30), seed: u8) {
         let rng = &mut ChaCha12Rng::from_seed([seed; 32]);
