@@ -360,7 +360,7 @@ fn of_tor(kind: Kind, network: &Network, name: &str, clock: Clock) -> Result<Sub
     let node = network.node(name).ok_or_else(none)?;
     let interceptor = intercept(kind.intercepts(), Side::Tor, network, clock)?;
     if let Some(interceptor) = &interceptor {
-        redirect(node, network, interceptor)?;
+        redirect(node, interceptor)?;
     }
     let (target, pid) = (target_of(node), node.pid());
     let holder = Holder::Tor(Box::new(node.clone()));
@@ -391,21 +391,11 @@ fn intercept(
     Ok(Some(Arc::new(started.map_err(failed)?)))
 }
 
-/// Has a running C tor reach the authorities' directory ports by a proxy.
-fn redirect(node: &Node, network: &Network, by: &Interceptor) -> Result<(), Error> {
-    let mut connection = node.control()?;
-    let present = connection.request("GETCONF DirAuthority");
-    let present = present.map_err(|error| Error::Clients(error.to_string()))?;
-    let mut command = "SETCONF".to_owned();
-    for line in &present.lines {
-        let Some(value) = line.text.strip_prefix("DirAuthority=") else { continue };
-        let places = network.directory_addrs().into_iter().zip(by.addresses());
-        let value = places.fold(value.to_owned(), |value, (real, proxy)| {
-            value.replace(&format!(" {real} "), &format!(" {proxy} "))
-        });
-        command.push_str(&format!(" DirAuthority=\"{value}\""));
-    }
-    connection.request(&command).map_err(|error| Error::Clients(error.to_string()))?;
+/// Has a running C tor send all its directory requests by a proxy. The ports in `DirAuthority` do not matter once it has a consensus.
+fn redirect(node: &Node, by: &Interceptor) -> Result<(), Error> {
+    let Some(proxy) = by.addresses().first() else { return Ok(()) };
+    let set = node.control()?.request(&format!("SETCONF HTTPProxy={proxy}"));
+    set.map_err(|error| Error::Clients(error.to_string()))?;
     Ok(())
 }
 

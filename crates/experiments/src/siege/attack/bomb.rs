@@ -36,6 +36,7 @@ pub(in crate::siege) struct Interceptor {
 #[derive(Debug)]
 struct Shared {
     clock: Clock,
+    authorities: Vec<SocketAddr>,
     /// The longest answer that the relay takes.
     bytes_max: u64,
     must_stop: AtomicBool,
@@ -60,7 +61,8 @@ impl Interceptor {
         clock: Clock,
     ) -> io::Result<Self> {
         let (must_stop, armed) = (AtomicBool::new(false), Mutex::default());
-        let shared = Arc::new(Shared { clock, bytes_max, must_stop, armed });
+        let known = authorities.to_vec();
+        let shared = Arc::new(Shared { clock, authorities: known, bytes_max, must_stop, armed });
         let [first, second] = super::ATTACKERS;
         let mut it = Self { addresses: Vec::new(), shared };
         for authority in authorities.iter().copied() {
@@ -121,6 +123,8 @@ impl Shared {
         if let Some((armed, from)) = self.armed().zip(diff_base(&head)) {
             return self.send_bomb(&mut client, &armed, &from);
         }
+        let authority =
+            named(&head).filter(|it| self.authorities.contains(it)).unwrap_or(authority);
         let mut behind = TcpStream::connect_timeout(&authority, SILENCE)?;
         behind.set_read_timeout(Some(SILENCE))?;
         behind.set_write_timeout(Some(SILENCE))?;
@@ -186,6 +190,13 @@ fn read_head(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
+/// Where the request of a client goes that knows this as its proxy (RFC 9112, section 3.2.2). C tor's directory servers accept this
+/// form of a request, too.
+fn named(head: &[u8]) -> Option<SocketAddr> {
+    let target = std::str::from_utf8(head).ok()?.split(' ').nth(1)?;
+    target.strip_prefix("http://")?.split('/').next()?.parse().ok()
+}
+
 /// The digest of the consensus from which a client accepts a diff, if this is the request of one.
 fn diff_base(head: &[u8]) -> Option<String> {
     let head = std::str::from_utf8(head).ok()?;
@@ -242,8 +253,9 @@ mod tests {
             while let Ok((mut client, _)) = listener.accept() {
                 let head = read_head(&mut client).expect("a request");
                 let line = head.split(|it| *it == b'\r').next().expect("a line").to_vec();
-                let answer = [&b"HTTP/1.0 200 OK\r\n\r\nreal: "[..], &line].concat();
-                client.write_all(&answer).expect("takes it");
+                let line = String::from_utf8_lossy(&line);
+                let answer = format!("HTTP/1.0 200 OK\r\n\r\nreal: {line} at {address}");
+                client.write_all(answer.as_bytes()).expect("takes it");
             }
         });
         address
@@ -277,6 +289,25 @@ mod tests {
         assert!(lines > 999_000, "{lines}");
         proxy.arm(None);
         assert!(is_real(&fetch(Resource::ConsensusMicrodesc, &have)), "disarmed");
+    }
+
+    #[test]
+    fn a_client_that_names_the_authority_reaches_that_one_and_nobody_else() {
+        let (first, second) = (authority(), authority());
+        let proxy =
+            Interceptor::start(&[first, second], 1_000_000, Clock::start()).expect("listens");
+        let answer = |named: SocketAddr| {
+            let mut client = TcpStream::connect(proxy.addresses()[0]).expect("listens");
+            let request = format!("GET http://{named}/tor/keys/all HTTP/1.0\r\n\r\n");
+            client.write_all(request.as_bytes()).expect("takes it");
+            let mut answer = String::new();
+            client.read_to_string(&mut answer).expect("an answer");
+            answer
+        };
+        assert!(answer(second).ends_with(&format!(" at {second}")));
+        let stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+        let elsewhere = stranger.local_addr().expect("bound");
+        assert!(answer(elsewhere).ends_with(&format!(" at {first}")));
     }
 
     #[test]
