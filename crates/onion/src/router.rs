@@ -35,7 +35,7 @@
 //! | time of a handshake in that queue | 1.75 s | refused, reason 5 |
 //! | streams of a circuit | 1,024 | refused, "misc" |
 //! | streams to destinations and lookups, of all circuits, and closed streams with unwritten data | three quarters of [`RouterConfig::streams_max`] | the circuit that has most loses its newest to one that has fewer; else refused, "resource limit" |
-//! | streams to the directory server | a quarter of it | the same |
+//! | streams to the directory server | a quarter of it, [`DIRECTORY_STREAMS_MAX`] at most | the same, among neighbours before circuits |
 //! | reordering buffer of a Conflux set | 16,384 messages | the set is destroyed, reason 1 |
 //! | circuits of a set | 8 | the next is destroyed, reason 1 |
 //! | circuits of a link | 10,000 | refused, reason 5 |

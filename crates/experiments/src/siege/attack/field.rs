@@ -21,6 +21,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// What TCP's own segments of a connection cost who makes it: SYN, ACK and FIN, with headers of 66 bytes.
 const CONNECTION_BYTES: u64 = 200;
 
+/// The address of the honest client of the directory. The other honest clients have another one: `DoSCircuitCreationRate` grants an
+/// address two circuits a second, which those use up.
+const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
 /// Where there are more lines than this, one in so many of those that rest is looked at in a turn.
 const MANY: usize = 200;
 const LOOK_ONE_IN: usize = 16;
@@ -186,10 +190,10 @@ impl Field {
         self.dial_to(address_of(from), Depth::Tcp, port, has_small_buffer)
     }
 
-    /// A link from the address of honest clients.
+    /// A link from the address of an honest client.
     pub(super) fn dial_honestly(&mut self) -> Option<LineId> {
         let relay = *self.prey.relay();
-        self.dial_to(Ipv4Addr::LOCALHOST.into(), Depth::Link, relay, false)
+        self.dial_to(HONEST.into(), Depth::Link, relay, false)
     }
 
     fn dial_to(
