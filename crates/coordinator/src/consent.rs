@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::net::{IpAddr, Ipv6Addr};
 use onion::identity::RsaId;
 
-/// A relay that nobody has allowed to be flooded.
+/// The reason why a relay must not be flooded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConsentError {
     /// Not on loopback, not private, not on the list.
@@ -20,7 +20,7 @@ pub enum ConsentError {
         /// Its address.
         address: IpAddr,
     },
-    /// No address that a relay can have.
+    /// The address is not that of a host.
     #[error(
         "{address} is no address of a relay: it stands for \"any address of this machine\". Give the relay's own address"
     )]
@@ -28,7 +28,7 @@ pub enum ConsentError {
         /// The address.
         address: IpAddr,
     },
-    /// Nothing that anybody else may have us connect to.
+    /// An address to which others must never have us connect.
     #[error(
         "{address} is for this machine and its neighbours only: no coordinator elsewhere has it measured, \
          listed or not"
@@ -37,7 +37,7 @@ pub enum ConsentError {
         /// The address.
         address: IpAddr,
     },
-    /// A private address, and nobody has said that the network is one.
+    /// A private address, on a network that is not declared private.
     #[error(
         "{address} is private and {relay} has not opted in. If all of this network is private, set \
          `private_network = true`; else put the relay's fingerprint and address on a line of the opt-in list"
@@ -56,14 +56,14 @@ pub enum ConsentError {
     OtherAddress {
         /// The relay's fingerprint.
         relay: RsaId,
-        /// Where it is said to be.
+        /// Its reported address.
         address: IpAddr,
-        /// Where the list says that it is.
+        /// Its address in the list.
         listed: BTreeSet<IpAddr>,
     },
 }
 
-/// A line of an opt-in list that is no fingerprint.
+/// A line of an opt-in list that has no fingerprint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line} is no fingerprint of 40 hex digits, alone or with an address")]
 pub struct BadOptInLine {
@@ -71,16 +71,15 @@ pub struct BadOptInLine {
     pub line: usize,
 }
 
-/// Which relays may be measured: those that opted in, and for who sits at this machine those on loopback and private
-/// addresses.
+/// The relays that may be measured: those that opted in, and for local users those on loopback and private addresses.
 ///
-/// A coordinator elsewhere is another matter: its key can be stolen, and then it would be the thief who has us connect to
-/// whatever is inside our network.
+/// Remote coordinators have fewer rights: a thief of a coordinator's key must not make us connect to hosts inside our
+/// network.
 #[derive(Clone, Debug, Default)]
 pub struct Consent {
-    /// Private addresses are measured for coordinators elsewhere, too.
+    /// Private addresses are measured for remote coordinators, too.
     is_private_network: bool,
-    /// With the addresses that the list names; with none, any will do.
+    /// With the addresses that the list names; with none, any address is permitted.
     opted_in: BTreeMap<RsaId, BTreeSet<IpAddr>>,
 }
 
@@ -91,19 +90,17 @@ impl Consent {
         Self::default()
     }
 
-    /// For a network that is private as a whole: relays on private addresses may be measured for coordinators
-    /// elsewhere, too.
+    /// For a private network: relays on private addresses may be measured for remote coordinators, too.
     #[must_use]
     pub fn in_private_network(self, is_private_network: bool) -> Self {
         Self { is_private_network, ..self }
     }
 
-    /// Adds the relays of an opt-in list: a fingerprint a line, `#` begins a comment. An address after
-    /// the fingerprint says where the relay is; then it may be measured nowhere else. Several lines name
-    /// several addresses.
+    /// Adds the relays of an opt-in list: one fingerprint a line, `#` starts a comment. If an address follows the
+    /// fingerprint, the relay may be measured at this address only. Several lines name several addresses.
     ///
     /// # Errors
-    /// The first line that is no fingerprint.
+    /// The first line without a fingerprint.
     pub fn with_list(mut self, text: &str) -> Result<Self, BadOptInLine> {
         for (line, content) in (1..).zip(text.lines()) {
             let content = content.split('#').next().unwrap_or_default();
@@ -125,7 +122,8 @@ impl Consent {
     /// Whether `relay` at `address` may be measured.
     ///
     /// # Errors
-    /// [`ConsentError::NotGiven`], which says how to opt in; [`ConsentError::OtherAddress`]; [`ConsentError::Unspecified`].
+    /// [`ConsentError::NotGiven`], which explains how to opt in; [`ConsentError::OtherAddress`];
+    /// [`ConsentError::Unspecified`].
     pub fn check(&self, relay: RsaId, address: IpAddr) -> Result<(), ConsentError> {
         if is_unspecified(address) {
             return Err(ConsentError::Unspecified { address });
@@ -133,12 +131,12 @@ impl Consent {
         if is_local(address) { Ok(()) } else { self.check_listed(relay, address) }
     }
 
-    /// Whether `relay` at `address` may be measured for a coordinator that has come from there. One on this machine
-    /// may have measured what we may.
+    /// Whether `relay` at `address` may be measured for a coordinator that connected from this peer address. A
+    /// coordinator on this machine has our own rights.
     ///
     /// # Errors
     /// As for [`check`](Self::check); [`ConsentError::Never`] for loopback, link-local and unspecified addresses and
-    /// where clouds keep their machines' secrets, [`ConsentError::NotPrivate`] for private ones that are on no list.
+    /// for the metadata services of clouds, [`ConsentError::NotPrivate`] for private ones that are on no list.
     pub fn check_for(
         &self,
         coordinator: IpAddr,
@@ -202,7 +200,7 @@ pub fn is_local(address: IpAddr) -> bool {
     }
 }
 
-/// Whether `address` is that of no host: 0.0.0.0/8 (RFC 1122, section 3.2.1.3) and `::`.
+/// Whether no host has this `address`: 0.0.0.0/8 (RFC 1122, section 3.2.1.3) and `::`.
 fn is_unspecified(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => v4.octets()[0] == 0,
@@ -210,8 +208,8 @@ fn is_unspecified(address: IpAddr) -> bool {
     }
 }
 
-/// What nobody elsewhere has any business with: this machine, its link, and the addresses at which clouds tell a machine
-/// its secrets.
+/// Addresses that are never measured for remote coordinators: this machine, its link, and the metadata services from
+/// which cloud hosts get their secrets.
 fn is_ours_alone(address: IpAddr) -> bool {
     const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
     match address.to_canonical() {

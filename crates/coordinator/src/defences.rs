@@ -1,4 +1,4 @@
-//! What a relay lets one address do.
+//! A relay's limits for a single address.
 
 use core::num::NonZeroU32;
 use onion::measure::load::Pace;
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Connections and circuits left to others who share our address.
 pub const RESERVED_FOR_OTHERS: u32 = 4;
 
-/// What a relay that runs C tor lets one address do, by the consensus that it follows.
+/// The limits of a relay that runs C tor for one address, by the consensus that it follows.
 ///
 /// A relay's own configuration may override it; then set-up fails, with the relay's reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,7 +42,7 @@ impl Defences {
         Self {
             queue_limit_cells,
             max_connections: limits_connections.then_some(max_connections),
-            // Half and three quarters of what is allowed, for those who share our address.
+            // Half and three quarters of the limit; the rest is for others who share our address.
             connect: Pace {
                 burst: (burst / 2).max(1),
                 per_s: NonZeroU32::new(per_s - per_s / 4).unwrap_or(NonZeroU32::MIN),
@@ -51,14 +51,14 @@ impl Defences {
         }
     }
 
-    /// Most cells that we keep under way on one circuit: a tenth below the relay's limit, which
-    /// also counts what it originates itself.
+    /// The maximum number of cells in flight on one circuit: a tenth below the relay's limit, which also counts cells
+    /// that it originates.
     #[must_use]
     pub const fn window_cap_cells(&self) -> u32 {
         self.queue_limit_cells - self.queue_limit_cells / 10 - 1
     }
 
-    /// Sockets that a team which shares one address may open to a relay, of so many wanted.
+    /// The number of sockets that a team at one address may open to a relay, at most `wanted`.
     #[must_use]
     pub fn sockets(&self, wanted: u32) -> u32 {
         let allowed = self

@@ -1,6 +1,6 @@
-//! What a coordinator records, so that a period goes on where it was after a crash.
+//! The coordinator's log, from which it continues a period after a crash.
 //!
-//! A [`Period`](crate::period::Period) says what to write; the crate `store` writes it.
+//! A [`Period`](crate::period::Period) produces the entries; the crate `store` writes them.
 
 use crate::co_location::Suspicion;
 use crate::history::PastEstimate;
@@ -16,55 +16,54 @@ use core::net::SocketAddr;
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 
-/// One thing that is recorded. Written twice, it is there once.
+/// A log entry. Writing it twice has no further effect.
 #[derive(Clone, Debug)]
 pub enum Entry {
-    /// A period begins, or went on after a pause.
+    /// A period begins, or continues after a pause.
     Period(PeriodEntry),
-    /// A consensus was read, and what is to be done with its relays.
+    /// A consensus was read, with the decision about each of its relays.
     Consensus(ConsensusEntry),
     /// A measurement begins.
     Started(MeasurementStarted),
     /// A measurement has ended. [`Started`](Self::Started) need not have been written before.
     Finished(Box<MeasurementFinished>),
-    /// An estimate that comes from elsewhere, such as from an old bandwidth file. It counts if it is newer than what is
-    /// known.
+    /// An estimate from another source, such as an old bandwidth file. It counts if it is newer than the known one.
     Imported(RelayIds, String, PastEstimate),
-    /// The team's measurers, by their keys: others are of it no more.
+    /// The team's measurers, by their keys. All others no longer belong to it.
     Team(Vec<String>),
     /// A measurer's state, if it has changed.
     Measurer(MeasurerHealth),
-    /// How far the period is.
+    /// The progress of the period.
     Progress(PeriodProgress),
     /// A bandwidth file was written.
     Published(PublishedFile),
-    /// Which relays may share a machine, by all that is known now: in place of what was suspected before.
+    /// The relays that may share a machine, by the current data. It replaces earlier suspicions.
     Suspicions(Vec<Suspicion>),
 }
 
 /// A period of the plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeriodEntry {
-    /// When it begins.
+    /// Its start.
     pub begin_unix_s: u64,
-    /// How long it is.
+    /// Its length.
     pub length_s: u64,
-    /// How long its slots are; zero if there are none.
+    /// The length of its slots; zero if there are none.
     pub slot_s: u64,
-    /// Its seed, which is told only once it is over. It tells nothing of other periods.
+    /// Its seed, which is published only once the period is over. It reveals nothing about other periods.
     pub seed: Option<[u8; 32]>,
 }
 
 /// A consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConsensusEntry {
-    /// From when on it is valid: by this it is known.
+    /// The start of its validity, which identifies it.
     pub valid_after_unix_s: u64,
-    /// When it was seen.
+    /// When it was read.
     pub at_unix_s: u64,
-    /// Where it comes from, in words.
+    /// Its source, as text.
     pub source: String,
-    /// Authorities whose signatures hold, if any were verified.
+    /// The number of authorities with valid signatures, if any were verified.
     pub signers: Option<u32>,
     /// All its relays.
     pub relays: Vec<ListedRelay>,
@@ -73,30 +72,30 @@ pub struct ConsensusEntry {
 /// A relay in a consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedRelay {
-    /// Who.
+    /// Its identities.
     pub ids: RelayIds,
-    /// What it calls itself.
+    /// Its nickname.
     pub nickname: String,
-    /// Where.
+    /// Its address.
     pub address: SocketAddr,
-    /// Why it is not measured; `None` if it is.
+    /// The reason why it is not measured; `None` if it is.
     pub left_out: Option<String>,
 }
 
 /// A relay's turn.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeasurementStarted {
-    /// Who.
+    /// The relay's identities.
     pub ids: RelayIds,
-    /// What it calls itself.
+    /// Its nickname.
     pub nickname: String,
-    /// Where.
+    /// Its address.
     pub address: SocketAddr,
-    /// When the period began.
+    /// The start of the period.
     pub period_unix_s: u64,
-    /// Which of its turns in the period, from 1 on.
+    /// The number of the turn in the period, from 1 on.
     pub number: u32,
-    /// The slot, which has begun.
+    /// The slot in which it began.
     pub slot: Option<u32>,
     /// When it began.
     pub started_unix_s: u64,
@@ -105,67 +104,67 @@ pub struct MeasurementStarted {
 /// The end of a relay's turn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MeasurementFinished {
-    /// Which one.
+    /// The turn.
     pub begun: MeasurementStarted,
-    /// What came of it.
+    /// The result.
     pub record: Record,
-    /// The turn that has to follow, if somebody is to see to that.
+    /// The turn that has to follow, if any.
     pub follows: Option<Attempt>,
-    /// Whether that was all about the relay in the period.
+    /// Whether the relay is done for the period.
     pub is_final: bool,
-    /// What measurers have seen of their paths to the relay. The newest counts.
+    /// The measurers' observations of their paths to the relay. The newest counts.
     pub paths: Vec<PathEntry>,
 }
 
-/// What a measurer has seen of its path to a relay.
+/// A measurer's observation of its path to a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathEntry {
-    /// To which relay. It is known already: it was measured.
+    /// The relay. It has been measured, so it is known.
     pub relay: RsaId,
     /// The measurer's public key.
     pub measurer: String,
-    /// What it has seen.
+    /// The observation.
     pub path: PathSeen,
-    /// When that was.
+    /// The time of the observation.
     pub seen_unix_s: u64,
 }
 
-/// What a measurer is up to.
+/// A measurer's state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeasurerHealth {
     /// Its public key.
     pub key: String,
-    /// Its number in the team.
+    /// Its index in the team.
     pub place: usize,
-    /// Where it is asked.
+    /// Its address.
     pub address: String,
-    /// What it has to give.
+    /// Its capacity.
     pub capacity: Rate,
     /// Whether it answers.
     pub state: MeasurerState,
-    /// What it said, or what is wrong.
+    /// Its report, or the error.
     pub detail: String,
-    /// When that was seen.
+    /// The time of the observation.
     pub at_unix_s: u64,
 }
 
 /// Whether a measurer answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MeasurerState {
-    /// It does.
+    /// It answers.
     Up,
-    /// It does not.
+    /// It does not answer.
     Down,
 }
 
-/// How far a period is.
+/// The progress of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PeriodProgress {
-    /// When that was so.
+    /// The time of the observation.
     pub at_unix_s: u64,
-    /// Which period.
+    /// The period.
     pub period_unix_s: u64,
-    /// How many relays are where.
+    /// The number of relays in each state.
     pub counts: Counts,
 }
 
@@ -174,16 +173,16 @@ pub struct PeriodProgress {
 pub struct PublishedFile {
     /// When it was made.
     pub created_unix_s: u64,
-    /// Where it is.
+    /// Its path.
     pub path: String,
-    /// Lines of relays.
+    /// The number of relay lines.
     pub lines: usize,
-    /// Those of them that authorities vote by.
+    /// The number of lines that authorities use for their votes.
     pub voted: usize,
 }
 
 impl MeasurerState {
-    /// As it is written.
+    /// The serialised name.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -193,7 +192,7 @@ impl MeasurerState {
     }
 }
 
-/// How a relay was loaded, as it is written.
+/// The serialised name of a mode.
 #[must_use]
 pub const fn mode_word(mode: Mode) -> &'static str {
     match mode {
@@ -202,48 +201,48 @@ pub const fn mode_word(mode: Mode) -> &'static str {
     }
 }
 
-/// The mode of this [word](mode_word).
+/// The mode with this [name](mode_word).
 #[must_use]
 pub fn mode_of(word: &str) -> Option<Mode> {
     [Mode::Transit, Mode::Echo].into_iter().find(|mode| mode_word(*mode) == word)
 }
 
 impl MeasurementStarted {
-    /// Who, by the identity that counts.
+    /// The relay, by its authoritative identity.
     #[must_use]
     pub const fn relay(&self) -> RsaId {
         self.ids.rsa
     }
 }
 
-/// What has become of a relay in a period, by what was recorded.
+/// A relay's progress in a period, from the log.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Past {
-    /// Measurements that have begun.
+    /// The number of measurements that have begun.
     pub turns: u32,
-    /// Whether there is no more to be done.
+    /// Whether the relay is done.
     pub is_done: bool,
-    /// The turn that has to follow, if the last one said so.
+    /// The turn that has to follow, if the last one required it.
     pub follows: Option<Attempt>,
-    /// All measurements that have ended, as one.
+    /// All finished measurements, as one.
     pub record: Option<Record>,
 }
 
-/// A recorded measurement: the part of it that [`Past::then`] needs.
+/// A recorded measurement: the part that [`Past::then`] needs.
 #[derive(Clone, Debug)]
 pub struct PastTurn {
     /// Its number in the period, from 1 on.
     pub number: u32,
     /// Whether it was the relay's last one in the period.
     pub is_final: bool,
-    /// What has to follow.
+    /// The turn that follows.
     pub follows: Option<Attempt>,
-    /// What it found; `None` if it was broken off.
+    /// Its result; `None` if it was interrupted.
     pub record: Option<Record>,
 }
 
 impl Past {
-    /// With the next measurement of the same relay. One that was broken off leaves open what was open before.
+    /// Adds the next measurement of the same relay. An interrupted one leaves the state unchanged.
     #[must_use]
     pub fn then(self, turn: PastTurn) -> Self {
         let PastTurn { number, is_final, follows, record } = turn;

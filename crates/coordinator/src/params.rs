@@ -7,8 +7,8 @@ use core::ops::RangeInclusive;
 use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
-/// One cell in 125 is checked (proposal 316, appendix A). The paper has 1 in 100,000; but nothing has to be remembered of a cell to check it, so that
-/// this costs next to nothing, and a relay that forges answers is found out at once.
+/// One cell in 125 is checked (proposal 316, appendix A). The paper has 1 in 100,000. A check needs no stored state, so
+/// it costs almost nothing, and a relay that forges answers is detected at once.
 pub const CHECK_SHARE: f64 = 1.0 / 125.0;
 
 /// How to measure a relay. The defaults are the paper's, except for [`CHECK_SHARE`].
@@ -18,7 +18,7 @@ pub struct Params {
     pub sockets: u32,
     /// *t*: seconds that a round lasts (E.3).
     pub seconds: u32,
-    /// *m*: how many times a relay's capacity it takes to measure it well (E.2).
+    /// *m*: the multiple of a relay's capacity that a good measurement needs (E.2).
     pub multiplier: f64,
     /// ε₁: an estimate lies at most this share below the true capacity (E.5).
     pub epsilon_below: f64,
@@ -28,29 +28,29 @@ pub struct Params {
     pub ratio: f64,
     /// *p*: share of the cells whose content is checked (§4.1).
     pub check_share: f64,
-    /// Rounds after which an inconclusive answer is taken as a lower bound. Not in the paper; 12
+    /// The number of rounds after which an inconclusive result is accepted as a lower bound. Not in the paper; 12
     /// rounds reach 2048 times the first guess.
     pub max_rounds: u32,
     /// Time from the order to prepare until every measurer must be ready.
     pub setup_timeout: Duration,
     /// Time after the end of a second within which its reports must arrive.
     pub report_grace: Duration,
-    /// What the path to the relay asks for.
+    /// The requirements of the path to the relay.
     #[serde(default)]
     pub path: PathParams,
 }
 
-/// What the path to a relay asks for: that of the paper's loopback, unless it is known to be long. Not in
+/// The requirements of the path to a relay: those of the paper's loopback, unless the path is known to be long. Not in
 /// the paper, which opens 160 sockets to each relay wherever it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathParams {
-    /// Sockets of the first round over all measurers, at most [`Params::sockets`]. Later ones have more
-    /// if the path has held this one back ([`Attempt::widened`](crate::Attempt::widened)).
+    /// Sockets of the first round over all measurers, at most [`Params::sockets`]. Later ones have more if the path
+    /// limited this one ([`Attempt::widened`](crate::Attempt::widened)).
     pub first_sockets: u32,
-    /// Seconds of load before those that count: TCP's slow start must not cost the estimate.
+    /// Seconds of load before those that count, for TCP's slow start.
     pub lead_s: u32,
-    /// Every other socket begins only in the middle of the round: if more comes back then, the path and
-    /// not the relay has held it back ([`SocketRampTest`](crate::SocketRampTest)).
+    /// Every other socket starts only in the middle of the round: if more comes back then, the path and not the relay
+    /// was the limit ([`SocketRampTest`](crate::SocketRampTest)).
     pub probes: bool,
 }
 
@@ -86,12 +86,12 @@ pub struct ParamsError {
     pub name: &'static str,
     /// What it was set to.
     pub value: String,
-    /// What it may be, both ends included.
+    /// The permitted range, both ends included.
     pub allowed: String,
 }
 
 impl Params {
-    /// Checks that every parameter lies within its range; says which one does not.
+    /// Checks that every parameter lies within its range.
     ///
     /// # Errors
     /// The first parameter that is out of range. NaN is out of every range.
@@ -103,7 +103,7 @@ impl Params {
         within("epsilon_below", self.epsilon_below, 0.0..=0.9)?;
         within("epsilon_above", self.epsilon_above, 0.0..=1.0)?;
         within("ratio", self.ratio, 0.0..=0.9)?;
-        // With less than the paper has, a round of a slow relay might have no check at all.
+        // With the paper's share, a round of a slow relay might have no check at all.
         within("check_share", self.check_share, 1e-5..=1.0)?;
         within("max_rounds", self.max_rounds, 1..=64)?;
         within("setup_timeout", self.setup_timeout, times.clone())?;
@@ -112,13 +112,13 @@ impl Params {
         within("lead_s", self.path.lead_s, 0..=60)
     }
 
-    /// The same for a relay that allows but so many rounds in a period.
+    /// Limits the number of rounds to the relay's quota for a period.
     #[must_use]
     pub fn within_quota(self, rounds_allowed: u32) -> Self {
         Self { max_rounds: self.max_rounds.min(rounds_allowed.max(1)), ..self }
     }
 
-    /// How long a round lasts, in seconds: *t* and what goes before it.
+    /// The duration of a round, in seconds: *t* and the seconds before it.
     #[must_use]
     pub const fn round_s(&self) -> u32 {
         self.seconds + self.path.lead_s

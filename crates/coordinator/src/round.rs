@@ -1,6 +1,6 @@
-//! What a coordinator orders of one measurer in a round, and what the measurer reports.
+//! The coordinator's order to one measurer for a round, and the measurer's reports.
 //!
-//! Plain data. The control protocol carries these types as they are.
+//! Plain data. The control protocol carries these types unchanged.
 
 use crate::account::Account;
 use crate::defences::Defences;
@@ -16,24 +16,24 @@ use onion::measure::protocol::Nonce;
 use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
-/// What one measurer has to do in a round.
+/// One measurer's task in a round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RoundOrder {
     /// The relay to be loaded.
     pub target: Target,
     /// How the relay is loaded.
     pub mode: RoundMode,
-    /// What the relay lets one address do.
+    /// The relay's limits for a single address.
     pub defences: Defences,
     /// Sockets to the target, over all pumps; at least one.
     pub sockets: u32,
-    /// Allocation *aᵢ*: no more is sent than this, over all pumps.
+    /// Allocation *aᵢ*: the maximum rate, over all pumps.
     pub rate: Rate,
     /// Length of the round, in seconds.
     pub seconds: u32,
-    /// The second with which every other socket begins; `None` if all begin at once.
+    /// The second in which every other socket starts; `None` if all start at once.
     pub held_back_s: Option<u32>,
-    /// One cell in so many has its content checked.
+    /// The check interval: the content of one cell in this number is checked.
     pub check_one_in: NonZeroU32,
     /// Round trip to the target. If `None`, the measurer times it itself.
     pub rtt: Option<Duration>,
@@ -45,18 +45,18 @@ pub struct RoundOrder {
     pub stall_timeout: Duration,
 }
 
-/// How a relay is loaded in a round, with what its measurers need for it.
+/// How a relay is loaded in a round, and the data that its measurers need.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RoundMode {
-    /// Through the relay, to second hops at the measurer. The relay does not know of the measurement.
+    /// Through the relay, to second hops at the measurer. The relay is unaware of the measurement.
     Transit {
-        /// Links authenticate as a relay's even where nothing is gained by it.
+        /// Links authenticate as a relay's even if that has no advantage.
         always_authenticate: bool,
     },
-    /// The relay returns each cell on the circuit on which it arrived. The relay has agreed to that.
+    /// The relay returns each cell on the circuit on which it arrived. The relay has consented.
     Echo {
-        /// Of the order that the relay has accepted from the coordinator.
+        /// From the order that the relay has accepted from the coordinator.
         nonce: Nonce,
     },
 }
@@ -71,7 +71,7 @@ impl RoundMode {
         }
     }
 
-    /// How long a cell is under way where the round trip to the target is `rtt`. In transit it makes the trip twice: to the
+    /// The latency of a cell if the round trip to the target is `rtt`. In transit it makes the trip twice: to the
     /// relay, and from there to the measurer's second hop.
     #[must_use]
     pub fn cell_delay(&self, rtt: Duration) -> Duration {
@@ -82,24 +82,24 @@ impl RoundMode {
     }
 }
 
-/// What a measurer reports of a round.
+/// A measurer's report on a round.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MemberReport {
     /// Sockets and circuits are open: the round can start.
     Ready {
-        /// Sockets with at least one circuit that works, at most as many as were ordered.
+        /// Sockets with at least one working circuit, at most the ordered number.
         sockets: u32,
     },
-    /// A second is over: sums over all its pumps; and what the kernels say of its sockets, if they do.
+    /// A second is over: sums over all its pumps, and the kernel's account of its sockets, if any.
     Second(Second, Option<Box<Account>>),
-    /// How busy it was in the round. Comes before the last second, once from each that has finished.
+    /// Its load in the round. Each measurer that finishes sends it once, before the last second.
     Load(WorkerLoad),
     /// The round ended without a result.
     Failed {
-        /// What kind of failure.
+        /// The kind of failure.
         kind: FailureKind,
-        /// What happened, in words.
+        /// A description.
         detail: String,
     },
 }
@@ -112,21 +112,21 @@ pub enum FailureKind {
     Unreachable,
     /// Too few sockets or circuits stayed open.
     Closed,
-    /// Nothing comes back any more, and nothing shows whether that is the relay or the path.
+    /// Nothing comes back, and the cause, relay or path, is unknown.
     Silent,
-    /// What came back is not what an honest relay makes of what was sent.
+    /// The returned content is not what an honest relay makes of what was sent.
     WrongContent,
-    /// The relay says that it will not be measured.
+    /// The relay declines to be measured.
     Refused,
     /// The measurer failed, or the connection to it.
     Broken,
-    /// The relay keeps its connections but does not relay, though its host is in reach and it had something to relay.
+    /// The relay keeps its connections but does not relay, though its host is reachable and it had data to relay.
     Stalled,
-    /// The relay says that nothing comes to it.
+    /// The relay reports that it receives nothing.
     NothingCame,
     /// The relay has no room for the circuits of the measurement.
     NoRoom,
-    /// The relay broke the rules of the protocol.
+    /// The relay violated the protocol.
     BrokeProtocol,
 }
 

@@ -1,4 +1,4 @@
-//! One second of a round: as it is reported, as it is recorded, and what it adds up to.
+//! One second of a round: as reported, as recorded, and its totals.
 
 use crate::account::Account;
 use crate::allocation::Assignment;
@@ -8,7 +8,7 @@ use core::iter;
 use onion::Rate;
 use serde::{Deserialize, Serialize};
 
-/// What one measurer got back in one second.
+/// One measurer's results in one second.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SecondReport {
     /// The round, as in [`Action::Prepare`](crate::Action).
@@ -17,34 +17,33 @@ pub struct SecondReport {
     pub second: u32,
     /// *xⱼⁱ*: bytes that the relay relayed to this measurer, over all its processes.
     pub bytes: u64,
-    /// Cells whose content was checked and found right.
+    /// Correct cells among those checked.
     pub checked_cells: u64,
-    /// What the kernels say of its sockets, if they do.
+    /// The kernel's account of its sockets, if any.
     pub account: Option<Account>,
 }
 
-/// What each source said of a second.
+/// The reports of all sources for a second.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecondRecord {
     /// *j*, counted from zero.
     pub second: u32,
-    /// *xⱼⁱ*: bytes that came back to each measurer, in the order of the round's assignments; `None`
-    /// where it did not say.
+    /// *xⱼⁱ*: bytes that came back to each measurer, in the order of the round's assignments; `None` without a report.
     pub returned_bytes: Vec<Option<u64>>,
-    /// *yⱼ*: bytes of its clients, as the relay reported. `None` in transit, or where it did not say.
+    /// *yⱼ*: bytes of its clients, as the relay reported. `None` in transit, or without a report.
     pub client_bytes: Option<u64>,
-    /// What the relay, or its control port, told somebody else that it passed on. It is no part of the
-    /// estimate; it is there to compare.
+    /// The traffic that the relay, or its control port, reported to another party. It is for comparison and is not part
+    /// of the estimate.
     pub relay_said: Option<Rate>,
-    /// What the kernels of each measurer say of its sockets, in the order of the round's assignments;
-    /// empty if none says anything.
+    /// The kernel's account of each measurer's sockets, in the order of the round's assignments; empty if there is
+    /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub accounts: Vec<Option<Account>>,
 }
 
 impl SecondRecord {
-    /// *xⱼ* and *ȳⱼ*, once all have said what they had to. `ratio` is *r*; of what came back to each, what
-    /// its [assignment lets count](Assignment::most_counted).
+    /// *xⱼ* and *ȳⱼ*, once all reports have arrived. `ratio` is *r*. Each measurer's bytes count as far as its
+    /// [assignment allows](Assignment::most_counted).
     #[must_use]
     pub fn totals(
         &self,
@@ -60,7 +59,7 @@ impl SecondRecord {
         is_whole.then(|| SecondTotals::of(self.second, measured, self.client_bytes, ratio))
     }
 
-    /// Whether nobody said anything.
+    /// Whether there is no report.
     pub(crate) fn is_silent(&self) -> bool {
         self.client_bytes.is_none() && self.returned_bytes.iter().all(Option::is_none)
     }
@@ -73,7 +72,7 @@ pub struct SecondTotals {
     pub second: u32,
     /// *xⱼ*: bytes of measurement traffic.
     pub measured: u64,
-    /// *yⱼ*: bytes of client traffic, as the relay says; `None` in transit mode.
+    /// *yⱼ*: bytes of client traffic, as the relay reports; `None` in transit mode.
     pub client_reported: Option<u64>,
     /// *ȳⱼ* = min(*yⱼ*, *xⱼ·r/(1−r)*): bytes of client traffic that are counted; zero in transit
     /// mode.

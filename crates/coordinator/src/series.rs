@@ -15,7 +15,7 @@ use onion::{Duration, Rate};
 /// A cell on a link (tor-spec §3).
 const CELL_BYTES: u64 = 514;
 
-/// Who reports.
+/// The source of a report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Source {
     /// A measurer: measurement traffic.
@@ -24,32 +24,32 @@ pub enum Source {
     Relay,
 }
 
-/// A report that is not there.
+/// A missing report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
     /// *j*, counted from zero.
     pub second: u32,
-    /// Whose.
+    /// The source.
     pub source: Source,
 }
 
-/// What a complete series says.
+/// The results of a complete series.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Summary {
     /// Every second that counts, in order.
     pub seconds: Vec<SecondTotals>,
     /// The median of all *zⱼ*, bytes per second; see [`median`].
     pub median: u64,
-    /// Their mean, rounded up.
+    /// The mean of all *zⱼ*, rounded up.
     pub mean: u64,
-    /// How far the *zⱼ* lie apart.
+    /// The spread of the *zⱼ*.
     pub spread: Spread,
 }
 
 /// The reports of one round. Seconds may arrive in any order, each once from each source.
 ///
-/// No second is left out: the burst with which a relay's token bucket begins is one second of
-/// many, which a median does not feel (E.4 found no gain in ignoring the first seconds).
+/// No second is left out: the initial burst of a relay's token bucket is one second of many and has no effect on a
+/// median (E.4 found no gain in ignoring the first seconds).
 #[derive(Clone, Debug)]
 pub struct Series {
     ratio: f64,
@@ -67,18 +67,18 @@ struct Reported {
     assignment: Assignment,
     /// *xⱼⁱ*, as far as reported.
     seconds: Vec<Option<u64>>,
-    /// As many, of the same seconds.
+    /// The cells checked in the same seconds.
     accounts: Vec<Option<Account>>,
     bytes: u64,
     checked_cells: u64,
-    /// What the relay says that it has sent to it, in all; `None` if it does not.
+    /// The total that the relay reports to have sent to it; `None` without such reports.
     sent_bytes: Option<u64>,
-    /// The latest second of those reported.
+    /// The latest reported second.
     latest: u32,
 }
 
 impl Reported {
-    /// The least round trip that its sockets have seen.
+    /// The minimum round trip of its sockets.
     fn rtt(&self) -> Option<Duration> {
         self.accounts.iter().flatten().filter_map(|it| it.least_rtt).min()
     }
@@ -89,8 +89,8 @@ impl Reported {
 }
 
 impl Series {
-    /// An empty series of `seconds` seconds, to be reported by each of those who are assigned, and by the
-    /// relay in echo mode. `ratio` is *r*, below 1.
+    /// An empty series of `seconds` seconds, to be reported by each assigned measurer, and by the relay in echo mode.
+    /// `ratio` is *r*, below 1.
     #[must_use]
     pub fn new(
         mode: Mode,
@@ -119,11 +119,10 @@ impl Series {
         }
     }
 
-    /// Adds a measurer's report; its round is not looked at.
+    /// Adds a measurer's report; the caller has checked the round.
     ///
     /// # Errors
-    /// A measurer that has no part, a second that does not exist or was reported before. Nothing
-    /// is changed then.
+    /// A measurer without a part, a second that does not exist or was already reported. The series is then unchanged.
     pub fn record(&mut self, measurer: MeasurerId, report: SecondReport) -> Result<(), Violation> {
         let (second, outside) = (report.second, self.no_such(report.second));
         let place =
@@ -147,10 +146,10 @@ impl Series {
         Ok(())
     }
 
-    /// Whether what a measurer says that it got back is no more than it may have sent.
+    /// Whether a measurer's reports of returned bytes do not exceed what it may have sent.
     ///
-    /// In transit that is all that can be known of it, and which of its seconds it came in only the measurer knows: it is
-    /// trusted that far (§5). A relay that takes part says what it has sent back; see
+    /// In transit nothing more can be verified. The measurer alone knows in which seconds the bytes arrived, and is
+    /// trusted in this respect (§5). A participating relay reports what it has sent back; see
     /// [`disagreement`](Self::disagreement).
     ///
     /// # Errors
@@ -166,8 +165,7 @@ impl Series {
     /// Adds the relay's report of *yⱼ*, in bytes.
     ///
     /// # Errors
-    /// Transit mode, or a second that does not exist or was reported before. Nothing is changed
-    /// then.
+    /// Transit mode, or a second that does not exist or was already reported. The series is then unchanged.
     pub fn record_client(&mut self, second: u32, bytes: u64) -> Result<(), Violation> {
         let outside = self.no_such(second);
         let client = self.client.as_mut().ok_or(Violation::NotAssigned)?;
@@ -179,8 +177,8 @@ impl Series {
         Ok(())
     }
 
-    /// Adds what the relay says that it has sent to a measurer in a second; that it has told of the second before
-    /// is for [`record_client`](Self::record_client) to see. Does nothing for a measurer that has no part.
+    /// Adds the relay's report of the bytes sent to a measurer in a second. [`record_client`](Self::record_client)
+    /// checks the order of seconds. Does nothing for a measurer without a part.
     pub fn record_sent(&mut self, measurer: MeasurerId, bytes: u64) {
         let is_it = |reported: &&mut Reported| reported.assignment.measurer == measurer;
         if let Some(reported) = self.measurers.iter_mut().find(is_it) {
@@ -189,8 +187,8 @@ impl Series {
         }
     }
 
-    /// The first measurer whose word on what came back to it is not the relay's, with both; `None` where they agree, or where
-    /// the relay does not say. Only of a complete series.
+    /// The first measurer whose count of returned bytes differs from the relay's, with both counts. `None` if they
+    /// agree, or if the relay does not report. Only of a complete series.
     #[must_use]
     pub fn disagreement(&self) -> Option<(MeasurerId, u64, u64)> {
         self.measurers.iter().find_map(|it| {
@@ -204,7 +202,8 @@ impl Series {
     /// `check_share` is *p*. Only of a complete series.
     #[must_use]
     pub fn unchecked(&self, check_share: f64) -> Option<(MeasurerId, u64)> {
-        /// One cell is checked in each bucket of 1/*p*: with fewer buckets than this on many circuits it may be that none is full.
+        /// One cell is checked in each bucket of 1/*p*: with fewer buckets than this on many circuits, none may be
+        /// full.
         const CHECKS_MIN: f64 = 20.0;
         self.measurers.iter().find_map(|it| {
             let cells = it.bytes / CELL_BYTES;
@@ -229,14 +228,14 @@ impl Series {
         Some(SecondTotals::of(second, measured, client_reported, self.ratio))
     }
 
-    /// What the kernels of a measurer say of its sockets in a second, if they do.
+    /// The kernel's account of a measurer's sockets in a second, if any.
     #[must_use]
     pub fn account(&self, measurer: MeasurerId, second: u32) -> Option<&Account> {
         let reported = self.measurers.iter().find(|it| it.assignment.measurer == measurer)?;
         reported.account(second as usize)
     }
 
-    /// What each source has said of each second, up to the last of which any has said something.
+    /// The reports of each source for each second, up to the last with any report.
     #[must_use]
     pub fn said(&self) -> Vec<SecondRecord> {
         let client = |index: usize| self.client.as_ref().and_then(|it| it.get(index).copied()?);
@@ -275,10 +274,10 @@ impl Series {
         measurers.chain(client).min_by_key(|missing| missing.second)
     }
 
-    /// What the series says; a second that was not reported is never counted as zero.
+    /// The results. A second that was not reported is never counted as zero.
     ///
     /// # Errors
-    /// The earliest report that is missing.
+    /// The earliest missing report.
     pub fn summary(&self) -> Result<Summary, Missing> {
         if let Some(missing) = self.first_missing() {
             return Err(missing);
@@ -300,8 +299,7 @@ impl Series {
         median(&sorted_totals(&seconds)).unwrap_or_default()
     }
 
-    /// The mean of all seconds that count if nothing came in those that are not reported yet, bytes per
-    /// second.
+    /// The mean of all seconds that count, with zero for those that are not reported yet, in bytes per second.
     #[must_use]
     pub fn least_mean(&self) -> u64 {
         let seconds: Vec<SecondTotals> = self.complete().collect();
@@ -321,9 +319,10 @@ impl Series {
         self.complete().filter(reach).count() > self.counted() / 2
     }
 
-    /// Whether the relay had taken cells, and nothing came back of them to the last, from this second on, [though it was in reach](Account::is_in_vain): by the latest word of this
-    /// measurer, or of any whose reports came as they should. One whose machine stood still has looked at its sockets late, or not yet, and the look after that is of little time; one whose
-    /// pump gave up at the end of a second has looked at the end of the second before.
+    /// Whether, from this second to the last, the relay had taken cells and returned none, [though it was
+    /// reachable](Account::is_in_vain), by the latest report of this measurer or of any whose reports arrived on time.
+    /// A measurer whose machine was suspended samples its sockets late or not at all, and the next interval is short. A
+    /// pump that gave up at the end of a second sampled at the end of the previous one.
     #[must_use]
     pub fn was_in_vain(&self, at: Option<MeasurerId>, from: u32) -> bool {
         const TIMELY: core::ops::Range<Duration> =
@@ -340,7 +339,7 @@ impl Series {
         })
     }
 
-    /// Whether something came back in a second from this one on, to anybody but this measurer.
+    /// Whether, from this second on, anything came back to another measurer.
     #[must_use]
     pub fn went_on(&self, but: Option<MeasurerId>, from: u32) -> bool {
         let others = self.measurers.iter().filter(|it| Some(it.assignment.measurer) != but);
@@ -348,7 +347,8 @@ impl Series {
         seconds.any(|it| *it > 0)
     }
 
-    /// Whether the relay's host was in reach in at least half of the seconds in which nothing came back to anybody: it answered a new connection, and had something to send back.
+    /// Whether the relay's host was reachable in at least half of the seconds in which nothing came back to any
+    /// measurer: it answered a new connection, and the relay had data to send back.
     #[must_use]
     pub fn was_idle_in_reach(&self) -> bool {
         let shows = |it: &Account| it.taken_bytes() > 0 && it.answered_after.is_some();
@@ -359,8 +359,9 @@ impl Series {
         in_reach > 0 && 2 * in_reach >= idle().count()
     }
 
-    /// Whether all that came back to measurers ended with this second or with the next, as far as they have reported, and nobody shows that the relay was still there:
-    /// who does not report this second may be cut off. Its report is sent when the next one has begun.
+    /// Whether all returned traffic ended with this second or the next, as far as reported, and no report shows that
+    /// the relay was still reachable. A measurer that does not report this second may be cut off: it sends the report
+    /// when the next one has begun.
     #[must_use]
     pub fn is_cut_off_after(&self, second: u32) -> bool {
         let index = second as usize + 1;
@@ -376,7 +377,7 @@ impl Series {
         is_told && told.iter().all(is_over) && !self.was_in_vain(None, second.saturating_add(1))
     }
 
-    /// Cells checked and found right, over all measurers and seconds.
+    /// Correct cells among those checked, over all measurers and seconds.
     #[must_use]
     pub const fn checked_cells(&self) -> u64 {
         self.checked_cells
@@ -388,14 +389,14 @@ impl Series {
         self.measurers.iter().any(|it| it.assignment.measurer == measurer && it.bytes > 0)
     }
 
-    /// The longest of the least round trips to the relay that measurers' sockets have seen; `None` if nobody told.
+    /// The maximum, over the measurers, of the minimum round trip to the relay; `None` if unknown.
     #[must_use]
     pub fn farthest(&self) -> Option<Duration> {
         self.measurers.iter().filter_map(Reported::rtt).max()
     }
 
-    /// What came back to a measurer in the median second of those that count and that it has reported;
-    /// nothing if it has no part.
+    /// The bytes that came back to a measurer in the median second of those that count and that it has reported; zero
+    /// if it has no part.
     #[must_use]
     pub fn got(&self, measurer: MeasurerId) -> Rate {
         let Some(reported) = self.measurers.iter().find(|it| it.assignment.measurer == measurer)
@@ -408,7 +409,7 @@ impl Series {
             .unwrap_or(Rate::ZERO)
     }
 
-    /// How each measurer fared in the seconds that count.
+    /// Each measurer's results in the seconds that count.
     pub(crate) fn fared(&self) -> Vec<Fared> {
         let lead = self.schedule.lead_s as usize;
         let fared = |it: &Reported| {
@@ -418,7 +419,7 @@ impl Series {
         self.measurers.iter().map(fared).collect()
     }
 
-    /// What came back to some of the measurers, in the seconds that count, once all have reported.
+    /// The bytes that came back to some of the measurers, in the seconds that count, once all have reported.
     pub(crate) fn measured_by(&self, is_one: impl Fn(MeasurerId) -> bool) -> Vec<SecondTotals> {
         let some: Vec<&Reported> =
             self.measurers.iter().filter(|it| is_one(it.assignment.measurer)).collect();
@@ -432,8 +433,7 @@ impl Series {
         (self.schedule.lead_s..self.len()).map(total).collect()
     }
 
-    /// How long the packets of each measurer wait on their path, of those that got anything back and whose
-    /// kernels tell.
+    /// The queueing delay on each measurer's path, for those that got anything back and have accounts.
     pub(crate) fn queues(&self) -> Vec<Queue> {
         let lead = self.schedule.lead_s as usize;
         let queue = |it: &Reported| {
@@ -442,7 +442,7 @@ impl Series {
         self.measurers.iter().filter(|it| it.bytes > 0).filter_map(queue).collect()
     }
 
-    /// The accounts of all measurers, in their order; none at all if nobody has one.
+    /// The accounts of all measurers, in order; empty if there are none.
     fn accounts(&self, index: usize) -> Vec<Option<Account>> {
         let accounts: Vec<_> = self.measurers.iter().map(|it| it.account(index).copied()).collect();
         if accounts.iter().all(Option::is_none) { Vec::new() } else { accounts }
@@ -453,7 +453,7 @@ impl Series {
         self.sums.len().saturating_sub(self.schedule.lead_s as usize)
     }
 
-    /// All seconds, also those that do not count.
+    /// All seconds, including those that do not count.
     fn len(&self) -> u32 {
         u32::try_from(self.sums.len()).unwrap_or(u32::MAX)
     }
@@ -467,13 +467,13 @@ fn first<T>(items: &[T], is_it: impl FnMut(&T) -> bool) -> Option<u32> {
     items.iter().position(is_it).and_then(|index| u32::try_from(index).ok())
 }
 
-/// Of `count` totals, those that are not there being zero; rounded up, so that it is zero only if all are.
+/// Of `count` totals, with zero for missing ones; rounded up, so that it is zero only if all are.
 fn mean(totals: &[u64], count: usize) -> u64 {
     let sum: u128 = totals.iter().map(|it| u128::from(*it)).sum();
     u64::try_from(sum.div_ceil(count.max(1) as u128)).unwrap_or(u64::MAX)
 }
 
-/// How far the totals of seconds lie apart; all zero without any.
+/// The spread of the seconds' totals; zero without any.
 pub(crate) fn spread(seconds: &[SecondTotals]) -> Spread {
     Spread::of(&sorted_totals(seconds)).unwrap_or_default()
 }

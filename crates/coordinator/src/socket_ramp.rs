@@ -1,4 +1,4 @@
-//! Whether the path to a relay, and not the relay, holds a round back.
+//! Detects whether the path to a relay, and not the relay, limits a round.
 
 use crate::second::SecondTotals;
 use crate::stats::median;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use onion::{Duration, Rate};
 use serde::{Deserialize, Serialize};
 
-/// Growth up to which the path is taken not to have mattered.
+/// Growth up to which the path is assumed not to matter.
 ///
 /// Let *P(n)* be what *n* sockets could carry if the relay were infinitely fast, and *R* what the relay can
 /// do; a half then carries min(*R*, *P*). Flows that lose packets independently of each other, or that
@@ -14,50 +14,49 @@ use serde::{Deserialize, Serialize};
 /// *g* is 2 where the path alone was the limit, and between 1 and 2 where it was so in the first half only.
 /// There *R* ≤ *g*·*z* even if all seconds that count were the first half's: with *g* ≤ 1.05 the estimate
 /// is at most 4.8 % too low, and every path that could have made it worse shows itself by more growth.
-/// A narrow place that all flows share does not grow either: it is a link, the relay's own if all
-/// measurers meet it.
+/// A bottleneck that all flows share does not grow either: it is a link, the relay's own if all measurers meet it.
 const GROWTH_MAX: f64 = 1.05;
 
-/// How many times as much may come back at one end of the first half as at the other, and in the first half as in the second.
+/// The maximum ratio of the rates at both ends of the first half, and of the first half to the second.
 ///
-/// Growth compares two times, and says nothing if the path was not the same in both. It is not where flows still come down
-/// from slow start: that ends with the first packet lost, at windows that may be many times those which the path's loss
-/// lets stand for long, and each loss takes but half of them. Seen at 300 ms, 0.1 % and Reno: 252 Mbit/s with half of the
-/// sockets, falling to 80 within eight seconds, and then no more with all of them. Nor is it where slow start ended too
-/// early, and windows grow by one segment a round trip: at 0.02 % from 62 to 171 within six seconds, and then 106 with twice the
-/// sockets. Or it falls between the two: 150 with half of them for thirteen seconds, and then 120 with all. A relay's limit
-/// lets nothing fall or rise; and twice the sockets cost a stock relay less than this.
+/// Growth compares two times, and is meaningless if the path changed between them. It changes while flows are still
+/// slowing down from slow start: that ends with the first lost packet, at windows that may be many times those that the
+/// path's loss sustains, and each loss only halves them. Measured at 300 ms, 0.1 % and Reno: 252 Mbit/s with half of
+/// the sockets, falling to 80 within eight seconds, and no more with all of them. It also changes if slow start ended
+/// too early, and windows grow by one segment a round trip: at 0.02 % from 62 to 171 within six seconds, then 106 with
+/// twice the sockets. Or the rate falls between the halves: 150 with half of the sockets for thirteen seconds, then 120
+/// with all. A relay's limit causes no such change, and twice the sockets cost C tor less than this.
 const CHANGE_MAX: f64 = 1.10;
 
-/// From this round trip on a path can hold back a round that is not made to show it: nearer, even the fewest
-/// sockets carry a gigabit per second where a packet of a hundred is lost.
+/// From this round trip on a path can limit a round that cannot show it. On shorter paths even the fewest sockets carry
+/// a gigabit per second at 1 % loss.
 pub const FAR: Duration = Duration::from_millis(2);
 
-/// Fewer seconds on one side say nothing.
+/// The minimum number of seconds on each side.
 const SECONDS_MIN: usize = 2;
 
-/// When a round's second half of sockets began, and from when on each half counts.
+/// The start of a round's second half of sockets, and of the seconds of each half that count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Schedule {
     /// Seconds of load before those that count.
     pub lead_s: u32,
-    /// The second with which every other socket began; `None` if all began at once.
+    /// The second in which every other socket started; `None` if all started at once.
     pub held_back_s: Option<u32>,
 }
 
-/// What came back with half of the sockets, and with all of them.
+/// The rates with half of the sockets, and with all of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketRampTest {
     /// The median second with half of them.
     pub half: Rate,
     /// The median second with all.
     pub all: Rate,
-    /// The median second of the beginning of the first half and of its end; the same if it is too short to tell.
+    /// The median second of the beginning of the first half and of its end; equal if it is too short.
     pub early_and_late: (Rate, Rate),
 }
 
 impl Schedule {
-    /// All sockets begin at once, and all seconds count.
+    /// All sockets start at once, and all seconds count.
     pub const PLAIN: Self = Self { lead_s: 0, held_back_s: None };
 
     /// Whether a second counts for the estimate.
@@ -66,8 +65,8 @@ impl Schedule {
         second >= self.lead_s
     }
 
-    /// The halves of a round; `None` if all sockets began at once, or if one of the halves is too short to
-    /// say anything. The second half needs its slow start as the first one did.
+    /// The halves of a round; `None` if all sockets started at once, or if one of the halves is too short. The second
+    /// half needs a slow start like the first.
     #[must_use]
     pub fn halves(&self, seconds: &[SecondTotals]) -> Option<SocketRampTest> {
         let turn = self.held_back_s?;
@@ -95,14 +94,14 @@ impl Schedule {
 }
 
 impl SocketRampTest {
-    /// How many times as much came back with all sockets; 1 if nothing ever did.
+    /// The ratio of the rate with all sockets to that with half; 1 if nothing came back.
     #[must_use]
     pub fn growth(&self) -> f64 {
         if self.all == Rate::from_bit_per_s(0) { 1.0 } else { quotient(self.all, self.half) }
     }
 
-    /// How many times as much came back at one end of the first half as at the other, or, if that is more, in the first half
-    /// as in the second; 1 if nothing ever did.
+    /// The larger of two ratios: that of both ends of the first half, and that of the first half to the second; 1 if
+    /// nothing came back.
     #[must_use]
     pub fn change(&self) -> f64 {
         let (early, late) = self.early_and_late;
@@ -113,23 +112,23 @@ impl SocketRampTest {
         within.max(quotient(self.half, self.all))
     }
 
-    /// Whether the path had not settled yet when the halves were to be compared.
+    /// Whether the path had not settled when the halves were compared.
     #[must_use]
     pub fn is_settling(&self) -> bool {
         self.change() > CHANGE_MAX
     }
 
-    /// Whether so much more came back with all sockets that the path held the others back.
+    /// Whether the growth with all sockets shows that the path limited the others.
     #[must_use]
     pub fn is_held_back(&self) -> bool {
         self.growth() > GROWTH_MAX
     }
 
-    /// How many times the sockets the next round should have: the fewest with which the first half of it
-    /// would not be held back any more, as far as this one can tell.
+    /// The factor for the next round's number of sockets: the smallest with which its first half would not be limited,
+    /// by this round's results.
     #[must_use]
     pub fn widening(&self) -> u32 {
-        // Grown in full, nobody knows how far it is; grown less, all of these have come to the relay's end.
+        // With full growth the limit is unknown; with less, all of these sockets have reached the relay's limit.
         if self.growth().max(self.change()) > 1.7 { 4 } else { 2 }
     }
 }
@@ -171,7 +170,7 @@ mod tests {
         assert_eq!(halves.map(|it| it.widening()), Some(4), "two of four seconds are left");
     }
 
-    /// What was measured of a stock relay limited to 250 Mbit/s, 200 ms away, with a loss of 0.02 %.
+    /// Measured with C tor limited to 250 Mbit/s, 200 ms away, with a loss of 0.02 %.
     #[test]
     fn flows_that_come_down_from_slow_start_are_not_taken_for_a_relays_limit() {
         let rates =
@@ -179,7 +178,7 @@ mod tests {
         let schedule = Schedule { lead_s: 4, held_back_s: Some(12) };
         let halves = schedule.halves(&seconds(rates)).expect("long enough");
         assert!(!halves.is_held_back() && halves.is_settling(), "{halves:?}");
-        // Nor those that slow start left too low, nor those that fall from one half to the other: at 300 ms, 0.02 %.
+        // Nor those that slow start left too low, nor those that fall between the halves: at 300 ms, 0.02 %.
         let rates = [
             1, 1, 1, 1, 61, 85, 97, 105, 122, 171, 134, 100, 116, 116, 106, 113, 122, 99, 102, 110,
         ];
@@ -190,7 +189,7 @@ mod tests {
         ];
         let halves = schedule.halves(&seconds(rates)).expect("long enough");
         assert!(!halves.is_held_back() && halves.is_settling(), "{halves:?}");
-        // A stock relay with a limit is never quite even.
+        // C tor with a limit is never quite even.
         let rates = [1, 1, 1, 1, 87, 87, 80, 83, 75, 84, 86, 78, 80, 76, 79, 77, 77, 85, 81, 75];
         let halves = schedule.halves(&seconds(rates)).expect("long enough");
         assert!(!halves.is_held_back() && !halves.is_settling(), "{halves:?}");
@@ -203,7 +202,7 @@ mod tests {
     }
 
     proptest! {
-        /// The derivation in words above, for flows that are independent of each other.
+        /// The derivation above, for flows that are independent of each other.
         #[test]
         fn an_estimate_that_did_not_grow_is_near_the_relays_limit(
             relay in 1_000_000u64..1_000_000_000, half in 1_000_000u64..1_000_000_000,

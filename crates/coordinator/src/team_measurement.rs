@@ -46,28 +46,28 @@ const GROUP_WAIT_RESERVE: Duration = Duration::from_secs(2);
 pub struct OrderTerms {
     /// The round, counted from one.
     pub round: u32,
-    /// Who will come.
+    /// The measurers that will connect.
     pub measurers: Vec<MeasurerKey>,
-    /// For how long.
+    /// The duration.
     pub seconds: u16,
     /// The largest share of client traffic.
     pub client_share: ClientShare,
     /// Sockets over all measurers.
     pub sockets: u16,
-    /// Proves to the relay that a measurer is of this order.
+    /// Proves to the relay that a measurer belongs to this order.
     pub nonce: Nonce,
     /// Time until the relay must have accepted.
     pub accept_timeout: Duration,
 }
 
-/// News of a measurement for whoever watches it.
+/// A progress event of a measurement for observers.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
     /// A round is being prepared.
     Preparing {
         /// Counted from one.
         round: u32,
-        /// What the measurers will send at most.
+        /// The maximum load of the measurers.
         allocated: Rate,
         /// Sockets of all measurers.
         sockets: u32,
@@ -83,12 +83,12 @@ pub enum Progress {
         round: u32,
         /// The second, from zero.
         index: u32,
-        /// What came back in it; in echo, with the relay's client traffic that counts.
+        /// The returned bytes; in echo, with the relay's client traffic that counts.
         measured: Rate,
     },
 }
 
-/// What the shell has to do for one measurement.
+/// An action for the shell, for one measurement.
 #[derive(Clone, Debug, PartialEq)]
 pub enum TeamAction {
     /// Ask the relay to accept this order, on a link that replaces an earlier one; answer by
@@ -96,11 +96,11 @@ pub enum TeamAction {
     GiveOrder(OrderTerms),
     /// Give a measurer this order; it answers by [`TeamMeasurement::handle_report`].
     Prepare(MeasurerId, RoundOrder),
-    /// Have all measurers of the round send, `delay` from now on.
+    /// Have all measurers of the round send after `delay`.
     Start {
         /// The round.
         round: u32,
-        /// The delay, the same for all: messages that take time are given less of it.
+        /// The delay, the same for all. The latency of the message is deducted from it.
         delay: Duration,
     },
     /// Have all measurers end their round; then close the link on which the order was given.
@@ -110,9 +110,9 @@ pub enum TeamAction {
     /// All measurers are ready. Call [`TeamMeasurement::start_group`] when those of the other relays are, and at this time at
     /// the latest.
     AwaitGroup(Instant),
-    /// For whoever watches.
+    /// A progress event for observers.
     Progress(Progress),
-    /// Nothing follows.
+    /// No action follows.
     Done(Outcome),
 }
 
@@ -125,13 +125,14 @@ pub struct TeamMeasurement {
     measurement: Measurement,
     /// The round that waits for the relay to accept it.
     ordered: Option<RoundPlan>,
-    /// How long and how often the relay is asked.
+    /// The timeout and number of attempts for the relay's answer.
     retries: OrderRetries,
-    /// Orders given so far.
+    /// The number of orders so far.
     orders: u32,
     /// Measurers of the round that are not ready.
     unready: usize,
-    /// The last of them is, and the measurement hears of it when the group starts: measurer, round, sockets.
+    /// The report of the last measurer to be ready, which the measurement gets when the group starts: measurer, round,
+    /// sockets.
     held: Option<(MeasurerId, u32, u32)>,
     is_probing: bool,
     /// Each measurer's load in the current round, once it has finished it.
@@ -140,7 +141,7 @@ pub struct TeamMeasurement {
     actions: VecDeque<TeamAction>,
 }
 
-// Life, commands and getters.
+// Construction, commands and getters.
 impl TeamMeasurement {
     /// Begins the first round.
     ///
@@ -180,13 +181,13 @@ impl TeamMeasurement {
         self.advance(now);
     }
 
-    /// The round that is on, or was last; counted from one.
+    /// The current or last round, counted from one.
     #[must_use]
     pub const fn round(&self) -> u32 {
         self.measurement.round()
     }
 
-    /// What there is to record of it besides the outcome: the rounds that are over.
+    /// The data for the record besides the outcome: the finished rounds.
     #[must_use]
     pub fn course(&self) -> RoundHistory {
         self.measurement.course()
@@ -199,7 +200,7 @@ impl TeamMeasurement {
     }
 }
 
-// What arrives.
+// Events.
 impl TeamMeasurement {
     /// A measurer reports on a round.
     pub fn handle_report(
@@ -265,7 +266,7 @@ impl TeamMeasurement {
         self.advance(now);
     }
 
-    /// A measurer cannot be given its order, or is gone.
+    /// A measurer cannot get its order, or is lost.
     pub fn handle_lost_measurer(&mut self, now: Instant, measurer: MeasurerId, detail: String) {
         let failure = Failure::MeasurerLost { detail };
         self.measurement.handle_failure(now, Some(measurer), failure);
@@ -295,7 +296,7 @@ impl TeamMeasurement {
                         self.measurement.handle_sent_back(round, MeasurerId(place), bytes);
                     }
                 }
-                // Client traffic is what the relay passed on: bytes that only arrived, or only left, are none.
+                // Client traffic is what the relay forwarded: bytes that only arrived, or only left, do not count.
                 let bytes = second.received_bytes.min(second.sent_bytes);
                 let second = u32::from(second.second);
                 self.measurement.handle_client_second(now, round, second, bytes);
@@ -335,7 +336,7 @@ impl TeamMeasurement {
         self.advance(now);
     }
 
-    /// The relays of the group start together, or the wait is over.
+    /// The relays of the group start together, or the timeout has expired.
     pub fn start_group(&mut self, now: Instant) {
         self.request.is_in_group = false;
         if let Some((measurer, round, sockets)) = self.held.take() {
@@ -344,7 +345,7 @@ impl TeamMeasurement {
         self.advance(now);
     }
 
-    /// Time passed. Does nothing before [`poll_timeout`](Self::poll_timeout).
+    /// Handles the passage of time. Does nothing before [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         if self.retries.poll_attempt(now)
             && let Some(plan) = self.ordered.take()
@@ -363,9 +364,9 @@ impl TeamMeasurement {
     }
 }
 
-// What to do now.
+// Actions.
 impl TeamMeasurement {
-    /// The next thing to do; call until `None`.
+    /// The next action. Call it until it returns `None`.
     pub fn poll_action(&mut self) -> Option<TeamAction> {
         self.actions.pop_front()
     }
@@ -420,7 +421,7 @@ impl TeamMeasurement {
             }
             Action::Stop { .. } => self.stop(),
             Action::Done(outcome) => {
-                // The last second ended the round, so that the measurement has it no more.
+                // The last second ended the round, so the measurement no longer has it.
                 let round = self.measurement.round();
                 let estimate = outcome.estimate().filter(|estimate| estimate.rounds == round);
                 let seconds = estimate.map_or(&[][..], |estimate| &estimate.seconds);
@@ -493,7 +494,7 @@ impl TeamMeasurement {
     }
 }
 
-/// *r* as orders have it, in thousandths.
+/// *r* as in orders, in thousandths.
 #[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
 #[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
 fn client_share(ratio: f64) -> ClientShare {

@@ -59,7 +59,7 @@ fn no_more_relays_run_at_once_than_may_however_much_capacity_is_left() {
     assert_eq!(launches(&mut campaign), [5, 6]);
     for relay in [4, 5] {
         campaign.handle_end(RelayIndex(relay), Next::Nothing);
-        assert!(launches(&mut campaign).is_empty(), "four do not fit beside one");
+        assert!(launches(&mut campaign).is_empty(), "four do not fit with one");
     }
     campaign.handle_end(RelayIndex(6), Next::Nothing);
     assert_eq!(launches(&mut campaign), [7, 8, 9, 10]);
@@ -87,7 +87,7 @@ fn shares(launch: &Launch) -> Vec<(usize, f64)> {
     shares.map(|it| (it.measurer.0, it.rate.as_mbit_per_s())).collect()
 }
 
-/// What a measurer has seen of a path of this length, and what came back to it if that held it back.
+/// A measurer's observation of a path of this length, and its returned rate if the path limited it.
 fn path(rtt_ms: u64, held_back: Option<f64>) -> PathSeen {
     let rtt = Some(onion::Duration::from_millis(rtt_ms));
     PathSeen { rtt, loss_ppm: None, held_back: held_back.map(mbit) }
@@ -465,7 +465,7 @@ fn what_a_relay_did_before_counts_unless_it_shares_a_machine() {
     assert_eq!(again, [(1, mbit(19.0)), (2, Rate::ZERO), (3, Rate::ZERO)]);
 }
 
-/// One after the other, each would have the machine for itself.
+/// Measured one after the other, each relay could use the whole machine.
 #[test]
 fn a_machine_that_needs_more_than_the_team_has_gets_all_of_it_divided_among_its_relays() {
     let mut campaign = campaign(&[60.0, 60.0]);

@@ -1,4 +1,4 @@
-//! What a [`Measurement`] does with what arrives: from one round to the next.
+//! The transitions of a [`Measurement`] from one round to the next.
 
 use super::*;
 use crate::series::spread;
@@ -6,9 +6,9 @@ use crate::socket_ramp::{FAR, Schedule};
 use alloc::borrow::ToOwned;
 use alloc::string::ToString;
 
-// Taking in. An error ends the measurement.
+// Input. An error ends the measurement.
 impl Measurement {
-    /// Whether this comes too late to matter.
+    /// Whether this arrives too late to matter.
     pub(super) fn is_stale(&self, round: u32) -> bool {
         self.is_done() || round < self.turn.round
     }
@@ -110,7 +110,7 @@ impl Measurement {
         }
     }
 
-    /// What it is that a measurer can't reach the relay: `None` while others of this round may show it.
+    /// The failure if a measurer cannot reach the relay; `None` while others of this round may still show the cause.
     pub(super) fn out_of_reach(
         &mut self,
         at: Option<MeasurerId>,
@@ -151,7 +151,7 @@ impl Measurement {
     }
 }
 
-// Going on.
+// Transitions.
 impl Measurement {
     /// Orders the round that the allocation describes.
     pub(super) fn prepare(&mut self, now: Instant) {
@@ -170,7 +170,7 @@ impl Measurement {
         });
     }
 
-    /// When this round's sockets begin, and which of its seconds count.
+    /// The start of this round's sockets, and the seconds that count.
     pub(super) fn schedule(&self) -> Schedule {
         let lead_s = self.params.path.lead_s;
         let middle = lead_s + self.params.seconds / 2;
@@ -178,9 +178,9 @@ impl Measurement {
         Schedule { lead_s, held_back_s }
     }
 
-    /// After a second arrived: ends the round if it is complete, or if it can't be conclusive any
-    /// more and another one would follow. The last round always has its full length, so that a
-    /// lower bound too is the median of all its seconds.
+    /// After a second arrived: ends the round if it is complete, or if it can no longer be conclusive and another one
+    /// would follow. The last round always has its full length, so that a lower bound too is the median of all its
+    /// seconds.
     pub(super) fn progress(&mut self, now: Instant) {
         let Phase::Running { series, .. } = &self.phase else { return };
         let limit = self.params.conclusive_limit(self.allocation.total());
@@ -200,7 +200,7 @@ impl Measurement {
         }
     }
 
-    /// The turn after this round, in which the relay passed on `seen`, or why none would follow.
+    /// The turn after this round, in which the relay forwarded `seen`, or the reason why none would follow.
     pub(super) fn next_turn(&self, seen: Rate) -> Result<Attempt, Inconclusive> {
         let is_exhausted = match self.scope {
             Scope::AllRounds => self.allocation.is_exhausted(),
@@ -217,7 +217,7 @@ impl Measurement {
             Phase::Running { series, .. } => series.farthest(),
             Phase::Preparing { .. } | Phase::Done => None,
         };
-        // A far relay is for two to see.
+        // A distant relay needs two measurers.
         Ok(if farthest.is_some_and(|rtt| rtt >= FAR) { next.by_two() } else { next })
     }
 
@@ -244,7 +244,7 @@ impl Measurement {
             let failure = Failure::MeasurerViolation(Violation::Unchecked { cells });
             return self.fail(now, Some(measurer), failure);
         }
-        // Never above the mean: what a relay is spared in some seconds it must not get for the others.
+        // Never above the mean: a relay gains nothing from seconds that it did not serve.
         let capacity = Rate::from_byte_per_s(median.min(mean));
         self.turn.passed = self.turn.passed.max(capacity);
         let hindered = self.hindered_in(series);
@@ -281,7 +281,7 @@ impl Measurement {
         }
     }
 
-    /// The next turn: here, or wherever the team is shared out (§4.2).
+    /// The next turn: here, or where the team's capacity is allocated (§4.2).
     fn go_on(&mut self, now: Instant, so_far: Estimate, next: Attempt) {
         match self.scope {
             Scope::OneTurn { .. } => self.finish(Outcome::Measured(so_far)),
@@ -297,7 +297,7 @@ impl Measurement {
         }
     }
 
-    /// From where everybody sees the relay, by the round that is over.
+    /// All measurers' paths to the relay, by the finished round.
     fn learn_paths(&mut self) {
         let Some(round) = self.over.last() else { return };
         for (place, assignment) in round.allocation.assignments.iter().enumerate() {
@@ -307,8 +307,9 @@ impl Measurement {
         }
     }
 
-    /// What it is that nothing comes back to a measurer any more, if that does not know: the relay's doing where its latest second shows that the relay had been given something to send back,
-    /// and was in reach. If not, it was the path; this measurer's, where others were served meanwhile.
+    /// The failure if nothing comes back to a measurer and it does not know the cause. The relay is to blame if the
+    /// latest second shows that it had data to send back and was reachable. Otherwise the path is: this measurer's, if
+    /// others were served meanwhile.
     pub(super) fn silenced(
         &self,
         now: Instant,
@@ -327,8 +328,8 @@ impl Measurement {
         }
     }
 
-    /// What it is that nothing has come to the relay for three seconds, by its own word, of any measurer. That is not true if something still comes back from it, and must not be said before a round. Otherwise
-    /// it may be the path.
+    /// The failure if the relay reports that nothing has arrived from any measurer for three seconds. The report is
+    /// false if something still comes back, and invalid before a round. Otherwise the cause may be the path.
     pub(super) fn told_of_nothing(
         &self,
         now: Instant,
@@ -353,14 +354,15 @@ impl Measurement {
         }
     }
 
-    /// The three seconds without anything are the three before this one, as far as clocks agree on when seconds begin: the middle one is one of them anyway.
+    /// The three silent seconds are those before this one, within the accuracy of the clocks: the middle one is always
+    /// among them.
     fn while_silent(&self, now: Instant) -> Option<(&Series, u32)> {
         let Phase::Running { start, series } = &self.phase else { return None };
         let passed = u32::try_from(now.saturating_since(*start).as_secs()).unwrap_or(u32::MAX);
         Some((series, passed.checked_sub(2)?))
     }
 
-    /// A relay that does not want another round keeps what the one before said.
+    /// If a relay declines another round, the result of the previous one remains.
     pub(super) fn fail(&mut self, now: Instant, measurer: Option<MeasurerId>, reason: Failure) {
         let second = match &self.phase {
             Phase::Preparing { .. } => None,

@@ -6,7 +6,7 @@ use crate::bottleneck::{
 };
 use crate::socket_ramp::{FAR, SocketRampTest};
 
-/// A narrow place lets no more through with twice the sockets; flows that lose packets each for itself bring twice as much.
+/// A bottleneck passes no more with twice the sockets; flows with independent losses carry twice as much.
 const OWN_GROWTH: f64 = 1.3;
 
 impl Measurement {

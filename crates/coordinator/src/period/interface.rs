@@ -1,4 +1,4 @@
-//! What a period is told, and what it asks for.
+//! The events that a period handles, and the actions that it requests.
 
 use super::{Bounds, PublishedRelay};
 use crate::allocation::MeasurerId;
@@ -22,36 +22,36 @@ use onion::measure::load::Target;
 use onion::measure::protocol::MeasurerKey;
 use onion::{Duration, Rate};
 
-/// A measurement of a period: one launch of one relay. No two have the same.
+/// A measurement of a period: one launch of one relay. Its number is unique.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct MeasurementId(pub u32);
 
-/// A measurer, by the configuration.
+/// A configured measurer.
 #[derive(Clone, Debug)]
 pub struct MeasurerConfig {
     /// Its public key, as the store names it.
     pub name: String,
-    /// Its public key, as relays are given it.
+    /// Its public key, as relays get it.
     pub key: MeasurerKey,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
-    /// The most that it is believed to have.
+    /// Its assumed maximum capacity.
     pub limit: Rate,
 }
 
-/// What a measurer says that it can do.
+/// A measurer's reported abilities.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// What it can send and receive.
+    /// Its send and receive rate.
     pub capacity: Rate,
-    /// How many relays it can help to measure at once.
+    /// The number of relays that it can help to measure at once.
     pub at_once_max: u32,
 }
 
-/// When relays are measured.
+/// The schedule of a period.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timing {
-    /// As early as the team can, the largest first; the period ends when all are done.
+    /// As early as possible, the largest first; the period ends when all are done.
     Greedy,
     /// Each in a slot that is drawn from a secret seed; the period ends at its [end](Bounds::end_unix_s).
     Slots,
@@ -62,43 +62,43 @@ pub enum Timing {
 pub struct SlotSeed {
     /// The seed.
     pub seed: Seed,
-    /// What each team has, in the order that all agree on. For the own team, what its measurers answer counts.
+    /// The capacity of each team, in the agreed order. The own team's is replaced by the measurers' reports.
     pub teams: Vec<TeamRoom>,
-    /// Which of them is this one.
+    /// The index of the own team.
     pub own: usize,
 }
 
-/// How to measure in a period.
+/// The configuration of a period.
 #[derive(Clone, Debug)]
 pub struct PeriodConfig {
     /// The bounds.
     pub bounds: Bounds,
-    /// When relays are measured in it.
+    /// The schedule.
     pub timing: Timing,
     /// Parameters of the measurements.
     pub params: Params,
-    /// What is made of the past.
+    /// The policy for earlier results.
     pub policy: HistoryPolicy,
     /// The team.
     pub measurers: Vec<MeasurerConfig>,
-    /// Relays that are measured at once at most, if the operator says so.
+    /// The operator's limit on the number of relays that are measured at once, if any.
     pub at_once_max: Option<u32>,
-    /// Rounds that relays which take part allow in a period.
+    /// The number of rounds that participating relays allow in a period.
     pub echo_rounds: u32,
-    /// Relays that share a host by the operator's word, in pairs.
+    /// Pairs of relays that share a host, as declared by the operator.
     pub certain: Vec<(RsaId, RsaId)>,
-    /// How often the consensus is read, and results are published.
+    /// The interval at which the consensus is read and results are published.
     pub refresh: Duration,
-    /// Fresh random bytes, from which the nonces of all orders follow.
+    /// Fresh random bytes, from which the nonces of all orders are derived.
     pub secret: [u8; 32],
 }
 
-/// What was known before the period, or before its coordinator was started again.
+/// The state before the period, or before the coordinator restarted.
 #[derive(Clone, Debug, Default)]
 pub struct Knowledge {
-    /// What earlier periods found out, and this one so far.
+    /// The results of earlier periods, and of this one so far.
     pub history: History,
-    /// What has become of relays in this period.
+    /// The progress of relays in this period.
     pub pasts: BTreeMap<RsaId, Past>,
 }
 
@@ -107,32 +107,32 @@ pub struct Knowledge {
 pub enum ProbeAnswer {
     /// It accepted, after this time.
     Connected(Duration),
-    /// It refused, so there is a path to it.
+    /// It refused, so the path works.
     Refused,
     /// It did not answer in time.
     Silent,
 }
 
-/// What the shell has to do now.
+/// An action for the shell.
 #[derive(Clone, Debug)]
 pub enum Action {
     /// Read the consensus; answer by [`Period::handle_network`] or [`Period::handle_network_failed`].
     FetchNetwork,
-    /// Ask a measurer what it can do; answer by [`Period::handle_measurer`].
+    /// Query a measurer's abilities; answer by [`Period::handle_measurer`].
     AskMeasurer(MeasurerId),
     /// Open a TCP connection to a relay and close it; answer by [`Period::handle_probe`].
     Probe {
-        /// For which measurement.
+        /// The measurement.
         measurement: MeasurementId,
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// How long to try.
+        /// The timeout.
         timeout: Duration,
     },
-    /// Ask a relay that takes part to accept an order, on a link of its own that replaces an earlier one; answer by
+    /// Ask a participating relay to accept an order, on a separate link that replaces an earlier one; answer by
     /// [`Period::handle_order_event`].
     GiveOrder {
-        /// For which measurement.
+        /// The measurement.
         measurement: MeasurementId,
         /// The relay.
         target: Target,
@@ -141,7 +141,7 @@ pub enum Action {
     },
     /// Give a measurer its order for a round; it answers by [`Period::handle_report`].
     Prepare {
-        /// For which measurement.
+        /// The measurement.
         measurement: MeasurementId,
         /// The measurer.
         measurer: MeasurerId,
@@ -150,32 +150,32 @@ pub enum Action {
         /// The order.
         order: RoundOrder,
     },
-    /// Have the measurers of a measurement send, `delay` from now on.
+    /// Have the measurers of a measurement send after `delay`.
     Start {
-        /// Which measurement.
+        /// The measurement.
         measurement: MeasurementId,
-        /// The delay, the same for all: messages that take time are given less of it.
+        /// The delay, the same for all. The latency of the message is deducted from it.
         delay: Duration,
     },
-    /// Have the measurers of a measurement end their round; then close the link on which the relay was given its order.
+    /// Have the measurers of a measurement end their round, then close the link on which the relay got its order.
     Stop {
-        /// Which measurement.
+        /// The measurement.
         measurement: MeasurementId,
     },
-    /// Write this down before anything that follows is done.
+    /// Record this before any later action.
     Journal(Entry),
     /// Write a bandwidth file.
     Publish(Vec<PublishedRelay>),
-    /// For whoever watches.
+    /// A progress event for observers.
     Event(Event),
     /// The period is over; nothing follows.
     Ended(Ending),
 }
 
-/// News for whoever watches.
+/// A progress event for observers.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A measurer has answered with its capacity, or cannot be asked.
+    /// A measurer has reported its capacity, or cannot be queried.
     Measurer(MeasurerId, Result<Rate, String>),
     /// A measurer that had failed is back.
     MeasurerBack(MeasurerId, Rate),
@@ -183,38 +183,38 @@ pub enum Event {
     MeasurerLost(MeasurerId, Box<Record>),
     /// In the measurement of this record a measurer was left out for this relay.
     MeasurerLeftOut(MeasurerId, Box<Record>),
-    /// All is known that it takes to begin: relays that are to be measured, and how many at once at most.
+    /// The period is ready to begin.
     Planned {
         /// Relays that are to be measured.
         relays: usize,
-        /// How many at once at most; `u32::MAX` without a bound.
+        /// The maximum number at once; `u32::MAX` without a limit.
         at_once_max: u32,
     },
-    /// How far the period is.
+    /// The progress of the period.
     Counts(Counts),
-    /// How far a measurement is.
+    /// The progress of a measurement.
     Progress(RelayIndex, Progress),
     /// A measurement has ended.
     MeasurementEnded(Box<Record>),
     /// A relay is done: all its measurements of the period, as one record.
     RelayDone(Box<Record>),
-    /// No measurer is left, and so many relays are not measured.
+    /// No measurer is left; the number of relays that are not measured.
     NotMeasured(usize),
 }
 
-/// How a period ended.
+/// The reason why a period ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ending {
-    /// In order.
+    /// It is complete.
     Complete,
-    /// By [`Period::wind_up`].
+    /// [`Period::wind_up`] was called.
     Interrupted,
-    /// It could not begin: the consensus cannot be had. The shell knows why.
+    /// It could not begin: the consensus is unavailable. The shell has the reason.
     NoNetwork,
     /// It could not begin: no measurer answers.
     NoMeasurer,
-    /// It could not begin: no relay of this consensus may be measured.
+    /// It could not begin: no relay of the consensus may be measured.
     NoRelay(String),
-    /// It could not begin: a relay that the operator names has not agreed.
+    /// It could not begin: a relay that the operator names has not consented.
     NoConsent(ConsentError),
 }

@@ -1,4 +1,4 @@
-//! Which relays are measured, and what to expect of them.
+//! The relays to measure, and the expectations for them.
 
 use crate::allocation::MeasurerId;
 use crate::consent::{Consent, ConsentError};
@@ -19,24 +19,24 @@ use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use onion::measure::load::Target;
 
-/// What a consensus and its descriptors say, as far as measuring goes.
+/// The data of a consensus and its descriptors that measurements need.
 #[derive(Clone, Debug)]
 pub struct NetworkView {
-    /// From when on the consensus is valid, in Unix seconds: its name.
+    /// The start of the consensus's validity, in Unix seconds, which identifies it.
     pub valid_after_unix_s: u64,
-    /// Where it comes from, in words.
+    /// Its source, as text.
     pub source: String,
     /// Authorities whose signatures were verified, if any had to be.
     pub signers: Option<u32>,
     /// All its relays.
     pub routers: Vec<Router>,
-    /// The relays that are to be measured, if the operator names them; all others are left out.
+    /// The relays to measure, if the operator names them; all others are excluded.
     pub named: Option<BTreeSet<RsaId>>,
-    /// The relays that take part, and so are measured by echo.
+    /// The relays that participate and so are measured by echo.
     pub echo: BTreeSet<RsaId>,
     /// Relays of one operator, in pairs: measured together, if the team can load them at once.
     pub families: Vec<(RsaId, RsaId)>,
-    /// What relays let one address do.
+    /// The relays' limits for a single address.
     pub defences: Defences,
 }
 
@@ -47,7 +47,7 @@ pub struct Router {
     pub ids: RelayIds,
     /// Its nickname.
     pub nickname: String,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// Whether it is a directory authority.
     pub is_authority: bool,
@@ -62,44 +62,44 @@ pub struct Relay {
     pub ids: RelayIds,
     /// Its nickname.
     pub nickname: String,
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// How it is measured.
     pub mode: Mode,
-    /// What to expect of it.
+    /// The expectation for it.
     pub guess: Guess,
-    /// What it lets one address do.
+    /// Its limits for a single address.
     pub defences: Defences,
-    /// Relays that are measured together have the same: the identity of the first of them.
+    /// The group that it is measured with: the identity of the first relay.
     pub together: RsaId,
-    /// Relays that certainly share a host have the same. They have together what was found of it, also if they were not measured
-    /// together.
+    /// The host that it certainly shares, as a group. The relays of a host share its joint capacity, even if they were
+    /// not measured together.
     pub host: RsaId,
-    /// What measurers of the team have seen of their paths to it.
+    /// The measurers' observations of their paths to it.
     pub(super) paths: Vec<(MeasurerId, PathSeen)>,
 }
 
 impl Relay {
-    /// The identity by which it is known.
+    /// The authoritative identity.
     #[must_use]
     pub const fn id(&self) -> RsaId {
         self.ids.rsa
     }
 
-    /// Where and who it is.
+    /// Its address and identities.
     #[must_use]
     pub const fn target(&self) -> Target {
         Target { address: self.address, ids: self.ids }
     }
 
-    /// Its first turn in a period, of so many rounds at most.
+    /// Its first turn in a period, of at most `rounds_max` rounds.
     pub(super) fn first_turn(&self, rounds_max: u32) -> Attempt {
         Attempt::first(self.guess.capacity, rounds_max).with_sockets(self.guess.sockets_min)
     }
 }
 
 impl NetworkView {
-    /// Why a relay is not measured; `None` if it is.
+    /// The reason why a relay is not measured; `None` if it is.
     fn exclusion(&self, router: &Router, consent: &Consent) -> Option<String> {
         if let Some(named) = &self.named {
             let is_named = named.contains(&router.ids.rsa);
@@ -120,14 +120,14 @@ impl NetworkView {
         })
     }
 
-    /// Checks that the relays that the operator names have agreed to be measured.
+    /// Checks that the relays that the operator names have consented to be measured.
     pub(super) fn check_named(&self, consent: &Consent) -> Result<(), ConsentError> {
         let named = self.named.iter().flatten();
         let routers = named.filter_map(|id| self.routers.iter().find(|it| it.ids.rsa == *id));
         routers.into_iter().try_for_each(|it| consent.check(it.ids.rsa, it.address.ip()))
     }
 
-    /// All relays, and why those that are not measured are not.
+    /// All relays, with the reason for each that is not measured.
     pub(super) fn listed(&self, consent: &Consent) -> Vec<ListedRelay> {
         let listed = |router: &Router| ListedRelay {
             ids: router.ids,
@@ -138,7 +138,7 @@ impl NetworkView {
         self.routers.iter().map(listed).collect()
     }
 
-    /// The relays that are to be measured, each for itself as yet. `team` is what each measurer is believed to have.
+    /// The relays to measure, not grouped yet. `team` is the assumed capacity of each measurer.
     pub(super) fn relays(
         &self,
         consent: &Consent,
@@ -164,10 +164,10 @@ impl NetworkView {
     }
 }
 
-/// Says of each relay which others it is measured with. Relays at one address share a host, and those that the operator names in
-/// `certain`, whatever is expected of them. Relays of one family are measured together with them, as far as the team can load
-/// them at once, which is `room`. What relays say of each other takes nothing from any of them: it counts only in seconds in
-/// which both were measured.
+/// Groups the relays that are measured together. Relays at one address share a host, and so do those that the operator
+/// names in `certain`, whatever their expected capacity. Relays of one family are measured together if the team can
+/// load them at once, within `room`. A family declaration cannot reduce any relay's result: it counts only in seconds
+/// in which both were measured.
 pub(super) fn group(
     relays: &mut [Relay],
     certain: &[(RsaId, RsaId)],

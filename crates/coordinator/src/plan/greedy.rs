@@ -6,8 +6,8 @@ use crate::campaign::Priority;
 use alloc::vec::Vec;
 
 impl Plan {
-    /// Measures all as early as it can: fills slot by slot, each time with the largest machine that fits, until none is
-    /// left (§7). It has as many slots as that takes. No two teams measure a machine in the same slot.
+    /// Measures all relays as early as possible: fills slot by slot, each time with the largest machine that fits,
+    /// until none is left (§7). It has as many slots as that takes. No two teams measure a machine in the same slot.
     ///
     /// Teams without capacity measure nothing ([`without_slot`](Self::without_slot)).
     #[must_use]
@@ -37,7 +37,7 @@ impl Plan {
                         plan.take(entry, team, Some(slot));
                         of_team.remove(next);
                     } else if let Some(room) = plan.rooms.get(team) {
-                        // All that need as much, or more, are passed over at once.
+                        // All machines that need at least as much are skipped at once.
                         let fits = |share: Share| room.fits(slot, share);
                         place = of_team.first_that(place, fits);
                     }
@@ -50,10 +50,10 @@ impl Plan {
     }
 }
 
-/// Machines that a team has still to measure, the biggest first.
+/// A team's remaining machines, the largest first.
 struct Waiting {
     shares: Vec<Share>,
-    /// Where the next one is that waits: itself, or further on.
+    /// For each place, that of the next remaining machine, at or after it.
     next: Vec<usize>,
 }
 
@@ -63,7 +63,7 @@ impl Waiting {
         Self { shares, next }
     }
 
-    /// The first that waits, from a place on.
+    /// The first remaining machine from a place on.
     fn from(&mut self, mut place: usize) -> Option<usize> {
         while self.next[place] != place {
             self.next[place] = self.next[self.next[place]];
@@ -80,8 +80,8 @@ impl Waiting {
         self.next[place] = place + 1;
     }
 
-    /// A place, not before this one, before which nothing fits of what waits. Rates fall from place to place; the numbers of
-    /// relays do not, so only rates are looked at.
+    /// A place, not before this one, before which no remaining machine fits. Rates fall from place to place; the
+    /// numbers of relays do not, so only rates are compared.
     fn first_that(&self, from: usize, fits: impl Fn(Share) -> bool) -> usize {
         let later = self.shares.get(from..).unwrap_or_default();
         let is_too_much = |share: &Share| !fits(Share { relays: 0, ..*share });

@@ -5,19 +5,19 @@ use core::net::IpAddr;
 use onion::Rate;
 use onion::identity::RsaId;
 
-/// A relay that is to have a place in a plan.
+/// A candidate for a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Candidate {
-    /// Which relay.
+    /// The relay.
     pub relay: RsaId,
     /// *z₀*: the capacity to expect.
     pub guess: Rate,
-    /// Where it is.
+    /// Its address.
     pub address: IpAddr,
 }
 
-/// Relays that are measured at the same instant, since what one of them carries another may lack. Most have
-/// one relay.
+/// Relays that are measured at the same instant, since they share the capacity of a machine. Most machines have one
+/// relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Machine {
     /// By identity; never empty.
@@ -45,19 +45,19 @@ impl Machine {
         self.relays.keys().copied()
     }
 
-    /// How many they are.
+    /// The number of relays.
     #[must_use]
     pub fn count(&self) -> u32 {
         u32::try_from(self.relays.len()).unwrap_or(u32::MAX)
     }
 
-    /// What is expected of all of them together.
+    /// The expected capacity of all of them together.
     #[must_use]
     pub fn guess(&self) -> Rate {
         self.relays.values().copied().sum()
     }
 
-    /// What is expected of one of them.
+    /// The expected capacity of one of them.
     #[must_use]
     pub fn guess_of(&self, relay: RsaId) -> Option<Rate> {
         self.relays.get(&relay).copied()
@@ -79,7 +79,7 @@ impl Machine {
         self.relays.extend(&others.relays);
     }
 
-    /// The others of its relays, if there are any.
+    /// The other relays, if any.
     pub(super) fn without(&self, is_left_out: impl Fn(RsaId) -> bool) -> Option<Self> {
         let mut others = self.relays.iter().filter(|(relay, _)| !is_left_out(**relay));
         let (relay, guess) = others.next()?;
@@ -88,17 +88,18 @@ impl Machine {
     }
 }
 
-/// Puts relays at one address on one machine, and relays that `together` names in pairs, with all that hang
-/// together by either. A pair of which one is no candidate says nothing, nor does a loopback address: there private networks are
-/// played, whose relays have what their configurations give them.
+/// Groups relays at one address, and relays that `together` names in pairs, transitively, into machines. A pair with a
+/// relay that is no candidate is ignored. So is a loopback address: private test networks use it, and their relays have
+/// the capacities of their configurations.
 #[must_use]
 pub fn machines(candidates: &[Candidate], together: &[(RsaId, RsaId)]) -> Vec<Machine> {
     machines_within(candidates, together, &[], TeamRoom::of(Rate::ZERO))
 }
 
-/// The same, and pairs that are measured together although it is not certain that they share a machine. One of these counts only where all that it would put
-/// together are no more than the room `most` has place for, and no more than its capacity is expected of them: a team that cannot load them at once would find less of each than there
-/// is. An address and `together` always count: relays that share a machine unseen are each expected to have all of it.
+/// Groups relays like [`machines`], and also pairs that are measured together without certainty that they share a
+/// machine. Such a pair counts only if the joined group fits in `most`, both by number and by expected capacity: a team
+/// that could not load them at once would measure less of each than its capacity. Addresses and `together` always
+/// count: each relay of a shared machine is expected to have all of it.
 #[must_use]
 pub fn machines_within(
     candidates: &[Candidate],
@@ -137,7 +138,8 @@ pub fn machines_within(
     found.into_values().collect()
 }
 
-/// Disjoint sets, with paths that are halved; and at the root of each what is expected of all of it, and how many they are.
+/// A disjoint-set forest with path halving. Each root has the expected capacity of its set, and the number of its
+/// relays.
 struct Groups {
     above: Vec<usize>,
     sums: Vec<(Rate, usize)>,
@@ -157,7 +159,7 @@ impl Groups {
         place
     }
 
-    /// What is expected of the groups of both, and how many they are.
+    /// The expected capacity of both groups, and the number of their relays.
     fn of_both(&mut self, one: usize, other: usize) -> (Rate, usize) {
         let (one, other) = (self.root(one), self.root(other));
         if one == other { self.sums[one] } else { sum(self.sums[one], self.sums[other]) }

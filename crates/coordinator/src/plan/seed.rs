@@ -2,11 +2,11 @@ use core::fmt;
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// The secret from which a randomised plan follows.
+/// The secret from which a randomised plan is derived.
 ///
-/// Whoever has it knows when each relay is measured, so a coordinator keeps a master seed to itself, and plans
-/// each period by [`of_period`](Self::of_period). A period's seed tells neither the master seed nor those of
-/// other periods: it may be shown to others once the period is over, so that they can check the plan.
+/// It reveals when each relay is measured. So a coordinator keeps a master seed secret, and plans each period by
+/// [`of_period`](Self::of_period). A period's seed reveals neither the master seed nor those of other periods. It may
+/// be published once the period is over, so that others can verify the plan.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Seed([u8; 32]);
 

@@ -92,7 +92,7 @@ proptest! {
         let machines = machines(&candidates(&relays), &[]);
         let plan = Plan::randomised(&seed(byte), slots, &teams, F, machines.clone());
         check(&plan, &teams, &machines);
-        // Whoever has no slot fits in none.
+        // A machine without a slot fits in none.
         for number in 0..teams.len() {
             for relay in plan.without_slot(number) {
                 let entry = &plan.entries[&plan.entry_of[&relay]];
@@ -241,7 +241,7 @@ fn a_newcomer_on_a_planned_machine_joins_it_or_waits() {
     );
     assert_eq!(ahead.slot(id(2), 0), Some(slot));
     assert_eq!(ahead.used(0)[slot as usize], mbit(80.0));
-    // Its turn is over, or there is no room beside it.
+    // Its slot is over, or has no room for more.
     for (mut plan, from) in [(plan(10, 0.0), slot + 1), (plan(1, 25.0), 0)] {
         let before = plan.places();
         let both = single(1, 20.0).with(id(2), mbit(20.0));

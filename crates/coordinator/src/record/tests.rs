@@ -159,7 +159,7 @@ fn an_estimate_stands_only_if_the_relay_did_not_want_another_round() {
     };
     let refused = first.clone().followed_by(second(failed(not_now())));
     assert_eq!((&refused.end, refused.rounds.len()), (&first.end, 2));
-    assert_eq!(refused.ended_unix_s, first.ended_unix_s, "it is as old as it is");
+    assert_eq!(refused.ended_unix_s, first.ended_unix_s, "the time is that of the estimate");
     let broken = failed(Failure::RelayClosed { detail: "bye".to_string() });
     for end in [broken, measured(mbit(80.0), None)] {
         let whole = first.clone().followed_by(second(end.clone()));

@@ -193,7 +193,7 @@ fn seconds_of_the_lead_do_not_count() {
     let schedule = Schedule { lead_s: 2, held_back_s: None };
     let mut series = Series::new(Mode::Transit, 0.25, 5, schedule, [assignment]);
     for (second, bytes) in [(0, 1), (1, 2), (2, 30), (3, 50), (4, 40)] {
-        assert!(series.summary().is_err(), "all have to be told");
+        assert!(series.summary().is_err(), "all seconds are required");
         series.record(A, report(second, bytes)).unwrap();
     }
     let summary = series.summary().unwrap();

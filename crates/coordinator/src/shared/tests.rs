@@ -16,7 +16,7 @@ const MACHINE: u64 = 10_000_000;
 const RATIO: f64 = 0.25;
 const SECONDS: usize = 30;
 
-/// A relay that had so much of the machine in each second, and claims so much of clients' traffic.
+/// A relay with these bytes in each second, and these reports of client traffic.
 fn record(number: u8, started_unix_s: Option<u64>, seconds: &[(u64, Option<u64>)]) -> Record {
     let mode =
         if seconds.iter().any(|(_, said)| said.is_some()) { Mode::Echo } else { Mode::Transit };
@@ -137,7 +137,7 @@ fn relays_that_may_share_a_machine_are_left_as_they_are_if_they_did_not_begin_to
     aligned(&mut []);
 }
 
-/// Steady relays, of so many seconds.
+/// Steady relays, with these numbers of seconds.
 fn steady(bytes: &[u64], seconds: &[usize]) -> Vec<Record> {
     let numbered = (1..).zip(bytes).zip(seconds);
     numbered.map(|((it, bytes), long)| record(it, Some(7), &vec![(*bytes, None); *long])).collect()

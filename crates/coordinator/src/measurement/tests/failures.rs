@@ -101,18 +101,18 @@ fn taken() -> Account {
     }
 }
 
-/// The same where the relay's host answers new connections since this time in the silence.
+/// An account in which the relay's host has answered new connections since this time in the silence.
 fn answered_after(after_ms: u64) -> Account {
     Account { answered_after: Some(Duration::from_millis(after_ms)), ..taken() }
 }
 
-/// The same from the first one on.
+/// An account in which the host answered the first connection.
 fn answered() -> Account {
     answered_after(520)
 }
 
-/// By two measurers, in transit: so many bytes came back to each in each second, with what their kernels say. After these seconds it is told that nothing comes to the first; what
-/// becomes of it.
+/// The result of a round by two measurers, in transit, with these returned bytes in each second and these accounts,
+/// after the report that nothing comes back to the first.
 fn silenced(told: [(&[u64], Option<Account>); 2]) -> (String, Option<Blame>) {
     let mut measurement = running();
     let mut now = Instant::ORIGIN;
@@ -126,7 +126,7 @@ fn silenced(told: [(&[u64], Option<Account>); 2]) -> (String, Option<Blame>) {
     stalled(measurement, now)
 }
 
-/// The first measurer tells that nothing comes; what becomes of it.
+/// The result after the first measurer reports that nothing comes back.
 fn stalled(mut measurement: Measurement, now: Instant) -> (String, Option<Blame>) {
     let failure = Failure::LoadStopped { detail: "no cell for 5000 ms".to_string() };
     measurement.handle_failure(now, Some(MeasurerId(0)), failure);
@@ -184,7 +184,7 @@ fn a_pump_that_gives_up_at_the_end_of_a_second_has_said_enough_at_the_end_of_the
     assert_eq!(silent([1000, 0, 0, 0], [answered, answered, Some(taken()), None]), team);
     assert_eq!(silent([1000, 0, 0, 9], [answered, answered, answered, None]), team, "some came");
     assert_eq!(silent([1000, 0, 0, 0], [answered, answered, None, None]), team, "too long ago");
-    // The first of several seconds that are told at once has all of them.
+    // The first of several seconds that are reported at once has the whole interval.
     let late = Some(Account { elapsed: Duration::from_secs(3), ..answered.expect("some") });
     assert_eq!(silent([1000, 0, 0, 0], [answered, late, None, None]), team);
     assert_eq!(silent([1000, 0, 0, 0], [answered, None, late, None]), team);
@@ -209,7 +209,7 @@ fn one_measurer_to_whom_nothing_comes_has_a_broken_path_where_others_are_served_
 
 #[test]
 fn who_is_cut_off_is_not_said_to_hide_its_client_traffic() {
-    // The relay reports second 0 only; what comes back ends with it, or goes on.
+    // The relay reports second 0 only; the returned traffic ends with it, or continues.
     let silent = |[next, then]: [u64; 2], account: Option<Account>| {
         let mut measurement = measurement(Mode::Echo, 100.0, &[1000.0]);
         measurement.handle_ready(Instant::ORIGIN, MeasurerId(0), 1, 160);
@@ -580,8 +580,8 @@ fn client_traffic_in_transit_mode_is_the_shells_mistake() {
     assert_eq!(ended(&mut measurement).1, Some(Blame::Us));
 }
 
-/// How a measurement of a relay of 100 Mbit/s by two measurers ends, if the first claims so much a second, and the relay says
-/// so much of what it sends back.
+/// The result of a relay of 100 Mbit/s measured by two measurers, if the first claims this rate and the relay reports
+/// this percentage of what it sends back.
 fn with_words(claimed_mbit: Option<f64>, tells_percent: Option<u64>) -> Outcome {
     let mut lab = relay(100.0);
     lab.claims = claimed_mbit.map(|claimed| (0, mbit(claimed).as_byte_per_s()));

@@ -125,7 +125,7 @@ fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
     assert_eq!(turns, [(1, false, vec![]), (2, false, vec![(0, QUEUE)]), (2, true, vec![])]);
 }
 
-/// A narrow place that keeps no queue, or is on the way back: nothing but what comes back shows it.
+/// A bottleneck without a queue, or on the return path, shows only in the returned rate.
 #[test]
 fn a_narrow_place_that_nothing_shows_is_found_by_what_came_back_to_one_that_was_served() {
     let mut lab = behind(0, 15.0);

@@ -35,24 +35,24 @@ pub(super) struct Lab {
     pub(super) rounds_wanted: Option<u32>,
     /// A measurer that gets nothing back.
     pub(super) deaf: Option<usize>,
-    /// What the way lets each socket carry, in bytes per second.
+    /// The rate that the path lets each socket carry, in bytes per second.
     pub(super) per_socket: Option<u64>,
-    /// Each socket beyond sixteen takes so many bytes per second off what the relay can do, as with stock tor.
+    /// The reduction of the relay's rate, in bytes per second, for each socket beyond sixteen, as with C tor.
     pub(super) slowed_per_socket: u64,
-    /// And that sockets begin with nine times as much, which halves every four seconds, as after slow start.
+    /// Sockets start at nine times their rate, and the excess halves every four seconds, as after slow start.
     pub(super) is_settling: bool,
-    /// The round trip that the measurers' kernels see, if they tell.
+    /// The round trip that the measurers' kernels report, if any.
     pub(super) rtt: Option<Duration>,
     /// A measurer that is farther than that.
     pub(super) farther: Option<(usize, Duration)>,
     /// A measurer whose path has a narrow place of its own: what it lets through in bytes per second, and how
     /// long packets wait there.
     pub(super) narrow: Option<(usize, u64, Duration)>,
-    /// How long packets wait on the relay's own link.
+    /// The queueing delay on the relay's own link.
     pub(super) relays_queue: Duration,
-    /// A measurer that claims so many bytes in each second.
+    /// A measurer that claims this number of bytes in each second.
     pub(super) claims: Option<(usize, u64)>,
-    /// The relay says what it sends back to each, and in percent how much of that is true.
+    /// The relay reports what it sends back to each measurer; the percentage of that which is true.
     pub(super) tells_percent: Option<u64>,
     /// A measurer whose processor is busy all the time.
     pub(super) busy: Option<usize>,

@@ -3,7 +3,7 @@
 use super::*;
 use crate::PathParams;
 
-/// Over a path that asks for so many sockets at first.
+/// A measurement over a path that needs this number of sockets at first.
 fn far(guess: f64, first_sockets: u32, max_rounds: u32) -> Measurement {
     let path = PathParams { first_sockets, lead_s: 2, probes: true };
     let params = Params { max_rounds, path, ..Params::default() };
@@ -11,7 +11,7 @@ fn far(guess: f64, first_sockets: u32, max_rounds: u32) -> Measurement {
     Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(guess), team).unwrap()
 }
 
-/// A relay of this capacity, over a path on which each socket carries so much.
+/// A relay of this capacity, over a path with this rate per socket.
 fn over(capacity: f64, per_socket: f64) -> Lab {
     Lab { per_socket: Some(mbit(per_socket).as_byte_per_s()), ..relay(capacity) }
 }

@@ -5,7 +5,7 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use std::vec;
 
-/// Something that a shell may be told, in an order as bad as it gets.
+/// An event for the state machine, in any order.
 #[derive(Clone, Debug)]
 #[expect(clippy::large_enum_variant, reason = "there are few of them")]
 enum Op {

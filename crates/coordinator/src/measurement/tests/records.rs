@@ -6,7 +6,7 @@ use crate::record::{End, Facts, Record, RelaySelfReport, Subject, Verdict};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use proptest::prelude::*;
 
-/// What a shell would have to tell of it.
+/// The facts that a shell would add.
 fn facts() -> Facts {
     Facts {
         relay: Subject {

@@ -5,7 +5,7 @@ use super::*;
 use crate::PathParams;
 use std::format;
 
-/// As a coordinator plans for relays that are not beside it.
+/// The parameters for distant relays.
 fn params() -> Params {
     let path = PathParams { first_sockets: 8, lead_s: 4, probes: true };
     Params { path, ..Params::default() }
@@ -65,7 +65,7 @@ fn whom_its_path_held_back_leaves_its_share_to_others_in_the_next_period() {
 fn a_path_that_has_become_better_is_used_again() {
     let mut scene = Scene::of(200.0, &paths([40, 40, 40], 0)[..2]);
     scene.paths[0].narrow = Some((mbit(20.0), Kind::Queue));
-    // Who is more than half of the team would not be spared.
+    // A measurer with more than half of the capacity is never left out.
     let mut coordinator = Coordinator::new(&[TEAM[0]; 2], &[1, 2]);
     let mut first_of = |scene: &Scene| {
         let found = coordinator.measure(1, scene, 200.0, params());

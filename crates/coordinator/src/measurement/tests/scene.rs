@@ -13,9 +13,9 @@ use onion::identity::RsaId;
 pub(super) enum Kind {
     /// It waits, and then some of it is dropped.
     Queue,
-    /// It is dropped at once.
+    /// Excess packets are dropped at once.
     Policer,
-    /// It is on the way back: cells wait in the relay.
+    /// It is on the return path: cells wait in the relay.
     WayBack,
 }
 

@@ -25,7 +25,7 @@ pub(super) const PERIOD_S: u64 = 3000;
 const SLOT_S: u64 = 45;
 const BEGIN: u64 = 1_800_000_000 - 1_800_000_000 % PERIOD_S;
 
-/// What happens in a period that is not measuring.
+/// A disturbance in a period.
 #[derive(Clone, Debug)]
 pub(super) enum Happening {
     /// The coordinator is killed, and starts again.
@@ -34,9 +34,9 @@ pub(super) enum Happening {
     MeasurerLost(usize),
     /// A measurer claims more than it was assigned, for two minutes.
     MeasurerLies(usize),
-    /// The wall clock is set, by so many seconds.
+    /// The wall clock is set, by this number of seconds.
     ClockSet(i64),
-    /// The next consensus cannot be had.
+    /// The next consensus is unavailable.
     NoConsensus,
 }
 
@@ -68,7 +68,7 @@ pub(super) struct SimRelay {
     pub(super) conduct: Conduct,
 }
 
-/// A measurement as the world sees it.
+/// A measurement in the simulated world.
 #[derive(Clone, Debug, Default)]
 struct Load {
     relay: RsaId0,
@@ -112,9 +112,9 @@ pub(super) struct World {
     has_no_consensus: bool,
     /// The newest measurement that was launched.
     launched: u32,
-    /// Measurers that have failed and are not back, with the newest measurement that was launched until then.
+    /// Measurers that have failed and not returned, with the newest measurement at that time.
     failed: BTreeMap<usize, u32>,
-    /// Processes so far: each has a secret of its own.
+    /// The number of processes so far: each has its own secret.
     processes: u8,
     ended: Option<Ending>,
 }
@@ -128,7 +128,7 @@ fn capacity_of(_measurer: usize) -> Rate {
 fn relays(options: &WorldOptions) -> Vec<SimRelay> {
     let mut state = options.seed | 1;
     let mut next = move |below: u64| {
-        // Knuth's generator: enough for variety.
+        // Knuth's generator provides enough variety.
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (state >> 33) % below
@@ -166,7 +166,7 @@ impl World {
         let relays = relays(options);
         let mut history = History::default();
         for relay in &relays {
-            // Of the last period, and not far off.
+            // From the last period, and not far off.
             let estimate = crate::PastEstimate {
                 capacity: Rate::from_byte_per_s(relay.capacity).scaled(0.97),
                 measured_unix_s: BEGIN - PERIOD_S / 2,
@@ -431,7 +431,7 @@ impl World {
         }
     }
 
-    /// The process is killed: what was asked of anybody is not answered any more.
+    /// The process is killed: outstanding requests are not answered.
     fn crash(&mut self) {
         self.loads.clear();
         self.events.retain(|_, it| matches!(it, Event::Happening(_) | Event::MeasurerBack(_)));
@@ -488,7 +488,7 @@ impl World {
         self.relays.iter().filter(|it| it.address.ip() == ip).count()
     }
 
-    /// What is done was written down before.
+    /// Finished measurements were recorded before.
     fn check_journal(&self, relay: RsaId) {
         let of_relay = |entry: &&Entry| match entry {
             Entry::Started(it) => it.relay() == relay,
@@ -499,7 +499,7 @@ impl World {
         assert!(matches!(last, Some(Entry::Started(_))), "not in the journal: {last:?}");
     }
 
-    /// No measurer is ever asked for more than it has.
+    /// No measurer is assigned more than its capacity.
     fn check_capacity(&self) {
         for place in 0..MEASURERS {
             let orders = self.loads.values().filter_map(|it| it.orders.get(&place));
@@ -511,7 +511,7 @@ impl World {
         assert!(at_once <= 16, "{at_once} relays at once");
     }
 
-    /// No estimate is above what the relay can do.
+    /// No estimate exceeds the relay's capacity.
     pub(super) fn check_record(&self, record: &Record) {
         let Some(capacity) = record.capacity() else { return };
         let most = self.relay(record.relay.ids.rsa).capacity;
@@ -534,7 +534,7 @@ impl World {
         conclusive.filter_map(|(id, it)| Some((id, it.capacity()?))).collect()
     }
 
-    /// In which slot each relay was measured first.
+    /// The slot in which each relay was measured first.
     pub(super) fn first_slots(&self) -> BTreeMap<RsaId, u32> {
         let mut slots = BTreeMap::new();
         for entry in &self.journal.entries {
@@ -547,7 +547,7 @@ impl World {
         slots
     }
 
-    /// A conclusive estimate is the one that would have been found without any disturbance.
+    /// A conclusive estimate equals the one without disturbances.
     pub(super) fn compare(&self, undisturbed: &Self) {
         let (ours, theirs) = (self.conclusive(), undisturbed.conclusive());
         for (relay, rate) in &ours {

@@ -23,7 +23,7 @@ fn slots_of(seed: &Seed) -> Vec<Option<u32>> {
     (0..RELAYS).map(|number| plan.slot(id(number), 0)).collect()
 }
 
-/// How often the guesses are right, beside how often they would be by chance, in standard deviations of chance.
+/// The excess of right guesses over the expected number by chance, in standard deviations.
 fn advantage(right: usize, guesses: usize) -> f64 {
     let (right, guesses, chance) = (right as f64, guesses as f64, 1.0 / f64::from(SLOTS));
     (right - guesses * chance) / (guesses * chance * (1.0 - chance)).sqrt()
