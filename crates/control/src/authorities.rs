@@ -1,7 +1,8 @@
-//! Coordinators of several authorities among themselves: each tells all others what it has to say, again and again, and hears what
-//! they say. What that is, [`coordinator::agreement`] knows.
+//! Connections between the coordinators of several authorities. Each repeatedly sends its statements to all others and
+//! receives theirs. [`coordinator::agreement`] defines their content.
 //!
-//! Each listens and dials, and each call carries words both ways: two hear each other if either of them can reach the other.
+//! Each coordinator listens and dials, and each connection carries statements both ways: two can communicate if either
+//! of them can reach the other.
 
 use crate::check::plain;
 use crate::frames::{Connection, Limits};
@@ -18,17 +19,17 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use tokio::sync::{oneshot, watch};
 
-/// All statements of a period: of at most 16 authorities two commitments and two reveals each, with 16 signatures, in
+/// All statements of a period: two commitments and two reveals each of at most 16 authorities, with 16 signatures, in
 /// hexadecimal digits.
 const LIMITS: Limits = Limits { message_max_bytes: 512 << 10, queued_max: 1 };
 
-/// What has been said is said again after this, in case that it was not heard; news are told at once.
+/// The interval at which statements are repeated, in case they were lost. New statements are sent at once.
 const REPEAT: Duration = Duration::from_millis(500);
 
-/// A connection, and an answer, may take so long.
+/// The timeout of a connection, and of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Who calls us has its answer after this, so that nobody keeps us busy.
+/// The minimum time before a caller gets its answer, so that no caller can keep us busy.
 const UNHURRIED: Duration = Duration::from_millis(20);
 
 /// The message in both directions: all statements of the sender. The listening side answers each message with one of its own.
@@ -51,27 +52,27 @@ impl Words {
     }
 }
 
-/// What has come of an authority.
+/// The state of an authority.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Heard {
-    /// All that it says now.
+    /// All its current statements.
     Words(Vec<Vec<u8>>),
     /// It cannot be reached, for this reason.
     Unreachable(String),
 }
 
-/// The coordinators of other authorities, and the connections with them, on a thread of its own. Dropping it ends them.
+/// The connections with the coordinators of other authorities, on a separate thread. Dropping it closes them.
 pub struct Authorities {
     address: SocketAddr,
     said: watch::Sender<Arc<[Vec<u8>]>>,
     inbox: Arc<Inbox>,
-    /// Its end is the command to end.
+    /// Dropping the sender is the command to end.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Authorities {
-    /// Listens for these others, whom nobody else can pretend to be. Nobody is dialled before there is something to say.
+    /// Listens for these authorities, authenticated by key. Connects to them only once there are statements to send.
     ///
     /// # Errors
     /// [`ServerError`]: it cannot listen.
@@ -106,7 +107,7 @@ impl Authorities {
                 tokio::select! {
                     served = serve(listener, tls, service) => {
                         if let Err(error) = served {
-                            tracing::error!("other authorities cannot reach us any more: {error}");
+                            tracing::error!("other authorities can no longer reach us: {error}");
                         }
                     }
                     // It ends with an error: nothing is ever sent.
@@ -118,13 +119,14 @@ impl Authorities {
         Ok(Self { address, said, inbox, stop: Some(stop), thread })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Tells all others this from now on, instead of what it was before. With nothing to say nobody is called, and nobody heard.
+    /// Replaces the statements that are sent to all others. With none, no authority is dialled, and incoming statements
+    /// are ignored.
     pub fn say(&self, statements: Vec<Vec<u8>>) {
         if statements.is_empty() {
             self.inbox.heard().clear();
@@ -132,7 +134,7 @@ impl Authorities {
         self.said.send_replace(statements.into());
     }
 
-    /// The newest of each who was heard since the last call; waits for it, but no longer than this.
+    /// The newest state of each authority with news since the last call; waits for news until the timeout.
     #[must_use]
     pub fn hear(&self, longest: Duration) -> Vec<(PublicKey, Heard)> {
         let wait =
@@ -152,7 +154,7 @@ impl Drop for Authorities {
     }
 }
 
-/// One place for each: whoever says more than is listened to is only heard less often.
+/// One slot for each authority: a newer state replaces one that was not read.
 #[derive(Default)]
 struct Inbox {
     heard: Mutex<BTreeMap<PublicKey, Heard>>,
@@ -171,7 +173,7 @@ impl Inbox {
             Heard::Words(_) => {
                 heard.insert(from, what);
             }
-            // It may have reached us all the same.
+            // The message may have arrived nevertheless.
             Heard::Unreachable(_) => {
                 heard.entry(from).or_insert(what);
             }
@@ -206,7 +208,7 @@ impl Service {
         while let Ok(Some(words)) = connection.incoming.next().await {
             tokio::time::sleep(UNHURRIED).await;
             let statements = Words::of(&self.said.borrow());
-            // Without statements of our own no agreement is on, and those of others do not count.
+            // Without statements of our own there is no agreement, and those of others do not count.
             if !statements.statements.is_empty() {
                 self.inbox.put(peer.key, words.heard());
             }
@@ -218,9 +220,9 @@ impl Service {
     }
 }
 
-/// Tells one other, for ever.
+/// Sends statements to one authority, until the end.
 async fn talk(route: Route, mut said: watch::Receiver<Arc<[Vec<u8>]>>, inbox: Arc<Inbox>) {
-    // An error says that nobody is left who could say something.
+    // An error means that the sender was dropped.
     while said.wait_for(|statements| !statements.is_empty()).await.is_ok() {
         if let Err(problem) = converse(&route, &mut said, &inbox).await {
             inbox.put(route.pinned, Heard::Unreachable(problem));
@@ -229,7 +231,7 @@ async fn talk(route: Route, mut said: watch::Receiver<Arc<[Vec<u8>]>>, inbox: Ar
     }
 }
 
-/// Tells one other over one connection, until there is nothing to say any more.
+/// Sends statements to one authority over one connection, until there are none left.
 async fn converse(
     route: &Route,
     said: &mut watch::Receiver<Arc<[Vec<u8>]>>,
@@ -244,13 +246,13 @@ async fn converse(
         if words.statements.is_empty() {
             return Ok(());
         }
-        // An answer shows whether it arrived.
+        // An answer shows whether the message arrived.
         let _ = connection.outgoing.send(words).await;
         let answer = tokio::time::timeout(ANSWER_TIMEOUT, connection.incoming.next()).await;
         let answer = answer.map_err(|_| late.to_owned())?.map_err(|lost| plain(&lost.0))?;
         let words = answer.ok_or_else(|| "it closed the connection".to_owned())?;
         inbox.put(route.pinned, words.heard());
-        // Earlier, if there is news; an end of all is noticed above.
+        // Earlier, if there is news; the end is detected above.
         let _ = tokio::time::timeout(REPEAT, said.changed()).await;
         if said.has_changed().is_err() {
             return Ok(());
@@ -258,7 +260,7 @@ async fn converse(
     }
 }
 
-/// The error of a connection, where the other side is no measurer.
+/// The error of a connection to another authority.
 fn in_words(error: ConnectError) -> String {
     match error {
         ConnectError::Unreachable { source, .. } => format!("it cannot be reached: {source}"),

@@ -1,4 +1,4 @@
-//! Why a measurer does not obey an order.
+//! The reason why a measurer refuses an order.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,7 +13,7 @@ pub enum RefusalCode {
     Busy,
     /// 3: this measurer's own consent rule does not allow the target.
     NoConsent,
-    /// 4: there is no such round in this session, or not any more.
+    /// 4: there is no such round in this session, or it is over.
     UnknownRound,
     /// 5: an order at the wrong time, such as a start before the round is ready.
     OutOfOrder,
@@ -34,7 +34,7 @@ impl RefusalCode {
         Self::Unable,
     ];
 
-    /// As in logs and messages.
+    /// The text for logs and messages.
     #[must_use]
     pub fn number(self) -> u32 {
         (1..).zip(Self::ALL).find(|(_, code)| *code == self).map_or(0, |(number, _)| number)

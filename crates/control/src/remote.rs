@@ -1,4 +1,4 @@
-//! The coordinator's side: measurers elsewhere, as members of its team.
+//! The coordinator's side: remote measurers, as members of its team.
 
 mod capacity;
 pub(crate) mod connect;
@@ -21,23 +21,23 @@ pub use capacity::{CapacityPlan, CapacityResult, CapacityTestError};
 pub use connect::ConnectError;
 pub use member::RemoteMember;
 
-/// Why measurers elsewhere cannot be talked to at all: this machine is to blame.
+/// The reason why no remote measurer can be used: this machine is to blame.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
-    /// No thread, or nothing to wait on events with.
+    /// A thread or event queue cannot be created.
     #[error("cannot start a thread for the sessions with measurers: {0}")]
     Thread(io::Error),
-    /// The key is of no use to the TLS library.
+    /// The TLS library rejects the key.
     #[error("cannot use the key for TLS: {0}")]
     Tls(#[from] rustls::Error),
 }
 
-/// A coordinator's sessions with its measurers, on one thread. Dropping it ends them all; what is
-/// still asked of a measurer then is reported as broken.
+/// A coordinator's sessions with its measurers, on one thread. Dropping it ends them all; outstanding requests are then
+/// reported as failed.
 pub struct Remotes {
     key: SecretKey,
     handle: tokio::runtime::Handle,
-    /// Its end is the command to end.
+    /// Dropping the sender is the command to end.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,11 +60,10 @@ impl Remotes {
         Ok(Self { key, handle, stop: Some(stop), thread })
     }
 
-    /// A measurer of the team. It is contacted when there is something to do for it, and again after
-    /// its session was lost.
+    /// A measurer of the team. It is contacted on demand, and again after its session was lost.
     ///
     /// # Errors
-    /// Where our key is of no use.
+    /// The TLS library rejects our key.
     pub fn measurer(&self, at: SocketAddr, key: PublicKey) -> Result<RemoteMeasurer, RemoteError> {
         let tls = Arc::new(tls::client_config(&self.key, key)?);
         let (commands, receiver) = mpsc::unbounded_channel();
@@ -84,7 +83,7 @@ impl Drop for Remotes {
     }
 }
 
-/// A measurer elsewhere: one session, over which it takes part in several measurements at once.
+/// A remote measurer: one session, over which it takes part in several measurements at once.
 #[derive(Clone, Debug)]
 pub struct RemoteMeasurer {
     at: SocketAddr,
@@ -92,10 +91,10 @@ pub struct RemoteMeasurer {
     commands: mpsc::UnboundedSender<Command>,
 }
 
-/// What a measurer says that it can do, over the rounds of all coordinators.
+/// A measurer's reported abilities, over the rounds of all coordinators.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Abilities {
-    /// What it can send and receive.
+    /// Its send and receive rate.
     pub capacity: Rate,
     /// Maximum number of simultaneous rounds.
     pub rounds_max: u32,
@@ -104,8 +103,8 @@ pub struct Abilities {
 }
 
 impl Abilities {
-    /// How many relays it can help to measure at once, with at most so many sockets to each: of what it can send nothing is said here.
-    /// Never none: one is tried.
+    /// The number of relays that it can help to measure at once, with at most this number of sockets to each, without
+    /// regard to its rate. At least one.
     #[must_use]
     pub fn at_once_max(&self, sockets_each: u32) -> u32 {
         self.rounds_max.min(self.sockets_max / sockets_each.max(1)).max(1)
@@ -113,7 +112,7 @@ impl Abilities {
 }
 
 impl RemoteMeasurer {
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.at
@@ -125,14 +124,13 @@ impl RemoteMeasurer {
         self.key
     }
 
-    /// Makes a session, unless there is one, and says what the measurer can do. Waits for it, some
-    /// seconds at most.
+    /// Creates a session if there is none, and returns the measurer's abilities. Blocks for some seconds at most.
     ///
     /// # Errors
-    /// [`ConnectError`]: who is to blame, and what to do.
+    /// [`ConnectError`]: the component to blame, and the remedy.
     pub fn abilities(&self) -> Result<Abilities, ConnectError> {
         let (answer, answered) = sync_channel(1);
-        // Where nobody takes the command, nobody answers either.
+        // If the command is not received, the answer channel is closed.
         let _ = self.commands.send(Command::Greet { answer });
         let hello: Hello = answered.recv().map_err(|_| ConnectError::Ended)??;
         Ok(Abilities {
@@ -142,7 +140,7 @@ impl RemoteMeasurer {
         })
     }
 
-    /// A part of it for one measurement.
+    /// A member for one measurement.
     #[must_use]
     pub fn member(&self) -> RemoteMember {
         RemoteMember::new(self.at, self.key, self.commands.clone())

@@ -1,4 +1,4 @@
-//! The measurer's side: a daemon that does what its coordinators order.
+//! The measurer's side: a daemon that executes its coordinators' orders.
 
 pub(crate) mod accept;
 mod book;
@@ -27,59 +27,58 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-/// Maximum number of messages that wait for a coordinator that does not read. One more ends the session.
+/// Maximum number of queued messages to a coordinator that does not read. One more ends the session.
 const UNREAD_MAX: usize = 1024;
 
-/// Time that a new connection has for its first message.
+/// The timeout for the first message on a new connection.
 const FIRST_MESSAGE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time between the request to end and the end of all connections and rounds.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Makes a member for each round that runs at the same time; members are used again.
+/// Makes a member for each concurrent round; members are reused.
 pub type MakeMember = Box<dyn Fn() -> Result<Box<dyn Member>, MemberError> + Send + Sync>;
 
-/// What a measurer's daemon needs.
+/// The configuration of a measurer's daemon.
 pub struct ServerOptions {
-    /// Where to listen; port 0 for any.
+    /// The listen address; port 0 for any.
     pub listen: SocketAddr,
     /// Its key.
     pub key: SecretKey,
-    /// The coordinators that it obeys; all others are refused.
+    /// The coordinators whose orders it accepts; all others are refused.
     pub coordinators: Vec<PublicKey>,
-    /// What it can send and receive over all rounds.
+    /// Its send and receive rate over all rounds.
     pub capacity: Rate,
-    /// Sockets to relays that it has file descriptors for, over all rounds.
+    /// The number of sockets to relays, over all rounds, for which it has file descriptors.
     pub sockets_max: u32,
-    /// Which relays it may flood, whatever a coordinator says.
+    /// The relays that it may flood, whatever a coordinator orders.
     pub consent: Consent,
-    /// Where members come from.
+    /// The factory of members.
     pub members: MakeMember,
 }
 
-/// Why a daemon cannot start.
+/// The reason why a daemon cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The address is taken, or not ours.
+    /// The address is in use, or not local.
     #[error(
         "cannot listen on {address}: {source}; is it an address of this machine, and the port free?"
     )]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// The key is of no use to the TLS library.
+    /// The TLS library rejects the key.
     #[error("cannot use the key for TLS: {0}")]
     Tls(rustls::Error),
-    /// No thread, or nothing to wait on events with.
+    /// A thread or event queue cannot be created.
     #[error("cannot start a thread for the sessions: {0}")]
     Thread(io::Error),
 }
 
-/// A measurer's daemon, on a thread of its own. Dropping it ends it: its sessions are closed and its
-/// rounds stopped.
+/// A measurer's daemon, on a separate thread. Dropping it closes its sessions and stops its rounds.
 pub struct MeasurerServer {
     address: SocketAddr,
     stop: watch::Sender<bool>,
@@ -87,8 +86,7 @@ pub struct MeasurerServer {
 }
 
 impl MeasurerServer {
-    /// Listens, and obeys from now on. In capacity tests it floods measurers on loopback and private
-    /// addresses only.
+    /// Listens and executes orders. Capacity tests flood measurers on loopback and private addresses only.
     ///
     /// # Errors
     /// [`ServerError`]: it cannot listen.
@@ -96,8 +94,8 @@ impl MeasurerServer {
         Self::start_with_peers(options, BTreeSet::new())
     }
 
-    /// Listens, and obeys from now on. In capacity tests it may also flood measurers at `peers`,
-    /// public addresses whose operators agreed.
+    /// Listens and executes orders. Capacity tests may also flood measurers at `peers`, public addresses whose
+    /// operators agreed.
     ///
     /// # Errors
     /// [`ServerError`]: it cannot listen.
@@ -123,7 +121,7 @@ impl MeasurerServer {
             if let Err(error) = runtime.block_on(serve(listener, tls, &service)) {
                 tracing::error!("the measurer broke down: {error}");
             }
-            // Ends what is left of sessions, and with them their rounds.
+            // Ends the remaining sessions, and with them their rounds.
             drop(runtime);
             book.wait_until_idle(END_TIMEOUT);
         });
@@ -131,13 +129,13 @@ impl MeasurerServer {
         Ok(Self { address, stop, thread })
     }
 
-    /// Where it listens.
+    /// The address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether it has ended by itself, which it does not without a reason in the log.
+    /// Whether it has ended without a request. The log then has the reason.
     #[must_use]
     pub fn has_ended(&self) -> bool {
         self.thread.as_ref().is_none_or(JoinHandle::is_finished)
@@ -173,30 +171,30 @@ async fn serve(
                 None => break,
             },
             Some(_) = connections.join_next() => {}
-            // An error says that nobody is left who could ask for the end.
+            // An error means that the sender was dropped.
             _ = stopped.wait_for(|stop| *stop) => break,
         }
     }
     drop(incoming);
     let ended = async { while connections.join_next().await.is_some() {} };
-    // What is left is cut.
+    // The remaining connections are cut.
     let _ = tokio::time::timeout(END_TIMEOUT, ended).await;
     Ok(())
 }
 
-/// What all connections share.
+/// The state that all connections share.
 struct Service {
     book: Arc<Book>,
     consent: Arc<Consent>,
     stopped: watch::Receiver<bool>,
-    /// Where it listens: capacity tests use UDP at the same address and port.
+    /// The listen address: capacity tests use UDP at the same address and port.
     address: SocketAddr,
     /// Public addresses that capacity tests may flood.
     peers: BTreeSet<IpAddr>,
 }
 
 impl Service {
-    /// Serves a connection to its end.
+    /// Serves a connection until it closes.
     async fn handle(self: Arc<Self>, Accepted { stream, peer, permit }: Accepted) {
         let limits = Limits { message_max_bytes: MESSAGE_MAX_BYTES, queued_max: UNREAD_MAX };
         let mut connection = Connection::<FromCoordinator, FromMeasurer>::over(stream, limits);
@@ -218,7 +216,7 @@ impl Service {
             Ok(Ok(Some(FromCoordinator::Capacity(order)))) => {
                 let answer = tokio::select! {
                     answer = capacity::serve(peer, &order, &self) => answer,
-                    // The coordinator is gone, or says what it has no reason to say. Either ends the test.
+                    // The coordinator is gone, or sent an unexpected message. Either ends the test.
                     _ = connection.incoming.next() => Err(End::lasting("the capacity test was cancelled")),
                 };
                 answer.map(|answer| {

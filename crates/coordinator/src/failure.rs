@@ -152,7 +152,7 @@ pub enum Failure {
     /// [`Measurement`](crate::Measurement) turns it into [`RelayStalled`](Self::RelayStalled) or
     /// [`OutOfReach`](Self::OutOfReach) where the seconds of that measurer or of the others show which one it is.
     #[error(
-        "the load stopped: the path to the relay broke, or the measurers' machine stood still, for nobody shows that the relay was in reach and had anything to send back: {detail}"
+        "the load stopped: the path to the relay broke, or the measurers' machine stood still, since no measurer shows that the relay was reachable and had data to send back: {detail}"
     )]
     LoadStopped {
         /// How it was detected.
@@ -160,7 +160,7 @@ pub enum Failure {
     },
     /// The relay reports that it receives nothing. A [`Measurement`](crate::Measurement) replaces this by a more
     /// specific failure where the reports allow it. Only in echo mode.
-    #[error("by the relay's word, nothing comes to it: {detail}")]
+    #[error("the relay reports that it receives nothing: {detail}")]
     NothingCame {
         /// The report.
         detail: String,
@@ -189,7 +189,7 @@ pub enum Failure {
     Cancelled,
     /// The relay's report on its clients did not arrive, though measurers were still served, and its host does not
     /// answer the coordinator either. Only in echo mode.
-    #[error("the coordinator does not reach the relay any more, and the measurers do: {detail}")]
+    #[error("the coordinator can no longer reach the relay, but the measurers can: {detail}")]
     CutOff {
         /// The attempt.
         detail: String,

@@ -442,7 +442,7 @@ impl Measurement {
                     }
                     Source::Relay if series.is_cut_off_after(second) => {
                         let detail = format!(
-                            "the relay's word on second {second} did not come, and soon nothing came back to anybody any more"
+                            "the relay's report on second {second} did not arrive, and soon nothing came back to any measurer"
                         );
                         (None, Failure::LoadStopped { detail })
                     }

@@ -205,8 +205,8 @@ pub enum Inconclusive {
     /// A single measurer took part, and there was a queue on its path or it is far from the relay. A second measurer
     /// would show whether the bottleneck was the relay's.
     #[error(
-        "packets waited {queue_ms} ms on the path of the only measurer, and nobody could tell whether what is narrow \
-         is the relay's"
+        "packets waited {queue_ms} ms on the path of the only measurer, and the bottleneck could be \
+         the relay's"
     )]
     QueueOfOne {
         /// The queueing delay, in whole milliseconds.
@@ -221,7 +221,7 @@ pub enum Inconclusive {
         rounds: u32,
     },
     /// The round's load was too small, and the relay's next turn, which would have had a larger load, had no result.
-    #[error("the load was too small to tell, and a round with more of it did not come about")]
+    #[error("the load was too small, and no round with a larger one followed")]
     LoadTooSmall {
         /// The turn that was to follow.
         next: Attempt,
@@ -243,7 +243,7 @@ pub enum Inconclusive {
     /// The returned rate rose or fell although nothing changed. The path's flows had not reached their steady rate, so
     /// the effect of additional flows is unknown.
     #[error(
-        "the path to the relay had not settled: what came back changed by {change_percent} %, with no more sockets than \
+        "the path to the relay had not settled: the returned rate changed by {change_percent} %, with no more sockets than \
          before or with all {sockets} instead of half of them"
     )]
     PathSettling {

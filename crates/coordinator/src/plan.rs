@@ -139,7 +139,7 @@ impl Plan {
         }
     }
 
-    /// The same plan for one of its teams: a later relay is admitted if this team has room. The room of other teams is
+    /// Restricts the plan to one of its teams: a later relay is admitted if this team has room. The room of other teams is
     /// only their claim, and a team that claims too little could exclude all later relays.
     #[must_use]
     pub const fn for_team(mut self, team: usize) -> Self {

@@ -115,7 +115,7 @@ impl Load {
         wanted.clamp(1, most.max(1))
     }
 
-    /// An even share for each of so many pumps, which are no more than the sockets.
+    /// An even share for each of `pumps` pumps; there are at least as many sockets.
     pub(crate) fn split(&self, pumps: u32) -> impl Iterator<Item = Self> + use<> {
         let whole = *self;
         let pumps = pumps.clamp(1, whole.sockets.max(1));
@@ -131,7 +131,7 @@ impl Load {
     }
 }
 
-/// The part of each of so many who share a pace.
+/// The part of each of `by` pumps that share a pace.
 fn divided(pace: Pace, by: u32) -> Pace {
     Pace {
         burst: (pace.burst / by).max(1),

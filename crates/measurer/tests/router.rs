@@ -150,7 +150,7 @@ fn the_same_relay_is_measured_in_transit_and_has_not_been_asked() {
     assert!(text.contains("allows no measurements (error 1)"), "{text}");
 }
 
-/// The accounts of a relay's last round, measured in transit or as an echo, and what came back in all.
+/// The accounts of a relay's last round, measured in transit or as an echo, and the total returned bytes.
 fn accounts(
     relay: &Relay<impl Behavior + Send + 'static>,
     approach: Approach,

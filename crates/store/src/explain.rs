@@ -271,7 +271,7 @@ fn standing_estimate(story: &Story<'_>) -> Option<String> {
             _ => "for want of consent",
         };
         format!(
-            "The estimate of {} does not hold any more: what failed since was {whose}.",
+            "The estimate of {} is no longer valid: what failed since was {whose}.",
             utc(estimated)
         )
     } else if age < policy.kept_for {
@@ -289,7 +289,7 @@ fn standing_estimate(story: &Story<'_>) -> Option<String> {
             }
             None => {
                 return Some(format!(
-                    "The estimate of {} does not hold any more: the relay declined to be measured three times in a row, or seemed to.",
+                    "The estimate of {} is no longer valid: the relay declined to be measured three times in a row, or seemed to.",
                     utc(estimated)
                 ));
             }

@@ -1,4 +1,4 @@
-//! How the user ends a command.
+//! Termination of a command by the user.
 
 use crate::error::Error;
 use link::Clock;
@@ -9,9 +9,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::{io, thread};
 
-/// Ctrl-C and termination: asked for once, the command winds up; asked for twice, it ends at once.
+/// Ctrl-C and termination. The first signal makes the command wind up, the second ends it at once.
 ///
-/// What was started ends in either case: the network's keeper outlives us for that.
+/// Child processes end in either case: the network's keeper outlives this process for that purpose.
 pub struct Interrupt {
     requested: Arc<AtomicBool>,
     at_once: Arc<AtomicBool>,
@@ -40,40 +40,39 @@ impl Interrupt {
         Ok(Self { requested, at_once, is_orphaned: Arc::default() })
     }
 
-    /// From here on somebody looks at [`requested`](Self::requested): a signal no longer ends the
-    /// process by itself.
+    /// Declares that [`requested`](Self::requested) is polled: a signal no longer ends the process directly.
     pub fn wind_up_in_order(&self) {
         self.at_once.store(false, Ordering::Relaxed);
     }
 
-    /// The end of standard input asks for the end, too: for a process that must not outlive the one
-    /// that started it and holds the other end.
+    /// Treats the end of standard input as a request, for a process that must not outlive its parent, which holds the
+    /// other end.
     pub fn end_with_stdin(&self) {
         let marks = [&self.is_orphaned, &self.requested].map(Arc::clone);
         // It is never joined: it ends with its input, or with the process.
         thread::spawn(move || {
-            // What is said there means nothing; a broken input is one that has ended.
+            // The content has no meaning; an error counts as the end.
             let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
             marks.iter().for_each(|mark| mark.store(true, Ordering::Relaxed));
         });
     }
 
-    /// Whether the one that this process is tied to is gone ([`end_with_stdin`](Self::end_with_stdin)): then
-    /// there is nothing to wait for any more.
+    /// Whether the parent of this process is gone ([`end_with_stdin`](Self::end_with_stdin)), so that waiting has no
+    /// purpose.
     #[must_use]
     pub fn is_orphaned(&self) -> bool {
         self.is_orphaned.load(Ordering::Relaxed)
     }
 
-    /// Set when the user has asked for the end.
+    /// Set when the user has requested the end.
     #[must_use]
     pub fn requested(&self) -> &AtomicBool {
         &self.requested
     }
 
-    /// Waits so long, or until the user has asked for the end; says whether that is so.
+    /// Waits until the timeout or the user's request to end; returns whether there was such a request.
     pub fn wait(&self, longest: Duration) -> bool {
-        /// How late a signal may be noticed.
+        /// The maximum delay until a signal is noticed.
         const LATENCY: Duration = Duration::from_millis(100);
         let clock = Clock::start();
         let end = clock.now() + longest;
@@ -83,7 +82,7 @@ impl Interrupt {
         self.is_requested()
     }
 
-    /// Whether the user has asked for the end.
+    /// Whether the user has requested the end.
     #[must_use]
     pub fn is_requested(&self) -> bool {
         self.requested.load(Ordering::Relaxed)

@@ -1,4 +1,4 @@
-//! One relay measured by a team, told to the user, and recorded.
+//! Measures one relay with a team, and prints and records the result.
 
 use crate::arguments::TeamArguments;
 use crate::error::Error;
@@ -12,7 +12,7 @@ use onion::measure::load::Target;
 use onion::{Duration, Instant, Rate};
 use serde_json::json;
 
-/// What a measurement's parameters are to be.
+/// The parameters of a measurement.
 #[must_use]
 pub fn params(arguments: &TeamArguments) -> Params {
     Params {
@@ -23,7 +23,7 @@ pub fn params(arguments: &TeamArguments) -> Params {
     }
 }
 
-/// Refuses arguments that describe no team.
+/// Rejects arguments that describe no team.
 ///
 /// # Errors
 /// [`Error::Usage`], with the argument.
@@ -34,17 +34,17 @@ pub fn check(arguments: &TeamArguments) -> Result<(), Error> {
             return Err(Error::Usage(format!("--{name} {mbit}: not a rate above zero")));
         }
     }
-    // The fields that arguments set have their names.
+    // The arguments have the names of the fields that they set.
     params(arguments).validate().map_err(|error| {
         let (name, value) = (error.name.replace('_', "-"), error.value);
         Error::Usage(format!("--{name} {value}: must lie in {}", error.allowed))
     })
 }
 
-/// A team as the arguments describe it.
+/// The team that the arguments describe.
 ///
 /// # Errors
-/// [`Error`] if they describe none, or its measurers cannot be had.
+/// [`Error`] if they describe none, or its measurers are not available.
 pub fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
     check(arguments)?;
     output.doing("making keys, and finding out what this machine can do");
@@ -64,21 +64,21 @@ pub fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
     Ok(team)
 }
 
-/// The relay that is measured, as the user knows it.
+/// The measured relay, in the user's terms.
 #[derive(Clone, Debug)]
 pub struct Subject {
-    /// What it calls itself, or its fingerprint.
+    /// Its nickname, or its fingerprint.
     pub nickname: String,
     /// Its RSA identity.
     pub fingerprint: Fingerprint,
-    /// The limit that it is known to have.
+    /// Its known limit.
     pub limit: Option<Rate>,
-    /// How it is to be measured.
+    /// How it is measured.
     pub request: Request,
 }
 
 impl Subject {
-    /// What links must prove the relay to be.
+    /// The identities that links must prove.
     #[must_use]
     pub fn ids(fingerprint: Fingerprint, ed25519: Option<[u8; 32]>) -> onion::identity::RelayIds {
         onion::identity::RelayIds {
@@ -87,7 +87,7 @@ impl Subject {
         }
     }
 
-    /// Where it is, and who.
+    /// Its address and identities.
     #[must_use]
     pub const fn target(&self) -> &Target {
         &self.request.target
@@ -99,7 +99,7 @@ impl Subject {
 pub struct ProcessorReading {
     /// When it was read, by the witness's clock.
     pub at: Instant,
-    /// What the process has used so far.
+    /// The processor time of the process so far.
     pub used: Duration,
 }
 
@@ -114,14 +114,14 @@ pub trait RelayWitness {
     /// Collects what arrives until `deadline`.
     fn gather_until(&mut self, deadline: Instant);
 
-    /// What the relay passed on in the second that ends nearest to `end`, if that was reported.
+    /// The relay's forwarded traffic in the second that ends nearest to `end`, if that was reported.
     fn second_ending(&self, end: Instant) -> Option<Rate>;
 }
 
-/// Measures one relay, telling each second. `said` gathers what the relay says meanwhile, if it can be heard.
+/// Measures one relay, and prints each second. `said` collects the relay's own reports, if available.
 ///
 /// # Errors
-/// [`TeamError`] if the team cannot measure. That the measurement failed is no error but a result.
+/// [`TeamError`] if the team cannot measure. A failed measurement is a result and no error.
 pub fn measure(
     team: &mut Team,
     subject: &Subject,
@@ -137,7 +137,7 @@ pub fn measure(
     Ok((result, record))
 }
 
-/// What the kernels said of the measurers' sockets, second by second: for programs alone.
+/// The kernels' accounts of the measurers' sockets, second by second: for programs only.
 fn tell_accounts(record: &Record, output: &Output) {
     for round in &record.rounds {
         for second in &round.seconds {
@@ -156,19 +156,19 @@ fn tell_accounts(record: &Record, output: &Output) {
     }
 }
 
-/// What is told, and what is seen, while a relay is measured.
+/// Output and observations while a relay is measured.
 struct Watch<'w, 'r> {
     subject: &'w Subject,
     said: Option<&'w mut (dyn RelayWitness + 'r)>,
     seconds: u32,
     output: &'w Output,
-    /// Each round, and when it started, in Unix seconds.
+    /// The start of each round, in Unix seconds.
     starts: Vec<(u32, u64)>,
-    /// When the last one did, by the clock of what the relay says.
+    /// The start of the last round, by the witness's clock.
     started: Option<Instant>,
     /// The relay's process at the start of the last round, and at its last second.
     processor: (Option<ProcessorReading>, Option<ProcessorReading>),
-    /// Each second that was told, and when it ended, by the clock of what the relay says.
+    /// Each reported second, and its end, by the witness's clock.
     told: Vec<(u32, u32, Instant)>,
 }
 
@@ -225,11 +225,11 @@ impl<'w, 'r> Watch<'w, 'r> {
         }
     }
 
-    /// What has been seen, now that the measurement is over.
+    /// The observations, after the measurement.
     fn facts(mut self) -> Facts {
         let ended_unix_s = unix_time_s();
         if let (Some(said), Some((_, _, end))) = (&mut self.said, self.told.last()) {
-            // Its word on the last second comes within the next one.
+            // Its report on the last second arrives within the next one.
             said.gather_until(*end + Duration::from_millis(1200));
         }
         let said = self.said.as_ref();

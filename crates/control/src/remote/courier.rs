@@ -1,5 +1,4 @@
-//! The task that talks to one measurer: it connects when there is something to say, and connects
-//! again after the session was lost.
+//! The task that talks to one measurer. It connects on demand, and reconnects after the session was lost.
 
 use super::connect::{ConnectError, Line, Route};
 use crate::check::{DELAY_MAX, plain, report_in};
@@ -13,7 +12,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
 use tokio::sync::mpsc;
 
-/// Where a round's reports go, until it is closed: from then on none gets through.
+/// The receiver of a round's reports, until it is closed: later reports are dropped.
 #[derive(Clone)]
 pub(super) struct Desk(Arc<Mutex<Option<Reports>>>);
 
@@ -38,11 +37,11 @@ impl Desk {
     }
 }
 
-/// What members want.
+/// A command of a member.
 pub(super) enum Command {
-    /// Make a session, and say what the measurer said first.
+    /// Create a session, and return the measurer's first message.
     Greet { answer: std::sync::mpsc::SyncSender<Result<Hello, ConnectError>> },
-    /// Begin a round, and tell its number.
+    /// Begin a round, and return its number.
     Prepare { key: RoundKey, order: Box<RoundOrder>, desk: Desk },
     /// Start it.
     Start { key: RoundKey, delay: Duration },
@@ -50,7 +49,7 @@ pub(super) enum Command {
     Stop { key: RoundKey },
 }
 
-/// A round as its member names it. Numbers are given in the session's order, by the courier.
+/// A round as its member names it. The courier assigns numbers in the session's order.
 #[derive(Clone)]
 pub(super) struct RoundKey(Arc<()>);
 
@@ -74,7 +73,7 @@ pub(super) struct Courier {
     line: Option<Line>,
     /// By their numbers in the session.
     rounds: BTreeMap<u64, Round>,
-    /// Numbers go on from one session to the next.
+    /// Numbers continue from one session to the next.
     newest: u64,
 }
 
@@ -94,7 +93,7 @@ impl Courier {
         Self { route, line: None, rounds: BTreeMap::new(), newest: 0 }
     }
 
-    /// Obeys until nobody can command any more.
+    /// Executes commands until all senders are dropped.
     pub(super) async fn run(mut self, mut commands: mpsc::UnboundedReceiver<Command>) {
         loop {
             let news = match &mut self.line {
@@ -118,7 +117,7 @@ impl Courier {
         match command {
             Command::Greet { answer } => {
                 let hello = self.connected().await.map(|line| line.hello.clone());
-                // Whoever asked may have gone.
+                // The caller may be gone.
                 let _ = answer.send(hello);
             }
             Command::Prepare { key, order, desk } => {
@@ -132,7 +131,7 @@ impl Courier {
             }
             Command::Start { key, delay } => {
                 if let Some(round) = self.number(&key) {
-                    // All members begin together: the time that the message takes is part of the delay.
+                    // All members start together: the latency of the message is part of the delay.
                     let way = self.line.as_ref().map_or(Duration::ZERO, |line| line.way);
                     let delay = delay.saturating_sub(way).min(DELAY_MAX);
                     self.send(FromCoordinator::Start { round, delay });
@@ -148,7 +147,7 @@ impl Courier {
     }
 
     async fn connected(&mut self) -> Result<&mut Line, ConnectError> {
-        // A session may have been lost without our having looked.
+        // The session may have been lost unnoticed.
         if self.line.as_ref().is_some_and(|line| line.to_measurer.is_closed()) {
             self.lose("the connection is lost");
         }
@@ -177,7 +176,7 @@ impl Courier {
             _ => {}
         }
         match report_in(message) {
-            // Of rounds that are over, too.
+            // Also for rounds that are over.
             Ok(Some((number, report))) => {
                 if let Some(round) = self.rounds.get(&number) {
                     round.desk.deliver(report);
@@ -199,7 +198,7 @@ impl Courier {
     }
 }
 
-/// A thread that ends takes its sessions along.
+/// When the thread ends, so do its sessions.
 impl Drop for Courier {
     fn drop(&mut self) {
         self.lose("the coordinator is ending");

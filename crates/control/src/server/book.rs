@@ -1,4 +1,4 @@
-//! Who has a session, and whose rounds use the measurer's capacity.
+//! The sessions, and the capacity that their rounds use.
 
 use super::MakeMember;
 use crate::keys::PublicKey;
@@ -10,15 +10,16 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Rounds that a measurer does at once: each has threads of its own. It bounds how many relays a team measures at once.
+/// The maximum number of concurrent rounds, each of which has its own threads. It limits the number of relays that a
+/// team measures at once.
 pub const ROUNDS_MAX: u32 = 64;
 
-/// Ending a round means to close sockets and join threads.
+/// The time to end a round: closing sockets and joining threads.
 const LONGEST_END: Duration = Duration::from_secs(10);
 
 pub(super) struct Book {
     capacity: Rate,
-    /// Sockets to relays that there are file descriptors for.
+    /// The number of sockets to relays for which there are file descriptors.
     sockets_max: u32,
     make: MakeMember,
     pages: Mutex<Pages>,
@@ -32,7 +33,7 @@ struct Pages {
     rounds: Vec<Entry>,
     /// Members without a round.
     idle: Vec<Box<dyn Member>>,
-    /// Tells entries apart.
+    /// Identifies entries.
     next: u64,
 }
 
@@ -41,24 +42,23 @@ struct Entry {
     coordinator: PublicKey,
     rate: Rate,
     sockets: u32,
-    /// It has been told to stop, and will give its share back in a moment.
+    /// It was ordered to stop, and will soon return its share.
     is_ending: bool,
 }
 
-/// The one session of a coordinator; dropping it makes room for the next.
+/// A coordinator's only session; dropping it makes room for the next.
 pub(super) struct Ticket {
     book: Arc<Book>,
     coordinator: PublicKey,
 }
 
-/// A round's share of the capacity; dropping it gives it back.
+/// A round's share of the capacity; dropping it returns the share.
 pub(super) struct Reservation {
     book: Arc<Book>,
     number: u64,
 }
 
-/// Dropping it says that the round has been told to stop: its share may be promised to another one,
-/// which then waits for it.
+/// Dropping it marks the round as stopping: its share may be promised to another round, which then waits for it.
 pub(super) struct Claim {
     book: Arc<Book>,
     number: u64,
@@ -69,12 +69,12 @@ impl Book {
         Self { capacity, sockets_max, make, pages: Mutex::default(), ended: Condvar::new() }
     }
 
-    /// How many sockets all rounds together may have.
+    /// The maximum number of sockets of all rounds together.
     pub(super) const fn sockets_max(&self) -> u32 {
         self.sockets_max
     }
 
-    /// What all rounds together may send.
+    /// The maximum rate of all rounds together.
     pub(super) const fn capacity(&self) -> Rate {
         self.capacity
     }
@@ -85,8 +85,8 @@ impl Book {
         is_first.then(|| Ticket { book: Arc::clone(self), coordinator })
     }
 
-    /// Sets capacity and sockets aside for a round. What rounds that are ending still use counts as free. A round that is alone may try
-    /// to have more sockets than there is room for.
+    /// Reserves capacity and sockets for a round. What ending rounds still use counts as free. A round that is alone
+    /// may try to open more sockets than there is room for.
     pub(super) fn reserve(
         self: &Arc<Self>,
         coordinator: PublicKey,
@@ -126,7 +126,7 @@ impl Book {
         Ok((Reservation { book: book(), number }, Claim { book: book(), number }))
     }
 
-    /// Waits for the end of all rounds, but no longer than this.
+    /// Waits for the end of all rounds, until the timeout.
     pub(super) fn wait_until_idle(&self, longest: Duration) {
         let wait = self.ended.wait_timeout_while(self.pages(), longest, |it| !it.rounds.is_empty());
         let (mut pages, _) = wait.unwrap_or_else(PoisonError::into_inner);
@@ -155,13 +155,13 @@ impl Reservation {
         Ok(())
     }
 
-    /// A member for the round: an idle one, or a new one, which may take a while to make.
+    /// A member for the round: an idle one, or a new one, which may take a while to create.
     pub(super) fn member(&self) -> Result<Box<dyn Member>, MemberError> {
         let idle = self.book.pages().idle.pop();
         idle.map_or_else(|| (self.book.make)(), Ok)
     }
 
-    /// Ends the round, with a member that can be used again.
+    /// Ends the round, with a reusable member.
     pub(super) fn give_back(self, member: Box<dyn Member>) {
         self.book.pages().idle.push(member);
     }
@@ -248,7 +248,7 @@ mod tests {
         let refusal = reserve(1).map(drop).expect_err("no room");
         assert_eq!(refusal.code, RefusalCode::Busy);
         assert!(refusal.reason.contains("100 sockets are in use"), "{}", refusal.reason);
-        // One that is ending has promised its own.
+        // An ending round has promised its own share.
         let (reservation, claim) = second;
         drop(claim);
         let third = reserve(40).expect("promised");

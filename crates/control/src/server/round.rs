@@ -1,4 +1,4 @@
-//! One round: a thread on which a member may take its time.
+//! One round, on a thread of its own, since members may block.
 
 use super::book::{Claim, Reservation};
 use measurer::member::{FailureKind, MemberReport, Reports, RoundOrder};
@@ -7,15 +7,15 @@ use std::io;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
-/// A round; dropping it ends the round, without waiting for that.
+/// A round; dropping it ends the round without waiting.
 pub(super) struct Round {
-    /// Its end is the command to stop.
+    /// Dropping the sender is the command to stop.
     starts: Sender<Duration>,
     _claim: Claim,
 }
 
 impl Round {
-    /// Prepares at once, on a thread of its own.
+    /// Prepares at once, on a separate thread.
     pub(super) fn begin(
         (reservation, claim): (Reservation, Claim),
         order: RoundOrder,
@@ -28,9 +28,9 @@ impl Round {
         Ok(Self { starts, _claim: claim })
     }
 
-    /// Sends from `delay` from now on.
+    /// Starts to send after `delay`.
     pub(super) fn start(&self, delay: Duration) {
-        // A thread that has ended has said why.
+        // A thread that has ended has reported the reason.
         let _ = self.starts.send(delay);
     }
 }
@@ -59,7 +59,7 @@ fn run(
     reservation.give_back(member);
 }
 
-/// Says so if the round's thread breaks down.
+/// Reports a panic of the round's thread.
 struct TellPanic<'a>(&'a dyn Fn(String));
 
 impl Drop for TellPanic<'_> {

@@ -23,7 +23,7 @@ fn wait_for(authorities: &Authorities, of: u8, holds: impl Fn(&Heard) -> bool) {
         }
         waited += LATENCY;
     }
-    panic!("waited in vain");
+    panic!("timed out");
 }
 
 #[test]
@@ -37,10 +37,10 @@ fn what_one_says_the_others_hear_as_its_own_whoever_dials() {
     wait_for(&listens, 2, |it| *it == Heard::Words(vec![b"two".to_vec(), b"three".to_vec()]));
     wait_for(&dials, 1, |it| *it == Heard::Words(vec![b"one".to_vec()]));
     wait_for(&listens, 2, |it| matches!(it, Heard::Unreachable(why) if why.contains("reached")));
-    // News are told without being asked for.
+    // New statements are sent at once.
     listens.say(vec![b"four".to_vec()]);
     wait_for(&dials, 1, |it| *it == Heard::Words(vec![b"four".to_vec()]));
-    // Who is silent hears nothing, either.
+    // An authority without statements ignores those of others, too.
     listens.say(vec![]);
     wait_for(&dials, 1, |it| *it == Heard::Words(vec![]));
     assert_eq!(listens.hear(Duration::ZERO), []);

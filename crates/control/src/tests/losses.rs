@@ -42,7 +42,7 @@ fn a_coordinator_that_ends_stops_its_rounds_and_is_told_of_them() {
     assert_broken(&told, "the coordinator is ending");
     daemon.stopped();
     let (reporter, _) = reports();
-    let error = member.prepare(order(), reporter).expect_err("no thread any more").to_string();
+    let error = member.prepare(order(), reporter).expect_err("no thread left").to_string();
     assert!(error.contains("have ended"), "{error}");
 }
 

@@ -1,4 +1,4 @@
-//! A measurer whose members obey the test, and coordinators.
+//! A measurer whose members are scripted by the test, and coordinators.
 
 use crate::keys::{PublicKey, SecretKey};
 use crate::remote::connect::Route;
@@ -29,7 +29,7 @@ pub(super) fn public(number: u8) -> PublicKey {
     key(number).public()
 }
 
-/// What a scripted member is told.
+/// A command to a scripted member.
 pub(super) enum Told {
     Prepared(Box<RoundOrder>, Reports),
     Started(Duration),
@@ -58,7 +58,7 @@ impl Member for ScriptedMember {
     }
 }
 
-/// A measurer's daemon of 1000 Mbit/s, and what its members are told.
+/// A measurer's daemon of 1000 Mbit/s, and the commands to its members.
 pub(super) struct Daemon {
     server: MeasurerServer,
     told: Receiver<Told>,
@@ -93,8 +93,8 @@ impl Daemon {
     pub(super) fn prepared(&self) -> (RoundOrder, Reports) {
         match self.told.recv_timeout(PATIENCE) {
             Ok(Told::Prepared(order, reports)) => (*order, reports),
-            Ok(_) => panic!("the member is told something else"),
-            Err(_) => panic!("the member is told nothing"),
+            Ok(_) => panic!("the member got another command"),
+            Err(_) => panic!("the member got no command"),
         }
     }
 
@@ -110,7 +110,7 @@ impl Daemon {
         assert!(matches!(told, Ok(Told::Stopped)), "the member is not stopped");
     }
 
-    /// Whether members have been told anything that was not asked for.
+    /// Whether members got no unexpected command.
     pub(super) fn is_quiet(&self) -> bool {
         self.told.try_recv().is_err()
     }

@@ -92,7 +92,7 @@ impl Fared {
         percent.and_then(|it| u32::try_from(it).ok()).unwrap_or(u32::MAX)
     }
 
-    /// Whether it loses so many more packets than another that the bottleneck cannot be common. A measurer whose own
+    /// Whether the difference between its loss and another's is too large for a common bottleneck. A measurer whose own
     /// cells wait on their path, as before the relay's own link, is no evidence: a full queue drops more of some flows.
     fn loses_more_than(&self, other: &Self) -> bool {
         if other.waits_on_path {

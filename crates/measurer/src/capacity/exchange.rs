@@ -179,7 +179,7 @@ impl Exchange {
         }
     }
 
-    /// Gives up; the peers are told.
+    /// Gives up and notifies the peers.
     pub fn cancel(&mut self) {
         self.over = self.over.or(Some(FrameKind::Cancelled));
     }

@@ -1,4 +1,4 @@
-//! What one measurer knows of one other, and what it owes it.
+//! One measurer's state for another one, and the packets that are due.
 
 use super::keys::{Direction, FrameKey, HelloKey, Token, is_same};
 use super::packet::{
@@ -11,28 +11,28 @@ use coordinator::PairSecond;
 use onion::flow::TokenBucket;
 use onion::{Duration, Instant, Rate};
 
-/// Unit of the times that packets carry.
+/// The unit of the times in packets.
 const TICK: Duration = Duration::from_millis(20);
 /// A hello is repeated until it is answered.
 const HELLO_PACE: Duration = Duration::from_millis(100);
-/// Somebody who repeats a peer's hello does not get more answers than this out of us.
+/// The maximum number of answers to a peer's hello, which others may replay.
 const ANSWER_PACE: Duration = Duration::from_millis(20);
-/// A peer hears from us at least so often.
+/// The minimum rate of packets to a peer.
 const ALIVE_PACE: Duration = Duration::from_millis(100);
-/// The flood stops when the last proof of life is so old. It includes the round trip.
+/// The flood stops when the last proof of life is this old. It includes the round trip.
 const PROOF_LASTS: Duration = Duration::from_secs(1);
-/// A peer without proof of life is given up after this time.
+/// Without proof of life for this time, the exchange with a peer is aborted.
 const SILENCE_MAX: Duration = Duration::from_secs(5);
-/// The word that we are done may get lost.
+/// The final packet is repeated, since it may get lost.
 const FAREWELLS: u8 = 2;
-/// What may be sent at once after a late wake-up.
+/// The maximum burst after a late wake-up.
 const BURST: Duration = Duration::from_millis(4);
-/// A wake-up that sends less is not worth its while.
+/// The minimum number of frames that justifies a wake-up.
 const QUANTUM: Duration = Duration::from_millis(1);
-/// Longest batch of full frames: what one call to the kernel takes.
+/// The maximum batch of full frames: one system call.
 const BATCH_LEN_MAX: usize = (u16::MAX as usize - 100) / FRAME_LEN_MAX * FRAME_LEN_MAX;
 
-/// Our time as packets carry it.
+/// Our time in the packets' format.
 #[derive(Clone, Copy)]
 pub(super) struct Ticks {
     pub(super) origin: Instant,
@@ -45,7 +45,7 @@ impl Ticks {
         u16::try_from(ticks).unwrap_or(u16::MAX).saturating_add(1)
     }
 
-    /// When a tick began; `None` if there was none such yet.
+    /// The start of a tick; `None` if there was none yet.
     fn began(self, tick: u16, now: Instant) -> Option<Instant> {
         let before = tick.checked_sub(1)?;
         let began = self.origin + TICK * u32::from(before);
@@ -53,7 +53,7 @@ impl Ticks {
     }
 }
 
-/// How far the test is.
+/// The phase of the test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Before,
@@ -61,19 +61,19 @@ pub(super) enum Phase {
     Over { last: u32 },
 }
 
-/// What a packet turned out to be.
+/// The kind of a received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Authentic,
-    /// Authentic, but it came before, or belongs to another run.
+    /// Authentic, but a replay, or from another run.
     Repeated,
     Stranger,
 }
 
-/// How the exchange with a peer ended.
+/// The reason why the exchange with a peer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// It says that its time is over.
+    /// Its time is over, as it reports.
     Done,
     Lost(Lost),
 }
@@ -101,9 +101,9 @@ pub(super) struct Peer {
     hello_inward: HelloKey,
     nonce: Nonce,
     session: Option<Session>,
-    /// When the peer had proved that it is at its address and knows the token.
+    /// When the peer had proved its address and its knowledge of the token.
     proven_at: Option<Instant>,
-    /// Sending time of the newest of our packets that the peer is known to have received.
+    /// The send time of our newest packet that the peer has confirmed.
     proof_at: Option<Instant>,
     hello_at: Instant,
     answer: Option<Nonce>,
@@ -193,7 +193,7 @@ impl Peer {
         }
     }
 
-    /// Somebody at its address knows the token and our nonce.
+    /// The peer at this address knows the token and our nonce.
     fn prove(&mut self, now: Instant) {
         if self.proven_at.is_none() {
             self.proven_at = Some(now);
@@ -232,8 +232,8 @@ impl Peer {
         Verdict::Authentic
     }
 
-    /// Gives the peer up if it is time. At the end it must be alive, or have said that it is done: what
-    /// broke off is no low number.
+    /// Aborts the exchange with the peer on timeout. At the end the peer must be alive, or have finished: an
+    /// interrupted exchange does not count as a low rate.
     pub(super) fn handle_timeout(&mut self, now: Instant, phase: Phase) {
         if self.end.is_some() {
             return;
@@ -255,7 +255,7 @@ impl Peer {
         self.end = Some(End::Lost(lost));
     }
 
-    /// Writes a hello, an answer or an empty frame that is due; gives its length.
+    /// Writes a hello, an answer or an empty frame that is due; returns its length.
     pub(super) fn poll_small(
         &mut self,
         now: Instant,
@@ -320,7 +320,7 @@ impl Peer {
         Some(len)
     }
 
-    /// When there will be something to do, if nothing arrives.
+    /// The next deadline, if nothing arrives.
     pub(super) fn timeout(
         &self,
         now: Instant,
@@ -356,7 +356,7 @@ impl Peer {
         Some(HELLO_LEN)
     }
 
-    /// Writes the headers of `count` frames of `len` bytes each; the filler stays as it is.
+    /// Writes the headers of `count` frames of `len` bytes each; the filler is unchanged.
     fn write_frames(
         &mut self,
         now: Instant,

@@ -8,24 +8,24 @@ use std::net::SocketAddr;
 pub struct CapacityPeer {
     /// Its index in the team.
     pub index: u16,
-    /// Where it receives, and where its packets come from.
+    /// The source and destination address of its packets.
     pub address: SocketAddr,
 }
 
-/// Why the exchange with a peer ended before the test did.
+/// The reason why the exchange with a peer ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Lost {
-    /// It did not prove in time that it is there and knows the token: it was never flooded.
+    /// It did not prove in time that it is present and knows the token: it was never flooded.
     NeverProved,
-    /// For five seconds, or in the last second, it did not prove that it is alive and hears us.
+    /// For five seconds, or in the last second, it did not prove that it is alive and receives our packets.
     Silent {
-        /// The second in which it was given up; `None` before the first.
+        /// The second of the timeout; `None` before the first.
         second: Option<u32>,
     },
-    /// It said that it gives up.
+    /// It reported that it gives up.
     Cancelled {
-        /// The second in which it said so; `None` before the first.
+        /// The second of the report; `None` before the first.
         second: Option<u32>,
     },
 }
@@ -42,7 +42,7 @@ impl fmt::Display for Lost {
             ),
             Self::Silent { second } => write!(
                 f,
-                "it was given up {}: no proof came any more that it is alive and hears us",
+                "it was given up {}: it no longer proved that it is alive and receives our packets",
                 in_second(second)
             ),
             Self::Cancelled { second } => write!(f, "it gave up {}", in_second(second)),
@@ -57,11 +57,11 @@ pub struct PeerReport {
     pub peer: CapacityPeer,
     /// What was sent and received in each second: bytes of UDP payload, without headers of IP.
     pub seconds: Vec<PairSecond>,
-    /// Why it ended early, if it did.
+    /// The reason why it ended early, if it did.
     pub lost: Option<Lost>,
-    /// Authentic packets that had come before, or too late to know. They are not in the seconds.
+    /// Authentic packets that were replayed, or too late to tell. The seconds do not include them.
     pub repeated_packets: u64,
-    /// What the operating system said last when it did not take a packet to this peer.
+    /// The operating system's last error for a packet to this peer.
     pub send_error: Option<String>,
 }
 
@@ -72,17 +72,17 @@ pub struct CapacityReport {
     pub index: u16,
     /// The peers, in the order of the test's list.
     pub peers: Vec<PeerReport>,
-    /// Packets that did not come from a peer, or not authentically. They changed nothing.
+    /// Packets that did not come from a peer, or were not authentic. They had no effect.
     pub stranger_packets: u64,
 }
 
 impl CapacityReport {
-    /// The peers with which the exchange ended early, and why.
+    /// The peers with which the exchange ended early, with the reasons.
     pub fn lost(&self) -> impl Iterator<Item = (&PeerReport, Lost)> {
         self.peers.iter().filter_map(|peer| Some((peer, peer.lost?)))
     }
 
-    /// What [`coordinator::team_capacities`] needs of it.
+    /// The input of [`coordinator::team_capacities`].
     #[must_use]
     pub fn traffic(&self) -> MemberTraffic {
         let pair = |it: &PeerReport| PairTraffic {

@@ -15,39 +15,39 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
-/// How long it takes at most to notice that the test is cancelled.
+/// The maximum delay until a cancellation is noticed.
 const LONGEST_WAIT: Duration = Duration::from_millis(50);
 
 /// One measurer's part of a capacity test, over a real socket.
 #[derive(Clone, Debug)]
 pub struct CapacityTest {
-    /// Where to send from and receive at. Peers must know it by an address that leads here.
+    /// The listen and source address. Peers must know it by an address that leads here.
     pub listen: SocketAddr,
     /// Our index in the team.
     pub index: u16,
     /// All other measurers of the test.
     pub peers: Vec<CapacityPeer>,
-    /// The secret of this test: its coordinator draws it anew for each.
+    /// The secret of this test, which the coordinator draws for each test.
     pub token: Token,
     /// Length of the flood, 1 to 600 seconds; the paper's is 60 (§4.2).
     pub seconds: u32,
-    /// Time until the flood starts, the same for all members, up to a minute. Until then peers prove
-    /// that they are there; a few round trips and half a second do.
+    /// Time until the flood starts, the same for all members, up to a minute. Until then peers prove their presence; a
+    /// few round trips and half a second are enough.
     pub start_delay: Duration,
-    /// What this measurer sends at most, to all peers together: what its link carries.
+    /// The maximum rate to all peers together: that of its link.
     pub rate: Rate,
-    /// Public addresses that may be flooded, since their operators agreed. Loopback and private
-    /// addresses always may.
+    /// Public addresses that may be flooded, since their operators agreed. Loopback and private addresses are always
+    /// permitted.
     pub allowed: BTreeSet<IpAddr>,
 }
 
-/// Why a test gives no report. Lost peers are in the report.
+/// The reason why a test has no report. Lost peers are in the report.
 #[derive(Debug, thiserror::Error)]
 pub enum CapacityError {
-    /// The test makes no sense.
+    /// The test's parameters are invalid.
     #[error(transparent)]
     Config(#[from] ExchangeError),
-    /// A peer has not agreed to be flooded, as far as we know.
+    /// The coordinator named a peer without the operator's consent.
     #[error(
         "a capacity test floods its members: {} of member {} is public and not among the allowed \
          addresses. If its operator agrees, allow it", .0.address.ip(), .0.index
@@ -58,21 +58,21 @@ pub enum CapacityError {
         "cannot receive UDP at {address}: {source}; is it an address of this machine, and free?"
     )]
     Bind {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the operating system says.
+        /// The operating system's error.
         source: io::Error,
     },
-    /// Our socket broke.
+    /// Our socket failed.
     #[error("our UDP socket broke during the capacity test: {0}")]
     Socket(io::Error),
-    /// No random bytes.
+    /// There are no random bytes.
     #[error("the operating system gives no random bytes: {0}")]
     Random(rand::rngs::SysError),
-    /// This machine has no thread to spare.
+    /// A thread cannot be created.
     #[error("cannot start a thread: {0}")]
     Thread(io::Error),
-    /// The caller ended it.
+    /// The caller cancelled it.
     #[error("the capacity test was cancelled")]
     Cancelled,
 }
@@ -81,7 +81,7 @@ impl CapacityTest {
     /// Opens a socket and takes part, until the end or until `cancel` is set.
     ///
     /// # Errors
-    /// [`CapacityError`]: we ourselves, or whoever ordered the test, is to blame.
+    /// [`CapacityError`]: this measurer, or the coordinator that ordered the test, is to blame.
     pub fn run(&self, cancel: &AtomicBool) -> Result<CapacityReport, CapacityError> {
         let bound = CapacitySocket::bind(self.listen);
         let socket =
@@ -92,7 +92,7 @@ impl CapacityTest {
     /// Takes part over `socket`, whatever `listen` says.
     ///
     /// # Errors
-    /// [`CapacityError`]: we ourselves, or whoever ordered the test, is to blame.
+    /// [`CapacityError`]: this measurer, or the coordinator that ordered the test, is to blame.
     pub fn run_on(
         &self,
         socket: &CapacitySocket,
@@ -138,7 +138,7 @@ impl CapacityTest {
         Ok(report)
     }
 
-    /// The rule of [`Consent`], for measurers: no list of relays holds them, so addresses count.
+    /// The rule of [`Consent`], for measurers: they are on no list of relays, so addresses count.
     fn check_consent(&self) -> Result<(), CapacityError> {
         let local = Consent::local_only();
         for peer in &self.peers {
@@ -152,12 +152,12 @@ impl CapacityTest {
     }
 }
 
-/// What the two threads of a measurer share: one sends, one receives.
+/// The state that a measurer's two threads share: one sends, one receives.
 struct SharedExchange<'a> {
     socket: &'a CapacitySocket,
     clock: Clock,
     exchange: Mutex<Exchange>,
-    /// Something arrived, so that there is something to send earlier than it seemed.
+    /// A packet arrived, so that the next deadline may be earlier.
     nearer: Condvar,
     is_over: AtomicBool,
 }
@@ -189,7 +189,7 @@ impl SharedExchange<'_> {
             let Some(transmit) = exchange.poll_transmit(now, batch_len, &mut buffer) else {
                 let timeout = exchange.poll_timeout(now).unwrap_or(now);
                 let wait = (timeout - now).min(LONGEST_WAIT);
-                // Whether it was woken or waited in vain makes no difference.
+                // A timeout makes no difference.
                 drop(self.nearer.wait_timeout(exchange, wait));
                 continue;
             };
@@ -210,7 +210,7 @@ impl SharedExchange<'_> {
 
     fn receive_until_over(&self) -> io::Result<()> {
         let result = self.receive();
-        // The sender must not wait for what nobody receives any more.
+        // The sender must not wait once the receiver has ended.
         self.is_over.store(true, Ordering::Relaxed);
         result
     }
@@ -237,7 +237,7 @@ impl SharedExchange<'_> {
                 Err(error) if error.kind() == ErrorKind::WouldBlock => {
                     self.socket.wait_readable(LONGEST_WAIT)?;
                 }
-                // Of a datagram that we sent, and that nobody took.
+                // The error of an earlier datagram that was not delivered.
                 Err(error)
                     if matches!(
                         error.kind(),

@@ -9,7 +9,7 @@ use std::net::{IpAddr, SocketAddr, UdpSocket};
 /// What we ask the system to hold for us; it may give less.
 const BUFFER_LEN: usize = 8 << 20;
 
-/// A UDP socket for a capacity test, bound before the test so that peers can be told its address.
+/// A UDP socket for a capacity test, bound before the test so that peers can learn its address.
 pub struct CapacitySocket {
     socket: UdpSocket,
     state: UdpSocketState,

@@ -1,4 +1,4 @@
-//! What the kernel says of a pump's sockets, from look to look.
+//! The kernel's account of a pump's sockets, from sample to sample.
 
 use coordinator::Account;
 use link::{Drive, TcpAccount};
@@ -8,48 +8,48 @@ use onion::{Duration, Instant};
 use rand::Rng;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// So long before the end of the last second its sockets are asked: at the end the pump closes them. Far more
-/// than a turn of the driver takes.
+/// The last sample is taken this long before the end of the last second, since the pump closes the sockets at the end.
+/// This is far more than an iteration of the driver takes.
 const BEFORE_THE_END: Duration = Duration::from_millis(50);
 
-/// A thread that has not looked for longer than this has stood still: what it has not read yet may have come long ago. Pumps have something to do more often, above all
-/// in a silence, in which they try a new connection each second.
+/// A thread that has not sampled for longer than this was suspended: unread data may have arrived long ago. Pumps
+/// normally run more often, in particular in a silence, when they try a new connection each second.
 const PAUSE_MAX: Duration = Duration::from_millis(1500);
 
-/// Asks the sockets of a pump second by second, and keeps the differences.
+/// Samples a pump's sockets every second, and keeps the differences.
 #[derive(Debug, Default)]
 pub(super) struct Accountant {
-    /// At the end of the second before, or at the start.
+    /// At the end of the previous second, or at the start.
     before: Option<Look>,
     /// In the last second, before its end.
     last: Option<Look>,
-    /// The latest turn.
+    /// The latest iteration.
     turned_at: Option<Instant>,
-    /// When the pump would give up for silence, and what was seen before that: `None` if that was not seen in time.
+    /// The time at which the pump would give up for silence, and the sample before that: `None` if it was too late.
     silence: Option<(Instant, Option<Account>)>,
 }
 
-/// What was seen of a pump at one time. All that it counts, it counts since its beginning.
+/// A sample of a pump. All counters start at its beginning.
 #[derive(Clone, Debug, Default)]
 struct Look {
     at: Instant,
-    /// To the relay.
+    /// Sockets to the relay.
     out: BTreeMap<ConnId, TcpAccount>,
-    /// Those of them whose turn to send has not come.
+    /// Those of them that have not started to send.
     held_back: BTreeSet<ConnId>,
-    /// Those that cells come back over: the same ones in echo.
+    /// Sockets over which cells come back: the same ones in echo.
     back: BTreeMap<ConnId, TcpAccount>,
     outstanding_bytes: u64,
     throttled: Duration,
-    /// How long nothing has come back, and after how much of that the relay's host was in reach.
+    /// The duration of the silence, and after what part of it the relay's host was reachable.
     silent: Duration,
     answered_after: Option<Duration>,
-    /// What its thread has used, or waited for, of a processor.
+    /// The processor time that its thread used, or waited for.
     busy: Duration,
 }
 
 impl Accountant {
-    /// Looks if it is time, and says when it will be. To be called before each turn of the driver.
+    /// Samples if it is time, and returns the next time. To be called before each iteration of the driver.
     pub(super) fn watch<R: Rng>(
         &mut self,
         drive: &dyn Drive<LoadGenerator<R>>,
@@ -80,7 +80,7 @@ impl Accountant {
         Some(shortly_before(ends_at))
     }
 
-    /// The same where the pump gives up for silence.
+    /// Samples just before the pump gives up for silence.
     fn watch_silence<R: Rng>(&mut self, drive: &dyn Drive<LoadGenerator<R>>) -> Option<Instant> {
         let (now, stalls_at) = (drive.now(), drive.node().stalls_at()?);
         if now < shortly_before(stalls_at) {
@@ -94,14 +94,15 @@ impl Accountant {
         None
     }
 
-    /// Whether the silence for which the pump has just given up [was in vain](Account::is_in_vain).
+    /// Whether the relay is to blame for the silence for which the pump has just given up
+    /// ([`is_in_vain`](Account::is_in_vain)).
     pub(super) fn was_in_vain(&self) -> bool {
         let seen = self.silence.and_then(|(_, seen)| seen);
         seen.is_some_and(|it| it.is_in_vain())
     }
 
-    /// The account of the second that has just ended; `None` where the kernel does not tell, or the thread
-    /// was too late to ask. Of several seconds that are told at once, the first one has it all.
+    /// The account of the second that has just ended; `None` if the kernel has no data, or if the thread sampled too
+    /// late. Of several seconds that are reported at once, the first has the whole interval.
     pub(super) fn close_second<R: Rng>(
         &mut self,
         drive: &dyn Drive<LoadGenerator<R>>,
@@ -146,7 +147,7 @@ impl Look {
         look
     }
 
-    /// What the sockets hold now, and for how long nothing has come back. It is of no time.
+    /// The current state of the sockets, and the duration of the silence, for an empty interval.
     fn at_silence(&self) -> Account {
         let sum = |bytes: fn(&TcpAccount) -> u64| self.out.values().map(bytes).sum();
         Account {
@@ -159,8 +160,8 @@ impl Look {
         }
     }
 
-    /// What was counted since an earlier look: of a socket that is new since then all, of one that is gone
-    /// or held back nothing. `None` if no time has passed, or no socket to the relay says anything.
+    /// The differences from an earlier sample. A new socket counts from its beginning; a closed one, or one that has
+    /// not started, counts nothing. `None` if the interval is empty, or no socket to the relay has data.
     fn since(&self, before: &Self) -> Option<Account> {
         let elapsed = self.at - before.at;
         let sends = |(conn, _): &(&ConnId, &TcpAccount)| !self.held_back.contains(conn);
@@ -199,7 +200,7 @@ impl Look {
         account.mean_rtt = rtts.iter().sum::<Duration>().checked_div(count);
         for (conn, now) in &self.back {
             let then = before.back.get(conn).copied().unwrap_or_default();
-            // Of 32 bits, which may run over.
+            // A 32-bit counter, which may wrap.
             account.received_segments +=
                 u64::from(now.received_segments.wrapping_sub(then.received_segments));
             account.out_of_order_packets +=

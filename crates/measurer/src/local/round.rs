@@ -1,4 +1,4 @@
-//! What the pumps of one measurer tell in one round, as one.
+//! Merges the reports of one measurer's pumps in one round.
 
 use super::worker::Report;
 use crate::member::{FailureKind, MemberReport, Reports};
@@ -9,8 +9,8 @@ use onion::measure::load::{Event, LoadFailure};
 use onion::measure::protocol::ErrorCode;
 use std::collections::BTreeMap;
 
-/// Share of its circuits that a measurer must keep to the end. What is conclusive is reckoned from
-/// the load that was assigned: with much less of it, a low number could look conclusive.
+/// Share of its circuits that a measurer must keep to the end. Whether a result is conclusive is computed from the
+/// assigned load: with much less of it, a low number could look conclusive.
 const LOAD_KEPT_MIN: f64 = 0.75;
 
 /// The sums over a measurer's pumps.
@@ -19,10 +19,10 @@ pub(super) struct Sums {
     pumps: usize,
     /// Sockets of the pumps that are ready.
     ready: BTreeMap<usize, u32>,
-    /// Circuits that were there and are there, by pump that has lost some.
+    /// Original and remaining circuits, by pump that has lost some.
     lost: BTreeMap<usize, (u32, u32)>,
     circuits: u32,
-    /// Pumps that have reported it, and what, by second. An account is there as long as all have one.
+    /// The pumps that have reported it, and the sums, by second. There is an account as long as all have one.
     seconds: BTreeMap<u32, (usize, Second, Option<Account>)>,
     loads: Vec<WorkerLoad>,
     has_started: bool,
@@ -44,7 +44,7 @@ impl Sums {
         }
     }
 
-    /// The coordinator has given the start.
+    /// The coordinator has ordered the start.
     pub(super) const fn start(&mut self) {
         self.has_started = true;
     }
@@ -54,7 +54,7 @@ impl Sums {
         self.ready.len() == self.pumps && !self.is_over
     }
 
-    /// Takes in what a pump tells, and tells what follows for the measurer as a whole.
+    /// Handles a pump's report, and reports the result for the whole measurer.
     pub(super) fn take_in(&mut self, pump: usize, report: Report) {
         if self.is_over {
             return; // one failure is enough
@@ -108,7 +108,7 @@ impl Sums {
     }
 
     fn judge_loss(&mut self, kind: FailureKind, problem: &str) {
-        // Before all are ready, the pump itself judges whether it has enough.
+        // Before all are ready, the pump itself decides whether it has enough.
         if !self.is_ready() {
             return;
         }

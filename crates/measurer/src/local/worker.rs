@@ -15,17 +15,17 @@ use std::iter;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Far below what stays under way on any path, and long enough for records to fill.
+/// Far below the amount in flight on any path, and long enough to fill records.
 const COALESCE: Duration = Duration::from_millis(3);
 
-/// What a worker tells.
+/// A worker's report.
 #[derive(Debug)]
 pub(crate) enum Report {
-    /// The engine's word, but on seconds.
+    /// The engine's report, except seconds.
     Event(Event),
-    /// A second is over, and what the kernel says of the sockets, if it does.
+    /// A second is over; with the kernel's account of the sockets, if any.
     Second(Second, Option<Account>),
-    /// The pump has given up for silence, though the relay had something to send back and its host was in reach.
+    /// The pump has given up for silence, though the relay had data to send and its host was reachable.
     InVain(LoadFailure),
     /// Before the last second is reported.
     Load(WorkerLoad),
@@ -33,14 +33,14 @@ pub(crate) enum Report {
     Broken(String),
 }
 
-/// What the calling thread has used, and its driver has carried, so far.
+/// The processor time of the calling thread, and the bytes that its driver carried, so far.
 fn load_so_far(drive: &dyn Drive<LoadGenerator<StdRng>>) -> WorkerLoad {
     let (cpu, waited) = (thread_cpu_time(), thread_wait_time());
     let wall = drive.now() - Instant::ORIGIN;
     WorkerLoad { cpu, waited, busiest: cpu + waited, wall, traffic: *drive.traffic() }
 }
 
-/// The load of the thread before it began to send.
+/// The thread's load before it began to send.
 #[derive(Clone, Default)]
 struct BeforeSending(Arc<Mutex<Option<WorkerLoad>>>);
 
@@ -50,7 +50,7 @@ impl BeforeSending {
     }
 }
 
-/// A worker's thread; dropping it stops the worker and waits for its end.
+/// A worker's thread; dropping it stops the worker and joins the thread.
 pub(crate) struct Worker {
     thread: NodeThread<LoadGenerator<StdRng>>,
     before_sending: BeforeSending,
@@ -74,7 +74,7 @@ impl Worker {
         Ok(Self { thread: NodeThread::start(name, Box::new(driver), reporter)?, before_sending })
     }
 
-    /// Tells it to send from `at` on.
+    /// Orders it to send from `at` on.
     pub(crate) fn start(&self, at: Instant) {
         let before_sending = self.before_sending.clone();
         self.thread.teller().tell(move |drive| {
@@ -84,13 +84,13 @@ impl Worker {
         });
     }
 
-    /// Tells it to stop, and does not wait.
+    /// Orders it to stop, without waiting.
     pub(crate) fn stop(&self) {
         self.thread.stop();
     }
 }
 
-/// Passes on what a pump tells, with the load of its thread and the account of its sockets.
+/// Forwards a pump's reports, with the load of its thread and the account of its sockets.
 struct Reporter<R> {
     report: R,
     before_sending: BeforeSending,

@@ -83,7 +83,7 @@ fn circuits_that_are_begun_once_more_do_not_go_beyond_what_a_client_may() {
         let pumps: Vec<Load> = load.split(3).collect();
         assert_eq!(pumps.iter().map(|pump| pump.second_tries).sum::<u32>(), tries);
     }
-    // Whoever is not counted as a client may begin all of them once more.
+    // A measurer that does not count as a client may retry all of them.
     let named = RoundMode::Transit { always_authenticate: true };
     for (mode, defences) in [(named, defences), (TRANSIT, Defences::default())] {
         let load = Load::plan(&order(mode, defences, 56, 1.0, 1), Duration::ZERO);

@@ -161,7 +161,7 @@ impl<'t> Run<'t> {
         self.team.rng.fill_bytes(&mut random);
         let (sender, round) = (self.sender.clone(), terms.round);
         let report = move |report| {
-            // Nobody receives any more once the measurement is over.
+            // The receiver is gone once the measurement is over.
             let _ = sender.send(News::Order(round, report));
         };
         let target = self.request.target;
@@ -176,7 +176,7 @@ impl<'t> Run<'t> {
         self.circuits += load.sockets * load.circuits_per_socket;
         let (sender, round) = (self.sender.clone(), self.measurement.round());
         let reports = Arc::new(move |report| {
-            // Nobody receives any more once the measurement is over.
+            // The receiver is gone once the measurement is over.
             let _ = sender.send(News::Member(measurer, round, report));
         });
         let member = &mut self.team.mates[measurer.0].member;

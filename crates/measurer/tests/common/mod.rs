@@ -216,7 +216,7 @@ pub(crate) fn wait_for<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T 
         if let Some(found) = look() {
             return found;
         }
-        assert!(started.elapsed() < PATIENCE, "waited in vain for {what}");
+        assert!(started.elapsed() < PATIENCE, "timed out waiting for {what}");
         let _timeout = receiver.recv_timeout(Duration::from_millis(20));
     }
 }
@@ -286,7 +286,7 @@ pub(crate) fn threads_and_files() -> (usize, usize) {
     let entries = |path| fs::read_dir(path).expect("a folder").flatten();
     let name =
         |task: fs::DirEntry| fs::read_to_string(task.path().join("comm")).unwrap_or_default();
-    // Tests beside this one begin and end: their threads have the names of functions, and ours have not.
+    // Concurrent tests start and end: their threads have the names of functions, and ours have not.
     let threads =
         entries("/proc/self/task").map(name).filter(|name| !name.is_empty() && !name.contains('_'));
     (threads.count(), entries("/proc/self/fd").count())

@@ -111,7 +111,7 @@ fn undisturbed(team: &mut Team, request: &Request, node: &Node) -> u32 {
         }
     });
     let (estimate, said) = seen.estimate_and_said();
-    let (sockets, circuits) = alive.expect("the last second but two was told");
+    let (sockets, circuits) = alive.expect("the third-last second was reported");
     let after = heartbeat(node).defences;
     let (planned, of_them) = (seen.sockets, seen.circuits);
     eprintln!("  {sockets} of {planned} sockets, {circuits} of {of_them} circuits; {after}");

@@ -135,7 +135,7 @@ fn an_estimate_holds_in_words_where_it_holds_for_weights() {
             let kept = history.kept(&HistoryPolicy::default(), relay(1).rsa, None, now);
             assert_eq!(kept.is_some(), holds, "{failure:?}");
             assert_eq!(text.contains("holds for"), holds, "{failure:?}: {text}");
-            assert_eq!(text.contains("does not hold any more"), !holds, "{failure:?}: {text}");
+            assert_eq!(text.contains("is no longer valid"), !holds, "{failure:?}: {text}");
         }
     }
 }
@@ -261,7 +261,7 @@ fn a_relay_without_weight_is_told_why() {
     let text = said(&turns, voted(5000, NOW - DAY + 140), None);
     has(&text, &["measurer's operator", "says nothing of the relay", "holds for 29 hours more"]);
     let turns = [closed(relay(1), NOW - DAY, 1, 5_000_000), failed(relay(1), NOW, 1, down())];
-    has(&said(&turns, Some(None), None), &["does not hold any more"]);
+    has(&said(&turns, Some(None), None), &["is no longer valid"]);
 }
 
 #[test]

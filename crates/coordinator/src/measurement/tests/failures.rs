@@ -161,7 +161,7 @@ fn silence_is_the_relays_only_where_it_had_something_to_send_back_and_its_host_a
         (Some(Account { elapsed: Duration::from_secs(3), ..answered() }), 0),
     ];
     let by_team = "failed in round 1, second 4: the load stopped: the path to the relay broke, or the measurers' \
-                   machine stood still, for nobody shows that the relay was in reach and had anything to send back: \
+                   machine stood still, since no measurer shows that the relay was reachable and had data to send back: \
                    no cell for 5000 ms";
     for (account, bytes) in others {
         assert_eq!(silent(account, bytes), (by_team.to_string(), Some(Blame::Measurer)));
@@ -231,7 +231,7 @@ fn who_is_cut_off_is_not_said_to_hide_its_client_traffic() {
     };
     let (text, blame) = silent([0, 0], Some(taken()));
     assert_eq!(blame, Some(Blame::Measurer), "{text}");
-    assert!(text.contains("the relay's word on second 1 did not come"), "{text}");
+    assert!(text.contains("the relay's report on second 1 did not arrive"), "{text}");
     assert_eq!(silent([0, 0], None).1, Some(Blame::Measurer), "nobody knows");
     assert_eq!(silent([10, 0], Some(taken())).1, Some(Blame::Measurer), "what was in the air");
     let hides =
@@ -252,7 +252,7 @@ fn a_coordinator_that_is_cut_off_does_not_blame_the_relay() {
     let failure = Failure::CutOff { detail: "no answer".to_string() };
     assert!(!failure.is_about_relay());
     measurement.handle_failure(Instant::from_millis(6000), None, failure);
-    let text = "failed in round 1, second 6: the coordinator does not reach the relay any more, and the measurers do: \
+    let text = "failed in round 1, second 6: the coordinator can no longer reach the relay, but the measurers can: \
                 no answer";
     assert_eq!(ended(&mut measurement), (text.to_string(), Some(Blame::Us)));
 }

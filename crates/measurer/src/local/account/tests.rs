@@ -4,7 +4,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Of a socket that is so many times as far as one that has just begun.
+/// A socket with this multiple of the counters of one that has just begun.
 fn socket(times: u32) -> TcpAccount {
     TcpAccount {
         busy: ms(100) * times,

@@ -5,7 +5,7 @@ use onion::measure::protocol::ErrorCode;
 use proptest::prelude::*;
 use std::sync::{Arc, Mutex};
 
-/// Sums of so many pumps, and what they tell.
+/// Sums of this number of pumps, and their reports.
 fn sums(pumps: usize) -> (Sums, Arc<Mutex<Vec<MemberReport>>>) {
     let told: Arc<Mutex<Vec<MemberReport>>> = Arc::default();
     let reports = Arc::clone(&told);
@@ -145,7 +145,7 @@ fn failures_are_told_once_and_by_their_kind() {
 }
 
 proptest! {
-    /// Whatever the order in which pumps report, each second is told once, in order, with all bytes.
+    /// Whatever the order in which pumps report, each second is reported once, in order, with all bytes.
     #[test]
     fn seconds_come_in_order_and_whole(
         pumps in 1usize..5, seconds in 1u32..8, picks in prop::collection::vec(0usize..5, 40),
