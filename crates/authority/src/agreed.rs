@@ -1,4 +1,4 @@
-//! Seeds of periods: our own, and those that were agreed on with other authorities, which are kept in a file.
+//! Seeds of periods: our own, and those agreed with other authorities, which a file stores.
 
 use super::seed;
 use cli::Error;
@@ -11,20 +11,20 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// So many seeds are kept: of more periods than those whose seeds may still have to be told.
+/// The number of seeds that are kept: more than the periods whose seeds may still have to be published.
 const KEPT: usize = 64;
 
-/// What the file may have: more is none of ours.
+/// The maximum size of the file.
 const FILE_MAX: u64 = 1 << 20;
 
 /// The seeds of a coordinator.
 pub(super) struct Seeds {
     master: Seed,
     path: PathBuf,
-    /// What we have offered last.
+    /// Our last contribution.
     offer_path: PathBuf,
     agreed: Mutex<BTreeMap<u64, Agreed>>,
-    /// The newest of the consensus.
+    /// The shared random value of the newest consensus.
     shared_random: Mutex<Option<[u8; 32]>>,
 }
 
@@ -39,7 +39,7 @@ struct Line {
     teams: Vec<Team>,
 }
 
-/// What was offered for a period: the same again after a restart, also where the consensus or the configuration is another then.
+/// Our contribution for a period: unchanged after a restart, even if the consensus or the configuration has changed.
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Offered {
@@ -58,7 +58,7 @@ struct Team {
 }
 
 impl Seeds {
-    /// The seed in this file, which is made if there is none, and what was agreed on, in another one beside it.
+    /// Opens the seed in this file, which is created if necessary, and the agreed seeds, in a file next to it.
     pub(super) fn open(seed_file: &Path) -> Result<Self, Error> {
         let master = seed::read_or_make(seed_file)?;
         let path = seed_file.with_extension("agreed");
@@ -77,16 +77,16 @@ impl Seeds {
     }
 
     fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Agreed>> {
-        // Nobody panics while holding it.
+        // No code that holds the lock panics.
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What we bring to the agreement on the seed of the period that begins then: with the team's room, and the newest consensus'
-    /// shared random value. It is on the disk before it is given out, and the same from then on.
+    /// Our contribution to the seed of the period that begins at this time, with the team's capacity and the newest
+    /// consensus' shared random value. It is on the disk before it is returned, and does not change afterwards.
     pub(super) fn offer(&self, begin_unix_s: u64, room: TeamRoom) -> Result<Offer, Error> {
         let contribution = self.master.contribution(begin_unix_s);
         if let Some(text) = seed::read_secret(&self.offer_path, FILE_MAX)? {
-            // Another offer than before would be a lie to the others.
+            // A different contribution would be a lie to the others.
             let (period_unix_s, room, shared_random) =
                 parse_offer(&text).ok_or_else(|| Error::Config {
                     path: self.offer_path.clone(),
@@ -110,8 +110,8 @@ impl Seeds {
         Ok(Offer { contribution, room, shared_random })
     }
 
-    /// The seed of the period's slots: that which was agreed on, or our own. The room of our own team is filled in by its
-    /// measurers' answers.
+    /// The seed of the period's slots: the agreed one, or our own. The measurers' reports replace the capacity of our
+    /// own team.
     pub(super) fn of_period(&self, begin_unix_s: u64) -> SlotSeed {
         match self.agreed(begin_unix_s) {
             Some(Agreed { seed, teams, own, .. }) => {
@@ -130,12 +130,12 @@ impl Seeds {
         self.master.of_period(begin_unix_s)
     }
 
-    /// What was agreed on for the period.
+    /// The agreement for the period.
     pub(super) fn agreed(&self, begin_unix_s: u64) -> Option<Agreed> {
         self.all().get(&begin_unix_s).cloned()
     }
 
-    /// Keeps what was agreed on. It holds, even if it cannot be written.
+    /// Stores an agreement. It is used even if it cannot be written.
     pub(super) fn keep(&self, begin_unix_s: u64, agreed: Agreed) -> Result<(), Error> {
         let mut all = self.all();
         all.insert(begin_unix_s, agreed);
@@ -146,7 +146,7 @@ impl Seeds {
         seed::replace_secret(&self.path, &lines.collect::<String>())
     }
 
-    /// The newest consensus has this shared random value.
+    /// Sets the shared random value of the newest consensus.
     pub(super) fn set_shared_random(&self, value: Option<[u8; 32]>) {
         *self.shared_random.lock().unwrap_or_else(PoisonError::into_inner) = value;
     }
@@ -177,7 +177,7 @@ fn bytes(text: &str) -> Option<[u8; 32]> {
     hex::decode_to_slice(text, &mut bytes).ok().map(|()| bytes)
 }
 
-/// For which period, and what but the contribution.
+/// The period and the other data, except the contribution.
 fn parse_offer(text: &str) -> Option<(u64, TeamRoom, Option<[u8; 32]>)> {
     let it: Offered = serde_json::from_str(text).ok()?;
     let shared_random = match it.shared_random.as_deref() {
@@ -258,7 +258,7 @@ mod tests {
         seeds.set_shared_random(Some([7; 32]));
         let first = seeds.offer(100, room(10.0)).expect("kept");
         assert_eq!((first.shared_random, first.room), (Some([7; 32]), room(10.0)));
-        // It has no consensus yet, and other measurers by now.
+        // It has no consensus yet, and other measurers now.
         let seeds = Seeds::open(&path).expect("read");
         let again = seeds.offer(100, room(20.0)).expect("read");
         assert_eq!((again.shared_random, again.room), (first.shared_random, first.room));
@@ -266,7 +266,7 @@ mod tests {
         let next = seeds.offer(200, room(20.0)).expect("kept");
         assert_eq!((next.shared_random, next.room), (None, room(20.0)));
         assert_ne!(next.contribution, *seeds.own(200).as_bytes());
-        // What cannot be read may have been another offer for the same period.
+        // An unreadable line may have been another contribution for the same period.
         let file = folder.path().join("schedule.offered");
         let text = fs::read_to_string(&file).expect("there");
         let (later, torn) = (text.replacen('{', "{\"new\":1,", 1), &text[..20]);

@@ -1,4 +1,4 @@
-//! Before each period: agreeing on its seed with the coordinators of other authorities.
+//! The agreement on each period's seed with the coordinators of other authorities.
 
 use super::Common;
 use super::agreed::Seeds;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Longest wait before the end of the process is looked at.
+/// Maximum delay until the end of the process is noticed.
 const LATENCY: Duration = Duration::from_millis(200);
 
-/// Statements of one call that are looked at: two commitments and two reveals of each.
+/// The maximum number of statements of one message: two commitments and two reveals of each authority.
 const STATEMENTS_MAX: usize = 4 * Group::MAX;
 
 /// Our part in the agreements, period after period.
@@ -30,7 +30,7 @@ pub(super) struct Party<'env> {
     capacity: Rate,
 }
 
-/// Who agrees, by what the configuration says.
+/// The authorities of the configuration.
 pub(super) fn group(config: &Config, authorities: &Authorities) -> Result<Group, Error> {
     let keys = authorities.others.iter().map(|it| it.key).chain([config.secret.public()]);
     let times = Times {
@@ -64,13 +64,13 @@ impl<'env> Party<'env> {
         Ok(Self { common, others, seeds, authorities, group, capacity })
     }
 
-    /// Agrees before each period, until the end.
+    /// Runs the agreement before each period, until the end.
     pub(super) fn run(&self, is_over: &AtomicBool) {
         let mut table = self.next(unix_time_s());
         loop {
             let now = unix_time_s();
             match table.step(now) {
-                // Who does not know what was said so far must not take part.
+                // A coordinator that missed the earlier statements must not take part.
                 Some(step) if step > 0 => {
                     if now < table.begin_unix_s() {
                         tracing::warn!(
@@ -100,7 +100,7 @@ impl<'env> Party<'env> {
         }
     }
 
-    /// No clock that is right would be so long before a period that is to be agreed on.
+    /// No correct clock is this long before a period with a pending agreement.
     fn is_far_off(&self, table: &Timetable, now_unix_s: u64) -> bool {
         let two_s = self.common.config.period.as_secs().saturating_mul(2);
         now_unix_s.saturating_add(two_s).saturating_add(table.lead_s()) < table.begin_unix_s()
@@ -110,7 +110,7 @@ impl<'env> Party<'env> {
         is_over.load(Ordering::Relaxed) || self.common.interrupt.is_requested()
     }
 
-    /// When the seed of the first period after this time is agreed on.
+    /// The start of the agreement for the first period after this time.
     fn next(&self, unix_s: u64) -> Timetable {
         let config = self.common.config;
         let period_s = config.period.as_secs().max(1);
@@ -121,13 +121,13 @@ impl<'env> Party<'env> {
 
     fn agree(&self, table: Timetable, is_over: &AtomicBool) {
         let begin_unix_s = table.begin_unix_s();
-        // What the measurers said before the period that is on.
+        // The measurers' reports before the current period.
         let at_once_max = self.common.team.at_once_max(self.common.config.at_once_max);
         let room = TeamRoom { capacity: self.capacity, at_once_max };
         let offer = match self.seeds.offer(begin_unix_s, room) {
             Ok(offer) => offer,
             Err(error) => {
-                // Another one after a restart would be a lie.
+                // A different contribution after a restart would be a lie.
                 self.common.output.error(&error);
                 tracing::warn!(
                     "no part in the agreement on the seed of the period that begins at Unix time {begin_unix_s}"
@@ -225,7 +225,8 @@ impl<'env> Party<'env> {
     }
 }
 
-/// Takes in what one of the others says; if not all of it can be used, why not. That matters only if it is left out in the end.
+/// Handles the statements of another authority; returns the reason if one is rejected. The reason matters only if the
+/// authority is excluded in the end.
 fn listen(agreement: &mut Agreement, from: AuthorityKey, heard: Heard) -> Result<(), String> {
     let statements = match heard {
         Heard::Words(statements) => statements,

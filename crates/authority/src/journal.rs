@@ -1,4 +1,4 @@
-//! What the coordinator does gets into its store, also when that cannot be written for a while.
+//! Writes the coordinator's log to its store, and buffers it while the store cannot be written.
 
 use super::config::Config;
 use super::past;
@@ -9,27 +9,29 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use store::{Entry, Past, PathEntry, RelayQuery, Store, StoreError};
 
-/// What waits to be written. A measurement takes some tens of kilobytes, and is one entry as soon as it is over: these are a day's of a network of thousands of
-/// relays, as long as few have to be measured again.
+/// The maximum number of unwritten entries. A measurement takes some tens of kilobytes, and is one entry once it is
+/// over. This is a day of measurements of thousands of relays, if few have to be repeated.
 const PENDING_MAX: usize = 8192;
 
-/// What is written at once: so one entry more does not cost a pass over all that wait for room on the disk.
+/// The number of entries that are written at once, so that an additional entry does not cost a pass over all unwritten
+/// ones.
 const BATCH: usize = 64;
 
-/// The store, and what has yet to get into it.
+/// The store, and the unwritten entries.
 pub(super) struct Journal(Mutex<Inner>);
 
 struct Inner {
     store: Store,
     pending: VecDeque<Entry>,
-    /// Whether it has been told that nothing can be written.
+    /// Whether the write error has been logged.
     is_told: bool,
-    /// Entries that there was no room for since then, not even in memory.
+    /// The number of entries dropped since then, for lack of memory.
     lost: u64,
 }
 
 impl Journal {
-    /// Opens the store of a configuration, or makes it. A new one begins with what earlier bandwidth files tell.
+    /// Opens the store of a configuration, or creates it. A new store starts with the estimates of earlier bandwidth
+    /// files.
     pub(super) fn open(config: &Config) -> Result<Self, Error> {
         let mut store = Store::open(&config.store)?;
         let any = RelayQuery { most: 1, ..RelayQuery::default() };
@@ -45,11 +47,12 @@ impl Journal {
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
-        // Nobody panics while holding it.
+        // No code that holds the lock panics.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What earlier periods found out, and this one so far. Of paths, those of measurers with these keys, by their places.
+    /// The results of earlier periods, and of this one so far. Of paths, those of measurers with these keys, by their
+    /// places.
     pub(super) fn history(&self, team: &[String]) -> Result<History, Error> {
         let inner = self.inner();
         let mut history = inner.store.history()?;
@@ -67,7 +70,7 @@ impl Journal {
         Ok(history)
     }
 
-    /// A period begins, or goes on. What has become of its relays so far; nobody is being measured now.
+    /// Begins or continues a period. Returns the progress of its relays; no measurement is running now.
     pub(super) fn take_up(&self, period_unix_s: u64) -> Result<BTreeMap<RsaId, Past>, Error> {
         let mut inner = self.inner();
         inner.flush();
@@ -80,18 +83,18 @@ impl Journal {
         Ok(inner.store.period(period_unix_s)?)
     }
 
-    /// Records something.
+    /// Records an entry.
     pub(super) fn note(&self, entry: Entry) {
         self.inner().note(entry);
     }
 
-    /// Tells the seeds of periods that are over, as far as they are not told.
+    /// Publishes the seeds of finished periods that are not published yet.
     pub(super) fn tell_seeds(
         &self,
         now_unix_s: u64,
         seed_of: impl Fn(u64) -> Option<[u8; 32]>,
     ) -> Result<(), Error> {
-        /// Those before were told at their time.
+        /// Earlier seeds were published before.
         const LAST: usize = 40;
         let mut inner = self.inner();
         for pass in inner.store.passes(LAST)? {
@@ -105,13 +108,13 @@ impl Journal {
         Ok(())
     }
 
-    /// Once in a while: what could not be written is tried again, and what is too old goes.
+    /// Periodic maintenance: retries failed writes, and removes old entries.
     pub(super) fn tidy(&self, config: &Config, now_unix_s: u64) {
-        /// More than a day of measurements of the whole network: who looks once a day keeps up.
+        /// More than a day of measurements of the whole network, so one call a day is enough.
         const TIMES: usize = 10;
         self.inner().flush();
         for _ in 0..TIMES {
-            // Others come to write in between.
+            // Other writers get their turn in between.
             let mut inner = self.inner();
             match inner.store.remove_old(config.retention, now_unix_s) {
                 Ok(removed) => {
@@ -137,7 +140,7 @@ impl Inner {
         self.flush();
     }
 
-    /// Has it wait, in place of what it makes idle.
+    /// Queues an entry, in place of those that it supersedes.
     fn keep(&mut self, entry: Entry) {
         match &entry {
             Entry::Progress(_) => self.pending.retain(|it| !matches!(it, Entry::Progress(_))),
@@ -151,7 +154,7 @@ impl Inner {
             _ => {}
         }
         if self.pending.len() >= PENDING_MAX {
-            // What is newest matters most.
+            // The newest entries matter most.
             self.pending.pop_front();
             if self.lost == 0 {
                 tracing::error!(
@@ -163,7 +166,7 @@ impl Inner {
         self.pending.push_back(entry);
     }
 
-    /// Writes what waits. If that fails, it waits on: measuring goes on, and nothing is forgotten.
+    /// Writes the queued entries. On an error they stay queued: measuring continues, and nothing is lost.
     fn flush(&mut self) {
         while !self.pending.is_empty() {
             let count = self.pending.len().min(BATCH);

@@ -1,4 +1,4 @@
-//! What earlier bandwidth files of ours tell a store that is new.
+//! Imports earlier bandwidth files into a new store.
 
 use documents::{estimate_in, identities};
 use netdoc::bwfile::{self, BandwidthFile};
@@ -6,8 +6,7 @@ use std::fs;
 use std::path::Path;
 use store::Entry;
 
-/// All estimates in all files that are kept in a folder. Without a folder, and without a file in it that can be read,
-/// nothing was ever measured.
+/// All estimates in all files of a folder. Without a folder or a readable file, the history is empty.
 pub(super) fn imports(folder: &Path) -> Vec<Entry> {
     let mut imports = Vec::new();
     let files = match bwfile::stored(folder) {
@@ -82,7 +81,7 @@ mod tests {
         file.write_atomically(folder, NodeIdStyle::default()).expect("space");
     }
 
-    /// What a new store knows.
+    /// The content of a new store.
     fn history(folder: &Path) -> History {
         let place = tempfile::tempdir().expect("a folder");
         let mut store = Store::open(&place.path().join("store.db")).expect("new");
@@ -100,7 +99,7 @@ mod tests {
             days_ago(20),
         );
         write(folder.path(), &[failed(1, days_ago(2)), measured(2, 8, days_ago(2))], days_ago(2));
-        // Left out altogether.
+        // Excluded completely.
         write(folder.path(), &[measured(2, 7, days_ago(1))], days_ago(1));
         fs::write(folder.path().join("20260101-000000.v3bw"), "cut").expect("space");
         let history = history(folder.path());
@@ -112,7 +111,7 @@ mod tests {
             (Rate::from_byte_per_s(5_000_000), Priority::Known)
         );
         assert_eq!(guess(2).capacity, Rate::from_byte_per_s(7_000_000), "the newest");
-        // Last month is all of it, each relay once: of 5 and 7, the 75th percentile is 7.
+        // All of it is last month's, each relay once: of 5 and 7, the 75th percentile is 7.
         assert_eq!(
             (guess(3).capacity, guess(3).source),
             (Rate::from_byte_per_s(7_000_000), GuessSource::Distribution)

@@ -1,4 +1,4 @@
-//! The secret seed of the schedule, in a file of its own.
+//! The secret seed of the schedule, in a separate file.
 
 use cli::Error;
 use coordinator::plan::Seed;
@@ -10,11 +10,11 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
-/// 64 digits, a newline, and not much more.
+/// 64 digits, a newline, and a margin.
 const FILE_MAX: u64 = 256;
 
-/// The seed in this file; a new one that is put there if there is none. Who knows it knows when each relay is
-/// measured, so only its owner may read it.
+/// Reads the seed from this file, or creates it. The seed reveals when each relay is measured, so only its owner may
+/// read it.
 pub(super) fn read_or_make(path: &Path) -> Result<Seed, Error> {
     match read(path) {
         Err(Error::File { source, .. }) if source.kind() == ErrorKind::NotFound => make(path),
@@ -39,7 +39,7 @@ fn read(path: &Path) -> Result<Seed, Error> {
     Ok(Seed::from_bytes(bytes))
 }
 
-/// The text of a file that only its owner may read, as far as `most` bytes; `None` if there is none.
+/// The text of a file that only its owner may read, up to `most` bytes; `None` if it does not exist.
 pub(super) fn read_secret(path: &Path, most: u64) -> Result<Option<String>, Error> {
     let failed = |source| Error::File { what: "read the seed", path: path.to_owned(), source };
     let file = match File::open(path) {
@@ -60,20 +60,21 @@ pub(super) fn read_secret(path: &Path, most: u64) -> Result<Option<String>, Erro
     Ok(Some(text))
 }
 
-/// Writes a file that only its owner may read, in the place of what was there: either is whole, whenever we are killed.
+/// Replaces a file that only its owner may read. Either version is complete, even if the process is killed.
 pub(super) fn replace_secret(path: &Path, text: &str) -> Result<(), Error> {
     let failed = |source| Error::File { what: "write the seed", path: path.to_owned(), source };
     files::replace(path, text.as_bytes(), Access::Owner).map_err(failed)
 }
 
-/// The name appears only once the whole seed is on the disk: a coordinator that is killed meanwhile draws another.
+/// The name appears only once the whole seed is on the disk: if the process is killed before, the next one draws
+/// another seed.
 fn make(path: &Path) -> Result<Seed, Error> {
     let failed = |source| Error::File { what: "write the seed", path: path.to_owned(), source };
     let mut bytes = [0; 32];
     SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
     fs::create_dir_all(files::folder_of(path)).map_err(failed)?;
     let text = format!("{}\n", hex::encode(bytes));
-    // Never in the place of a seed that another coordinator has just drawn.
+    // Never replaces a seed that another coordinator has just drawn.
     match files::create(path, text.as_bytes(), Access::Owner) {
         Err(error) if error.kind() == ErrorKind::AlreadyExists => return read(path),
         made => made.map_err(failed)?,

@@ -28,10 +28,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, Scope};
 
-/// Longest wait before signals of the operator are looked at.
+/// Maximum delay until the operator's signals are noticed.
 const SIGNAL_LATENCY: Duration = Duration::from_millis(200);
 
-/// What arrives.
+/// An event for the period.
 enum Input {
     Network(Result<Box<Network>, Error>),
     Measurer(MeasurerId, Result<Answer, String>),
@@ -40,18 +40,18 @@ enum Input {
     Order(MeasurementId, u32, OrderReport),
 }
 
-/// What a measurement has of threads and sessions.
+/// The threads and sessions of a measurement.
 #[derive(Default)]
 struct Hands {
     members: BTreeMap<MeasurerId, Box<dyn Member>>,
-    /// The link on which the relay was given its order.
+    /// The link on which the relay got its order.
     order: Option<NodeThread<OrderLink>>,
 }
 
 impl Hands {
     fn stop(&mut self) {
         self.members.values_mut().for_each(|it| it.stop());
-        // Last, or the relay would report to the measurers that it was called off.
+        // Last, otherwise the relay would report a cancellation to the measurers.
         self.order = None;
     }
 }
@@ -68,14 +68,14 @@ struct Shell<'scope, 'env> {
     period: Period,
     hands: BTreeMap<MeasurementId, Hands>,
     network: Option<Box<Network>>,
-    /// Why the consensus cannot be had.
+    /// The reason why the consensus is unavailable.
     error: Option<Error>,
     written: Option<netdoc::bwfile::Written>,
     sender: Sender<Input>,
     inputs: Receiver<Input>,
 }
 
-/// Plays one period. `generator_started` is when this process began, in Unix seconds.
+/// Runs one period. `generator_started` is the start of this process, in Unix seconds.
 pub(super) fn play(
     common: Common<'_>,
     config: PeriodConfig,
@@ -189,11 +189,11 @@ impl<'scope> Shell<'scope, '_> {
         }
     }
 
-    /// Runs what takes its time on a thread of its own, and hands in what it returns.
+    /// Runs a blocking task on a separate thread, and sends its result as an event.
     fn ask(&self, work: impl FnOnce() -> Input + Send + 'scope) {
         let sender = self.sender.clone();
         self.scope.spawn(move || {
-            // The receiver is gone where the period has ended.
+            // The receiver is gone if the period has ended.
             let _ = sender.send(work());
         });
     }
@@ -238,7 +238,7 @@ impl<'scope> Shell<'scope, '_> {
         hands.order = None;
         let (sender, round) = (self.sender.clone(), terms.round);
         let report = move |report| {
-            // Nobody receives any more once the period is over.
+            // The receiver is gone once the period is over.
             let _ = sender.send(Input::Order(measurement, round, report));
         };
         let key_seed = self.common.config.secret.seed();
@@ -261,7 +261,7 @@ impl<'scope> Shell<'scope, '_> {
     ) {
         let sender = self.sender.clone();
         let reports = Arc::new(move |report| {
-            // Nobody receives any more once the period is over.
+            // The receiver is gone once the period is over.
             let _ = sender.send(Input::Report(measurement, measurer, round, report));
         });
         let Some(mut member) = self.common.team.member(measurer) else { return };
@@ -311,7 +311,7 @@ impl<'scope> Shell<'scope, '_> {
     }
 }
 
-// What the operator sees.
+// The operator's output.
 impl Shell<'_, '_> {
     fn show(&self, event: Event) {
         let Common { team, output, .. } = self.common;
@@ -356,7 +356,7 @@ impl Shell<'_, '_> {
         }
     }
 
-    /// Looks for relays that may share a machine, on a thread of its own: nothing waits for it.
+    /// Looks for relays that may share a machine, on a separate thread, so that it blocks nothing.
     fn look_for_suspects(&self) {
         let (common, begin_unix_s) = (self.common, self.begin_unix_s);
         let groups = self.period.groups();
@@ -397,7 +397,7 @@ fn address(address: Option<SocketAddr>) -> String {
     address.map(|it| it.to_string()).unwrap_or_default()
 }
 
-/// What the kernels say of the measurers' sockets, second by second: for programs alone.
+/// The kernels' accounts of the measurers' sockets, second by second: for programs only.
 fn show_accounts(record: &Record, output: &terminal::Output) {
     for round in &record.rounds {
         for second in &round.seconds {
@@ -416,7 +416,7 @@ fn show_accounts(record: &Record, output: &terminal::Output) {
     }
 }
 
-/// How far the period is; nothing of what is to come.
+/// The progress of the period; never the future schedule.
 fn in_words(counts: Counts) -> String {
     let Counts { waiting, running, done, without_slot } = counts;
     format!(

@@ -1,14 +1,14 @@
-//! Which relays may share a machine: looked at once in a period, beside the measurements.
+//! Detects relays that may share a machine, once in a period, concurrently with the measurements.
 
 use super::Common;
 use onion::identity::RsaId;
 use std::collections::BTreeMap;
 use store::{Entry, Reader};
 
-/// Looks at all that was found in periods that were over by then, and records who moves together. Relays with the same name in `together` are measured
-/// together anyway, and those that are not in it are not measured any more.
+/// Tests the results of all finished periods, and records relays that move together. Relays with the same name in
+/// `together` are measured together anyway, and those that are missing in it are no longer measured.
 ///
-/// It has a connection to the store of its own: nothing waits for it.
+/// It has its own connection to the store, and blocks nothing else.
 pub(super) fn look(
     Common { config, journal, output, interrupt, .. }: Common<'_>,
     before_unix_s: u64,
@@ -26,7 +26,7 @@ pub(super) fn look(
     if interrupt.is_requested() {
         return;
     }
-    // Nobody can put relays together that have left.
+    // Pairs with relays that have left are of no use.
     likeness.retain(|relay| together.contains_key(&relay));
     let is_known = |one: RsaId, other: RsaId| {
         together.get(&one).is_some_and(|name| together.get(&other) == Some(name))

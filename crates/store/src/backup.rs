@@ -1,4 +1,4 @@
-//! A copy of the store while it is written.
+//! Copies a store that is in use.
 
 use crate::error::StoreError;
 use crate::open::Reader;
@@ -7,11 +7,11 @@ use std::fs::{self, File};
 use std::path::Path;
 
 impl Reader {
-    /// Writes a copy of the store as it is now, whoever writes to it meanwhile; the name appears only once the whole copy is
-    /// on the disk. Gives its size in bytes.
+    /// Writes a copy of the current state of the store, even while others write to it. The name appears only once the
+    /// whole copy is on the disk. Returns its size in bytes.
     ///
     /// # Errors
-    /// [`StoreError::Exists`] if the target does, and what the system refuses.
+    /// [`StoreError::Exists`] if the target exists, and system errors.
     pub fn back_up(&self, target: &Path) -> Result<u64, StoreError> {
         let failed =
             |action| move |source| StoreError::File { action, path: target.to_owned(), source };
@@ -19,17 +19,17 @@ impl Reader {
             return Err(StoreError::Exists { path: target.to_owned() });
         }
         let folder = target.parent().filter(|it| *it != OsStr::new("")).unwrap_or(Path::new("."));
-        // Whatever happens, an unfinished copy goes with its folder.
+        // An unfinished copy is always removed with its folder.
         let room = tempfile::Builder::new().prefix(".backup-").tempdir_in(folder);
-        let room = room.map_err(failed("make a folder beside"))?;
+        let room = room.map_err(failed("make a folder next to"))?;
         let unfinished = room.path().join("copy");
         let name = unfinished.to_string_lossy();
-        // One state of the store, and pages without gaps.
+        // One consistent state of the store, and pages without gaps.
         let copied = self.db.execute("VACUUM INTO ?1", [&*name]);
         copied.map_err(|source| StoreError::of(target, source))?;
         let save = |path: &Path| File::open(path).and_then(|file| file.sync_all());
         save(&unfinished).map_err(failed("save"))?;
-        // A link is refused where its name is taken; a renaming would not be.
+        // A link fails if its name exists; a rename would replace it.
         fs::hard_link(&unfinished, target).map_err(failed("name"))?;
         save(folder).map_err(failed("save the folder of"))?;
         let size = fs::metadata(target).map_err(failed("look at"))?.len();
@@ -54,7 +54,7 @@ mod tests {
         };
         write(&mut store, 0..20);
         let target = scratch.path("backup.db");
-        // Another process, while this one has the store.
+        // Another process, while this one has the store open.
         let reader = Reader::open(&scratch.store).expect("there");
         let size = reader.back_up(&target).expect("room");
         write(&mut store, 20..30);

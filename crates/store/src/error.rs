@@ -1,7 +1,7 @@
 use rusqlite::ErrorCode;
 use std::path::{Path, PathBuf};
 
-/// Why the store cannot do what it was asked for. What was written before is untouched by all of them.
+/// The reason why an operation of the store failed. Earlier writes are never affected.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
     /// Another process writes it.
@@ -10,19 +10,19 @@ pub enum StoreError {
         /// The store.
         path: PathBuf,
     },
-    /// There is none, and none is to be made.
+    /// The store does not exist, and must not be created.
     #[error("there is no store at {}; a coordinator makes it, beside its bandwidth files", path.display())]
     Missing {
         /// The store.
         path: PathBuf,
     },
-    /// It is a file of something else.
+    /// The file is no store.
     #[error("{} is no store of a coordinator; name another file", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// A later version of this program has written it.
+    /// A later version of this program wrote it.
     #[error(
         "{} has the layout {found}, and this version of flashflow knows {known} at most; use the later version again, or a \
          backup that is older", path.display()
@@ -30,12 +30,12 @@ pub enum StoreError {
     TooNew {
         /// The store.
         path: PathBuf,
-        /// Its layout.
+        /// Its schema version.
         found: i64,
-        /// The newest that we know.
+        /// The newest version that this program supports.
         known: i64,
     },
-    /// Its pages contradict each other. A disk or its memory did that, or somebody copied it while it was written.
+    /// Its pages are inconsistent. A disk or memory error, or a copy made during a write, can cause this.
     #[error(
         "{} is damaged: {problem}; move it away with its -wal and -shm files and put the last backup there, or nothing: then \
          the bandwidth files that are left tell what is expected of relays", path.display()
@@ -43,37 +43,37 @@ pub enum StoreError {
     Damaged {
         /// The store.
         path: PathBuf,
-        /// What does not fit.
+        /// The inconsistency.
         problem: String,
     },
-    /// There is no room. What was to be written may be written again.
+    /// The disk is full. The write may be repeated.
     #[error("no room on the disk for {}; make some, and nothing is lost", path.display())]
     Full {
         /// The store.
         path: PathBuf,
     },
-    /// The target of a backup is there already.
+    /// The target of a backup exists.
     #[error("{} exists, and is not overwritten; name a new file", path.display())]
     Exists {
         /// The target.
         path: PathBuf,
     },
-    /// The system refused something.
+    /// A system call failed.
     #[error("cannot {action} {}: {source}", path.display())]
     File {
-        /// What.
+        /// The operation.
         action: &'static str,
-        /// With which file.
+        /// The file.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         source: std::io::Error,
     },
-    /// SQLite refused something else.
+    /// Another error of SQLite.
     #[error("the store {}: {source}", path.display())]
     Database {
         /// The store.
         path: PathBuf,
-        /// What it said.
+        /// The error.
         source: rusqlite::Error,
     },
 }
@@ -89,7 +89,7 @@ impl StoreError {
         }
     }
 
-    /// Whether it may well be right by itself later, with the same store and the same entries.
+    /// Whether the error may disappear later, with the same store and the same entries.
     #[must_use]
     pub const fn may_pass(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::File { .. } | Self::Database { .. })

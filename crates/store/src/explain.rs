@@ -1,4 +1,4 @@
-//! Why a relay has its weight, or none, in words.
+//! Explains in words why a relay has its weight, or none.
 
 use crate::likeness::Suspect;
 use crate::mode_word;
@@ -9,46 +9,47 @@ use crate::words::{roughly, utc};
 use coordinator::{Decline, DeclineKind, History, HistoryPolicy, Mode, PastEstimate, Suspicion};
 use onion::{Duration, Rate};
 
-/// The cause of what was broken off because the coordinator had to end: [`Failure::Cancelled`](coordinator::Failure), as it is serialised.
+/// The serialised cause of a measurement that was interrupted because the coordinator had to end:
+/// [`Failure::Cancelled`](coordinator::Failure).
 const CANCELLED: &str = "cancelled";
 
-/// All that there is to be told from.
+/// The data of an explanation.
 #[derive(Clone, Debug)]
 pub struct Story<'s> {
     /// The relay.
     pub relay: &'s RelayRow,
-    /// Its measurements, the newest first; one of each period and more.
+    /// Its measurements, the newest first; more than those of one period.
     pub measurements: &'s [Measurement],
-    /// How many other relays are at its address ([`Reader::neighbours`](crate::Reader::neighbours)).
+    /// The number of other relays at its address ([`Reader::neighbours`](crate::Reader::neighbours)).
     pub neighbours: u64,
-    /// With whom it may share a machine although they are elsewhere ([`Reader::suspects`](crate::Reader::suspects)).
+    /// The relays at other addresses that may share its machine ([`Reader::suspects`](crate::Reader::suspects)).
     pub suspects: &'s [Suspect],
-    /// When the newest consensus was seen, if one was.
+    /// The time of the newest consensus, if there is one.
     pub consensus_seen_unix_s: Option<u64>,
-    /// What the newest bandwidth file says of it. The outer `None`: no file was looked at.
+    /// The newest bandwidth file's data about it. The outer `None`: no file was read.
     pub line: Option<Option<Line>>,
-    /// Which rules hold.
+    /// The policy.
     pub policy: HistoryPolicy,
-    /// The time now.
+    /// The current time.
     pub now_unix_s: u64,
 }
 
-/// What a line of a bandwidth file says.
+/// The data of a line of a bandwidth file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Line {
     /// The weight, in KB/s.
     pub bw_kb_s: u64,
-    /// When the result was made.
+    /// The time of the result.
     pub time_unix_s: Option<u64>,
-    /// Whether authorities vote by it.
+    /// Whether authorities use it for their votes.
     pub is_voted: bool,
-    /// Whether it says that the relay could not be measured.
+    /// Whether it marks the relay as not measured.
     pub is_unmeasured: bool,
     /// Whether too few relays have results at all.
     pub is_under_min_report: bool,
 }
 
-/// A paragraph for each thing that there is to say; the first one is the answer in short.
+/// One paragraph for each fact; the first one is the short answer.
 #[must_use]
 pub fn explain(story: &Story<'_>) -> Vec<String> {
     let mut said = vec![in_short(story)];
@@ -69,7 +70,7 @@ pub fn explain(story: &Story<'_>) -> Vec<String> {
     said
 }
 
-/// The last measurement, and the last one with a result: another says nothing of where the estimate is from.
+/// The last measurement, and the last one with a result, which the estimate is from.
 fn worth_telling<'s>(story: &Story<'s>) -> Vec<(&'static str, &'s Measurement)> {
     let ended = || story.measurements.iter().filter(|it| it.ended_unix_s.is_some());
     let last = ended().next().map(|it| ("The last measurement", it));
@@ -100,7 +101,7 @@ fn in_short(Story { relay, line, .. }: &Story<'_>) -> String {
     }
 }
 
-/// Whether the newest consensus does not have it.
+/// Whether the newest consensus does not list it.
 fn is_gone(story: &Story<'_>) -> bool {
     story.consensus_seen_unix_s.is_some_and(|seen| story.relay.last_seen_unix_s < seen)
 }
@@ -122,7 +123,7 @@ fn presence(story: &Story<'_>) -> Vec<String> {
     said
 }
 
-/// What one of its measurements came to; `which` one it is begins the sentence.
+/// The result of one of its measurements; `which` starts the sentence.
 fn measurement(last: &Measurement, story: &Story<'_>, which: &str) -> String {
     let when = utc(last.ended_unix_s.unwrap_or(last.started_unix_s));
     let ago = roughly(Duration::from_secs(
@@ -147,7 +148,7 @@ fn measurement(last: &Measurement, story: &Story<'_>, which: &str) -> String {
                 "{which} ended at {when}, {ago} ago. It found {found}{how}. That is a lower bound: {reason}."
             )
         }
-        // Nobody has to look into that.
+        // This needs no investigation.
         State::Failed if last.cause.as_deref() == Some(CANCELLED) => {
             format!("{which} was broken off at {when}: the coordinator had to end.")
         }
@@ -165,7 +166,7 @@ fn measurement(last: &Measurement, story: &Story<'_>, which: &str) -> String {
     }
 }
 
-/// What limited most seconds, if that is known.
+/// The cause that limited most seconds, if known.
 fn limits(seconds: &[Second]) -> Option<String> {
     let counted: Vec<&Second> = seconds.iter().filter(|it| it.counts).collect();
     let known = [Limiter::Relay, Limiter::Path, Limiter::Processor, Limiter::AssignedRate];
@@ -192,7 +193,7 @@ fn limits(seconds: &[Second]) -> Option<String> {
     ))
 }
 
-/// Whom it shares its machine with.
+/// The relays of its machine.
 fn neighbours(story: &Story<'_>) -> Option<String> {
     let others = match story.neighbours {
         0 => return None,
@@ -205,9 +206,9 @@ fn neighbours(story: &Story<'_>) -> Option<String> {
     ))
 }
 
-/// With whom it may share one.
+/// The relays that may share its machine.
 fn suspected(Story { relay, suspects, .. }: &Story<'_>) -> Option<String> {
-    /// More would fill the page.
+    /// The maximum number in a page.
     const NAMED: usize = 3;
     let first = suspects.first()?;
     let named = suspects.iter().take(NAMED).map(|suspect| {
@@ -253,7 +254,7 @@ fn weight(story: &Story<'_>) -> Option<String> {
     })
 }
 
-/// The estimate that still holds after a failure, and for how long.
+/// The estimate that is still valid after a failure, and for how long.
 fn standing_estimate(story: &Story<'_>) -> Option<String> {
     let Story { relay, policy, now_unix_s, .. } = story;
     if relay.last_state != Some(State::Failed) {
@@ -261,7 +262,7 @@ fn standing_estimate(story: &Story<'_>) -> Option<String> {
     }
     let estimated = relay.estimated_unix_s?;
     let age = Duration::from_secs(now_unix_s.saturating_sub(estimated));
-    // It need not be the last one: one that was broken off after it changes nothing.
+    // Not necessarily the last measurement: a later interrupted one has no effect.
     let refutes =
         |it: &Measurement| it.is_about_relay() && it.ended_unix_s.is_some_and(|at| at > estimated);
     let refuted = story.measurements.iter().find(|it| refutes(it));
@@ -304,7 +305,7 @@ fn standing_estimate(story: &Story<'_>) -> Option<String> {
     })
 }
 
-/// What is left of the estimate after the measurements that the relay declined, by the coordinator's rules.
+/// The rest of the estimate after the declined measurements, by the coordinator's rules.
 fn after_declines(
     Story { relay, measurements, policy, now_unix_s, .. }: &Story<'_>,
 ) -> Option<PastEstimate> {
@@ -322,7 +323,7 @@ fn after_declines(
     history.kept(policy, relay.rsa, None, *now_unix_s)
 }
 
-/// Whether the same thing happens again and again.
+/// Whether the same failure occurs repeatedly.
 fn repeated(story: &Story<'_>) -> Option<String> {
     let is_cancelled = |it: &Measurement| it.cause.as_deref() == Some(CANCELLED);
     let has_ended = |it: &&Measurement| it.ended_unix_s.is_some() && !is_cancelled(it);

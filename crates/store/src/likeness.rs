@@ -1,4 +1,4 @@
-//! Relays that may share a machine, by what was measured of them.
+//! Relays that may share a machine, by their measurements.
 
 use crate::error::StoreError;
 use crate::open::Reader;
@@ -11,17 +11,17 @@ use onion::identity::RsaId;
 use rusqlite::{Connection, Row, params};
 use std::collections::BTreeMap;
 
-/// Two relays that may share a machine, and what they call themselves.
+/// Two relays that may share a machine, with their nicknames.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Suspect {
-    /// Which, and why.
+    /// The relays, and the evidence.
     pub suspicion: Suspicion,
     /// Their nicknames, in the same order.
     pub nicknames: (String, String),
 }
 
 impl Suspect {
-    /// The other one, for a relay that is one of them.
+    /// The other relay of the pair.
     #[must_use]
     pub fn other(&self, relay: RsaId) -> (RsaId, &str) {
         let (one, other) = self.suspicion.relays;
@@ -30,8 +30,8 @@ impl Suspect {
 }
 
 impl Reader {
-    /// How all relays' estimates moved from period to period, of those that were over by then: the newest that there is room for. Only
-    /// conclusive ones count. Ends early, with what it has, if it is told `false`.
+    /// The moves of all relays' estimates between periods, among the newest finished periods that fit. Only conclusive
+    /// estimates count. Ends early, with a partial result, if the callback returns `false`.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -45,7 +45,7 @@ impl Reader {
             if !go_on() {
                 break;
             }
-            // Of a relay that was measured again with its machine the last one counts.
+            // For a relay that was measured again with its machine, the last estimate counts.
             let sql = "WITH latest AS (SELECT relay, period_unix_s, max(number) AS number FROM measurement
                            WHERE period_unix_s IN (?1, ?2) AND state = 1 AND is_final GROUP BY relay, period_unix_s)
                        SELECT r.rsa, a.capacity_byte_s, b.capacity_byte_s FROM latest one
@@ -63,8 +63,8 @@ impl Reader {
         Ok(likeness)
     }
 
-    /// Periods that follow each other, each in one pair. Which ones make a pair follows from the time alone: else all would change with each new
-    /// period.
+    /// Pairs of consecutive periods, each period in one pair. The pairs depend on the time alone: otherwise each new
+    /// period would change all of them.
     fn pairs_of_periods(&self, before_unix_s: u64) -> Result<Vec<(u64, u64)>, StoreError> {
         let most = 2 * CoLocationTest::PAIRS_OF_PERIODS_MAX + 1;
         let sql = "SELECT begin_unix_s, length_s FROM period WHERE begin_unix_s + length_s <= ?1
@@ -83,13 +83,13 @@ impl Reader {
         Ok(by_number.iter().filter_map(second).collect())
     }
 
-    /// Which relays may share a machine, as of the last look, the likeliest first: with this one, or all.
+    /// The relays that may share a machine, by the last test, the most likely first: with this relay, or all.
     ///
     /// # Errors
     /// If the store cannot be read.
     pub fn suspects(&self, relay: Option<RsaId>) -> Result<Vec<Suspect>, StoreError> {
         let of = |source| StoreError::of(&self.path, source);
-        // A store that no coordinator of this version has opened yet has no such table.
+        // An older store that no coordinator of this version has opened lacks the table.
         if schema::layout(&self.db).map_err(of)? < 2 {
             return Ok(Vec::new());
         }
@@ -106,7 +106,7 @@ impl Reader {
     }
 }
 
-/// In place of what was suspected before.
+/// Replaces the earlier suspicions.
 pub(crate) fn write(db: &Connection, suspicions: &[Suspicion]) -> rusqlite::Result<()> {
     db.execute("DELETE FROM suspicion", [])?;
     let sql = "INSERT OR REPLACE INTO suspicion (one, other, moves, alike, by_chance) VALUES (?1, ?2, ?3, ?4, ?5)";
@@ -127,7 +127,7 @@ mod tests {
     const DAY: u64 = 24 * 3600;
     const RELAYS: u8 = 30;
 
-    /// A number that looks drawn by lot, the same in each run.
+    /// A pseudorandom number, equal in each run.
     fn drawn(relay: u8, day: u64) -> u64 {
         let mixed = ((u64::from(relay) << 32) | day).wrapping_mul(0x9e37_79b9_7f4a_7c15);
         (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9) >> 40
@@ -148,7 +148,7 @@ mod tests {
         NOW - NOW % (2 * DAY)
     }
 
-    /// Relays 1 and 2 share a machine, and 2 has a third of what 1 has.
+    /// Relays 1 and 2 share a machine, and 2 has a third of relay 1's capacity.
     fn shared(number: u8, day: u64) -> MeasurementFinished {
         let (machine, part) = if number == 2 { (1, 3) } else { (number, 1) };
         let bytes = (20_000_000 + drawn(machine, day) % 9_000_000) / part;
@@ -167,7 +167,7 @@ mod tests {
         let pair = (relay(1).rsa, relay(2).rsa);
         assert_eq!((found[0].relays, found[0].alike == found[0].moves), (pair, true));
         assert!((40..=50).contains(&found[0].moves), "a middle one has not moved: {found:?}");
-        // Written twice, it is there once.
+        // Writing it twice has no further effect.
         let entry = Entry::Suspicions(found.clone());
         store.write([&entry, &entry]).expect("room");
         for of in [None, Some(relay(1).rsa), Some(relay(2).rsa)] {
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!(store.suspects(Some(relay(3).rsa)).expect("read"), []);
         store.write([&Entry::Suspicions(Vec::new())]).expect("room");
         assert_eq!(store.suspects(None).expect("read"), []);
-        // Told to end, it has looked at nothing; and a period that is not over does not count.
+        // Ended at once, it has read nothing; and an unfinished period does not count.
         for (at, go_on) in [(after, false), (first() + DAY, true)] {
             let none = store.likeness(at, || go_on).expect("read");
             assert_eq!(none.suspicions(|_, _| false), []);
@@ -191,7 +191,7 @@ mod tests {
     fn of_a_relay_that_came_along_with_its_machine_only_the_last_turn_counts() {
         let scratch = Scratch::new();
         let mut store = Store::open(&scratch.store).expect("new");
-        // What the first turn had is neither up nor down.
+        // The first turn's value is neither up nor down.
         fill(&mut store, 101, |number, day| match number {
             1 => closed(relay(1), first() + day * DAY, 1, 90_000_000),
             _ => shared(number, day),

@@ -1,4 +1,4 @@
-//! How a coordinator is doing.
+//! The state of a coordinator.
 
 use crate::error::StoreError;
 use crate::open::Reader;
@@ -10,54 +10,54 @@ use onion::Rate;
 use rusqlite::Row;
 use std::time::Duration;
 
-/// All that fits on one page.
+/// The data of the overview page.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Overview {
-    /// How far the period is, as it was told last.
+    /// The last recorded progress of the period.
     pub progress: Option<PeriodProgress>,
-    /// The period of that.
+    /// That period.
     pub period: Option<PeriodEntry>,
     /// The newest consensus.
     pub consensus: Option<Consensus>,
     /// The newest bandwidth file.
     pub file: Option<File>,
-    /// Relays with an estimate of the last month.
+    /// The number of relays with an estimate of the last month.
     pub relays: u64,
     /// The sum of those estimates.
     pub capacity: Rate,
-    /// Measurements that ended within a day, by how: conclusive, lower bound, failed.
+    /// The number of measurements that ended within a day: conclusive, lower bound, failed.
     pub endings: [u64; 3],
-    /// Why they were not conclusive, the most frequent first.
+    /// The reasons why they were not conclusive, the most frequent first.
     pub causes: Vec<Cause>,
-    /// Measurements that an end of the coordinator broke off within a day.
+    /// The number of measurements that an end of the coordinator interrupted within a day.
     pub broken_off: u64,
 }
 
-/// A reason, and how often it was met.
+/// A reason, and its frequency.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cause {
     /// Its name.
     pub name: String,
-    /// Who is to blame, where it is one of failures.
+    /// The component to blame, for failures.
     pub blame: Option<String>,
-    /// How often.
+    /// The frequency.
     pub count: u64,
-    /// One of them, in words.
+    /// An example, in words.
     pub example: String,
 }
 
-/// A consensus that was seen.
+/// A consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Consensus {
-    /// From when on it is valid.
+    /// The start of its validity.
     pub valid_after_unix_s: u64,
-    /// When it was seen.
+    /// When it was read.
     pub seen_unix_s: u64,
-    /// Where it comes from.
+    /// Its source.
     pub source: String,
     /// All its relays.
     pub relays: u64,
-    /// Those that are measured.
+    /// The number of measured relays.
     pub to_be_measured: u64,
     /// Authorities whose signatures were verified.
     pub signers: Option<u32>,
@@ -66,54 +66,54 @@ pub struct Consensus {
 /// A bandwidth file that was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct File {
-    /// When.
+    /// The time.
     pub created_unix_s: u64,
-    /// Where it was.
+    /// Its path.
     pub path: String,
-    /// Lines of relays.
+    /// The number of relay lines.
     pub lines: u64,
-    /// Those by which authorities vote.
+    /// The number of lines that authorities use for their votes.
     pub voted: u64,
 }
 
 /// A measurer of the team.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeasurerRow {
-    /// Its number.
+    /// Its index.
     pub place: u64,
     /// Its public key.
     pub key: String,
-    /// Where it is asked.
+    /// Its address.
     pub address: String,
-    /// What it has to give.
+    /// Its capacity.
     pub capacity: Rate,
     /// `up` or `down`.
     pub state: String,
-    /// What it said, or what is wrong.
+    /// Its report, or the error.
     pub detail: String,
-    /// Since when it is so.
+    /// The start of that state.
     pub since_unix_s: u64,
-    /// How often it was lost in the last week.
+    /// The number of times that it was lost in the last week.
     pub losses: u64,
 }
 
-/// A period, in short.
+/// A summary of a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pass {
-    /// Which.
+    /// Its start.
     pub period: PeriodEntry,
-    /// Measurements that began in it.
+    /// The number of measurements that began in it.
     pub measurements: u64,
-    /// Relays that were measured.
+    /// The number of relays that were measured.
     pub relays: u64,
-    /// Measurements without estimate.
+    /// The number of measurements without an estimate.
     pub failed: u64,
 }
 
 const DAY_S: u64 = 24 * 3600;
 
 impl Reader {
-    /// How it is now.
+    /// The current state.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -158,7 +158,7 @@ impl Reader {
         })
     }
 
-    /// How far the period is, as it was told last.
+    /// The last recorded progress of the period.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -264,7 +264,7 @@ impl Reader {
         })
     }
 
-    /// How long estimates hold, by the length of the newest period.
+    /// The policy for estimates, by the length of the newest period.
     ///
     /// # Errors
     /// If the store cannot be read.

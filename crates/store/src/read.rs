@@ -1,4 +1,4 @@
-//! Reading what was measured.
+//! Reads the recorded measurements.
 
 use crate::error::StoreError;
 use crate::open::Reader;
@@ -15,18 +15,18 @@ use rusqlite::types::Type;
 use rusqlite::{Params, Row, params};
 use std::collections::BTreeMap;
 
-/// How a turn stands.
+/// The state of a turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum State {
-    /// It is going on.
+    /// It is running.
     Running,
-    /// With an estimate that is bounded on both sides.
+    /// It has an estimate with both bounds.
     Conclusive,
-    /// With a lower bound.
+    /// It has a lower bound.
     LowerBound,
-    /// Without.
+    /// It has no estimate.
     Failed,
-    /// The coordinator ended meanwhile.
+    /// The coordinator ended during the turn.
     BrokenOff,
 }
 
@@ -35,35 +35,35 @@ pub enum State {
 pub struct Measurement {
     /// Its number in the store.
     pub id: i64,
-    /// Of which relay.
+    /// The relay.
     pub relay: RsaId,
-    /// What that called itself when it was seen last.
+    /// The last known nickname.
     pub nickname: String,
-    /// When the period began.
+    /// The start of the period.
     pub period_unix_s: u64,
-    /// Which turn in it, from 1 on.
+    /// The number of the turn in the period, from 1 on.
     pub number: u32,
-    /// In which slot.
+    /// The slot.
     pub slot: Option<u32>,
     /// When it began.
     pub started_unix_s: u64,
     /// When it ended.
     pub ended_unix_s: Option<u64>,
-    /// How.
+    /// The state.
     pub state: State,
     /// How the relay was loaded.
     pub mode: Option<Mode>,
     /// *z*.
     pub capacity: Option<Rate>,
-    /// Rounds that it took.
+    /// The number of its rounds.
     pub rounds: u32,
     /// The name of the reason why it is not conclusive.
     pub cause: Option<String>,
-    /// The same in words.
+    /// That reason, in words.
     pub reason: Option<String>,
-    /// Who is to blame for a failure: `relay`, `measurer`, `configuration` or `coordinator`.
+    /// The component to blame for a failure: `relay`, `measurer`, `configuration` or `coordinator`.
     pub blame: Option<String>,
-    /// Whether that was all about the relay in its period.
+    /// Whether the relay was then done for the period.
     pub is_final: bool,
     /// Its seconds.
     pub seconds: Vec<Second>,
@@ -90,7 +90,7 @@ impl State {
         Self::ALL.get(usize::try_from(code).ok()?).copied()
     }
 
-    /// For programs.
+    /// The name for programs.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -108,13 +108,13 @@ impl State {
         matches!(self, Self::Conclusive | Self::LowerBound)
     }
 
-    /// From that.
+    /// Parses that name.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.word() == word)
     }
 
-    /// For people.
+    /// The name for people.
     #[must_use]
     pub const fn in_words(self) -> &'static str {
         match self {
@@ -126,15 +126,15 @@ impl State {
 }
 
 impl Measurement {
-    /// Whether it failed in a way that says something of the relay, so that no estimate from before holds: as
-    /// [`Failure::is_about_relay`](coordinator::Failure::is_about_relay) has it.
+    /// Whether it failed in a way that shows something about the relay, so that earlier estimates are invalid, like
+    /// [`Failure::is_about_relay`](coordinator::Failure::is_about_relay).
     #[must_use]
     pub fn is_about_relay(&self) -> bool {
         is_about_relay(self.blame.as_deref(), self.cause.as_deref())
     }
 }
 
-/// The same by what is in the columns.
+/// Whether a failure with these columns shows something about the relay.
 fn is_about_relay(blame: Option<&str>, cause: Option<&str>) -> bool {
     match blame {
         Some("relay") => cause != Some("no_room"),
@@ -143,7 +143,7 @@ fn is_about_relay(blame: Option<&str>, cause: Option<&str>) -> bool {
     }
 }
 
-/// How a relay declined, by the name of the reason: as [`Decline::of`] has it.
+/// The kind of a decline, by the name of the reason, like [`Decline::of`].
 pub(crate) fn decline_kind(cause: Option<&str>) -> Option<DeclineKind> {
     match cause? {
         "relay_not_now" => Some(DeclineKind::NotNow),
@@ -158,7 +158,7 @@ const MEASUREMENTS: &str = "SELECT m.id, r.rsa, r.nickname, m.period_unix_s, m.n
      FROM measurement m JOIN relay r ON r.id = m.relay";
 
 impl Reader {
-    /// The last estimate of each relay: what to expect of it, and what may be kept.
+    /// The last estimate of each relay: its expected capacity, and whether it may be kept.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -179,8 +179,8 @@ impl Reader {
         for (relay, estimate) in self.all(sql, [], estimate)? {
             history.add(relay, estimate);
         }
-        // By the index of each relay's turns. A turn belongs to a period that may have begun before the estimate was made; orders of the day before
-        // it count among what the relay allows.
+        // By the index of each relay's turns. A turn belongs to a period that may have begun before the estimate was
+        // made; orders of the previous day count against the relay's limit.
         let sql = "SELECT r.rsa, r.estimated_unix_s, m.started_unix_s, m.ended_unix_s, m.mode, m.cause, m.blame
                    FROM relay r JOIN measurement m ON m.relay = r.id
                    WHERE m.period_unix_s >= r.estimated_unix_s - 32 * 86400 AND m.ended_unix_s > r.estimated_unix_s - 86400";
@@ -209,12 +209,12 @@ impl Reader {
         Ok(history)
     }
 
-    /// What measurers have seen of their paths to relays, however long ago.
+    /// The measurers' observations of their paths to relays, of any age.
     ///
     /// # Errors
     /// If the store cannot be read.
     pub fn paths(&self) -> Result<Vec<PathEntry>, StoreError> {
-        // Who reads may have come before the one who writes, and so before the layout that has them.
+        // A reader may run before the writer, and so before the schema has this table.
         let of = |source| StoreError::of(&self.path, source);
         if schema::layout(&self.db).map_err(of)? < schema::WITH_PATHS {
             return Ok(Vec::new());
@@ -234,8 +234,8 @@ impl Reader {
         self.all(sql, [], path)
     }
 
-    /// What has become of each relay in a period so far: by the turns that began in it, and by estimates of it that came with
-    /// bandwidth files. A turn of the period before may end in this one.
+    /// The progress of each relay in a period: by the turns that began in it, and by estimates from bandwidth files. A
+    /// turn of the previous period may end in this one.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -264,7 +264,7 @@ impl Reader {
             let past = past.then(PastTurn { number, is_final, follows, record });
             pasts.insert(relay, past);
         }
-        // By the index of ends: by that of relays it would look at all that each was ever measured.
+        // By the index of end times: the index of relays would read all measurements ever made.
         let sql = "SELECT rsa FROM relay WHERE estimated_unix_s >= ?1 AND id NOT IN
                    (SELECT relay FROM measurement WHERE ended_unix_s >= ?1)";
         for relay in self.all(sql, [int(begin_unix_s)], |row| rsa(row, 0))? {
@@ -290,7 +290,7 @@ impl Reader {
         self.all(&sql, params![&relay.0[..], int(most as u64)], measurement)
     }
 
-    /// Those that began in a period, in the order of their slots.
+    /// The turns that began in a period, in the order of their slots.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -306,7 +306,7 @@ impl Reader {
         self.all(&sql, params![int(begin_unix_s), int(most as u64), int(skip as u64)], measurement)
     }
 
-    /// Those that are going on.
+    /// The running turns.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -314,7 +314,7 @@ impl Reader {
         self.all(&format!("{MEASUREMENTS} WHERE m.state = 0 ORDER BY m.id"), [], measurement)
     }
 
-    /// One.
+    /// The turn with this number.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -323,7 +323,7 @@ impl Reader {
         Ok(found.into_iter().next())
     }
 
-    /// The whole record of one, if it has ended and is still kept.
+    /// The whole record of a turn, if it has ended and is still kept.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -336,8 +336,8 @@ impl Reader {
         Ok(self.all(sql, [id], record)?.into_iter().next())
     }
 
-    /// Tells all that have ended since then, the oldest first, one by one; ends early if it is told `false`. Memory holds
-    /// one at a time.
+    /// Calls `tell` with every turn that has ended since then, the oldest first; ends early if it returns `false`.
+    /// Memory holds one turn at a time.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -362,7 +362,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Changes whenever somebody else has written.
+    /// A number that changes with every write of another connection.
     ///
     /// # Errors
     /// If the store cannot be read.

@@ -10,39 +10,39 @@ use onion::identity::RsaId;
 use rusqlite::{Row, params};
 use std::net::SocketAddr;
 
-/// What is known of a relay.
+/// The data about a relay.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayRow {
-    /// Who.
+    /// Its identity.
     pub rsa: RsaId,
-    /// What it calls itself.
+    /// Its nickname.
     pub nickname: String,
-    /// Where it was last, with the port.
+    /// Its last address, with the port.
     pub address: String,
     /// When it was seen first.
     pub first_seen_unix_s: u64,
     /// When it was seen last.
     pub last_seen_unix_s: u64,
-    /// Why it is not measured; empty if it is.
+    /// The reason why it is not measured; empty if it is.
     pub left_out: String,
     /// Its last estimate.
     pub capacity: Option<Rate>,
-    /// When that was made.
+    /// The time of that estimate.
     pub estimated_unix_s: Option<u64>,
     /// How the relay was loaded for it.
     pub mode: Option<Mode>,
-    /// Whether it is bounded on both sides.
+    /// Whether it has both bounds.
     pub is_conclusive: Option<bool>,
-    /// How its last measurement ended.
+    /// The state of its last measurement.
     pub last_state: Option<State>,
-    /// When.
+    /// The end of that measurement.
     pub last_ended_unix_s: Option<u64>,
     /// The name of the reason why it was not conclusive.
     pub last_cause: Option<String>,
 }
 
 impl RelayRow {
-    /// Its last estimate, for the rules of the coordinator.
+    /// Its last estimate, for the coordinator's policy.
     #[must_use]
     pub fn estimate(&self) -> Option<PastEstimate> {
         Some(PastEstimate {
@@ -50,7 +50,7 @@ impl RelayRow {
             measured_unix_s: self.estimated_unix_s?,
             mode: self.mode,
             is_conclusive: self.is_conclusive,
-            // How the next measurement begins is nothing that rules ask for.
+            // The policy does not depend on the start of the next measurement.
             sockets: None,
         })
     }
@@ -66,18 +66,18 @@ pub enum Sort {
     Nickname,
     /// By the time of the last measurement.
     Measured,
-    /// By how that ended.
+    /// By the state of the last measurement.
     State,
     /// By the time when it was seen first.
     FirstSeen,
 }
 
 impl Sort {
-    /// All there are.
+    /// All orders.
     pub const ALL: [Self; 5] =
         [Self::Capacity, Self::Nickname, Self::Measured, Self::State, Self::FirstSeen];
 
-    /// As in an address of a page.
+    /// The name in the query of a page's address.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -89,7 +89,7 @@ impl Sort {
         }
     }
 
-    /// From there.
+    /// Parses that name.
     #[must_use]
     pub fn from_word(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|it| it.word() == word)
@@ -106,31 +106,31 @@ impl Sort {
     }
 }
 
-/// Which relays, in which order.
+/// The filter and order of a query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RelayQuery {
     /// Part of the nickname, the beginning of the fingerprint (with `$` or without), or of the address; all if empty.
     pub search: String,
-    /// By what they are sorted.
+    /// The sort key.
     pub sort: Sort,
-    /// The smallest first.
+    /// Whether the smallest comes first.
     pub ascending: bool,
-    /// Only those of which the last measurement ended so.
+    /// Only relays whose last measurement has this state.
     pub state: Option<State>,
     /// Only those with this reason.
     pub cause: Option<String>,
-    /// So many are left out first.
+    /// The number of rows to skip.
     pub skip: usize,
-    /// At most so many are told.
+    /// The maximum number of rows.
     pub most: usize,
 }
 
-/// Some of them.
+/// A page of a result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayPage {
-    /// In the order that was asked for.
+    /// In the requested order.
     pub relays: Vec<RelayRow>,
-    /// All that were found.
+    /// The number of all rows that match.
     pub found: u64,
 }
 
@@ -142,7 +142,7 @@ const WHERE: &str = "(?1 = '' OR instr(lower(nickname), ?1) > 0 OR substr(lower(
      OR substr(address, 1, length(?1)) = ?1) AND (?2 IS NULL OR last_state = ?2) AND (?3 IS NULL OR last_cause = ?3)";
 
 impl Reader {
-    /// The relays that are asked for.
+    /// The relays that match a query.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -153,7 +153,7 @@ impl Reader {
         let count = format!("SELECT count(*) FROM relay WHERE {WHERE}");
         let found = self.all(&count, params![search, state, cause], |row| time(row, 0))?;
         let direction = if *ascending { "ASC" } else { "DESC" };
-        // Who has nothing to be sorted by comes last, either way.
+        // Rows without the sort key come last in either direction.
         let sql = format!(
             "SELECT {COLUMNS} FROM relay WHERE {WHERE} ORDER BY {0} IS NULL, {0} {direction}, rsa LIMIT ?4 OFFSET ?5",
             sort.column()
@@ -163,7 +163,7 @@ impl Reader {
         Ok(RelayPage { relays, found: found.first().copied().unwrap_or_default() })
     }
 
-    /// What is known of one.
+    /// The data about one relay.
     ///
     /// # Errors
     /// If the store cannot be read.
@@ -172,8 +172,8 @@ impl Reader {
         Ok(self.all(&sql, [&rsa.0[..]], relay)?.into_iter().next())
     }
 
-    /// How many others were seen at a relay's address at most an hour before it was seen last: those it shares a machine with. On loopback,
-    /// where private networks are, none do.
+    /// The number of other relays at a relay's address at most an hour before its last observation: those of its
+    /// machine. Zero on loopback, where private networks run.
     ///
     /// # Errors
     /// If the store cannot be read.

@@ -30,7 +30,7 @@ pub struct Second {
 pub enum Limiter {
     /// No kernel said anything.
     Unknown,
-    /// The relay, or the way back from it.
+    /// The relay, or the return path.
     Relay,
     /// The path to the relay.
     Path,

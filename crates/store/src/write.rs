@@ -1,4 +1,4 @@
-//! Writing entries: each of them once, however often it is written.
+//! Writes entries, each once, however often it is submitted.
 
 use crate::error::StoreError;
 use crate::likeness;
@@ -16,7 +16,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 impl Store {
-    /// Writes all of these or, with an error, none of them; they are on the disk when this returns.
+    /// Writes all of these or, on an error, none of them. When this returns, they are on the disk.
     ///
     /// # Errors
     /// [`StoreError::Full`] and others after which the same entries may be written again.
@@ -27,8 +27,8 @@ impl Store {
         self.change(|db| entries.into_iter().try_for_each(|entry| write(db, entry)))
     }
 
-    /// Turns that an earlier process had begun and not ended: it was killed meanwhile. They are measured again. Says how
-    /// many there were.
+    /// Marks turns that an earlier process began and did not end, since it was killed. They are measured again. Returns
+    /// their number.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -109,7 +109,7 @@ fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// The number of a relay, which is known from here on.
+/// The number of a relay, which is created if necessary.
 fn know(
     db: &Connection,
     ids: &RelayIds,
@@ -150,7 +150,7 @@ fn write_begun(
 fn write_closed(db: &Connection, closed: &MeasurementFinished) -> rusqlite::Result<()> {
     let MeasurementFinished { begun, record, follows, is_final, paths } = closed;
     let (relay, open) = write_begun(db, begun)?;
-    // It has been written before.
+    // It was already written.
     let Some(measurement) = open else { return Ok(()) };
     paths.iter().try_for_each(|it| write_path(db, it))?;
     let state = State::of(record);
@@ -185,8 +185,8 @@ fn write_closed(db: &Connection, closed: &MeasurementFinished) -> rusqlite::Resu
     }
 }
 
-/// An estimate that is a bound, which another turn is to replace, takes the place of no greater one of the last month. What
-/// is more than a month ahead is of a clock that was wrong, and gives way.
+/// A lower bound that another turn is to replace does not replace a greater estimate of the last month. An estimate
+/// more than a month in the future is from a wrong clock, and is replaced.
 fn write_estimate(
     db: &Connection,
     relay: i64,
@@ -211,7 +211,7 @@ fn write_estimate(
         .map(drop)
 }
 
-/// As with estimates, what is more than a month ahead gives way.
+/// Like estimates, entries more than a month in the future are replaced.
 fn write_path(db: &Connection, path: &PathEntry) -> rusqlite::Result<()> {
     let PathEntry { relay, measurer, path, seen_unix_s } = path;
     let sql = "INSERT INTO path (relay, measurer, seen_unix_s, rtt_us, loss_ppm, held_back_byte_s)
@@ -296,7 +296,7 @@ fn write_issue(db: &Connection, issue: &PublishedFile) -> rusqlite::Result<()> {
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
 
-/// Why a measurement is not conclusive, if it is not.
+/// The reason why a measurement is not conclusive, if any.
 #[derive(Default)]
 struct Why {
     cause: Option<String>,
@@ -320,7 +320,7 @@ impl Why {
     }
 }
 
-/// The name of a reason, without what it says of this case: as it is serialised.
+/// The serialised name of a reason, without its data.
 fn name(reason: &impl Serialize) -> Option<String> {
     match serde_json::to_value(reason).ok()? {
         Value::String(name) => Some(name),

@@ -16,7 +16,7 @@ use store::{Entry, MeasurementFinished, MeasurementStarted, Reader, Store, Store
 /// Names the store for [`the_one_who_writes`].
 const STORE: &str = "FLASHFLOW_TEST_STORE";
 
-/// So many measurements it writes, if it is told, and then it does nothing until it is killed.
+/// If set, the process writes this number of measurements, then idles until it is killed.
 const MOST: &str = "FLASHFLOW_TEST_MOST";
 
 /// Not a test of its own: what the others start as a process. It writes one measurement after the other, from those on that
@@ -41,7 +41,7 @@ fn the_one_who_writes() {
     }
 }
 
-/// The numbers of all that have ended, each as often as it is there; the store is sound.
+/// The numbers of all finished measurements, with repetitions; the store is consistent.
 fn recorded(store: &Reader) -> Vec<u32> {
     store.check_all().expect("sound");
     let mut numbers = Vec::new();

@@ -91,7 +91,7 @@ fn what_measurers_saw_of_their_paths_is_theirs_wherever_they_stand_in_the_team()
     };
     assert_eq!(rtts_ms(&keys(["a", "b"])), [(0, Some(40)), (1, Some(200))]);
     assert_eq!(rtts_ms(&keys(["b", "c"])), [(0, Some(200))], "another place, and a new one");
-    // As a full disk leaves it, what waits to be written counts meanwhile.
+    // On a full disk, the queued entries count, too.
     let path = PathSeen { rtt: Some(onion::Duration::from_millis(50)), ..PathSeen::default() };
     let (relay, measurer, seen_unix_s) = (rsa, "c".to_owned(), NOW + 90);
     let paths = vec![PathEntry { relay, measurer, path, seen_unix_s }];

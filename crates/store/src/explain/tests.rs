@@ -24,7 +24,7 @@ fn said(
     said_at([127, 0, 0, 1], &[1], closed, line, left_out)
 }
 
-/// The same, if these relays are at this address.
+/// The explanation, with these relays at this address.
 fn said_at(
     address: [u8; 4],
     relays: &[u8],

@@ -58,7 +58,7 @@ fn all_kinds() -> Vec<Entry> {
     ]
 }
 
-/// What a measurer has seen of its path to a relay, and what came back to it where that held it back.
+/// A measurer's observation of its path to a relay, and the returned rate if the path limited it.
 fn path(number: u8, measurer: &str, seen_unix_s: u64, held_back_byte_s: Option<u64>) -> PathEntry {
     let path = PathSeen {
         rtt: Some(Duration::from_micros(40_123)),

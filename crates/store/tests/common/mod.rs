@@ -11,7 +11,7 @@ use store::{MeasurementFinished, MeasurementStarted};
 
 pub(crate) use testing::{NOW, relay};
 
-/// A file of SQLite's beside the database.
+/// A file of SQLite's next to the database.
 pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
