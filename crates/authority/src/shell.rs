@@ -10,7 +10,7 @@ use coordinator::period::{
     ProbeAnswer, Timing,
 };
 use coordinator::{
-    Counts, MeasurerId, MemberReport, OrderTerms, Progress, Record, RelayIndex, RoundOrder,
+    Counts, Failure, MeasurerId, MemberReport, OrderTerms, Progress, Record, RelayIndex, RoundOrder,
 };
 use link::{Clock, NodeThread, unix_time_s};
 use measurer::member::MemberError;
@@ -331,7 +331,12 @@ impl Shell<'_, '_> {
             }
             Event::MeasurerLeftOut(measurer, record) => {
                 let name = &record.relay.nickname;
-                output.step(format!("{name}: it is measured without {measurer}: {record}"));
+                output.step(match record.failure() {
+                    Some(Failure::OutOfReach { detail }) => {
+                        format!("{name}: {measurer} does not reach it, and another does: {detail}")
+                    }
+                    _ => format!("{name}: it is measured without {measurer}: {record}"),
+                });
             }
             Event::Planned { relays, at_once_max } => {
                 if at_once_max < u32::MAX {

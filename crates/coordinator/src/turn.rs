@@ -192,7 +192,11 @@ mod tests {
                     .count()
             };
             assert_eq!(turns(|turn| turn.enlarged(Rate::ZERO)), rounds);
-            assert_eq!(turns(Attempt::repeated), rounds, "a turn that a measurer failed counts too");
+            assert_eq!(
+                turns(Attempt::repeated),
+                rounds,
+                "a turn that a measurer failed counts too"
+            );
         }
     }
 
@@ -207,7 +211,10 @@ mod tests {
         let near = Params::default();
         assert!(!near.path.probes && !first.has_halves(&near));
         let needed = near.path.first_sockets + 1;
-        assert!(first.with_sockets(needed).has_halves(&near), "the number can turn out to be too large");
+        assert!(
+            first.with_sockets(needed).has_halves(&near),
+            "the number can turn out to be too large"
+        );
     }
 
     proptest! {

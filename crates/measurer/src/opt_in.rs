@@ -15,7 +15,10 @@ pub enum OptInError {
         source: std::io::Error,
     },
     /// A line is no fingerprint.
-    #[error("the opt-in list {}: {source}", path.display())]
+    #[error(
+        "line {} of the opt-in list {} is no fingerprint of 40 hex digits, alone or with an address",
+        source.line, path.display()
+    )]
     BadLine {
         /// The list.
         path: PathBuf,
