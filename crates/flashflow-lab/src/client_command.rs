@@ -154,8 +154,7 @@ impl ClientOptions {
             legs: usize::from(self.legs),
             leg_scheduler: self.leg_scheduler.get(),
             desired: self.leg_wish.get(),
-            // On the public network no exit reaches addresses of private networks, and to ask for one gives away that a
-            // program would.
+            // No exit of the public network reaches private addresses, and the request would reveal the attempt.
             rejects_internal: self.authorities.public,
             names_destinations: self.show_destinations,
         })

@@ -195,14 +195,14 @@ fn serve(
     );
     let (_nobody, wait) = std::sync::mpsc::channel::<()>();
     while !interrupt.is_requested() {
-        // Nobody sends anything: this only waits.
+        // Nothing is ever sent: this is a sleep.
         let _timeout = wait.recv_timeout(STEP);
         let now = modified();
         if now != seen {
             seen = now;
             match document() {
                 Ok(document) => server.replace(document),
-                Err(error) => output.step(format!("{error}; what was there is served on")),
+                Err(error) => output.step(format!("{error}; the previous model is still served")),
             }
         }
     }
@@ -221,7 +221,7 @@ fn observe(
     let capacities = bwfile.map(read_bwfile).transpose()?;
     let folder = lab::TemporaryFolder::new()?;
     let Known { authorities, identities, directories } = network.find()?;
-    output.doing("learning of the network");
+    output.doing("fetching the directory");
     let learnt = probe::learn(
         authorities,
         directories,
@@ -245,7 +245,7 @@ fn observe(
         }
     }
     if accounts.is_empty() {
-        return Err(Error::Failed("no relay's account of its links is believed".to_owned()));
+        return Err(Error::Failed("none of the files has valid observations of links".to_owned()));
     }
     let capacity = |relay: &Fingerprint| match &capacities {
         Some(known) => known.get(relay).copied(),
@@ -257,7 +257,7 @@ fn observe(
     Ok(Exit::Done)
 }
 
-/// What a bandwidth file has measured of each relay, in kB/s.
+/// The measured capacity of each relay in a bandwidth file, in kB/s.
 fn read_bwfile(path: &Path) -> Result<BTreeMap<Fingerprint, f64>, Error> {
     let text = read(path, "read the bandwidth file")?;
     let wrong = |it: String| Error::Config { path: path.to_owned(), problem: it };

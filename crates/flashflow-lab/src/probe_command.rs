@@ -133,7 +133,7 @@ pub(crate) fn run(
     let view = view.only(|relay| has_consented(&consent, relay));
     if view.relays().is_empty() {
         let relay = "none of them is on a loopback or private address, or on the list --opt-in";
-        return Err(Error::Failed(format!("{whole} relays, and {relay}: nothing is probed")));
+        return Err(Error::Failed(format!("of {whole} relays, {relay}")));
     }
     let subjects = options.subjects(&view, &authorities)?;
     let plan = ProbePlan {

@@ -1,4 +1,4 @@
-//! `flashflow-lab lab path`: two hosts with a real distance between them.
+//! `flashflow-lab lab path`: a path with latency, loss and bottlenecks between two hosts.
 
 mod options;
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use terminal::{Exit, Interrupt, Output};
 
-/// How late the end of a command may be noticed.
+/// Interval of checks for the end of a command.
 const LATENCY: Duration = Duration::from_millis(50);
 
 pub(super) fn run(
@@ -25,7 +25,7 @@ pub(super) fn run(
     let is_alone = options.command.is_empty();
     output.record(|| json!({"type": "path", "near": host_value(near), "far": host_value(far)}));
     if is_alone {
-        output.text(format!("{}\n{}\nCtrl-C ends both.", entrance(near), entrance(far)));
+        output.text(format!("{}\n{}\nCtrl-C removes the path.", entrance(near), entrance(far)));
     }
     let mut far_command = match &options.far {
         Some(line) => {
@@ -57,7 +57,7 @@ pub(super) fn run(
     })
 }
 
-/// Starts a user's command at a host. What it prints is not our result: in JSON, standard output is ours.
+/// Starts a user's command at a host. Its output goes to stderr, because stdout is for results.
 fn start(host: &Host, command: &mut Command, input: Stdio, wan: &Wan) -> Result<Child, Error> {
     for host in wan.hosts() {
         let name = host.name().to_uppercase();
@@ -67,7 +67,7 @@ fn start(host: &Host, command: &mut Command, input: Stdio, wan: &Wan) -> Result<
     Ok(host.start(command.stdin(input).stdout(std::io::stderr()))?)
 }
 
-/// Waits until something has ended, the time is over, or the user has asked for the end.
+/// Waits until `ended` returns a value, the time is over, or an interrupt.
 fn wait<T>(
     seconds: Option<u32>,
     interrupt: &Interrupt,
@@ -92,7 +92,7 @@ fn stop(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// How to come to a host.
+/// The command line to enter a host.
 fn entrance(host: &Host) -> String {
     let (name, address, path) = (host.name(), host.address(), host.namespace().path());
     format!("{name:<4}  {address}  sudo nsenter --net={path} bash")
@@ -123,7 +123,7 @@ fn print(
         row("held back", |it| it.held_back),
         row("duplicated", |it| it.duplicated),
         format!(
-            "lost although nobody asked for it: {}; at most {:.1} ms late",
+            "lost unintentionally: {}; latest packet {:.1} ms late",
             unordered.losses(),
             Duration::from_micros(unordered.worst_lateness_us).as_secs_f64() * 1e3
         ),

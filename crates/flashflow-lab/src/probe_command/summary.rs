@@ -1,23 +1,23 @@
-//! What probed circuits come to.
+//! Summary of probed circuits.
 
 use super::ms;
 use client::probe::Probed;
 use onion::Duration;
 use serde_json::{Value, json};
 
-/// What circuits of one length cost.
+/// Statistics of the circuits of one length.
 pub(super) struct Summary {
     hops: u8,
     circuits: usize,
     failed: usize,
     setup: Figures,
-    /// Each hop's own part of that.
+    /// The part of each hop.
     steps: Vec<Figures>,
     rtt: Figures,
     throughput: Figures,
 }
 
-/// Of several values.
+/// Statistics of several values.
 struct Figures {
     median: Option<f64>,
     mean: Option<f64>,

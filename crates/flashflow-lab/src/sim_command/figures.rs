@@ -1,4 +1,4 @@
-//! Numbers as people read them: with a unit that fits, and no more digits than mean something.
+//! Numbers for people, with a suitable unit and three significant digits.
 
 /// Three significant digits, and never a negative zero.
 pub(super) fn significant(value: f64) -> String {
@@ -32,7 +32,7 @@ pub(super) fn rate(bit_per_s: f64) -> String {
     }
 }
 
-/// A size, in whole units where there are any.
+/// A size, in the largest unit of which it is a multiple.
 pub(super) fn bytes(count: u32) -> String {
     match count {
         it if it >= 1 << 20 && it.is_multiple_of(1 << 20) => format!("{} MiB", it >> 20),
@@ -41,7 +41,7 @@ pub(super) fn bytes(count: u32) -> String {
     }
 }
 
-/// How many there are of something.
+/// A number with its noun.
 pub(super) fn counted(count: u64, what: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {what}{ending}")

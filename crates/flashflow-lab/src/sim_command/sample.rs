@@ -85,7 +85,7 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
     let wanted = Wanted { scale, seed: options.seed, models };
     let drawn = sample(&known, &wanted)?;
     let folder = match &options.models {
-        // From where the scenario is, or from anywhere.
+        // An absolute path, so that the scenario can be moved.
         Some(path) => Some(fs::canonicalize(path).map_err(|source| Error::File {
             what: "find",
             path: path.clone(),
@@ -96,7 +96,7 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
     let scenario = scenario_text(&drawn.network, folder.as_deref())?;
     let text = format!("{}\n{scenario}", heading(options, known.len(), &drawn));
     let out = &options.out;
-    // What is written is what `sim run` takes, whatever the consensus and the descriptors claim.
+    // The written file must be a valid scenario, whatever the consensus and the descriptors contain.
     Network::parse(&text, out)?;
     files::replace(out, text.as_bytes(), files::Access::Umask).map_err(|source| Error::File {
         what: "write",
@@ -107,12 +107,12 @@ pub(crate) fn run(options: &SampleOptions, output: &Output) -> Result<Exit, Erro
     Ok(Exit::Done)
 }
 
-/// What descriptors say: the most that was observed, and the most that the relay lets itself send.
+/// The observed bandwidth and the rate limit of each relay, by its descriptors.
 fn claims(files: &[PathBuf]) -> Result<BTreeMap<Fingerprint, (u64, u64)>, Error> {
     let mut claims: BTreeMap<Fingerprint, (u64, u64)> = BTreeMap::new();
     for path in files {
         let text = read(path, "read the descriptors")?;
-        // Of several, what a relay has ever been seen to carry counts.
+        // The largest observed bandwidth of several descriptors counts.
         newest(path, &text)?;
         for it in descriptor::iter(&text).flatten() {
             let claim = claims.entry(it.fingerprint).or_default();
@@ -129,7 +129,7 @@ fn known(
     countries: &Countries,
 ) -> KnownRelay {
     let has = |flag| router.flags.contains(flag);
-    // Nothing has been observed of a relay that is new.
+    // A new relay has no observed bandwidth.
     let claim = claims.get(&router.fingerprint).filter(|(observed, _)| *observed > 0);
     KnownRelay {
         name: router.nickname.to_string(),
@@ -142,7 +142,7 @@ fn known(
     }
 }
 
-/// Where a scenario comes from, for whoever finds it later.
+/// A comment with the origin of the scenario.
 fn heading(options: &SampleOptions, of: usize, drawn: &Sample) -> String {
     format!(
         "# {} of {of} relays of {}, scale {}, seed {}, by flashflow {}.
@@ -163,7 +163,7 @@ fn print(options: &SampleOptions, of: usize, drawn: &Sample, output: &Output) {
         (network.relays.len(), network.clients.len(), network.servers.len());
     let bit_per_s = network.capacities().iter().sum::<f64>();
     if options.models.is_none() {
-        output.step("no --models: nobody uses this network but benchmarks");
+        output.step("no --models: the only clients of this network are benchmarks");
     }
     let Sample { guessed_rates, guessed_countries, .. } = drawn;
     output.result(

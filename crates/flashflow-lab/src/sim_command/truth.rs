@@ -47,7 +47,7 @@ pub(crate) fn run(
     let networks: Vec<NetworkScene> =
         NetworkScene::ALL.into_iter().filter(|it| it.name().contains(&options.scene)).collect();
     if all.is_empty() && networks.is_empty() {
-        return Err(Error::Usage(format!("--scene {}: no scene has such a name", options.scene)));
+        return Err(Error::Usage(format!("--scene {}: no scene has this name", options.scene)));
     }
     for (number, scene) in all.iter().enumerate() {
         let mut rates = vec![[Vec::new(), Vec::new()]; scene.round_trips.len()];
@@ -140,7 +140,7 @@ fn hold(
 const PORT: u16 = 8080;
 const CLIENT: &str = "client";
 
-/// Plays a scene with real sockets.
+/// Runs a scene with real sockets.
 fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
     let congestion = match scene.control {
         Control::Cubic => Congestion::Cubic,
@@ -176,7 +176,7 @@ fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
         let at = (host.address(), PORT);
         let listener = host.run(|| TcpListener::bind(at))?.map_err(failed(host.name()))?;
         let bytes = scene.bytes;
-        // It ends with its connection, which its client ends.
+        // The server ends when the client closes the connection.
         servers.push(thread::spawn(move || serve(&listener, bytes)));
     }
     let to = |flow: usize| SocketAddr::from((address(flow + 2), PORT));
@@ -192,7 +192,7 @@ fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
     })?;
     let came = fetched.map_err(failed(CLIENT))?;
     for server in servers {
-        // What it says is that its client has gone: so it should.
+        // The error is that the client has closed the connection, as expected.
         let _gone = server.join();
     }
     Ok(came)

@@ -1,4 +1,4 @@
-//! Where addresses are.
+//! Countries of addresses.
 
 use cli::Error;
 use std::collections::BTreeMap;
@@ -6,12 +6,12 @@ use std::fs;
 use std::net::Ipv4Addr;
 use std::path::Path;
 
-/// Ranges of addresses, by their first: the last, and the country.
+/// Last address and country of each range, by its first address.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Countries(BTreeMap<u32, (u32, String)>);
 
 impl Countries {
-    /// Of tor's geoip file, or of a CSV whose columns begin with address and country.
+    /// Reads tor's geoip file, or a CSV file whose first columns are address and country.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
         let text = fs::read_to_string(path).map_err(|source| Error::File {
             what: "read the countries of addresses",
@@ -50,12 +50,12 @@ impl Countries {
             }
         }
         if all.is_empty() {
-            return Err("there is no address in it".to_owned());
+            return Err("it contains no address".to_owned());
         }
         Ok(Self(all))
     }
 
-    /// Where it is.
+    /// The country of an address.
     pub(super) fn of(&self, address: Ipv4Addr) -> Option<&str> {
         let address = u32::from(address);
         let (_, (last, country)) = self.0.range(..=address).next_back()?;
