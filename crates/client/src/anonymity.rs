@@ -1,53 +1,56 @@
-//! What a way of choosing paths costs in anonymity: entropies of the choice, and how often an adversary has both ends of a path.
-//! Pure: the same [`View`], strategy and seed give the same figures.
+//! Anonymity of a path selection: entropies, and how often an adversary has both ends of a path.
+//! Pure: a [`NetDir`], strategy and seed determine the result.
 //!
-//! The distribution is that of [`path::draw_path`](crate::path::draw_path) with three hops: exit *e*, then first hop *g*, then middle *m*.
-//! A client keeps its first hop for months (guards); seen over all clients, first hops are drawn as here.
+//! The distribution is that of [`path::select_probe_path`](crate::path::select_probe_path) with
+//! three hops: exit *e*, then first hop *g*, then middle *m*. A client keeps its first hop for
+//! months (guards); over all clients, first hops are distributed as here.
 //!
-//! - Entropies are Shannon's, in bits (Serjantov and Danezis; Díaz et al., both PET 2002): *H(E)*, *H(G)*, *H(M)* of each position, and of whole
-//!   paths *H(E) + H(G|E) + H(M|G,E)*. The *degree* is the entropy over the largest that so many relays permit, log₂ *n*.
-//! - A path is compromised if both its first and its last relay are the adversary's: then traffic can be matched.
+//! - Entropies are Shannon's, in bits (Serjantov and Danezis; Díaz et al., both PET 2002): *H(E)*,
+//!   *H(G)*, *H(M)* of each position, and *H(E) + H(G|E) + H(M|G,E)* of whole paths. The *degree*
+//!   is the entropy divided by its maximum for the number of relays, log₂ *n*.
+//! - A path is compromised if its first and its last relay belong to the adversary, who can then
+//!   correlate traffic.
 //!
-//! *E* and *G* are computed over all pairs. *M* is computed for each pair of a sample of them, drawn with their probabilities, or for all
-//! if they are few; the standard error says what the sample leaves open.
+//! *E* and *G* are computed over all pairs. *M* is computed for a random sample of pairs, or for
+//! all if there are few; the standard error describes the uncertainty of the sample.
 
 mod adversary;
 
 pub use adversary::{Adversary, Weights};
 
-use crate::guards::may_guard;
-use crate::path::{Need, NoPath, Rules, candidates};
+use crate::netdir::{NetDir, RelayInfo};
+use crate::path::{Need, NoPath, PathRules, candidates};
 use crate::strategy::{Position, Strategy};
-use crate::view::{RelayInfo, View};
 use netdoc::Fingerprint;
 use rand::Rng;
 use rand::distr::Distribution;
 use rand::distr::weighted::WeightedIndex;
 use std::collections::BTreeMap;
 
-/// What is looked at.
+/// A study of a strategy in a network.
 #[derive(Clone, Copy, Debug)]
 pub struct Study<'a> {
     /// The network.
-    pub view: &'a View,
-    /// How relays are chosen.
+    pub netdir: &'a NetDir,
+    /// How relays are selected.
     pub strategy: &'a dyn Strategy,
-    /// What holds for all paths.
-    pub rules: Rules,
-    /// What the paths are for.
+    /// Restrictions on all paths.
+    pub rules: PathRules,
+    /// The purpose of the paths.
     pub need: Need,
-    /// Pairs of first and last relays for which middles are looked at: all, if there are no more than that, else so many by lot.
+    /// Limit on the pairs of first and last relays for which middles are computed; beyond it, a
+    /// random sample.
     pub pairs: usize,
 }
 
-/// The choice at one position.
+/// The distribution of the choice at one position.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Choice {
-    /// Relays that are ever chosen.
+    /// Relays with a positive probability.
     pub relays: usize,
-    /// Of the choice.
+    /// The entropy in bits.
     pub entropy_bits: f64,
-    /// How often the most likely relay is chosen, 0 to 1.
+    /// The probability of the most likely relay, 0 to 1.
     pub largest_share: f64,
 }
 
@@ -58,39 +61,40 @@ impl Choice {
         Self { relays, entropy_bits: entropy_bits(shares.values().copied()), largest_share }
     }
 
-    /// The largest entropy that so many relays permit.
+    /// The maximum entropy for this number of relays.
     #[must_use]
     pub fn most_bits(&self) -> f64 {
         (self.relays.max(1) as f64).log2()
     }
 
-    /// The entropy over the largest, 0 to 1; 1 of a single relay.
+    /// The entropy divided by its maximum, 0 to 1; 1 for a single relay.
     #[must_use]
     pub fn degree(&self) -> f64 {
         if self.relays > 1 { self.entropy_bits / self.most_bits() } else { 1.0 }
     }
 }
 
-/// What was found.
+/// The result of a study.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Anonymity {
     /// First hops.
     pub guard: Choice,
-    /// Middles. With a sample, a little below the truth.
+    /// Middles. With a sample, slightly underestimated.
     pub middle: Choice,
     /// Last hops.
     pub exit: Choice,
-    /// Of whole paths.
+    /// The entropy of whole paths.
     pub path_bits: f64,
-    /// The standard error of that, by the sample; 0 if all pairs were looked at.
+    /// Its standard error from sampling; 0 if all pairs were computed.
     pub path_bits_error: f64,
-    /// For each adversary, the share of paths with both ends his, 0 to 1.
+    /// For each adversary, the share of paths with both ends, 0 to 1.
     pub compromised: Vec<f64>,
-    /// The share of exits' choices after which no first hop or no middle is left, 0 to 1: other exits are drawn then.
+    /// The share of drawn exits that leave no first hop or no middle, 0 to 1: another exit is drawn
+    /// then.
     pub stuck: f64,
 }
 
-/// Shannon's entropy of a distribution, in bits.
+/// Shannon entropy of a distribution, in bits.
 #[must_use]
 pub fn entropy_bits(shares: impl IntoIterator<Item = f64>) -> f64 {
     let of = |share: f64| if share > 0.0 { -share * share.log2() } else { 0.0 };
@@ -99,7 +103,7 @@ pub fn entropy_bits(shares: impl IntoIterator<Item = f64>) -> f64 {
 
 type Shares<'v> = Vec<(&'v RelayInfo, f64)>;
 
-/// Weights as shares of their sum; all alike if all weigh nothing.
+/// Normalizes weights; uniform if all are zero.
 fn shares(weighed: Shares<'_>) -> Shares<'_> {
     let (sum, count) = (weighed.iter().map(|it| it.1).sum::<f64>(), weighed.len() as f64);
     let share = |weight: f64| if sum > 0.0 { weight / sum } else { 1.0 / count };
@@ -109,14 +113,14 @@ fn shares(weighed: Shares<'_>) -> Shares<'_> {
 impl<'a> Study<'a> {
     fn exits(&self) -> Shares<'a> {
         let serves = |relay: &RelayInfo| self.need.is_served_by(relay);
-        shares(candidates(self.view, self.strategy, Position::Exit, &[], false, serves))
+        shares(candidates(self.netdir, self.strategy, Position::Exit, &[], false, serves))
     }
 
     fn guards(&self, exit: &RelayInfo) -> Shares<'a> {
         let may_be = |relay: &RelayInfo| self.rules.allow_both(relay, exit);
-        let guard = |relay: &RelayInfo| may_guard(relay) && may_be(relay);
+        let guard = |relay: &RelayInfo| relay.may_be_guard() && may_be(relay);
         let of = |may_be: &dyn Fn(&RelayInfo) -> bool| {
-            candidates(self.view, self.strategy, Position::Guard, &[exit], false, may_be)
+            candidates(self.netdir, self.strategy, Position::Guard, &[exit], false, may_be)
         };
         let guards = of(&guard);
         shares(if guards.is_empty() { of(&may_be) } else { guards })
@@ -126,20 +130,20 @@ impl<'a> Study<'a> {
         let allows = |it: &RelayInfo, other| self.rules.allow_both(it, other);
         let may_be = |it: &RelayInfo| allows(it, guard) && allows(it, exit);
         let chosen = [guard, exit];
-        shares(candidates(self.view, self.strategy, Position::Middle, &chosen, false, may_be))
+        shares(candidates(self.netdir, self.strategy, Position::Middle, &chosen, false, may_be))
     }
 
-    /// Computes it. The generator draws the sample.
+    /// Computes the result. The generator draws the sample.
     ///
     /// # Errors
-    /// [`NoPath`] if there is no path at all.
+    /// [`NoPath`] if no path exists.
     pub fn run(&self, adversaries: &[Adversary], rng: &mut impl Rng) -> Result<Anonymity, NoPath> {
-        self.strategy.check(self.view)?;
+        self.strategy.check(self.netdir)?;
         let exits = self.exits();
         if exits.is_empty() {
             return Err(NoPath::Exit);
         }
-        // Exits with which there is a first hop; the others are drawn again.
+        // Exits with a possible first hop; the others are drawn again.
         let joined: Vec<(&RelayInfo, f64, Shares<'a>)> = exits
             .iter()
             .map(|(exit, share)| (*exit, *share, self.guards(exit)))
@@ -184,7 +188,7 @@ impl<'a> Study<'a> {
     ) -> Result<Middles, NoPath> {
         let count: usize = joined.iter().map(|it| it.2.len()).sum();
         let is_exact = count <= self.pairs;
-        // Pairs and how much each counts.
+        // Pairs with their probabilities.
         let pairs: Vec<(&RelayInfo, &RelayInfo, f64)> = if is_exact {
             let mut all = Vec::with_capacity(count);
             for (exit, share, guards) in joined {
@@ -232,7 +236,7 @@ impl<'a> Study<'a> {
     }
 }
 
-/// What was found of middles.
+/// The result for middles.
 #[derive(Debug, Default)]
 struct Middles {
     shares: BTreeMap<Fingerprint, f64>,

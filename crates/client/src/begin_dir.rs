@@ -1,6 +1,6 @@
-//! One question to a directory inside a circuit (BEGIN_DIR, tor-spec §6.2.1), and its answer: what is sent, what is kept of what comes,
-//! and the document in it. No circuit, no socket: whoever asks has a [`Core`](onion::client::Core) or a
-//! [`Client`](onion::client::Client) for that.
+//! A directory request inside a circuit (BEGIN_DIR, tor-spec §6.2.1): the request, the received
+//! answer, and the document in it. It knows no circuits and no sockets; a
+//! [`Core`](onion::client::Core) or a [`Client`](onion::client::Client) carries it.
 
 mod http;
 
@@ -13,14 +13,14 @@ use std::rc::Rc;
 
 pub use http::HEAD_MAX;
 
-/// Our end of a stream to a directory.
+/// The client's end of a directory stream.
 #[derive(Debug)]
 pub struct Exchange {
     request: Vec<u8>,
     answer: Answer,
 }
 
-/// What the directory has said so far; the stream's end has the same.
+/// The answer so far, shared with the stream.
 #[derive(Clone, Debug)]
 pub struct Answer {
     bytes: Rc<RefCell<Vec<u8>>>,
@@ -28,7 +28,8 @@ pub struct Answer {
 }
 
 impl Exchange {
-    /// Asks for a document of at most so many bytes; `have` are the consensuses that a difference may start from.
+    /// Requests a document of at most `max_bytes` bytes. Diffs from the consensuses `have` are
+    /// accepted.
     #[must_use]
     pub fn new(
         what: &Resource,
@@ -41,22 +42,22 @@ impl Exchange {
 }
 
 impl Answer {
-    /// No directory makes us hold more bytes: a document, and the head before it.
+    /// Limit on stored bytes: a document and its header.
     #[must_use]
     pub fn max_bytes(&self) -> usize {
         usize::try_from(self.document_max_bytes).unwrap_or(usize::MAX).saturating_add(HEAD_MAX)
     }
 
-    /// Bytes that have come and are kept.
+    /// The number of stored bytes.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
         self.bytes.borrow().len()
     }
 
-    /// The document, once the directory has ended the stream in order.
+    /// The document, once the directory has ended the stream.
     ///
     /// # Errors
-    /// Why there is none: the directory is to blame.
+    /// [`Problem`] if there is none. The directory is to blame.
     pub fn document(self) -> Result<Vec<u8>, Problem> {
         http::document(self.bytes.take(), self.document_max_bytes)
     }

@@ -1,7 +1,8 @@
-//! In which country an address is, and on which continent: for strategies that look at geography.
+//! Countries and continents of addresses, for geographic strategies.
 //!
-//! The table comes from a file: tor's own format (`geoip` and `geoip6`, in Debian's package `tor-geoipdb`), or MaxMind's, whose
-//! names end in `.mmdb`. What such a table says is where an address is registered, which is not always where the machine stands.
+//! The table comes from a file in tor's format (`geoip` and `geoip6` of Debian's package
+//! `tor-geoipdb`) or in MaxMind's (`.mmdb`). It contains where an address is registered, which is
+//! not always where the host is.
 
 mod continent;
 mod table;
@@ -12,19 +13,19 @@ pub use table::{Countries, CountriesError};
 use std::fmt;
 use std::str::FromStr;
 
-/// A country, by the two letters of ISO 3166.
+/// A country, by its ISO 3166 code.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Country([u8; 2]);
 
 impl Country {
-    /// Its two letters, in upper case.
+    /// The code, in upper case.
     #[must_use]
     pub fn code(&self) -> &str {
-        // Letters of ASCII alone.
+        // Only ASCII letters.
         std::str::from_utf8(&self.0).unwrap_or("??")
     }
 
-    /// Its continent; `None` of codes that are no country's.
+    /// Its continent; `None` for a code that is not assigned.
     #[must_use]
     pub fn continent(self) -> Option<Continent> {
         Continent::of(self)

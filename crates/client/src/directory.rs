@@ -1,8 +1,8 @@
-//! The thread that follows the consensus.
+//! The thread that follows the consensus for a client.
 
 use crate::event::Event;
+use crate::netdir::NetDir;
 use crate::sources::{Directories, SharedGuards, Sources};
-use crate::view::View;
 use dirmgr::{ConsensusFetcher, FetcherConfig, schedule};
 use link::unix_time_s;
 use netdoc::consensus::Consensus;
@@ -16,13 +16,13 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 
-/// The first and the longest pause after a look that brought nothing of use; each is twice as long as the one before.
+/// The first and the maximum pause after a fetch without success; each is twice the previous one.
 const RETRY: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(300));
-/// Between two looks there is at least so much time.
+/// The minimum pause between two fetches.
 const PAUSE_MIN: Duration = Duration::from_secs(1);
 
-/// Whom to follow, and where to keep what is found.
-pub(crate) struct Following {
+/// The directories and the folder of a client.
+pub(crate) struct DirectoryThread {
     pub(crate) authorities: Vec<SocketAddr>,
     pub(crate) identities: BTreeSet<Fingerprint>,
     pub(crate) directories: Directories,
@@ -30,16 +30,16 @@ pub(crate) struct Following {
     pub(crate) guards: SharedGuards,
 }
 
-impl Following {
-    /// Looks, tells and waits, until `end` says that it is over. The thread is its own.
-    pub(crate) fn run(self, mut rng: StdRng, tell: impl Fn(News), end: &Receiver<()>) {
+impl DirectoryThread {
+    /// Fetches, reports and waits until `end` is closed. Blocks the thread.
+    pub(crate) fn run(self, mut rng: StdRng, report: impl Fn(DirectoryEvent), end: &Receiver<()>) {
         let Self { authorities, identities, directories, folder, guards } = self;
         let first = rng.random_range(0..authorities.len().max(1));
         let source = Sources::new(directories, guards.clone());
         let now = unix_time_s();
         let config = FetcherConfig { authorities, identities, folder, first };
         let fetcher = ConsensusFetcher::for_client(config, source, now);
-        Directory { fetcher, guards, rng, tell }.run(end);
+        Directory { fetcher, guards, rng, report }.run(end);
     }
 }
 
@@ -48,25 +48,25 @@ struct Directory<T> {
     fetcher: ConsensusFetcher<Sources>,
     guards: SharedGuards,
     rng: StdRng,
-    /// Takes what is found.
-    tell: T,
+    /// Receives the events.
+    report: T,
 }
 
-/// What is found.
-pub(crate) enum News {
-    /// The network.
-    View(Arc<View>),
-    /// What is known of the network is too old to be used any longer, and no authority gives anything newer.
+/// An event of the directory thread.
+pub(crate) enum DirectoryEvent {
+    /// A new network directory.
+    NetDir(Arc<NetDir>),
+    /// The consensus has expired, and no directory has a newer one.
     Expired,
-    /// Something that is wrong.
+    /// A problem.
     Event(Event),
 }
 
-impl<T: Fn(News)> Directory<T> {
+impl<T: Fn(DirectoryEvent)> Directory<T> {
     fn run(mut self, end: &Receiver<()>) {
         let mut retry = RETRY.0;
-        let mut told = None;
-        // Guards that are remembered are known by what was kept, and asked from the beginning.
+        let mut reported = None;
+        // Stored guards are located by the stored consensus, and asked first.
         if let Some(kept) = self.fetcher.consensus(unix_time_s()) {
             self.guards.set_consensus(kept);
         }
@@ -79,22 +79,23 @@ impl<T: Fn(News)> Directory<T> {
             problems
                 .into_iter()
                 .flatten()
-                .for_each(|it| (self.tell)(News::Event(Event::Trouble(it))));
+                .for_each(|it| (self.report)(DirectoryEvent::Event(Event::Trouble(it))));
             let now = unix_time_s();
-            let view = self.fetcher.consensus(now).map(|consensus| {
-                let view = self.view(&consensus);
-                (consensus, view)
+            let netdir = self.fetcher.consensus(now).map(|consensus| {
+                let netdir = self.netdir(&consensus);
+                (consensus, netdir)
             });
-            let pause = match view {
-                Some((consensus, view)) if view.path_share() >= paths_min(&view) => {
-                    // A consensus is known by its time; more of its microdescriptors may have come.
-                    let name = (consensus.valid_after, view.relays().len());
-                    let is_whole = view.is_whole();
-                    if told != Some(name) {
-                        told = Some(name);
+            let pause = match netdir {
+                Some((consensus, netdir)) if netdir.path_share() >= paths_min(&netdir) => {
+                    // A consensus is identified by its time; further microdescriptors may have
+                    // arrived.
+                    let name = (consensus.valid_after, netdir.relays().len());
+                    let is_whole = netdir.is_whole();
+                    if reported != Some(name) {
+                        reported = Some(name);
                         retry = RETRY.0;
                         self.guards.set_consensus(Arc::clone(&consensus));
-                        (self.tell)(News::View(Arc::new(view)));
+                        (self.report)(DirectoryEvent::NetDir(Arc::new(netdir)));
                     }
                     let chance = self.rng.random_range(0.0..1.0);
                     let next = schedule::fetch_delay(&consensus, now, chance);
@@ -102,8 +103,8 @@ impl<T: Fn(News)> Directory<T> {
                 }
                 Some(_) => grow(&mut retry),
                 None => {
-                    if told.take().is_some() {
-                        (self.tell)(News::Expired);
+                    if reported.take().is_some() {
+                        (self.report)(DirectoryEvent::Expired);
                     }
                     grow(&mut retry)
                 }
@@ -115,22 +116,24 @@ impl<T: Fn(News)> Directory<T> {
         }
     }
 
-    fn view(&self, consensus: &Consensus) -> View {
-        View::new(consensus, |digest| {
-            // The digest was compared when it came. One that cannot be read is a relay that cannot be used.
+    fn netdir(&self, consensus: &Consensus) -> NetDir {
+        NetDir::new(consensus, |digest| {
+            // Its digest was verified on arrival. A relay whose microdescriptor cannot be parsed is
+            // unusable.
             Microdesc::parse(&self.fetcher.microdesc(digest)?).ok()
         })
     }
 }
 
-/// The share of paths that must be known before circuits are built: a directory that keeps some relays back is not to choose
-/// where they lead (param-spec, `min_paths_for_circs_pct`).
-fn paths_min(view: &View) -> f64 {
-    f64::from(view.params().get_clamped("min_paths_for_circs_pct", 60, 25, 95)) / 100.0
+/// The share of paths that must be known before circuits are built: a directory that withholds
+/// relays must not influence path selection (param-spec, `min_paths_for_circs_pct`).
+fn paths_min(netdir: &NetDir) -> f64 {
+    f64::from(netdir.params().get_clamped("min_paths_for_circs_pct", 60, 25, 95)) / 100.0
 }
 
-/// How long to wait where there is a consensus, `next` before another is due. What is still missing is asked for sooner. What should have come
-/// already, and has not, is asked for more and more seldom: each look costs a link and its keys, and who keeps it back may do so on purpose.
+/// The pause before the next fetch, where the next consensus is due after `next`. Missing documents
+/// are requested earlier. An overdue consensus is requested less and less often: each fetch costs a
+/// handshake, and a directory may withhold it on purpose.
 fn pause_after_look(next: Duration, is_whole: bool, retry: &mut Duration) -> Duration {
     let pause = match next {
         Duration::ZERO => grow(retry),
@@ -140,7 +143,7 @@ fn pause_after_look(next: Duration, is_whole: bool, retry: &mut Duration) -> Dur
     pause.max(PAUSE_MIN)
 }
 
-/// The pause now; twice as long next time.
+/// Returns the pause and doubles it for the next call.
 fn grow(retry: &mut Duration) -> Duration {
     let now = *retry;
     *retry = (now * 2).min(RETRY.1);

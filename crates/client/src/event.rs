@@ -1,11 +1,11 @@
-//! What a client has to tell.
+//! Events of a client.
 
 use netdoc::Fingerprint;
 use netdoc::Nickname;
 use onion::Duration;
 use std::fmt;
 
-/// A relay of a path, for people and programs.
+/// A relay of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hop {
     /// Its RSA identity.
@@ -14,145 +14,146 @@ pub struct Hop {
     pub nickname: Nickname,
 }
 
-/// What a leg of linked circuits has carried: messages of streams, most of them a cell of data.
+/// Stream messages that a leg of linked circuits has transferred, most of them a cell of data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LegTraffic {
-    /// Which leg of its set.
+    /// The leg's number in its set.
     pub leg: u8,
-    /// Those that have come.
+    /// Messages received.
     pub received_messages: u64,
-    /// Those that were sent.
+    /// Messages sent.
     pub sent_messages: u64,
-    /// Its round trip to the exit, once it was measured.
+    /// Its RTT to the exit, once measured.
     pub rtt: Option<Duration>,
 }
 
-/// What a client has to tell.
+/// An event of a client.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
-    /// It knows the network: circuits can be built.
+    /// The network is known: circuits can be built.
     Bootstrapped {
-        /// Relays that it may use.
+        /// Usable relays.
         relays: usize,
         /// Exits among them.
         exits: usize,
-        /// Members of its sample of guards.
+        /// Members of the guard sample.
         guards: usize,
-        /// When it must stop using what it knows, in Unix seconds.
+        /// When the consensus expires, in Unix seconds.
         valid_until: u64,
-        /// Time since its start.
+        /// Time since start.
         took: Duration,
     },
-    /// A later consensus is used from now on.
+    /// A later consensus is in use.
     Updated {
-        /// Relays that it may use.
+        /// Usable relays.
         relays: usize,
-        /// When it must stop using what it knows, in Unix seconds.
+        /// When the consensus expires, in Unix seconds.
         valid_until: u64,
     },
-    /// A circuit of a set stands; its exit is still to link it.
+    /// A leg of a set is open, but not linked by its exit yet.
     LegBuilt {
         /// The set's number.
         circuit: u64,
-        /// Which leg of it.
+        /// The leg's number.
         leg: u8,
         /// First hop first.
         path: Vec<Hop>,
         /// Time since its first cell.
         took: Duration,
     },
-    /// A circuit of a set is gone; the set goes on.
+    /// A leg of a set is closed; the set stays open.
     LegLost {
         /// The set's number.
         circuit: u64,
-        /// Which leg of it.
+        /// The leg's number.
         leg: u8,
         /// First hop first.
         path: Vec<Hop>,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A circuit stands, or a set of them that are linked.
+    /// A circuit or a set of linked circuits is open.
     CircuitBuilt {
         /// Its number.
         circuit: u64,
-        /// First hop first; of a set, its first leg's.
+        /// The path, first hop first; for a set, that of its first leg.
         path: Vec<Hop>,
-        /// How many circuits it is.
+        /// The number of legs; 1 for a single circuit.
         legs: usize,
-        /// Time since its first cell; of a set, since it was wanted.
+        /// Time since its first cell; for a set, since it was requested.
         took: Duration,
-        /// Nobody waited for it any longer; it is closed.
+        /// It was built after its timeout and is closed.
         is_late: bool,
     },
-    /// A circuit is gone, or has not come to stand.
+    /// A circuit is closed, or could not be built.
     CircuitClosed {
         /// Its number.
         circuit: u64,
         /// First hop first.
         path: Vec<Hop>,
-        /// Whether it ever stood.
+        /// Whether it was ever open.
         was_built: bool,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// A circuit's last hop has answered a question for the round trip.
+    /// A latency probe of a circuit was answered.
     CircuitAnswered {
         /// Its number.
         circuit: u64,
-        /// There and back.
+        /// The RTT.
         rtt: Duration,
     },
-    /// A stream leads to its destination.
+    /// A stream is open.
     StreamOpened {
         /// Its number.
         stream: u64,
-        /// The circuit that carries it.
+        /// Its circuit.
         circuit: u64,
-        /// Name or address, and port.
+        /// Destination host and port.
         target: String,
-        /// Time since the program asked for it.
+        /// Time since the program's request.
         took: Duration,
     },
-    /// A stream is over, or has not come to be; so is a question to the domain name system.
+    /// A stream or a DNS query has ended or failed.
     StreamClosed {
         /// Its number.
         stream: u64,
-        /// The circuit that has carried it, if any has.
+        /// Its circuit, if it had one.
         circuit: Option<u64>,
-        /// Name or address, and port.
+        /// Destination host and port.
         target: String,
         /// Bytes from the program.
         sent_bytes: u64,
         /// Bytes to the program.
         received_bytes: u64,
-        /// What its circuit's legs have carried until now, for all streams; none if it is one circuit.
+        /// Traffic of the legs of its circuit so far, over all streams; empty for a single circuit.
         legs: Vec<LegTraffic>,
-        /// Time since the program asked for it.
+        /// Time since the program's request.
         took: Duration,
-        /// How it ended.
+        /// The outcome.
         reason: String,
-        /// It ended as it should.
+        /// Whether it ended as requested.
         is_ok: bool,
     },
-    /// A program's request is not carried out: it is malformed, not supported, or leads where no stream may.
+    /// A program's request is refused: malformed, unsupported, or to a forbidden destination.
     RequestRefused {
-        /// Name or address, and port, if the request was understood that far.
+        /// Destination host and port, if they could be parsed.
         target: Option<String>,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// Something is wrong that may pass.
+    /// A problem that may be temporary.
     Trouble(String),
-    /// It can do no more, and says who is to blame: the machine, the configuration, a mistake of ours.
+    /// The client has failed. The message names who is to blame: the host, the configuration, or a
+    /// bug.
     Ended(String),
 }
 
-/// What stands in place of a destination: C tor's word, with its `SafeLogging`.
+/// Replaces a destination, as in C tor with `SafeLogging`.
 const SCRUBBED: &str = "[scrubbed]";
 
 impl Event {
-    /// Takes out where streams lead.
+    /// Replaces destinations.
     pub(crate) fn scrub(&mut self) {
         match self {
             Self::StreamOpened { target, .. } | Self::StreamClosed { target, .. } => {
@@ -191,7 +192,11 @@ impl fmt::Display for Event {
                 let linked =
                     if *legs > 1 { format!(", {legs} legs linked") } else { String::new() };
                 let time_ms = took.as_millis();
-                write!(f, "circuit {circuit} stands: {} in {time_ms} ms{linked}{late}", names(path))
+                write!(
+                    f,
+                    "circuit {circuit} is open: {} in {time_ms} ms{linked}{late}",
+                    names(path)
+                )
             }
             Self::CircuitClosed { circuit, path, was_built, reason } => {
                 let what = if *was_built { "closed" } else { "failed" };

@@ -1,12 +1,13 @@
-//! A Tor client for research and private networks: how it chooses paths, and a SOCKS proxy on the circuits of
+//! A Tor client for research and private networks: path selection, and a SOCKS proxy on the circuits of
 //! [`onion::client`].
 //!
-//! [`ClientProxy::start`] follows the consensus from the authorities (on one thread) and serves programs (on another). What is
-//! decided is decided without I/O: the [`View`] of the network, [`path`]s by a [`strategy`], [`guards`], [`timeouts`], the pool of
-//! circuits, and the node that joins programs' connections to streams.
+//! [`ClientProxy::start`] follows the consensus on one thread and serves programs on another. All
+//! decisions are free of I/O: the [`NetDir`], [`path`] selection by a [`strategy`], [`guards`],
+//! [`build_timeout`]s, the pool of circuits, and the node that attaches programs to streams.
 //!
-//! It is not for people who need anonymity: nobody has audited it, its traffic tells it from stock clients, and strategies other than `weighted` give anonymity away by purpose.
-//! Onion services are no part of it.
+//! It must not be used for anonymity: it has not been audited, its traffic differs from that of other
+//! clients, and strategies other than `weighted` reduce anonymity by design. Onion services are not
+//! supported.
 //!
 //! ```no_run
 //! use client::{ClientProxy, Settings};
@@ -25,25 +26,27 @@
 
 pub mod anonymity;
 pub mod begin_dir;
+pub mod build_timeout;
+mod choices;
+mod client_proxy;
 pub mod countries;
 mod directory;
 mod event;
 pub mod guards;
 pub mod model;
+mod netdir;
 pub mod path;
 mod pool;
 pub mod probe;
 mod proxy;
-mod running;
 mod sources;
 mod state;
 pub mod strategy;
-pub mod timeouts;
 mod tunnel;
-mod view;
 
+pub use choices::Choices;
+pub use client_proxy::{ClientError, ClientProxy, Settings};
 pub use event::{Event, Hop, LegTraffic};
+pub use netdir::{NetDir, RelayInfo};
 pub use pool::Isolation;
-pub use running::{ClientError, ClientProxy, Settings};
 pub use sources::{Directories, OnionDirectory};
-pub use view::{RelayInfo, View};

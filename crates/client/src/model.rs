@@ -1,9 +1,9 @@
-//! The network as it was measured: nodes, the links between them, and metrics of both, from which follow ranking indices of nodes,
-//! links and paths (Panchenko et al., §V-A).
+//! A measured network: nodes, links between them and metrics of both, from which ranking indices of
+//! nodes, links and paths are derived (Panchenko et al., §V-A).
 //!
-//! A model comes from [`Observations`] of one's own, from what relays [say of their links](of_links), from a file, or from [several sources](merge()) of which some may lie.
-//! What a client learns of its own way into the network ([`Node::entry_rtt_ms`]) is nobody else's business: it is in no
-//! file that is given away, and taken from none.
+//! A model comes from one's own [`Observations`], from [link observations of relays](of_links),
+//! from a file, or from [several sources](merge()), some of which may lie. The latency to first
+//! hops ([`Node::entry_rtt_ms`]) is private: it is never published, and never accepted from others.
 
 mod directory;
 mod file;
@@ -22,55 +22,55 @@ pub use server::{DirectoryServer, PATH};
 use netdoc::Fingerprint;
 use std::collections::BTreeMap;
 
-/// No round trip in a model is longer: a circuit that takes so long to answer is as good as none.
+/// Limit on an RTT: a slower circuit is useless.
 pub const RTT_MAX_MS: f64 = 60_000.0;
-/// No throughput in a model is larger, in kB/s: 10 Gbit/s.
+/// Limit on a throughput, in kB/s: 10 Gbit/s.
 pub const THROUGHPUT_MAX_KB_S: f64 = 1_250_000.0;
 
-/// What is known of a relay.
+/// Metrics of a relay.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Node {
-    /// From here to it as a first hop and back, in ms.
+    /// RTT from the client to it as a first hop, in ms.
     pub entry_rtt_ms: Option<f64>,
-    /// The fastest download on a circuit through it, in kB/s: it can do so much at least.
+    /// The fastest download through it, in kB/s: a lower bound of its capacity.
     pub throughput_kb_s: Option<f64>,
-    /// Circuits through it that were tried.
+    /// Circuits through it that were attempted.
     pub circuits: u32,
-    /// Those of them that have not come to stand.
+    /// Those that failed.
     pub failed: u32,
 }
 
-/// What is known of a link between two relays.
+/// Metrics of a link between two relays.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Link {
-    /// There and back, in ms, with what both relays need.
+    /// RTT in ms, including processing at both relays.
     pub rtt_ms: Option<f64>,
-    /// The fastest download on a circuit by it, or the most that both ends saw pass, in kB/s.
+    /// The fastest download through it, or the maximum that both ends have observed, in kB/s.
     pub throughput_kb_s: Option<f64>,
 }
 
-/// Two relays, in no order.
+/// An unordered pair of relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Pair(Fingerprint, Fingerprint);
 
 impl Pair {
-    /// Of these.
+    /// The pair of these relays.
     #[must_use]
     pub fn new(a: Fingerprint, b: Fingerprint) -> Self {
         if a <= b { Self(a, b) } else { Self(b, a) }
     }
 
-    /// Both, in ascending order.
+    /// Both relays, in ascending order.
     #[must_use]
     pub const fn ends(&self) -> [&Fingerprint; 2] {
         [&self.0, &self.1]
     }
 }
 
-/// Against what values are seen.
+/// Reference values for the indices.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 struct Scale {
-    /// That which only one in twenty links is faster than.
+    /// The 95th percentile of links.
     best_rtt_ms: f64,
     median_rtt_ms: f64,
     best_entry_ms: f64,
@@ -78,26 +78,26 @@ struct Scale {
     median_kb_s: f64,
 }
 
-/// The network as it was measured.
+/// A measured network.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Model {
     made_unix_s: u64,
     nodes: BTreeMap<Fingerprint, Node>,
     links: BTreeMap<Pair, Link>,
-    /// For each relay that has links with a known round trip: their mean.
+    /// The mean RTT of the known links of each relay.
     mean_rtts_ms: BTreeMap<Fingerprint, f64>,
     /// The fastest link or circuit of each relay.
     fastest_kb_s: BTreeMap<Fingerprint, f64>,
     scale: Scale,
 }
 
-/// A value that can be one, to three digits: from nothing to the most.
+/// A value within its limits, rounded to three digits.
 fn within(value: Option<f64>, most: f64) -> Option<f64> {
     let possible = value.filter(|it| it.is_finite() && (0.0..=most).contains(it));
     possible.map(|it| (it * 1e3).round() / 1e3)
 }
 
-/// The value that the share of the sorted ones does not exceed.
+/// The quantile of a sorted list.
 fn quantile(sorted: &[f64], share: f64) -> Option<f64> {
     #[expect(
         clippy::cast_possible_truncation,
@@ -115,7 +115,7 @@ fn sorted(values: impl Iterator<Item = f64>) -> Vec<f64> {
 }
 
 impl Model {
-    /// Of these nodes and links. Values that no network has are left out.
+    /// A model of these nodes and links. Implausible values are dropped.
     #[must_use]
     pub fn new(
         made_unix_s: u64,
@@ -152,7 +152,8 @@ impl Model {
         let entries = sorted(nodes.values().filter_map(|node| node.entry_rtt_ms));
         let rates = sorted(fastest_kb_s.values().copied());
         let scale = Scale {
-            // A link takes some time. Who delays its own refusals has others look as if they took none.
+            // A link takes some time. A relay that delays its own refusals makes others look
+            // faster.
             best_rtt_ms: quantile(&rtts, 0.05).unwrap_or(1.0).max(1.0),
             median_rtt_ms: quantile(&rtts, 0.5).unwrap_or(1.0),
             best_entry_ms: quantile(&entries, 0.05).unwrap_or(1.0).max(1.0),
@@ -163,7 +164,7 @@ impl Model {
         Self { made_unix_s, nodes, links, mean_rtts_ms, fastest_kb_s, scale }
     }
 
-    /// When it was made, in Unix seconds.
+    /// When it was measured, in Unix seconds.
     #[must_use]
     pub const fn made_unix_s(&self) -> u64 {
         self.made_unix_s
@@ -181,7 +182,7 @@ impl Model {
         &self.links
     }
 
-    /// Whether it knows nothing that paths could be chosen by.
+    /// Whether it has no data for choosing paths.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mean_rtts_ms.is_empty() && self.fastest_kb_s.is_empty()
@@ -191,7 +192,8 @@ impl Model {
         self.links.get(&Pair::new(ends.0, ends.1))
     }
 
-    /// How fast these links answer together, beside as many of the fastest: 0 to 1. An unknown one counts as the median.
+    /// Latency index of several links together, compared with the fastest links: 0 to 1. An unknown
+    /// link counts as the median.
     #[must_use]
     pub fn rtt_index(&self, links: &[(Fingerprint, Fingerprint)]) -> f64 {
         let of = |ends: &(Fingerprint, Fingerprint)| {
@@ -202,15 +204,15 @@ impl Model {
         ratio(self.scale.best_rtt_ms * links.len() as f64, sum)
     }
 
-    /// The same of the mean of all links of a relay.
+    /// Latency index of the mean of a relay's links: 0 to 1.
     #[must_use]
     pub fn node_rtt_index(&self, relay: &Fingerprint) -> f64 {
         let known = self.mean_rtts_ms.get(relay).copied();
         ratio(self.scale.best_rtt_ms, known.unwrap_or(self.scale.median_rtt_ms))
     }
 
-    /// How fast a relay answers from here as a first hop, beside the fastest: 0 to 1. Of one that was never one here, as
-    /// [`node_rtt_index`](Self::node_rtt_index).
+    /// Latency index of a relay as a first hop, compared with the fastest: 0 to 1. Without a
+    /// measurement it is [`node_rtt_index`](Self::node_rtt_index).
     #[must_use]
     pub fn entry_index(&self, relay: &Fingerprint) -> f64 {
         match self.nodes.get(relay).and_then(|node| node.entry_rtt_ms) {
@@ -219,7 +221,8 @@ impl Model {
         }
     }
 
-    /// What the slowest of these links has carried, beside the fastest relays: 0 to 1. An unknown one counts as the median.
+    /// Throughput index of the slowest of several links, compared with the fastest relays: 0 to 1.
+    /// An unknown link counts as the median.
     #[must_use]
     pub fn throughput_index(&self, links: &[(Fingerprint, Fingerprint)]) -> f64 {
         let of = |ends: &(Fingerprint, Fingerprint)| {
@@ -233,14 +236,14 @@ impl Model {
         ratio(links.iter().map(of).fold(f64::INFINITY, f64::min), self.scale.top_kb_s)
     }
 
-    /// What the fastest link of a relay has carried, beside the fastest relays: 0 to 1.
+    /// Throughput index of the fastest link of a relay, compared with the fastest relays: 0 to 1.
     #[must_use]
     pub fn node_throughput_index(&self, relay: &Fingerprint) -> f64 {
         let known = self.fastest_kb_s.get(relay).copied();
         ratio(known.unwrap_or(self.scale.median_kb_s), self.scale.top_kb_s)
     }
 
-    /// Both indices of a whole path, first hop first: by round trip, and by throughput.
+    /// Latency and throughput index of a whole path, first hop first.
     #[must_use]
     pub fn path_indices(&self, path: &[Fingerprint]) -> (f64, f64) {
         let links: Vec<_> = path.windows(2).map(|pair| (pair[0], pair[1])).collect();
@@ -251,7 +254,7 @@ impl Model {
     }
 }
 
-/// At most 1; nothing over nothing is 1: no slower than the best.
+/// A ratio of at most 1; 0/0 is 1.
 fn ratio(part: f64, whole: f64) -> f64 {
     if part >= whole { 1.0 } else { (part / whole).clamp(0.0, 1.0) }
 }

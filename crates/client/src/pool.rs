@@ -1,65 +1,65 @@
-//! The circuits that a client has, and which of them a stream gets.
+//! The circuits of a client, and how streams are attached to them.
 
+use crate::netdir::RelayInfo;
 use crate::path::Need;
-use crate::view::RelayInfo;
 use netdoc::Fingerprint;
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
-/// A circuit gets no new streams so long after its first: C tor's `MaxCircuitDirtiness`.
+/// Time after its first stream when a circuit gets no new ones: C tor's `MaxCircuitDirtiness`.
 pub(crate) const DIRTY_MAX: Duration = Duration::from_secs(600);
-/// A circuit that nobody has used for so long is closed: C tor's `CircuitsAvailableTimeout`.
+/// Time after which an unused circuit is closed: C tor's `CircuitsAvailableTimeout`.
 const UNUSED_MAX: Duration = Duration::from_secs(1800);
-/// Circuits that are kept ready for streams that nobody has asked for yet.
+/// Circuits kept ready for future streams.
 pub(crate) const SPARE: usize = 2;
-/// Circuits at once, at most: what a program that isolates each stream can have.
+/// Limit on circuits: a program may isolate each stream.
 pub(crate) const CIRCUITS_MAX: usize = 256;
 
-/// Streams of different isolation never share a circuit: what C tor isolates by default (`IsolateSOCKSAuth`,
+/// Streams of different isolation never share a circuit: C tor's defaults (`IsolateSOCKSAuth`,
 /// `IsolateClientAddr`, `IsolateClientProtocol`).
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Isolation {
     /// The version of SOCKS: 4 or 5.
     pub version: u8,
-    /// Where the program has connected from, if that is known.
+    /// The program's address, if known.
     pub from: Option<IpAddr>,
-    /// The user that it gives with SOCKS; empty if it gives none.
+    /// The SOCKS user name, or empty.
     pub user: Vec<u8>,
-    /// The password; empty if it gives none.
+    /// The SOCKS password, or empty.
     pub password: Vec<u8>,
 }
 
 /// A circuit of the pool.
 #[derive(Clone, Debug)]
 pub(crate) struct Circuit {
-    /// Its number, for people.
+    /// Its number, for display.
     pub(crate) number: u64,
-    /// First hop first; of a set, its first leg's.
+    /// The path, first hop first; for a set, that of its first leg.
     pub(crate) path: [Fingerprint; 3],
-    /// Of a set: the paths of its legs, by their numbers.
+    /// For a set: the paths of its legs, by their numbers.
     pub(crate) legs: BTreeMap<u8, [Fingerprint; 3]>,
-    /// Of a set: since when its legs stand that do.
+    /// For a set: since when its open legs have been open.
     pub(crate) legs_since: BTreeMap<u8, Instant>,
-    /// Of a set: legs that were tried for others that failed before all were linked.
+    /// For a set: replacement legs attempted before all were linked.
     pub(crate) retries: u32,
-    /// The same after that.
+    /// For a set: replacement legs attempted since then.
     pub(crate) retries_linked: u32,
     pub(crate) exit: RelayInfo,
     pub(crate) began: Instant,
     pub(crate) took: Option<Duration>,
-    /// Nobody waits for it any longer; it is built on to learn from.
+    /// Its build timeout has passed; it is still built to learn from.
     pub(crate) is_late: bool,
-    /// Its strategy has been told that it does not come to stand.
+    /// The strategy has been informed of its failure.
     has_failed: bool,
-    /// It stands, and gets no more streams.
+    /// It is open but gets no more streams.
     is_retired: bool,
-    /// For whom it is; nobody's yet, if none.
+    /// The isolation group that owns it, if any.
     owner: Option<Isolation>,
-    /// When it got its first stream.
+    /// When its first stream was attached.
     first_used: Option<Instant>,
     pub(crate) streams: usize,
-    /// How fast its last hop answered when it was last asked.
+    /// The latency of its last hop at the last probe.
     latency: Option<Duration>,
     asked_at: Option<Instant>,
 }
@@ -100,12 +100,13 @@ impl Circuit {
         self.took.is_some()
     }
 
-    /// Whether it has not come to stand, be it late, too late or lost, and nobody has asked before: a failure counts once.
+    /// Whether it failed to be built in time, and was not counted before: each failure counts once.
     pub(crate) const fn fails_now(&mut self) -> bool {
         !self.is_built() && !std::mem::replace(&mut self.has_failed, true)
     }
 
-    /// The ways that fail now, which they do once: the circuit's, or those of a set's legs that do not stand.
+    /// Paths that have failed, each returned once: the circuit's, or those of a set's legs that are
+    /// not open.
     pub(crate) fn take_failing(&mut self) -> Vec<[Fingerprint; 3]> {
         match (self.fails_now(), self.legs.is_empty()) {
             (false, _) => vec![],
@@ -118,51 +119,52 @@ impl Circuit {
         }
     }
 
-    /// Whether nobody has given it up yet.
+    /// Whether it is being built within its timeout.
     pub(crate) const fn is_hoped_for(&self) -> bool {
         !self.has_failed
     }
 
-    /// Whether it stands, and in time.
+    /// Whether it is open, and was built in time.
     pub(crate) const fn has_succeeded(&self) -> bool {
         self.is_built() && !self.has_failed
     }
 
-    /// Whether it may get a stream: it is not too old, and its last hop lets the stream out.
+    /// Whether a stream may be attached: it is not too old, and its exit permits the stream.
     fn serves(&self, need: Need, now: Instant) -> bool {
         let is_young = self.first_used.is_none_or(|first| now < first + DIRTY_MAX);
         !self.is_late && !self.is_retired && is_young && need.is_served_by(&self.exit)
     }
 }
 
-/// What a stream gets.
+/// Result of a search for a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice<K> {
-    /// This circuit, which stands.
+    /// This open circuit.
     Use(K),
-    /// One that is being built for it.
+    /// A circuit for it is being built.
     Wait,
-    /// There is none: one is to be built.
+    /// None: a new one must be built.
     Open,
 }
 
-/// The circuits that a client has, by its names for them.
+/// The circuits of a client, by `K`.
 #[derive(Debug)]
 pub(crate) struct Pool<K> {
     circuits: BTreeMap<K, Circuit>,
-    /// Streams go to the circuit that answers fastest now.
+    /// Streams are attached to the circuit with the least latency.
     by_latency: bool,
 }
 
 impl<K: Copy + Ord> Pool<K> {
-    /// Without circuits. `by_latency`: a stream gets the circuit that answers fastest, of those that stand and are its isolation's or
-    /// nobody's.
+    /// Creates a pool without circuits. With `by_latency`, a stream is attached to the open circuit
+    /// with the least latency among those of its isolation group and unowned ones.
     pub(crate) const fn new(by_latency: bool) -> Self {
         Self { circuits: BTreeMap::new(), by_latency }
     }
 
-    /// Circuits that stand, may get streams, and were not asked for so long how fast they answer. They count as asked now. What streams that they
-    /// have make others wait is part of the answer: the next stream would wait as long.
+    /// Open circuits that may get streams and whose latency probe is due. They count as probed.
+    /// Queueing by their own streams is part of the latency, since the next stream would wait as
+    /// long.
     pub(crate) fn take_due(&mut self, now: Instant, again: Duration) -> Vec<K> {
         let mut due = Vec::new();
         for (name, circuit) in &mut self.circuits {
@@ -175,7 +177,7 @@ impl<K: Copy + Ord> Pool<K> {
         due
     }
 
-    /// How fast a circuit answered, if it did.
+    /// Records the result of a latency probe.
     pub(crate) fn set_latency(&mut self, name: K, latency: Option<Duration>) {
         if let Some(circuit) = self.circuits.get_mut(&name) {
             circuit.latency = latency;
@@ -190,7 +192,7 @@ impl<K: Copy + Ord> Pool<K> {
         self.circuits.get(&name)
     }
 
-    /// Those that there are.
+    /// All circuits.
     #[cfg(test)]
     pub(crate) fn numbers(&self) -> Vec<K> {
         self.circuits.keys().copied().collect()
@@ -208,9 +210,9 @@ impl<K: Copy + Ord> Pool<K> {
         self.circuits.len()
     }
 
-    /// Chooses for a stream: a circuit of the same isolation before one that is nobody's, and one that stands before one that
-    /// is being built. What is chosen belongs to this isolation from now on. With `Open` the caller gives what it opens to
-    /// [`reserve`](Self::reserve).
+    /// Selects a circuit for a stream: of the same isolation group rather than unowned, and open
+    /// rather than being built. The group owns the selected circuit from now on. On `Open` the
+    /// caller passes the new circuit to [`reserve`](Self::reserve).
     pub(crate) fn choose(&mut self, need: Need, isolation: &Isolation, now: Instant) -> Choice<K> {
         let rank = |circuit: &Circuit| match (circuit.is_built(), circuit.owner.as_ref()) {
             (true, Some(owner)) if owner == isolation => Some(0),
@@ -222,7 +224,7 @@ impl<K: Copy + Ord> Pool<K> {
         };
         let fit = self.circuits.iter_mut().filter(|(_, circuit)| circuit.serves(need, now));
         let ranked = fit.filter_map(|(name, circuit)| Some((rank(circuit)?, *name, circuit)));
-        // Without a question, all are equally fast.
+        // Without probes all count as equally fast.
         let best = ranked.min_by_key(|(rank, name, circuit)| {
             (*rank, circuit.latency.unwrap_or(Duration::MAX), *name)
         });
@@ -233,7 +235,7 @@ impl<K: Copy + Ord> Pool<K> {
         if !circuit.is_built() {
             return Choice::Wait;
         }
-        // What was being built for it is not needed any more.
+        // A circuit that is being built for the stream is released.
         for (other, circuit) in &mut self.circuits {
             let is_its = circuit.owner.as_ref() == Some(isolation);
             if *other != name && is_its && circuit.first_used.is_none() {
@@ -243,14 +245,14 @@ impl<K: Copy + Ord> Pool<K> {
         Choice::Use(name)
     }
 
-    /// Gives a circuit to an isolation alone.
+    /// Assigns a circuit to an isolation group.
     pub(crate) fn reserve(&mut self, name: K, isolation: &Isolation) {
         if let Some(circuit) = self.circuits.get_mut(&name) {
             circuit.owner = Some(isolation.clone());
         }
     }
 
-    /// A circuit has got a stream.
+    /// Counts a stream attached to a circuit.
     pub(crate) fn handle_begun(&mut self, name: K, now: Instant) {
         if let Some(circuit) = self.circuits.get_mut(&name) {
             circuit.first_used.get_or_insert(now);
@@ -258,25 +260,25 @@ impl<K: Copy + Ord> Pool<K> {
         }
     }
 
-    /// A stream of a circuit is over.
+    /// Counts the end of a stream.
     pub(crate) fn handle_over(&mut self, name: K) {
         if let Some(circuit) = self.circuits.get_mut(&name) {
             circuit.streams = circuit.streams.saturating_sub(1);
         }
     }
 
-    /// Circuits that are nobody's, and that such a stream could get, also those that are being built.
+    /// The number of unowned circuits for such streams, including those being built.
     pub(crate) fn spare(&self, need: Need, now: Instant) -> usize {
         let is_spare = |it: &&Circuit| it.owner.is_none() && it.serves(need, now);
         self.circuits.values().filter(is_spare).count()
     }
 
-    /// Circuits that are being built and still waited for.
+    /// The number of circuits being built within their timeout.
     pub(crate) fn building(&self) -> usize {
         self.circuits.values().filter(|circuit| !circuit.is_built() && !circuit.is_late).count()
     }
 
-    /// Circuits whose time is over: those that nobody waits for any longer, from now on, and those to be closed.
+    /// Circuits whose build timeout has just passed, and circuits to close.
     pub(crate) fn overdue(
         &mut self,
         now: Instant,
@@ -300,7 +302,7 @@ impl<K: Copy + Ord> Pool<K> {
         (late, over)
     }
 
-    /// Lets a circuit have no more streams: one through it has failed in a way that others would, too.
+    /// Retires a circuit: a stream through it has failed in a manner that would affect others.
     pub(crate) fn retire(&mut self, name: K) {
         if let Some(circuit) = self.circuits.get_mut(&name) {
             circuit.is_retired = true;

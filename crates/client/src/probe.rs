@@ -1,8 +1,9 @@
-//! Probing: what circuits cost, measured gently (Panchenko et al., §IV-B and §V-A). A node that does no I/O.
+//! Probes circuits gently (Panchenko et al., §IV-B and §V-A). A node without I/O.
 //!
-//! One circuit at a time is built; how long each hop took is noted. Then each hop is asked, in turn and several times, to open a stream to
-//! an address that no relay lets anybody reach: the refusal gives the round trip to that hop (*leaky pipe*). Differences between neighbours are
-//! those of links. A download, if one is wanted, gives the throughput. Between questions and between circuits are pauses.
+//! Circuits are built one at a time, and the time of each hop is recorded. Then each hop is asked
+//! repeatedly to open a stream to an address that no relay permits; the refusal yields the RTT to
+//! that hop (*leaky pipe*). Differences between neighbours are the RTTs of links. An optional
+//! download yields the throughput. There are pauses between probes and between circuits.
 
 mod server;
 mod shell;
@@ -31,23 +32,24 @@ use std::net::SocketAddr;
 /// How to probe.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ProbePlan {
-    /// How often each hop is asked for a round trip; none if 0.
+    /// RTT probes of each hop; may be 0.
     pub rounds: usize,
-    /// Whether only the last hop is asked: the circuit's round trip is enough, and links' are not.
+    /// Probes only the last hop: measures circuits, but not links.
     pub only_last: bool,
-    /// Between two questions.
+    /// Pause between probes.
     pub gap: Duration,
-    /// Between two circuits.
+    /// Pause between circuits.
     pub pause: Duration,
-    /// What no relay should let a stream reach.
+    /// An address that no relay permits.
     pub refused: SocketAddr,
-    /// Where a [`Server`](onion::client::Server) is, such as a [`ProbeServer`], and how many bytes to get from it.
+    /// Address of a [`Server`](onion::client::Server), such as a [`ProbeServer`], and the bytes to
+    /// download from it.
     pub download: Option<(SocketAddr, u64)>,
-    /// A circuit may take so long to stand: C tor's first timeout.
+    /// Time limit for building a circuit: C tor's initial timeout.
     pub build_max: Duration,
-    /// An answer may take so long.
+    /// Time limit for a probe.
     pub answer_max: Duration,
-    /// A download may take so long.
+    /// Time limit for a download.
     pub download_max: Duration,
 }
 
@@ -72,14 +74,14 @@ impl Default for ProbePlan {
 pub struct Subject {
     /// Names of the relays, first hop first.
     pub path: Vec<Fingerprint>,
-    /// The same, to be built.
+    /// The path, ready to be built.
     pub hops: Vec<NextHop>,
-    /// Whether the last hop speaks congestion control.
+    /// Whether the last hop supports congestion control.
     pub has_congestion_control: bool,
 }
 
 impl Subject {
-    /// Through these relays.
+    /// A circuit through these relays.
     #[must_use]
     pub fn new(path: &[&crate::RelayInfo]) -> Self {
         Self {
@@ -90,37 +92,38 @@ impl Subject {
     }
 }
 
-/// What was found of a circuit.
+/// The result for one circuit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Probed {
-    /// First hop first.
+    /// The path, first hop first.
     pub path: Vec<Fingerprint>,
-    /// The time until the link to the first hop stood; nothing if it did already.
+    /// Time to open the link to the first hop; `None` if it was open.
     pub link_time: Duration,
-    /// From the circuit's first cell until each hop had answered, first hop first; fewer than hops if it failed.
+    /// Time from the circuit's first cell to the answer of each hop, first hop first; fewer than
+    /// hops if it failed.
     pub hop_times: Vec<Duration>,
-    /// Round trips to each hop, first hop first.
+    /// RTTs to each hop, first hop first.
     pub rtts: Vec<Vec<Duration>>,
-    /// What the download came to, from BEGIN to its last byte, in kB/s.
+    /// Throughput of the download, from BEGIN to its last byte, in kB/s.
     pub throughput_kb_s: Option<f64>,
-    /// Why it was not measured, or not whole.
+    /// Why the result is missing or incomplete.
     pub failure: Option<String>,
 }
 
 impl Probed {
-    /// How long the whole circuit took, from its first cell, if it stood.
+    /// Build time from the first cell, if the circuit was built.
     #[must_use]
     pub fn setup(&self) -> Option<Duration> {
         (self.hop_times.len() == self.path.len()).then(|| self.hop_times.last().copied())?
     }
 
-    /// The least round trip to each hop.
+    /// The minimum RTT to each hop.
     #[must_use]
     pub fn least_rtts(&self) -> Vec<Option<Duration>> {
         self.rtts.iter().map(|of_hop| of_hop.iter().min().copied()).collect()
     }
 
-    /// The mean round trip to the last hop.
+    /// The mean RTT to the last hop.
     #[must_use]
     pub fn mean_rtt(&self) -> Option<Duration> {
         let of_last = self.rtts.last().filter(|all| !all.is_empty())?;
@@ -128,7 +131,7 @@ impl Probed {
         Some(of_last.iter().copied().sum::<Duration>() / count)
     }
 
-    /// For a model.
+    /// The observation for a model.
     #[must_use]
     pub fn observed(&self) -> Observed {
         Observed {
@@ -140,21 +143,21 @@ impl Probed {
     }
 }
 
-/// The node that probes.
+/// The probing node.
 pub struct Prober {
     client: Client<StdRng, Asked>,
     plan: ProbePlan,
     subjects: VecDeque<Subject>,
     stage: Stage,
     probed: Probed,
-    /// The circuit that is being built, to be begun once more.
+    /// The circuit being built, for another attempt.
     again: Option<CircuitPlan>,
     results: VecDeque<Probed>,
     seed: u64,
 }
 
 impl Prober {
-    /// Probes these circuits, one after the other. All randomness comes from the generator.
+    /// Probes these circuits in order. All randomness comes from the generator.
     #[must_use]
     pub fn new(
         plan: ProbePlan,
@@ -176,7 +179,7 @@ impl Prober {
         }
     }
 
-    /// Congestion control of circuits from now on.
+    /// Sets the congestion control of further circuits.
     pub fn set_congestion(
         &mut self,
         params: std::sync::Arc<onion::flow::control::CongestionParams>,
@@ -184,12 +187,12 @@ impl Prober {
         self.client.set_congestion(params);
     }
 
-    /// What was found of the next circuit that is done.
+    /// The result of the next completed circuit.
     pub fn poll_probed(&mut self) -> Option<Probed> {
         self.results.pop_front()
     }
 
-    /// Whether all is done, and told.
+    /// Whether all results were returned.
     #[must_use]
     pub fn is_done(&self) -> bool {
         matches!(self.stage, Stage::Over) && self.results.is_empty()
@@ -212,7 +215,7 @@ impl Prober {
         self.stage = Stage::Building { circuit, began: now, until };
     }
 
-    /// Ends a circuit, with or without a complaint, and rests.
+    /// Closes a circuit, with or without an error, and pauses.
     fn end(&mut self, now: Instant, circuit: CircuitNumber, failure: Option<String>) {
         self.client.destroy(circuit);
         self.probed.failure = failure;
@@ -222,7 +225,7 @@ impl Prober {
         self.stage = Stage::Pausing { until };
     }
 
-    /// Asks the next hop, or goes on to what follows.
+    /// Probes the next hop, or proceeds to the next stage.
     fn ask_next(&mut self, now: Instant, circuit: CircuitNumber, asked: usize) {
         let hops = self.probed.path.len();
         let first = if self.plan.only_last { hops.saturating_sub(1) } else { 0 };
@@ -336,7 +339,7 @@ impl Prober {
     }
 }
 
-/// Whether a first hop of C tor may have swept the circuit away.
+/// Whether a C tor first hop may have closed the circuit because it was unused.
 fn is_swept(cause: &Loss) -> bool {
     matches!(cause, Loss::Circuit(error) if error.may_be_swept())
 }

@@ -1,6 +1,7 @@
-//! The node of a client: programs on one side, circuits on the other. It decides, and does no I/O.
+//! The node of a client: connects programs with circuits. It decides, and does no I/O.
 //!
-//! Programs' connections have numbers from [`FIRST_APP`] on, links those below, which the engine's client gives.
+//! Connections of programs have IDs from [`FIRST_APP`]; lower IDs are links, assigned by the
+//! engine's client.
 
 mod apps;
 mod circuits;
@@ -10,18 +11,17 @@ mod pipe;
 mod socks;
 mod streams;
 
+use crate::choices::Choices;
 use crate::event::Event;
-use crate::path::{Need, NoPath, Rules};
+use crate::netdir::NetDir;
+use crate::path::{Need, NoPath};
 use crate::pool::Pool;
 use crate::state::State;
-use crate::strategy::Strategy;
-use crate::view::View;
 use apps::App;
-use onion::cell::msg::DesiredUx;
 use onion::client::{CircuitNumber, Client, ClientEvent, StreamNumber};
 use onion::link::TlsSession;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node};
-use onion::tunnel::conflux::LegScheduler;
+use onion::tunnel::conflux::LEGS_MAX;
 use onion::{Duration, Instant};
 use pipe::{StreamEnd, Touched};
 use rand::SeedableRng;
@@ -29,68 +29,51 @@ use rand::rngs::StdRng;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-/// The first number of a program's connection.
+/// The first ID of a program's connection.
 const FIRST_APP: u32 = 1 << 31;
-/// Connections of programs at once, at most.
+/// Limit on connections of programs.
 const APPS_MAX: usize = 2048;
-/// How often it looks whether something takes too long, while somebody waits.
+/// Interval of timeout checks while a program waits.
 const BUSY_STEP: Duration = Duration::from_millis(250);
-/// The same while nobody does.
+/// Interval of timeout checks while none waits.
 const IDLE_STEP: Duration = Duration::from_secs(20);
-/// Events that wait to be asked for, at most; a shell that does not ask misses the oldest.
+/// Limit on queued events; the oldest are dropped.
 const EVENTS_MAX: usize = 1 << 14;
-
-/// What a client is to be.
-#[derive(Debug)]
-pub(crate) struct Choices {
-    pub(crate) strategy: Box<dyn Strategy>,
-    pub(crate) rules: Rules,
-    /// Circuits of a set; one for none.
-    pub(crate) legs: usize,
-    pub(crate) leg_scheduler: &'static dyn LegScheduler,
-    pub(crate) desired: DesiredUx,
-    /// Streams go to the circuit that answers fastest now.
-    pub(crate) by_latency: bool,
-    /// Streams and questions about private networks are refused.
-    pub(crate) rejects_internal: bool,
-    /// Events name destinations.
-    pub(crate) names_destinations: bool,
-}
 
 /// The node of a client.
 pub(crate) struct Proxy {
     client: Client<StdRng, StreamEnd>,
     rng: StdRng,
     choices: Choices,
-    /// In Unix seconds, at the origin of time.
+    /// The Unix time at the engine's origin of time, in seconds.
     unix_origin_s: u64,
     began: Instant,
-    view: Arc<View>,
+    netdir: Arc<NetDir>,
     has_bootstrapped: bool,
     state: State,
     has_state_changed: bool,
     pool: Pool<CircuitNumber>,
     apps: BTreeMap<ConnId, App>,
     by_stream: BTreeMap<StreamNumber, ConnId>,
-    /// Questions for round trips: which circuit, and since when.
+    /// Pending latency probes: circuit, and start.
     asking: BTreeMap<StreamNumber, (CircuitNumber, Instant)>,
     apps_accepted: u32,
     circuits_opened: u64,
-    /// It was told that there is no set of circuits to be had, and has not changed since.
-    has_told_no_set: bool,
-    /// For which streams circuits are kept ready: those that were asked for last.
+    /// An event has reported that no set can be built, and this has not changed.
+    has_reported_no_set: bool,
+    /// Purpose of the latest request, for which circuits are kept ready.
     last_need: Option<Need>,
     touched: Touched,
     writable: VecDeque<ConnId>,
     readable: VecDeque<ConnId>,
     to_close: VecDeque<ConnId>,
-    /// Circuits and streams are to be looked after.
+    /// Circuits and streams must be checked.
     must_plan: bool,
     plan_at: Instant,
-    /// Circuits that have failed since one stood, and when to try again.
+    /// Circuits that have failed since the last success, and when to try again.
     failures: u32,
     open_at: Instant,
-    /// For what there was no path, and until when none is looked for.
+    /// Purposes without a path, and until when none is searched.
     no_paths: BTreeMap<Need, Instant>,
     events: VecDeque<Event>,
 }
@@ -100,14 +83,15 @@ const fn is_app(conn: ConnId) -> bool {
 }
 
 impl Proxy {
-    /// One that knows no network yet. All randomness comes from the generator.
+    /// Creates a node without a network. All randomness comes from the generator.
     pub(crate) fn new(
-        choices: Choices,
+        mut choices: Choices,
         state: State,
         now: Instant,
         unix_time_s: u64,
         mut rng: StdRng,
     ) -> Self {
+        choices.legs = choices.legs.clamp(1, LEGS_MAX);
         let client_rng = StdRng::from_rng(&mut rng);
         let pool = Pool::new(choices.by_latency);
         Self {
@@ -116,7 +100,7 @@ impl Proxy {
             choices,
             unix_origin_s: unix_time_s.saturating_sub((now - Instant::ORIGIN).as_secs()),
             began: now,
-            view: Arc::default(),
+            netdir: Arc::default(),
             has_bootstrapped: false,
             state,
             has_state_changed: false,
@@ -126,7 +110,7 @@ impl Proxy {
             asking: BTreeMap::new(),
             apps_accepted: 0,
             circuits_opened: 0,
-            has_told_no_set: false,
+            has_reported_no_set: false,
             last_need: None,
             touched: Touched::default(),
             writable: VecDeque::new(),
@@ -141,52 +125,53 @@ impl Proxy {
         }
     }
 
-    /// Why the client cannot begin in this network, if it cannot: its strategy knows none of its relays.
-    pub(crate) fn lacks(&self, view: &View) -> Option<NoPath> {
-        let lacks = || self.choices.strategy.check(view).err();
+    /// Why the client cannot run in this network: its strategy has no data for it.
+    pub(crate) fn lacks(&self, netdir: &NetDir) -> Option<NoPath> {
+        let lacks = || self.choices.strategy.check(netdir).err();
         if self.has_bootstrapped { None } else { lacks() }
     }
 
-    /// The network is this one from now on.
-    pub(crate) fn set_view(&mut self, now: Instant, view: Arc<View>) {
-        self.view = view;
+    /// Uses this network directory.
+    pub(crate) fn set_netdir(&mut self, now: Instant, netdir: Arc<NetDir>) {
+        self.netdir = netdir;
         self.no_paths.clear();
-        self.state.build_times.set_params(self.view.params());
+        self.state.build_times.set_params(self.netdir.params());
         let congestion = onion::flow::control::CongestionParams::from_consensus(|name| {
-            self.view.params().get(name)
+            self.netdir.params().get(name)
         });
         self.client.set_congestion(Arc::new(congestion));
         let unix_time_s = self.unix_time_s(now);
-        let Self { state, view, choices, rng, .. } = self;
+        let Self { state, netdir, choices, rng, .. } = self;
         let strategy = &*choices.strategy;
-        self.has_state_changed |= state.guards.update(view, strategy, unix_time_s, rng);
-        let (relays, valid_until) = (self.view.relays().len(), self.view.valid_until);
+        self.has_state_changed |= state.guards.update(netdir, strategy, unix_time_s, rng);
+        let (relays, valid_until) = (self.netdir.relays().len(), self.netdir.valid_until);
         if std::mem::replace(&mut self.has_bootstrapped, true) {
-            self.tell(Event::Updated { relays, valid_until });
+            self.emit(Event::Updated { relays, valid_until });
         } else {
-            let exits = self.view.relays().iter().filter(|relay| relay.is_exit()).count();
+            let exits = self.netdir.relays().iter().filter(|relay| relay.is_exit()).count();
             let guards = self.state.guards.sample().len();
             let took = now - self.began;
-            self.tell(Event::Bootstrapped { relays, exits, guards, valid_until, took });
+            self.emit(Event::Bootstrapped { relays, exits, guards, valid_until, took });
         }
         self.must_plan = true;
         self.settle(now);
     }
 
-    /// What is known of the network is too old. Streams wait, and no circuit begins, until there is something newer.
+    /// The consensus has expired. Streams wait, and no circuit is built, until there is a newer
+    /// one.
     pub(crate) fn handle_expired(&mut self) {
         self.has_bootstrapped = false;
         let problem =
             "the consensus has expired, and no authority gives a newer one: nothing new is begun";
-        self.tell(Event::Trouble(problem.to_owned()));
+        self.emit(Event::Trouble(problem.to_owned()));
     }
 
-    /// What is to be remembered, if that has changed since it was last asked for.
+    /// The state to be saved, if it has changed since the last call.
     pub(crate) fn poll_state(&mut self) -> Option<State> {
         std::mem::take(&mut self.has_state_changed).then(|| self.state.clone())
     }
 
-    /// What is to be remembered.
+    /// The state to be saved.
     pub(crate) const fn state(&self) -> &State {
         &self.state
     }
@@ -196,7 +181,7 @@ impl Proxy {
         self.events.pop_front()
     }
 
-    fn tell(&mut self, mut event: Event) {
+    fn emit(&mut self, mut event: Event) {
         if !self.choices.names_destinations {
             event.scrub();
         }
@@ -210,9 +195,9 @@ impl Proxy {
         self.unix_origin_s + (now - Instant::ORIGIN).as_secs()
     }
 
-    /// Takes up all that has happened.
+    /// Handles all events of the engine's client.
     fn settle(&mut self, now: Instant) {
-        // What a stream has said before its end comes before the end.
+        // Data of a stream is handled before its end.
         self.look_at_pipes(now);
         while let Some(event) = self.client.poll_event() {
             match event {
@@ -236,7 +221,7 @@ impl Proxy {
         }
     }
 
-    /// Looks after circuits and streams: what takes too long, what waits, what is to be ready.
+    /// Checks circuits and streams: timeouts, waiting requests, circuits to keep ready.
     fn plan(&mut self, now: Instant) {
         self.end_overdue(now);
         self.attach_waiting(now);
@@ -318,7 +303,7 @@ impl Node for Proxy {
             return self.transmit_to_app(now, conn, out);
         }
         let len = self.client.poll_transmit(now, conn, out);
-        // Programs whose bytes have left may send more.
+        // Programs whose data was sent may send more.
         self.look_at_pipes(now);
         len
     }

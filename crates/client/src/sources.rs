@@ -1,4 +1,4 @@
-//! Whom a client asks for the directory, and how.
+//! The directories of a client, and how it reaches them.
 
 use crate::tunnel::Tunnels;
 use dirmgr::Source;
@@ -12,49 +12,50 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// A directory that is asked inside a circuit of one hop (BEGIN_DIR).
+/// A directory that is reached through a one-hop circuit (BEGIN_DIR).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OnionDirectory {
-    /// Where it takes links: its OR port.
+    /// Address of its OR port.
     pub address: SocketAddr,
     /// Its identities, which it must prove.
     pub ids: RelayIds,
 }
 
 impl OnionDirectory {
-    /// How to get there. Circuits of one hop need no onion key.
+    /// The hop. One-hop circuits need no onion key.
     const fn hop(&self) -> NextHop {
         NextHop { address: self.address, ids: self.ids, onion_key: [0; 32] }
     }
 }
 
-/// How the directory is asked for.
+/// Directories of a client.
 #[derive(Clone, Debug, Default)]
 pub struct Directories {
-    /// Of which authorities the OR port is known, by the addresses that they have in [`Settings`](crate::Settings). The others are asked by plain HTTP.
+    /// Authorities with a known OR port, by their addresses in [`Settings`](crate::Settings). The
+    /// others are reached by plain HTTP.
     pub authorities: BTreeMap<SocketAddr, OnionDirectory>,
-    /// Relays that are asked before the authorities as long as no guard is known: fallback directories.
+    /// Fallback directories: asked before the authorities while no guard is known.
     pub fallbacks: Vec<OnionDirectory>,
-    /// Guards are asked before all others, once they are known.
+    /// Known guards are asked first.
     pub has_guards: bool,
 }
 
-/// What the thread of circuits and that of the directory know of guards.
+/// What the engine and the directory thread know of guards.
 #[derive(Debug, Default)]
 struct Known {
-    /// Those that may be asked, the best first.
+    /// Guards that may be tried, best first.
     guards: Vec<Fingerprint>,
-    /// Says where they are, also of those whose microdescriptor is not here.
+    /// Has their addresses, even without microdescriptors.
     consensus: Option<Arc<Consensus>>,
 }
 
-/// What two threads know of guards, for both.
+/// Guards, shared between two threads.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedGuards(Arc<Mutex<Known>>);
 
 impl SharedGuards {
     fn lock(&self) -> MutexGuard<'_, Known> {
-        // What is in there is replaced as a whole.
+        // The lock guards single assignments.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -78,15 +79,17 @@ impl SharedGuards {
     }
 }
 
-/// How a client asks: guards, fallbacks and authorities inside circuits of one hop, authorities without an OR port by plain HTTP.
+/// Reaches guards, fallbacks and authorities through one-hop circuits, and authorities without an
+/// OR port by plain HTTP.
 pub(crate) struct Sources {
     directories: Directories,
     guards: SharedGuards,
-    /// Who is asked before the authorities in this look.
+    /// The mirrors of the current fetch.
     nearest: Vec<OnionDirectory>,
-    /// With which fallback to begin: another one each time, so that none of them alone decides what comes.
+    /// The fallback to begin with. It changes for each fetch, so that none of them alone determines
+    /// the result.
     first_fallback: usize,
-    /// While a look lasts.
+    /// Open during a fetch.
     tunnels: Option<Tunnels>,
 }
 

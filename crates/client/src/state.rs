@@ -1,7 +1,7 @@
-//! What a client remembers from one run to the next: its guards, and how long circuits took.
+//! State that a client keeps across restarts: its guards and circuit build times.
 
+use crate::build_timeout::BuildTimes;
 use crate::guards::Guards;
-use crate::timeouts::BuildTimes;
 use serde::{Deserialize, Serialize};
 use std::fs;
 use std::io::ErrorKind;
@@ -11,17 +11,17 @@ use std::path::Path;
 pub(crate) const FILE: &str = "client-state.json";
 /// Version of the file's format.
 const VERSION: u32 = 1;
-/// No file is longer.
+/// The longest file, in bytes.
 const LEN_MAX: u64 = 1 << 20;
 
-/// What is remembered.
+/// The stored state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct State {
     pub(crate) guards: Guards,
     pub(crate) build_times: BuildTimes,
 }
 
-/// As it is written.
+/// The file's content.
 #[derive(Serialize, Deserialize)]
 struct Written {
     flashflow_client: u32,
@@ -30,39 +30,40 @@ struct Written {
 }
 
 impl State {
-    /// Reads the file; without one, nothing is remembered.
+    /// Reads the file. Without a file the state is empty.
     ///
     /// # Errors
-    /// What is wrong with a file that is there. To choose new guards without a word would be worse than to end.
+    /// A message if the file exists but is unusable. Silently selecting new guards would be worse
+    /// than a failure.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
-        let told = |problem: String| {
+        let failed = |problem: String| {
             format!("`{}`: {problem}; remove it to choose new guards", path.display())
         };
         let text = match fs::metadata(path) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(Self::default()),
-            Ok(found) if found.len() > LEN_MAX => return Err(told("far too long".to_owned())),
-            _ => fs::read_to_string(path).map_err(|error| told(error.to_string()))?,
+            Ok(found) if found.len() > LEN_MAX => return Err(failed("far too long".to_owned())),
+            _ => fs::read_to_string(path).map_err(|error| failed(error.to_string()))?,
         };
-        let read: Written = serde_json::from_str(&text).map_err(|it| told(it.to_string()))?;
+        let read: Written = serde_json::from_str(&text).map_err(|it| failed(it.to_string()))?;
         if read.flashflow_client != VERSION {
-            return Err(told(format!("of format {}, not {VERSION}", read.flashflow_client)));
+            return Err(failed(format!("of format {}, not {VERSION}", read.flashflow_client)));
         }
         Ok(Self { guards: read.guards, build_times: read.build_times_ms })
     }
 
-    /// Writes the file, whole or not at all.
+    /// Replaces the file atomically.
     ///
     /// # Errors
-    /// Why it cannot be written.
+    /// A message if it cannot be written.
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
-        let told = |error: std::io::Error| format!("cannot write `{}`: {error}", path.display());
+        let failed = |error: std::io::Error| format!("cannot write `{}`: {error}", path.display());
         let written = Written {
             flashflow_client: VERSION,
             guards: self.guards.clone(),
             build_times_ms: self.build_times.clone(),
         };
-        let text = serde_json::to_vec_pretty(&written).map_err(|error| told(error.into()))?;
-        files::replace(path, &text, files::Access::Owner).map_err(told)
+        let text = serde_json::to_vec_pretty(&written).map_err(|error| failed(error.into()))?;
+        files::replace(path, &text, files::Access::Owner).map_err(failed)
     }
 }
 

@@ -1,7 +1,7 @@
-//! How relays are chosen: one trait, one file for each way.
+//! Strategies for selecting relays: one trait, one file for each implementation.
 //!
-//! A strategy says how much a relay weighs at a position of a path, given those that are chosen already. Everything
-//! else is not its business: who may be in a path together, which relays are guards, and the draw itself.
+//! A strategy weighs relays for a position of a path, given those already selected. It does not
+//! know which relays may share a path, which are guards, or how relays are drawn.
 
 mod geography;
 mod latency;
@@ -11,6 +11,7 @@ mod throughput;
 mod uniform;
 mod weighted;
 
+pub use crate::netdir::Position;
 pub use geography::{GeoRule, Geography};
 pub use latency::Latency;
 pub use measured::Measured;
@@ -18,46 +19,52 @@ pub use ranking::{Claim, Claims, Ranking};
 pub use throughput::Throughput;
 pub use uniform::Uniform;
 pub use weighted::Weighted;
-pub(crate) use weighted::position_share;
 
-use crate::path::NoPath;
-use crate::view::{RelayInfo, View};
+use crate::netdir::{NetDir, RelayInfo};
 use netdoc::Fingerprint;
 use std::fmt;
 
-/// A position in a path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Position {
-    /// The first hop, which knows the client.
-    Guard,
-    /// Between the others.
-    Middle,
-    /// The last hop, which knows the destination.
+/// Why no path can be selected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoPath {
+    /// No exit permits the stream.
+    #[error("no exit of the network permits such a stream")]
     Exit,
+    /// No guard may be used with that exit.
+    #[error("no guard can be used now with any such exit")]
+    Guard,
+    /// No relay may be used between guard and exit.
+    #[error("no relay is left for the middle of a path")]
+    Middle,
+    /// The strategy depends on measurements, but has none for the relays of this network.
+    #[error(
+        "no relay of the consensus has a measurement in the bandwidth file: the file is of another network or another time"
+    )]
+    Unmeasured,
 }
 
-/// A way to choose relays.
+/// Weighs relays.
 pub trait Strategy: fmt::Debug + Send {
-    /// Its name, as users give it.
+    /// Its name on the command line.
     fn name(&self) -> &'static str;
 
-    /// How much a relay weighs at this position, not below 0: it is chosen with a probability in proportion to that. `chosen` are
-    /// the others of the path that are known already; exits are chosen first, then guards, then middles. For a middle they are the
-    /// first hop, the exit, and the middles between them in their order. If all weigh nothing,
-    /// all are equal.
+    /// The weight of a relay at this position, not negative. Relays are drawn with probability in
+    /// proportion to it; if all weights are zero, uniformly. `chosen` are the relays selected
+    /// before: exits are selected first, then guards, then middles. For a middle they are the first
+    /// hop, the exit, and earlier middles in order.
     fn weight(
         &self,
-        view: &View,
+        netdir: &NetDir,
         relay: &RelayInfo,
         position: Position,
         chosen: &[&RelayInfo],
     ) -> f64;
 
-    /// Whether a relay may be at this position at all. Unlike one that weighs nothing, one that may not is never taken, though there
-    /// be no other; then there is no path.
+    /// Whether a relay may be used at this position. Unlike a relay of weight zero, a relay that is
+    /// not admitted is never used, even if no path is left.
     fn admits(
         &self,
-        _view: &View,
+        _view: &NetDir,
         _relay: &RelayInfo,
         _position: Position,
         _chosen: &[&RelayInfo],
@@ -65,21 +72,23 @@ pub trait Strategy: fmt::Debug + Send {
         true
     }
 
-    /// Whether the strategy can choose in this network at all. [`candidates`](crate::path::candidates) are all alike where all weigh
-    /// nothing, as in tor; a strategy that knows none of the network's relays must not become a uniform choice unnoticed.
+    /// Whether the strategy can be used in this network. As in tor,
+    /// [`candidates`](crate::path::candidates) of weight zero are drawn uniformly; a strategy
+    /// without data for the network must fail instead.
     ///
     /// # Errors
-    /// [`NoPath`] says what the strategy lacks.
-    fn check(&self, _view: &View) -> Result<(), NoPath> {
+    /// [`NoPath`] if the strategy lacks data.
+    fn check(&self, _view: &NetDir) -> Result<(), NoPath> {
         Ok(())
     }
 
-    /// A circuit through these relays has come to stand, or has not.
+    /// Called when a circuit through these relays was built or has failed.
     fn handle_outcome(&mut self, _path: &[Fingerprint], _was_built: bool) {}
 }
 
-/// A weight between that of a choice by an index alone and that of a uniform one: *b·i* + (1 − *b*), for an index *i* and an influence *b*,
-/// both from 0 to 1. So no relay is chosen more than 1/(1 − *b*) times as often as another, whatever the index says.
+/// Blends an index with a uniform weight: *b·i* + (1 − *b*), for an index *i* and an influence *b*,
+/// both from 0 to 1. No relay is drawn more than 1/(1 − *b*) times as often as another, whatever
+/// its index.
 #[must_use]
 pub fn blend(index: f64, influence: f64) -> f64 {
     let (index, influence) = (index.clamp(0.0, 1.0), influence.clamp(0.0, 1.0));

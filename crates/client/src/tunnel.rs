@@ -1,5 +1,6 @@
-//! Documents of directories inside circuits of one hop, as stock clients ask for them (BEGIN_DIR, tor-spec §6.2.1). Nobody between sees
-//! what is asked for, or changes what is answered; the directory itself proves its identity.
+//! Fetches directory documents through one-hop circuits, as unmodified clients do (BEGIN_DIR,
+//! tor-spec §6.2.1). Nobody on the path can read or change them, and the directory proves its
+//! identity.
 
 use crate::begin_dir::{Answer, Exchange};
 use link::tls::TlsConfigs;
@@ -18,10 +19,11 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// Time for the link and the circuit to stand.
+/// Time limit for building the link and the circuit.
 const CIRCUIT_MAX: Duration = Duration::from_secs(30);
 
-/// Circuits to directories, each used for all that is asked of one, with the links below them.
+/// Circuits to directories and the links below them. Each circuit serves all requests to its
+/// directory.
 pub(crate) struct Tunnels {
     driver: Driver<Client<StdRng, Exchange>>,
     open: BTreeMap<SocketAddr, CircuitNumber>,
@@ -36,10 +38,10 @@ fn unreachable(cause: &Loss) -> Problem {
 }
 
 impl Tunnels {
-    /// Without any circuit.
+    /// Creates the set without circuits.
     ///
     /// # Errors
-    /// Where the machine gives no randomness, keys or sockets.
+    /// [`Problem`] if the host provides no randomness, keys or sockets.
     pub(crate) fn new() -> Result<Self, Problem> {
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(machine)?;
         let mut seed = [0; 32];
@@ -52,10 +54,10 @@ impl Tunnels {
         Ok(Self { driver: driver.map_err(machine)?, open: BTreeMap::new() })
     }
 
-    /// Asks a directory for a document, and waits for it.
+    /// Fetches a document from a directory and waits for it.
     ///
     /// # Errors
-    /// Why there is none.
+    /// [`Problem`] if there is none.
     pub(crate) fn get(
         &mut self,
         directory: &NextHop,
@@ -66,20 +68,20 @@ impl Tunnels {
         let circuit = self.circuit(directory);
         let got = self.exchange(circuit, what, have, limits);
         if got.is_err() {
-            // Whatever it was, the next question is not to wait for it.
+            // After an error the next request uses a new circuit.
             self.open.remove(&directory.address);
             self.driver.node_mut().destroy(circuit);
         }
         got
     }
 
-    /// A circuit to a directory: that which stands, or another.
+    /// The circuit to a directory, built if necessary.
     fn circuit(&mut self, directory: &NextHop) -> CircuitNumber {
         let standing = self.open.get(&directory.address).copied();
         if let Some(circuit) = standing.filter(|it| self.driver.node().is_built(*it)) {
             return circuit;
         }
-        // There is no other hop from which it could be hidden what goes on: CREATE_FAST, and no onion key is needed.
+        // CREATE_FAST is enough, without an onion key: there is no other hop to protect against.
         let plan = CircuitPlan { is_fast: true, ..CircuitPlan::new(vec![*directory]) };
         let now = self.driver.now();
         let circuit = self.driver.node_mut().open(now, &plan);
@@ -108,7 +110,7 @@ impl Tunnels {
         }
     }
 
-    /// Waits until a stream is over.
+    /// Waits for the end of a stream.
     fn wait(
         &mut self,
         circuit: CircuitNumber,

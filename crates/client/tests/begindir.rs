@@ -3,7 +3,7 @@
 mod common;
 
 use client::strategy::{Position, Strategy};
-use client::{Directories, Event, OnionDirectory, RelayInfo, Settings, View};
+use client::{Choices, Directories, Event, NetDir, OnionDirectory, RelayInfo, Settings};
 use common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, Node, download};
 use netdoc::Fingerprint;
@@ -25,11 +25,11 @@ impl Strategy for Without {
         "without"
     }
 
-    fn weight(&self, _: &View, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+    fn weight(&self, _: &NetDir, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
         1.0
     }
 
-    fn admits(&self, _: &View, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> bool {
+    fn admits(&self, _: &NetDir, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> bool {
         !self.0.contains(relay.fingerprint.as_bytes())
     }
 }
@@ -55,7 +55,10 @@ fn a_client_learns_of_the_network_by_begin_dir_and_later_from_its_guards_alone()
     false_one.ids.ed25519 = None;
     let identities = network.authorities().iter().filter_map(Node::v3_identity);
     let settings_with = |authorities: Vec<OnionDirectory>, data: &Path| Settings {
-        strategy: Box::new(Without(network.authorities().iter().map(Node::rsa).collect())),
+        choices: Choices {
+            strategy: Box::new(Without(network.authorities().iter().map(Node::rsa).collect())),
+            ..Choices::default()
+        },
         identities: identities.clone().map(Fingerprint::from_bytes).collect(),
         directories: Directories {
             authorities: authorities.iter().map(|it| (it.address, *it)).collect(),

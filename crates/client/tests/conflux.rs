@@ -3,7 +3,7 @@
 mod common;
 
 use client::strategy::{Position, Strategy};
-use client::{Event, LegTraffic, RelayInfo, Settings, View};
+use client::{Choices, Event, LegTraffic, NetDir, RelayInfo, Settings};
 use common::{Ours, PATIENCE, exit, network};
 use lab::{
     Content, ContentServer, Network, RelaySpec, connect_through, download, download_while,
@@ -33,7 +33,7 @@ impl Strategy for ExitBy {
         "exit-by"
     }
 
-    fn weight(&self, _: &View, relay: &RelayInfo, at: Position, _: &[&RelayInfo]) -> f64 {
+    fn weight(&self, _: &NetDir, relay: &RelayInfo, at: Position, _: &[&RelayInfo]) -> f64 {
         let is_it = relay.nickname.as_str() == self.0;
         f64::from(u8::from((at == Position::Exit) == is_it))
     }
@@ -42,19 +42,19 @@ impl Strategy for ExitBy {
 fn with_legs(network: &Network, folder: &Path, exit: &'static str, legs: usize) -> Settings {
     let folder = folder.join(format!("client{legs}"));
     Settings {
-        legs,
-        strategy: Box::new(ExitBy(exit)),
+        choices: Choices { legs, strategy: Box::new(ExitBy(exit)), ..Choices::default() },
         ..Settings::new(network.directory_addrs(), folder)
     }
 }
 
-/// A relay of ours that is published in this network, and lets clients go anywhere.
+/// A relay of the crate `relay`, published in this network as an exit.
 fn our_exit(network: &Network, folder: &Path) -> Relay {
     let config = common::our_exit("ours", network, folder);
     Relay::start(&config.check().expect("sound"), channel().0).expect("started")
 }
 
-/// Waits until a first download comes through: exits of ours take streams only from relays that their own consensus lists.
+/// Waits until a first download succeeds: the exits accept streams only from relays in their own
+/// consensus.
 fn wait_for_exit(client: &mut Ours, port: u16) {
     let clock = Clock::start();
     let content = Content { len: 100, seed: 9 };
@@ -164,8 +164,9 @@ fn data_comes_whole_both_ways_over_two_to_four_legs_to_our_exit_by_each_schedule
         let scheduler = leg_scheduler.name();
         let own = folder.path().join(scheduler);
         fs::create_dir(&own).expect("made");
-        let settings = with_legs(&network, &own, "ours", legs);
-        let mut client = Ours::start_with(Settings { leg_scheduler, ..settings });
+        let mut settings = with_legs(&network, &own, "ours", legs);
+        settings.choices.leg_scheduler = leg_scheduler;
+        let mut client = Ours::start_with(settings);
         wait_for_exit(&mut client, port);
         let before = relay.totals();
         let last = downloads(&mut client, port, scheduler);
@@ -182,10 +183,8 @@ fn data_comes_whole_both_ways_over_two_to_four_legs_to_our_exit_by_each_schedule
         assert!(taker.join().expect("no panic"), "{scheduler}: not what was sent");
     }
     // Asked for latency, it keeps to one leg, but for when another becomes faster.
-    let settings = Settings {
-        desired: DesiredUx::MinLatency,
-        ..with_legs(&network, folder.path(), "ours", 2)
-    };
+    let mut settings = with_legs(&network, folder.path(), "ours", 2);
+    settings.choices.desired = DesiredUx::MinLatency;
     let mut client = Ours::start_with(settings);
     wait_for_exit(&mut client, port);
     let last = downloads(&mut client, port, "latency");
@@ -227,7 +226,7 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
     });
     let request = b"GET /50000000/1 HTTP/1.0\r\n\r\n";
     let mut stream = begun(&client, port, request);
-    // One leg alone has no room for so much at once: now both carry.
+    // One leg alone has no room for this amount at once: now both carry data.
     let mut came = vec![0; 5_000_000];
     stream.read_exact(&mut came).expect("it comes");
     let number = client.last_circuit();
@@ -243,7 +242,8 @@ fn a_leg_that_is_killed_in_the_middle_ends_the_stream_and_nothing_wrong_has_come
         Event::CircuitClosed { circuit, .. } if *circuit == number => Some(()),
         _ => None,
     });
-    // Sets with the dead relay in the middle of a leg are noticed when its neighbours tell: their streams are cut, too.
+    // Sets with the dead relay in the middle of a leg are noticed when its neighbours close their
+    // links: their streams end, too.
     let (mut whole, mut tried) = (0, 0);
     while whole < 3 {
         tried += 1;
@@ -391,7 +391,8 @@ fn taking(listener: TcpListener, len: usize) -> thread::JoinHandle<bool> {
     })
 }
 
-/// Guards that fall silent while a client uploads, much or little: the upload comes whole, and nobody breaks a link for it.
+/// Guards that stop forwarding while a client uploads, much or little: the upload completes, and no
+/// link is closed for it.
 #[test]
 fn uploads_come_whole_though_guards_of_two_of_three_legs_fall_silent() {
     let network = network(relays(6));
@@ -399,12 +400,14 @@ fn uploads_come_whole_though_guards_of_two_of_three_legs_fall_silent() {
     let relay = our_exit(&network, folder.path());
     network.wait_until_known(&[relay.rsa().0], PATIENCE).expect("listed");
     let server = ContentServer::start().expect("a server");
-    // Of so much the exit notices by what waits there; of the other not, and the time tells.
+    // The exit notices the larger upload by its queue; it notices the smaller one only by its
+    // timer.
     for (len, before) in [(40_000_000, 10_000_000), (3_000_000, 1_500_000)] {
         let own = folder.path().join(len.to_string());
         fs::create_dir(&own).expect("made");
-        let settings = with_legs(&network, &own, "ours", 3);
-        let mut client = Ours::start_with(Settings { leg_scheduler: &MostRoom, ..settings });
+        let mut settings = with_legs(&network, &own, "ours", 3);
+        settings.choices.leg_scheduler = &MostRoom;
+        let mut client = Ours::start_with(settings);
         wait_for_exit(&mut client, server.address().port());
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let port = listener.local_addr().expect("bound").port();

@@ -28,7 +28,7 @@ fn a_relay_that_is_killed_ends_the_stream_with_an_error_and_the_next_one_works()
     let mut ours = Ours::start(&network, folder.path());
     let server = ContentServer::start().expect("a server");
     let (socks, port) = (ours.proxy.socks(), server.address().port());
-    // The exit first, then the guard: then two relays are left that may be guards beside the authorities.
+    // The exit first, then the guard: two possible guards are left besides the authorities.
     for (number, place) in [(1, 2), (2, 0)] {
         let name = format!("broken{number}");
         // Opened, and then left: nobody reads, so most of it is still under way.
@@ -77,7 +77,7 @@ fn connect(socks: SocketAddr, port: u16, name: &str) -> TcpStream {
     stream
 }
 
-/// Who is on the way of a circuit that stands.
+/// The relays on the path of an open circuit.
 fn path_of(event: &Event) -> Option<Vec<Fingerprint>> {
     match event {
         Event::CircuitBuilt { path, .. } => Some(path.iter().map(|hop| hop.fingerprint).collect()),

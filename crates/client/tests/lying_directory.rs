@@ -103,7 +103,7 @@ struct Liar {
 }
 
 impl Liar {
-    /// `is_partly`: what is signed it says as it is, and lies about all else.
+    /// With `is_partly` the signed part is unchanged, and everything else is a lie.
     fn start(lie: Lie, honest: SocketAddr, is_partly: bool) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let address = listener.local_addr().expect("bound");
@@ -121,7 +121,7 @@ impl Liar {
                 count.fetch_add(1, Ordering::Relaxed);
                 let is_signed = path.starts_with(CONSENSUS) || path.starts_with("/tor/keys/");
                 let told = (!is_partly || !is_signed).then_some(lie);
-                // Whoever has heard enough hangs up.
+                // A client that has enough closes the connection.
                 let _ = answer(told, honest, &path, stream);
             }
         };

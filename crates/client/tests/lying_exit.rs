@@ -11,7 +11,7 @@ mod said;
 mod common;
 
 use client::strategy::{Position, Strategy};
-use client::{Event, RelayInfo, Settings, View};
+use client::{Choices, Event, NetDir, RelayInfo, Settings};
 use common::{Ours, PATIENCE, network};
 use exit::{Accounts, Deed, LyingExit};
 use lab::{Network, RelaySpec, connect_through};
@@ -46,12 +46,12 @@ impl Strategy for OnlyExit {
         "only-exit"
     }
 
-    fn weight(&self, _: &View, relay: &RelayInfo, at: Position, _: &[&RelayInfo]) -> f64 {
+    fn weight(&self, _: &NetDir, relay: &RelayInfo, at: Position, _: &[&RelayInfo]) -> f64 {
         f64::from(u8::from((at == Position::Exit) == (relay.nickname.as_str() == "liar")))
     }
 }
 
-/// A relay of ours is published, and then another listens at its place who has its keys.
+/// A relay is published, and then replaced by another process with its keys.
 fn lying_exit(
     network: &Network,
     folder: &Path,
@@ -112,8 +112,7 @@ fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
     let told = (Arc::clone(&lies_at_links), Arc::clone(&accounts));
     let _exit = lying_exit(&network, folder.path(), told.0, told.1);
     let settings = Settings {
-        legs: 2,
-        strategy: Box::new(OnlyExit),
+        choices: Choices { legs: 2, strategy: Box::new(OnlyExit), ..Choices::default() },
         ..Settings::new(network.directory_addrs(), folder.path().join("client"))
     };
     let mut client = Ours::start_with(settings);

@@ -8,7 +8,7 @@ mod common;
 use client::model;
 use client::probe::{self, ProbePlan, Subject};
 use client::strategy::{Position, Strategy};
-use client::{Directories, RelayInfo, Settings, View};
+use client::{Choices, Directories, NetDir, RelayInfo, Settings};
 use common::{Ours, PATIENCE, exit, network};
 use dirmgr::{CIRCUITS_MIN, LinkObservations};
 use exits::{name_server, ours, wait_until_known};
@@ -28,7 +28,7 @@ impl Strategy for OnlyOurs {
         "only-ours"
     }
 
-    fn weight(&self, _: &View, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+    fn weight(&self, _: &NetDir, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
         f64::from(u8::from(relay.nickname.as_str().starts_with("ours")))
     }
 }
@@ -65,7 +65,7 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let relays = relays.map(|(relay, _)| relay);
     let all = relays.each_ref().map(|relay| relay.rsa().0);
     let settings = Settings {
-        strategy: Box::new(OnlyOurs),
+        choices: Choices { strategy: Box::new(OnlyOurs), ..Choices::default() },
         ..Settings::new(network.directory_addrs(), folder.path().join("client"))
     };
     let mut client = Ours::start_with(settings);
@@ -81,7 +81,7 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let path = client.path(circuit);
     assert!(path.iter().all(|hop| hop.nickname.as_str().starts_with("ours")), "{path:?}");
 
-    // Links that carry several circuits are told of by both their ends: that is a model for clients.
+    // Links with several circuits are reported by both ends, which yields a model for clients.
     let mut accounts = Vec::new();
     let circuits: Vec<String> =
         (0..3 * CIRCUITS_MIN).map(|number| format!("own{number}")).collect();
@@ -122,10 +122,11 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
 
     // Each hop of ours answers a question for its round trip, the others of the circuit undisturbed.
     let authorities = network.directory_addrs();
-    let is_enough =
-        |view: &View| all.iter().all(|rsa| view.find(&Fingerprint::from_bytes(*rsa)).is_some());
+    let is_enough = |netdir: &NetDir| {
+        all.iter().all(|rsa| netdir.find(&Fingerprint::from_bytes(*rsa)).is_some())
+    };
     let known = folder.path().join("probe");
-    let view = probe::learn(
+    let netdir = probe::learn(
         authorities,
         Directories::default(),
         [].into(),
@@ -135,14 +136,14 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
         || false,
     )
     .expect("known");
-    let path = all.map(|rsa| view.find(&Fingerprint::from_bytes(rsa)).expect("listed"));
+    let path = all.map(|rsa| netdir.find(&Fingerprint::from_bytes(rsa)).expect("listed"));
     let plan = ProbePlan { rounds: 2, ..ProbePlan::default() };
     let mut probed = None;
     let each = |found| {
         probed = Some(found);
         true
     };
-    probe::run(plan, vec![Subject::new(&path)], &view, each, || false).expect("run");
+    probe::run(plan, vec![Subject::new(&path)], &netdir, each, || false).expect("run");
     let probed = probed.expect("one");
     assert_eq!((probed.failure, probed.hop_times.len()), (None, 3));
     assert!(probed.rtts.iter().all(|of_hop| of_hop.len() == 2), "{:?}", probed.rtts);

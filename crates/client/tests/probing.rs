@@ -3,10 +3,10 @@
 mod common;
 
 use client::model::{Observations, Pair};
-use client::path::{Rules, draw_path};
+use client::path::{PathRules, select_probe_path};
 use client::probe::{self, ProbePlan, Probed, Subject};
 use client::strategy::Uniform;
-use client::{Directories, Event, Settings, View};
+use client::{Directories, Event, NetDir, Settings};
 use common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, Network, download};
 use onion::Duration;
@@ -15,8 +15,8 @@ use rand::rngs::StdRng;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-fn view(network: &Network, folder: &Path, relays: usize) -> std::sync::Arc<View> {
-    let is_enough = |view: &View| view.relays().len() >= relays;
+fn netdir(network: &Network, folder: &Path, relays: usize) -> std::sync::Arc<NetDir> {
+    let is_enough = |netdir: &NetDir| netdir.relays().len() >= relays;
     let authorities = network.directory_addrs();
     let folder = folder.join("probe");
     probe::learn(
@@ -35,11 +35,13 @@ fn view(network: &Network, folder: &Path, relays: usize) -> std::sync::Arc<View>
 fn each_hop_of_stock_circuits_of_two_to_four_hops_answers_and_links_get_their_round_trips() {
     let network = network(vec![exit("exita"), exit("exitb")]);
     let folder = tempfile::tempdir().expect("a folder");
-    let view = view(&network, folder.path(), 5);
+    let netdir = netdir(&network, folder.path(), 5);
     let mut rng = StdRng::seed_from_u64(1);
-    let rules = Rules { distinct_subnets: false };
+    let rules = PathRules { distinct_subnets: false };
     let mut subject = |hops| {
-        Subject::new(&draw_path(&view, &Uniform, rules, None, hops, &mut rng).expect("a path"))
+        Subject::new(
+            &select_probe_path(&netdir, &Uniform, rules, None, hops, &mut rng).expect("a path"),
+        )
     };
     let subjects: Vec<Subject> = [2, 3, 4, 3].into_iter().map(&mut subject).collect();
     let plan = ProbePlan {
@@ -53,7 +55,7 @@ fn each_hop_of_stock_circuits_of_two_to_four_hops_answers_and_links_get_their_ro
         all.push(probed);
         true
     };
-    probe::run(plan, subjects, &view, each, || false).expect("run");
+    probe::run(plan, subjects, &netdir, each, || false).expect("run");
     assert_eq!(all.len(), 4);
     let mut seen = Observations::default();
     for (probed, hops) in all.iter().zip([2, 3, 4, 3]) {
@@ -85,9 +87,9 @@ fn each_hop_of_stock_circuits_of_two_to_four_hops_answers_and_links_get_their_ro
 fn a_relay_that_is_gone_is_a_failure_and_not_a_low_number() {
     let network = network(vec![exit("exita"), exit("exitb")]);
     let folder = tempfile::tempdir().expect("a folder");
-    let view = view(&network, folder.path(), 5);
+    let netdir = netdir(&network, folder.path(), 5);
     let gone = network.node("exita").expect("there");
-    let of = |rsa: [u8; 20]| view.find(&netdoc::Fingerprint::from_bytes(rsa)).expect("listed");
+    let of = |rsa: [u8; 20]| netdir.find(&netdoc::Fingerprint::from_bytes(rsa)).expect("listed");
     let [first, second, ..] = network.authorities() else { panic!("no authorities") };
     let path = [of(first.rsa()), of(gone.rsa()), of(second.rsa())];
     let healthy = [of(first.rsa()), of(second.rsa())];
@@ -99,7 +101,7 @@ fn a_relay_that_is_gone_is_a_failure_and_not_a_low_number() {
         all.push(probed);
         true
     };
-    probe::run(plan, subjects, &view, each, || false).expect("run");
+    probe::run(plan, subjects, &netdir, each, || false).expect("run");
     assert!(all[0].failure.is_some() && all[0].setup().is_none(), "{:?}", all[0]);
     assert!(all[0].rtts.iter().all(Vec::is_empty) && all[0].throughput_kb_s.is_none());
     assert_eq!(all[1].failure, None, "{:?}", all[1]);
@@ -109,8 +111,9 @@ fn a_relay_that_is_gone_is_a_failure_and_not_a_low_number() {
 fn a_client_by_latency_asks_its_circuits_and_downloads_stay_whole() {
     let network = network(vec![exit("exita"), exit("exitb"), exit("exitc")]);
     let folder = tempfile::tempdir().expect("a folder");
-    let settings = Settings::new(network.directory_addrs(), folder.path().join("client"));
-    let mut ours = Ours::start_with(Settings { by_latency: true, ..settings });
+    let mut settings = Settings::new(network.directory_addrs(), folder.path().join("client"));
+    settings.choices.by_latency = true;
+    let mut ours = Ours::start_with(settings);
     let mut latest: BTreeMap<u64, Duration> = BTreeMap::new();
     while latest.len() < 2 {
         let (circuit, rtt) = ours.wait_for("answer", |event| match event {

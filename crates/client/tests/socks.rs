@@ -7,7 +7,7 @@ mod common;
 #[path = "socks/conversations.rs"]
 mod conversations;
 
-use client::{ClientProxy, Settings};
+use client::{Choices, ClientProxy, Settings};
 use std::fmt::Write as _;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -123,7 +123,7 @@ fn answers_of_both(rejects_internal: bool) {
         let name = if address.is_ipv4() { "ours4" } else { "ours6" };
         let settings = Settings {
             socks: SocketAddr::new(*address, 0),
-            rejects_internal,
+            choices: Choices { rejects_internal, ..Choices::default() },
             ..Settings::new(vec![nobody], folder.path().join(name))
         };
         let (sender, _events) = channel();

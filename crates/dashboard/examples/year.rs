@@ -1,7 +1,9 @@
-//! How long pages take with a year of results: `cargo run --release -p dashboard --example year -- FOLDER [RELAYS [DAYS]]`.
+//! Measures the response times of all pages with a year of results: `cargo run --release -p
+//! dashboard --example year -- FOLDER [RELAYS [DAYS]]`.
 //!
-//! It fills a store in the folder as a coordinator would, a turn of each relay a day, with its retention, unless there is one already;
-//! then it asks for every page over a real socket, and tells the longest and the middle time of each. The store stays.
+//! Fills a store in the folder like a coordinator, with one measurement of each relay a day and the
+//! usual retention, unless there is one already. Then it requests every page over a real socket and
+//! prints the maximum and the median time of each. The store is kept.
 #![expect(clippy::print_stdout, reason = "a program for the terminal")]
 
 use coordinator::{
@@ -53,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     ask_for_all(folder, &path)
 }
 
-/// What a coordinator does once in a period, beside its measurements.
+/// Work of a coordinator once in a period, in addition to measurements.
 fn suspect(path: &Path) -> Result<(), Box<dyn Error>> {
     let reader = Reader::open(path)?;
     let began = now();
@@ -100,7 +102,7 @@ fn fill(store: &mut Store, relays: u64, days: u64) -> Result<(), Box<dyn Error>>
 
 fn ids(relay: u64) -> RelayIds {
     let mut rsa = [0; 20];
-    // Spread, as real ones are.
+    // Distributed like real fingerprints.
     rsa[..8].copy_from_slice(&relay.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes());
     rsa[12..].copy_from_slice(&relay.to_be_bytes());
     RelayIds { rsa: RsaId(rsa), ed25519: None }
@@ -114,7 +116,7 @@ fn sighting(relay: u64) -> ListedRelay {
 
 fn capacity(relay: u64, day: u64) -> u64 {
     let least = 200_000 + (relay % 997) * 120_000;
-    // As if by lot: nobody moves together with anybody.
+    // Pseudorandom: no two relays are correlated.
     let mixed = ((relay << 20) ^ day).wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (mixed ^ (mixed >> 29)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     least + least * ((mixed >> 40) % 23) / 100
@@ -138,7 +140,7 @@ fn turn(relay: u64, day: u64, begin_unix_s: u64) -> Entry {
     let rate = Rate::from_byte_per_s(bytes_s);
     let second = |second: u32| SecondRecord {
         second,
-        // Each of three has a third.
+        // Each of three measurers has a third.
         returned_bytes: vec![Some(bytes_s / 3 + u64::from(second) * 1013 % 5000); 3],
         client_bytes: None,
         relay_said: None,

@@ -1,16 +1,16 @@
-//! The same for programs. Rates are bytes per second, times Unix seconds.
+//! The data of the pages as JSON. Rates are in bytes per second, times in Unix seconds.
 
-use crate::answer::Refused;
-use crate::line::fingerprint;
-use crate::pages::{self, Wanted};
-use crate::server::App;
+use crate::app::App;
+use crate::bandwidth_line::fingerprint;
+use crate::pages::{self, RelayParameters};
+use crate::response::ErrorResponse;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use onion::Rate;
 use serde_json::{Value, json};
 use store::{Measurement, RelayRow};
 
-pub(crate) async fn overview(State(shared): App) -> Result<Json<Value>, Refused> {
+pub(crate) async fn overview(State(shared): App) -> Result<Json<Value>, ErrorResponse> {
     let now = shared.now();
     let it = shared.read(move |store| store.overview(now)).await?;
     let [conclusive, lower_bound, failed] = it.endings;
@@ -41,8 +41,8 @@ pub(crate) async fn overview(State(shared): App) -> Result<Json<Value>, Refused>
 
 pub(crate) async fn relays(
     State(shared): App,
-    Query(wanted): Query<Wanted>,
-) -> Result<Json<Value>, Refused> {
+    Query(wanted): Query<RelayParameters>,
+) -> Result<Json<Value>, ErrorResponse> {
     let query = pages::query(&wanted);
     let page = shared.read(move |store| store.relays(&query)).await?;
     let relays: Vec<Value> = page.relays.iter().map(of_relay).collect();
@@ -52,15 +52,15 @@ pub(crate) async fn relays(
 pub(crate) async fn relay(
     State(shared): App,
     Path(name): Path<String>,
-) -> Result<Json<Value>, Refused> {
-    let told = pages::story(&shared, &name).await?;
-    let measurements: Vec<Value> = told.measurements.iter().map(of_measurement).collect();
+) -> Result<Json<Value>, ErrorResponse> {
+    let found = pages::explained(&shared, &name).await?;
+    let measurements: Vec<Value> = found.measurements.iter().map(of_measurement).collect();
     Ok(Json(json!({
-        "relay": of_relay(&told.relay), "explanation": told.said, "measurements": measurements,
+        "relay": of_relay(&found.relay), "explanation": found.explanation, "measurements": measurements,
     })))
 }
 
-pub(crate) async fn measurers(State(shared): App) -> Result<Json<Value>, Refused> {
+pub(crate) async fn measurers(State(shared): App) -> Result<Json<Value>, ErrorResponse> {
     let now = shared.now();
     let rows = shared.read(move |store| store.measurers(now)).await?;
     let measurers = rows.iter().map(|it| {
@@ -72,7 +72,7 @@ pub(crate) async fn measurers(State(shared): App) -> Result<Json<Value>, Refused
     Ok(Json(json!({"measurers": measurers.collect::<Vec<_>>()})))
 }
 
-pub(crate) async fn periods(State(shared): App) -> Result<Json<Value>, Refused> {
+pub(crate) async fn periods(State(shared): App) -> Result<Json<Value>, ErrorResponse> {
     let passes = shared.read(|store| store.passes(pages::PERIODS)).await?;
     let periods = passes.iter().map(|it| {
         json!({

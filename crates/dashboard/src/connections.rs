@@ -1,4 +1,4 @@
-//! Connections: how many there are, and how long one may keep us waiting.
+//! Accepts connections, within limits on their number and duration.
 
 use axum::Router;
 use axum::body::Body;
@@ -17,16 +17,17 @@ use tokio::sync::Semaphore;
 use tokio::time::{self, Sleep};
 use tower::ServiceExt as _;
 
-/// What one who connects may take.
+/// Limits on connections.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
-    /// Connections at once; further ones wait in the kernel's queue.
+    /// Concurrent connections; further ones wait in the kernel's queue.
     pub(crate) connections: usize,
-    /// How long the headers of a request may take. Between requests, too: browsers open connections in advance.
+    /// Time limit for the headers of a request, including the idle time before it: browsers open
+    /// connections in advance.
     pub(crate) headers: Duration,
-    /// How long a client that is being sent something may read nothing.
+    /// Time limit for a client that reads nothing while data is pending.
     pub(crate) stall: Duration,
-    /// How long a connection may last. Browsers that follow events connect again.
+    /// Time limit of a connection. Browsers reconnect for events.
     pub(crate) age: Duration,
 }
 
@@ -39,20 +40,20 @@ impl Limits {
     };
 }
 
-/// The pause after a connection could not be accepted, such as for want of descriptors.
+/// The pause after a failed accept, for example for lack of descriptors.
 const PAUSE: Duration = Duration::from_millis(100);
-/// After a minute of failures in a row the caller hears of it.
+/// After a minute of consecutive failures the error is returned.
 const FAILURES_MAX: u32 = 600;
 
-/// Accepts connections and answers their requests.
+/// Accepts connections and serves their requests.
 ///
 /// # Errors
-/// If accepting connections fails for good.
+/// The I/O error if accepting fails permanently.
 pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits) -> io::Result<()> {
     let places = Arc::new(Semaphore::new(limits.connections));
     let mut failures = 0;
     loop {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return Ok(()) };
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
@@ -67,7 +68,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, limits: Limits)
         let router = router.clone();
         tokio::spawn(async move {
             let _place = place;
-            // A client that goes away, or takes too long, is nothing to report.
+            // A client that disconnects or exceeds a limit needs no report.
             let _ = time::timeout(limits.age, talk(stream, router, limits)).await;
         });
     }
@@ -85,16 +86,16 @@ async fn talk(stream: TcpStream, router: Router, limits: Limits) -> hyper::Resul
         .await
 }
 
-/// A stream whose other end must go on reading.
+/// A stream that fails if the peer stops reading.
 struct Unstalled {
     stream: TcpStream,
     limit: Duration,
-    /// When it is too late, while something waits to be written.
+    /// The deadline of the pending write.
     since: Option<Pin<Box<Sleep>>>,
 }
 
 impl Unstalled {
-    /// What came of writing; an error if it has waited for too long.
+    /// Checks the outcome of a write, and its deadline while it is pending.
     fn watch<T>(
         &mut self,
         context: &mut Context<'_>,

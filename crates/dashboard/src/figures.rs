@@ -1,7 +1,7 @@
-//! Pictures of a relay's history and of its seconds.
+//! Figures of a relay's history and of the seconds of a measurement.
 
-use crate::answer::{self, Refused};
-use crate::server::App;
+use crate::app::App;
+use crate::response::{self, ErrorResponse};
 use axum::extract::{Path, State};
 use axum::http::header::{CONTENT_SECURITY_POLICY, CONTENT_TYPE};
 use axum::response::{IntoResponse as _, Response};
@@ -11,15 +11,15 @@ use std::collections::BTreeSet;
 use store::{Limiter, Measurement, Second, State as Ending, utc};
 
 const DAY_S: f64 = 24.0 * 3600.0;
-/// A year of days, and some turns.
+/// A year of daily measurements, with room for repetitions.
 const MEASUREMENTS: usize = 400;
 
-/// A relay's estimates, day by day.
+/// A relay's estimates by day.
 pub(crate) async fn history(
     State(shared): App,
     Path(name): Path<String>,
-) -> Result<Response, Refused> {
-    let relay = answer::relay(&name)?;
+) -> Result<Response, ErrorResponse> {
+    let relay = response::relay(&name)?;
     let measurements = shared.read(move |store| store.measurements_of(relay, MEASUREMENTS)).await?;
     let now = shared.now();
     let days_ago = |it: &Measurement| {
@@ -43,19 +43,19 @@ pub(crate) async fn history(
         Axis::new("days before now"),
         Axis::new("Mbit/s"),
     )
-    .caption("Each measurement that has ended: conclusive, a lower bound, or failed at zero.")
+    .caption("All completed measurements: conclusive, a lower bound, or failed at zero.")
     .with(dots("conclusive", Role::Measurement, with(Ending::Conclusive)))
     .with(dots("lower bound", Role::Client, with(Ending::LowerBound)))
     .with(dots("failed", Role::Problem, with(Ending::Failed)));
     Ok(svg(&figure))
 }
 
-/// A measurement second by second, with who limited each.
+/// The seconds of a measurement, with what limited each.
 pub(crate) async fn seconds(
     State(shared): App,
     Path(id): Path<String>,
-) -> Result<Response, Refused> {
-    let unknown = || Refused::NotFound(format!("there is no measurement {id}"));
+) -> Result<Response, ErrorResponse> {
+    let unknown = || ErrorResponse::NotFound(format!("there is no measurement {id}"));
     let number = id.parse::<i64>().map_err(|_| unknown())?;
     let found = shared.read(move |store| store.measurement(number)).await?;
     let measurement = found.ok_or_else(unknown)?;
@@ -65,13 +65,13 @@ pub(crate) async fn seconds(
     let figure = ExperimentFigure::new(
         "seconds",
         &title,
-        Axis::new("second, round after round"),
+        Axis::new("second, over all rounds"),
         Axis::new("Mbit/s"),
     );
-    let caption = "What was carried in each second. Its colour says who limited it.";
+    let caption = "Throughput in each second. The colour shows the limiting party.";
     let line = seconds.iter().enumerate().map(|(place, it)| (place as f64, of_second(it)));
     let mut figure = figure.caption(caption).with(Series {
-        name: "in all".to_owned(),
+        name: "total".to_owned(),
         points: line.collect(),
         labels: Vec::new(),
         style: Style::Line,
@@ -100,7 +100,7 @@ fn of_second(second: &Second) -> f64 {
 }
 
 fn svg(figure: &ExperimentFigure) -> Response {
-    // The picture carries its own style, and nothing else.
+    // The figure contains its own style and loads nothing.
     let headers = [
         (CONTENT_TYPE, "image/svg+xml"),
         (CONTENT_SECURITY_POLICY, "default-src 'none'; style-src 'unsafe-inline'"),

@@ -1,35 +1,39 @@
-//! What a coordinator's store tells: pages for people, JSON and metrics for programs.
+//! A coordinator's store as web pages, JSON and Prometheus metrics.
 //!
-//! It reads and changes nothing. It is a process of its own, so that whatever happens to it is nothing to the coordinator, and it
-//! knows only what the store holds: no coming slot is in there, so none can be asked out of it.
+//! The dashboard opens the store read-only and is a separate process, so a failure never affects the
+//! coordinator. It knows only what the store contains. Future slots are not stored, so nobody can learn
+//! them here.
 //!
-//! Pages are made here, need nothing from elsewhere, and work without scripts; with them they follow what happens. They are for
-//! phones and screen readers, too: landmarks, tables with headings, an order that a keyboard can follow.
+//! Pages are rendered on the server, load nothing from elsewhere, and work without scripts; with scripts
+//! they update themselves. They support phones and screen readers: landmarks, table headings, and
+//! keyboard navigation.
 //!
-//! | path | what |
+//! | path | content |
 //! |---|---|
-//! | `/` | how far the period is, what was measured, what failed and why |
+//! | `/` | progress of the period, results, failures and their causes |
 //! | `/relays` | all relays; `search`, `sort`, `order`, `state`, `cause`, `page` |
-//! | `/relays/FINGERPRINT` | why one has its weight, its history, its seconds |
+//! | `/relays/FINGERPRINT` | the explanation of a relay's weight, its history, its seconds |
 //! | `/measurers` | the team |
-//! | `/periods`, `/periods/BEGIN` | what was measured when |
-//! | `/api/…` | the same as JSON |
-//! | `/metrics` | for Prometheus |
-//! | `/health` | 200 if the coordinator has said something lately, else 503 |
-//! | `/events` | an event whenever something was written |
+//! | `/periods`, `/periods/BEGIN` | measurements by period |
+//! | `/api/…` | the data of these pages as JSON |
+//! | `/metrics` | metrics for Prometheus |
+//! | `/health` | 200 if the coordinator has reported recently, else 503 |
+//! | `/events` | an event after each write to the store |
 
-mod answer;
 mod api;
+mod app;
+mod bandwidth_line;
 mod connections;
+mod events;
 mod figures;
-mod line;
+mod format;
 mod metrics;
 mod pages;
-mod read;
+mod response;
 mod server;
 #[cfg(test)]
 mod tests;
-mod words;
 
-pub use line::weights;
-pub use server::{DashboardError, Options, Server};
+pub use app::Options;
+pub use bandwidth_line::weights;
+pub use server::{DashboardError, Server};

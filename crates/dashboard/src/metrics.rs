@@ -1,8 +1,8 @@
-//! Figures for Prometheus, and whether all is well.
+//! Metrics for Prometheus, and the health check.
 
-use crate::answer::Refused;
+use crate::app::App;
 use crate::pages::SILENT_S;
-use crate::server::App;
+use crate::response::ErrorResponse;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
@@ -10,17 +10,17 @@ use axum::response::IntoResponse;
 use std::fmt::Write as _;
 use store::{MeasurerRow, Overview};
 
-/// The format that Prometheus reads.
+/// The text format of Prometheus.
 const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-pub(crate) async fn metrics(State(shared): App) -> Result<impl IntoResponse, Refused> {
+pub(crate) async fn metrics(State(shared): App) -> Result<impl IntoResponse, ErrorResponse> {
     let now = shared.now();
     let found = shared.read(move |store| Ok((store.overview(now)?, store.measurers(now)?))).await?;
     let (overview, measurers) = found;
     Ok(([(CONTENT_TYPE, FORMAT)], text(&overview, &measurers)))
 }
 
-/// Whether the coordinator has told something lately.
+/// Whether the coordinator has reported recently.
 pub(crate) async fn health(State(shared): App) -> impl IntoResponse {
     let now = shared.now();
     let progress = shared.read(|store| store.progress()).await;
@@ -30,7 +30,7 @@ pub(crate) async fn health(State(shared): App) -> impl IntoResponse {
         }
         Ok(Some(it)) => {
             let silent_s = now.saturating_sub(it.at_unix_s);
-            let problem = format!("the coordinator has said nothing for {silent_s} s\n");
+            let problem = format!("the coordinator has not reported for {silent_s} s\n");
             (StatusCode::SERVICE_UNAVAILABLE, problem)
         }
         Ok(None) => {
@@ -61,10 +61,14 @@ fn text(overview: &Overview, measurers: &[MeasurerRow]) -> String {
             ("without_slot", counts.without_slot),
         ];
         let relays = relays.map(|(state, count)| (label("state", state), count as u64));
-        gauge("relays", "Relays of the period, by where they are in it.", &relays);
-        gauge("told_seconds", "When that was told, in Unix seconds.", &plain(progress.at_unix_s));
+        gauge("relays", "Relays of the period, by state.", &relays);
+        gauge(
+            "reported_seconds",
+            "When the coordinator last reported, in Unix seconds.",
+            &plain(progress.at_unix_s),
+        );
     }
-    gauge("estimates", "Relays with an estimate of the last 30 days.", &plain(overview.relays));
+    gauge("estimates", "Relays with an estimate from the last 30 days.", &plain(overview.relays));
     let capacity = plain(overview.capacity.as_byte_per_s());
     gauge("capacity_bytes_per_second", "The sum of those estimates.", &capacity);
     let [conclusive, lower_bound, failed] = overview.endings;
@@ -75,34 +79,34 @@ fn text(overview: &Overview, measurers: &[MeasurerRow]) -> String {
         ("broken_off", overview.broken_off),
     ];
     let endings = endings.map(|(state, count)| (label("state", state), count));
-    gauge(
-        "measurements_of_a_day",
-        "Measurements of the last 24 hours, by how they ended.",
-        &endings,
-    );
+    gauge("measurements_of_a_day", "Measurements of the last 24 hours, by outcome.", &endings);
     let causes = overview.causes.iter().map(|it| (label("cause", &it.name), it.count));
-    let help = "Why measurements of the last 24 hours were not conclusive.";
+    let help = "Causes of inconclusive measurements in the last 24 hours.";
     gauge("causes_of_a_day", help, &causes.collect::<Vec<_>>());
     if let Some(consensus) = &overview.consensus {
         let value = plain(consensus.valid_after_unix_s);
         gauge("consensus_valid_after_seconds", "The newest consensus, in Unix seconds.", &value);
     }
     if let Some(file) = &overview.file {
-        let help = "When the newest bandwidth file was made, in Unix seconds.";
+        let help = "When the newest bandwidth file was created, in Unix seconds.";
         gauge("bandwidth_file_created_seconds", help, &plain(file.created_unix_s));
-        gauge("bandwidth_file_voted", "Its relays by which authorities vote.", &plain(file.voted));
+        gauge(
+            "bandwidth_file_voted",
+            "Its relays that authorities use in their votes.",
+            &plain(file.voted),
+        );
     }
     let up =
         measurers.iter().map(|it| (label("measurer", &it.address), u64::from(it.state == "up")));
-    gauge("measurer_up", "Whether a measurer answers.", &up.collect::<Vec<_>>());
+    gauge("measurer_up", "Whether a measurer responds.", &up.collect::<Vec<_>>());
     let capacities =
         measurers.iter().map(|it| (label("measurer", &it.address), it.capacity.as_byte_per_s()));
-    let help = "What a measurer has to give.";
+    let help = "Capacity of a measurer.";
     gauge("measurer_capacity_bytes_per_second", help, &capacities.collect::<Vec<_>>());
     text
 }
 
-/// As labels want it.
+/// Escapes the value of a label.
 fn escaped(text: &str) -> String {
     text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }

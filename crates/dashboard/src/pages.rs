@@ -1,4 +1,4 @@
-//! Pages for people.
+//! HTML pages. They read the store through [`app`](crate::app) and must not know the server.
 
 mod overview;
 mod periods;
@@ -7,5 +7,5 @@ mod relays;
 
 pub(crate) use overview::{SILENT_S, measurers, overview};
 pub(crate) use periods::{PERIODS, period, periods};
-pub(crate) use relay::{relay, story};
-pub(crate) use relays::{Wanted, query, relays};
+pub(crate) use relay::{explained, relay};
+pub(crate) use relays::{RelayParameters, query, relays};

@@ -1,9 +1,9 @@
-//! Listening, and who is answered what.
+//! Listens and routes requests.
 
-use crate::answer::{self, Refused};
+use crate::app::{App, Options, Shared};
 use crate::connections::{Limits, serve};
-use crate::read::Readers;
-use crate::{api, figures, metrics, pages};
+use crate::response::ErrorResponse;
+use crate::{api, events, figures, metrics, pages};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::http::header::{
@@ -16,57 +16,40 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time;
 
-/// How often the store is asked whether somebody has written, and the caller whether it is over.
+/// Interval at which the store is polled for writes, and the caller for shutdown.
 const LATENCY: Duration = Duration::from_millis(250);
-/// A page takes far less; one that takes longer is given up.
+/// Time limit of a request. A page takes far less.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// Requests that are worked on at once; others wait.
+/// Limit on concurrent requests; others wait.
 const AT_ONCE: usize = 4;
-/// Who may follow events at once.
-const FOLLOWERS: usize = 64;
 
-/// What is shown, and to whom.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The coordinator's store.
-    pub store: PathBuf,
-    /// Its newest bandwidth file.
-    pub file: PathBuf,
-    /// Names under which it may be asked, besides addresses and `localhost`: a page elsewhere could give a name of its own our
-    /// address, and then read what we say.
-    pub hosts: Vec<String>,
-    /// The Unix time now.
-    pub now: fn() -> u64,
-}
-
-/// Why there is no dashboard.
+/// Why a dashboard cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum DashboardError {
-    /// The address cannot be had.
+    /// The address is not available.
     #[error("cannot listen on {address}: {source}; is another program there?")]
     Listen {
-        /// Which.
+        /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
-    /// The system gives no threads.
+    /// The operating system provides no threads.
     #[error("cannot start threads: {0}")]
     Threads(io::Error),
-    /// Accepting connections has failed for good.
+    /// Accepting connections has failed permanently.
     #[error("cannot accept connections: {0}")]
     Listening(io::Error),
 }
 
-/// A dashboard that listens.
+/// A listening dashboard.
 pub struct Server {
     runtime: Runtime,
     listener: TcpListener,
@@ -75,22 +58,11 @@ pub struct Server {
     pub(crate) limits: Limits,
 }
 
-/// What all answers are made of.
-pub(crate) struct Shared {
-    pub(crate) readers: Readers,
-    pub(crate) options: Options,
-    pub(crate) changes: watch::Receiver<i64>,
-    pub(crate) followers: Arc<Semaphore>,
-    at_once: Semaphore,
-}
-
-pub(crate) type App = State<Arc<Shared>>;
-
 impl Server {
     /// Listens at this address.
     ///
     /// # Errors
-    /// If it cannot be had.
+    /// [`DashboardError`] if the address is not available.
     pub fn bind(address: SocketAddr, options: Options) -> Result<Self, DashboardError> {
         let runtime = Builder::new_multi_thread()
             .worker_threads(2)
@@ -104,26 +76,20 @@ impl Server {
         Ok(Self { runtime, listener, address, options, limits: Limits::USUAL })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Answers requests until `is_over` returns true.
+    /// Serves requests until `is_over` returns true.
     ///
     /// # Errors
-    /// If accepting connections fails for good.
+    /// [`DashboardError`] if accepting connections fails permanently.
     pub fn run(self, is_over: impl Fn() -> bool) -> Result<(), DashboardError> {
         let Self { runtime, listener, options, limits, .. } = self;
         let (tell, changes) = watch::channel(0);
-        let shared = Arc::new(Shared {
-            readers: Readers::new(options.store.clone()),
-            options,
-            changes,
-            followers: Arc::new(Semaphore::new(FOLLOWERS)),
-            at_once: Semaphore::new(AT_ONCE),
-        });
+        let shared = Arc::new(Shared::new(options, changes, AT_ONCE));
         let end = runtime.block_on(async {
             let watching = tokio::spawn(watch_store(Arc::clone(&shared), tell));
             let over = async {
@@ -143,9 +109,10 @@ impl Server {
     }
 }
 
-/// Tells whenever somebody has written.
+/// Publishes the store's version after each write.
 async fn watch_store(shared: Arc<Shared>, tell: watch::Sender<i64>) {
-    // A connection of its own: a version means something to the connection that asked before.
+    // Uses one connection throughout: a version is meaningful only to the connection that read the
+    // previous one.
     let mut reader = None;
     loop {
         let path = shared.options.store.clone();
@@ -180,18 +147,18 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/api/periods", get(api::periods))
         .route("/metrics", get(metrics::metrics))
         .route("/health", get(metrics::health))
-        .route("/events", get(answer::events))
-        .route("/style.css", get(answer::style))
-        .route("/live.js", get(answer::script))
-        .fallback(async || Refused::NotFound("there is no such page".to_owned()))
+        .route("/events", get(events::events))
+        .route("/style.css", get(events::style))
+        .route("/live.js", get(events::script))
+        .fallback(async || ErrorResponse::NotFound("there is no such page".to_owned()))
         .layer(middleware::from_fn_with_state(Arc::clone(&shared), guard))
         .with_state(shared)
 }
 
-/// The Fetch standard, §3.7. Not among the names that the library has.
+/// The Fetch standard, §3.7; not among the constants of `http`.
 const SAME_ORIGIN: HeaderName = HeaderName::from_static("cross-origin-resource-policy");
 
-/// What holds for all answers.
+/// Checks every request, and sets the headers of every response.
 async fn guard(State(shared): App, request: Request, next: Next) -> Response {
     let host = request.headers().get(HOST).and_then(|host| host.to_str().ok());
     let mut response = if !matches!(*request.method(), Method::GET | Method::HEAD) {
@@ -200,7 +167,7 @@ async fn guard(State(shared): App, request: Request, next: Next) -> Response {
         let problem = "this dashboard is not known by that name; use its address, or --host-name";
         (StatusCode::MISDIRECTED_REQUEST, problem).into_response()
     } else {
-        // Nobody closes it.
+        // The semaphore is never closed.
         let _permit = shared.at_once.acquire().await;
         match time::timeout(TIMEOUT, next.run(request)).await {
             Ok(response) => response,
@@ -212,7 +179,7 @@ async fn guard(State(shared): App, request: Request, next: Next) -> Response {
                   form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
     let fixed: [(HeaderName, &'static str); 5] = [
         (CONTENT_SECURITY_POLICY, policy),
-        // No page of another origin embeds anything of this one.
+        // No page of another origin may embed content of this one.
         (SAME_ORIGIN, "same-origin"),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (REFERRER_POLICY, "no-referrer"),
@@ -224,7 +191,7 @@ async fn guard(State(shared): App, request: Request, next: Next) -> Response {
     response
 }
 
-/// Whether a request under this name is meant for us.
+/// Whether a `Host` header names this dashboard.
 fn may_be_asked_as(host: &str, names: &[String]) -> bool {
     if host.parse::<SocketAddr>().is_ok() || host.parse::<IpAddr>().is_ok() {
         return true;

@@ -1,4 +1,4 @@
-//! The whole server over real sockets, on stores that a coordinator's code has written.
+//! Tests of the whole server over real sockets, on stores written by the coordinator's code.
 
 use crate::connections::Limits;
 use crate::{Options, Server};
@@ -59,7 +59,7 @@ impl Running {
         Self { folder, address, over, thread: Some(thread) }
     }
 
-    /// The status, and what was said.
+    /// The status and the body.
     fn get(&self, path: &str) -> (u16, String) {
         self.ask(path, &self.address)
     }
@@ -105,7 +105,7 @@ fn begun(number: u8, slot: u32) -> MeasurementStarted {
     }
 }
 
-/// Three relays: one with an estimate, one that is being measured, one left out.
+/// Three relays: one with an estimate, one being measured, one left out.
 fn fill(store: &mut Store) {
     let sighting = |number: u8, left_out: Option<&str>| ListedRelay {
         ids: ids(number),
@@ -155,11 +155,10 @@ fn fill(store: &mut Store) {
 }
 
 #[test]
-fn all_pages_tell_what_the_store_has() {
+fn all_pages_show_the_content_of_the_store() {
     let running = Running::new(fill);
     let overview = running.page("/");
-    for part in ["2 of 4 relays are measured", "42.0 Mbit/s", "relay2", "signatures of 5", "60 min"]
-    {
+    for part in ["2 of 4 relays measured", "42.0 Mbit/s", "relay2", "signatures of 5", "60 min"] {
         assert!(overview.contains(part), "no {part:?} in {overview}");
     }
     let relays = running.page("/relays?sort=nickname&order=up");
@@ -192,7 +191,7 @@ fn all_pages_tell_what_the_store_has() {
 }
 
 #[test]
-fn what_relays_say_is_shown_and_never_run() {
+fn text_from_relays_is_escaped() {
     let running = Running::new(fill);
     for path in ["/relays", &format!("/relays/{}", "03".repeat(20))] {
         let text = running.page(path);
@@ -207,7 +206,7 @@ fn what_relays_say_is_shown_and_never_run() {
 }
 
 #[test]
-fn what_is_not_there_is_said_and_nothing_can_be_changed() {
+fn missing_pages_are_reported_and_nothing_can_be_changed() {
     let running = Running::new(fill);
     for path in [
         "/none",
@@ -240,7 +239,7 @@ fn impatient() -> Running {
 
 fn connect(running: &Running) -> TcpStream {
     let stream = TcpStream::connect(&running.address).expect("connected");
-    // Only where it should have been closed, and is not.
+    // Applies only if the connection is open although it should be closed.
     stream.set_read_timeout(Some(Duration::from_secs(60))).expect("set");
     stream.set_write_timeout(Some(Duration::from_secs(60))).expect("set");
     stream
@@ -289,7 +288,7 @@ fn pages_of_other_origins_can_embed_nothing() {
 }
 
 #[test]
-fn programs_get_the_same() {
+fn the_api_has_the_data_of_the_pages() {
     let running = Running::new(fill);
     let json = |path: &str| -> serde_json::Value {
         serde_json::from_str(&running.page(path)).expect("JSON")
@@ -317,8 +316,8 @@ fn programs_get_the_same() {
 }
 
 #[test]
-fn no_answer_names_a_seed_or_a_slot_that_is_to_come() {
-    // What the store does not have, nobody can be told; so nothing but what has begun may get in.
+fn no_response_contains_a_future_seed_or_slot() {
+    // What the store lacks cannot be disclosed, so only what has started may be stored.
     let running = Running::new(fill);
     let begin = NOW - 3600;
     let paths = ["/periods".to_owned(), format!("/periods/{begin}"), "/api/periods".to_owned()];
@@ -329,7 +328,7 @@ fn no_answer_names_a_seed_or_a_slot_that_is_to_come() {
 }
 
 #[test]
-fn a_store_that_is_not_there_yet_is_waited_for() {
+fn the_dashboard_waits_for_a_missing_store() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("store.db");
     let running = Running::of(folder, path.clone());
@@ -343,7 +342,7 @@ fn a_store_that_is_not_there_yet_is_waited_for() {
 }
 
 #[test]
-fn whoever_follows_hears_of_what_is_written() {
+fn an_event_follows_each_write() {
     use std::io::{BufRead as _, BufReader};
     let running = Running::new(fill);
     let mut answer =

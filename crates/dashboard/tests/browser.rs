@@ -1,4 +1,4 @@
-//! The dashboard in a real browser: found by keyboard, followed live, on a phone.
+//! The dashboard in a real browser: keyboard navigation, live updates, a phone.
 
 use coordinator::{Counts, PastEstimate};
 use dashboard::{Options, Server};
@@ -104,17 +104,16 @@ fn look(browser: &mut Browser, base: &str, store: &mut Store) {
     browser.open(&format!("{base}/"));
     assert_eq!(
         browser.evaluate("document.querySelector('.big').innerText"),
-        "40 of 100 relays are measured"
+        "40 of 100 relays measured"
     );
 
-    // What is written is seen, without anybody doing anything.
+    // A write becomes visible without any action.
     store.write([&progress(41), &begun(7)]).expect("room");
-    browser
-        .wait_for("document.querySelector('.big').innerText === '41 of 100 relays are measured'");
+    browser.wait_for("document.querySelector('.big').innerText === '41 of 100 relays measured'");
     browser.wait_for("document.querySelector('#progress').innerText.includes('relay7')");
     picture(browser, "overview");
 
-    // By keyboard alone: past the link to the content, to the search, and to a result.
+    // By keyboard alone: past the skip link, to the search, and to a result.
     browser.press("Tab", 9, "");
     assert_eq!(browser.evaluate("document.activeElement.className"), "skip");
     for _ in 0..40 {
@@ -139,13 +138,13 @@ fn look(browser: &mut Browser, base: &str, store: &mut Store) {
     let why = browser.evaluate("document.querySelector('#why').innerText");
     assert!(why.as_str().is_some_and(|why| why.contains("231.00 Mbit/s")), "{why}");
 
-    // A measurement of it begins while it is looked at.
+    // A measurement of the displayed relay starts.
     store.write([&begun(77)]).expect("room");
     browser
         .wait_for("document.querySelector('#why').innerText.includes('is being measured since')");
     picture(browser, "relay");
 
-    // On a phone nothing sticks out, and landmarks are there, on every page.
+    // On a phone no page overflows, and every page has landmarks.
     browser.resize(360, 780, true);
     for page in [
         "/",
@@ -171,7 +170,7 @@ fn look(browser: &mut Browser, base: &str, store: &mut Store) {
     picture(browser, "phone");
 }
 
-/// For `docs/`, if somebody asks for it.
+/// Screenshots for `docs/`, on request.
 fn picture(browser: &mut Browser, name: &str) {
     if let Ok(folder) = std::env::var("FLASHFLOW_PICTURES") {
         browser.save_picture(&Path::new(&folder).join(format!("dashboard-{name}.png")));

@@ -16,7 +16,7 @@ use crate::private_network as network;
 use crate::telling::median;
 use lab::NetworkSpec;
 use link::tls::TlsConfigs;
-use link::{Forge, Traffic, pump, unix_time_s};
+use link::{IdentityIssuer, Traffic, pump, unix_time_s};
 use measurer::{Approach, Defences, Request, WorkerLoad};
 use netdoc::Fingerprint;
 use onion::measure::load::Target;
@@ -68,8 +68,8 @@ fn measurer(
 ) -> Result<Exit, Error> {
     let arguments = arguments(seconds, Some(100_000.0));
     let mut team = measuring::team(&arguments, output)?;
-    let forge = Forge::new([7; 32], unix_time_s())?;
-    let tls = TlsConfigs::new(&forge)?;
+    let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
+    let tls = TlsConfigs::new(&issuer)?;
     let network =
         network::start(&NetworkSpec::new(network::relays(Some(1), &[limit_mbit])?), output)?;
     interrupt.wind_up_in_order();

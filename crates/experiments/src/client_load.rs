@@ -3,7 +3,8 @@
 use crate::error::Error;
 use link::tls::TlsConfigs;
 use link::{
-    Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, Watch, unix_time_s,
+    Clock, Drive, Driver, DriverOptions, IdentityIssuer, NodeThread, Observer, ThreadError,
+    unix_time_s,
 };
 use onion::measure::load::{
     Event, LoadConfig, LoadGenerator, Pace, ReturnPath, ReturnRelay, Target,
@@ -63,12 +64,12 @@ impl ClientLoad {
         let mut rng =
             StdRng::try_from_rng(&mut SysRng).map_err(|error| Error::Random(error.to_string()))?;
         rng.fill_bytes(&mut seed);
-        let mut forge = Forge::new(seed, unix_time_s())?;
+        let mut issuer = IdentityIssuer::new(seed, unix_time_s())?;
         let (mut landings, mut listeners) = (Vec::new(), Vec::new());
         for _ in 0..SOCKETS {
             let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(broken)?;
             let address = listener.local_addr().map_err(broken)?;
-            landings.push(ReturnRelay { identity: Arc::new(forge.identity()?), address });
+            landings.push(ReturnRelay { identity: Arc::new(issuer.identity()?), address });
             listeners.push(listener);
         }
         let config = LoadConfig {
@@ -89,7 +90,7 @@ impl ClientLoad {
             unix_time_s: unix_time_s(),
         };
         let pump = LoadGenerator::new(config, rng, clock.now());
-        let tls = TlsConfigs::new(&forge)?;
+        let tls = TlsConfigs::new(&issuer)?;
         let options =
             DriverOptions { coalesce: Duration::from_millis(1), ..DriverOptions::default() };
         let driver = Driver::new(pump, clock, tls, listeners, options).map_err(broken)?;
@@ -134,8 +135,8 @@ struct Starter {
     told: SharedState,
 }
 
-impl Watch<LoadGenerator<StdRng>> for Starter {
-    fn look(&mut self, drive: &mut dyn Drive<LoadGenerator<StdRng>>) -> Option<Instant> {
+impl Observer<LoadGenerator<StdRng>> for Starter {
+    fn before_turn(&mut self, drive: &mut dyn Drive<LoadGenerator<StdRng>>) -> Option<Instant> {
         let now = drive.now();
         let mut told = self.told.lock();
         while let Some(event) = drive.node_mut().poll_event() {

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::load::{Load, Reading};
 use crate::telling::{pair, report, rule, tell};
 use clap::Args;
-use client::View;
+use client::NetDir;
 use client::probe::{self, ProbePlan, Probed, Subject};
 use judge::{Point, What};
 use link::Clock;
@@ -170,7 +170,7 @@ impl Step {
 
 /// One of the others: the same circuit again and again.
 fn keep_on(
-    view: &Arc<View>,
+    view: &Arc<NetDir>,
     plan: &ProbePlan,
     path: &Subject,
     member: &Member,

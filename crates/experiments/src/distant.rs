@@ -8,7 +8,7 @@ use crate::trial::{Trial, Tried};
 use lab::wan::{Host, Wan, Way};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid, RelaySpec};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, NodeThread, Watch};
+use link::{Clock, Driver, DriverOptions, NodeThread, Observer};
 use measurer::{Approach, Defences, Request, Team};
 use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
@@ -38,7 +38,7 @@ impl Starter {
         node: N,
         listeners: Vec<TcpListener>,
         options: DriverOptions,
-        watch: impl Watch<N> + 'static,
+        watch: impl Observer<N> + 'static,
     ) -> Result<NodeThread<N>, Error> {
         let driver = Driver::new(node, self.clock, self.tls.clone(), listeners, options)?;
         // A thread is in the network of the one that starts it.

@@ -47,7 +47,7 @@ pub enum Error {
     },
     /// Identities cannot be made.
     #[error(transparent)]
-    Forge(#[from] link::ForgeError),
+    Issue(#[from] link::IssueError),
     /// Sockets fail.
     #[error("machine: {0}")]
     Driver(#[from] link::DriverError),

@@ -17,9 +17,9 @@ use crate::load::{Load, Reading};
 use crate::simulated::SimulatedOptions;
 use crate::telling::{pair, report, rule, tell};
 use clap::Args;
-use client::View;
+use client::NetDir;
 use client::model::{Model, Observations};
-use client::path::{Need, Rules, draw_path};
+use client::path::{Need, PathRules, select_probe_path};
 use client::probe::{ProbePlan, Probed, Subject};
 use link::{Clock, unix_time_s};
 use onion::Duration;
@@ -100,7 +100,7 @@ const LANES: usize = 7;
 const TEXT: &str = include_str!("../../../docs/experiments/selection.md");
 
 /// All may be on one machine.
-const RULES: Rules = Rules { distinct_subnets: false };
+const RULES: PathRules = PathRules { distinct_subnets: false };
 
 pub(super) fn run(
     options: &Options,
@@ -203,7 +203,7 @@ pub(super) fn run(
     for _ in 0..circuits {
         for way in &ways {
             let need = Some(Need::Port { port: scene.server().port(), is_ipv6: false });
-            let path = draw_path(view, &*way.strategy, RULES, need, 3, &mut rng);
+            let path = select_probe_path(view, &*way.strategy, RULES, need, 3, &mut rng);
             let path = path.map_err(|it| Error::Failed(format!("{}: {it}", way.name)))?;
             subjects.push(Subject::new(&path));
         }
@@ -245,10 +245,15 @@ fn model(probed: &[Probed]) -> Model {
 }
 
 /// Paths that are chosen uniformly.
-fn uniform(view: &View, hops: usize, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>, Error> {
+fn uniform(
+    view: &NetDir,
+    hops: usize,
+    count: u32,
+    rng: &mut StdRng,
+) -> Result<Vec<Subject>, Error> {
     let draw = |_| {
         let need = Some(Need::Lookup);
-        let path = draw_path(view, &client::strategy::Uniform, RULES, need, hops, rng);
+        let path = select_probe_path(view, &client::strategy::Uniform, RULES, need, hops, rng);
         let path = path.map_err(|it| Error::Failed(format!("uniform: {it}")))?;
         Ok(Subject::new(&path))
     };

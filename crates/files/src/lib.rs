@@ -1,38 +1,41 @@
-//! Files that are replaced as a whole.
+//! Replaces files atomically.
 //!
-//! A reader sees the previous content or the new one, never a part, also if the machine stops half-way: the content is written to a
-//! temporary file in the same folder, saved to the disk, and renamed.
+//! A reader sees the previous content or the new one, never a part, even after a crash: the content
+//! is written to a temporary file in the same folder, synced to disk, and renamed.
 //!
-//! [`replace`] is for outputs that a user names. A FIFO, a device or a symbolic link has been put there for a purpose, so the content goes
-//! through it: a regular file never takes its place. [`replace_entry`] is for names in a folder that belongs to the program, where a link
-//! may have been planted: whatever has the name is replaced. [`create`] replaces nothing.
+//! [`replace`] is for outputs that a user names. A FIFO, a device or a symbolic link at that path
+//! is there on purpose, so the content is written through it; a regular file never takes its place.
+//! [`replace_entry`] is for names in a folder that belongs to the program, where an attacker may
+//! have planted a link: whatever has the name is replaced. [`create`] replaces nothing.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, ErrorKind, Write as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// Who may read a file that is made.
+/// Who may read a new file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// Its owner (mode 0600). Such a file holds secrets, which are written into no FIFO and no device.
+    /// Its owner (mode 0600). For secrets, which are not written into a FIFO or a device.
     Owner,
-    /// Whom the umask lets (mode 0666 without the bits of the umask).
+    /// As the umask permits (mode 0666 without the bits of the umask).
     Umask,
-    /// Everybody (mode 0644), whatever the umask is: for files that another user's program reads.
+    /// Everybody (mode 0644), whatever the umask: for files that other users' programs read.
     Everyone,
 }
 
-/// As many as the kernel follows.
+/// Limit on symbolic links: the kernel's.
 const LINKS_MAX: usize = 40;
 
-/// Writes `content` to the file that a user named: through a symbolic link to the file that it names, into a FIFO or a device, or else in the
-/// place of the previous file. A link whose target does not exist has it made.
+/// Writes `content` to the file that a user named: through a symbolic link to its target, into a
+/// FIFO or a device, or else atomically over the previous file. The target of a dangling link is
+/// created.
 ///
 /// # Errors
-/// What the operating system reports; then a regular file that was there is untouched, unless it is the last step that failed, saving the
-/// folder: then readers see the new file, and after a power cut perhaps the previous one. [`ErrorKind::IsADirectory`] for a folder,
-/// [`ErrorKind::InvalidInput`] for a secret that would go into a FIFO or a device.
+/// The I/O error. The previous regular file is then unchanged, unless the last step has failed,
+/// syncing the folder: readers then see the new file, but a power failure may restore the previous
+/// one. [`ErrorKind::IsADirectory`] for a folder, [`ErrorKind::InvalidInput`] for a secret that
+/// would be written into a FIFO or a device.
 pub fn replace(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     if is_special(path)? {
         if access == Access::Owner {
@@ -44,7 +47,8 @@ pub fn replace(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     replace_entry(&target(path)?, content, access)
 }
 
-/// Puts a file with this content at a name, and replaces what has the name unless that is a folder. Links are not followed.
+/// Writes a file with this content at a name, and replaces anything but a folder there. Links are
+/// not followed.
 ///
 /// # Errors
 /// As for [`replace`].
@@ -56,17 +60,18 @@ pub fn replace_entry(path: &Path, content: &[u8], access: Access) -> io::Result<
     save_folder(path)
 }
 
-/// Makes a file with this content, through symbolic links. It appears under its name only when it is complete.
+/// Creates a file with this content, through symbolic links. It appears under its name only when it
+/// is complete.
 ///
 /// # Errors
-/// [`ErrorKind::AlreadyExists`] if something is there, which is untouched then; else what the operating system reports.
+/// [`ErrorKind::AlreadyExists`] if the name exists, which is then unchanged; else the I/O error.
 pub fn create(path: &Path, content: &[u8], access: Access) -> io::Result<()> {
     let path = target(path)?;
     saved(&path, content, access)?.persist_noclobber(&path).map_err(|error| error.error)?;
     save_folder(&path)
 }
 
-/// The folder in which a file is, or is to be.
+/// The folder of a file.
 #[must_use]
 pub fn folder_of(path: &Path) -> &Path {
     match path.parent() {
@@ -75,8 +80,9 @@ pub fn folder_of(path: &Path) -> &Path {
     }
 }
 
-/// Whether what the path leads to is no file that could be replaced. The descriptors of processes, such as `/dev/stdout`, are links that lead to
-/// no name, so everything in these folders is written through.
+/// Whether the path leads to something other than a replaceable file. The descriptors of processes,
+/// such as `/dev/stdout`, are links without a target name, so everything in these folders is
+/// written through.
 fn is_special(path: &Path) -> io::Result<bool> {
     match fs::metadata(path) {
         Ok(found) if found.is_dir() => Err(ErrorKind::IsADirectory.into()),
@@ -91,7 +97,7 @@ fn is_special(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// The name at the end of the links.
+/// The path at the end of the links.
 fn target(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -103,7 +109,7 @@ fn target(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::new(ErrorKind::InvalidInput, "too many levels of symbolic links"))
 }
 
-/// A temporary file next to `path` with this content, on the disk.
+/// A temporary file next to `path` with this content, synced to disk.
 fn saved(path: &Path, content: &[u8], access: Access) -> io::Result<tempfile::NamedTempFile> {
     let mut builder = tempfile::Builder::new();
     builder.prefix(".flashflow-").suffix(".tmp");
@@ -119,7 +125,7 @@ fn saved(path: &Path, content: &[u8], access: Access) -> io::Result<tempfile::Na
     Ok(file)
 }
 
-/// Names are part of the folder, which is saved separately.
+/// Syncs the folder, whose entries are stored separately from the files.
 fn save_folder(path: &Path) -> io::Result<()> {
     File::open(folder_of(path))?.sync_all()
 }
@@ -178,7 +184,7 @@ mod tests {
         let [first, second] = ["first", "second"].map(|name| folder.path().join(name));
         symlink("inner/file", &second).expect("made");
         symlink(&second, &first).expect("made");
-        // The target is not there at first.
+        // The target does not exist at first.
         for content in ["one", "two"] {
             replace(&first, content.as_bytes(), Access::Owner).expect("written");
             assert_eq!(fs::read_to_string(inner.join("file")).expect("there"), content);

@@ -3,10 +3,10 @@
 use crate::choosing::{Choosing, StrategyName, share};
 use clap::Args;
 use cli::Error;
-use client::View;
+use client::NetDir;
 use client::anonymity::{Adversary, Anonymity, Choice, Study, Weights};
 use client::countries::Country;
-use client::path::{Need, Rules};
+use client::path::{Need, PathRules};
 use documents::{consensus, newest, read};
 use link::unix_time_s;
 use netdoc::Fingerprint;
@@ -93,7 +93,7 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
         Some((path, text)) => newest(path, text)?.descriptors,
         None => Vec::new(),
     };
-    let view = View::for_study(&consensus, &descriptors);
+    let view = NetDir::for_study(&consensus, &descriptors);
     if view.relays().iter().all(|it| it.weight_kb_s == 0) {
         output.step(
             "all relays weigh 0 in the consensus: strategies by weight choose uniformly, as tor does",
@@ -110,9 +110,9 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
         let strategy = options.choosing.strategy(*name, 3, &[])?;
         output.doing(format!("{}: {} relays", name.word(), view.relays().len()));
         let study = Study {
-            view: &view,
+            netdir: &view,
             strategy: &*strategy,
-            rules: Rules { distinct_subnets: !options.same_subnets },
+            rules: PathRules { distinct_subnets: !options.same_subnets },
             need: Need::Port { port: options.port, is_ipv6: false },
             pairs: usize::try_from(options.pairs).unwrap_or(usize::MAX),
         };
@@ -127,7 +127,7 @@ pub(crate) fn run(options: &AnonymityOptions, output: &Output) -> Result<Exit, E
 }
 
 impl AnonymityOptions {
-    fn parties(&self, view: &View) -> Result<Vec<Party>, Error> {
+    fn parties(&self, view: &NetDir) -> Result<Vec<Party>, Error> {
         let mut rng = StdRng::seed_from_u64(self.seed);
         let mut parties: Vec<Party> = Vec::new();
         let mut add = |draws: Vec<Adversary>| {
@@ -138,7 +138,7 @@ impl AnonymityOptions {
             add((0..DRAWS).map(|_| Adversary::with_relays(view, *share, &mut rng)).collect());
         }
         for share in &self.adversary_weight {
-            let draw = |_| Adversary::with_weight(view, *share, Weights::ByLot, &mut rng);
+            let draw = |_| Adversary::with_weight(view, *share, Weights::Random, &mut rng);
             add((0..DRAWS).map(draw).collect());
         }
         for share in &self.adversary_largest {

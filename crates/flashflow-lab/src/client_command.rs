@@ -4,7 +4,7 @@ use crate::authorities::{Authorities, Known};
 use crate::choosing::{Choosing, StrategyName};
 use clap::{Args, ValueEnum};
 use cli::Error;
-use client::{ClientProxy, Event, Hop, LegTraffic, Settings, path::Rules};
+use client::{Choices, ClientProxy, Event, Hop, LegTraffic, Settings, path::PathRules};
 use onion::cell::msg::DesiredUx;
 use onion::tunnel::conflux::{LegScheduler, schedulers};
 use serde_json::{Value, json};
@@ -144,19 +144,24 @@ impl ClientOptions {
         let Known { authorities, identities, directories } = self.authorities.find()?;
         Ok(Settings {
             socks: self.socks,
-            strategy: self.choosing.strategy(self.strategy, HOPS, &authorities)?,
+            choices: Choices {
+                strategy: self.choosing.strategy(self.strategy, HOPS, &authorities)?,
+                by_latency: self.by_latency,
+                rules: PathRules {
+                    distinct_subnets: self.distinct_subnets || self.authorities.public,
+                },
+                legs: usize::from(self.legs),
+                leg_scheduler: self.leg_scheduler.get(),
+                desired: self.leg_wish.get(),
+                // On the public network no exit reaches addresses of private networks, and to ask for one gives away that a
+                // program would.
+                rejects_internal: self.authorities.public,
+                names_destinations: self.show_destinations,
+            },
             authorities,
             directories,
             identities,
             folder,
-            by_latency: self.by_latency,
-            rules: Rules { distinct_subnets: self.distinct_subnets || self.authorities.public },
-            legs: usize::from(self.legs),
-            leg_scheduler: self.leg_scheduler.get(),
-            desired: self.leg_wish.get(),
-            // No exit of the public network reaches private addresses, and the request would reveal the attempt.
-            rejects_internal: self.authorities.public,
-            names_destinations: self.show_destinations,
         })
     }
 }

@@ -8,9 +8,9 @@ use crate::choosing::{Choosing, StrategyName};
 use clap::Args;
 use cli::Error;
 use client::model::{self, Observations};
-use client::path::{Need, Rules, draw_path};
+use client::path::{Need, PathRules, select_probe_path};
 use client::probe::{self, ProbePlan, Probed, Subject};
-use client::{RelayInfo, View};
+use client::{NetDir, RelayInfo};
 use link::unix_time_s;
 use measurer::Consent;
 use onion::Duration;
@@ -115,7 +115,7 @@ pub(crate) fn run(
     };
     let folder = lab::TemporaryFolder::new()?;
     output.doing("fetching the directory");
-    let is_enough = |view: &View| !view.relays().is_empty();
+    let is_enough = |view: &NetDir| !view.relays().is_empty();
     let learnt = probe::learn(
         authorities.clone(),
         directories,
@@ -182,7 +182,7 @@ fn has_consented(consent: &Consent, relay: &RelayInfo) -> bool {
 }
 
 impl ProbeOptions {
-    fn subjects(&self, view: &View, authorities: &[SocketAddr]) -> Result<Vec<Subject>, Error> {
+    fn subjects(&self, view: &NetDir, authorities: &[SocketAddr]) -> Result<Vec<Subject>, Error> {
         let mut rng = match self.seed {
             Some(seed) => StdRng::seed_from_u64(seed),
             None => {
@@ -190,12 +190,13 @@ impl ProbeOptions {
             }
         };
         let need = self.server.map(|it| Need::Port { port: it.port(), is_ipv6: it.is_ipv6() });
-        let rules = Rules { distinct_subnets: self.distinct_subnets || self.authorities.public };
+        let rules =
+            PathRules { distinct_subnets: self.distinct_subnets || self.authorities.public };
         let mut subjects = Vec::new();
         for hops in self.hops.iter().copied().map(usize::from) {
             let strategy = self.choosing.strategy(self.strategy, hops, authorities)?;
             for _ in 0..self.circuits {
-                let path = draw_path(view, &*strategy, rules, need, hops, &mut rng);
+                let path = select_probe_path(view, &*strategy, rules, need, hops, &mut rng);
                 let path = path.map_err(|it| {
                     Error::Failed(format!("no path of {hops} hops can be chosen: {it}"))
                 })?;
@@ -210,7 +211,7 @@ fn ms(time: Duration) -> f64 {
     (time.as_secs_f64() * 1e6).round() / 1e3
 }
 
-fn in_words(view: &View, probed: &Probed) -> String {
+fn in_words(view: &NetDir, probed: &Probed) -> String {
     let name = |it| view.find(it).map_or("?", |relay| relay.nickname.as_str());
     let path: Vec<&str> = probed.path.iter().map(name).collect();
     let mut text = path.join(" > ");

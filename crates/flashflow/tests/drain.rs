@@ -3,7 +3,7 @@
 //! There are three terminations by default; `FLASHFLOW_TERMINATIONS=200 cargo test -p flashflow --test drain` makes 200.
 
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
+use link::{Clock, Driver, DriverOptions, IdentityIssuer, NodeThread, unix_time_s};
 use onion::cell::msg::{DestroyReason, EndReason};
 use onion::circuit::{CircuitError, NextHop};
 use onion::client::{
@@ -72,9 +72,9 @@ struct Clients {
 
 impl Clients {
     fn new(clock: Clock) -> Self {
-        let forge = Forge::new([9; 32], unix_time_s()).expect("keys");
+        let issuer = IdentityIssuer::new([9; 32], unix_time_s()).expect("keys");
         let client = Client::new(unix_time_s(), StdRng::from_seed([8; 32]));
-        let tls = TlsConfigs::new(&forge).expect("keys");
+        let tls = TlsConfigs::new(&issuer).expect("keys");
         let driver = Driver::new(client, clock, tls, Vec::new(), DriverOptions::default());
         Self { driver: driver.expect("a driver"), events: Vec::new() }
     }
@@ -115,9 +115,9 @@ impl Clients {
 fn serve(clock: Clock) -> (NodeThread<Server>, SocketAddr) {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let server_at = listener.local_addr().expect("an address");
-    let forge = Forge::new([7; 32], unix_time_s()).expect("keys");
+    let issuer = IdentityIssuer::new([7; 32], unix_time_s()).expect("keys");
     let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
-    let tls = TlsConfigs::new(&forge).expect("keys");
+    let tls = TlsConfigs::new(&issuer).expect("keys");
     let server = Driver::new(Server::new(), clock, tls, vec![listener], options).expect("a server");
     (NodeThread::start("server", Box::new(server), ()).expect("a thread"), server_at)
 }

@@ -11,7 +11,7 @@ mod scene;
 
 use lab::{LabError, Network, NetworkSpec, Node, RelaySpec};
 use link::tls::{Session, TlsConfigs, TlsError};
-use link::{Forge, ForgeError, unix_time_s};
+use link::{IdentityIssuer, IssueError, unix_time_s};
 use links::Link;
 use onion::cell::msg::{Create2, DestroyReason, encode_created2_into};
 use onion::cell::{BODY_LEN, CircId, Command};
@@ -42,7 +42,7 @@ enum CaptureError {
     #[error("control port: {0}")]
     Control(#[from] lab::control::ControlError),
     #[error(transparent)]
-    Forge(#[from] ForgeError),
+    Issue(#[from] IssueError),
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
     #[error(transparent)]
@@ -274,13 +274,13 @@ fn main() -> Result<()> {
     let now_s = unix_time_s();
     let mut seed = [0; 32];
     seed[..8].copy_from_slice(&now_s.to_be_bytes());
-    let mut forge = Forge::new(seed, now_s)?;
-    let configs = TlsConfigs::new(&forge)?;
-    let landing_identity = Arc::new(forge.identity()?);
-    let link_identity = Arc::new(forge.identity()?);
-    let middle_identity = forge.identity()?;
-    let nobody = forge.identity()?;
-    let (certificates, _) = forge.tls_credentials()?;
+    let mut issuer = IdentityIssuer::new(seed, now_s)?;
+    let configs = TlsConfigs::new(&issuer)?;
+    let landing_identity = Arc::new(issuer.identity()?);
+    let link_identity = Arc::new(issuer.identity()?);
+    let middle_identity = issuer.identity()?;
+    let nobody = issuer.identity()?;
+    let (certificates, _) = issuer.tls_credentials()?;
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let certificate = certificates.first().map_or(&[][..], |der| der);

@@ -10,7 +10,9 @@
 #![expect(clippy::unwrap_used, clippy::print_stdout, reason = "a probe for developers")]
 
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, NodeThread, thread_cpu_time, unix_time_s};
+use link::{
+    Clock, Driver, DriverOptions, IdentityIssuer, NodeThread, thread_cpu_time, unix_time_s,
+};
 use onion::circuit::NextHop;
 use onion::client::{CircuitPlan, Client, Server, Transfer};
 use onion::flow::control::{FlowFactory, TorFlows};
@@ -34,7 +36,7 @@ const BURST: Duration = Duration::from_millis(20);
 const ENDLESS: u64 = 1 << 40;
 
 struct Cast {
-    forge: Forge,
+    issuer: IdentityIssuer,
     relays: Vec<Arc<OwnIdentity>>,
     /// Of the middle relay.
     limit: Option<Rate>,
@@ -63,9 +65,9 @@ fn main() {
         cells => HopWindows::JumpStart { cells },
     };
     let unix_time_s = unix_time_s();
-    let mut forge = Forge::new([3; 32], unix_time_s).unwrap();
-    let relays = (0..3).map(|_| Arc::new(forge.identity().unwrap())).collect();
-    let cast = Cast { forge, relays, limit, unix_time_s };
+    let mut issuer = IdentityIssuer::new([3; 32], unix_time_s).unwrap();
+    let relays = (0..3).map(|_| Arc::new(issuer.identity().unwrap())).collect();
+    let cast = Cast { issuer, relays, limit, unix_time_s };
     let kinds = [None, Some(windows), Some(HopWindows::Fixed { cells: 500 })];
     let mut figures = [const { Vec::new() }; 3];
     for run in 1..=runs {
@@ -115,7 +117,7 @@ fn play(cast: &Cast, length: Duration, circuits: u64, windows: Option<HopWindows
         }
     };
     let (clock, usual) = (Clock::start(), DriverOptions::default());
-    let tls = TlsConfigs::new(&cast.forge).unwrap();
+    let tls = TlsConfigs::new(&cast.issuer).unwrap();
     let listen = || TcpListener::bind("127.0.0.1:0").unwrap();
     let listener = listen();
     let server_at = listener.local_addr().unwrap();
@@ -146,8 +148,8 @@ fn play(cast: &Cast, length: Duration, circuits: u64, windows: Option<HopWindows
     let driver = Driver::new(client, clock, tls, vec![], usual).unwrap();
     let _client = NodeThread::start("client", Box::new(driver), ()).unwrap();
     let look = || {
-        let middle = relays[1].teller();
-        let looked = middle.ask(|it| {
+        let middle = relays[1].handle();
+        let looked = middle.call(|it| {
             (thread_cpu_time(), it.now(), it.node().totals().client_bytes, *it.traffic())
         });
         looked.unwrap()

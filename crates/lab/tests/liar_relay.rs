@@ -2,7 +2,7 @@
 
 use lab::liars::{EchoLie, LiarRelay, LiarSetup};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge};
+use link::{Clock, Driver, DriverOptions, IdentityIssuer};
 use onion::measure::load::{Event, LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
@@ -44,7 +44,7 @@ fn until<N: Node, T>(driver: &mut Driver<N>, mut told: impl FnMut(&mut N) -> Opt
 
 /// The outcome of a measurement of one second for its measurer.
 fn measure(relay: &LiarRelay) -> Result<u64, LoadFailure> {
-    let forge = Forge::new([4; 32], UNIX_TIME_S).expect("keys");
+    let issuer = IdentityIssuer::new([4; 32], UNIX_TIME_S).expect("keys");
     let clock = Clock::start();
     let order = Order {
         coordinator: CoordinatorKey::of_seed(&COORDINATOR),
@@ -64,7 +64,7 @@ fn measure(relay: &LiarRelay) -> Result<u64, LoadFailure> {
         random: [6; 24],
         unix_time_s: UNIX_TIME_S,
     };
-    let tls = || TlsConfigs::new(&forge).expect("usable");
+    let tls = || TlsConfigs::new(&issuer).expect("usable");
     let options = DriverOptions::default();
     let link = OrderLink::new(config, clock.now());
     let mut link = Driver::new(link, clock, tls(), Vec::new(), options).expect("it runs");

@@ -7,7 +7,7 @@
 //!
 //! Each link is begun anew; only the verification is timed. The median is printed.
 
-use link::{Clock, Forge, unix_time_s};
+use link::{Clock, IdentityIssuer, unix_time_s};
 use onion::identity::OwnIdentity;
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession, Verification};
 use std::hint::black_box;
@@ -45,9 +45,9 @@ fn pass(from: &mut Channel, to: &mut Channel) {
 #[expect(clippy::print_stdout, reason = "an example's output")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let (clock, now_s) = (Clock::start(), unix_time_s());
-    let mut forge = Forge::new([7; 32], now_s)?;
-    let identity: Arc<OwnIdentity> = Arc::new(forge.identity()?);
-    let (certificates, _) = forge.tls_credentials()?;
+    let mut issuer = IdentityIssuer::new([7; 32], now_s)?;
+    let identity: Arc<OwnIdentity> = Arc::new(issuer.identity()?);
+    let (certificates, _) = issuer.tls_credentials()?;
     let tls = Tls(certificates.first().ok_or("no certificate")?.to_vec());
     let mut us: [Vec<f64>; 2] = Default::default();
     for random in 0..LINKS {

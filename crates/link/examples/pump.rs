@@ -1,17 +1,17 @@
 //! Prints what the bare TLS pump costs, and how long a relay identity takes to make.
-use link::{Clock, Forge, pump, tls::TlsConfigs};
+use link::{Clock, IdentityIssuer, pump, tls::TlsConfigs};
 use onion::Duration;
 
 #[expect(clippy::print_stdout, reason = "an example's output")]
 fn main() {
     let clock = Clock::start();
-    let mut forge = Forge::new([1; 32], link::unix_time_s()).expect("keys");
-    println!("forge: {}", clock.now());
+    let mut issuer = IdentityIssuer::new([1; 32], link::unix_time_s()).expect("keys");
+    println!("issuer: {}", clock.now());
     for _ in 0..8 {
-        forge.identity().expect("keys");
+        issuer.identity().expect("keys");
     }
     println!("and 8 identities: {}", clock.now());
-    let configs = TlsConfigs::new(&forge).expect("usable");
+    let configs = TlsConfigs::new(&issuer).expect("usable");
     for record_len in [514, 4096, 15_934] {
         let result = pump::run(&configs, record_len, Duration::from_secs(1)).expect("loopback");
         println!(

@@ -1,4 +1,4 @@
-//! What a process can run out of: file descriptors and local ports.
+//! Limited resources of a process: file descriptors and local ports.
 
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 static WITHOUT_DESCRIPTOR: AtomicU64 = AtomicU64::new(0);
 static WITHOUT_PORT: AtomicU64 = AtomicU64::new(0);
 
-/// Lets this process have as many file descriptors as the system allows it, and says how many that is.
-/// Many programs' default, 1024, would be the most connections of a relay.
+/// Raises the limit on file descriptors to the maximum allowed, and returns it. The usual default,
+/// 1024, would limit a relay's connections.
 pub fn raise_descriptor_limit() -> u32 {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let raised = setrlimit(Resource::Nofile, Rlimit { current: maximum, maximum });
@@ -17,18 +17,17 @@ pub fn raise_descriptor_limit() -> u32 {
     limit.and_then(|limit| u32::try_from(limit).ok()).unwrap_or(u32::MAX)
 }
 
-/// How often this process could not open a socket for want of something: a matter of the whole process, whichever of its
-/// drivers asked.
+/// How often this process could not open a socket for lack of a resource, over all drivers.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Exhaustion {
-    /// There was no file descriptor left, in the process or the machine.
+    /// No file descriptor was left, in the process or the host.
     pub descriptors: u64,
-    /// There was no local port left.
+    /// No local port was left.
     pub ports: u64,
 }
 
 impl Exhaustion {
-    /// Since the process began.
+    /// The counts since the process started.
     #[must_use]
     pub fn so_far() -> Self {
         Self {
@@ -37,7 +36,7 @@ impl Exhaustion {
         }
     }
 
-    /// A socket could not be opened, accepted or connected.
+    /// Counts a failure to open, accept or connect a socket.
     pub(crate) fn note(error: &io::Error) {
         let is = |errno: Errno| error.raw_os_error() == Some(errno.raw_os_error());
         if is(Errno::MFILE) || is(Errno::NFILE) {
@@ -59,7 +58,7 @@ mod tests {
             Exhaustion::note(&io::Error::from_raw_os_error(errno.raw_os_error()));
         }
         let now = Exhaustion::so_far();
-        // Other tests may run out of something at the same time.
+        // Other tests may exhaust a resource at the same time.
         assert!(now.descriptors >= before.descriptors + 2 && now.ports > before.ports);
     }
 }

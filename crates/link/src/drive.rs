@@ -1,45 +1,44 @@
-use crate::driver::{Driver, DriverError, Remote, Resolver, Traffic};
+use crate::driver::{Driver, DriverError, Resolver, Traffic, Waker};
 use crate::sockopt::TcpAccount;
 use crate::tls::TlsConfigs;
 use onion::Instant;
 use onion::node::{ConnId, Node};
 
-/// What runs a node over real sockets: a [`Driver`], which serves them itself, or a
-/// [`Crew`](crate::Crew), which has threads for that.
+/// Runs a node over real sockets: a [`Driver`] serves them on its own thread, a
+/// [`ThreadedDriver`](crate::ThreadedDriver) on several.
 pub trait Drive<N> {
     /// The node.
     fn node(&self) -> &N;
 
-    /// The node, for its commands. The next [`turn`](Self::turn) carries them out.
+    /// The node, for commands. The next [`turn`](Self::turn) carries them out.
     fn node_mut(&mut self) -> &mut N;
 
-    /// The time, as the node gets it.
+    /// The current time on the node's clock.
     fn now(&self) -> Instant;
 
-    /// What has gone through so far.
+    /// Plaintext transferred so far.
     fn traffic(&self) -> &Traffic;
 
-    /// Asks the kernel about each connection that stands, which costs a system call for each. Those of
-    /// which it does not tell are left out.
+    /// Reads kernel counters of each open connection, with one system call each. Connections
+    /// without counters are skipped.
     fn tcp_accounts(&self, each: &mut dyn FnMut(ConnId, TcpAccount));
 
-    /// A handle that other threads wake this one with.
-    fn remote(&self) -> Remote;
+    /// A handle with which other threads wake this driver.
+    fn waker(&self) -> Waker;
 
-    /// Lets the node's questions to the domain name system be answered. Without, they all fail.
+    /// Sets who answers DNS queries of the node. Without a resolver, all fail.
     fn set_resolver(&mut self, resolver: Box<dyn Resolver>);
 
-    /// Shows another certificate from now on, to connections that come in.
+    /// Uses this certificate for new incoming connections.
     fn set_tls(&mut self, tls: TlsConfigs);
 
-    /// Closes all listeners: who connects from now on is refused by the system. Connections that have
-    /// come in stay.
+    /// Closes all listeners. The system refuses new connections; accepted ones stay open.
     fn stop_listening(&mut self);
 
-    /// Waits for something to happen, at most until `deadline`, and handles it.
+    /// Waits for an event, at most until `deadline`, and handles it.
     ///
     /// # Errors
-    /// Where the operating system fails to wait, or a thread has ended.
+    /// [`DriverError`] if the operating system fails to wait, or a thread has ended.
     fn turn(&mut self, deadline: Instant) -> Result<(), DriverError>;
 }
 
@@ -64,8 +63,8 @@ impl<N: Node> Drive<N> for Driver<N> {
         self.tcp_accounts(each);
     }
 
-    fn remote(&self) -> Remote {
-        self.remote()
+    fn waker(&self) -> Waker {
+        self.waker()
     }
 
     fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {

@@ -1,32 +1,32 @@
 //! One node on one thread: sockets, TLS, timers.
 
-mod closing;
+mod accept;
+mod close;
 mod deadlines;
+mod handshakes;
 mod lookup;
-mod moving;
-mod newcomers;
-mod opening;
+mod open;
 mod options;
-mod shaking;
 mod socket;
+mod transfer;
 
 pub use lookup::{Reply, Resolver};
 pub use onion::measure::Traffic;
-pub use options::{DriverError, DriverOptions, Remote};
+pub use options::{DriverError, DriverOptions, Waker};
 
 use crate::clock::Clock;
 use crate::sockopt::TcpAccount;
 use crate::tls::{Buffers, TlsConfigs};
 use crate::workers::Workers;
+use accept::PendingAccepts;
 use deadlines::Deadlines;
+use handshakes::Handshakes;
 pub(crate) use lookup::Lookups;
 use mio::net::TcpListener;
-use mio::{Events, Interest, Poll, Token, Waker};
-use newcomers::Newcomers;
+use mio::{Events, Interest, Poll, Token};
 use onion::node::{Action, ConnId, Node};
 use onion::{Duration, Instant};
 use options::failed;
-use shaking::Shaking;
 pub(crate) use socket::PENDING_LEN;
 use socket::Socket;
 use std::collections::{BTreeMap, VecDeque};
@@ -34,18 +34,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
-/// Plaintext of one record: the cells that it holds whole.
+/// Plaintext bytes of one record: the number of whole cells that fit.
 const RECORD_LEN: usize = onion::cell::CELLS_PER_RECORD * onion::cell::CELL_LEN;
 
-/// Sockets whose TLS handshake goes on in one turn, at most: each takes a millisecond of computing, and no cell of a link that stands is
-/// to wait behind hundreds of them.
+/// Limit on TLS handshakes in one turn. Each takes about a millisecond of processor time, and cells
+/// of open links must not wait behind hundreds of them.
 const HANDSHAKES_PER_TURN: usize = 4;
 
 const WAKER: Token = Token(usize::MAX);
 
 /// Runs one [`Node`] over real sockets, on the thread that calls [`turn`](Self::turn).
 ///
-/// It moves bytes and decides nothing. In steady state it allocates nothing per cell.
+/// The driver moves bytes and decides nothing. In steady state it allocates nothing per cell.
 pub struct Driver<N> {
     node: N,
     clock: Clock,
@@ -53,32 +53,33 @@ pub struct Driver<N> {
     options: DriverOptions,
     poll: Poll,
     events: Events,
-    waker: Arc<Waker>,
-    /// None once it listens no more.
+    waker: Arc<mio::Waker>,
+    /// Empty once the driver has stopped listening.
     listeners: Vec<TcpListener>,
-    /// Tokens below are those of listeners, also of those that are closed.
+    /// Tokens below this belong to listeners, including closed ones.
     first_socket: usize,
     sockets: Vec<Option<Socket>>,
     free: Vec<usize>,
     by_conn: BTreeMap<ConnId, usize>,
-    /// Sockets with something to read or write, each once.
+    /// Sockets with something to read or write, without duplicates.
     runnable: VecDeque<usize>,
-    /// Those of them whose TLS does not stand.
-    shaking: Shaking,
-    /// All that have come in and whose TLS does not stand.
-    newcomers: Newcomers,
-    /// Room for the plaintext of what is about to be sent.
+    /// The queued sockets whose TLS handshake is not complete.
+    handshakes: Handshakes,
+    /// All accepted sockets whose TLS handshake is not complete.
+    pending_accepts: PendingAccepts,
+    /// The plaintext that is sent next.
     record: Box<[u8; RECORD_LEN]>,
     buffers: Buffers,
     lookups: Lookups,
     workers: Workers,
     traffic: Traffic,
-    /// Bytes of memory of sockets that are [leaving](socket::Stage::Leaving).
+    /// Memory of sockets that are [leaving](socket::Stage::Leaving), in bytes.
     leaving_bytes: usize,
-    /// When the sockets were last looked at.
+    /// When the sockets were last polled.
     looked_at: Instant,
     deadlines: Deadlines,
-    /// A listener failed to accept for want of something: epoll will not tell of it again.
+    /// A listener failed to accept for lack of a resource. epoll is edge-triggered and does not
+    /// report it again.
     must_accept_again: bool,
 }
 
@@ -89,7 +90,7 @@ pub(crate) struct Duplicator<'a> {
 }
 
 impl Duplicator<'_> {
-    /// `None` where the connection is gone, or the process may open no more files.
+    /// `None` if the connection is closed, or the process has no descriptors left.
     pub(crate) fn duplicate(&self, conn: ConnId) -> Option<OwnedFd> {
         let socket = self.sockets.get(*self.by_conn.get(&conn)?)?.as_ref()?;
         rustix::io::dup(&socket.stream).ok()
@@ -97,11 +98,11 @@ impl Duplicator<'_> {
 }
 
 impl<N: Node> Driver<N> {
-    /// Sets up a worker; the place of a listener in the list is its
+    /// Creates a driver. A listener's index in the list is its
     /// [`ListenerId`](onion::node::ListenerId).
     ///
     /// # Errors
-    /// Where the operating system gives no epoll set, or refuses a listener.
+    /// [`DriverError`] if the operating system provides no epoll set, or refuses a listener.
     pub fn new(
         node: N,
         clock: Clock,
@@ -110,7 +111,8 @@ impl<N: Node> Driver<N> {
         options: DriverOptions,
     ) -> Result<Self, DriverError> {
         let poll = Poll::new().map_err(failed("cannot make an epoll set"))?;
-        let waker = Waker::new(poll.registry(), WAKER).map_err(failed("cannot make a waker"))?;
+        let waker =
+            mio::Waker::new(poll.registry(), WAKER).map_err(failed("cannot make a waker"))?;
         let mut registered = Vec::new();
         for (place, listener) in listeners.into_iter().enumerate() {
             listener.set_nonblocking(true).map_err(failed("cannot set up a listener"))?;
@@ -134,8 +136,8 @@ impl<N: Node> Driver<N> {
             free: Vec::new(),
             by_conn: BTreeMap::new(),
             runnable: VecDeque::new(),
-            shaking: Shaking::default(),
-            newcomers: Newcomers::new(options.max_conns),
+            handshakes: Handshakes::default(),
+            pending_accepts: PendingAccepts::new(options.max_conns),
             record: Box::new([0; RECORD_LEN]),
             buffers: Buffers::default(),
             lookups: Lookups::new(),
@@ -153,23 +155,23 @@ impl<N: Node> Driver<N> {
         &self.node
     }
 
-    /// The node, for its commands. The next [`turn`](Self::turn) carries them out.
+    /// The node, for commands. The next [`turn`](Self::turn) carries them out.
     pub const fn node_mut(&mut self) -> &mut N {
         &mut self.node
     }
 
-    /// The time, as the node gets it.
+    /// The current time on the node's clock.
     #[must_use]
     pub fn now(&self) -> Instant {
         self.clock.now()
     }
 
-    /// What has gone through so far.
+    /// Plaintext transferred so far.
     pub const fn traffic(&self) -> &Traffic {
         &self.traffic
     }
 
-    /// Asks the kernel about each connection of the node that stands; see
+    /// Reads kernel counters of each open connection of the node; see
     /// [`Drive::tcp_accounts`](crate::Drive::tcp_accounts).
     pub fn tcp_accounts(&self, each: &mut dyn FnMut(ConnId, TcpAccount)) {
         for (conn, place) in &self.by_conn {
@@ -186,41 +188,42 @@ impl<N: Node> Driver<N> {
         self.sockets.len() - self.free.len()
     }
 
-    /// Lets the node's questions to the domain name system be answered. Without, they all fail.
+    /// Sets who answers DNS queries of the node. Without a resolver, all fail.
     pub fn set_resolver(&mut self, resolver: Box<dyn Resolver>) {
         self.lookups.set_resolver(resolver);
     }
 
-    /// Shows another certificate from now on. Connections whose handshake has begun keep the one before:
-    /// the node sees which by [`TlsSession::own_certificate_sha256`](onion::link::TlsSession::own_certificate_sha256).
+    /// Uses this certificate for new connections. Handshakes that have started keep the previous
+    /// one; the node finds out which by
+    /// [`TlsSession::own_certificate_sha256`](onion::link::TlsSession::own_certificate_sha256).
     pub fn set_tls(&mut self, tls: TlsConfigs) {
         self.tls = tls;
     }
 
-    /// Closes all listeners: who connects from now on is refused by the system. Connections that have
-    /// come in stay.
+    /// Closes all listeners. The system refuses new connections; accepted ones stay open.
     pub fn stop_listening(&mut self) {
         for mut listener in self.listeners.drain(..) {
-            // A copy of it elsewhere would keep it in the set. One that is not there cannot be taken out.
+            // A duplicate elsewhere would keep the socket in the epoll set. Deregistering a missing
+            // socket fails, without effect.
             let _ = self.poll.registry().deregister(&mut listener);
         }
     }
 
-    /// A handle that other threads wake this worker with.
+    /// A handle with which other threads wake this driver.
     #[must_use]
-    pub fn remote(&self) -> Remote {
-        Remote::of(&self.waker)
+    pub fn waker(&self) -> Waker {
+        Waker::of(&self.waker)
     }
 
-    /// The node, and a way to duplicate the sockets of its connections.
+    /// The node, and a handle that duplicates the sockets of its connections.
     pub(crate) fn node_and_sockets(&mut self) -> (&mut N, Duplicator<'_>) {
         (&mut self.node, Duplicator { sockets: &self.sockets, by_conn: &self.by_conn })
     }
 
-    /// Waits for something to happen, at most until `deadline`, and handles it.
+    /// Waits for an event, at most until `deadline`, and handles it.
     ///
     /// # Errors
-    /// Where the operating system fails to wait.
+    /// [`DriverError`] if the operating system fails to wait.
     pub fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {
         self.drain();
         if std::mem::take(&mut self.must_accept_again) {
@@ -235,7 +238,7 @@ impl<N: Node> Driver<N> {
         }
         let now = self.clock.now();
         self.looked_at = now;
-        let is_idle = self.runnable.is_empty() && self.shaking.is_empty();
+        let is_idle = self.runnable.is_empty() && self.handshakes.is_empty();
         let wait = if is_idle { next - now } else { Duration::ZERO };
         match self.poll.poll(&mut self.events, Some(wait)) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => {
@@ -255,7 +258,7 @@ impl<N: Node> Driver<N> {
             self.run_socket(place);
         }
         for _ in 0..HANDSHAKES_PER_TURN {
-            let Some(place) = self.shaking.pop() else { break };
+            let Some(place) = self.handshakes.pop() else { break };
             self.run_socket(place);
         }
         let now = self.clock.now();
@@ -267,7 +270,7 @@ impl<N: Node> Driver<N> {
         Ok(())
     }
 
-    /// Notes what epoll reports.
+    /// Records an epoll event.
     fn take_events(&mut self) {
         let events = std::mem::replace(&mut self.events, Events::with_capacity(1));
         for event in &events {
@@ -288,16 +291,16 @@ impl<N: Node> Driver<N> {
         self.events = events;
     }
 
-    /// Does all that the node wants.
+    /// Performs all actions that the node requests.
     fn drain(&mut self) {
         loop {
             let now = self.clock.now();
             let Some(action) = self.node.poll_action(now) else { break };
             match action {
                 Action::Dial(dial) => self.dial(now, dial),
-                Action::Lookup(lookup) => self.lookups.ask(lookup, Remote::of(&self.waker)),
+                Action::Lookup(lookup) => self.lookups.ask(lookup, Waker::of(&self.waker)),
                 Action::Work(work) => {
-                    if let Some(done) = self.workers.ask(work, Remote::of(&self.waker)) {
+                    if let Some(done) = self.workers.submit(work, Waker::of(&self.waker)) {
                         self.node.handle_work(now, done);
                     }
                 }
@@ -325,7 +328,7 @@ impl<N: Node> Driver<N> {
         }
     }
 
-    /// Gives a socket its turn.
+    /// Serves one socket.
     fn enqueue(&mut self, place: usize) {
         if let Some(socket) = &mut self.sockets[place]
             && !socket.is_queued
@@ -333,7 +336,7 @@ impl<N: Node> Driver<N> {
             socket.is_queued = true;
             if socket.is_in_handshake() {
                 let other_end = socket.stream.peer_addr().ok();
-                self.shaking.push(other_end.map(|address| address.ip()), place);
+                self.handshakes.push(other_end.map(|address| address.ip()), place);
             } else {
                 self.runnable.push_back(place);
             }

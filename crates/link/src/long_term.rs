@@ -1,8 +1,8 @@
-use crate::forge_error::{ForgeError, failed};
+use crate::issue_error::{IssueError, failed};
 use rand::CryptoRng;
 use tor_llcrypto::pk::{ed25519, rsa};
 
-/// The keys that make a relay the same relay after a restart.
+/// The keys that identify a relay across restarts.
 pub struct LongTermKeys {
     /// The RSA identity, of 1024 bits; its SHA-1 is the fingerprint.
     pub rsa: rsa::KeyPair,
@@ -10,16 +10,17 @@ pub struct LongTermKeys {
     pub ed25519: ed25519::ExpandedKeypair,
     /// The secret half of the ntor onion key.
     pub onion_secret: [u8; 32],
-    /// The one before, as long as clients may still use it.
+    /// The previous one, while clients may still use it.
     pub previous_onion_secret: Option<[u8; 32]>,
 }
 
 impl LongTermKeys {
-    /// Makes new keys. Takes about a tenth of a second, for the RSA key.
+    /// Generates new keys. Takes about a tenth of a second, for the RSA key.
     ///
     /// # Errors
-    /// Where the RSA key cannot be made; a bug or a broken random source.
-    pub fn generate(rng: &mut impl CryptoRng) -> Result<Self, ForgeError> {
+    /// [`IssueError`](crate::IssueError) if the RSA key cannot be generated: a bug or a broken
+    /// random source.
+    pub fn generate(rng: &mut impl CryptoRng) -> Result<Self, IssueError> {
         let rsa = rsa::KeyPair::generate(rng).map_err(failed("RSA key"))?;
         let ed25519 = ed25519::ExpandedKeypair::from(&ed25519::Keypair::generate(rng));
         let mut onion_secret = [0; 32];

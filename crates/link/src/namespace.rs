@@ -1,4 +1,4 @@
-//! Networks of our own, for experiments: the kernel's network namespaces.
+//! Network namespaces for experiments.
 
 mod tools;
 
@@ -8,20 +8,21 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 use std::thread;
 
-/// A network of its own: interfaces, addresses, routes, queues. At first it has none that is up.
+/// A network namespace: its own interfaces, addresses, routes and queues. No interface is up at
+/// first.
 ///
-/// It has no name and ends with the last that is in it or holds it: nothing of it remains, however
-/// this process ends.
+/// The namespace has no name. The kernel removes it with its last process, socket and descriptor,
+/// however this process ends.
 #[derive(Debug)]
 pub struct Namespace(File);
 
 impl Namespace {
-    /// Makes one.
+    /// Creates a namespace.
     ///
     /// # Errors
-    /// What the system says: without the capability `CAP_SYS_ADMIN`, that it is not permitted.
+    /// The I/O error, for example if the process lacks the capability `CAP_SYS_ADMIN`.
     pub fn new() -> io::Result<Self> {
-        // A thread of its own goes there, and leaves a descriptor behind.
+        // A separate thread enters the namespace and returns a descriptor of it.
         let made = thread::spawn(|| {
             // SAFETY: of the flags that the function takes, those are unsafe that part a thread's
             // descriptors from others'. NEWNET changes only which network its sockets will be in.
@@ -32,11 +33,11 @@ impl Namespace {
         made.join().unwrap_or_else(|_| Err(io::Error::other("a thread panicked"))).map(Self)
     }
 
-    /// Runs something in it, on a thread of its own: sockets that it opens and processes that it starts
-    /// are in this network, and stay there.
+    /// Runs `task` in the namespace on a separate thread. Sockets that it opens and processes that
+    /// it starts stay in this namespace.
     ///
     /// # Errors
-    /// Where the system does not let us in.
+    /// The I/O error if the thread cannot enter the namespace.
     pub fn run<T: Send>(&self, body: impl FnOnce() -> T + Send) -> io::Result<T> {
         thread::scope(|scope| {
             let thread = scope.spawn(|| self.enter().map(|()| body()));
@@ -44,24 +45,24 @@ impl Namespace {
         })
     }
 
-    /// Moves the calling thread into it, for good.
+    /// Moves the calling thread into the namespace permanently.
     ///
     /// # Errors
-    /// Where the system does not let us in.
+    /// The I/O error if the thread cannot enter the namespace.
     pub fn enter(&self) -> io::Result<()> {
         Ok(move_into_link_name_space(self.0.as_fd(), Some(LinkNameSpaceType::Network))?)
     }
 
-    /// A path that leads to it as long as this value lives: what `ip link … netns` takes.
+    /// A path to the namespace for `ip link … netns`, valid while this value lives.
     #[must_use]
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.0.as_raw_fd())
     }
 
-    /// Another handle to the same.
+    /// Duplicates the handle.
     ///
     /// # Errors
-    /// Where the process has no descriptors left.
+    /// The I/O error if the process has no descriptors left.
     pub fn try_clone(&self) -> io::Result<Self> {
         self.0.try_clone().map(Self)
     }
@@ -83,7 +84,7 @@ mod tests {
         };
         let ours = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = ours.local_addr().expect("an address");
-        // Even the loopback interface is down there.
+        // Even the loopback interface is down in a new namespace.
         let result = namespace.run(move || std::net::TcpStream::connect(address).map(|_| ()));
         assert!(result.expect("root may enter").is_err());
         assert!(std::net::TcpStream::connect(address).is_ok());

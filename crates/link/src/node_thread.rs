@@ -1,7 +1,7 @@
-//! A node on a thread of its own.
+//! Runs a node on a separate thread.
 
 use crate::drive::Drive;
-use crate::driver::{DriverError, Remote};
+use crate::driver::{DriverError, Waker};
 use onion::{Duration, Instant};
 use std::any::Any;
 use std::fmt;
@@ -10,41 +10,40 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::{Builder, JoinHandle};
 
-/// Only bounds the wait: what matters wakes the thread, or has a time.
+/// Upper limit of a wait: events, timers and wakers end it earlier.
 const LONGEST_WAIT: Duration = Duration::from_secs(3600);
 
-/// Who looks after a node on its thread; `()` leaves it alone.
-pub trait Watch<N>: Send {
-    /// Takes note of what the node has to tell, and tells it what to do. Called before each of its
-    /// turns. Returns when the next look is due though nothing has happened; `None` if never.
-    fn look(&mut self, drive: &mut dyn Drive<N>) -> Option<Instant>;
+/// Observes a node on its thread; `()` does nothing.
+pub trait Observer<N>: Send {
+    /// Called before each turn of the node, to read its events and give it commands. Returns when
+    /// it wants to be called next without an event; `None` if never.
+    fn before_turn(&mut self, drive: &mut dyn Drive<N>) -> Option<Instant>;
 
-    /// The thread ends though nobody has told it to. All connections are closed.
+    /// The thread ends because of a failure. All connections are closed.
     fn handle_failure(&mut self, failure: &ThreadError);
 }
 
-impl<N> Watch<N> for () {
-    fn look(&mut self, _: &mut dyn Drive<N>) -> Option<Instant> {
+impl<N> Observer<N> for () {
+    fn before_turn(&mut self, _: &mut dyn Drive<N>) -> Option<Instant> {
         None
     }
 
     fn handle_failure(&mut self, _: &ThreadError) {}
 }
 
-/// A node, what drives it, and who looks after it, on a thread of their own. Dropping it closes all
-/// connections, and waits for the thread's end.
+/// A thread that runs a node, its driver and its observer. Dropping it closes all connections and
+/// waits for the thread to end.
 ///
-/// The thread sleeps until something happens on a socket, a time has come, or somebody tells it
-/// something.
+/// The thread sleeps until a socket is ready, a timer expires, or a [`NodeHandle`] sends a task.
 pub struct NodeThread<N> {
-    teller: Teller<N>,
+    handle: NodeHandle<N>,
     thread: Option<JoinHandle<Result<(), ThreadError>>>,
 }
 
-/// Tells a node's thread what to do, from any other.
-pub struct Teller<N> {
+/// Sends tasks to a node's thread from other threads.
+pub struct NodeHandle<N> {
     commands: Sender<Command<N>>,
-    remote: Remote,
+    waker: Waker,
 }
 
 type Task<N> = dyn FnOnce(&mut dyn Drive<N>) + Send;
@@ -54,54 +53,55 @@ enum Command<N> {
     Stop,
 }
 
-/// A node's thread could not be started, or has ended by itself: never a peer's fault.
+/// A node's thread could not be started, or has failed. Never caused by a peer.
 #[derive(Debug, thiserror::Error)]
 pub enum ThreadError {
-    /// The operating system gives no thread.
+    /// The operating system provides no thread.
     #[error("cannot start a thread: {0}")]
     Start(io::Error),
-    /// The operating system fails the driver.
+    /// An operating system call of the driver failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
-    /// A bug of ours, in its own words.
+    /// A bug; the panic message.
     #[error("a thread has panicked: {0}")]
     Panicked(String),
 }
 
 impl<N: 'static> NodeThread<N> {
-    /// Starts a thread of this name that drives the node at once.
+    /// Starts a thread with this name that drives the node.
     ///
     /// # Errors
-    /// Where the operating system gives no thread.
+    /// [`ThreadError::Start`] if the operating system provides no thread.
     pub fn start(
         name: impl Into<String>,
         drive: Box<dyn Drive<N> + Send>,
-        watch: impl Watch<N> + 'static,
+        observer: impl Observer<N> + 'static,
     ) -> Result<Self, ThreadError> {
         let (commands, receiver) = channel();
-        let remote = drive.remote();
-        let thread = Builder::new().name(name.into()).spawn(move || work(drive, receiver, watch));
+        let waker = drive.waker();
+        let thread =
+            Builder::new().name(name.into()).spawn(move || work(drive, receiver, observer));
         let thread = Some(thread.map_err(ThreadError::Start)?);
-        Ok(Self { teller: Teller { commands, remote }, thread })
+        Ok(Self { handle: NodeHandle { commands, waker }, thread })
     }
 }
 
 impl<N> NodeThread<N> {
-    /// Tells the thread things, and may be given away.
+    /// The handle with which other threads send tasks; it can be cloned.
     #[must_use]
-    pub const fn teller(&self) -> &Teller<N> {
-        &self.teller
+    pub const fn handle(&self) -> &NodeHandle<N> {
+        &self.handle
     }
 
-    /// Tells it to end, and does not wait. What it was told before is done.
+    /// Requests shutdown without waiting for it. Tasks sent before are still run.
     pub fn stop(&self) {
-        self.teller.command(Command::Stop);
+        self.handle.command(Command::Stop);
     }
 
-    /// Ends it, and waits for that.
+    /// Stops the thread and waits for its end.
     ///
     /// # Errors
-    /// Why it had ended before.
+    /// [`ThreadError`] if it has failed before.
     pub fn join(mut self) -> Result<(), ThreadError> {
         self.end()
     }
@@ -118,50 +118,50 @@ impl<N> NodeThread<N> {
 
 impl<N> Drop for NodeThread<N> {
     fn drop(&mut self) {
-        // Whoever looks after the node has been told.
+        // The observer has received the failure.
         let _ = self.end();
     }
 }
 
-impl<N> Teller<N> {
-    /// Has something done on the thread, soon, and before the node's next turn: the one under way may take in
-    /// first what comes from sockets meanwhile. A thread that has ended does nothing.
-    pub fn tell(&self, task: impl FnOnce(&mut dyn Drive<N>) + Send + 'static) {
+impl<N> NodeHandle<N> {
+    /// Runs a task on the thread before the node's next turn. The current turn may still receive
+    /// data from sockets first. Has no effect if the thread has ended.
+    pub fn run(&self, task: impl FnOnce(&mut dyn Drive<N>) + Send + 'static) {
         self.command(Command::Do(Box::new(task)));
     }
 
-    /// The same, and waits for what comes of it; `None` if the thread has ended. Not to be called on that
-    /// very thread.
-    pub fn ask<T: Send + 'static>(
+    /// Runs a task on the thread and waits for its result; `None` if the thread has ended. Must not
+    /// be called on that thread.
+    pub fn call<T: Send + 'static>(
         &self,
         task: impl FnOnce(&mut dyn Drive<N>) -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, answer) = channel();
-        self.tell(move |drive| _ = sender.send(task(drive)));
+        self.run(move |drive| _ = sender.send(task(drive)));
         answer.recv().ok()
     }
 
-    /// Has the node looked after now.
+    /// Starts a turn of the node now.
     pub fn wake(&self) {
-        self.remote.wake();
+        self.waker.wake();
     }
 
     fn command(&self, command: Command<N>) {
-        // A thread that has ended needs no command.
+        // Ignored if the thread has ended.
         let _ = self.commands.send(command);
         self.wake();
     }
 }
 
-impl<N> Clone for Teller<N> {
+impl<N> Clone for NodeHandle<N> {
     fn clone(&self) -> Self {
-        Self { commands: self.commands.clone(), remote: self.remote.clone() }
+        Self { commands: self.commands.clone(), waker: self.waker.clone() }
     }
 }
 
-impl<N> fmt::Debug for Teller<N> {
+impl<N> fmt::Debug for NodeHandle<N> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Teller").finish_non_exhaustive()
+        f.debug_struct("NodeHandle").finish_non_exhaustive()
     }
 }
 
@@ -182,23 +182,23 @@ impl ThreadError {
 fn work<N>(
     drive: Box<dyn Drive<N> + Send>,
     commands: Receiver<Command<N>>,
-    mut watch: impl Watch<N>,
+    mut observer: impl Observer<N>,
 ) -> Result<(), ThreadError> {
-    // Of what a panic leaves behind, nothing is used but the watch, to say so.
-    let ended = catch_unwind(AssertUnwindSafe(|| turn(drive, &commands, &mut watch)));
-    // Who asks something must not wait for an answer that is still in the queue.
+    // After a panic nothing is used but the observer, to report it.
+    let ended = catch_unwind(AssertUnwindSafe(|| turn(drive, &commands, &mut observer)));
+    // A caller must not wait for an answer to a task that is still queued.
     drop(commands);
     let outcome = match ended {
         Ok(outcome) => outcome.map_err(ThreadError::Driver),
         Err(payload) => Err(ThreadError::panicked(&*payload)),
     };
-    outcome.inspect_err(|failure| watch.handle_failure(failure))
+    outcome.inspect_err(|failure| observer.handle_failure(failure))
 }
 
 fn turn<N>(
     mut drive: Box<dyn Drive<N> + Send>,
     commands: &Receiver<Command<N>>,
-    watch: &mut impl Watch<N>,
+    observer: &mut impl Observer<N>,
 ) -> Result<(), DriverError> {
     loop {
         loop {
@@ -209,7 +209,7 @@ fn turn<N>(
             }
         }
         let latest = drive.now() + LONGEST_WAIT;
-        let deadline = watch.look(&mut *drive).map_or(latest, |due| due.min(latest));
+        let deadline = observer.before_turn(&mut *drive).map_or(latest, |due| due.min(latest));
         drive.turn(deadline)?;
     }
 }

@@ -1,9 +1,9 @@
-//! The yardstick: TLS over loopback with nothing in it.
+//! A baseline for benchmarks: TLS over loopback.
 //!
-//! One thread encrypts and writes, one reads and decrypts, as fast as they can, through the same
-//! [`Session`]s as the [`Driver`](crate::Driver) uses, and with as many records to a system call as it
-//! writes at most. What a measurer costs beyond that is Tor's.
-//! [`forward`] puts a third between them, who decrypts and encrypts again: a relay that does nothing.
+//! One thread encrypts and writes, another reads and decrypts, as fast as they can, through the
+//! same [`Session`]s and with the same number of records for each system call as the
+//! [`Driver`](crate::Driver). A measurer's cost beyond that is Tor's. [`forward`] adds a third
+//! thread that decrypts and encrypts again: a relay without any other work.
 
 mod forward;
 
@@ -17,10 +17,10 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
-/// What a pump's run cost.
+/// Cost of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct PumpResult {
-    /// Plaintext bytes that went through.
+    /// Plaintext bytes transferred.
     pub bytes: u64,
     /// Length of the run.
     pub wall: Duration,
@@ -43,7 +43,7 @@ impl PumpResult {
         per_gb(self.receive_cpu, self.bytes)
     }
 
-    /// What one core could send and receive at once.
+    /// Throughput of one core that sends and receives.
     #[must_use]
     pub fn rate_per_core(&self) -> Rate {
         Rate::from_bytes_over(self.bytes, self.send_cpu + self.receive_cpu)
@@ -57,21 +57,21 @@ pub fn per_gb(cpu: Duration, bytes: u64) -> f64 {
     cpu.as_secs_f64() / (bytes.max(1) as f64 / 1e9)
 }
 
-/// A pump that broke down: loopback or TLS does not work here.
+/// A run failed: loopback or TLS does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum PumpError {
-    /// The operating system's word.
+    /// An I/O error.
     #[error("loopback connection: {0}")]
     Io(#[from] io::Error),
-    /// The TLS library's word.
+    /// An error of the TLS library.
     #[error("TLS: {0}")]
     Tls(#[from] TlsError),
 }
 
-/// Pumps records of `record_len` bytes of plaintext over loopback for `length`.
+/// Transfers records of `record_len` bytes of plaintext over loopback for `length`.
 ///
 /// # Errors
-/// Where loopback or TLS fails.
+/// [`PumpError`] if loopback or TLS fails.
 pub fn run(
     configs: &TlsConfigs,
     record_len: usize,
@@ -95,7 +95,7 @@ pub fn run(
     })
 }
 
-/// Exchanges handshake messages until TLS stands.
+/// Exchanges handshake messages until TLS is established.
 fn shake_hands(stream: &mut TcpStream, session: &mut Session) -> Result<(), PumpError> {
     loop {
         let progress = session.process(&mut |_| {})?;
@@ -149,12 +149,12 @@ fn receive(mut stream: TcpStream, mut session: Session) -> Result<(u64, Duration
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forge::Forge;
+    use crate::identity_issuer::IdentityIssuer;
 
     #[test]
     fn what_is_sent_is_received_whatever_the_record_size() {
-        let forge = Forge::new([6; 32], 1_700_000_000).expect("keys");
-        let configs = TlsConfigs::new(&forge).expect("usable");
+        let issuer = IdentityIssuer::new([6; 32], 1_700_000_000).expect("keys");
+        let configs = TlsConfigs::new(&issuer).expect("usable");
         for record_len in [514, 15_934] {
             let result = run(&configs, record_len, Duration::from_millis(50)).expect("loopback");
             assert!(result.bytes > 0);

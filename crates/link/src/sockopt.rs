@@ -1,50 +1,49 @@
-//! What the kernel knows of a TCP connection: its way out, and what it has carried.
+//! Kernel counters of a TCP connection.
 
 use onion::Duration;
 use onion::node::SocketState;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// Room for `struct tcp_info`, which grows with the kernel's version.
+/// Size of the buffer for `struct tcp_info`, which grows with the kernel version.
 const INFO_LEN: usize = 256;
 
-/// Where its members are (`linux/tcp.h`): each a number of 32 bits, but those that say so. What is there
-/// never moves.
+/// Offsets of its members (`linux/tcp.h`), 32 bits wide unless noted. Offsets never change between
+/// versions.
 const SND_MSS: usize = 16;
 const UNACKED: usize = 24;
 const RTT: usize = 68;
 const SND_CWND: usize = 80;
-/// Of 64 bits.
+/// 64 bits.
 const BYTES_ACKED: usize = 120;
-/// Of 64 bits.
+/// 64 bits.
 const BYTES_RECEIVED: usize = 128;
 const NOTSENT_BYTES: usize = 144;
 const MIN_RTT: usize = 148;
 const DATA_SEGS_IN: usize = 152;
-/// Of 64 bits, as the next four.
+/// 64 bits, like the next four.
 const BUSY_TIME: usize = 168;
 const RWND_LIMITED: usize = 176;
 const SNDBUF_LIMITED: usize = 184;
 const BYTES_SENT: usize = 200;
 const BYTES_RETRANS: usize = 208;
 const RCV_OOOPACK: usize = 224;
-/// The octet of `tcpi_delivery_rate_app_limited`, and its bit there.
+/// The octet that holds `tcpi_delivery_rate_app_limited`, and its bit.
 const APP_LIMITED: usize = 7;
 const APP_LIMITED_BIT: u8 = if cfg!(target_endian = "little") { 0x01 } else { 0x80 };
 
-/// What a TCP connection has carried, as the kernel counts it: bytes of its stream, TLS included, each
-/// once however often it was sent.
+/// Bytes that a TCP connection has transferred, TLS included and retransmissions excluded, as
+/// counted by the kernel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpBytes {
-    /// Taken from the program to be sent: sent already, or waiting for it.
+    /// Accepted from the program: sent, or queued.
     pub written: u64,
-    /// Sent, and acknowledged by the other end's kernel.
+    /// Sent, and acknowledged by the peer's kernel.
     pub sent: u64,
-    /// Received, whether anybody has read it yet or not.
+    /// Received, whether read or not.
     pub received: u64,
 }
 
-/// What a socket has carried; `None` if the system does not tell, as for anything but TCP on Linux 4.6 or
-/// newer.
+/// Reads the counters of a socket. `None` for anything but TCP on Linux 4.6 or newer.
 #[must_use]
 pub fn tcp_bytes(socket: &impl AsFd) -> Option<TcpBytes> {
     let info = tcp_info(socket)?;
@@ -57,50 +56,50 @@ pub fn tcp_bytes(socket: &impl AsFd) -> Option<TcpBytes> {
     })
 }
 
-/// Why a TCP connection has not sent more, and how what it got has come, as the kernel counts it since the
-/// connection began; where it says so, as it is now.
+/// Counters that explain what limits a TCP connection, since the connection began or, where noted,
+/// at present (`struct tcp_info`).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct TcpAccount {
-    /// Time with data under way or waiting to be sent, as fine as the kernel's tick. The two times that
-    /// follow are parts of it.
+    /// Time with data in flight or queued, at the resolution of the kernel's tick (`busy_time`).
+    /// The next two times are part of it.
     pub busy: Duration,
-    /// Time in which the peer's receive window let nothing more be sent.
+    /// Time limited by the peer's receive window (`rwnd_limited`).
     pub peer_window: Duration,
-    /// Time in which all that the send buffer holds was under way.
+    /// Time limited by the send buffer (`sndbuf_limited`).
     pub send_buffer: Duration,
     /// Bytes sent for the first time, acknowledged or not.
     pub sent_bytes: u64,
-    /// Bytes sent again.
+    /// Bytes retransmitted.
     pub retransmitted_bytes: u64,
-    /// Segments received that had data.
+    /// Segments received with data.
     pub received_segments: u32,
-    /// Packets received before others that belonged before them.
+    /// Packets received out of order.
     pub out_of_order_packets: u32,
-    /// Whether all that was written is sent, and was less than the congestion window allowed when the
-    /// latest sample of the delivery rate was taken. (The flag alone stays set where nothing moves.)
+    /// Whether the sender is application-limited: all written data is sent, and it was less than
+    /// the congestion window allowed at the latest sample of the delivery rate. (The flag alone
+    /// stays set on an idle connection.)
     pub is_app_limited: bool,
-    /// Bytes written, and not sent yet: now.
+    /// Bytes written but not sent, at present.
     pub unsent_bytes: u64,
-    /// Bytes sent, and not acknowledged: now, in whole segments.
+    /// Bytes sent but not acknowledged, at present, in whole segments.
     pub unacked_bytes: u64,
-    /// The smoothed round trip, now; `None` before there is any.
+    /// The current smoothed RTT; `None` before the first sample.
     pub rtt: Option<Duration>,
-    /// The least round trip of the last minutes; `None` before there is any.
+    /// The minimum RTT of the last minutes (`min_rtt`); `None` before the first sample.
     pub least_rtt: Option<Duration>,
 }
 
-/// The account of a socket; `None` if the system does not tell all of it, as for anything but TCP on Linux
-/// 5.4 or newer.
+/// Reads the account of a socket. `None` for anything but TCP on Linux 5.4 or newer.
 #[must_use]
 pub fn tcp_account(socket: &impl AsFd) -> Option<TcpAccount> {
     tcp_info(socket)?.account()
 }
 
-/// The state of a socket, of which the driver holds `unwritten_bytes` more; `None` if the system does
-/// not tell, as for anything but TCP on Linux 4.6 or newer.
+/// Reads the state of a socket for which the driver holds `unwritten_bytes` more. `None` for
+/// anything but TCP on Linux 4.6 or newer.
 ///
-/// What is not sent yet is what the ioctl `SIOCOUTQNSD` gives, which C tor asks for; `TCP_INFO` has it
-/// as well, and so one call is enough.
+/// The unsent bytes are those of the ioctl `SIOCOUTQNSD`, which C tor uses. `TCP_INFO` has them as
+/// well, so one system call is enough.
 pub(crate) fn socket_state(socket: &impl AsFd, unwritten_bytes: usize) -> Option<SocketState> {
     let info = tcp_info(socket)?;
     Some(SocketState {
@@ -113,14 +112,14 @@ pub(crate) fn socket_state(socket: &impl AsFd, unwritten_bytes: usize) -> Option
     })
 }
 
-/// What a kernel has written of `struct tcp_info`: older ones know less of it.
+/// The part of `struct tcp_info` that the kernel has written: older kernels write less.
 struct Info {
     bytes: [u8; INFO_LEN],
     len: usize,
 }
 
 impl Info {
-    /// A member; `None` where the kernel does not know it.
+    /// A member; `None` if the kernel does not know it.
     fn member<const LEN: usize>(&self, at: usize) -> Option<[u8; LEN]> {
         self.bytes.get(..self.len)?.get(at..at + LEN)?.try_into().ok()
     }
@@ -156,18 +155,18 @@ impl Info {
             unsent_bytes: unsent,
             unacked_bytes: unacked,
             rtt: (rtt > 0).then(|| rtt_of(rtt)),
-            least_rtt: (least != u32::MAX).then(|| rtt_of(least)), // that stands for none
+            least_rtt: (least != u32::MAX).then(|| rtt_of(least)), // the kernel's value for none
         })
     }
 }
 
-/// What Linux tells of a TCP connection.
+/// Reads `struct tcp_info`.
 fn tcp_info(socket: &impl AsFd) -> Option<Info> {
     let mut bytes = [0_u8; INFO_LEN];
     let mut len = libc::socklen_t::try_from(INFO_LEN).ok()?;
     let fd = socket.as_fd().as_raw_fd();
-    // SAFETY: the descriptor is open, since `socket` is borrowed; the kernel writes at most `len` bytes
-    // to `bytes`, which has that many, and how many it wrote to `len`; both outlive the call.
+    // SAFETY: the descriptor is open, since `socket` is borrowed; the kernel writes at most `len`
+    // bytes to `bytes`, which has that length, and their number to `len`; both outlive the call.
     #[expect(unsafe_code, reason = "no library wraps TCP_INFO")]
     let result = unsafe {
         libc::getsockopt(

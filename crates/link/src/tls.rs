@@ -1,4 +1,4 @@
-//! TLS as Tor uses it: certificates prove nothing by themselves, the link handshake inside does.
+//! TLS as Tor uses it: the certificates prove nothing; the link handshake inside TLS authenticates.
 
 mod buffers;
 mod exporter;
@@ -10,8 +10,8 @@ pub(crate) use buffers::Outgoing;
 pub(crate) use session::Placed;
 pub use session::{Progress, Session, TlsError};
 
-use crate::forge::Forge;
-use crate::forge_error::ForgeError;
+use crate::identity_issuer::IdentityIssuer;
+use crate::issue_error::IssueError;
 use rustls::crypto::aws_lc_rs::cipher_suite::TLS13_AES_128_GCM_SHA256;
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 use rustls::version::TLS13;
@@ -20,35 +20,35 @@ use sha2::{Digest, Sha256};
 use std::sync::Arc;
 use verifier::SelfSignedVerifier;
 
-/// Configurations for both sides of a link.
+/// TLS configurations of both sides of a link.
 #[derive(Clone, Debug)]
 pub struct TlsConfigs {
     client: Arc<ClientConfig>,
     server: Arc<ServerConfig>,
-    /// SHA-256 of the certificate that the server shows.
+    /// SHA-256 of the certificate that the server presents.
     certificate_sha256: Arc<[u8; 32]>,
 }
 
 impl TlsConfigs {
-    /// Of one that dials and proves nothing, as a client does: its keys, made of `seed`, are for TLS alone. The seed is fresh random
-    /// bytes, or all that it makes can be foretold.
+    /// For a client, which dials and has no identity: its keys are generated from `seed` and used
+    /// for TLS only. The seed must be fresh random bytes; otherwise the keys are predictable.
     ///
     /// # Errors
-    /// As [`new`](Self::new), and where no keys can be made.
-    pub fn nameless(seed: [u8; 32], unix_time_s: u64) -> Result<Self, ForgeError> {
-        Self::new(&Forge::new(seed, unix_time_s)?)
+    /// [`IssueError`] as for [`new`](Self::new), or if no key can be generated.
+    pub fn nameless(seed: [u8; 32], unix_time_s: u64) -> Result<Self, IssueError> {
+        Self::new(&IdentityIssuer::new(seed, unix_time_s)?)
     }
 
-    /// With the forge's certificate for connections that come in.
+    /// Presents the issuer's certificate to incoming connections.
     ///
     /// # Errors
-    /// Where its key is of no use to the TLS library.
-    pub fn new(forge: &Forge) -> Result<Self, ForgeError> {
+    /// [`IssueError`] if rustls rejects its key.
+    pub fn new(issuer: &IdentityIssuer) -> Result<Self, IssueError> {
         let provider = Arc::new(provider());
-        let (certificates, key) = forge.tls_credentials()?;
+        let (certificates, key) = issuer.tls_credentials()?;
         let certificate_sha256 =
             certificates.first().map_or([0; 32], |certificate| Sha256::digest(certificate).into());
-        let unusable = |error: rustls::Error| ForgeError::of_tls(&error);
+        let unusable = |error: rustls::Error| IssueError::of_tls(&error);
         let mut client = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&[&TLS13])
             .map_err(unusable)?
@@ -72,9 +72,9 @@ impl TlsConfigs {
     }
 }
 
-/// Only the suite that every TLS 1.3 library has (RFC 8446 §9.1): with AES in hardware it is the
-/// fastest. Given the choice, stock tor takes ChaCha20, at three times the cost for both sides.
-/// It hashes with SHA-256, which the exporter relies on.
+/// Only the cipher suite that every TLS 1.3 library has (RFC 8446 §9.1): with AES instructions it
+/// is the fastest. Given the choice, unmodified tor selects ChaCha20, at three times the cost for
+/// both sides. Its hash is SHA-256, on which the exporter relies.
 fn provider() -> CryptoProvider {
     let mut provider = aws_lc_rs::default_provider();
     provider.cipher_suites = vec![TLS13_AES_128_GCM_SHA256];

@@ -1,4 +1,4 @@
-//! A network interface whose other end is a program.
+//! A network interface served by this process.
 
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
@@ -6,24 +6,25 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 
-/// The longest name of an interface, without the zero at its end.
+/// The longest interface name, without its terminating zero.
 const NAME_MAX: usize = libc::IFNAMSIZ - 1;
 
-/// A network interface for IP packets: what the kernel sends over it is read here, what is written here
-/// the kernel receives.
+/// A TUN interface: packets that the kernel sends to it are read here, and packets written here are
+/// received by the kernel.
 ///
-/// It ends with this value, and so with the process, however that ends. It is in the network in which
-/// it was made ([`Namespace::run`](crate::Namespace::run)). Reading and writing never wait.
+/// The interface is removed when this value is dropped or the process ends. It belongs to the
+/// network namespace in which it was created ([`Namespace::run`](crate::Namespace::run)). Reads and
+/// writes never block.
 #[derive(Debug)]
 pub struct Tun(File);
 
 impl Tun {
-    /// Makes one in the network of the calling thread. It is down, and has no address.
+    /// Creates an interface in the network namespace of the calling thread. It is down, and has no
+    /// address.
     ///
     /// # Errors
-    /// What the system says: without the capability `CAP_NET_ADMIN`, that it is not permitted; without
-    /// the kernel's module `tun`, that there is no `/dev/net/tun`; for a name that is too long or taken,
-    /// that it is invalid or busy.
+    /// The I/O error: not permitted without the capability `CAP_NET_ADMIN`, not found without the
+    /// kernel module `tun`, invalid or busy for a name that is too long or taken.
     pub fn new(name: &str) -> io::Result<Self> {
         if name.is_empty() || name.len() > NAME_MAX {
             return Err(Errno::INVAL.into());
@@ -37,11 +38,11 @@ impl Tun {
         for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
             *to = libc::c_char::from_ne_bytes([from]);
         }
-        // Both are small constants; bare packets, without a header of the driver's.
+        // Both flags are small constants: IP packets without a header.
         let flags = libc::c_short::try_from(libc::IFF_TUN | libc::IFF_NO_PI);
         request.ifr_ifru.ifru_flags = flags.map_err(|_| Errno::INVAL)?;
-        // SAFETY: the descriptor is open, since `file` lives; the kernel reads and writes one `ifreq`,
-        // which `request` is, and which outlives the call.
+        // SAFETY: the descriptor is open, since `file` lives; the kernel reads and writes one
+        // `ifreq`, which `request` is, and which outlives the call.
         #[expect(unsafe_code, reason = "no lean library makes TUN devices")]
         let result = unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &raw mut request) };
         if result != 0 {
@@ -50,11 +51,11 @@ impl Tun {
         Ok(Self(file))
     }
 
-    /// Takes the next packet that the kernel has sent, and gives its length; `None` if there is none
-    /// now. What does not fit in `buffer` is lost.
+    /// Reads the next packet and returns its length; `None` if there is none. A packet longer than
+    /// `buffer` is truncated.
     ///
     /// # Errors
-    /// What the system says, if the interface is gone.
+    /// The I/O error if the interface is gone.
     pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<usize>> {
         loop {
             match (&self.0).read(buffer) {
@@ -66,12 +67,12 @@ impl Tun {
         }
     }
 
-    /// Hands a packet to the kernel, which receives it at once.
+    /// Passes a packet to the kernel, which receives it at once.
     ///
     /// # Errors
-    /// What the system says: that it is no IP packet, or that the interface is down.
+    /// The I/O error if it is not an IP packet or the interface is down.
     pub fn send(&self, packet: &[u8]) -> io::Result<()> {
-        // A packet is taken as a whole or not at all.
+        // A packet is written completely or not at all.
         (&self.0).write(packet).map(drop)
     }
 }
@@ -103,7 +104,7 @@ mod tests {
             let socket = UdpSocket::bind("10.1.2.3:7").expect("bound");
             socket.send_to(b"out and back", "10.1.2.4:9").expect("sent");
             let mut packet = [0; 1500];
-            // The kernel may have sent something of its own before.
+            // The kernel may send packets of its own first.
             let len = loop {
                 let len = tun.receive(&mut packet).expect("works").expect("a packet");
                 if packet[..len].ends_with(b"out and back") {
@@ -112,7 +113,7 @@ mod tests {
             };
             assert_eq!(len, 20 + 8 + 12);
             assert_eq!(packet[16..20], [10, 1, 2, 4]);
-            // It returns from where it was sent to: addresses and ports change places.
+            // The packet returns with addresses and ports swapped.
             let packet = &mut packet[..len];
             let (from, to) = packet[12..20].split_at_mut(4);
             from.swap_with_slice(to);

@@ -1,29 +1,29 @@
-//! Threads that do a node's work for it: what takes so long that its cells would wait.
+//! Threads for work that takes too long for the node's own thread, where cells would wait.
 
-use crate::driver::{DriverError, Remote};
+use crate::driver::{DriverError, Waker};
 use onion::node::{Done, Work};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{Builder, JoinHandle};
 
-/// Threads that do work, in the order of its coming. Without any, it is done where it is asked for.
+/// Threads that execute work in order of arrival. Without threads, work is executed at once.
 #[derive(Debug)]
 pub(crate) struct Workers {
-    /// `None` without threads, and once they are to end.
+    /// `None` without threads, and during shutdown.
     orders: Option<Sender<Order>>,
-    /// `None` where somebody has panicked over it.
+    /// `None` if a thread panicked.
     outcomes: Receiver<Option<Done>>,
     threads: Vec<JoinHandle<()>>,
 }
 
-/// Work, and whom to wake when it is done.
-type Order = (Work, Remote);
+/// Work, and the waker to call on completion.
+type Order = (Work, Waker);
 
 impl Workers {
-    /// Starts so many.
+    /// Starts `threads` threads.
     ///
     /// # Errors
-    /// Where the operating system gives no thread.
+    /// [`DriverError`] if the operating system provides no thread.
     pub(crate) fn start(count: usize) -> Result<Self, DriverError> {
         let (to_us, outcomes) = channel();
         let (orders, queue) = channel();
@@ -41,19 +41,19 @@ impl Workers {
         Ok(Self { orders, outcomes, threads })
     }
 
-    /// Has it done, and `remote` woken then; without threads, here and now. The node bounds how much it asks for at a
-    /// time.
-    pub(crate) fn ask(&self, work: Work, remote: Remote) -> Option<Done> {
+    /// Queues work and calls `waker` when it is done. Without threads, executes it at once and
+    /// returns the outcome. The node limits the amount of queued work.
+    pub(crate) fn submit(&self, work: Work, waker: Waker) -> Option<Done> {
         let Some(orders) = &self.orders else { return Some(work.run()) };
-        // Fails only if all have panicked, which each of them tells.
-        let _ = orders.send((work, remote));
+        // Fails only if all threads have panicked, which `poll_done` reports.
+        let _ = orders.send((work, waker));
         None
     }
 
-    /// The next outcome that has come.
+    /// The next outcome.
     ///
     /// # Errors
-    /// Where a thread has panicked over its work: the node would wait for ever.
+    /// [`DriverError`] if a thread has panicked: the node would wait forever.
     pub(crate) fn poll_done(&self) -> Result<Option<Done>, DriverError> {
         match self.outcomes.try_recv() {
             Ok(Some(done)) => Ok(Some(done)),
@@ -69,34 +69,34 @@ impl Drop for Workers {
     fn drop(&mut self) {
         self.orders = None;
         for thread in self.threads.drain(..) {
-            // It has told its panic.
+            // The panic has been printed.
             let _ = thread.join();
         }
     }
 }
 
-/// What one thread does until nobody can ask it any more.
+/// Runs one thread until the queue is closed.
 fn work(queue: &Mutex<Receiver<Order>>, outcomes: &Sender<Option<Done>>) {
     loop {
         let order = queue.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((work, remote)) = order else { return };
-        let mut telling = Telling { outcome: None, outcomes, remote };
-        telling.outcome = Some(work.run());
+        let Ok((work, waker)) = order else { return };
+        let mut sender = OutcomeSender { outcome: None, outcomes, waker };
+        sender.outcome = Some(work.run());
     }
 }
 
-/// Tells what has come of a piece of work, and also that nothing has.
-struct Telling<'a> {
+/// Sends the outcome of a piece of work, also if the work panics.
+struct OutcomeSender<'a> {
     outcome: Option<Done>,
     outcomes: &'a Sender<Option<Done>>,
-    remote: Remote,
+    waker: Waker,
 }
 
-impl Drop for Telling<'_> {
+impl Drop for OutcomeSender<'_> {
     fn drop(&mut self) {
-        // A driver that has ended wants no outcome.
+        // Ignored if the driver has been dropped.
         let _ = self.outcomes.send(self.outcome.take());
-        self.remote.wake();
+        self.waker.wake();
     }
 }
 
@@ -107,7 +107,7 @@ mod tests {
 
     fn until_woken(workers: &Workers, work: Work) -> Result<Option<Done>, DriverError> {
         let (woken, wakes) = sync_channel(1);
-        if let Some(done) = workers.ask(work, Remote::by(move || _ = woken.try_send(()))) {
+        if let Some(done) = workers.submit(work, Waker::new(move || _ = woken.try_send(()))) {
             return Ok(Some(done));
         }
         wakes.recv().expect("a wake");

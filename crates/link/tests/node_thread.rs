@@ -1,36 +1,36 @@
-//! A node on a thread of its own: told what to do, looked after, ended.
+//! A node on a separate thread: tasks, observers, shutdown.
 
 #[expect(dead_code, reason = "each test file uses a part of it")]
 mod common;
 
 use common::{Puppet, driver, listener};
-use link::{Drive, DriverOptions, NodeThread, ThreadError, Watch};
+use link::{Drive, DriverOptions, NodeThread, Observer, ThreadError};
 use onion::{Duration, Instant};
 use std::io::Read;
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread;
 
-/// Far more than anything here takes, and far less than a thread sleeps that nobody wakes.
+/// Far more than any step takes, and far less than an unwoken thread sleeps.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 #[derive(Debug, PartialEq, Eq)]
 enum Word {
-    /// So many connections have come in by a look.
+    /// The number of accepted connections before a turn.
     Accepted(u32),
     Failed(String),
     Done,
 }
 
-/// Tells of each look.
+/// Records each call.
 struct Witness {
     words: Sender<Word>,
-    /// How often it looks though nothing happens.
+    /// Interval between calls without events.
     every: Option<Duration>,
 }
 
-impl Watch<Puppet> for Witness {
-    fn look(&mut self, drive: &mut dyn Drive<Puppet>) -> Option<Instant> {
+impl Observer<Puppet> for Witness {
+    fn before_turn(&mut self, drive: &mut dyn Drive<Puppet>) -> Option<Instant> {
         let _ = self.words.send(Word::Accepted(drive.node().accepted));
         self.every.map(|pause| drive.now() + pause)
     }
@@ -52,7 +52,7 @@ fn start(
     (thread.expect("a thread"), heard)
 }
 
-/// Plays a test, and fails if that never ends: a thread that nobody wakes is waited for in vain.
+/// Runs a test with a time limit: a thread that is never woken would hang.
 fn in_time(test: impl FnOnce() + Send + 'static) {
     let (sender, ended) = channel();
     let player = thread::spawn(move || {
@@ -65,28 +65,28 @@ fn in_time(test: impl FnOnce() + Send + 'static) {
 }
 
 fn wait_for(heard: &Receiver<Word>, word: &Word) {
-    while heard.recv_timeout(PATIENCE).expect("it is told in time") != *word {}
+    while heard.recv_timeout(PATIENCE).expect("reported in time") != *word {}
 }
 
 #[test]
-fn a_thread_that_sleeps_hears_what_it_is_told() {
+fn a_sleeping_thread_runs_tasks() {
     in_time(|| {
         let (thread, heard) = start(vec![], None);
         for count in 1..=100 {
             let (sender, answer) = channel();
-            thread.teller().tell(move |drive| {
+            thread.handle().run(move |drive| {
                 drive.node_mut().accepted = count;
                 sender.send(()).expect("somebody waits");
             });
             answer.recv_timeout(PATIENCE).expect("it is done in time");
             wait_for(&heard, &Word::Accepted(count));
-            assert_eq!(thread.teller().ask(|drive| drive.node().accepted), Some(count));
+            assert_eq!(thread.handle().call(|drive| drive.node().accepted), Some(count));
         }
     });
 }
 
 #[test]
-fn who_looks_after_a_node_looks_when_something_happens_and_when_it_is_time() {
+fn an_observer_is_called_after_events_and_timers() {
     in_time(|| {
         let (listener, address) = listener();
         let (_thread, heard) = start(vec![listener], None);
@@ -99,29 +99,29 @@ fn who_looks_after_a_node_looks_when_something_happens_and_when_it_is_time() {
 }
 
 #[test]
-fn a_panic_ends_it_and_is_told() {
+fn a_panic_ends_the_thread_and_is_reported() {
     in_time(|| {
         let (listener, address) = listener();
         let (thread, heard) = start(vec![listener], None);
         let mut peer = TcpStream::connect(address).expect("it listens");
         wait_for(&heard, &Word::Accepted(1));
-        thread.teller().tell(|_| panic!("as the test wants it"));
+        thread.handle().run(|_| panic!("as the test wants it"));
         wait_for(&heard, &Word::Failed("a thread has panicked: as the test wants it".to_owned()));
         assert_eq!(peer.read(&mut [0]).expect("it is closed"), 0);
-        assert_eq!(thread.teller().ask(|_| ()), None, "nobody is there");
+        assert_eq!(thread.handle().call(|_| ()), None, "nobody is there");
         assert!(matches!(thread.join(), Err(ThreadError::Panicked(_))));
     });
 }
 
 #[test]
-fn its_end_closes_its_connections_and_what_it_was_told_before_is_done() {
+fn shutdown_closes_connections_after_earlier_tasks() {
     in_time(|| {
         let (listener, address) = listener();
         let (thread, heard) = start(vec![listener], None);
         let mut peer = TcpStream::connect(address).expect("it listens");
         wait_for(&heard, &Word::Accepted(1));
         let (sender, done) = channel();
-        thread.teller().tell(move |_| sender.send(Word::Done).expect("somebody listens"));
+        thread.handle().run(move |_| sender.send(Word::Done).expect("somebody listens"));
         thread.join().expect("nothing has failed");
         assert_eq!(done.try_recv(), Ok(Word::Done));
         assert_eq!(peer.read(&mut [0]).expect("it is closed"), 0);

@@ -13,7 +13,7 @@ use std::thread;
 /// More than all buffers of loopback together.
 const MUCH: usize = 40_000_000;
 
-/// The port of somebody who sends back what comes, until nothing more comes.
+/// The port of an echo server that runs until the end of the stream.
 fn echo() -> std::net::SocketAddr {
     let (listener, address) = listener();
     thread::spawn(move || {
@@ -143,7 +143,7 @@ fn the_node_hears_how_a_connection_ended() {
     run(&mut driver, |node| node.connected.len() == 2);
     let mut peers = [listener.accept().expect("one").0, listener.accept().expect("two").0];
     if peers[0].peer_addr().is_ok() {
-        // Who is who is told by what they say.
+        // The connections are identified by their data.
         driver.node_mut().send(reset, b"r");
         driver.node_mut().send(ended, b"e");
         run(&mut driver, |node| node.outgoing.values().all(|bytes| bytes.is_empty()));

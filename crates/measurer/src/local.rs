@@ -9,7 +9,7 @@ use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundMode, RoundO
 use crate::plan::{Load, round_trip};
 use landings::{Landings, Lease, address_towards, check_address};
 use link::tls::TlsConfigs;
-use link::{Clock, Forge, ForgeError, unix_time_s};
+use link::{Clock, IdentityIssuer, IssueError, unix_time_s};
 use onion::measure::load::{HeldBack, LoadConfig, ReturnPath};
 use onion::{Duration, Rate};
 use rand::rngs::{StdRng, SysRng};
@@ -36,9 +36,9 @@ impl Site {
     pub fn new() -> Result<Self, SiteError> {
         let mut seed = [0; 32];
         StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?.fill_bytes(&mut seed);
-        let forge = Forge::new(seed, unix_time_s())?;
-        let tls = TlsConfigs::new(&forge)?;
-        Ok(Self { clock: Clock::start(), tls, landings: Arc::new(Landings::new(forge)) })
+        let issuer = IdentityIssuer::new(seed, unix_time_s())?;
+        let tls = TlsConfigs::new(&issuer)?;
+        Ok(Self { clock: Clock::start(), tls, landings: Arc::new(Landings::new(issuer)) })
     }
 
     /// The clock of its threads.
@@ -59,7 +59,7 @@ impl Site {
 pub enum SiteError {
     /// No keys or certificates.
     #[error(transparent)]
-    Forge(#[from] ForgeError),
+    Issue(#[from] IssueError),
     /// No random bytes.
     #[error("the operating system gives no random bytes: {0}")]
     Random(rand::rngs::SysError),

@@ -3,7 +3,7 @@
 
 use coordinator::{Account, Blame, Failure, Outcome, Params};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
+use link::{Clock, Driver, DriverOptions, IdentityIssuer, NodeThread, unix_time_s};
 use measurer::{Approach, Coordinator, Defences, Progress, Request, Team, TeamOptions};
 use onion::crypto::Keystream;
 use onion::identity::{Ed25519Id, RelayIds};
@@ -31,9 +31,9 @@ struct Relay<C: Behavior + Send + 'static> {
 
 impl<C: Behavior + Send + 'static> Relay<C> {
     fn run(behavior: C, mbit: f64, params: TargetParams) -> Self {
-        let forge = Forge::new([2; 32], unix_time_s());
-        let mut forge = forge.expect("keys");
-        let identity = Arc::new(forge.identity().expect("an identity"));
+        let issuer = IdentityIssuer::new([2; 32], unix_time_s());
+        let mut issuer = issuer.expect("keys");
+        let identity = Arc::new(issuer.identity().expect("an identity"));
         let ids = RelayIds { rsa: identity.rsa, ed25519: Some(identity.ed25519) };
         let rate = Rate::from_mbit_per_s(mbit);
         let config = RouterConfig {
@@ -46,7 +46,7 @@ impl<C: Behavior + Send + 'static> Relay<C> {
         let router = Router::with_behavior(config, behavior, rng, clock.now());
         let listener = TcpListener::bind("127.0.0.1:0").expect("loopback");
         let address = listener.local_addr().expect("bound");
-        let tls = TlsConfigs::new(&forge).expect("keys");
+        let tls = TlsConfigs::new(&issuer).expect("keys");
         let options = DriverOptions::default();
         let driver = Driver::new(router, clock, tls, vec![listener], options).expect("a driver");
         let thread = NodeThread::start("relay", Box::new(driver), ()).expect("a thread");

@@ -4,8 +4,8 @@
 //! cargo run --release -p netdoc --example parse_speed -- CONSENSUS… DESCRIPTORS…
 //! ```
 //!
-//! The kind of each file is told from its first lines. Every file is parsed for about a second on one
-//! core; the best and the median run are printed.
+//! The kind of each file is detected from its first lines. Every file is parsed for about a second
+//! on one core; the best and the median run are printed.
 
 use std::hint::black_box;
 use std::process::ExitCode;

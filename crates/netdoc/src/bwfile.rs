@@ -1,11 +1,11 @@
-//! Bandwidth files: what directory authorities read (`V3BandwidthsFile`) to vote on the bandwidth of
-//! relays. bandwidth-file-spec.txt, versions 1.0.0 to 1.9.0.
+//! Bandwidth files, which directory authorities read (`V3BandwidthsFile`) to vote on the bandwidth
+//! of relays. bandwidth-file-spec.txt, versions 1.0.0 to 1.9.0.
 //!
-//! [`BandwidthFile::generate`] makes one from measurements and applies the rules that are the
-//! generator's duty, because tor checks none of them: the cap by the descriptor, the least of 1 KB/s,
-//! the 60 % gate. [`BandwidthFile::write_atomically`] puts it where tor reads it,
-//! [`BandwidthFile::parse`] reads any version, [`check_as_tor`] predicts what tor does with it, and
-//! [`advise`] reports what is wrong although tor is silent.
+//! [`BandwidthFile::generate`] makes one from measurements and applies the rules that tor leaves to
+//! the generator: the limit by the descriptor, the minimum of 1 KB/s, the 60 % rule.
+//! [`BandwidthFile::write_atomically`] publishes it, [`BandwidthFile::parse`] reads any version,
+//! [`check_as_tor`] predicts what tor does with it, and [`advise`] reports problems that tor does
+//! not.
 
 mod advice;
 mod as_tor;
@@ -28,7 +28,7 @@ pub use self::render::RenderError;
 pub use self::store::{LATEST, StoreError, Written, remove_old, remove_superseded, stored};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 
-/// The header keys with a field of their own in [`Header`], besides the timestamp.
+/// Header keys with a field in [`Header`], besides the timestamp.
 const KNOWN_HEADERS: [&str; 12] = [
     "version",
     "software",
@@ -44,7 +44,7 @@ const KNOWN_HEADERS: [&str; 12] = [
     "minimum_percent_eligible_relays",
 ];
 
-/// The relay keys with a field of their own in [`RelayLine`].
+/// Relay keys with a field in [`RelayLine`].
 const KNOWN_RELAY_KEYS: [&str; 8] = [
     "node_id",
     "bw",
@@ -74,27 +74,27 @@ pub struct BandwidthFile {
 pub struct Header {
     /// The version of the format; none means 1.0.0.
     pub version: Option<String>,
-    /// The program that wrote the file; none means `torflow`.
+    /// The program that wrote the file; `None` means `torflow`.
     pub software: Option<String>,
     /// Its version.
     pub software_version: Option<String>,
-    /// When the file was made.
+    /// When the file was created.
     pub file_created: Option<u64>,
     /// When the program started.
     pub generator_started: Option<u64>,
     /// The time of the oldest result.
     pub earliest_bandwidth: Option<u64>,
-    /// The time of the newest result: the same as the timestamp.
+    /// The time of the newest result: equals the timestamp.
     pub latest_bandwidth: Option<u64>,
-    /// How many relays have a result that counts.
+    /// Relays with an eligible result.
     pub number_eligible_relays: Option<u64>,
-    /// How many must have one before any is voted on.
+    /// The minimum of eligible relays before authorities vote on any.
     pub minimum_number_eligible_relays: Option<u64>,
-    /// How many relays the consensus has.
+    /// Relays in the consensus.
     pub number_consensus_relays: Option<u64>,
     /// The eligible ones among them, in per cent, rounded down.
     pub percent_eligible_relays: Option<u64>,
-    /// The least percentage for which votes are wanted.
+    /// The minimum percentage.
     pub minimum_percent_eligible_relays: Option<u64>,
     /// All other lines, in order.
     pub other: Vec<(String, String)>,
@@ -124,7 +124,7 @@ pub struct RelayLine {
 }
 
 impl RelayLine {
-    /// A line with an identity and a bandwidth, and nothing else.
+    /// A line with only an identity and a bandwidth.
     #[must_use]
     pub const fn new(node_id: Fingerprint, bw_kb_s: u64) -> Self {
         Self {

@@ -1,78 +1,78 @@
-//! Differences between consensuses (dir-spec.txt, section "Consensus diff"; proposal 140): who has an earlier
-//! one fetches what has changed, a tenth of the whole.
+//! Consensus diffs (dir-spec.txt, section "Consensus diff"; proposal 140). A client with an earlier
+//! consensus fetches only the changes, a tenth of the whole.
 //!
-//! A difference is an *ed script* that is applied from the end to the beginning, behind a header with the
-//! digests of what it turns into what. It first cuts the signatures off, so that two copies of one consensus
-//! with different signatures are the same to begin from.
+//! A diff is an *ed script*, applied from the end to the beginning, after a header with the digests
+//! of the source and the result. It first removes the signatures, so that copies of one consensus
+//! with different signatures are equal sources.
 //!
-//! Only the digests are checked here: whether authorities have signed what comes out is for who takes it.
+//! Only the digests are checked here. The caller verifies the signatures of the result.
 
 use crate::signed::consensus_signatures;
 use imara_diff::{Algorithm, Diff, Hunk, InternedInput, sources};
 use sha3::{Digest, Sha3_256};
 
-/// What a difference begins with.
+/// The first line of a diff.
 const VERSION: &[u8] = b"network-status-diff-version 1";
-/// What begins the line with the digests.
+/// The keyword of the line with the digests.
 const HASH: &[u8] = b"hash ";
 /// The end of added lines.
 const END: &[u8] = b".";
-/// The first word that is not under the digest of what is signed; a blank after it still is.
+/// The first word not covered by the signed digest; the space after it is covered.
 const SIGNATURE: &[u8] = b"directory-signature ";
 
-/// SHA3-256 of a consensus, or of what of it is signed.
+/// SHA3-256 of a consensus, or of its signed part.
 pub type ConsensusDigest = [u8; 32];
 
-/// Why there is no difference, or what is wrong with one.
+/// Why a diff cannot be made or applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DiffError {
-    /// A text that is no consensus, as far as it matters here.
-    #[error("the {which} consensus has {problem}; ask for a whole one")]
+    /// A text is not a consensus, as far as diffs need it.
+    #[error("the {which} consensus has {problem}; request a complete one")]
     Consensus {
-        /// The one to begin from, or the one to end with.
+        /// Which text: source or target.
         which: &'static str,
-        /// What it has.
+        /// What is wrong.
         problem: &'static str,
     },
-    /// It would be as long as what it is to replace.
+    /// The diff would be as long as the target.
     #[error("the difference is as long as the consensus")]
     Useless,
-    /// It is for somebody who has another consensus.
-    #[error("the difference is to another consensus than ours; ask for a whole one")]
+    /// The diff has another source.
+    #[error("the diff has another source than the present consensus; request a complete one")]
     OtherBase,
-    /// A line that makes no sense.
-    #[error("line {line} of the difference {problem}; ask for a whole consensus")]
+    /// A malformed line.
+    #[error("line {line} of the diff {problem}; request a complete consensus")]
     Malformed {
-        /// Its number, from one on.
+        /// Its number, from 1.
         line: usize,
-        /// What is wrong there.
+        /// What is wrong.
         problem: &'static str,
     },
-    /// More comes out than is allowed.
+    /// The result exceeds the limit.
     #[error("the consensus that the difference makes is longer than {most_bytes} bytes")]
     TooLong {
         /// The limit.
         most_bytes: usize,
     },
-    /// Something else comes out than was promised.
-    #[error("the difference does not make the consensus that it promises; ask for a whole one")]
+    /// The result does not have the announced digest.
+    #[error("the diff does not produce the announced consensus; request a complete one")]
     WrongResult,
 }
 
-/// The digest of what is signed of a consensus, by which those who have it ask for differences to it. `None` if
+/// The digest of the signed part of a consensus, by which diffs from it are requested. `None` if
 /// nothing is signed.
 #[must_use]
 pub fn digest_as_signed(consensus: &[u8]) -> Option<ConsensusDigest> {
     consensus_signatures(consensus).map(|(signed, _)| Sha3_256::digest(signed).into())
 }
 
-/// The digest of a whole consensus, signatures and all.
+/// The digest of a whole consensus, including signatures.
 #[must_use]
 pub fn digest_of_all(consensus: &[u8]) -> ConsensusDigest {
     Sha3_256::digest(consensus).into()
 }
 
-/// Whether a text is a difference rather than a consensus.
+/// Whether a text is a diff rather than a consensus.
 #[must_use]
 pub fn is_diff(text: &[u8]) -> bool {
     text.starts_with(b"network-status-diff-version")
@@ -95,19 +95,19 @@ fn count_lines(text: &[u8]) -> usize {
     text.iter().filter(|byte| **byte == b'\n').count()
 }
 
-/// The difference that turns one consensus into another.
+/// Computes the diff from one consensus to another.
 ///
-/// Takes time in proportion to their lengths, and to how much they differ: a tenth of a second for two of the
-/// public network.
+/// Takes time in proportion to their lengths and to the size of the changes: a tenth of a second
+/// for the public network.
 ///
 /// # Errors
-/// Where one of them is no consensus, or the difference would be of no use.
+/// [`DiffError`] if one of them is not a consensus, or the diff would save nothing.
 pub fn make(from: &[u8], to: &[u8]) -> Result<Vec<u8>, DiffError> {
     let kept = unsigned_part("old", from)?;
     unsigned_part("new", to)?;
     let to_lines: Vec<&[u8]> = to.split(|byte| *byte == b'\n').collect();
     let kept_lines = count_lines(kept);
-    // C tor takes a range for one only if it has several lines.
+    // C tor accepts a range only if it has several lines.
     if kept_lines + 1 >= count_lines(from) {
         return Err(DiffError::Consensus { which: "old", problem: "too short a signature" });
     }
@@ -126,7 +126,7 @@ pub fn make(from: &[u8], to: &[u8]) -> Result<Vec<u8>, DiffError> {
             (false, true) => 'd',
             (false, false) => 'c',
         };
-        // Lines have numbers from one on; what is appended comes behind the line of this number.
+        // Lines are numbered from 1; text is appended after the line with this number.
         let command = match before.end - before.start {
             0 => format!("{}{action}\n", before.start),
             1 => format!("{}{action}\n", before.end),
@@ -151,13 +151,14 @@ pub fn make(from: &[u8], to: &[u8]) -> Result<Vec<u8>, DiffError> {
     Ok(out)
 }
 
-/// What a difference makes of a consensus, of `most_bytes` at most.
+/// Applies a diff to a consensus. The result has at most `most_bytes` bytes.
 ///
-/// Allocates the result and nothing else, however many commands and lines the difference has: it comes from a directory
-/// that nobody has verified. Takes time in proportion to the lengths of both texts.
+/// Allocates nothing but the result, whatever the number of commands and lines: the diff comes from
+/// a directory that nobody has verified. Takes time in proportion to the lengths of both texts.
 ///
 /// # Errors
-/// Where it is to another consensus, makes no sense, or does not make what it promises.
+/// [`DiffError`] if the diff has another source, is malformed, or does not produce the announced
+/// result.
 pub fn apply(from: &[u8], diff: &[u8], most_bytes: usize) -> Result<Vec<u8>, DiffError> {
     unsigned_part("old", from)?;
     let mut script = Script::new(diff)?;
@@ -165,7 +166,8 @@ pub fn apply(from: &[u8], diff: &[u8], most_bytes: usize) -> Result<Vec<u8>, Dif
     if digest_as_signed(from) != Some(from_digest) {
         return Err(DiffError::OtherBase);
     }
-    // The parts come last one first. The first pass finds the length, the second one writes from the end.
+    // The commands are in reverse order. The first pass computes the length, the second writes from
+    // the end.
     let mut len = 0_usize;
     script.clone().run(from, |part| {
         len = len.saturating_add(part.len());
@@ -182,7 +184,7 @@ pub fn apply(from: &[u8], diff: &[u8], most_bytes: usize) -> Result<Vec<u8>, Dif
     if digest_of_all(&out) == to_digest { Ok(out) } else { Err(DiffError::WrongResult) }
 }
 
-/// The lines of the old consensus that no command has reached yet.
+/// The lines of the source that no command has reached yet.
 struct OldLines<'a> {
     text: &'a [u8],
     count: usize,
@@ -203,17 +205,17 @@ impl<'a> OldLines<'a> {
     }
 }
 
-/// One command of a script.
+/// A command of a script.
 struct Command<'a> {
-    /// The number of old lines that are left for later commands.
+    /// The number of source lines left for later commands.
     first_kept: usize,
-    /// The last old line that the command is about; those after it stay as they are.
+    /// The last source line that the command affects; later lines are unchanged.
     last: usize,
-    /// The lines that replace those between, each with its end.
+    /// The lines that replace those between, with their newlines.
     added: &'a [u8],
 }
 
-/// The lines of a difference that have not been read yet.
+/// The unread lines of a diff.
 #[derive(Clone)]
 struct Script<'a> {
     rest: &'a [u8],
@@ -241,7 +243,7 @@ impl<'a> Script<'a> {
         DiffError::Malformed { line: self.number, problem }
     }
 
-    /// The digests of the old consensus and of the new one.
+    /// The digests of the source and of the result.
     fn header(&mut self) -> Result<(ConsensusDigest, ConsensusDigest), DiffError> {
         if self.next() != Some(VERSION) {
             return Err(self.malformed("is not of a version that we know"));
@@ -257,7 +259,8 @@ impl<'a> Script<'a> {
         }
     }
 
-    /// Executes the commands on the old consensus `from`, and passes the parts of the result to `put`, the last one first.
+    /// Executes the commands on the source `from`, and passes the parts of the result to `put` in
+    /// reverse order.
     fn run(
         mut self,
         from: &'a [u8],
@@ -276,7 +279,7 @@ impl<'a> Script<'a> {
         put(old.text)
     }
 
-    /// The next command on a text of `all` lines; `None` after the last one. As strict as C tor.
+    /// The next command on a text of `all` lines; `None` after the last. As strict as C tor.
     fn next_command(&mut self, all: usize) -> Result<Option<Command<'a>>, DiffError> {
         let Some(line) = self.next() else { return Ok(None) };
         let Some((action, range)) = line.split_last() else {
@@ -308,7 +311,7 @@ impl<'a> Script<'a> {
         Ok(Some(Command { first_kept, last, added }))
     }
 
-    /// The lines up to the next one that is a dot alone.
+    /// The lines before the next one that is a single dot.
     fn added(&mut self) -> Result<&'a [u8], DiffError> {
         let text = self.rest;
         let mut len = 0;

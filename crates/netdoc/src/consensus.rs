@@ -2,8 +2,8 @@
 //! section 3.4.1.
 //!
 //! [`Consensus::parse`] makes one pass over the bytes and keeps what a scanner needs. It is strict
-//! about the end: half a consensus would silently shrink the network, so a document without its
-//! footer and a whole signature is refused. Signatures are counted, not verified.
+//! about the end, since half a consensus would silently shrink the network: a document without its
+//! footer and a complete signature is refused. Signatures are counted, not verified.
 
 mod flags;
 mod parse;
@@ -17,7 +17,7 @@ use std::sync::Arc;
 pub use self::flags::{Flag, Flags};
 use crate::id::{Ed25519Identity, Fingerprint, IdError, Nickname};
 
-/// Why a document isn't a consensus one can use. Every message ends with the remedy.
+/// Why a document is not a usable consensus. Every message ends with the remedy.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ConsensusError {
     /// The first line (after `@` annotations) isn't `network-status-version 3`.
@@ -34,17 +34,17 @@ pub enum ConsensusError {
         /// What the document is instead, if that is known.
         what: Option<&'static str>,
     },
-    /// The flavour is none that this crate reads.
+    /// The flavour is not supported.
     #[error(
         "line {line}: a consensus of the flavour {flavour:?}, which is not known; fetch one of the flavour ns or microdesc"
     )]
     UnknownFlavour {
         /// The line's number, from 1.
         line: usize,
-        /// The word in the place of the flavour.
+        /// The word in place of the flavour.
         flavour: String,
     },
-    /// The document is a vote: what one authority claims, before the others are asked.
+    /// The document is a vote of one authority, not a consensus.
     #[error(
         "line {line}: this is a vote of one authority (`{found}`), not a consensus: its weights are the relays' own claims; \
          fetch a consensus"
@@ -81,7 +81,7 @@ pub enum LookupError {
     /// No relay has that name or fingerprint.
     #[error("no relay {name:?} in the consensus; check the spelling, or fetch a newer consensus")]
     NotFound {
-        /// What was asked for.
+        /// The name requested.
         name: String,
     },
     /// Several relays share the nickname.
@@ -91,7 +91,7 @@ pub enum LookupError {
         candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
     )]
     Ambiguous {
-        /// What was asked for.
+        /// The nickname requested.
         name: String,
         /// The relays that share it, ascending.
         candidates: Vec<Fingerprint>,
@@ -101,12 +101,12 @@ pub enum LookupError {
     BadName(#[from] IdError),
 }
 
-/// Which kind of document was read (dir-spec.txt, sections 3.4.1 and 3.9.2).
+/// The kind of consensus (dir-spec.txt, sections 3.4.1 and 3.9.2).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Flavour {
-    /// The original one; its relay entries name server descriptors.
+    /// The original flavour; its relay entries name server descriptors.
     Ns,
-    /// The one clients use; its relay entries name microdescriptors.
+    /// The flavour that clients use; its relay entries name microdescriptors.
     Microdesc,
 }
 
@@ -115,7 +115,7 @@ pub enum Flavour {
 pub struct Authority {
     /// Its nickname; `-legacy` may follow the name of one that also signs with an old key.
     pub nickname: String,
-    /// The digest of its v3 identity key: not its relay's fingerprint.
+    /// The digest of its v3 identity key, which is not its fingerprint as a relay.
     pub fingerprint: Fingerprint,
     /// Its address.
     pub address: Ipv4Addr,
@@ -128,16 +128,16 @@ pub struct Authority {
 /// The day's shared random value (dir-spec.txt, section 3.4.1, `shared-rand-current-value`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SharedRandom {
-    /// How many authorities revealed their part.
+    /// The number of authorities that revealed their part.
     pub reveals: u32,
-    /// The 32 bytes everybody agrees on.
+    /// The agreed value of 32 bytes.
     pub value: [u8; 32],
 }
 
-/// A relay, as the authorities see it.
+/// A relay's entry.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Router {
-    /// The name its operator gave it.
+    /// Its nickname.
     pub nickname: Nickname,
     /// Its RSA identity.
     pub fingerprint: Fingerprint,
@@ -149,40 +149,42 @@ pub struct Router {
     pub or_port: u16,
     /// Its directory port; 0 is none.
     pub dir_port: u16,
-    /// Where else it takes links, by IPv6: the first such `a` line.
+    /// Its IPv6 address and OR port: the first such `a` line.
     pub ipv6: Option<SocketAddrV6>,
     /// The flags the authorities agreed on.
     pub flags: Flags,
     /// The text of its `v` line, such as `Tor 0.4.8.12`. Relays of one version share it.
     pub version: Option<Arc<str>>,
-    /// The versions of protocols it speaks (`pr`), as written: `Cons=1-2 FlowCtrl=1-2 …`. Relays of one version share it.
+    /// The versions of protocols it supports (`pr`), as written: `Cons=1-2 FlowCtrl=1-2 …`. Relays
+    /// of one version share it.
     pub protocols: Option<Arc<str>>,
-    /// `w Bandwidth=`, in KB/s: the weight in a consensus, the relay's own claim in a vote.
+    /// `w Bandwidth=`, in KB/s: the weight in a consensus, the relay's claim in a vote.
     pub bandwidth_kb_s: Option<u32>,
-    /// `w Measured=`, in KB/s: what a vote's bandwidth authority measured.
+    /// `w Measured=`, in KB/s: the measurement of a vote's bandwidth authority.
     pub measured_kb_s: Option<u32>,
-    /// `w Unmeasured=1`: the weight rests on fewer than three measurements.
+    /// `w Unmeasured=1`: the weight is based on fewer than three measurements.
     pub unmeasured: bool,
-    /// SHA-1 of what its server descriptor's signature covers; not in the microdesc flavour.
+    /// SHA-1 of the signed part of its server descriptor; not in the microdesc flavour.
     pub descriptor_digest: Option<[u8; 20]>,
     /// SHA-256 of its microdescriptor, in the microdesc flavour and in votes.
     pub microdesc_digest: Option<[u8; 32]>,
 }
 
 impl Router {
-    /// The version of tor it runs, such as `0.4.8.12`, if it says it runs tor.
+    /// The version of tor it runs, such as `0.4.8.12`, if it runs tor.
     #[must_use]
     pub fn tor_version(&self) -> Option<&str> {
         self.version.as_deref()?.strip_prefix("Tor ")
     }
 
-    /// Whether it is to be measured: it is up, and no authority, whose weight nobody uses.
+    /// Whether it should be measured: it is running, and is no authority, since no path uses an
+    /// authority's weight.
     #[must_use]
     pub fn is_measurable(&self) -> bool {
         self.flags.contains(Flag::Running) && !self.flags.contains(Flag::Authority)
     }
 
-    /// Whether it speaks this version of a protocol (tor-spec §9), such as 2 of `FlowCtrl`.
+    /// Whether it supports this version of a protocol (tor-spec §9), such as 2 of `FlowCtrl`.
     #[must_use]
     pub fn supports(&self, protocol: &str, version: u32) -> bool {
         let entries = self.protocols.as_deref().unwrap_or_default().split(' ');
@@ -208,9 +210,9 @@ impl Params {
         self.0.get(name).copied()
     }
 
-    /// The value as tor takes it: `default` if it isn't set, else the nearest within `min..=max`.
+    /// The value as tor uses it: `default` if it is not set, else the nearest within `min..=max`.
     ///
-    /// Bounds given in the wrong order leave `default` alone to be returned.
+    /// With `min` above `max`, the result is `default`.
     #[must_use]
     pub fn get_clamped(&self, name: &str, default: i32, min: i32, max: i32) -> i32 {
         match self.get(name) {
@@ -231,18 +233,18 @@ impl<S: Into<String>> FromIterator<(S, i32)> for Params {
     }
 }
 
-/// A consensus, or a vote in the form of one. It owns all it holds, so the bytes it was read from can go.
+/// A consensus, or a vote in the same form. It borrows nothing from the parsed bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Consensus {
     /// The flavour.
     pub flavour: Flavour,
-    /// When it starts to hold, in Unix seconds.
+    /// When it becomes valid, in Unix seconds.
     pub valid_after: u64,
-    /// When there should be a newer one, in Unix seconds.
+    /// When a newer one should exist, in Unix seconds.
     pub fresh_until: u64,
-    /// When clients must stop using it, in Unix seconds.
+    /// When it expires, in Unix seconds.
     pub valid_until: u64,
-    /// How long authorities wait for votes, and for signatures, in seconds.
+    /// How long authorities wait for votes and for signatures, in seconds.
     pub voting_delay_s: Option<(u32, u32)>,
     /// The network's parameters.
     pub params: Params,
@@ -252,23 +254,23 @@ pub struct Consensus {
     pub authorities: Vec<Authority>,
     /// The weights of positions in a path (`Wgg` and so on), in units of 1/10,000; empty in a vote.
     pub bandwidth_weights: Params,
-    /// How many whole `directory-signature` blocks there are. None of them is verified here.
+    /// The number of complete `directory-signature` items. None of them is verified here.
     pub signatures: usize,
     routers: Vec<Router>,
 }
 
 impl Consensus {
-    /// Reads a consensus, with or without `@` annotations before it.
+    /// Parses a consensus, with or without `@` annotations before it.
     ///
     /// # Errors
-    /// [`ConsensusError`] names the first line that breaks the format, or where the text was cut:
-    /// the footer and at least one whole signature must be there, and relays must come in strictly
-    /// ascending order, as tor itself demands. [`ConsensusError::Vote`] for a vote.
+    /// [`ConsensusError`] names the first malformed line, or where the text was truncated. The
+    /// footer and at least one complete signature must be present, and relays must be in strictly
+    /// ascending order, as in tor. [`ConsensusError::Vote`] for a vote.
     pub fn parse(bytes: &[u8]) -> Result<Self, ConsensusError> {
         parse::parse(bytes, parse::Kind::Consensus)
     }
 
-    /// Reads a vote of one authority, with or without `@` annotations before it.
+    /// Parses a vote of one authority, with or without `@` annotations before it.
     ///
     /// # Errors
     /// As [`parse`](Self::parse), and [`ConsensusError::Malformed`] for a consensus.
@@ -289,7 +291,7 @@ impl Consensus {
         self.routers.get(at)
     }
 
-    /// The only relay with this nickname, in any case.
+    /// The only relay with this nickname, ignoring case.
     ///
     /// # Errors
     /// [`LookupError::NotFound`], or [`LookupError::Ambiguous`] if several relays share it.

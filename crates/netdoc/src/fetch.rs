@@ -1,7 +1,7 @@
-//! Fetching documents from directory authorities: plain HTTP, as dir-spec.txt, section 4.1 has it.
+//! Fetches documents from directory authorities by plain HTTP (dir-spec.txt, section 4.1).
 //!
-//! There is no TLS: the documents carry their own signatures, and an authority's directory port
-//! speaks nothing else. Any proxy in the environment is passed by, and redirects aren't followed.
+//! There is no TLS: documents carry their own signatures, and an authority's directory port
+//! supports nothing else. Proxies in the environment are ignored, and redirects are not followed.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -13,7 +13,7 @@ use ureq::{Agent, Timeout};
 use crate::consdiff::ConsensusDigest;
 use crate::id::Fingerprint;
 
-/// A document an authority serves.
+/// A document that an authority serves.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Resource {
     /// The current consensus, ns flavour.
@@ -52,45 +52,45 @@ impl fmt::Display for Resource {
     }
 }
 
-/// Why a document couldn't be fetched. Every message names the URL and the remedy.
+/// Why a document could not be fetched. Every message contains the URL and the remedy.
 #[derive(Debug, thiserror::Error)]
 #[error("can't fetch {url}: {problem}")]
 pub struct FetchError {
-    /// What was asked for, and whom.
+    /// The URL.
     pub url: String,
-    /// What went wrong.
+    /// The problem.
     #[source]
     pub problem: Problem,
 }
 
-/// What went wrong with a request.
+/// The problem with a request.
 #[derive(Debug, thiserror::Error)]
 pub enum Problem {
-    /// Nobody answered at that address and port.
+    /// No connection to that address and port.
     #[error("{reason}; check the address and its directory port, or ask another authority")]
     Unreachable {
-        /// What the system said.
+        /// The I/O error.
         reason: String,
     },
-    /// The answer took too long.
+    /// A time limit was exceeded.
     #[error("timed out ({during}); try again, ask another authority, or allow more time")]
     TimedOut {
-        /// During which step.
+        /// The step.
         during: String,
     },
-    /// The authority refused.
+    /// The authority answered with an error status.
     #[error("HTTP status {status}; {}", remedy(*status))]
     Status {
         /// The status, such as 404.
         status: u16,
     },
-    /// The answer isn't HTTP, or breaks off.
+    /// The answer is not HTTP, or is truncated.
     #[error("a broken answer ({reason}); try again, or ask another authority")]
     Broken {
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
-    /// The document is longer than allowed.
+    /// The document exceeds the limit.
     #[error("longer than {max_bytes} bytes; allow more, or ask another authority")]
     TooLong {
         /// The limit.
@@ -100,7 +100,7 @@ pub enum Problem {
 
 fn remedy(status: u16) -> &'static str {
     match status {
-        304 => "it has none later than ours",
+        304 => "it has no later one",
         400 => "the path is malformed",
         404 => "it has no such document now: check the path, or ask another authority",
         503 => "it is busy: try again later, or ask another authority",
@@ -109,16 +109,17 @@ fn remedy(status: u16) -> &'static str {
     }
 }
 
-/// How to fetch: time and size limits.
+/// Time and size limits of a fetch.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Fetcher {
-    /// How long connecting may take; 10 s by default.
+    /// Time limit for connecting; 10 s by default.
     pub connect_timeout: Duration,
-    /// How long nothing may come, be it before the answer or in it; 20 s by default. Who is silent is not waited for as long as who is slow.
+    /// Time limit between received bytes, and before the first; 20 s by default. It is shorter than
+    /// the total limit, so that a silent server is abandoned before a slow one.
     pub silence_timeout: Duration,
-    /// How long everything together may take; 2 min by default.
+    /// Time limit for the whole fetch; 2 min by default.
     pub total_timeout: Duration,
-    /// How long the document may be, in bytes; 64 MiB by default.
+    /// Size limit of the document, in bytes; 64 MiB by default.
     pub max_bytes: u64,
 }
 
@@ -134,24 +135,23 @@ impl Default for Fetcher {
 }
 
 impl Fetcher {
-    /// Asks the authority at this address and directory port for a document, and waits for it.
+    /// Fetches a document from the authority with this address and directory port.
     ///
-    /// The document is returned as it came. An answer without `Content-Length` may have been cut
-    /// without notice; the readers of this crate find that out.
+    /// The document is returned unchanged. An answer without `Content-Length` may be truncated
+    /// without notice; the parsers of this crate detect that.
     ///
     /// # Errors
-    /// [`FetchError`], which names the URL.
+    /// [`FetchError`], which contains the URL.
     pub fn get(&self, authority: SocketAddr, what: &Resource) -> Result<Vec<u8>, FetchError> {
         self.get_since(authority, what, &[])
     }
 
-    /// The same for a consensus, of which these earlier ones are here, by
-    /// [their digests](crate::consdiff::digest_as_signed): what comes may be a
-    /// [difference](crate::consdiff) to one of them. With the latest among them there is nothing to come, which
-    /// is [`Problem::Status`] with 304.
+    /// Fetches a consensus, where earlier ones are known by [their
+    /// digests](crate::consdiff::digest_as_signed). The answer may be a [diff](crate::consdiff)
+    /// from one of them. If the latest is among them, the error is [`Problem::Status`] with 304.
     ///
     /// # Errors
-    /// [`FetchError`], which names the URL.
+    /// [`FetchError`], which contains the URL.
     pub fn get_since(
         &self,
         authority: SocketAddr,

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::text;
 
-/// Why a text isn't the identity it should be.
+/// Why a text is not a valid identity.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum IdError {
     /// The text is `$FINGERPRINT~nickname` or `$FINGERPRINT=nickname`.

@@ -1,28 +1,30 @@
-//! What a file is before a reader sees it: compressed, an archive, or a document of another kind.
+//! Recognizes compressed files, archives and documents of another kind.
 //!
-//! Directory caches compress answers with zlib (`deflate`), gzip, LZMA or Zstandard (dir-spec.txt, section 4.1), and archives of documents are
-//! distributed as gzip, xz or bzip2. [`plain`] decompresses gzip and zlib and refuses the other formats by name. [`describe`] names
-//! what a reader was given instead of the document that it expected.
+//! Directory caches compress answers with zlib (`deflate`), gzip, LZMA or Zstandard (dir-spec.txt,
+//! section 4.1). Archives of documents are distributed as gzip, xz or bzip2. [`plain`] decompresses
+//! gzip and zlib and rejects the other formats by name. [`describe`] names what a file contains
+//! instead of the expected document.
 
 use flate2::bufread::{MultiGzDecoder, ZlibDecoder};
 use std::io::{self, Read};
 
-/// The most bytes that [`plain`] decompresses: several times a month of all server descriptors of the public network would be more, but no
-/// single document is near to it. It bounds what a small file can make the reader allocate.
+/// Limit on the decompressed length. It bounds the memory that a small file can make the reader
+/// allocate. No single document comes near it, but a month of all server descriptors of the public
+/// network would exceed it.
 pub const PLAIN_MAX: u64 = 1 << 30;
 
-/// Why a file has no document that can be read.
+/// Why a file contains no readable document.
 #[derive(Debug, thiserror::Error)]
 pub enum InputError {
-    /// The format is known, and this program does not read it.
+    /// The format is known but not supported.
     #[error("it is {0}, which is not read here: {1}")]
     Unsupported(&'static str, &'static str),
-    /// The compressed data is damaged or cut.
+    /// The compressed data is corrupt or truncated.
     #[error("it is {format}, and cannot be decompressed ({source}): fetch it again")]
     Broken {
         /// The compression.
         format: &'static str,
-        /// What the decoder reports.
+        /// The decoder's error.
         source: io::Error,
     },
     /// The decompressed data exceeds [`PLAIN_MAX`].
@@ -32,7 +34,7 @@ pub enum InputError {
     TooLong(&'static str),
 }
 
-/// A container format, recognised by its first bytes.
+/// A container format, recognized by its first bytes.
 struct Format {
     name: &'static str,
     remedy: &'static str,
@@ -61,7 +63,8 @@ const FORMATS: [Format; 9] = [
         remedy: "decompress it first: bzip2 -d FILE",
         is_it: |it| it.starts_with(b"BZh") && it.get(4..10) == Some(b"1AY&SY"),
     },
-    // What directory caches send as `x-tor-lzma`: properties, then the size of the dictionary, a power of two of at least 4 KiB.
+    // `x-tor-lzma` of directory caches: properties, then the dictionary size, a power of two of at
+    // least 4 KiB.
     Format {
         name: "compressed with LZMA",
         remedy: "decompress it first: xz --format=lzma -d FILE",
@@ -87,15 +90,16 @@ const FORMATS: [Format; 9] = [
 const GZIP: &str = "compressed with gzip";
 const ZLIB: &str = "compressed with zlib";
 
-/// The header of a zlib stream (RFC 1950, section 2.2): method 8, a window of at most 32 KiB, a check modulo 31, no dictionary.
+/// The header of a zlib stream (RFC 1950, section 2.2): method 8, a window of at most 32 KiB, a
+/// checksum modulo 31, no dictionary.
 fn is_zlib(bytes: &[u8]) -> bool {
     let [first, second, ..] = bytes else { return false };
     let check = u16::from_be_bytes([*first, *second]);
-    // A text may begin with `x^`; no document does, but the byte after it would be text, too.
+    // A text may begin with `x^`, but no document does; and its third byte would be text, too.
     first & 0x0f == 8 && first >> 4 == 7 && check % 31 == 0 && second & 0x20 == 0
 }
 
-/// The compression or archive format of a file, as a phrase that follows "it is"; `None` for plain data.
+/// The compression or archive format of a file, as a phrase after "it is"; `None` for plain data.
 #[must_use]
 pub fn container(bytes: &[u8]) -> Option<&'static str> {
     FORMATS.iter().find(|format| (format.is_it)(bytes)).map(|format| format.name)
@@ -104,9 +108,11 @@ pub fn container(bytes: &[u8]) -> Option<&'static str> {
 /// The document in `bytes`, decompressed if it is gzip (of any number of members) or zlib.
 ///
 /// # Errors
-/// [`InputError`] if it is in another container, damaged, or too long. Plain data is never refused.
+/// [`InputError`] if it is in another container, corrupt, or too long. Plain data is never
+/// rejected.
 pub fn plain(mut bytes: Vec<u8>) -> Result<Vec<u8>, InputError> {
-    // A compressed archive is refused for what is in it; nobody compresses a document more often than twice.
+    // A compressed archive is rejected for its content; nobody compresses a document more than
+    // twice.
     for _ in 0..3 {
         let Some(format) = FORMATS.iter().find(|format| (format.is_it)(&bytes)) else {
             return Ok(bytes);
@@ -130,7 +136,7 @@ fn inflate(format: &'static str, decoder: impl Read) -> Result<Vec<u8>, InputErr
     Ok(text)
 }
 
-/// Beginnings of the first line after annotations, and what such a document is.
+/// Prefixes of the first line after annotations, with the kind of document.
 const BEGINNINGS: [(&[u8], &str); 14] = [
     (b"network-status-version ", "a consensus or a vote"),
     (b"router ", "server descriptors"),
@@ -148,8 +154,8 @@ const BEGINNINGS: [(&[u8], &str); 14] = [
     (b"%PDF", "a PDF document"),
 ];
 
-/// What a file is that is not the document that a reader expects, as a phrase that follows "it is", or "it has". `None` for an
-/// unknown text.
+/// What a file is instead of the expected document, as a phrase after "it is" or "it has". `None`
+/// for unknown text.
 #[must_use]
 pub fn describe(bytes: &[u8]) -> Option<&'static str> {
     if bytes.iter().all(u8::is_ascii_whitespace) {
@@ -174,7 +180,8 @@ pub fn describe(bytes: &[u8]) -> Option<&'static str> {
     known.or_else(|| is_binary().then_some("binary data"))
 }
 
-/// A document without the annotations before it: lines that begin with `@`, as tor's own files and CollecTor's archives have them.
+/// A document without the annotations before it: lines that begin with `@`, as in tor's own files
+/// and CollecTor's archives.
 #[must_use]
 pub fn without_annotations(mut bytes: &[u8]) -> &[u8] {
     while bytes.first() == Some(&b'@') {

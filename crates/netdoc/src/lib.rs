@@ -1,10 +1,9 @@
-//! The documents a bandwidth scanner reads and writes: network-status consensuses, server
-//! descriptors, microdescriptors and bandwidth files, and the plain-HTTP requests that fetch them.
+//! Tor's directory documents: network-status consensuses, server descriptors, microdescriptors and
+//! bandwidth files, and the plain-HTTP requests that fetch them.
 //!
-//! Every reader takes bytes, allocates little, never panics, and says which line is wrong, why, and
-//! what to do about it. Nothing here checks a signature: a document is only as trustworthy as the
-//! place it was fetched from, so ask several authorities where that matters. Nothing reads a clock
-//! either: the time is always an argument, as Unix seconds.
+//! Every parser takes bytes, allocates little, never panics, and reports the malformed line, the
+//! reason, and the remedy. Nothing here verifies a signature: crate `dirmgr` does. Nothing reads a
+//! clock either: the time is always an argument, in Unix seconds.
 //!
 //! One KB is 1,000 bytes everywhere, as in tor.
 //!

@@ -1,21 +1,21 @@
-//! Microdescriptors: what clients need to know of a relay beside its line in the consensus
+//! Microdescriptors: what clients need to know of a relay in addition to its entry in the consensus
 //! (dir-spec.txt, section 3.3).
 //!
-//! A microdescriptor has no signature: it is what the consensus says if its SHA-256 is the digest there.
-//! That is for the caller to check; [`pieces::microdescs`](crate::pieces::microdescs) cuts a file or an
-//! answer apart.
+//! A microdescriptor has no signature: it is authentic if its SHA-256 is listed in the consensus.
+//! The caller verifies that; [`pieces::microdescs`](crate::pieces::microdescs) splits a file or an
+//! answer.
 
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::policy::PortPolicy;
 use crate::text::{self, Line, Lines, base64_array, words};
 use std::net::SocketAddrV6;
 
-/// The longest microdescriptor that is read: authorities make none that is nearly as long.
+/// The longest microdescriptor that is read: authorities publish none nearly as long.
 pub const LEN_MAX: usize = 20_000;
-/// Members of a family that are kept, at most. With 42 bytes a name, no document has more.
+/// Limit on family members. With 42 bytes for each, no document has more.
 const FAMILY_MAX: usize = 500;
 
-/// Why a text is no microdescriptor that a client can use.
+/// Why a text is not a usable microdescriptor.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum MicrodescError {
     /// It is longer than [`LEN_MAX`].
@@ -24,7 +24,7 @@ pub enum MicrodescError {
         /// Its length.
         len: usize,
     },
-    /// It does not begin with `onion-key`, or is cut.
+    /// It does not begin with `onion-key`, or is truncated.
     #[error("line {line}: {what}; ask another directory")]
     Malformed {
         /// The line's number, from 1.
@@ -32,7 +32,7 @@ pub enum MicrodescError {
         /// What is wrong.
         what: String,
     },
-    /// It ends without something that every relay has.
+    /// A mandatory item is missing.
     #[error("it has no `{item}`; the relay cannot be used")]
     Missing {
         /// The keyword.
@@ -40,12 +40,12 @@ pub enum MicrodescError {
     },
 }
 
-/// A member of a relay's family, as the relay's operator names it.
+/// A member of a relay's family, as the operator names it.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum FamilyMember {
     /// By identity.
     Fingerprint(Fingerprint),
-    /// By name alone: old operators do.
+    /// By nickname alone, as some old configurations do.
     Nickname(Nickname),
 }
 
@@ -56,23 +56,26 @@ pub struct Microdesc {
     pub ntor_onion_key: [u8; 32],
     /// Its Ed25519 identity.
     pub ed25519: Option<Ed25519Identity>,
-    /// Relays that it declares to be of the same operator (`family`), ascending. It counts where both declare it.
+    /// Relays that it declares to be of its family (`family`), ascending. Valid only if both
+    /// declare it.
     pub family: Vec<FamilyMember>,
-    /// Families that it proves to belong to (`family-ids`), ascending: relays with one in common are a family.
+    /// Families that it has proved to belong to (`family-ids`), ascending. Relays with a common one
+    /// are a family.
     pub family_ids: Vec<String>,
-    /// Where it lets streams go by IPv4.
+    /// Its exit policy for IPv4.
     pub policy: PortPolicy,
-    /// Where it lets streams go by IPv6.
+    /// Its exit policy for IPv6.
     pub policy_ipv6: PortPolicy,
-    /// Where else it takes links, by IPv6: the first such `a` line.
+    /// Its IPv6 address and OR port: the first such `a` line.
     pub ipv6: Option<SocketAddrV6>,
 }
 
 impl Microdesc {
-    /// Reads one microdescriptor, from its `onion-key` on. Unknown lines are passed over, as the specification demands.
+    /// Parses one microdescriptor, starting at `onion-key`. Unknown lines are ignored, as the
+    /// specification requires.
     ///
     /// # Errors
-    /// [`MicrodescError`] if it is too long, cut, or lacks the ntor onion key.
+    /// [`MicrodescError`] if it is too long, truncated, or lacks the ntor onion key.
     pub fn parse(bytes: &[u8]) -> Result<Self, MicrodescError> {
         if bytes.len() > LEN_MAX {
             return Err(MicrodescError::TooLong { len: bytes.len() });
@@ -144,7 +147,8 @@ impl Draft {
                 self.family_ids.sort_unstable();
                 self.family_ids.dedup();
             }
-            // A summary that cannot be read lets nothing through: the relay serves at other places still.
+            // A summary that cannot be parsed permits nothing; the relay is still usable in other
+            // positions.
             b"p" => self.policy = PortPolicy::parse(rest),
             b"p6" => self.policy_ipv6 = PortPolicy::parse(rest),
             b"a" if self.ipv6.is_none() => {
@@ -169,7 +173,8 @@ impl Draft {
     }
 }
 
-/// `$FINGERPRINT`, with or without a nickname after it, or a nickname alone; what is neither is left out.
+/// `$FINGERPRINT`, with or without a nickname after it, or a nickname alone; `None` for anything
+/// else.
 fn member(word: &[u8]) -> Option<FamilyMember> {
     let Some(hex) = word.strip_prefix(b"$") else {
         return Nickname::parse(word).ok().map(FamilyMember::Nickname);
@@ -179,7 +184,7 @@ fn member(word: &[u8]) -> Option<FamilyMember> {
     Fingerprint::parse(hex).ok().filter(|_| is_end).map(FamilyMember::Fingerprint)
 }
 
-/// Takes the rest of an object, through its `END` line.
+/// Consumes the rest of an object, through its `END` line.
 fn skip_object(begin: Line<'_>, lines: &mut Lines<'_>) -> Result<(), MicrodescError> {
     for line in lines.by_ref() {
         if line.complete && line.bytes.starts_with(b"-----END ") {

@@ -1,39 +1,39 @@
-//! Documents as a directory keeps them: cut apart, byte by byte as their authors signed them, and not
-//! read any further.
+//! Splits concatenated documents without parsing them, byte by byte as their authors signed them.
 //!
-//! What is hashed to name a document is part of it; the digest is left to the caller.
+//! Each piece contains the part that is hashed to name the document; the caller computes the
+//! digest.
 
 use crate::text::{Line, Lines};
 
-/// A document, and its part of which the digest is its name.
+/// A document, with the part that its digest covers.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Piece<'a> {
     /// The whole document.
     pub text: &'a [u8],
-    /// What its digest is of.
+    /// The part that its digest covers.
     pub digested: &'a [u8],
 }
 
-/// The microdescriptors of an answer or a file, one by one; their names are the SHA-256 of them whole
-/// (dir-spec.txt, section 3.3). What comes before the first is left out, and so are annotations.
+/// The microdescriptors of an answer or a file. Their names are the SHA-256 of the whole text
+/// (dir-spec.txt, section 3.3). Text before the first, and annotations, are skipped.
 pub fn microdescs(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     cut(bytes, b"onion-key", None)
 }
 
-/// The server descriptors of an answer or a file, one by one; their names are the SHA-1 of what their
-/// RSA signature covers (dir-spec.txt, section 1.3). One without a signature is left out.
+/// The server descriptors of an answer or a file. Their names are the SHA-1 of the part that their
+/// RSA signature covers (dir-spec.txt, section 1.3). Descriptors without a signature are skipped.
 pub fn server_descriptors(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     cut(bytes, b"router", Some(b"router-signature"))
 }
 
-/// The certificates of authorities in an answer or a file, one by one. The digest is that which their
+/// The authority certificates of an answer or a file. The digest covers the part that their
 /// certification signs (dir-spec.txt, section 3.1).
 pub fn authority_certificates(bytes: &[u8]) -> impl Iterator<Item = Piece<'_>> {
     cut(bytes, b"dir-key-certificate-version", Some(b"dir-key-certification"))
 }
 
-/// Cuts at lines that begin with the keyword `first`. The digest is of everything up to the line with
-/// the keyword `signature`, which must be there, or of all.
+/// Splits at lines with the keyword `first`. The digest covers everything up to the line with the
+/// keyword `signature`, which is required, or else the whole text.
 fn cut<'a>(
     bytes: &'a [u8],
     first: &'static [u8],
@@ -50,7 +50,7 @@ fn cut<'a>(
             let mut is_whole = lines.next()?.complete;
             let mut digested = None;
             while let Some(line) = lines.peek().filter(|line| !begins(*line)) {
-                // What follows is the next one's, or nobody's.
+                // What follows belongs to the next document, or to none.
                 if line.bytes.starts_with(b"@") {
                     break;
                 }
@@ -66,7 +66,7 @@ fn cut<'a>(
                 (Some(_), None) => continue,
                 (None, _) => text,
             };
-            // What is cut in the middle can't have the right digest, but may look like a beginning.
+            // A truncated document cannot have the right digest, but may contain a `first` line.
             if is_whole {
                 return Some(Piece { text, digested });
             }

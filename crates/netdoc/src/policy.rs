@@ -1,26 +1,26 @@
-//! Where exits let streams go, as far as clients are told: the summary by port of microdescriptors and
-//! consensuses (dir-spec.txt, sections 3.4.1, `p`, and 3.3, `p` and `p6`).
+//! Exit policies as clients know them: the port summaries of microdescriptors and consensuses
+//! (dir-spec.txt, sections 3.4.1, `p`, and 3.3, `p` and `p6`).
 
 use crate::text::{decimal, words};
 
-/// Ranges of one summary, at most: what the authorities' bound of 1,000 characters can hold.
+/// Limit on ranges of a summary: what fits into the authorities' limit of 1,000 characters.
 const RANGES_MAX: usize = 512;
 
-/// The ports to which an exit lets streams go, for most addresses.
+/// The ports that an exit permits, for most addresses.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct PortPolicy {
-    /// What the ranges are: accepted ports, or rejected ones.
+    /// Whether the ranges are accepted or rejected ports.
     is_accepting: bool,
     /// First and last port of each, ascending, not overlapping.
     ranges: Vec<(u16, u16)>,
 }
 
 impl PortPolicy {
-    /// Nothing is let through: that of a relay whose microdescriptor has no `p` line.
+    /// Permits nothing: the policy of a relay whose microdescriptor has no `p` line.
     pub const REJECT_ALL: Self = Self { is_accepting: true, ranges: Vec::new() };
 
-    /// Reads `accept` or `reject`, and ports and ranges of ports with commas between them. `None` for what
-    /// is no such summary: ports from 1 on, ascending, each once.
+    /// Parses `accept` or `reject`, and ports and port ranges separated by commas. `None` unless
+    /// the ports are at least 1, ascending and distinct.
     #[must_use]
     pub fn parse(text: &[u8]) -> Option<Self> {
         let mut found = words(text);
@@ -44,7 +44,7 @@ impl PortPolicy {
         found.next().is_none().then_some(Self { is_accepting, ranges })
     }
 
-    /// Whether streams to this port are let through, for most addresses. Port 0 never is.
+    /// Whether streams to this port are permitted, for most addresses. Port 0 never is.
     #[must_use]
     pub fn allows(&self, port: u16) -> bool {
         let behind = self.ranges.partition_point(|(low, _)| *low <= port);
@@ -52,7 +52,7 @@ impl PortPolicy {
         port != 0 && is_in == self.is_accepting
     }
 
-    /// Whether no port is let through: the relay is no exit.
+    /// Whether no port is permitted: the relay is no exit.
     #[must_use]
     pub fn rejects_all(&self) -> bool {
         match self.is_accepting {

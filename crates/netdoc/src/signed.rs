@@ -1,5 +1,5 @@
-//! Who signed a consensus, and the certificates of those who may (dir-spec.txt, sections 3.1 and
-//! 3.4.1). Nothing is verified here: that takes cryptography, which this crate does not have.
+//! Signatures of consensuses, and the certificates of authorities (dir-spec.txt, sections 3.1 and
+//! 3.4.1). This crate has no cryptography and verifies nothing; crate `dirmgr` does.
 
 use crate::id::Fingerprint;
 use crate::pieces::authority_certificates;
@@ -17,7 +17,7 @@ pub enum DigestAlgorithm {
 /// One signature of a consensus.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct ConsensusSignature {
-    /// Of which digest it is.
+    /// The signed digest.
     pub algorithm: DigestAlgorithm,
     /// The authority: the digest of its identity key.
     pub identity: Fingerprint,
@@ -27,8 +27,8 @@ pub struct ConsensusSignature {
     pub signature: Vec<u8>,
 }
 
-/// The part of a consensus that is signed, and its signatures. A signature that cannot be read, such
-/// as one of another algorithm, is left out. `None` if nothing is signed.
+/// The signed part of a consensus, and its signatures. Unreadable signatures, such as those of
+/// unknown algorithms, are skipped. `None` if nothing is signed.
 #[must_use]
 pub fn consensus_signatures(bytes: &[u8]) -> Option<(&[u8], Vec<ConsensusSignature>)> {
     const KEYWORD: &[u8] = b"directory-signature";
@@ -40,7 +40,7 @@ pub fn consensus_signatures(bytes: &[u8]) -> Option<(&[u8], Vec<ConsensusSignatu
     while lines.peek()?.keyword().0 != KEYWORD {
         lines.next();
     }
-    // Up to the blank after the first signature's keyword.
+    // Up to the space after the first signature's keyword.
     let signed = bytes.get(from..lines.position(bytes) + KEYWORD.len() + 1)?;
     let mut signatures = Vec::new();
     while let Some(line) = lines.next() {
@@ -69,7 +69,7 @@ fn signature_head(rest: &[u8]) -> Option<(DigestAlgorithm, Fingerprint, Fingerpr
 
 /// The bytes of the object that begins at the next line.
 fn object(lines: &mut Lines<'_>) -> Option<Vec<u8>> {
-    /// Keys and signatures of 4096 bits have well below that in base64.
+    /// Keys and signatures of 4096 bits are well below this in base64.
     const TEXT_MAX: usize = 2048;
     lines.peek().filter(|line| line.bytes.starts_with(b"-----BEGIN "))?;
     lines.next();
@@ -94,28 +94,28 @@ fn object(lines: &mut Lines<'_>) -> Option<Vec<u8>> {
 pub struct AuthorityCertificate<'a> {
     /// The whole text, up to the end of its signature.
     pub text: &'a [u8],
-    /// What the certification signs.
+    /// The part that the certification signs.
     pub signed: &'a [u8],
-    /// What it says is the digest of its identity key.
+    /// The claimed digest of its identity key.
     pub fingerprint: Fingerprint,
     /// The identity key, in DER.
     pub identity_key: Vec<u8>,
     /// The signing key, in DER.
     pub signing_key: Vec<u8>,
-    /// When it was made, in Unix seconds.
+    /// When it was published, in Unix seconds.
     pub published: u64,
-    /// When it ends, in Unix seconds.
+    /// When it expires, in Unix seconds.
     pub expires: u64,
     /// The signature with the identity key.
     pub certification: Vec<u8>,
 }
 
-/// The certificates of an answer or a file; what is no whole certificate is left out.
+/// The certificates of an answer or a file. Incomplete certificates are skipped.
 pub fn certificates(bytes: &[u8]) -> impl Iterator<Item = AuthorityCertificate<'_>> {
     authority_certificates(bytes).filter_map(|piece| certificate(piece.text, piece.digested))
 }
 
-/// What it says is read from what is signed alone: anybody may write something behind that.
+/// Reads the signed part only: anybody can append to it.
 fn certificate<'a>(text: &'a [u8], signed: &'a [u8]) -> Option<AuthorityCertificate<'a>> {
     let mut lines = Lines::new(signed);
     let (mut fingerprint, mut published, mut expires) = (None, None, None);

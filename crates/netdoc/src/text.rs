@@ -1,4 +1,4 @@
-//! Small tools shared by the readers: lines, words, numbers, dates and base64, all over bytes.
+//! Helpers of the parsers: lines, words, numbers, dates and base64, all over bytes.
 
 use base64::Engine as _;
 use base64::alphabet::STANDARD;
@@ -14,12 +14,12 @@ pub(crate) struct Line<'a> {
     pub(crate) number: usize,
     /// The line without its newline.
     pub(crate) bytes: &'a [u8],
-    /// Whether a newline followed: only the last line of a cut document has none.
+    /// Whether a newline follows: only the last line of a truncated document has none.
     pub(crate) complete: bool,
 }
 
 impl<'a> Line<'a> {
-    /// The first word, and what follows the separator after it.
+    /// The first word, and the rest after the separator.
     pub(crate) fn keyword(&self) -> (&'a [u8], &'a [u8]) {
         let end = self.bytes.iter().position(|b| is_space(*b)).unwrap_or(self.bytes.len());
         let (keyword, rest) = self.bytes.split_at(end);
@@ -39,17 +39,17 @@ impl<'a> Lines<'a> {
         Self { rest: bytes, number: 0 }
     }
 
-    /// The next line, without taking it.
+    /// The next line, without consuming it.
     pub(crate) fn peek(&self) -> Option<Line<'a>> {
         self.clone().next()
     }
 
-    /// Where the next line begins in `whole`, the bytes that these are the lines of.
+    /// The offset of the next line in `whole`, the bytes that contain these lines.
     pub(crate) fn position(&self, whole: &[u8]) -> usize {
         whole.len() - self.rest.len()
     }
 
-    /// How many lines have been taken.
+    /// The number of consumed lines.
     pub(crate) fn taken(&self) -> usize {
         self.number
     }
@@ -75,14 +75,15 @@ impl<'a> Iterator for Lines<'a> {
     }
 }
 
-/// Where the first newline is. Eight bytes at a time: finding line ends is half of the parsing.
+/// The offset of the first newline. Eight bytes at a time: finding line ends is half of the
+/// parsing.
 fn newline(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::from_le_bytes([1; 8]);
     const NEWLINES: u64 = u64::from_le_bytes([b'\n'; 8]);
     let (words, tail) = bytes.as_chunks::<8>();
     for (i, word) in words.iter().enumerate() {
         // A byte of `x` is zero exactly where the text has a newline; the borrow of the subtraction
-        // then sets that byte's top bit, and can't set one below the first zero byte.
+        // sets that byte's top bit, and cannot set one below the first zero byte.
         let x = u64::from_le_bytes(*word) ^ NEWLINES;
         let zero = x.wrapping_sub(ONES) & !x & (ONES << 7);
         if zero != 0 {
@@ -96,23 +97,23 @@ const fn is_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t')
 }
 
-/// The words of a line: what spaces and tabs separate.
+/// The words of a line, separated by spaces and tabs.
 pub(crate) fn words(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|b| is_space(*b)).filter(|word| !word.is_empty())
 }
 
-/// `key=value` cut at the first `=`, if there is one and the key isn't empty.
+/// Splits `key=value` at the first `=`, if there is one and the key is not empty.
 pub(crate) fn key_value(word: &[u8]) -> Option<(&[u8], &[u8])> {
     let at = word.iter().position(|b| *b == b'=').filter(|at| *at > 0)?;
     Some((&word[..at], &word[at + 1..]))
 }
 
-/// UTF-8 text, or nothing.
+/// UTF-8 text; `None` if it is invalid.
 pub(crate) fn utf8(bytes: &[u8]) -> Option<&str> {
     std::str::from_utf8(bytes).ok()
 }
 
-/// A number of decimal digits only (no sign) that fits.
+/// A number of decimal digits without a sign, if it fits.
 pub(crate) fn decimal<T: TryFrom<u64>>(bytes: &[u8]) -> Option<T> {
     if bytes.is_empty() {
         return None;
@@ -154,8 +155,8 @@ pub(crate) fn iso(unix: u64) -> String {
     civil(unix).to_string()
 }
 
-/// Tor writes most digests without padding and `ntor-onion-key` with it, and old documents have
-/// stray bits after the last byte.
+/// Tor writes most digests without padding and `ntor-onion-key` with it; old documents have nonzero
+/// bits after the last byte.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new()
@@ -167,7 +168,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
 /// Exactly `N` bytes of base64.
 pub(crate) fn base64_array<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     let mut bytes = [0; N];
-    // The slice API wants room for its estimate, which may exceed N: decode aside.
+    // The slice API requires room for its estimate, which may exceed `N`.
     let mut room = [0; 72];
     if text.len() > 88 {
         return None;
@@ -177,7 +178,7 @@ pub(crate) fn base64_array<const N: usize>(text: &[u8]) -> Option<[u8; N]> {
     Some(bytes)
 }
 
-/// Decodes base64 into `room`, and returns what was filled.
+/// Decodes base64 into `room`, and returns the filled part.
 pub(crate) fn base64_into<'a>(text: &[u8], room: &'a mut [u8]) -> Option<&'a [u8]> {
     let len = BASE64.decode_slice(text, room).ok()?;
     room.get(..len)
@@ -188,7 +189,7 @@ pub(crate) fn base64(bytes: &[u8]) -> String {
     BASE64.encode(bytes)
 }
 
-/// The beginning of a text, for an error message: bytes that aren't UTF-8 become `\u{fffd}`.
+/// The beginning of a text, for an error message. Invalid UTF-8 becomes `\u{fffd}`.
 pub(crate) fn excerpt(bytes: &[u8]) -> String {
     const MAX: usize = 60;
     let mut text = String::from_utf8_lossy(bytes.get(..MAX).unwrap_or(bytes)).into_owned();

@@ -1,4 +1,4 @@
-//! The readers over whole real documents, if they are there: `../shared/data` beside the project.
+//! Parses complete real documents, if there are any in `../shared/data`.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What a relay tells authorities of its bandwidth.
+//! The bandwidth that a relay reports to the authorities.
 
 use crate::history::History;
 use crate::overload::Overload;
@@ -6,7 +6,7 @@ use crate::state::State;
 use onion::router::RateLimit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// The limit, what was carried, and when it was too much: noted and read by several threads.
+/// The rate limit, the history and the overload state, shared by several threads.
 #[derive(Debug)]
 pub(crate) struct Bandwidth {
     limit: Mutex<Option<RateLimit>>,
@@ -14,13 +14,13 @@ pub(crate) struct Bandwidth {
 }
 
 impl Bandwidth {
-    /// With what was known when the relay last ended.
+    /// Starts with the stored state.
     pub(crate) fn new(limit: Option<RateLimit>, state: State) -> Self {
         Self { limit: Mutex::new(limit), state: Mutex::new(state) }
     }
 
     pub(crate) fn limit(&self) -> Option<RateLimit> {
-        // Nobody panics while holding it.
+        // The lock guards code that cannot panic.
         *self.limit.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -37,13 +37,13 @@ impl Bandwidth {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Has a second's bytes, or several, noted.
+    /// Updates the history and the overload state.
     pub(crate) fn note(&self, note: impl FnOnce(&mut History, &mut Overload)) {
         let State { history, overload } = &mut *self.state();
         note(history, overload);
     }
 
-    /// The lines of an extra-info document about what was carried, and too much of it.
+    /// The lines of an extra-info document about bandwidth and overload.
     pub(crate) fn extra_info_lines(&self, now: u64, rate_bytes_s: u64) -> String {
         let limit = self.limit();
         let state = self.state();
@@ -55,7 +55,7 @@ impl Bandwidth {
         self.state().overload.descriptor_line(now)
     }
 
-    /// What is to be remembered.
+    /// The state to be stored.
     pub(crate) fn remembered(&self) -> State {
         self.state().clone()
     }

@@ -27,33 +27,33 @@ use values::{
     scheduler, shutdown_wait, threads,
 };
 
-/// The least rate that tor accepts for a relay: 75 KiB/s.
+/// The minimum rate that tor accepts for a relay: 75 KiB/s.
 const LEAST_RATE: Rate = Rate::from_byte_per_s(75 * 1024);
-/// What a relay without a limit announces, as tor's default `BandwidthRate`: 1 GiB/s.
+/// The announced rate of a relay without a limit, as in tor's default `BandwidthRate`: 1 GiB/s.
 const UNLIMITED: Rate = Rate::from_byte_per_s(1 << 30);
-/// Longest contact, in bytes; descriptors are to stay small.
+/// The longest contact, in bytes: descriptors must stay small.
 const CONTACT_MAX: usize = 1_000;
 
-/// Why a relay can't run with a configuration.
+/// Why a configuration is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
-    /// The file can't be read.
+    /// The file cannot be read.
     #[error("configuration: cannot read `{}`: {source}", .path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// The system's answer.
+        /// The I/O error.
         source: io::Error,
     },
-    /// The file is no TOML, or has a key that doesn't exist, or a value of another type.
+    /// The file is not TOML, or has an unknown key or a value of another type.
     #[error("configuration: {what}: {reason}")]
     Syntax {
         /// Which file.
         what: String,
-        /// What is wrong, and where.
+        /// The reason and the position.
         reason: String,
     },
-    /// Something that has no default is missing.
+    /// A setting without a default is missing.
     #[error("configuration: `{key}` is missing; set it in the file, or give --{flag}")]
     Missing {
         /// Its name in the file.
@@ -61,12 +61,12 @@ pub enum ConfigError {
         /// Its name on the command line.
         flag: &'static str,
     },
-    /// A value makes no sense.
+    /// A value is invalid.
     #[error("configuration: `{key}`: {reason}")]
     Invalid {
         /// Its name in the file.
         key: String,
-        /// What is wrong with it.
+        /// The reason.
         reason: String,
     },
 }
@@ -75,8 +75,8 @@ fn invalid(key: &str, reason: impl fmt::Display) -> ConfigError {
     ConfigError::Invalid { key: key.to_owned(), reason: reason.to_string() }
 }
 
-/// What a file or the command line says; what neither says is `None`. `docs/relay.toml` is a
-/// commented example with everything in it.
+/// The settings of a file or the command line; `None` if not set. `docs/relay.toml` is a commented
+/// example with all of them.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RelayConfig {
@@ -84,85 +84,90 @@ pub struct RelayConfig {
     pub nickname: Option<Nickname>,
     /// The IPv4 address at which others reach the relay.
     pub address: Option<Ipv4Addr>,
-    /// The port there; 0, the default, for any that is free.
+    /// The port at that address; 0, the default, for any that is free.
     pub or_port: Option<u16>,
-    /// The address to listen on; by default `address`. Behind NAT it is another one.
+    /// The address to listen on; by default `address`. Behind NAT it differs.
     pub listen: Option<IpAddr>,
     /// Folder of the long-term keys. In a file, relative to the file's folder.
     pub keys: Option<PathBuf>,
     /// `RelayBandwidthRate`, in Mbit/s; unlimited by default.
     pub rate_mbit_per_s: Option<f64>,
-    /// `RelayBandwidthBurst`: as much as may pass at once after a pause, in Mbit. By default, what
-    /// the rate lets through in a second.
+    /// `RelayBandwidthBurst`, in Mbit. By default, what the rate permits in a second.
     pub burst_mbit: Option<f64>,
-    /// Which cells go first, and when: `kist` by default.
+    /// The cell scheduler: `kist` by default.
     pub scheduler: Option<SchedulerName>,
-    /// `KISTSchedRunInterval`: from one run of KIST or KISTLite to the next, 1 to 100 milliseconds; by
-    /// default what the consensus says, or else [`SchedulerConfig::INTERVAL`].
+    /// `KISTSchedRunInterval`: the interval of KIST or KISTLite, 1 to 100 milliseconds; by default
+    /// the consensus parameter, or else [`SchedulerConfig::INTERVAL`].
     pub scheduler_interval_ms: Option<u32>,
-    /// Windows from hop to hop with relays and clients that have them, too, by one of the names of [`HopWindows::NAMED`]; `off`, the
-    /// default, for none.
+    /// Hop-by-hop windows with relays and clients that support them, by one of the names of
+    /// [`HopWindows::NAMED`]; `off`, the default, for none.
     pub hop_windows: Option<String>,
-    /// Threads that serve sockets: 1, the default, for one that does everything; more for as many
-    /// beside the one that decides.
+    /// I/O threads: 1, the default, for one thread that does everything; more for that number in
+    /// addition to the engine's thread.
     pub threads: Option<usize>,
-    /// How to reach the operator.
+    /// The operator's contact information.
     pub contact: Option<String>,
     /// `MyFamily`: fingerprints of the other relays of the same operator.
     pub my_family: Option<Vec<Fingerprint>>,
-    /// `FamilyId`: the families whose keys the folder of keys has; `["*"]` for all that are there.
+    /// `FamilyId`: the families whose keys are in the folder of keys; `["*"]` for all of them.
     pub family_ids: Option<FamilyIds>,
     /// Directory authorities to publish to: IP addresses with directory ports. None by default.
     pub authorities: Option<Vec<SocketAddr>>,
-    /// Whether it is to be a relay of the public network: then the authorities are that network's, with their identities. The
-    /// operator's explicit word; without it a relay publishes nowhere, or in a network of its own.
+    /// Whether the relay joins the public network, with that network's authorities and identities.
+    /// It requires the operator's explicit decision; otherwise a relay publishes nowhere, or in a
+    /// private network.
     pub public_network: Option<bool>,
-    /// `AssumeReachable`: publishes without waiting for a circuit through others to come back to the relay's port. It waits by default.
+    /// `AssumeReachable`: publishes before a circuit through other relays has reached the relay's
+    /// port. False by default.
     pub assume_reachable: Option<bool>,
     /// Fingerprints of the authorities' identity keys (`v3ident` in a `DirAuthority` line of tor):
-    /// more than half of them must have signed a consensus. By default each authority is asked for its
+    /// more than half of them must have signed a consensus. By default each authority states its
     /// own.
     pub authority_identities: Option<Vec<Fingerprint>>,
-    /// Whether the relay serves consensuses and descriptors to clients; it does by default, if it
-    /// has authorities to fetch them from.
+    /// Whether the relay serves consensuses and descriptors to clients; true by default, if it has
+    /// authorities.
     pub directory: Option<bool>,
-    /// Folder of documents that have been fetched; by default `cache` in the folder of keys. In a
-    /// file, relative to the file's folder.
+    /// Folder of fetched documents; by default `cache` in the folder of keys. In a file, relative
+    /// to the file's folder.
     pub cache: Option<PathBuf>,
-    /// Whether circuits may be extended to relays with private addresses. By default they may if the
-    /// relay's own address is private: then it is part of a network of such relays.
+    /// Whether circuits may be extended to relays with private addresses. True by default if the
+    /// relay's own address is private, since it then belongs to a private network.
     pub allow_private_addresses: Option<bool>,
-    /// `MaxMemInQueues`: what clients and relays may have it hold in memory, in MiB; by default two fifths of the
-    /// machine's, three quarters if that has less than 8 GiB, and 256 MiB to 8 GiB in any case.
+    /// `MaxMemInQueues`: limit on memory used for clients and relays, in MiB. By default two fifths
+    /// of the host's memory, or three quarters if that is less than 8 GiB; always between 256 MiB
+    /// and 8 GiB.
     pub max_mem_in_queues_mib: Option<u32>,
-    /// `ShutdownWaitLength`: how long circuits may go on once the relay is told to end; 30 seconds by
-    /// default, 0 to end at once.
+    /// `ShutdownWaitLength`: time limit of a graceful shutdown; 30 seconds by default, 0 to stop at
+    /// once.
     pub shutdown_wait_s: Option<u32>,
-    /// Where clients may go.
+    /// The exit policy.
     #[serde(default)]
     pub exit: ExitSection,
-    /// `MetricsPort`: where Prometheus reads metrics; nowhere by default. A loopback address, or one of a private network.
+    /// `MetricsPort`: the address of the Prometheus endpoint; none by default. A loopback or
+    /// private address.
     pub metrics: Option<SocketAddr>,
-    /// Whether `metrics` may be any other address: a public one, or `0.0.0.0` or `[::]` for all addresses of the machine.
+    /// Whether `metrics` may be any other address: a public one, or `0.0.0.0` or `[::]` for all
+    /// addresses of the host.
     pub public_metrics: Option<bool>,
-    /// How often the relay writes what it has seen pass on its links to other relays, into the file `link-observations` of the folder of keys, in
-    /// seconds: 3600 or more, in a private network 10 or more. Never by default, and not in the public network.
+    /// Interval at which the relay writes observations of its links to other relays into the file
+    /// `link-observations` in the folder of keys, in seconds: at least 3600, in a private network
+    /// at least 10. Off by default, and forbidden in the public network.
     pub link_observations_every_s: Option<u32>,
     /// Who may measure the relay.
     #[serde(default)]
     pub flashflow: FlashFlowConfig,
 }
 
-/// A scheduler, as configurations call it.
+/// The name of a scheduler in a configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum SchedulerName {
-    /// Asks the kernel how much each connection can send.
+    /// KIST: asks the kernel how much each connection can send.
     #[default]
     Kist,
-    /// The same without asking.
+    /// KIST without asking the kernel.
     KistLite,
-    /// As much as each socket takes.
+    /// Sends as much as each socket accepts.
     Vanilla,
 }
 
@@ -192,7 +197,7 @@ impl RelayConfig {
         })
     }
 
-    /// This configuration where `over` says nothing: flags go over a file.
+    /// This configuration, with `over` taking precedence: flags over a file.
     #[must_use]
     pub fn overridden_by(self, over: Self) -> Self {
         Self {
@@ -229,7 +234,7 @@ impl RelayConfig {
         }
     }
 
-    /// Checks everything, and fills in what has a default.
+    /// Checks all settings, and applies defaults.
     ///
     /// # Errors
     /// [`ConfigError::Missing`] and [`ConfigError::Invalid`], which name the key.
@@ -314,7 +319,7 @@ impl RelayConfig {
     }
 }
 
-/// The limit that a relay announces.
+/// The rate and burst that a relay announces.
 pub(crate) const fn announced(limit: Option<RateLimit>) -> RateLimit {
     match limit {
         Some(limit) => limit,
@@ -327,48 +332,48 @@ pub(crate) const fn announced(limit: Option<RateLimit>) -> RateLimit {
 pub struct Settings {
     /// The relay's name.
     pub nickname: Nickname,
-    /// Where others reach it.
+    /// The address at which others reach it.
     pub address: Ipv4Addr,
-    /// Where it listens; port 0 for any that is free.
+    /// The address to listen on; port 0 for any that is free.
     pub listen: SocketAddr,
     /// Folder of the long-term keys.
     pub keys: PathBuf,
     /// Its rate limit, if any.
     pub limit: Option<RateLimit>,
-    /// Which cells go first, and when.
+    /// The cell scheduler.
     pub scheduler: SchedulerConfig,
-    /// Windows from hop to hop, with whoever has them, too.
+    /// Hop-by-hop windows, with relays and clients that support them.
     pub hop_windows: Option<HopWindows>,
-    /// Threads that serve sockets.
+    /// I/O threads.
     pub threads: NonZeroUsize,
-    /// How to reach the operator.
+    /// The operator's contact information.
     pub contact: Option<String>,
     /// The other relays of the same operator.
     pub family: Vec<Fingerprint>,
-    /// The families by their keys.
+    /// The family keys to use.
     pub family_ids: FamilyIds,
-    /// Whom to publish to.
+    /// The authorities to publish to.
     pub authorities: Vec<SocketAddr>,
     /// Whether to publish before others have reached the relay.
     pub assumes_reachable: bool,
-    /// Who may sign consensuses; empty if the authorities are to say who they are.
+    /// The authorities whose signatures count; if empty, each states its own identity.
     pub authority_identities: Vec<Fingerprint>,
-    /// Whether it is a directory.
+    /// Whether it serves a directory.
     pub serves_directory: bool,
-    /// Folder of documents that have been fetched.
+    /// Folder of fetched documents.
     pub cache: PathBuf,
     /// Whether circuits may be extended to relays with private addresses.
     pub allows_private_addresses: bool,
-    /// How long circuits may go on once the relay is told to end.
+    /// Time limit of a graceful shutdown.
     pub shutdown_wait: Duration,
-    /// Bytes of memory that clients and relays may have it hold.
+    /// Limit on memory used for clients and relays, in bytes.
     pub held_bytes_max: usize,
-    /// Where figures are told to Prometheus.
+    /// Address of the Prometheus endpoint.
     pub metrics: Option<SocketAddr>,
-    /// How often it writes what it has seen pass on its links to other relays, if at all.
+    /// Interval of link observations, if any.
     pub observes_every: Option<Duration>,
-    /// Where clients may go; nowhere if `None`.
+    /// The exit policy; `None` for no exit.
     pub exit: Option<ExitSettings>,
-    /// Who may measure it: goes into [`target_params`](crate::target_params).
+    /// Who may measure the relay: passed to [`target_params`](crate::target_params).
     pub flashflow: FlashFlowConfig,
 }

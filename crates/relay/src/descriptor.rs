@@ -1,12 +1,11 @@
-//! Server descriptors of our own (dir-spec.txt, section 2.1.1).
+//! The relay's own server descriptor (dir-spec.txt, section 2.1.1).
 //!
-//! They say what this relay does, and nothing else. `platform` names FlashFlow, not tor: authorities
-//! judge the versions of tor only. `proto`, which they insist on, lists what the engine speaks
-//! ([`Capabilities`]). There is no `hidden-service-dir`, and no `caches-extra-info`: our directory has
-//! nobody's extra-info document but our own. `onion-key` and its cross-certificate belong to a
-//! handshake that nobody uses any more (TAP), but without them tor 0.4.9 refuses a descriptor
-//! ("Missing TAP key"); the key is made for show, its secret half is forgotten at once, and nobody
-//! could use it with us.
+//! It states only what this relay does. `platform` names FlashFlow, not tor: authorities check
+//! versions of tor only. `proto`, which they require, lists what the engine supports
+//! ([`Capabilities`]). There is no `hidden-service-dir`, and no `caches-extra-info`: the directory
+//! has no extra-info document but the relay's own. `onion-key` and its cross-certificate belong to
+//! an obsolete handshake (TAP), but tor 0.4.9 refuses a descriptor without them ("Missing TAP
+//! key"). The secret key is discarded after signing, so nobody can use it.
 
 mod exit_lines;
 mod proto;
@@ -34,43 +33,43 @@ use std::time::SystemTime;
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
 use tor_llcrypto::pk::{curve25519, ed25519, keymanip, rsa};
 
-/// The largest bandwidth that a descriptor can hold, in bytes/s: tor keeps them in an `int`.
+/// The largest bandwidth in a descriptor, in bytes/s: tor stores it in an `int`.
 const BANDWIDTH_MAX: u64 = i32::MAX as u64;
 
-/// What the relay says of itself.
+/// The content of a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Announcement {
-    /// Its name.
+    /// Its nickname.
     pub nickname: Nickname,
-    /// Where it is reached.
+    /// Its IPv4 address.
     pub address: Ipv4Addr,
-    /// The port there.
+    /// Its OR port.
     pub or_port: u16,
-    /// What it carries for long, in bytes/s.
+    /// Its average rate limit, in bytes/s.
     pub rate_bytes_s: u64,
-    /// What it carries for a short while, in bytes/s.
+    /// Its burst, in bytes/s.
     pub burst_bytes_s: u64,
-    /// The most it has carried for ten seconds, in bytes/s.
+    /// Its observed bandwidth, the maximum of ten seconds, in bytes/s.
     pub observed_bytes_s: u64,
-    /// When the descriptor is made, in Unix seconds.
+    /// The date of the descriptor, in Unix seconds.
     pub published: u64,
-    /// How long the relay has run, in seconds.
+    /// Its uptime, in seconds.
     pub uptime_s: u64,
-    /// How to reach its operator: one line of text.
+    /// The operator's contact information: one line of text.
     pub contact: Option<String>,
-    /// What it can do: `proto`, and `tunnelled-dir-server` if it is a directory.
+    /// Its capabilities: `proto`, and `tunnelled-dir-server` if it is a directory.
     pub capabilities: Capabilities,
     /// The other relays of the same operator.
     pub family: Vec<Fingerprint>,
-    /// Certificates that it belongs to families.
+    /// Family certificates.
     pub family_certs: Vec<Vec<u8>>,
-    /// Where it lets streams go; none for a relay that is no exit.
+    /// Its exit policy; `None` if it is no exit.
     pub exit: Option<ExitConfig>,
-    /// The line `overload-general`, with its end, if it was overloaded of late; else nothing.
+    /// The line `overload-general` with its newline after recent overload, else empty.
     pub overload: String,
 }
 
-/// The public half of a TAP onion key, and its signature of both identities.
+/// A public TAP onion key, and its signature of both identities.
 #[derive(Clone, Debug)]
 pub struct TapKey {
     public_der: Vec<u8>,
@@ -78,10 +77,10 @@ pub struct TapKey {
 }
 
 impl TapKey {
-    /// Makes a key for show. Takes about a tenth of a second.
+    /// Generates a key and discards its secret. Takes about a tenth of a second.
     ///
     /// # Errors
-    /// Where the key cannot be made or does not sign.
+    /// [`DescriptorError`] if the key cannot be generated or cannot sign.
     pub fn generate(
         keys: &LongTermKeys,
         rng: &mut impl CryptoRng,
@@ -94,10 +93,10 @@ impl TapKey {
     }
 }
 
-/// Writes and signs a descriptor; `extra_info` is the document that goes with it, if any.
+/// Writes and signs a descriptor; `extra_info` is its extra-info document, if any.
 ///
 /// # Errors
-/// [`DescriptorError`] where something can't be signed.
+/// [`DescriptorError`] if a signature fails.
 pub fn write(
     announcement: &Announcement,
     extra_info: Option<&ExtraInfo>,
@@ -174,7 +173,7 @@ fn push_items(
     Ok(())
 }
 
-/// The Ed25519 identity, certified by the onion key turned into an Ed25519 key with this sign.
+/// The Ed25519 identity, certified by the onion key, converted to an Ed25519 key with this sign.
 fn ntor_cross_cert(
     keys: &LongTermKeys,
     expiry: SystemTime,

@@ -1,5 +1,5 @@
-//! The thread that talks to the authorities: descriptors to them, consensuses from them. It also
-//! renews keys and certificates.
+//! The thread that talks to the authorities: publishes descriptors, follows the consensus, tests
+//! the relay, and renews keys and certificates.
 
 mod fetching;
 mod publishing;
@@ -9,11 +9,11 @@ mod upkeep;
 use crate::bandwidth::Bandwidth;
 use crate::config::Settings;
 use crate::descriptor::TapKey;
-use crate::driving::Engine;
+use crate::engine::Engine;
 use crate::event::RelayEvent;
 use crate::family::FamilyKey;
 use crate::keys;
-use crate::metrics::{SharedStanding, Standing};
+use crate::metrics::{RelayStatus, SharedStatus};
 use crate::own_addresses::{RefusedAddresses, own_addresses};
 use crate::reload::Reload;
 use crate::renewal::OnionKeyLife;
@@ -21,7 +21,7 @@ use crate::schedule::Schedule;
 use crate::self_test::Report;
 use crate::state;
 use dirmgr::ConsensusFetcher;
-use link::{Certified, Clock, LongTermKeys, Teller};
+use link::{Certified, Clock, LongTermKeys, NodeHandle};
 use netdoc::consensus::Flags;
 use netdoc::fetch::Fetcher;
 use onion::measure::target::TargetParams;
@@ -33,14 +33,14 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError};
 use std::time::SystemTime;
 
-/// How often the observed bandwidth is looked at.
+/// Interval at which the observed bandwidth is checked.
 const LOOK: Duration = Duration::from_secs(60);
-/// The same until something has been observed.
+/// The interval until something has been observed.
 const FIRST_LOOK: Duration = Duration::from_secs(2);
-/// How often what was carried is stored.
+/// Interval at which the bandwidth history is stored.
 const REMEMBER: Duration = Duration::from_secs(300);
 
-/// For a descriptor.
+/// Limits for fetching a descriptor.
 const FETCHER: Fetcher = Fetcher {
     connect_timeout: Duration::from_secs(5),
     silence_timeout: Duration::from_secs(10),
@@ -48,89 +48,89 @@ const FETCHER: Fetcher = Fetcher {
     max_bytes: 1 << 20,
 };
 
-/// What a descriptor is signed with, and where the relay is.
+/// The content of a descriptor that rarely changes, and the keys to sign it.
 pub(crate) struct Own {
     pub(crate) keys: LongTermKeys,
     pub(crate) certified: Certified,
-    /// When the certificates were made, in Unix seconds.
+    /// When the certificates were issued, in Unix seconds.
     pub(crate) certified_at: u64,
-    /// When the onion key was made, in Unix seconds.
+    /// When the onion key was generated, in Unix seconds.
     pub(crate) onion_made: u64,
     pub(crate) tap: TapKey,
-    /// The keys of its families.
+    /// Its family keys.
     pub(crate) families: Vec<FamilyKey>,
     pub(crate) address: SocketAddr,
     /// Whether the relay serves a directory.
     pub(crate) is_directory: bool,
-    /// Where it lets streams go, if anywhere.
+    /// Its exit policy, if any.
     pub(crate) exit: Option<ExitConfig>,
-    /// For new keys.
+    /// Generates new keys.
     pub(crate) rng: StdRng,
 }
 
-/// Why the directory's thread is woken.
+/// Why the directory thread is woken.
 #[derive(Debug)]
 pub(crate) enum Wake {
-    /// Something has changed that a descriptor has in it.
+    /// The content of the descriptor may have changed.
     Look,
     RenewCertificates,
-    /// The configuration is another one.
+    /// The configuration has changed.
     Reload(Box<Reload>),
-    /// A test of ourselves has come so far.
+    /// A self-test has a result.
     Tested(Report),
     /// The relay has ended.
     End,
 }
 
-/// What connects it to the other threads.
-pub(crate) struct Ties {
+/// Connections to the other threads.
+pub(crate) struct DirectoryLinks {
     pub(crate) bandwidth: Arc<Bandwidth>,
-    pub(crate) teller: Teller<Engine>,
+    pub(crate) engine: NodeHandle<Engine>,
     pub(crate) events: Sender<RelayEvent>,
-    /// Wakes this thread.
+    /// Wakes the directory thread.
     pub(crate) wake: Sender<Wake>,
-    /// Tells how the relay stands.
-    pub(crate) standing: SharedStanding,
+    /// The relay's status, for metrics.
+    pub(crate) status: SharedStatus,
 }
 
-/// The shortest time between two descriptors that are made because an authority holds on to an older
-/// one: a strange authority must not keep us busy.
+/// The minimum interval between descriptors that are made because an authority has an older one: a
+/// misbehaving authority must not cause load.
 const REMAKE_PAUSE: Duration = Duration::from_secs(60);
 
-/// One relay's dealings with the authorities.
+/// State of the directory thread.
 pub(crate) struct Directory {
     settings: Settings,
     own: Own,
     clock: Clock,
     bandwidth: Arc<Bandwidth>,
-    teller: Teller<Engine>,
+    engine: NodeHandle<Engine>,
     events: Sender<RelayEvent>,
     schedule: Schedule,
     descriptor: String,
-    /// Goes with the descriptor.
+    /// Published with the descriptor.
     extra_info: String,
     began: Instant,
-    /// Date of the last descriptor, in Unix seconds.
+    /// Date of the latest descriptor, in Unix seconds.
     published: u64,
-    /// When one was last made because an authority held on to an older one.
+    /// When a descriptor was last made because an authority had an older one.
     remade: Option<Instant>,
     fetcher: ConsensusFetcher,
     fetching: fetching::Times,
-    has_told_of_no_consensus: bool,
-    /// When the consensus that it goes by began to hold.
+    has_reported_no_consensus: bool,
+    /// When the current consensus became valid, in Unix seconds.
     followed_unix_s: Option<u64>,
     listed: Option<Flags>,
     target: TargetParams,
     parameters: Parameters,
     relays: KnownRelays,
     life: OnionKeyLife,
-    /// When something could not be renewed: not to try it without a pause.
+    /// When a renewal last failed: it is retried after a pause.
     failed_to_renew: Option<Instant>,
-    /// When what was carried was last stored.
+    /// When the bandwidth history was last stored.
     remembered: Instant,
     testing: testing::Testing,
-    standing: SharedStanding,
-    /// What the exit policy refuses as addresses of this machine.
+    status: SharedStatus,
+    /// Own addresses that the exit policy refuses.
     refused: RefusedAddresses,
 }
 
@@ -141,9 +141,9 @@ impl Directory {
         fetcher: ConsensusFetcher,
         target: TargetParams,
         clock: Clock,
-        ties: Ties,
+        links: DirectoryLinks,
     ) -> Self {
-        let Ties { bandwidth, teller, events, wake, standing } = ties;
+        let DirectoryLinks { bandwidth, engine, events, wake, status } = links;
         let now = clock.now();
         Self {
             schedule: Schedule::new(settings.authorities.len()),
@@ -151,7 +151,7 @@ impl Directory {
             own,
             clock,
             bandwidth,
-            teller,
+            engine,
             events,
             descriptor: String::new(),
             extra_info: String::new(),
@@ -160,7 +160,7 @@ impl Directory {
             remade: None,
             fetcher,
             fetching: fetching::Times::new(now),
-            has_told_of_no_consensus: false,
+            has_reported_no_consensus: false,
             followed_unix_s: None,
             listed: None,
             target,
@@ -169,13 +169,13 @@ impl Directory {
             life: OnionKeyLife::from_consensus(&|_| None),
             failed_to_renew: None,
             remembered: now,
-            standing,
+            status,
             refused: RefusedAddresses::default(),
             testing: testing::Testing::new(now, wake),
         }
     }
 
-    /// Publishes, fetches and tests until the relay is dropped, which `wakes` tells.
+    /// Publishes, fetches and tests until `wakes` receives the end of the relay.
     pub(crate) fn run(mut self, wakes: &Receiver<Wake>) {
         loop {
             self.renew();
@@ -193,7 +193,7 @@ impl Directory {
                     [self.fetching.timeout(), self.testing.timeout()].into_iter().flatten(),
                 );
             }
-            self.tell_standing();
+            self.update_status();
             let now = self.clock.now();
             let next = next.into_iter().min().unwrap_or(now);
             match wakes.recv_timeout(next - now) {
@@ -206,21 +206,22 @@ impl Directory {
         }
     }
 
-    /// How soon the observed bandwidth is looked at again: soon, as long as authorities know of none.
+    /// The delay until the observed bandwidth is checked again: short until authorities have a
+    /// nonzero value.
     fn look(&self) -> Duration {
         let is_known = self.schedule.content().is_none_or(|content| content.observed_bytes_s > 0);
         let is_settled = is_known && !self.schedule.is_being_observed(self.clock.now());
         if is_settled { LOOK } else { FIRST_LOOK }
     }
 
-    /// Goes on with other settings, and publishes them.
+    /// Applies another configuration, and publishes it.
     fn reload(&mut self, reload: Reload) {
         let Reload { settings, families, exit } = reload;
         self.settings = settings;
         (self.own.families, self.own.exit) = (families, exit);
-        // The policy may be another one.
+        // The policy may have changed.
         self.refused = RefusedAddresses::default();
-        // Whoever wants another onion key at once lets the present one's file be of long ago.
+        // An operator forces a new onion key by setting the file's date back.
         if let Ok(made) = keys::onion_key_made(&self.settings.keys) {
             self.own.onion_made = made;
         }
@@ -228,18 +229,18 @@ impl Directory {
         self.schedule.discard_descriptor();
     }
 
-    /// Has the engine refuse streams to the addresses that this machine has now.
+    /// Makes the engine refuse streams to the current addresses of this host.
     fn refuse_own_addresses(&mut self) {
         let Some(exit) = &self.settings.exit else { return };
         if let Some(exit) = self.refused.update(exit, own_addresses(&self.settings)) {
-            self.teller.tell(|drive| drive.node_mut().set_exit(Some(exit)));
+            self.engine.run(|drive| drive.node_mut().set_exit(Some(exit)));
         }
     }
 
-    fn tell_standing(&self) {
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+    fn update_status(&self) {
+        let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let until = self.own.certified.expires.duration_since(SystemTime::UNIX_EPOCH);
-        *standing = Standing {
+        *status = RelayStatus {
             flags: self.listed.unwrap_or_default(),
             is_reached: self.testing.is_reached(),
             certified_until: until.map_or(0, |until| until.as_secs()),
@@ -247,7 +248,7 @@ impl Directory {
         };
     }
 
-    /// Stores what was carried, now and then: a relay that is killed loses little of it.
+    /// Stores the bandwidth history regularly, so that a crash loses little of it.
     fn remember(&mut self) {
         let now = self.clock.now();
         if now < self.remembered + REMEMBER {
@@ -256,11 +257,11 @@ impl Directory {
         self.remembered = now;
         let path = self.settings.keys.join(state::FILE);
         if let Err(problem) = self.bandwidth.remembered().save(&path) {
-            self.tell(RelayEvent::Trouble(problem));
+            self.emit(RelayEvent::Trouble(problem));
         }
     }
 
-    fn tell(&self, event: RelayEvent) {
+    fn emit(&self, event: RelayEvent) {
         let _nobody_listens = self.events.send(event);
     }
 }

@@ -1,13 +1,13 @@
-//! Names for exits, looked up on a thread of its own.
+//! Resolves names for exits on a separate thread.
 //!
-//! The name servers are the system's (`/etc/resolv.conf`) or those of the configuration. The system's
-//! hosts file and search domains are not looked at: what a machine knows of its own network is not for
-//! strangers. Answers are kept for a time that is drawn by lot; questions that are under way are bounded,
-//! and those beyond fail at once.
+//! The name servers are the system's (`/etc/resolv.conf`) or those of the configuration. The
+//! system's hosts file and search domains are ignored: what the host knows of its own network must
+//! not be disclosed to clients. Answers are cached for a random time. The number of pending queries
+//! is limited; further ones fail at once.
 //!
-//! A question goes to the server that answered last. After a second, or at once if that server refuses or fails, it goes to
-//! the next one as well, and after two seconds it has failed. These are C tor's times (`exit_dns_timeout`,
-//! `exit_dns_num_attempts`).
+//! A query is sent to the server that answered last. After a second, or at once if that server
+//! refuses or fails, it is also sent to the next one; after two seconds it has failed. These are C
+//! tor's times (`exit_dns_timeout`, `exit_dns_num_attempts`).
 
 mod cache;
 pub(crate) mod health;
@@ -38,23 +38,25 @@ use tokio::sync::{Mutex, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout_at};
 
-/// Questions under way. Each circuit may have some tens of them (`onion::router`): a few circuits do not take all.
+/// Limit on pending queries. Each circuit may have some tens of them (`onion::router`), so a few
+/// circuits cannot use up all.
 const QUESTIONS_MAX: usize = 4_096;
-/// But of all file descriptors no more than one in so many: each question may take two sockets, and connections have three quarters.
+/// Divisor of the file descriptor limit that bounds pending queries: each may take two sockets, and
+/// connections have three quarters.
 const DESCRIPTORS_PER_QUESTION: u32 = 16;
-/// Addresses of one name that are passed on.
+/// Limit on the addresses of a name that are passed on.
 const ADDRESSES_MAX: usize = 16;
-/// How long a server has before the next one is asked as well: C tor's `exit_dns_timeout`.
+/// Time after which the next server is asked as well: C tor's `exit_dns_timeout`.
 const ATTEMPT: Duration = Duration::from_secs(1);
-/// How often a question is asked, at least: C tor's `exit_dns_num_attempts`.
+/// Minimum number of attempts: C tor's `exit_dns_num_attempts`.
 const ATTEMPTS: usize = 2;
-/// How long a server is waited for. Within it the question is sent to it again, and an answer to either counts.
+/// Time limit for a server. The query is resent within it, and an answer to either counts.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// How long all servers together are waited for. It is a little longer, so that a server that has told a name's IPv4 addresses, and not
-/// whether there are others, has its say.
+/// Time limit for all servers together. Slightly longer, so that a server that has sent a name's
+/// IPv4 addresses, but not its IPv6 answer, still counts.
 const PATIENCE_ALL: Duration = Duration::from_millis(2_200);
 
-/// No names can be looked up.
+/// Names cannot be resolved.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "machine: no names for exits: {0}. Does /etc/resolv.conf name servers? Else set `name_servers` in \
@@ -62,18 +64,18 @@ const PATIENCE_ALL: Duration = Duration::from_millis(2_200);
 )]
 pub struct NoNames(String);
 
-/// Looks up names for a driver.
+/// Resolves names for a driver.
 #[derive(Debug)]
 pub struct Names {
     questions: mpsc::Sender<(DnsQuery, Reply)>,
 }
 
 impl Names {
-    /// Starts the thread. It asks these servers, or the system's if there are none; it ends when
-    /// this is dropped.
+    /// Starts the thread, which ends when this is dropped. It asks these servers, or the system's
+    /// if there are none.
     ///
     /// # Errors
-    /// Where the system names no servers, or gives no thread.
+    /// [`DnsError`] if the system has no name servers, or provides no thread.
     pub(crate) fn start(servers: &[SocketAddr], health: Arc<Health>) -> Result<Self, NoNames> {
         let no_names = |problem: &dyn std::fmt::Display| NoNames(problem.to_string());
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -96,15 +98,15 @@ impl Names {
 
 impl Resolver for Names {
     fn ask(&mut self, question: DnsQuery, reply: Reply) {
-        // Beyond the bound the reply is dropped, and thereby says that it failed.
+        // Beyond the limit the reply is dropped, which reports failure.
         let _ = self.questions.try_send((question, reply));
     }
 }
 
-/// The name servers, each with a resolver of its own.
+/// The name servers, each with its own resolver.
 struct Servers {
     all: Vec<TokioResolver>,
-    /// The one that answered last.
+    /// The index of the one that answered last.
     first: AtomicUsize,
 }
 
@@ -123,7 +125,7 @@ impl Servers {
         }
     }
 
-    /// The answer of the first server that has one, and how the question ended.
+    /// The first server's answer, and the outcome of the query.
     async fn ask(&self, question: &DnsQuery) -> (DnsAnswer, Outcome) {
         let begin = self.first.load(Ordering::Relaxed);
         let deadline = Instant::now() + PATIENCE_ALL;
@@ -135,7 +137,7 @@ impl Servers {
             asked.spawn(async move { (place, look_up(&resolver, &question).await) });
             let is_last = attempt + 1 >= ATTEMPTS.max(self.all.len());
             let until = if is_last { deadline } else { deadline.min(Instant::now() + ATTEMPT) };
-            // Until it is time for the next attempt, or nothing is left to wait for.
+            // Until the next attempt is due, or none is pending.
             while let Ok(Some(done)) = timeout_at(until, asked.join_next()).await {
                 let Ok((place, (answer, outcome))) = done else { continue };
                 if outcome.is_answer() {
@@ -153,19 +155,19 @@ impl Servers {
 }
 
 fn resolver(mut server: NameServerConfig) -> Result<TokioResolver, NetError> {
-    // One server's word that there is no such name is enough, as for any program.
+    // The answer of one server that a name does not exist is enough, as for any program.
     server.trust_negative_responses = true;
     let config = ResolverConfig::from_name_servers(vec![server]);
     let mut builder = TokioResolver::builder_with_config(config, TokioRuntimeProvider::default());
     let options = builder.options_mut();
-    // We keep answers ourselves.
+    // This module caches answers itself.
     options.cache_size = 0;
     options.use_hosts_file = ResolveHosts::Never;
     options.ip_strategy = LookupIpStrategy::Ipv4AndIpv6;
     options.timeout = PATIENCE;
     options.attempts = 0;
     options.max_active_requests = questions_at_once();
-    // A forger has to guess the case of each letter, too.
+    // The letters' case is randomized, which a forger must guess, too.
     options.case_randomization = true;
     builder.build()
 }
@@ -183,7 +185,7 @@ fn questions_at_once() -> usize {
     usize::try_from(most).unwrap_or(QUESTIONS_MAX).clamp(64, QUESTIONS_MAX)
 }
 
-/// Answers until nobody can ask any more.
+/// Answers queries until the channel is closed.
 async fn serve(
     servers: Servers,
     health: Arc<Health>,
@@ -192,7 +194,7 @@ async fn serve(
 ) {
     let places = Arc::new(Semaphore::new(questions_at_once()));
     let clock = Clock::start();
-    // All of this is one thread's.
+    // All of this runs on one thread.
     let (servers, cache) = (Arc::new(servers), Arc::new(Mutex::new(Cache::new(rng))));
     while let Some((question, reply)) = asked.recv().await {
         if let Some(answer) = cache.lock().await.find(clock.now(), &question) {
@@ -226,7 +228,7 @@ async fn look_up(resolver: &TokioResolver, question: &DnsQuery) -> (DnsAnswer, O
 
 async fn addresses(resolver: &TokioResolver, name: &str) -> Result<DnsAnswer, NetError> {
     let mut name = Name::from_utf8(name)?;
-    // Not below any of our own domains.
+    // Absolute: not below the system's search domains.
     name.set_fqdn(true);
     let found = resolver.lookup_ip(name).await?;
     let addresses: Vec<IpAddr> = found.iter().take(ADDRESSES_MAX).collect();
@@ -246,12 +248,12 @@ async fn name_of(resolver: &TokioResolver, address: IpAddr) -> Result<DnsAnswer,
     Ok(name.unwrap_or(DnsAnswer::NoSuchName))
 }
 
-/// What an error says of the name.
+/// Classifies an error.
 fn failure(error: &NetError) -> (DnsAnswer, Outcome) {
     let code = match error {
         NetError::Dns(DnsError::NoRecordsFound(records)) => records.response_code,
         NetError::Dns(DnsError::ResponseCode(code)) => *code,
-        // It is none: it was not even asked for.
+        // Not a name: it was not queried.
         NetError::Proto(_) => return (DnsAnswer::NoSuchName, Outcome::NotExist),
         NetError::Timeout => return (DnsAnswer::Failed, Outcome::Timeout),
         _ => return (DnsAnswer::Failed, Outcome::Unknown),

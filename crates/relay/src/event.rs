@@ -7,65 +7,65 @@ use onion::router::RouterEvent;
 use std::fmt;
 use std::net::SocketAddr;
 
-/// What a running relay has to tell.
+/// An event of a running relay.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RelayEvent {
-    /// An authority answered to our descriptor.
+    /// An authority answered a published descriptor.
     Answered {
         /// Its directory address.
         authority: SocketAddr,
-        /// What it said.
+        /// Its answer.
         answer: Answer,
     },
-    /// An authority did not answer; it will be tried again.
+    /// An authority did not answer; the relay tries again.
     Unanswered {
         /// Its directory address.
         authority: SocketAddr,
-        /// What was wrong.
+        /// The reason.
         problem: String,
     },
-    /// The relay goes by another consensus than before: by its parameters, and by the relays that it lists.
+    /// The relay uses another consensus: its parameters, and its list of relays.
     Consensus {
-        /// When it began to hold, in Unix seconds.
+        /// When it became valid, in Unix seconds.
         valid_after_unix_s: u64,
-        /// How many relays it lists.
+        /// The number of listed relays.
         relays: usize,
     },
-    /// The consensus lists the relay with other flags than before; `None` if it no longer does.
+    /// The relay's flags in the consensus have changed; `None` if it is no longer listed.
     Listed(Option<Flags>),
-    /// The consensus, or its absence, says otherwise than before who may measure.
+    /// The parameters of measurements have changed, because the consensus has.
     TargetParams(TargetParams),
-    /// No authority gives a consensus; told once, until one does again.
+    /// No authority has a usable consensus. Reported once, until one has.
     NoConsensus(String),
-    /// Whether others reach the relay: told when they do, and each time that a test of it fails.
+    /// Reachability: reported on success, and after each failed test.
     Reachability(Reachability),
-    /// Padding has gone through the relay: it has shown that it carries something.
+    /// Padding has passed through the relay, as a bandwidth test.
     BandwidthTested,
-    /// Something has been renewed, as it has to be now and then.
+    /// A key or certificates were renewed.
     Renewed(Renewed),
-    /// Something went wrong that the relay can do without; it will be tried again.
+    /// A problem that does not stop the relay; it tries again.
     Trouble(String),
-    /// From the engine.
+    /// An event of the engine.
     Router(RouterEvent),
-    /// Once a second: what has passed and waited since the relay began.
+    /// The load since start, once a second.
     Load(Load),
-    /// After [`Relay::shut_down`](crate::Relay::shut_down): nothing is left that could be broken off.
+    /// After [`Relay::shut_down`](crate::Relay::shut_down): no circuits or streams are left.
     Drained,
-    /// The relay has ended by itself: the operating system fails it, or there is a mistake of ours.
+    /// The relay has failed: an operating system call failed, or there is a bug.
     Ended(String),
 }
 
-/// What a relay would break off if it ended now.
+/// What would be aborted if the relay ended now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Unfinished {
-    /// Circuits that are open.
+    /// Open circuits.
     pub circuits: usize,
-    /// Streams that are open, or still to be written out.
+    /// Streams that are open, or have data to be written.
     pub streams: usize,
 }
 
 impl Unfinished {
-    /// Whether that is nothing.
+    /// Whether there is nothing.
     #[must_use]
     pub fn is_nothing(self) -> bool {
         self == Self::default()
@@ -81,19 +81,19 @@ impl fmt::Display for Unfinished {
     }
 }
 
-/// What has passed through a relay, and how long it waited there.
+/// Traffic of a relay, and queueing delay.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Load {
-    /// Bytes of clients' cells sent, either way.
+    /// Bytes of clients' cells sent, in both directions.
     pub client_bytes: u64,
-    /// Seconds that cells have waited in circuits' queues, all together.
+    /// Sum of the seconds that cells have waited in circuit queues.
     pub waited_cell_s: f64,
 }
 
-/// What a relay renews by itself.
+/// What a relay renews.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewed {
-    /// The onion key; the one before is accepted for a week more.
+    /// The onion key; the previous one is accepted for another week.
     OnionKey,
     /// The signing key, and all certificates.
     Certificates,
@@ -117,10 +117,10 @@ impl fmt::Display for RelayEvent {
             }
             Self::Consensus { valid_after_unix_s, relays } => {
                 let since = date_time(*valid_after_unix_s);
-                write!(f, "goes by the consensus of {since} UTC, which lists {relays} relays")
+                write!(f, "uses the consensus of {since} UTC, which lists {relays} relays")
             }
             Self::Listed(Some(flags)) => write!(f, "listed in the consensus: {flags}"),
-            Self::Listed(None) => f.write_str("not listed in the consensus any more"),
+            Self::Listed(None) => f.write_str("no longer listed in the consensus"),
             Self::TargetParams(params) => {
                 let verdict = match (params.is_allowed, params.coordinators.len()) {
                     (false, _) => return f.write_str("may not be measured"),
@@ -159,13 +159,12 @@ impl fmt::Display for RelayEvent {
                     "measured second: {measured_bytes} B sent back, {client_bytes} B for clients"
                 )
             }
-            Self::Router(RouterEvent::MemoryReclaimed { bytes }) => write!(
-                f,
-                "too much memory in use: dropped {bytes} B of what had waited longest for peers to read it"
-            ),
+            Self::Router(RouterEvent::MemoryReclaimed { bytes }) => {
+                write!(f, "out of memory: dropped {bytes} B from the oldest queues")
+            }
             Self::Router(RouterEvent::Evicted { circuits, links }) => write!(
                 f,
-                "too many circuits and links for the memory of this relay: ended {circuits} circuits and {links} idle links of the neighbours that have most, the longest idle first"
+                "too many circuits and links for the memory of this relay: closed {circuits} circuits and {links} links of the neighbours with the most, those idle for longest first"
             ),
             Self::Router(RouterEvent::FeedbackRefused { peer, violation }) => {
                 match peer {
@@ -175,16 +174,16 @@ impl fmt::Display for RelayEvent {
                 write!(f, "hop-by-hop windows: {violation}")
             }
             Self::Router(RouterEvent::CircuitStalled { peer }) => {
-                f.write_str("windows from hop to hop: a circuit ended with a full queue, since ")?;
+                f.write_str("hop-by-hop windows: a circuit ended with a full queue, because ")?;
                 match peer {
                     Some(peer) => write!(f, "relay {peer}")?,
                     None => f.write_str("its client")?,
                 }
-                f.write_str(" does not say that it passes cells on")
+                f.write_str(" does not acknowledge cells")
             }
             Self::Router(RouterEvent::MeasurementOver(None)) => f.write_str("measurement over"),
             Self::Router(RouterEvent::MeasurementOver(Some(reason))) => {
-                write!(f, "measurement broken off: {reason}")
+                write!(f, "measurement aborted: {reason}")
             }
             Self::Load(load) => write!(
                 f,

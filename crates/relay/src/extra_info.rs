@@ -1,5 +1,5 @@
-//! Extra-info documents of our own (dir-spec.txt, section 2.1.2): what a relay publishes besides its
-//! descriptor, and clients do not fetch.
+//! The relay's own extra-info document (dir-spec.txt, section 2.1.2), which is published with its
+//! descriptor and not fetched by clients.
 
 use crate::document::{DescriptorError, sign};
 use base64::Engine;
@@ -10,20 +10,21 @@ use netdoc::write::{date_time, push_object};
 use sha2::{Digest, Sha256};
 use std::fmt::Write;
 
-/// An extra-info document and what the descriptor says of it.
+/// An extra-info document and its digests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExtraInfo {
     text: String,
-    /// SHA-1 of what its RSA signature covers.
+    /// SHA-1 of the part that its RSA signature covers.
     sha1: [u8; 20],
 }
 
 impl ExtraInfo {
-    /// Writes and signs a document. `lines` has what there is to say of bandwidth and overload:
-    /// `write-history`, `read-history`, `overload-…`; `published`, in Unix seconds, must be the descriptor's date.
+    /// Writes and signs a document. `lines` are those about bandwidth and overload:
+    /// `write-history`, `read-history`, `overload-…`. `published`, in Unix seconds, must be the
+    /// descriptor's date.
     ///
     /// # Errors
-    /// [`DescriptorError`] where something can't be signed.
+    /// [`DescriptorError`] if a signature fails.
     pub fn new(
         nickname: Nickname,
         published: u64,
@@ -54,7 +55,7 @@ impl ExtraInfo {
         format!("{} {sha256}", hex::encode_upper(self.sha1))
     }
 
-    /// SHA-1 of what is signed, by which directories name it.
+    /// SHA-1 of the signed part, by which directories name it.
     #[must_use]
     pub const fn sha1(&self) -> [u8; 20] {
         self.sha1

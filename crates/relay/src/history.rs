@@ -1,48 +1,48 @@
-//! How much was carried in the last days: `write-history` and `read-history` of an extra-info
-//! document (dir-spec.txt, section 2.1.2), and the observed bandwidth of a descriptor.
+//! Bandwidth history of the last days: `write-history` and `read-history` of an extra-info document
+//! (dir-spec.txt, section 2.1.2), and the observed bandwidth of a descriptor.
 
 #[cfg(test)]
 mod tests;
 
-use crate::observed::{WINDOW_S, Window};
+use crate::rolling_window::{RollingWindow, WINDOW_S};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// The length of an interval: a day, as in tor, since shorter ones would help to follow clients.
+/// Length of an interval: a day, as in tor. Shorter intervals would help to trace clients.
 const INTERVAL_S: u64 = 86_400;
-/// Intervals that are kept: tor's five.
+/// Intervals kept: tor's five.
 const INTERVALS: usize = 5;
-/// Numbers are rounded down to whole KiB.
+/// Numbers are rounded down to KiB.
 const ROUNDING: u64 = 0x3ff;
 
-/// One interval.
+/// An interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Day {
-    /// Bytes in all.
+    /// Total bytes.
     read: u64,
     written: u64,
-    /// The most within ten seconds.
+    /// The maximum of ten seconds.
     most_read: u64,
     most_written: u64,
 }
 
-/// Bytes in both directions, day by day of the calendar's time. What it is made of can be stored, and goes on after a
-/// restart: the time between counts as one in which nothing was carried.
+/// Bytes in both directions by calendar day. The intervals can be stored, and continue after a
+/// restart: nothing was carried in between.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct History {
-    /// When the present interval began, in Unix seconds; 0 before the first second.
+    /// Start of the current interval, in Unix seconds; 0 before the first second.
     began: u64,
     today: Day,
-    /// Whole intervals, the oldest first.
+    /// Complete intervals, oldest first.
     whole: VecDeque<Day>,
     #[serde(skip)]
-    reading: Window,
+    reading: RollingWindow,
     #[serde(skip)]
-    writing: Window,
+    writing: RollingWindow,
 }
 
 impl History {
-    /// Takes in one second's bytes.
+    /// Adds the bytes of a second.
     pub(crate) fn note_second(&mut self, unix_time_s: u64, received_bytes: u64, sent_bytes: u64) {
         self.go_on(unix_time_s);
         let most = |before: &mut u64, sum: Option<u64>| *before = (*before).max(sum.unwrap_or(0));
@@ -52,7 +52,8 @@ impl History {
         self.today.written = self.today.written.saturating_add(sent_bytes);
     }
 
-    /// Ends the intervals that are over. A clock that was set far back, or ahead of all that is known, begins anew.
+    /// Ends intervals that are over. If the clock was set far back, or ahead of all intervals, the
+    /// history starts anew.
     fn go_on(&mut self, now: u64) {
         let over = now.saturating_sub(self.began) / INTERVAL_S;
         if now.saturating_add(INTERVAL_S) < self.began || over > INTERVALS as u64 {
@@ -68,7 +69,7 @@ impl History {
         }
     }
 
-    /// The observed bandwidth in bytes/s: the most that was carried for ten seconds, in the direction in which that is
+    /// The observed bandwidth in bytes/s: the maximum of ten seconds, in the direction where it is
     /// less, as in tor.
     pub(crate) fn observed_bytes_s(&self) -> u64 {
         let days = || self.whole.iter().chain([&self.today]);
@@ -77,8 +78,8 @@ impl History {
         read.min(written) / WINDOW_S
     }
 
-    /// Both lines; nothing before the first day is over. No number is larger than what the rate lets
-    /// through: the rest would be traffic of our own.
+    /// Both lines; empty before the first day is complete. No number exceeds what the rate limit
+    /// permits: the excess would be the relay's own traffic.
     pub(crate) fn lines(&self, rate_bytes_s: u64) -> String {
         if self.whole.is_empty() {
             return String::new();

@@ -1,15 +1,15 @@
 //! A relay's long-term keys on disk.
 //!
-//! Names and formats are tor's, so that a relay can change from tor to this one and back with its
-//! identity: a tor relay's folder `keys` will do. Tor's other keys in it are left alone. Two
-//! programs must not run with the same keys at the same time.
+//! File names and formats are tor's, so that a relay can move between tor and FlashFlow with its
+//! identity: the folder `keys` of a tor relay works unchanged. Tor's other keys in it are ignored.
+//! Two programs must not use the same keys at the same time.
 
 mod format;
 #[cfg(test)]
 mod tests;
 
 use files::Access;
-use link::{ForgeError, LongTermKeys};
+use link::{IssueError, LongTermKeys};
 use rand::CryptoRng;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
@@ -22,44 +22,44 @@ use tor_llcrypto::pk::ed25519;
 const RSA: &str = "secret_id_key";
 /// The Ed25519 identity key.
 const ED25519: &str = "ed25519_master_id_secret_key";
-/// Its public half, by which damage to the other is noticed.
+/// Its public key, which reveals corruption of the secret key.
 const ED25519_PUBLIC: &str = "ed25519_master_id_public_key";
 /// The ntor onion key.
 const ONION: &str = "secret_onion_key_ntor";
-/// The one before.
+/// The previous onion key.
 const OLD_ONION: &str = "secret_onion_key_ntor.old";
-/// No file of a key is longer.
+/// The longest key file, in bytes.
 const LEN_MAX: u64 = 4096;
 
-/// Why a relay has no keys to run with.
+/// Why the keys are unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum KeyError {
-    /// The operating system refused something.
+    /// An I/O error.
     #[error("machine: cannot {action} `{}`: {source}", .path.display())]
     Io {
-        /// What was tried, a verb.
+        /// The operation, a verb.
         action: &'static str,
         /// The file or folder.
         path: PathBuf,
-        /// The system's answer.
+        /// The I/O error.
         source: io::Error,
     },
-    /// The folder is somebody else's.
+    /// The folder belongs to another user.
     #[error(
-        "configuration: the folder of keys `{}` belongs to the user with the number {owner}, and we are {we}. Run the relay as that \
-         user, or make it ours with `chown -R {we}`", .path.display()
+        "configuration: the folder of keys `{}` belongs to user ID {owner}, but this process runs as {we}. Run the relay as that \
+         user, or change its owner with `chown -R {we}`", .path.display()
     )]
     Foreign {
         /// The folder.
         path: PathBuf,
-        /// Its owner's number.
+        /// The user ID of its owner.
         owner: u32,
-        /// Ours.
+        /// The user ID of this process.
         we: u32,
     },
-    /// Others can read a secret.
+    /// A secret is readable by others.
     #[error(
-        "configuration: the secret key `{}` is open to others (mode {mode:03o}). If nobody has \
+        "configuration: the secret key `{}` is accessible to others (mode {mode:03o}). If nobody has \
          copied it, close it with `chmod 600`", .path.display()
     )]
     OpenToOthers {
@@ -68,31 +68,31 @@ pub enum KeyError {
         /// Its permissions.
         mode: u32,
     },
-    /// A file is no key of the expected kind.
+    /// A file does not contain a key of the expected kind.
     #[error(
         "configuration: the key file `{}` is damaged: {reason}. Restore it from a copy; without \
-         one, remove all keys in the folder, and the relay begins anew with another identity",
+         one, remove all keys in the folder, and the relay starts with a new identity",
         .path.display()
     )]
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The reason.
         reason: &'static str,
     },
-    /// One identity key is there and the other isn't. Authorities pin them to each other.
+    /// Only one of the identity keys exists. Authorities pin them to each other.
     #[error(
-        "configuration: `{}` is there, but `{missing}` beside it is not. Authorities refuse an \
+        "configuration: `{}` exists, but `{missing}` next to it does not exist. Authorities refuse an \
          identity of which one half has changed: restore the file from a copy, or remove all keys \
          in the folder for a new identity", .present.display()
     )]
     Incomplete {
-        /// The key that is there.
+        /// The existing key.
         present: PathBuf,
-        /// The name of the one that isn't.
+        /// The name of the missing one.
         missing: &'static str,
     },
-    /// There is no such family key.
+    /// The family key does not exist.
     #[error(
         "configuration: `family_ids`: no key of the family {id} is in `{}`. Copy the file that `tor --keygen-family` \
          has made there, under a name that ends with `.secret_family_key`", .folder.display()
@@ -100,12 +100,12 @@ pub enum KeyError {
     NoFamilyKey {
         /// The family, by its public key.
         id: String,
-        /// Where its key should be.
+        /// The folder that was searched.
         folder: PathBuf,
     },
-    /// Keys could not be made.
+    /// No keys could be generated.
     #[error(transparent)]
-    Forge(#[from] ForgeError),
+    Issue(#[from] IssueError),
 }
 
 impl KeyError {
@@ -115,13 +115,15 @@ impl KeyError {
     }
 }
 
-/// Reads the keys in a folder. Where there are none, makes and stores them, and the folder as well.
+/// Reads the keys in a folder. Generates and stores them, and creates the folder, if there are
+/// none.
 ///
-/// An onion key that is missing beside an identity is made anew: tor changes it now and then, too. The
-/// one before the present one is read as well if it is there; [`forget_old_onion_key`] removes it.
+/// An onion key that is missing next to an identity is generated, since it rotates anyway. The
+/// previous onion key is read if it exists; [`forget_old_onion_key`] removes it.
 ///
 /// # Errors
-/// [`KeyError`]: keys are unreadable, damaged, incomplete or open to others, or can't be written.
+/// [`KeyError`] if keys are unreadable, corrupt, incomplete or readable by others, or cannot be
+/// written.
 pub fn open(folder: &Path, rng: &mut impl CryptoRng) -> Result<LongTermKeys, KeyError> {
     make_folder(folder)?;
     let path = |name: &str| folder.join(name);
@@ -147,7 +149,7 @@ pub fn open(folder: &Path, rng: &mut impl CryptoRng) -> Result<LongTermKeys, Key
         }
         (None, None) => {
             let ed25519 = &made.ed25519;
-            // RSA last: whoever is interrupted before finds the folder incomplete, not different.
+            // The RSA key last: an interruption before leaves the folder incomplete, not different.
             write(&path(ED25519), &format::ed25519(ed25519))?;
             write(&path(ED25519_PUBLIC), &format::ed25519_public(ed25519))?;
             let rsa = format::rsa(&made.rsa).map_err(|problem| KeyError::Io {
@@ -170,7 +172,7 @@ pub fn open(folder: &Path, rng: &mut impl CryptoRng) -> Result<LongTermKeys, Key
         None => write(&path(ONION), &format::onion(&made.onion_secret))?,
     }
     let previous_onion_secret = match secret(OLD_ONION)? {
-        // An interrupted change leaves the same key in both files.
+        // An interrupted rotation leaves the same key in both files.
         Some(old) => Some(format::read_onion(&old).map_err(damaged(OLD_ONION))?)
             .filter(|old| *old != made.onion_secret),
         None => None,
@@ -178,11 +180,11 @@ pub fn open(folder: &Path, rng: &mut impl CryptoRng) -> Result<LongTermKeys, Key
     Ok(LongTermKeys { rsa, ed25519, previous_onion_secret, ..made })
 }
 
-/// When the present onion key was made, in Unix seconds: the date of its file. So a folder that was
-/// copied without the dates has a young key.
+/// When the onion key was generated, in Unix seconds: the modification time of its file. A copy
+/// without timestamps has a new key.
 ///
 /// # Errors
-/// [`KeyError::Io`] where the file is not there, or has no date.
+/// [`KeyError::Io`] if the file is missing or has no date.
 pub fn onion_key_made(folder: &Path) -> Result<u64, KeyError> {
     let path = folder.join(ONION);
     let made = fs::metadata(&path).and_then(|metadata| metadata.modified());
@@ -190,10 +192,10 @@ pub fn onion_key_made(folder: &Path) -> Result<u64, KeyError> {
     Ok(made.duration_since(SystemTime::UNIX_EPOCH).map_or(0, |since| since.as_secs()))
 }
 
-/// Makes a new onion key, and keeps the present one as the one before.
+/// Generates a new onion key, and keeps the present one as the previous.
 ///
 /// # Errors
-/// [`KeyError::Io`]. Then the keys are what they were, here and on disk.
+/// [`KeyError::Io`]. The keys are then unchanged, in memory and on disk.
 pub fn rotate_onion_key(
     folder: &Path,
     keys: &mut LongTermKeys,
@@ -201,17 +203,17 @@ pub fn rotate_onion_key(
 ) -> Result<(), KeyError> {
     let mut fresh = [0; 32];
     rng.fill_bytes(&mut fresh);
-    // In this order a key that is in use is never lost.
+    // In this order a key in use is never lost.
     write(&folder.join(OLD_ONION), &format::onion(&keys.onion_secret))?;
     write(&folder.join(ONION), &format::onion(&fresh))?;
     keys.previous_onion_secret = Some(std::mem::replace(&mut keys.onion_secret, fresh));
     Ok(())
 }
 
-/// Forgets the onion key before the present one.
+/// Removes the previous onion key.
 ///
 /// # Errors
-/// [`KeyError::Io`] where its file cannot be removed.
+/// [`KeyError::Io`] if its file cannot be removed.
 pub fn forget_old_onion_key(folder: &Path, keys: &mut LongTermKeys) -> Result<(), KeyError> {
     let path = folder.join(OLD_ONION);
     match fs::remove_file(&path) {
@@ -224,7 +226,7 @@ pub fn forget_old_onion_key(folder: &Path, keys: &mut LongTermKeys) -> Result<()
     Ok(())
 }
 
-/// Reads the key of a family.
+/// Reads a family key.
 pub(crate) fn read_family_key(path: &Path) -> Result<ed25519::ExpandedKeypair, KeyError> {
     let damaged = |reason| KeyError::Damaged { path: path.to_owned(), reason };
     let file = read(path, true)?.ok_or("it is gone").map_err(damaged)?;
@@ -242,7 +244,7 @@ fn make_folder(folder: &Path) -> Result<(), KeyError> {
         .map_err(KeyError::io("create the folder of keys", folder))
 }
 
-/// As C tor: a folder of somebody else is refused, and one that others may enter is closed.
+/// As in C tor: the folder of another user is refused, and group and other permissions are removed.
 fn look_at_folder(folder: &Path) -> Result<(), KeyError> {
     let metadata = fs::metadata(folder).map_err(KeyError::io("look at the folder", folder))?;
     let (owner, we) = (metadata.uid(), rustix::process::geteuid().as_raw());
@@ -256,7 +258,7 @@ fn look_at_folder(folder: &Path) -> Result<(), KeyError> {
     Ok(())
 }
 
-/// A file's content, if there is one.
+/// A file's content; `None` if it does not exist.
 fn read(path: &Path, is_secret: bool) -> Result<Option<Vec<u8>>, KeyError> {
     let file = match fs::File::open(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),

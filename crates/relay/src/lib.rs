@@ -1,9 +1,8 @@
-//! A Tor relay of FlashFlow's own: all that surrounds [`onion::router`].
+//! A Tor relay: the shell around [`onion::router`].
 //!
-//! [`Relay::start`] reads or makes the long-term keys, listens, publishes a server descriptor to the
-//! directory authorities, and follows the consensus: who may measure the relay, and whether it is
-//! listed. The engine runs on one thread, the authorities are dealt with on another, a third one serves
-//! the directory, and an exit looks names up on a fourth ([`dns`]).
+//! [`Relay::start`] reads or generates the long-term keys, listens, publishes a server descriptor to the
+//! directory authorities, and follows the consensus. The engine runs on one thread, another talks to the
+//! authorities, a third one serves the directory, and an exit resolves names on a fourth ([`dns`]).
 //!
 //! ```no_run
 //! use relay::{Relay, RelayConfig};
@@ -21,19 +20,20 @@
 //! # }
 //! ```
 //!
-//! It is a directory cache, too: what it fetches it serves to clients, over the streams that they begin
-//! with BEGIN_DIR. What of a consensus is verified is said in the module that fetches it: signatures of
-//! more than half of the configured authorities. What a false one could do is bounded: coordinators
-//! come from the configuration only, and numbers are brought into the specifications' ranges.
+//! It is also a directory cache: it serves the documents that [`dirmgr`] fetches and verifies to clients,
+//! over BEGIN_DIR streams. A forged consensus could do limited harm: coordinators come from the
+//! configuration only, and parameters are clamped to the ranges of the specifications.
+//!
+//! It must not depend on the crates `client`, `coordinator` or `lab`.
 
-mod accepted;
 mod bandwidth;
 pub mod config;
+mod daemon;
 pub mod descriptor;
 mod directory;
 pub mod dns;
 mod document;
-mod driving;
+mod engine;
 mod event;
 pub mod extra_info;
 pub mod family;
@@ -41,15 +41,15 @@ mod history;
 pub mod keys;
 mod metrics;
 mod observations;
-mod observed;
 mod overload;
 mod own_addresses;
 mod parameters;
 mod policy;
 pub mod publish;
+mod quota_log;
 mod reload;
 mod renewal;
-mod running;
+mod rolling_window;
 mod schedule;
 mod self_test;
 mod server;
@@ -59,8 +59,8 @@ pub use config::{
     ConfigError, ExitSection, ExitSettings, FlashFlowConfig, RelayConfig, SchedulerName, Settings,
     coordinator_key,
 };
+pub use daemon::{Relay, RelayError};
 pub use event::{Load, RelayEvent, Renewed, Unfinished};
 pub use policy::target_params;
 pub use reload::Reloaded;
-pub use running::{Relay, RelayError};
 pub use self_test::Reachability;

@@ -1,12 +1,12 @@
-//! Figures for Prometheus, on a port of their own (`MetricsPort`). Names are C tor's where they mean the same, and begin with
-//! `flashflow_relay_` where C tor has nothing like it.
+//! Prometheus metrics on a separate port (`MetricsPort`). Names are C tor's where the meaning is
+//! the same, and begin with `flashflow_relay_` where C tor has no equivalent.
 
 #[cfg(test)]
 mod tests;
 
 use crate::bandwidth::Bandwidth;
 use crate::dns::health::{Health, Outcome};
-use crate::driving::Engine;
+use crate::engine::Engine;
 use bytes::Bytes;
 use http_body_util::Full;
 use hyper::body::Incoming;
@@ -15,7 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use link::{Exhaustion, Teller, Traffic};
+use link::{Exhaustion, NodeHandle, Traffic};
 use netdoc::consensus::{Flag, Flags};
 use onion::router::RouterTotals;
 use std::convert::Infallible;
@@ -27,38 +27,38 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How long a request and its answer may take.
+/// Time limit for a request and its answer.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// The format that Prometheus reads.
+/// The text format of Prometheus.
 const FORMAT: &str = "text/plain; version=0.0.4";
 
-/// What is known of the relay outside its engine.
+/// Facts about the relay outside its engine.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Standing {
-    /// What the consensus says of it.
+pub(crate) struct RelayStatus {
+    /// Its flags in the consensus.
     pub(crate) flags: Flags,
-    /// Whether a circuit through others has come back.
+    /// Whether a circuit through others has reached it.
     pub(crate) is_reached: bool,
-    /// When its certificates end, in Unix seconds.
+    /// When its certificates expire, in Unix seconds.
     pub(crate) certified_until: u64,
-    /// When it last made a descriptor.
+    /// When it last made a descriptor, in Unix seconds.
     pub(crate) published: u64,
 }
 
-/// The standing, told by one thread and read by another.
-pub(crate) type SharedStanding = Arc<Mutex<Standing>>;
+/// The status, written by one thread and read by another.
+pub(crate) type SharedStatus = Arc<Mutex<RelayStatus>>;
 
-/// Where all figures come from.
+/// The sources of all metrics.
 pub(crate) struct Sources {
-    pub(crate) engine: Teller<Engine>,
+    pub(crate) engine: NodeHandle<Engine>,
     pub(crate) bandwidth: Arc<Bandwidth>,
-    pub(crate) standing: SharedStanding,
+    pub(crate) status: SharedStatus,
     pub(crate) dns: Arc<Health>,
     pub(crate) held_bytes_max: usize,
     pub(crate) descriptors_max: u32,
 }
 
-/// What the engine and its driver say.
+/// The state of the engine and its driver.
 #[derive(Clone, Copy, Debug, Default)]
 struct Reading {
     totals: RouterTotals,
@@ -72,9 +72,9 @@ struct Reading {
 }
 
 impl Sources {
-    /// All figures now; `None` if the engine has ended.
+    /// All metrics; `None` if the engine has ended.
     fn text(&self) -> Option<String> {
-        let reading = self.engine.ask(|drive| {
+        let reading = self.engine.call(|drive| {
             let node = drive.node();
             Reading {
                 totals: *node.totals(),
@@ -87,12 +87,12 @@ impl Sources {
                 waited_cell_s: node.waited_cell_s(),
             }
         })?;
-        let standing = *self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        let status = *self.status.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = Text::default();
         text.engine(&reading);
         text.conflux(&reading.totals);
         text.process(&reading, Exhaustion::so_far(), self.descriptors_max);
-        text.standing(&standing);
+        text.status(&status);
         text.dns(&self.dns);
         let name = "flashflow_relay_memory_max_bytes";
         text.gauge(
@@ -110,7 +110,7 @@ impl Sources {
     }
 }
 
-/// Prometheus' text, metric by metric.
+/// Formats metrics as text.
 #[derive(Default)]
 struct Text(String);
 
@@ -193,7 +193,7 @@ impl Text {
         self.gauge("flashflow_relay_held_bytes", help, reading.held_bytes as u64);
     }
 
-    /// Circuits that end here and are linked (proposal 329). C tor tells nothing of them.
+    /// Conflux sets that end at this exit (proposal 329). C tor has no such metric.
     fn conflux(&mut self, totals: &RouterTotals) {
         let help = "Sets of circuits that were linked here";
         self.counter("flashflow_relay_conflux_sets_total", help, totals.conflux_sets);
@@ -230,40 +230,41 @@ impl Text {
         );
     }
 
-    fn standing(&mut self, standing: &Standing) {
+    fn status(&mut self, status: &RelayStatus) {
         let name = "tor_relay_flag";
         self.head(name, "gauge", "Relay flags from consensus");
         for flag in Flag::ALL {
-            let is_set = u8::from(standing.flags.contains(*flag));
+            let is_set = u8::from(status.flags.contains(*flag));
             self.value(name, &format!("type=\"{}\"", flag.name()), is_set);
         }
         let name = "tor_relay_signing_cert_expiry_timestamp";
         self.gauge(
             name,
             "Timestamp at which the current signing keypair will expire",
-            standing.certified_until,
+            status.certified_until,
         );
         let name = "flashflow_relay_reached";
         self.gauge(
             name,
             "Whether a circuit through others has come back to its port",
-            standing.is_reached.into(),
+            status.is_reached.into(),
         );
         let name = "flashflow_relay_published_timestamp";
-        self.gauge(name, "When it last made a descriptor; 0 if it has not", standing.published);
+        self.gauge(name, "When it last made a descriptor; 0 if it has not", status.published);
     }
 }
 
-/// The server of all figures; it ends when this is dropped.
+/// The metrics server. Dropping it stops it.
 #[derive(Debug)]
 pub(crate) struct Metrics {
     address: SocketAddr,
-    /// Its end ends the server.
+    /// Dropping it ends the server.
     _stop: oneshot::Sender<Infallible>,
 }
 
 impl Metrics {
-    /// Listens, and answers `/metrics`. Whoever can connect gets an answer: the address is the protection.
+    /// Listens, and answers `/metrics`. Anybody who can connect gets an answer: restrict access by
+    /// the address.
     pub(crate) fn start(address: SocketAddr, sources: Sources) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -281,15 +282,15 @@ impl Metrics {
         Ok(Self { address, _stop: stop })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// One request after another: there is one who asks, every some seconds.
+/// Serves one request at a time: there is one scraper.
 async fn serve(listener: std::net::TcpListener, sources: Sources) {
-    // It is non-blocking, so there is nothing that could fail.
+    // A non-blocking socket cannot fail here.
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     loop {
         let Ok((stream, _)) = listener.accept().await else {
@@ -304,12 +305,12 @@ async fn serve(listener: std::net::TcpListener, sources: Sources) {
             .keep_alive(false)
             .timer(TokioTimer::new())
             .serve_connection(TokioIo::new(stream), service);
-        // Who goes away, or is too slow, is nothing to tell of.
+        // A client that disconnects or is too slow needs no report.
         let _ = tokio::time::timeout(TIMEOUT, connection).await;
     }
 }
 
-/// Figures, or why there are none: no such path, or no engine any more.
+/// The metrics, or an error: no such path, or the engine has ended.
 fn response(text: Option<Option<String>>) -> Response<Full<Bytes>> {
     let (status, text) = match text {
         None => (StatusCode::NOT_FOUND, String::new()),

@@ -4,7 +4,7 @@
 #[cfg(test)]
 mod tests;
 
-use crate::observed::{WINDOW_S, Window};
+use crate::rolling_window::{RollingWindow, WINDOW_S};
 use dirmgr::{CIRCUITS_MIN, LINKS_MAX, LinkObservations, ObservedLink};
 use files::Access;
 use netdoc::Fingerprint;
@@ -25,7 +25,7 @@ pub(crate) const FILE: &str = "link-observations";
 struct LinkState {
     /// Bytes transferred before the last observation.
     before: [u64; 2],
-    windows: [Window; 2],
+    windows: [RollingWindow; 2],
     /// The maximum of ten seconds, in bytes.
     maximum: [u64; 2],
 }

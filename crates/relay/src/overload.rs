@@ -1,59 +1,61 @@
-//! Whether the relay was asked for more than it can do, as descriptors and extra-info documents say it (proposal 328,
-//! dir-spec.txt, sections 2.1.1 and 2.1.2). Pure: times are arguments, in Unix seconds.
+//! Detects overload, as descriptors and extra-info documents report it (proposal 328, dir-spec.txt,
+//! sections 2.1.1 and 2.1.2). Pure: times are arguments, in Unix seconds.
 
 use netdoc::write::date_time;
 use onion::router::RateLimit;
 use serde::{Deserialize, Serialize};
 
 const HOUR_S: u64 = 3600;
-/// So long a line stays after it was last true.
+/// How long overload is reported after it was last observed.
 const STAYS_S: u64 = 72 * HOUR_S;
-/// Over so long the seconds at the rate limit are counted.
+/// The period over which seconds at the rate limit are counted.
 const LIMIT_PERIOD_S: u64 = 24 * HOUR_S;
-/// The rate limit is counted once in so long.
+/// The rate limit is counted once in this time.
 const LIMIT_STEP_S: u64 = 60;
-/// Over so long handshakes are counted, as C tor's `overload_onionskin_ntor_period_secs`.
+/// The period over which handshakes are counted, as in C tor's
+/// `overload_onionskin_ntor_period_secs`.
 const HANDSHAKES_PERIOD_S: u64 = 6 * HOUR_S;
-/// One in so many refused is too many, as C tor's `overload_onionskin_ntor_scale_percent` of 1.
+/// Overload if one in this number is refused, as in C tor's `overload_onionskin_ntor_scale_percent`
+/// of 1.
 const HANDSHAKES_PER_REFUSED: u64 = 100;
 
-/// What a relay has counted so far since it began; each only grows.
+/// Counters of a relay since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Signs {
-    /// Times that memory had to be freed.
+    /// OOM events.
     pub(crate) sheds: u64,
-    /// Handshakes of circuits that were answered.
+    /// Circuit handshakes answered.
     pub(crate) answered_handshakes: u64,
-    /// Handshakes of circuits for which there was no time.
+    /// Circuit handshakes dropped for lack of time.
     pub(crate) refused_handshakes: u64,
-    /// Times that there was no local port for a connection.
+    /// Failures for lack of a local port.
     pub(crate) without_port: u64,
-    /// Times that there was no file descriptor.
+    /// Failures for lack of a file descriptor.
     pub(crate) without_descriptor: u64,
-    /// Times that something waited for the rate limit.
+    /// Times that data waited for the rate limit.
     pub(crate) limited: u64,
 }
 
-/// What of it was seen when. It can be stored.
+/// Observed overload. It can be stored.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Overload {
-    /// When memory, ports, or time for handshakes were last short, rounded down to the hour.
+    /// When memory, ports, or time for handshakes were last exhausted, rounded down to the hour.
     general: Option<u64>,
-    /// When file descriptors were last short, rounded down to the hour.
+    /// When file descriptors were last exhausted, rounded down to the hour.
     descriptors: Option<u64>,
-    /// Since when minutes at the rate limit are counted, and how many there were.
+    /// Start of the current period of the rate limit, and minutes at the limit in it.
     limited: Option<(u64, u32)>,
     #[serde(skip)]
     before: Signs,
     #[serde(skip)]
     limited_at: u64,
-    /// Since when handshakes are counted, and what there was then.
+    /// Start of the current period of handshakes, and the counters then.
     #[serde(skip)]
     handshakes_since: Option<(u64, Signs)>,
 }
 
 impl Overload {
-    /// Takes in what has been counted up to now.
+    /// Updates from the current counters.
     pub(crate) fn note(&mut self, now: u64, signs: Signs) {
         let before = std::mem::replace(&mut self.before, signs);
         let hour = now - now % HOUR_S;
@@ -74,7 +76,8 @@ impl Overload {
         }
     }
 
-    /// Whether a period is over in which too many handshakes were refused. One attack of seconds is not overload.
+    /// Whether a period has ended in which too many handshakes were dropped. A short attack is not
+    /// overload.
     fn are_handshakes_refused(&mut self, now: u64, signs: Signs) -> bool {
         let (since, then) = *self.handshakes_since.get_or_insert((now, signs));
         if now.abs_diff(since) < HANDSHAKES_PERIOD_S {
@@ -86,7 +89,7 @@ impl Overload {
         refused * HANDSHAKES_PER_REFUSED > refused + answered
     }
 
-    /// The line of a server descriptor, if there is reason for one.
+    /// The line of a server descriptor, if there was overload.
     pub(crate) fn descriptor_line(&self, now: u64) -> String {
         line("overload-general", self.general, now)
     }
@@ -97,7 +100,7 @@ impl Overload {
             self.limited.zip(limit).filter(|((since, _), _)| now.abs_diff(*since) < LIMIT_PERIOD_S);
         let limited = limited.map(|((since, count), limit)| {
             let (rate, burst) = (limit.rate.as_byte_per_s(), limit.burst_bytes);
-            // What comes in is not limited: reading is never held up.
+            // Reading is not limited.
             format!("overload-ratelimits 1 {} {rate} {burst} 0 {count}\n", date_time(since))
         });
         limited.unwrap_or_default() + &line("overload-fd-exhausted", self.descriptors, now)
@@ -129,7 +132,7 @@ mod tests {
         let hour = NOW - NOW % HOUR_S;
         assert_eq!(overload.descriptor_line(hour + STAYS_S - 1), expected);
         assert_eq!(overload.descriptor_line(hour + STAYS_S), "");
-        // What has been told is no news; ports are.
+        // Exhausted memory was reported before; ports are new.
         let later = NOW + HOUR_S;
         overload.note(later, Signs { sheds: 1, ..Signs::default() });
         assert_eq!(overload.descriptor_line(later), expected);

@@ -1,12 +1,12 @@
-//! The addresses of the relay's own machine, to which an exit lets no stream go. They change while it runs: with a lease, a tunnel, a
-//! container's network.
+//! Addresses of the relay's own host, which its exit refuses. They change at run time: by a DHCP
+//! lease, a tunnel, a container network.
 
 use crate::config::{ExitSettings, Settings};
 use onion::router::ExitConfig;
 use std::net::IpAddr;
 
-/// Every address at which streams of an exit would come back to this machine: the configured ones, and those of its
-/// interfaces, in ascending order.
+/// All addresses at which an exit's stream would reach this host: the configured ones, and those of
+/// its interfaces, in ascending order.
 pub(crate) fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
     let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
     let configured = [settings.address.into(), settings.listen.ip()];
@@ -18,12 +18,12 @@ pub(crate) fn own_addresses(settings: &Settings) -> Vec<IpAddr> {
     known
 }
 
-/// The addresses that the exit policy in force refuses.
+/// The own addresses in the current exit policy.
 #[derive(Debug, Default)]
 pub(crate) struct RefusedAddresses(Vec<IpAddr>);
 
 impl RefusedAddresses {
-    /// The engine's settings, if the machine now has other addresses than before.
+    /// The engine's exit configuration, if the host's addresses have changed.
     pub(crate) fn update(&mut self, exit: &ExitSettings, own: Vec<IpAddr>) -> Option<ExitConfig> {
         if own == self.0 {
             return None;

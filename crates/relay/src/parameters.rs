@@ -2,12 +2,12 @@
 
 use std::ops::RangeInclusive;
 
-/// One parameter of proposal 316.
+/// A parameter of proposal 316.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Parameter {
     /// Its name in the proposal, and in a consensus.
     name: &'static str,
-    /// Its name in our configuration.
+    /// Its name in FlashFlow's configuration.
     pub(crate) key: &'static str,
     default: i32,
     least: i32,
@@ -21,7 +21,7 @@ pub(crate) const MEASUREMENTS_ALLOWED: Parameter = Parameter {
     least: 0,
     most: 1,
 };
-/// In seconds. The proposal's "1 month" is what tor takes a month for.
+/// In seconds. The proposal's "1 month" is tor's definition of a month.
 pub(crate) const MEASUREMENT_PERIOD: Parameter = Parameter {
     name: "FFMeasurementPeriod",
     key: "measurement_period_s",
@@ -50,8 +50,8 @@ impl Parameter {
         self.least..=self.most
     }
 
-    /// The value that holds. What the configuration says has been checked; what the consensus says
-    /// is brought into the range, as tor does with its own parameters.
+    /// The value in force. Configured values have been checked; values of the consensus are clamped
+    /// to the range, as in tor.
     pub(crate) fn resolve(
         &self,
         configured: Option<u32>,
@@ -60,7 +60,7 @@ impl Parameter {
         let otherwise = || consensus(self.name).unwrap_or(self.default);
         let value =
             configured.map_or_else(otherwise, |value| i32::try_from(value).unwrap_or(i32::MAX));
-        // No range reaches below zero.
+        // No range includes negative numbers.
         value.clamp(self.least, self.most).unsigned_abs()
     }
 

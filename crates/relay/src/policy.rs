@@ -1,5 +1,5 @@
-//! Who may measure this relay, and how: configuration over consensus parameters over defaults
-//! (proposal 316, §3.1.1).
+//! Who may measure this relay, and how: the configuration takes precedence over consensus
+//! parameters, which take precedence over defaults (proposal 316, §3.1.1).
 
 use crate::config::FlashFlowConfig;
 use crate::parameters::{
@@ -14,7 +14,7 @@ use onion::measure::target::TargetParams;
 use onion::router::KnownRelays;
 use std::net::SocketAddr;
 
-/// The relays of a consensus, and what it says of streams to and from them.
+/// The relays of a consensus, and its parameters about streams to and from them.
 pub(crate) fn known_relays(consensus: &Consensus) -> KnownRelays {
     let is_set = |name: &str, default: i32| consensus.params.get(name).unwrap_or(default) >= 1;
     let addresses = consensus.routers().iter().flat_map(|router| {
@@ -28,7 +28,7 @@ pub(crate) fn known_relays(consensus: &Consensus) -> KnownRelays {
 
 /// Who may measure the relay, under this configuration and these consensus parameters.
 ///
-/// Consensus parameters are numbers, so that only the configuration can name coordinators.
+/// Consensus parameters are numbers, so only the configuration can name coordinators.
 ///
 /// ```
 /// use relay::{FlashFlowConfig, target_params};
@@ -53,7 +53,7 @@ pub fn target_params(
         is_allowed: MEASUREMENTS_ALLOWED.resolve(allowed, consensus) == 1,
         coordinators: config.allowed_coordinators.clone().unwrap_or_default(),
         period: seconds(MEASUREMENT_PERIOD, config.measurement_period_s),
-        // At most 99 %, so there is always such a share.
+        // At most 99 %, so the share exists.
         client_share: share.unwrap_or(ClientShare::DEFAULT),
         max_duration: seconds(MAX_MEASUREMENT_DURATION, config.max_measurement_duration_s),
         measurements_per_period: config

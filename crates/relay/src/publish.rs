@@ -1,7 +1,7 @@
-//! Publishing: one HTTP POST to a directory authority (dir-spec.txt, section 4).
+//! Publishes a descriptor: one HTTP POST to a directory authority (dir-spec.txt, section 4).
 //!
-//! Written by hand, since an authority says why it refuses in the status line, which HTTP libraries
-//! throw away. Authorities answer as HTTP/1.0 and close the connection.
+//! Implemented without an HTTP library, because an authority states its reason for a refusal in the
+//! status line, which libraries discard. Authorities answer in HTTP/1.0 and close the connection.
 
 #[cfg(test)]
 mod tests;
@@ -14,21 +14,21 @@ use std::net::{SocketAddr, TcpStream};
 
 /// The longest answer that is read; authorities send a few hundred bytes.
 const ANSWER_MAX: usize = 8 * 1024;
-/// The longest reason that is passed on, in characters: it comes from strangers.
+/// The longest reason that is passed on, in characters: it is untrusted.
 const REASON_MAX: usize = 500;
 
-/// What an authority said to a descriptor.
+/// An authority's answer to a descriptor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// It took it.
+    /// Accepted.
     Accepted,
-    /// It keeps the one that it has: nothing that matters is new (`X-Descriptor-Not-New`).
+    /// It keeps the one that it has: there is no relevant change (`X-Descriptor-Not-New`).
     NotNew,
-    /// It refused.
+    /// Refused.
     Refused {
         /// The HTTP status.
         status: u16,
-        /// Its reason, as it gave it, but shortened and without control characters.
+        /// Its reason, shortened and without control characters.
         reason: String,
     },
 }
@@ -47,25 +47,25 @@ impl fmt::Display for Answer {
 #[derive(Debug, thiserror::Error)]
 pub enum PublishError {
     /// No connection.
-    #[error("nobody answers there: {0}; check the address and the directory port")]
+    #[error("cannot connect: {0}; check the address and the directory port")]
     Unreachable(io::Error),
-    /// The answer didn't come in time.
+    /// Timeout.
     #[error("no answer within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// The connection broke.
+    /// The connection was lost.
     #[error("the connection broke: {0}")]
     Broken(io::Error),
-    /// What came is no answer to an HTTP request.
-    #[error("{0:?} is no answer to an HTTP request; is that a directory port?")]
+    /// The answer is not HTTP.
+    #[error("{0:?} is not an HTTP response; is that a directory port?")]
     NotHttp(String),
 }
 
-/// How long things may take.
+/// Time limits.
 #[derive(Clone, Copy, Debug)]
 pub struct Patience {
-    /// To connect.
+    /// For connecting.
     pub connect: Duration,
-    /// For everything together.
+    /// For the whole request.
     pub total: Duration,
 }
 
@@ -75,10 +75,11 @@ impl Default for Patience {
     }
 }
 
-/// Sends a descriptor to the authority at this address and directory port, and waits for its answer.
+/// Sends a descriptor to the authority at this address and directory port, and waits for its
+/// answer.
 ///
 /// # Errors
-/// [`PublishError`] where there is no answer. That an authority refuses is an [`Answer`].
+/// [`PublishError`] if there is no answer. A refusal is an [`Answer`].
 pub fn post(
     authority: SocketAddr,
     descriptor: &str,
@@ -97,7 +98,7 @@ pub fn post(
         ErrorKind::TimedOut | ErrorKind::WouldBlock => PublishError::TimedOut(patience.total),
         _ => PublishError::Broken(error),
     };
-    // An authority may refuse before it has read everything: its answer counts, then.
+    // An authority may refuse before it has read everything: its answer counts.
     let sent = exchange.send(request.as_bytes());
     match (exchange.receive(), sent) {
         (Ok(answer), Ok(())) => parse(&answer),
@@ -107,7 +108,7 @@ pub fn post(
     }
 }
 
-/// A connection on which everything has to be done by some time.
+/// A connection with a deadline for all operations.
 struct Exchange {
     stream: TcpStream,
     clock: Clock,
@@ -115,7 +116,7 @@ struct Exchange {
 }
 
 impl Exchange {
-    /// Time left, never zero: a socket takes that for no limit.
+    /// The remaining time, never zero, which sockets take as no limit.
     fn left(&self) -> io::Result<Duration> {
         let left = self.deadline - self.clock.now();
         if left.is_zero() { Err(ErrorKind::TimedOut.into()) } else { Ok(left) }
@@ -144,7 +145,7 @@ impl Exchange {
                 Ok(0) => break,
                 Ok(len) => answer.extend_from_slice(&room[..len]),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                // Closing with our request half read resets the connection, after the answer.
+                // Closing a connection with unread data resets it, after the answer.
                 Err(error) if error.kind() == ErrorKind::ConnectionReset && !answer.is_empty() => {
                     break;
                 }
@@ -155,7 +156,7 @@ impl Exchange {
     }
 }
 
-/// Reads a status line and the one header that matters.
+/// Parses a status line and the relevant header.
 fn parse(answer: &[u8]) -> Result<Answer, PublishError> {
     let text = String::from_utf8_lossy(answer);
     let mut lines = text.split("\r\n");
@@ -180,7 +181,7 @@ fn parse(answer: &[u8]) -> Result<Answer, PublishError> {
     Ok(if is_not_new { Answer::NotNew } else { Answer::Accepted })
 }
 
-/// A stranger's text, short and without anything that a terminal would obey.
+/// Untrusted text, shortened and without control characters.
 fn harmless(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(REASON_MAX).collect()
 }

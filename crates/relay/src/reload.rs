@@ -1,20 +1,20 @@
-//! Another configuration while the relay runs.
+//! Applies a changed configuration to a running relay.
 
 use crate::config::{ExitSettings, Settings};
+use crate::daemon::{Relay, RelayError};
 use crate::dns::Names;
 use crate::family::{self, FamilyKey};
 use crate::own_addresses::own_addresses;
-use crate::running::{Relay, RelayError};
 use onion::router::ExitConfig;
 use std::fmt;
 use std::sync::Arc;
 
-/// What a new configuration has changed.
+/// The effect of a new configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reloaded {
-    /// Settings that hold from now on, by their names in the file.
+    /// Changed settings that apply at once, by their names in the file.
     pub changed: Vec<&'static str>,
-    /// Settings that are different in the file, and take a restart: the former ones hold on.
+    /// Changed settings that require a restart: the previous values stay in force.
     pub needs_restart: Vec<&'static str>,
 }
 
@@ -31,21 +31,21 @@ impl fmt::Display for Reloaded {
     }
 }
 
-/// What the thread that publishes needs of it.
+/// Changes for the directory thread.
 #[derive(Debug)]
 pub(crate) struct Reload {
     pub(crate) settings: Settings,
     pub(crate) families: Vec<FamilyKey>,
-    /// Where it lets streams go, as the descriptor is to say it.
+    /// The exit policy for the descriptor.
     pub(crate) exit: Option<ExitConfig>,
 }
 
-/// The names of those settings that differ.
+/// The names of settings that differ.
 fn differing<const N: usize>(settings: [(&'static str, bool); N]) -> Vec<&'static str> {
     settings.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect()
 }
 
-/// Sorts out what differs.
+/// Compares two configurations.
 fn compare(old: &Settings, new: &Settings) -> Reloaded {
     let changed = differing([
         ("rate_mbit_per_s and burst_mbit", old.limit != new.limit),
@@ -77,7 +77,7 @@ fn compare(old: &Settings, new: &Settings) -> Reloaded {
     Reloaded { changed, needs_restart }
 }
 
-/// The new settings where they can change, the old ones elsewhere.
+/// The new settings where they may change, the old ones elsewhere.
 fn merge(old: &Settings, new: Settings) -> Settings {
     Settings {
         limit: new.limit,
@@ -94,11 +94,11 @@ fn merge(old: &Settings, new: Settings) -> Settings {
 }
 
 impl Relay {
-    /// Goes on with another configuration, as far as it can change while the relay runs; what changed is published.
-    /// Circuits and streams that stand are not touched. Keys of families are read anew in any case.
+    /// Applies another configuration, as far as it can change at run time, and publishes the
+    /// changes. Open circuits and streams are not affected. Family keys are always read again.
     ///
     /// # Errors
-    /// [`RelayError`] where family keys or name servers are of no use: then nothing has changed.
+    /// [`RelayError`] if family keys or name servers are unusable; nothing has changed then.
     pub fn reload(&mut self, new: Settings) -> Result<Reloaded, RelayError> {
         let reloaded = compare(&self.settings, &new);
         let settings = merge(&self.settings, new);
@@ -116,7 +116,7 @@ impl Relay {
                 }
             };
             let exit = settings.exit.as_ref().map(|exit| exit.engine(&own_addresses(&settings)));
-            self.engine.teller().tell(move |drive| {
+            self.engine.handle().run(move |drive| {
                 if let Some(names) = names {
                     drive.set_resolver(Box::new(names));
                 }
@@ -125,10 +125,10 @@ impl Relay {
         }
         if settings.scheduler != former.scheduler {
             let scheduler = settings.scheduler;
-            self.engine.teller().tell(move |drive| {
+            self.engine.handle().run(move |drive| {
                 let node = drive.node_mut();
                 node.set_scheduler(scheduler);
-                // The consensus has its say again where the operator has none.
+                // Without a setting, the consensus parameter applies again.
                 let parameters = node.parameters().clone();
                 node.set_parameters(parameters);
             });
@@ -138,9 +138,10 @@ impl Relay {
         }
         let exit = settings.exit.as_ref().map(|exit| exit.engine(&[settings.address.into()]));
         self.tell_directory(Reload { settings, families, exit });
-        // The engine's thread does what it is told in turn, and may be late: once this returns, what was read holds.
-        // If the thread has ended, the relay has told so.
-        let _ended = self.engine.teller().ask(|_| ());
+        // Waits for the engine's thread to run these tasks: when this returns, the settings are in
+        // force.
+        // If the thread has ended, an event has reported it.
+        let _ended = self.engine.handle().call(|_| ());
         Ok(reloaded)
     }
 }

@@ -4,7 +4,8 @@ use std::ops::RangeInclusive;
 
 /// How long certificates last. Tor's own signing keys last as long.
 pub(crate) const CERTIFICATES_S: u64 = 30 * DAY_S;
-/// So long before their end they are replaced: a descriptor lives a day, and a link perhaps a week.
+/// They are replaced this long before their end: a descriptor is used for a day, and a link for
+/// perhaps a week.
 const BEFORE_END_S: u64 = 10 * DAY_S;
 const DAY_S: u64 = 24 * 3600;
 
@@ -22,50 +23,50 @@ impl Days {
     }
 }
 
-/// How long an onion key lives (dir-spec.txt, section 3.3; param-spec.txt).
+/// Lifetime of an onion key (dir-spec.txt, section 3.3; param-spec.txt).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct OnionKeyLife {
-    /// After so long there is a new one.
+    /// Age at which it is replaced.
     rotation_s: u64,
-    /// For so long the one before is accepted, too: until every client has a newer consensus.
+    /// Time for which the previous one is accepted: until every client has a newer consensus.
     grace_s: u64,
 }
 
 impl OnionKeyLife {
-    /// As the consensus has it.
+    /// Reads the consensus parameters.
     pub(crate) fn from_consensus(consensus: &dyn Fn(&str) -> Option<i32>) -> Self {
         let rotation = Days { name: "onion-key-rotation-days", default: 28, range: 1..=90 };
         let grace = Days { name: "onion-key-grace-period-days", default: 7, range: 1..=90 };
         let rotation_s = rotation.seconds(consensus);
-        // Two keys at most: the grace is over before the next change.
+        // At most two keys: the grace period ends before the next rotation.
         Self { rotation_s, grace_s: grace.seconds(consensus).min(rotation_s) }
     }
 }
 
-/// What is due.
+/// A renewal that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// A new onion key.
+    /// Generate a new onion key.
     NewOnionKey,
-    /// To forget the onion key before the present one.
+    /// Remove the previous onion key.
     ForgetOldOnionKey,
-    /// New certificates.
+    /// Issue new certificates.
     Certificates,
 }
 
-/// The ages of what a relay has.
+/// The ages of keys and certificates, in Unix seconds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renewal {
-    /// When the onion key was made.
+    /// When the onion key was generated.
     pub(crate) onion_made: u64,
-    /// Whether the one before is still accepted.
+    /// Whether the previous one is still accepted.
     pub(crate) has_old_onion: bool,
-    /// When the certificates were made.
+    /// When the certificates were issued.
     pub(crate) certified: u64,
 }
 
 impl Renewal {
-    /// The first thing that is due now.
+    /// The first renewal that is due.
     pub(crate) fn due(&self, now: u64, life: OnionKeyLife) -> Option<Due> {
         let onion_age = now.saturating_sub(self.onion_made);
         if onion_age >= life.rotation_s {
@@ -74,7 +75,7 @@ impl Renewal {
         if self.has_old_onion && onion_age >= life.grace_s {
             return Some(Due::ForgetOldOnionKey);
         }
-        // A clock that was set back makes them look as if they were of the future.
+        // After a clock was set back, they seem to be from the future.
         let is_old = now.abs_diff(self.certified) >= CERTIFICATES_S - BEFORE_END_S;
         is_old.then_some(Due::Certificates)
     }
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!(own.due(change + 7 * DAY_S, life()), Some(Due::ForgetOldOnionKey));
         own.has_old_onion = false;
         assert_eq!(own.due(change + 7 * DAY_S, life()), None);
-        // A key with a date in the future, after a clock was set back, is as good as a new one.
+        // A key from the future, after a clock was set back, counts as new.
         assert_eq!(own.due(change - 5 * DAY_S, life()), None);
     }
 

@@ -1,63 +1,64 @@
-//! When to make a new descriptor, and when to send it to whom. Pure: time is an argument.
+//! When to make a descriptor, and when to send it to which authority. Pure: time is an argument.
 
 use onion::router::RateLimit;
 use onion::{Duration, Instant};
 
-/// A descriptor this old is replaced: tor's `FORCE_REGENERATE_DESCRIPTOR_INTERVAL`. Authorities
-/// forget a relay whose descriptor is a day old.
+/// Age at which a descriptor is replaced: tor's `FORCE_REGENERATE_DESCRIPTOR_INTERVAL`. Authorities
+/// drop a relay whose descriptor is a day old.
 const LONGEST_AGE: Duration = Duration::from_secs(18 * 3600);
-/// How soon a change of the observed bandwidth may be announced: tor's `MAX_BANDWIDTH_CHANGE_FREQ`.
+/// The minimum interval for announcing changes of the observed bandwidth: tor's
+/// `MAX_BANDWIDTH_CHANGE_FREQ`.
 const OBSERVED_PAUSE: Duration = Duration::from_secs(3 * 3600);
-/// For so long after the relay has tested its bandwidth, what comes of that may be announced at once: it takes ten seconds to be
-/// counted, and what was carried before the test would otherwise hold for three hours.
+/// After a bandwidth test, changes may be announced at once for this time: counting takes ten
+/// seconds, and the value from before the test would otherwise stay for three hours.
 const TESTED: Duration = Duration::from_secs(60);
-/// The first pause after an authority did not answer; each further one is twice as long.
+/// The first pause after an authority did not answer. It doubles each time.
 const FIRST_PAUSE: Duration = Duration::from_secs(2);
-/// The longest such pause.
+/// The maximum pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(600);
-/// The pause after an authority has refused: it needs time to change its mind.
+/// The pause after a refusal: the reason may take time to go away.
 const REFUSED_PAUSE: Duration = Duration::from_secs(3600);
 
-/// What of a descriptor changes while the relay runs.
+/// The content of a descriptor that changes at run time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Content {
-    /// The announced limit.
+    /// The announced rate limit.
     pub(crate) limit: RateLimit,
     /// The observed bandwidth, in bytes/s.
     pub(crate) observed_bytes_s: u64,
 }
 
 impl Content {
-    /// More than twice or less than half as much: anything less is no news to an authority.
+    /// A change by more than a factor of two: authorities ignore smaller ones.
     const fn is_observed_otherwise(self, before: Self) -> bool {
         let (now, then) = (self.observed_bytes_s, before.observed_bytes_s);
         now / 2 > then || now < then / 2
     }
 }
 
-/// How an attempt at sending a descriptor ended.
+/// The outcome of sending a descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sent {
-    /// The authority has it, or one that says the same.
+    /// The authority has it, or an equivalent one.
     Known,
-    /// It refused it.
+    /// It has refused it.
     Refused,
     /// It did not answer.
     Failed,
 }
 
-/// What an authority still has to get.
+/// What an authority still has to receive.
 #[derive(Clone, Copy, Debug)]
 struct Pending {
     due: Option<Instant>,
     pause: Duration,
 }
 
-/// Keeps the times of one relay's publishing.
+/// The schedule of one relay's publishing.
 #[derive(Debug)]
 pub(crate) struct Schedule {
     made: Option<(Instant, Content)>,
-    /// The bandwidth has just been tested.
+    /// When the bandwidth was tested.
     tested_until: Option<Instant>,
     authorities: Vec<Pending>,
 }
@@ -68,7 +69,7 @@ impl Schedule {
         Self { made: None, tested_until: None, authorities: vec![pending; authorities] }
     }
 
-    /// What the present descriptor says.
+    /// The content of the current descriptor.
     pub(crate) fn content(&self) -> Option<Content> {
         self.made.map(|(_, content)| content)
     }
@@ -77,39 +78,39 @@ impl Schedule {
     pub(crate) fn wants_descriptor(&self, now: Instant, content: Content) -> bool {
         let Some((at, before)) = self.made else { return true };
         let age = now - at;
-        let may_tell =
+        let may_announce =
             before.observed_bytes_s == 0 || age >= OBSERVED_PAUSE || self.is_being_observed(now);
-        let is_observed_anew = may_tell && content.is_observed_otherwise(before);
+        let is_observed_anew = may_announce && content.is_observed_otherwise(before);
         age >= LONGEST_AGE || content.limit != before.limit || is_observed_anew
     }
 
-    /// The relay has tested its bandwidth.
+    /// Records a bandwidth test.
     pub(crate) fn handle_tested(&mut self, now: Instant) {
         self.tested_until = Some(now + TESTED);
     }
 
-    /// Whether what the test comes to is still being observed.
+    /// Whether the result of a bandwidth test is still being observed.
     pub(crate) fn is_being_observed(&self, now: Instant) -> bool {
         self.tested_until.is_some_and(|until| now < until)
     }
 
-    /// A descriptor has been made: everybody is to get it.
+    /// Records a new descriptor, to be sent to all authorities.
     pub(crate) fn descriptor_made(&mut self, now: Instant, content: Content) {
         self.made = Some((now, content));
         self.authorities.fill(Pending { due: Some(now), pause: FIRST_PAUSE });
     }
 
-    /// The descriptor of now is of no use: a new one is due.
+    /// Discards the current descriptor: a new one is due.
     pub(crate) fn discard_descriptor(&mut self) {
         self.made = None;
     }
 
-    /// The next authority to send to, by its place in the list.
+    /// The next authority to send to, by its index.
     pub(crate) fn due(&self, now: Instant) -> Option<usize> {
         self.authorities.iter().position(|pending| pending.due.is_some_and(|due| due <= now))
     }
 
-    /// An attempt has ended.
+    /// Records the outcome of an attempt.
     pub(crate) fn handle_sent(&mut self, now: Instant, authority: usize, sent: Sent) {
         let Some(pending) = self.authorities.get_mut(authority) else { return };
         match sent {
@@ -122,7 +123,7 @@ impl Schedule {
         }
     }
 
-    /// When to look again, if nothing changes before.
+    /// When to check again, if nothing changes before.
     pub(crate) fn timeout(&self) -> Option<Instant> {
         let age = self.made.map(|(at, _)| at + LONGEST_AGE);
         self.authorities.iter().filter_map(|pending| pending.due).chain(age).min()
@@ -148,7 +149,7 @@ mod tests {
     #[test]
     fn what_a_test_of_the_bandwidth_comes_to_is_told_at_once() {
         let mut schedule = Schedule::new(1);
-        // What it was reached with was counted before the test was over.
+        // Traffic of the reachability test was counted before the end of the test.
         schedule.descriptor_made(at(0), content(10.0, 300));
         assert!(!schedule.wants_descriptor(at(10), content(10.0, 51_400)));
         schedule.handle_tested(at(10));
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!(schedule.due(at(HOUR + 1)), Some(1));
         schedule.handle_sent(at(HOUR + 1), 1, Sent::Known);
         assert_eq!((schedule.due(at(17 * HOUR)), schedule.timeout()), (None, Some(at(18 * HOUR))));
-        // A new descriptor begins anew, also one that is due because the last one was no good.
+        // A new descriptor starts without pauses, also one that replaces a refused one.
         schedule.discard_descriptor();
         assert!(schedule.wants_descriptor(at(17 * HOUR), content(10.0, 0)));
         schedule.descriptor_made(at(18 * HOUR), content(10.0, 0));

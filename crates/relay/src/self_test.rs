@@ -1,14 +1,16 @@
-//! The tests that a relay makes of itself before others rely on it, as C tor does.
+//! Self-tests of a relay before others depend on it, as in C tor.
 //!
-//! - **Reachability**: a circuit through two other relays back to its own port. That it comes to stand proves that
-//!   others reach the port under the address that the descriptor will name, and that who answers there has our
-//!   onion key. The relay before us must not be one that we have a link to of our own making: it would use that.
+//! - **Reachability**: a circuit through two other relays back to the relay's own port. It proves
+//!   that others reach the port at the published address, and that the listener has the relay's
+//!   onion key. The last relay before this one must not have a link that this relay has dialled,
+//!   because the circuit would use it.
 //! - **Directory**: a request over that circuit, if the relay serves a directory.
-//! - **Bandwidth**: padding through circuits that have us in the middle, so that we really relay it: as many cells as C tor
-//!   sends, ten seconds' worth of the rate and at most a circuit window. A relay that nobody uses yet would otherwise
-//!   announce that it has carried nothing, get no weight, and never be used.
+//! - **Bandwidth**: padding through circuits with this relay in the middle, with the number of
+//!   cells of C tor: ten seconds of the rate, but at most a circuit window. Otherwise an unused
+//!   relay would announce zero bandwidth, get no weight, and stay unused.
 //!
-//! All of it runs on a thread of its own, with a client of its own: to the rest of the network that is a stranger.
+//! The tests run on a separate thread with a client that the rest of the network cannot distinguish
+//! from others.
 
 mod fetch;
 mod paths;
@@ -18,8 +20,8 @@ mod tests;
 
 pub(crate) use paths::Others;
 
-use crate::driving::Engine;
-use link::{Clock, Teller};
+use crate::engine::Engine;
+use link::{Clock, NodeHandle};
 use onion::Rate;
 use onion::circuit::NextHop;
 use rand::rngs::StdRng;
@@ -28,23 +30,23 @@ use std::net::SocketAddr;
 use std::sync::Weak;
 use tester::{Failure, Tester};
 
-/// What has come of the test of reachability.
+/// The result of the reachability test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reachability {
-    /// A circuit through others has come back.
+    /// A circuit through others was built.
     Reached {
-        /// Where the relay is reached.
+        /// The tested address.
         address: SocketAddr,
         /// Whether its directory answered; `None` if it serves none.
         directory: Option<bool>,
     },
-    /// None has. It is tried again.
+    /// No circuit was built. The test is repeated.
     Unreached {
-        /// Where it should be.
+        /// The tested address.
         address: SocketAddr,
-        /// What was wrong with the last attempt.
+        /// The reason of the last failure.
         problem: String,
-        /// Whether a descriptor is published all the same (`assume_reachable`).
+        /// Whether a descriptor is published anyway (`assume_reachable`).
         is_published: bool,
     },
 }
@@ -76,37 +78,37 @@ impl fmt::Display for Reachability {
     }
 }
 
-/// What a test is made with.
+/// What a test needs.
 pub(crate) struct Kit {
-    /// Ourselves as others find us.
+    /// This relay as a hop.
     pub(crate) own: NextHop,
-    /// Whom it may go through.
+    /// Relays for the paths.
     pub(crate) others: Others,
     pub(crate) is_directory: bool,
-    /// For as much padding as this lets through; `None` for no padding.
+    /// Limits the padding; `None` for no padding.
     pub(crate) padding: Option<Rate>,
     pub(crate) clock: Clock,
     pub(crate) rng: StdRng,
-    pub(crate) engine: Teller<Engine>,
-    /// Its end ends the test.
+    pub(crate) engine: NodeHandle<Engine>,
+    /// Dropping it ends the test.
     pub(crate) relay: Weak<()>,
 }
 
-/// A part of the test is over.
+/// A result of a part of the test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Report {
     /// The relay was reached; whether its directory was, if it has one.
     Reached(Option<bool>),
-    /// It was not, and why.
+    /// The relay was not reached, with the reason.
     Unreached(String),
-    /// Padding has gone through it, or can't: nothing more will come.
+    /// The padding test is complete.
     Done {
-        /// Whether it has.
+        /// Whether padding has passed.
         is_padded: bool,
     },
 }
 
-/// Makes the whole test. Gives up in the middle, without a word, if the relay ends.
+/// Performs the test. Stops without a result if the relay ends.
 pub(crate) fn run(kit: Kit, report: &dyn Fn(Report)) {
     let padding = kit.padding;
     let mut tester = match Tester::new(kit) {

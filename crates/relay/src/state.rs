@@ -1,5 +1,5 @@
-//! What a relay remembers from one run to the next, besides its keys: how much it carried, and when it was overloaded. C tor has
-//! both in its file `state`.
+//! State that a relay keeps across restarts, besides its keys: its bandwidth history and overload.
+//! C tor keeps both in its file `state`.
 
 use crate::history::History;
 use crate::overload::Overload;
@@ -11,7 +11,7 @@ use std::path::Path;
 
 /// The name of the file, in the folder of keys.
 pub(crate) const FILE: &str = "flashflow-state.json";
-/// The longest file that is read.
+/// The longest file that is read, in bytes.
 const LEN_MAX: u64 = 64 << 10;
 
 /// The content of the file.
@@ -24,7 +24,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Reads it; the default where there is none. What is wrong with it otherwise: a relay can do without.
+    /// Reads the file; the default if it does not exist. The error is a message: a relay can run
+    /// without its state.
     pub(crate) fn load(path: &Path) -> Result<Self, String> {
         let text = match fs::File::open(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
@@ -37,7 +38,7 @@ impl State {
         })
     }
 
-    /// Writes it, whole or not at all.
+    /// Replaces the file atomically.
     pub(crate) fn save(&self, path: &Path) -> Result<(), String> {
         let written = || files::replace(path, &serde_json::to_vec(self)?, Access::Owner);
         written().map_err(|error| format!("machine: cannot write `{}`: {error}", path.display()))
@@ -49,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn it_comes_back_and_damage_is_told() {
+    fn the_state_is_restored_and_damage_is_reported() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join(FILE);
         assert_eq!(State::load(&path).expect("nothing yet").history.observed_bytes_s(), 0);

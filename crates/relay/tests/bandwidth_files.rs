@@ -7,7 +7,7 @@
 mod said;
 
 use lab::{Network, NetworkSpec, Node};
-use link::{Clock, Forge, LongTermKeys, unix_time_s};
+use link::{Clock, IdentityIssuer, LongTermKeys, unix_time_s};
 use netdoc::Fingerprint;
 use netdoc::fetch::{Fetcher, Resource};
 use onion::Duration;
@@ -40,11 +40,11 @@ const VOTE_BEFORE_S: u64 = 5;
 /// Makes relays known to all authorities.
 fn publish_relays(network: &Network) -> Vec<Fingerprint> {
     let rng = &mut StdRng::from_seed([1; 32]);
-    let mut forge = Forge::new([2; 32], unix_time_s()).expect("keys");
+    let mut issuer = IdentityIssuer::new([2; 32], unix_time_s()).expect("keys");
     let mut all = Vec::new();
     for number in 0..RELAYS {
         let keys = LongTermKeys::generate(rng).expect("keys");
-        let certified = forge.certify(&keys).expect("certificates");
+        let certified = issuer.certify(&keys).expect("certificates");
         let tap = TapKey::generate(&keys, rng).expect("a key");
         let announcement = Announcement {
             nickname: format!("paper{number}").parse().expect("a nickname"),
@@ -65,7 +65,7 @@ fn publish_relays(network: &Network) -> Vec<Fingerprint> {
         let text = write(&announcement, None, &keys, &certified, &tap).expect("written");
         for authority in network.directory_addrs() {
             let answer = publish::post(authority, &text, Clock::start(), Patience::default());
-            // Authorities tell each other of those that they know.
+            // Authorities exchange the descriptors that they know.
             let answer = answer.expect("an answer");
             assert!(matches!(answer, Answer::Accepted | Answer::NotNew), "{answer}");
         }

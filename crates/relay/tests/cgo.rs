@@ -1,11 +1,14 @@
-//! Counter Galois Onion between relays of ours and stock tor's clients, and between our client and stock relays.
+//! Counter Galois Onion between these relays and unmodified clients, and between this client and
+//! unmodified relays.
 
 mod common;
 
 use common::{PATIENCE, config, knowing};
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
 use link::tls::TlsConfigs;
-use link::{Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, Watch};
+use link::{
+    Clock, Drive, Driver, DriverOptions, IdentityIssuer, NodeThread, Observer, ThreadError,
+};
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, descriptor};
 use onion::Instant;
@@ -19,7 +22,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 
-/// A relay of ours that lets clients go anywhere, or nowhere.
+/// A relay of this crate, as an exit or not.
 fn ours(network: &Network, nickname: &str, is_exit: bool, folder: &Path) -> Relay {
     let open = ExitSection {
         policy: Some(vec!["accept *:*".to_owned()]),
@@ -59,7 +62,7 @@ fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_o
     let mut number = 0;
     for (second, last) in [(other, exit.rsa().0), (middle.rsa().0, stock)] {
         let pins = Pins { entry: vec![entry], middle: vec![second], exit: vec![last] };
-        // Circuits may come to stand as soon as it is pinned.
+        // Circuits may be built as soon as it is pinned.
         let before = (middle.totals().cgo_circuits, exit.totals().cgo_circuits);
         client.pin(&pins).expect("accepted");
         for len in [1 << 10, 100_000, 4 << 20] {
@@ -80,7 +83,7 @@ fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_o
     }
 }
 
-/// What a client thread tells: how a transfer ended, or why its circuit did not stand.
+/// Events of a client thread: the outcome of a transfer, or why its circuit failed.
 struct Telling {
     told: Sender<Result<u64, String>>,
     clock: Clock,
@@ -100,8 +103,8 @@ impl Telling {
     }
 }
 
-impl Watch<client::Client<StdRng>> for Telling {
-    fn look(&mut self, drive: &mut dyn Drive<client::Client<StdRng>>) -> Option<Instant> {
+impl Observer<client::Client<StdRng>> for Telling {
+    fn before_turn(&mut self, drive: &mut dyn Drive<client::Client<StdRng>>) -> Option<Instant> {
         while let Some(event) = drive.node_mut().poll_event() {
             let told = match event {
                 ClientEvent::Over { outcome: Outcome::Complete, figures, .. } => {
@@ -125,8 +128,8 @@ impl Watch<client::Client<StdRng>> for Telling {
 
 struct Silent;
 
-impl Watch<client::Server> for Silent {
-    fn look(&mut self, _: &mut dyn Drive<client::Server>) -> Option<Instant> {
+impl Observer<client::Server> for Silent {
+    fn before_turn(&mut self, _: &mut dyn Drive<client::Server>) -> Option<Instant> {
         None
     }
 
@@ -162,9 +165,9 @@ fn our_client_has_counter_galois_onion_with_stock_exits_and_ours() {
     let _ = knowing(&network, 0, &[&relay.rsa().to_string()]);
 
     let now = link::unix_time_s();
-    let forge = Forge::new([7; 32], now).expect("keys");
+    let issuer = IdentityIssuer::new([7; 32], now).expect("keys");
     let clock = Clock::start();
-    let tls = TlsConfigs::new(&forge).expect("certificates");
+    let tls = TlsConfigs::new(&issuer).expect("certificates");
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
     let server_at = listener.local_addr().expect("bound");
     let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };

@@ -45,7 +45,7 @@ fn wait_until_listed(events: &Receiver<RelayEvent>) {
     });
 }
 
-/// Makes the onion key look as if it had been made so many days ago.
+/// Sets the age of the onion key, in days.
 fn age_onion_key(keys: &Path, days: u32) {
     let file = File::options().write(true).open(keys.join("secret_onion_key_ntor"));
     let file = file.expect("an onion key");

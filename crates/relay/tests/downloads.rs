@@ -1,4 +1,4 @@
-//! A stock client downloads through relays of ours, as guard, middle and exit.
+//! An unmodified client downloads through these relays as guard, middle and exit.
 
 #[path = "common/exits.rs"]
 mod exits;
@@ -30,7 +30,8 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
     let [a, b, c] = relays.each_ref().map(|relay| relay.rsa().0);
     let [x, y] = [0, 1].map(|place: usize| network.authorities()[place].rsa());
     let z = network.relays()[0].rsa();
-    // From the start: no circuit of its own is to go over two relays of ours that have windows between them.
+    // From the start: no circuit of the client may use two of these relays with hop-by-hop windows
+    // between them.
     let named = |rsa: [u8; 20]| format!("${}", hex::encode_upper(rsa));
     let extra = [
         "ConfluxEnabled 0".to_owned(),

@@ -16,7 +16,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// An exit of ours that links circuits, once the network lists it.
+/// An exit with Conflux, once the network lists it.
 fn linking_exit(network: &Network, folder: &Path) -> Relay {
     let settings = RelayConfig {
         authorities: Some(network.directory_addrs()),
@@ -113,7 +113,7 @@ fn wait_until_linked(client: &mut Client, exit: &Relay) -> Vec<String> {
     heard
 }
 
-/// The guards of the set on which the latest stream is, by what tor tells of its circuits.
+/// The guards of the set with the latest stream, according to tor's control port.
 fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
     // "STREAM 12 SUCCEEDED 7 127.0.0.1:80"
     let heard = client.events().expect("answers");
@@ -148,7 +148,7 @@ fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and
     let to = ("127.0.0.1", port);
     let mut stream = connect_through(client.socks(), to, "first", PATIENCE).expect("granted");
     stream.write_all(request).expect("sent");
-    // One leg alone has no room for so much at once: now both carry.
+    // One leg alone has no room for this amount at once: now both carry data.
     let mut came = vec![0; 5_000_000];
     stream.read_exact(&mut came).expect("it comes");
     let guards = guards_of_the_latest(&mut client);

@@ -8,7 +8,7 @@ use common::{
     wait_until_known,
 };
 use lab::{Network, NetworkSpec, RelaySpec};
-use link::{Clock, Forge, unix_time_s};
+use link::{Clock, IdentityIssuer, unix_time_s};
 use netdoc::Fingerprint;
 use netdoc::consensus::{Consensus, Flag};
 use onion::Rate;
@@ -38,7 +38,7 @@ fn wait_until_served(network: &Network, relay: &Relay, events: &Receiver<RelayEv
 fn publish_from_the_future(settings: &Settings, network: &Network) {
     let mut rng = StdRng::from_seed([1; 32]);
     let keys = keys::open(&settings.keys, &mut rng).expect("keys");
-    let certified = Forge::new([2; 32], unix_time_s()).expect("keys").certify(&keys);
+    let certified = IdentityIssuer::new([2; 32], unix_time_s()).expect("keys").certify(&keys);
     let certified = certified.expect("certificates");
     let tap = TapKey::generate(&keys, &mut rng).expect("a key");
     let announcement = Announcement {
@@ -60,7 +60,7 @@ fn publish_from_the_future(settings: &Settings, network: &Network) {
     let text = write(&announcement, None, &keys, &certified, &tap).expect("written");
     for authority in network.directory_addrs() {
         let answer = publish::post(authority, &text, Clock::start(), Patience::default());
-        // Authorities tell each other of those that they know.
+        // Authorities exchange the descriptors that they know.
         let answer = answer.expect("an answer");
         assert!(matches!(answer, Answer::Accepted | Answer::NotNew), "{answer}");
     }

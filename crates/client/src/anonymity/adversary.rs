@@ -1,5 +1,5 @@
 use crate::countries::{Countries, Country};
-use crate::view::{RelayInfo, View};
+use crate::netdir::{NetDir, RelayInfo};
 use netdoc::Fingerprint;
 use rand::Rng;
 use rand::seq::SliceRandom;
@@ -7,10 +7,10 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 
-/// Somebody who runs, or watches, some of the relays.
+/// An adversary that runs, or observes, some of the relays.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Adversary {
-    /// In words.
+    /// A description.
     pub name: String,
     relays: BTreeSet<Fingerprint>,
 }
@@ -18,21 +18,21 @@ pub struct Adversary {
 /// Which relays an adversary with a share of the network's weight has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Weights {
-    /// Any, by lot.
-    ByLot,
+    /// Random ones.
+    Random,
     /// The largest: as few relays as possible.
     Largest,
 }
 
 impl Adversary {
-    /// Who has these.
+    /// An adversary with these relays.
     pub fn of(name: impl Into<String>, relays: impl IntoIterator<Item = Fingerprint>) -> Self {
         Self { name: name.into(), relays: relays.into_iter().collect() }
     }
 
-    /// Who has this share of the relays, 0 to 1, by lot.
-    pub fn with_relays(view: &View, share: f64, rng: &mut impl Rng) -> Self {
-        let mut all: Vec<Fingerprint> = view.relays().iter().map(|it| it.fingerprint).collect();
+    /// An adversary with this random share of the relays, 0 to 1.
+    pub fn with_relays(netdir: &NetDir, share: f64, rng: &mut impl Rng) -> Self {
+        let mut all: Vec<Fingerprint> = netdir.relays().iter().map(|it| it.fingerprint).collect();
         all.shuffle(rng);
         #[expect(
             clippy::cast_possible_truncation,
@@ -43,12 +43,12 @@ impl Adversary {
         Self::of(format!("{:.3} of the relays", share), all.into_iter().take(count))
     }
 
-    /// An adversary whose relays have up to this share of the consensus' weight, 0 to 1: random relays, or the largest ones. If all relays
-    /// weigh 0, each counts the same, as tor chooses among them.
-    pub fn with_weight(view: &View, share: f64, which: Weights, rng: &mut impl Rng) -> Self {
-        let mut all: Vec<&RelayInfo> = view.relays().iter().collect();
+    /// An adversary whose relays have up to this share of the consensus weight, 0 to 1. If all
+    /// weights are zero, relays count equally, as in tor's path selection.
+    pub fn with_weight(netdir: &NetDir, share: f64, which: Weights, rng: &mut impl Rng) -> Self {
+        let mut all: Vec<&RelayInfo> = netdir.relays().iter().collect();
         match which {
-            Weights::ByLot => all.shuffle(rng),
+            Weights::Random => all.shuffle(rng),
             Weights::Largest => all.sort_by_key(|relay| Reverse(relay.weight_kb_s)),
         }
         let is_weighted = all.iter().any(|relay| relay.weight_kb_s > 0);
@@ -66,33 +66,33 @@ impl Adversary {
             }
         }
         let words = match which {
-            Weights::ByLot => "of the weight, by lot",
+            Weights::Random => "of the weight, random relays",
             Weights::Largest => "of the weight, the largest relays",
         };
         Self::of(format!("{share:.3} {words}"), relays)
     }
 
-    /// Who watches all relays of a country.
+    /// An adversary that observes all relays of a country.
     #[must_use]
-    pub fn in_country(view: &View, country: Country, table: &Countries) -> Self {
+    pub fn in_country(netdir: &NetDir, country: Country, table: &Countries) -> Self {
         let is_there = |relay: &&RelayInfo| table.find(IpAddr::V4(relay.address)) == Some(country);
-        let relays = view.relays().iter().filter(is_there).map(|relay| relay.fingerprint);
+        let relays = netdir.relays().iter().filter(is_there).map(|relay| relay.fingerprint);
         Self::of(format!("all relays in {country}"), relays)
     }
 
-    /// How many relays he has.
+    /// The number of its relays.
     #[must_use]
     pub fn len(&self) -> usize {
         self.relays.len()
     }
 
-    /// Whether he has none.
+    /// Whether it has none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.relays.is_empty()
     }
 
-    /// With this exit, the share of paths that have both ends his.
+    /// The share of paths with this exit whose both ends it has.
     pub(super) fn share_of_ends(&self, exit: &RelayInfo, guards: &[(&RelayInfo, f64)]) -> f64 {
         if !self.relays.contains(&exit.fingerprint) {
             return 0.0;

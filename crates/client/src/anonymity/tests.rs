@@ -1,19 +1,19 @@
 use super::*;
-use crate::path::draw_path;
+use crate::netdir::tests::{netdir, relay};
+use crate::path::select_probe_path;
 use crate::strategy::{Strategy, Uniform, Weighted};
-use crate::view::tests::{relay, view};
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 const WEB: Need = Need::Port { port: 443, is_ipv6: false };
 
-fn study<'a>(view: &'a View, strategy: &'a dyn Strategy, pairs: usize) -> Study<'a> {
-    Study { view, strategy, rules: Rules { distinct_subnets: false }, need: WEB, pairs }
+fn study<'a>(netdir: &'a NetDir, strategy: &'a dyn Strategy, pairs: usize) -> Study<'a> {
+    Study { netdir, strategy, rules: PathRules { distinct_subnets: false }, need: WEB, pairs }
 }
 
-fn with_weights(weights: &[u32]) -> View {
-    view((1..).zip(weights).map(|(number, weight)| {
+fn with_weights(weights: &[u32]) -> NetDir {
+    netdir((1..).zip(weights).map(|(number, weight)| {
         let mut it = relay(number);
         it.weight_kb_s = *weight;
         it
@@ -90,10 +90,11 @@ fn drawn_paths_have_the_shares_that_were_computed() {
     let adversary = Adversary::of("two", [5, 6].map(|it| Fingerprint::from_bytes([it; 20])));
     let found = run(study(&network, &Weighted, 1000), &[adversary]);
     let mut rng = StdRng::seed_from_u64(9);
-    let rules = Rules { distinct_subnets: false };
+    let rules = PathRules { distinct_subnets: false };
     let mut both = 0;
     for _ in 0..DRAWS {
-        let path = draw_path(&network, &Weighted, rules, Some(WEB), 3, &mut rng).expect("a path");
+        let path =
+            select_probe_path(&network, &Weighted, rules, Some(WEB), 3, &mut rng).expect("a path");
         both += u32::from(his(path[0]) && his(path[2]));
     }
     let share = f64::from(both) / f64::from(DRAWS);
@@ -136,7 +137,7 @@ proptest! {
 fn where_all_relays_weigh_nothing_they_are_chosen_alike_and_an_adversary_has_his_share_of_them() {
     let network = with_weights(&[0; 20]);
     let mut rng = StdRng::seed_from_u64(1);
-    let adversaries = [Weights::Largest, Weights::ByLot]
+    let adversaries = [Weights::Largest, Weights::Random]
         .map(|which| Adversary::with_weight(&network, 0.1, which, &mut rng));
     assert!(adversaries.iter().all(|it| it.len() == 2), "{adversaries:?}");
     let weighted = run(study(&network, &Weighted, 1000), &adversaries);
@@ -153,9 +154,12 @@ fn a_strategy_that_knows_no_relay_of_the_network_has_no_path() {
     let measured = crate::strategy::Measured::new(&file);
     let rng = &mut StdRng::seed_from_u64(1);
     assert_eq!(study(&network, &measured, 10).run(&[], rng), Err(NoPath::Unmeasured));
-    let rules = Rules { distinct_subnets: false };
-    assert_eq!(draw_path(&network, &measured, rules, None, 3, rng).err(), Some(NoPath::Unmeasured));
+    let rules = PathRules { distinct_subnets: false };
+    assert_eq!(
+        select_probe_path(&network, &measured, rules, None, 3, rng).err(),
+        Some(NoPath::Unmeasured)
+    );
     let first = Some(Fingerprint::from_bytes([1; 20]));
-    let chosen = crate::path::choose(&network, &measured, rules, WEB, rng, |_| first);
+    let chosen = crate::path::select_path(&network, &measured, rules, WEB, rng, |_| first);
     assert_eq!(chosen.err(), Some(NoPath::Unmeasured));
 }

@@ -1,14 +1,15 @@
-//! HTTP as directories speak it in a stream: one request, one answer, and the stream is over (dir-spec §4.1).
+//! HTTP for directory streams: one request and one answer for each stream (dir-spec §4.1).
 
 use netdoc::consdiff::ConsensusDigest;
 use netdoc::fetch::{Problem, Resource};
 
-/// Bytes of an answer's head, at most.
+/// Limit on the bytes of a header.
 pub const HEAD_MAX: usize = 16 << 10;
-/// Lines of a head, at most.
+/// Limit on header lines.
 const HEADERS_MAX: usize = 64;
 
-/// What is sent for a document. Nothing in it tells one client from another, but for the consensuses that it has.
+/// The request for a document. It is identical for all clients, except for the digests of their
+/// consensuses.
 pub(super) fn request(what: &Resource, have: &[ConsensusDigest]) -> Vec<u8> {
     let mut text = format!("GET {what} HTTP/1.0\r\nAccept-Encoding: identity\r\n");
     if !have.is_empty() {
@@ -19,7 +20,7 @@ pub(super) fn request(what: &Resource, have: &[ConsensusDigest]) -> Vec<u8> {
     text.into_bytes()
 }
 
-/// The document in an answer that is over.
+/// The document in a complete answer.
 pub(super) fn document(mut answer: Vec<u8>, max_bytes: u64) -> Result<Vec<u8>, Problem> {
     let broken = |reason: &str| Problem::Broken { reason: reason.to_owned() };
     let mut headers = [httparse::EMPTY_HEADER; HEADERS_MAX];

@@ -2,7 +2,7 @@ use super::Country;
 use std::fmt;
 use std::str::FromStr;
 
-/// A continent. America is two, as in the paper's time and in MaxMind's tables.
+/// A continent. America is two, as in the paper and in MaxMind's tables.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Continent {
     /// AF.
@@ -21,8 +21,9 @@ pub enum Continent {
     SouthAmerica,
 }
 
-/// The countries of each, by ISO 3166-1 (the officially assigned codes, and XK) and the United Nations' M49 regions. Those on two
-/// continents are where M49 has them: Russia in Europe, Turkey and Cyprus in Asia.
+/// The countries of each continent, by ISO 3166-1 (the assigned codes, and XK) and the United
+/// Nations' M49 regions. Transcontinental countries are where M49 has them: Russia in Europe,
+/// Turkey and Cyprus in Asia.
 const COUNTRIES: [(Continent, &str, &str); 7] = [
     (
         Continent::Africa,
@@ -58,13 +59,13 @@ const COUNTRIES: [(Continent, &str, &str); 7] = [
 ];
 
 impl Continent {
-    /// That of a country.
+    /// The continent of a country.
     pub(super) fn of(country: Country) -> Option<Self> {
         let has = |list: &str| list.split(' ').any(|code| code == country.code());
         COUNTRIES.iter().find(|(.., list)| has(list)).map(|(continent, ..)| *continent)
     }
 
-    /// Its two letters.
+    /// Its two-letter code.
     #[must_use]
     pub fn code(self) -> &'static str {
         COUNTRIES.iter().find(|(it, ..)| *it == self).map_or("??", |(_, code, _)| code)

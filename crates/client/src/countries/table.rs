@@ -14,45 +14,45 @@ pub enum CountriesError {
         path.display()
     )]
     Unreadable {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system says.
+        /// The I/O error.
         source: io::Error,
     },
-    /// A line is not of the format.
+    /// A malformed line.
     #[error(
         "line {line} of the table of countries {}: {problem}; tor's format has `FIRST,LAST,CC` there, with \
          addresses, or numbers for IPv4",
         path.display()
     )]
     Line {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// Its number, from 1.
+        /// The line number, from 1.
         line: usize,
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
-    /// It has no range at all.
+    /// The file has no ranges.
     #[error("the table of countries {} is empty", path.display())]
     Empty {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
-    /// A file of MaxMind's that is not one.
+    /// An invalid MaxMind file.
     #[error("the table of countries {}: {problem}", path.display())]
     MaxMind {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The reason.
         problem: String,
     },
 }
 
-/// Ranges of addresses, and their countries.
+/// Address ranges with their countries.
 #[derive(Debug, Default)]
 pub struct Countries {
-    /// First and last address, as numbers of IPv6 (IPv4 mapped), ascending, not overlapping.
+    /// First and last address as IPv6 numbers (IPv4 mapped), ascending, not overlapping.
     ranges: Vec<(u128, u128, Country)>,
     maxmind: Vec<maxminddb::Reader<Vec<u8>>>,
 }
@@ -65,7 +65,7 @@ fn number(address: IpAddr) -> u128 {
 }
 
 impl Countries {
-    /// Reads these files, in tor's format or, if their names end in `.mmdb`, in MaxMind's.
+    /// Reads these files: `.mmdb` files in MaxMind's format, others in tor's.
     ///
     /// # Errors
     /// [`CountriesError`] names file and line.
@@ -87,7 +87,7 @@ impl Countries {
         Ok(all)
     }
 
-    /// Reads a text in tor's format.
+    /// Parses tor's format.
     ///
     /// # Errors
     /// [`CountriesError`] names the line; the file is called `text`.
@@ -106,7 +106,7 @@ impl Countries {
             }
             let wrong = |problem| CountriesError::Line { path: path.to_owned(), line, problem };
             let (low, high, country) = range(content).map_err(wrong)?;
-            // `??` is tor's word for addresses of which nothing is known.
+            // `??` marks addresses without a known country.
             self.ranges.extend(country.map(|country| (low, high, country)));
         }
         if self.ranges.len() == before {
@@ -124,7 +124,7 @@ impl Countries {
         }
     }
 
-    /// The country of an address, if the table has it.
+    /// The country of an address, if known.
     #[must_use]
     pub fn find(&self, address: IpAddr) -> Option<Country> {
         let at = number(address);
@@ -134,14 +134,15 @@ impl Countries {
         found.or_else(|| self.maxmind.iter().find_map(|reader| look_up(reader, address)))
     }
 
-    /// Whether the table knows this country at all. Of MaxMind's files nobody can tell without reading all of them.
+    /// Whether the table contains this country. Always true for MaxMind files, which have no index
+    /// of countries.
     #[must_use]
     pub fn has(&self, country: Country) -> bool {
         !self.maxmind.is_empty() || self.ranges.iter().any(|(.., it)| *it == country)
     }
 }
 
-/// `FIRST,LAST,CC`; no country for `??`.
+/// Parses `FIRST,LAST,CC`; no country for `??`.
 fn range(content: &str) -> Result<(u128, u128, Option<Country>), String> {
     let mut fields = content.split(',');
     let mut next = |what| fields.next().ok_or_else(|| format!("it has no {what}"));
@@ -158,7 +159,7 @@ fn range(content: &str) -> Result<(u128, u128, Option<Country>), String> {
     Ok((low, high, country))
 }
 
-/// An address, or the number of one of IPv4.
+/// Parses an address, or an IPv4 address as a number.
 fn address(text: &str) -> Result<u128, String> {
     let text = text.trim();
     let by_number = || text.parse().ok().map(|bits| IpAddr::V4(Ipv4Addr::from_bits(bits)));

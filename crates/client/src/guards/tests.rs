@@ -1,18 +1,19 @@
 use super::*;
+use crate::netdir::tests::{netdir, relay};
 use crate::strategy::Weighted;
-use crate::view::tests::{relay, view};
+use netdoc::consensus::Flag;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 const DAY_S: u64 = 24 * 3600;
 
-fn network(relays: u8) -> View {
-    view((1..=relays).map(relay))
+fn network(relays: u8) -> NetDir {
+    netdir((1..=relays).map(relay))
 }
 
-fn sampled(view: &View, at: u64) -> Guards {
+fn sampled(netdir: &NetDir, at: u64) -> Guards {
     let mut guards = Guards::default();
-    assert!(guards.update(view, &Weighted, at, &mut StdRng::from_seed([1; 32])));
+    assert!(guards.update(netdir, &Weighted, at, &mut StdRng::from_seed([1; 32])));
     guards
 }
 
@@ -33,7 +34,7 @@ fn a_small_network_is_sampled_whole_and_a_large_one_by_twenty() {
     assert!(!guards.update(&view_without, &Weighted, 2, &mut StdRng::from_seed([2; 32])));
     let mut other = relay(9);
     other.flags = other.flags.iter().filter(|flag| *flag != Flag::Guard).collect();
-    view_without = view([other]);
+    view_without = netdir([other]);
     assert!(sampled(&network(1), 1).sample().len() == 1);
     assert!(!Guards::default().update(
         &view_without,
@@ -45,59 +46,59 @@ fn a_small_network_is_sampled_whole_and_a_large_one_by_twenty() {
 
 #[test]
 fn the_first_primary_guard_that_works_is_used_and_comes_back() {
-    let view = network(10);
-    let mut guards = sampled(&view, 1);
+    let netdir = network(10);
+    let mut guards = sampled(&netdir, 1);
     let order: Vec<_> = guards.in_order().iter().map(|guard| guard.fingerprint).collect();
-    assert_eq!(guards.choose(&view, at(0), &everybody), Some(order[0]));
+    assert_eq!(guards.choose(&netdir, at(0), &everybody), Some(order[0]));
     guards.handle_failure(&order[0], at(1));
-    assert_eq!(guards.choose(&view, at(2), &everybody), Some(order[1]));
+    assert_eq!(guards.choose(&netdir, at(2), &everybody), Some(order[1]));
     // Ten minutes later it is tried again, and is the first again if that works.
-    assert_eq!(guards.choose(&view, at(600), &everybody), Some(order[1]));
-    assert_eq!(guards.choose(&view, at(601), &everybody), Some(order[0]));
+    assert_eq!(guards.choose(&netdir, at(600), &everybody), Some(order[1]));
+    assert_eq!(guards.choose(&netdir, at(601), &everybody), Some(order[0]));
     // One that a path's other relays forbid is passed over.
     let is_other = |relay: &RelayInfo| relay.fingerprint != order[0];
-    assert_eq!(guards.choose(&view, at(700), &is_other), Some(order[1]));
+    assert_eq!(guards.choose(&netdir, at(700), &is_other), Some(order[1]));
     // Longer and longer: six hours after it first failed, for an hour and a half.
     let late = 7 * 3600;
     guards.handle_failure(&order[0], at(late));
-    assert_eq!(guards.choose(&view, at(late + 89 * 60), &everybody), Some(order[1]));
-    assert_eq!(guards.choose(&view, at(late + 90 * 60), &everybody), Some(order[0]));
+    assert_eq!(guards.choose(&netdir, at(late + 89 * 60), &everybody), Some(order[1]));
+    assert_eq!(guards.choose(&netdir, at(late + 90 * 60), &everybody), Some(order[0]));
 }
 
 #[test]
 fn a_guard_that_circuits_were_built_through_comes_before_others() {
-    let view = network(10);
-    let mut guards = sampled(&view, 1);
+    let netdir = network(10);
+    let mut guards = sampled(&netdir, 1);
     let fifth = guards.in_order()[4].fingerprint;
     assert!(guards.handle_success(&fifth, 50));
     assert!(!guards.handle_success(&fifth, 60), "it was before");
-    assert_eq!(guards.choose(&view, at(0), &everybody), Some(fifth));
+    assert_eq!(guards.choose(&netdir, at(0), &everybody), Some(fifth));
     assert_eq!(guards.primary().next().map(|guard| guard.fingerprint), Some(fifth));
     // What was kept says the same to the next run, except who could not be reached.
     guards.handle_failure(&fifth, at(1));
     let text = serde_json::to_string(&guards).expect("written");
     let read: Guards = serde_json::from_str(&text).expect("read");
-    assert_eq!(read.choose(&view, at(2), &everybody), Some(fifth));
+    assert_eq!(read.choose(&netdir, at(2), &everybody), Some(fifth));
 }
 
 #[test]
 fn with_all_unreachable_the_first_that_failed_is_tried_after_a_moment() {
-    let view = network(3);
-    let mut guards = sampled(&view, 1);
+    let netdir = network(3);
+    let mut guards = sampled(&netdir, 1);
     let order: Vec<_> = guards.in_order().iter().map(|guard| guard.fingerprint).collect();
     for (second, guard) in order.iter().enumerate() {
         guards.handle_failure(guard, at(10 + second as u64));
     }
-    assert_eq!(guards.choose(&view, at(11), &everybody), None);
-    assert_eq!(guards.choose(&view, at(12), &everybody), Some(order[0]));
+    assert_eq!(guards.choose(&netdir, at(11), &everybody), None);
+    assert_eq!(guards.choose(&netdir, at(12), &everybody), Some(order[0]));
     guards.handle_failure(&order[0], at(13));
-    assert_eq!(guards.choose(&view, at(13), &everybody), Some(order[1]));
+    assert_eq!(guards.choose(&netdir, at(13), &everybody), Some(order[1]));
 }
 
 #[test]
 fn guards_are_dropped_when_they_are_unlisted_for_long_or_old() {
     let mut rng = StdRng::from_seed([3; 32]);
-    let (all, without) = (network(3), view([relay(1), relay(2)]));
+    let (all, without) = (network(3), netdir([relay(1), relay(2)]));
     let mut guards = sampled(&all, DAY_S);
     let third = relay(3).fingerprint;
     let has_third = |guards: &Guards| guards.sample().iter().any(|it| it.fingerprint == third);

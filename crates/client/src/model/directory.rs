@@ -1,58 +1,57 @@
-//! What a performance directory publishes: a model, signed.
+//! A signed model, as a performance directory publishes it.
 //!
-//! One line `flashflow-performance 1 KEY SIGNATURE`, key and signature in base64, and behind it the packed model. The signature
-//! (Ed25519) is over `flashflow performance directory 1`, a zero byte, and the packed model.
+//! The first line is `flashflow-performance 1 KEY SIGNATURE`, with key and signature in base64; the
+//! compressed model follows. The Ed25519 signature covers `flashflow performance directory 1`, a
+//! zero byte, and the compressed model.
 
 use super::{FileError, Model, file, strip};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
 use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 
-/// What a signature is over, besides the model.
+/// Domain separation: signed before the model.
 const CONTEXT: &[u8] = b"flashflow performance directory 1\0";
 /// The first word and the version.
 const MAGIC: &str = "flashflow-performance 1";
-/// The first line is no longer.
+/// The longest first line, in bytes.
 const LINE_MAX: usize = 256;
-/// A model older than this is of a network that was.
+/// The maximum age of a model.
 pub const MODEL_AGE_MAX_S: u64 = 24 * 3600;
-/// Clocks differ by so much.
+/// Tolerated difference between clocks.
 pub(super) const SKEW_MAX_S: u64 = 600;
 
-/// A model, and who vouches for it.
+/// A model and its signer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Published {
     /// The directory's public key.
     pub key: [u8; 32],
-    /// What it says.
+    /// The model.
     pub model: Model,
 }
 
-/// Why a published model is not believed.
+/// Why a published model is rejected.
 #[derive(Debug, thiserror::Error)]
 pub enum SignedError {
-    /// It does not begin as one.
-    #[error("the directory's answer is no signed model: {0}")]
+    /// Unknown first line.
+    #[error("the directory's answer is not a signed model: {0}")]
     Malformed(&'static str),
-    /// Somebody else signed it.
-    #[error(
-        "the model is signed by another key than that which is trusted; ask the directory's operator for the key"
-    )]
+    /// Signed by another key.
+    #[error("the model is not signed by the trusted key; ask the directory's operator for the key")]
     OtherKey,
-    /// The signature does not fit.
+    /// The signature is invalid.
     #[error(
         "the model's signature is wrong: it was changed on its way, or the directory's key is broken"
     )]
     Signature,
-    /// It is of long ago, or of times to come.
+    /// Too old, or from the future.
     #[error(
-        "the model is {age_s} s old (at most {MODEL_AGE_MAX_S}; below 0 is in times to come); check both clocks"
+        "the model is {age_s} s old (at most {MODEL_AGE_MAX_S}; negative is in the future); check both clocks"
     )]
     Stale {
         /// Its age in seconds.
         age_s: i64,
     },
-    /// What was signed is no model.
+    /// The signed bytes are not a model.
     #[error(transparent)]
     File(#[from] FileError),
 }
@@ -61,13 +60,13 @@ fn message(packed: &[u8]) -> Vec<u8> {
     [CONTEXT, packed].concat()
 }
 
-/// The public key of a secret one.
+/// The public key of a secret key.
 #[must_use]
 pub fn public_key(secret: &[u8; 32]) -> [u8; 32] {
     SigningKey::from_bytes(secret).verifying_key().to_bytes()
 }
 
-/// Signs a model, without what is nobody else's business.
+/// Signs a model without its private values.
 ///
 /// # Errors
 /// As for [`file::write`].
@@ -80,11 +79,11 @@ pub fn sign(model: &Model, secret: &[u8; 32]) -> std::io::Result<Vec<u8>> {
     Ok([line.as_bytes(), &packed].concat())
 }
 
-/// Reads what a directory published, if this key signed it and it is of today. What it says of the way into the network is left out:
-/// nobody else knows it.
+/// Verifies and reads a published model. Rejects models by other keys and outdated ones. Drops
+/// entry latencies, which only their owner can know.
 ///
 /// # Errors
-/// [`SignedError`] says why it is not believed.
+/// [`SignedError`] if the model is rejected.
 pub fn verify(
     bytes: &[u8],
     trusted: &[u8; 32],

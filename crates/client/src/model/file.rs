@@ -9,25 +9,25 @@ use std::io::{Read, Write};
 
 /// Version of the format.
 const VERSION: u32 = 1;
-/// No model is longer when it is unpacked: who packs a gigabyte of nothing into a megabyte gets nowhere.
+/// Limit on the uncompressed length: protects against decompression bombs.
 const UNPACKED_MAX: u64 = 256 << 20;
-/// Relays and links that are read, at most.
+/// Limits on relays and links.
 const NODES_MAX: usize = 50_000;
 const LINKS_MAX: usize = 1_000_000;
 
-/// Why bytes are no model.
+/// Why bytes are not a model.
 #[derive(Debug, thiserror::Error)]
 pub enum FileError {
-    /// They are not packed as they should be, or are cut.
-    #[error("it is no gzip file, or cut: {0}")]
+    /// Invalid or truncated gzip.
+    #[error("not a complete gzip file: {0}")]
     Packing(std::io::Error),
-    /// It is longer than any network needs.
-    #[error("it is longer than any network's model")]
+    /// Longer than any network needs.
+    #[error("too long for a model of any network")]
     TooLong,
-    /// It is not what is written here.
-    #[error("it is no model of a network: {0}")]
+    /// Invalid JSON.
+    #[error("not a model of a network: {0}")]
     Malformed(serde_json::Error),
-    /// Of another version.
+    /// Unsupported version.
     #[error("it is of format {0}, and this program reads format {VERSION}")]
     Version(u32),
 }
@@ -60,10 +60,10 @@ struct WrittenLink {
     throughput_kb_s: Option<f64>,
 }
 
-/// The model as JSON, packed with gzip.
+/// Serializes a model as JSON, compressed with gzip.
 ///
 /// # Errors
-/// Memory gives none, but the packer's interface has one.
+/// None occur in memory; the compressor's interface has one.
 pub fn write(model: &Model) -> std::io::Result<Vec<u8>> {
     let node = |(relay, node): (&Fingerprint, &Node)| WrittenNode {
         relay: *relay,
@@ -88,10 +88,10 @@ pub fn write(model: &Model) -> std::io::Result<Vec<u8>> {
     packer.finish()
 }
 
-/// Reads what [`write`](write()) wrote. Values that no network has are left out.
+/// Reads the output of [`write`](write()). Implausible values are dropped.
 ///
 /// # Errors
-/// [`FileError`] says what is wrong.
+/// [`FileError`] if the bytes are not a model.
 pub fn read(bytes: &[u8]) -> Result<Model, FileError> {
     let mut text = Vec::new();
     let mut unpacker = GzDecoder::new(bytes).take(UNPACKED_MAX + 1);

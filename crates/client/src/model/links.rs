@@ -4,16 +4,19 @@ use dirmgr::LinkObservations;
 use netdoc::Fingerprint;
 use std::collections::BTreeMap;
 
-/// A model of throughputs from what relays say that they saw pass on their links (Panchenko et al., §V-B).
+/// Derives a model of throughputs from the signed link observations of relays (Panchenko et al.,
+/// §V-B).
 ///
-/// - What went from one relay to another counts as the lesser of what the one says that it sent and what the other says that it received: who lies
-///   alone makes a link look no better than the other end's word, and what one end does not speak of is left out.
-/// - Of both ways the faster counts: the link can do so much at least.
-/// - It is no more than the capacity of either end, if `capacity_kb_s` knows capacities; then relays without one are left out. So two that
-///   lie together gain no more by it than by carrying what they can.
+/// - The throughput from one relay to another is the minimum of what one reports as sent and the
+///   other as received. A relay that lies alone cannot exceed the other end's report. Links
+///   reported by one end only are dropped.
+/// - The throughput of a link is the maximum of both directions: it is a lower bound of the
+///   capacity.
+/// - It is limited by the capacity of either end, if `capacity_kb_s` has capacities; relays without
+///   one are then dropped. Two relays that collude gain no more than by transferring what they can.
 ///
-/// Of several accounts of a relay the latest counts, of those that are not older than a day, nor of times to come, at `unix_time_s`. The
-/// model is as old as the oldest that counts: who uses it asks for a young one.
+/// For each relay the latest report counts, if at `unix_time_s` it is at most a day old and not
+/// from the future. The model has the age of the oldest report that counts.
 #[must_use]
 pub fn of_links(
     accounts: &[LinkObservations],
@@ -31,12 +34,12 @@ pub fn of_links(
             *known = account;
         }
     }
-    // What was sent, and what was received, from the first to the second; by whoever says it.
+    // Bytes sent and received from the first to the second, by whoever reports them.
     let mut sent: BTreeMap<(Fingerprint, Fingerprint), u64> = BTreeMap::new();
     let mut received = sent.clone();
     for account in latest.values() {
         for link in &account.links {
-            // Who speaks twice of a link is believed the lesser.
+            // If a relay reports a link twice, the minimum counts.
             let least = |known: &mut u64, said: u64| *known = (*known).min(said);
             least(sent.entry((account.relay, link.relay)).or_insert(u64::MAX), link.sent_kb_s);
             least(
@@ -64,8 +67,8 @@ pub fn of_links(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::netdir::tests::{netdir, relay};
     use crate::strategy::{Position, Strategy as _, Throughput};
-    use crate::view::tests::{relay, view};
     use dirmgr::ObservedLink;
     use proptest::prelude::*;
     use std::sync::Arc;
@@ -96,7 +99,8 @@ mod tests {
         let now = account(1, 9, &[(2, 1024, 512), (3, 8, 8)]);
         let other = account(2, 9, &[(1, 256, 128), (3, 0, 0)]);
         let model = of_links(&[old, now, other], ANY, 9);
-        // From 2 to 1: 256 were sent, and 512 are said to have come. From 1 to 2: 1024, and 128. Nobody but 1 speaks of 3.
+        // From 2 to 1: 256 sent, 512 reported as received. From 1 to 2: 1024 and 128. Only 1
+        // reports 3.
         assert_eq!(between(&model, 1, 2), Some(256.0));
         assert_eq!((between(&model, 1, 3), model.links().len()), (None, 1));
     }
@@ -114,7 +118,7 @@ mod tests {
         assert_eq!(both(now, now + SKEW_MAX_S).made_unix_s(), now);
         assert!(both(now, now - MODEL_AGE_MAX_S - 1).links().is_empty());
         assert!(both(now, now + SKEW_MAX_S + 1).links().is_empty());
-        // One by a clock that was ahead does not hide those that came after.
+        // A report from a clock that was ahead does not hide later ones.
         let ahead = account(1, now + MODEL_AGE_MAX_S, &[(2, 1, 1)]);
         let [one, other] = [account(1, now, &[(2, 64, 64)]), account(2, now, &[(1, 64, 64)])];
         assert_eq!(between(&of_links(&[ahead, one, other], ANY, now), 1, 2), Some(64.0));
@@ -126,18 +130,18 @@ mod tests {
             account(1, 1, &[(3, 512, 512), (4, 64, 64)]),
             account(2, 1, &[(3, 512, 512), (4, 64, 64)]),
             account(3, 1, &[(1, 512, 512), (2, 512, 512)]),
-            // It says that it is the fastest of all.
+            // It reports the fastest links of all.
             account(4, 1, &[(1, 1 << 40, 1 << 40), (2, 1 << 40, 1 << 40)]),
         ];
         let strategy = Throughput::new(Arc::new(of_links(&accounts, ANY, 1)), 1.0);
-        let network = view([1, 2, 3, 4].map(relay));
+        let network = netdir([1, 2, 3, 4].map(relay));
         let (first, exit) = (relay(1), relay(2));
         let weight =
             |middle| strategy.weight(&network, &relay(middle), Position::Middle, &[&first, &exit]);
         assert!(weight(3) >= weight(4) * 7.9, "{} and {}", weight(3), weight(4));
     }
 
-    /// What relays 0 to 5 say of their links with each other.
+    /// Reports of relays 0 to 5 about their links with each other.
     fn said() -> impl Strategy<Value = Vec<(u8, u8, u64, u64)>> {
         let rate = || prop_oneof![9 => 0_u64..20_000, 1 => any::<u64>()];
         prop::collection::vec((0_u8..6, 0_u8..6, rate(), rate()), 0..60)
@@ -152,7 +156,7 @@ mod tests {
     }
 
     proptest! {
-        /// Relay 0 is honest: whatever all others say, no link of it looks better than it says itself.
+        /// Relay 0 is honest: whatever others report, none of its links exceeds its own report.
         #[test]
         fn no_liar_makes_a_link_with_an_honest_relay_look_better_than_that_says(said in said()) {
             let model = of_links(&accounts(&said), ANY, 1);
@@ -166,7 +170,8 @@ mod tests {
             }
         }
 
-        /// All lie together: no link is faster than the capacity of the slower end, and of relays without one there is none.
+        /// All collude: no link exceeds the capacity of its slower end, and relays without a
+        /// capacity have no links.
         #[test]
         fn all_liars_together_gain_no_more_than_their_capacity(
             said in said(), capacities in prop::collection::vec(prop::option::of(0_u32..10_000), 6),

@@ -2,7 +2,7 @@ use super::{Link, Model, Node, Pair};
 use netdoc::Fingerprint;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The model without what is nobody else's business.
+/// The model without private values.
 #[must_use]
 pub fn strip(model: &Model) -> Model {
     let nodes =
@@ -10,12 +10,13 @@ pub fn strip(model: &Model) -> Model {
     Model::new(model.made_unix_s, nodes.collect(), model.links.clone())
 }
 
-/// One model of one's own and those of others, of whom fewer than half lie.
+/// Merges one's own model with those of others, of whom less than half may lie.
 ///
-/// - What one has measured oneself counts, and nothing else beside it.
-/// - Of the others' values the middle one counts; of an even number the worse of the middle two. While fewer than half of those who have a
-///   value lie, it lies between two honest ones.
-/// - A value that not more than half of *all* the others have is left out: so a few liars can't invent what nobody else has measured.
+/// - One's own values take precedence.
+/// - Among others' values the median counts; for an even number, the worse of the middle two. If
+///   less than half of those who report a value lie, it is between two honest values.
+/// - A value that at most half of all others report is dropped: a minority cannot invent
+///   measurements.
 #[must_use]
 pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
     let quorum = others.len() / 2 + 1;
@@ -27,7 +28,7 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
         let mine = own.and_then(|model| model.nodes.get(relay));
         let theirs = || others.iter().filter_map(|model| model.nodes.get(relay));
         let rates = theirs().filter_map(|node| node.throughput_kb_s).collect();
-        // Counts of circuits are evidence for no one but who has tried them.
+        // Counts of circuits are evidence only for the client that tried them.
         Node {
             throughput_kb_s: value(mine.and_then(|it| it.throughput_kb_s), rates, false),
             ..mine.copied().unwrap_or_default()
@@ -48,7 +49,7 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
     let nodes: BTreeMap<Fingerprint, Node> = relays.iter().map(|it| (*it, node(it))).collect();
     let mut links: BTreeMap<Pair, Link> = pairs.iter().map(|it| (*it, link(it))).collect();
     links.retain(|_, link| *link != Link::default());
-    // Nobody's word can make the whole older or newer than most say.
+    // The median also of the age: no single model makes the result older or newer.
     let times = others.iter().map(|model| model.made_unix_s as f64).collect();
     #[expect(
         clippy::cast_possible_truncation,
@@ -60,7 +61,7 @@ pub fn merge(own: Option<&Model>, others: &[Model]) -> Model {
     Model::new(made_unix_s, nodes, links)
 }
 
-/// The middle of values if there are as many as the quorum.
+/// The median of the values, if they reach the quorum.
 fn middle(mut values: Vec<f64>, quorum: usize, is_less_better: bool) -> Option<f64> {
     values.retain(|value| value.is_finite());
     if values.len() < quorum {

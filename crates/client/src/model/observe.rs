@@ -3,23 +3,23 @@ use netdoc::Fingerprint;
 use onion::Duration;
 use std::collections::BTreeMap;
 
-/// Values of one link that are kept, at most.
+/// Limit on stored values of one link.
 const VALUES_MAX: usize = 256;
 
-/// What was observed of a circuit.
+/// Observations of one circuit.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observed {
     /// First hop first.
     pub path: Vec<Fingerprint>,
-    /// Whether it came to stand.
+    /// Whether it was built.
     pub was_built: bool,
-    /// The least round trip to each hop, first hop first; `None` where none answered.
+    /// The minimum RTT to each hop, first hop first; `None` if the hop did not answer.
     pub rtts: Vec<Option<Duration>>,
-    /// What a download by it has come to, in kB/s.
+    /// Throughput of a download through it, in kB/s.
     pub throughput_kb_s: Option<f64>,
 }
 
-/// What was observed, circuit by circuit.
+/// Observations of circuits.
 #[derive(Clone, Debug, Default)]
 pub struct Observations {
     nodes: BTreeMap<Fingerprint, Node>,
@@ -27,8 +27,8 @@ pub struct Observations {
 }
 
 impl Observations {
-    /// Adds a circuit. The round trip of a link is that to its far end less that to its near end, each the least of several: what
-    /// queues and busy processors add is in neither. Where noise makes it negative it is nothing.
+    /// Adds a circuit. The RTT of a link is the difference of the minimum RTTs to its ends, which
+    /// excludes queueing and processing. A negative difference counts as zero.
     pub fn add(&mut self, seen: &Observed) {
         let larger = |old: Option<f64>, new: Option<f64>| match (old, new) {
             (Some(old), Some(new)) => Some(old.max(new)),
@@ -49,7 +49,8 @@ impl Observations {
             let link = self.links.entry(Pair::new(pair[0], pair[1])).or_default();
             let near = seen.rtts.get(place).and_then(ms);
             let far = seen.rtts.get(place + 1).and_then(ms);
-            // A hop that answers before the one in front of it says nothing of the link between them.
+            // A hop that answers before its predecessor gives no information about the link between
+            // them.
             if let (Some(near), Some(far)) = (near, far)
                 && far >= near
             {
@@ -62,7 +63,7 @@ impl Observations {
         }
     }
 
-    /// What follows: of several values of a link's round trip, the median.
+    /// The resulting model. The RTT of a link is the median of its values.
     #[must_use]
     pub fn model(&self, unix_time_s: u64) -> Model {
         let link = |(pair, (rtts, throughput_kb_s)): (&Pair, &(Vec<f64>, Option<f64>))| {

@@ -1,4 +1,4 @@
-//! The performance directory's server: HTTP, one document.
+//! The performance directory's HTTP server. It serves one document.
 
 use bytes::Bytes;
 use http_body_util::Full;
@@ -16,31 +16,31 @@ use std::thread;
 use std::time::Duration;
 use tokio::sync::{Semaphore, oneshot};
 
-/// Where the document is.
+/// Path of the document.
 pub const PATH: &str = "/flashflow/performance";
-/// Connections at once; others wait.
+/// Limit on connections; others wait.
 const CONNECTIONS_MAX: usize = 64;
-/// How long a request and its answer may take.
+/// Time limit for a request and its answer.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// The longest request.
+/// Limit on the length of a request.
 const REQUEST_MAX: usize = 16 << 10;
-/// The pause after a connection could not be accepted, for want of descriptors.
+/// The pause after a failed accept, for lack of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
-/// A performance directory; it ends when this is dropped.
+/// A running performance directory. Dropping it stops it.
 #[derive(Debug)]
 pub struct DirectoryServer {
     address: SocketAddr,
     document: Arc<Mutex<Bytes>>,
-    /// Its end ends the server.
+    /// Dropping it stops the server.
     _stop: oneshot::Sender<Infallible>,
 }
 
 impl DirectoryServer {
-    /// Listens, and gives this document, which [`sign`](super::sign) made, to whoever asks.
+    /// Serves this document, the output of [`sign`](super::sign).
     ///
     /// # Errors
-    /// Where nothing can listen there, or the system gives no thread.
+    /// The I/O error if the address is not available, or no thread can be started.
     pub fn start(address: SocketAddr, document: Vec<u8>) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind(address)?;
         listener.set_nonblocking(true)?;
@@ -60,25 +60,25 @@ impl DirectoryServer {
         Ok(Self { address, document, _stop: stop })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Gives another document from now on.
+    /// Replaces the document.
     pub fn replace(&self, document: Vec<u8>) {
-        // Whoever had it cannot have left it half done.
+        // The lock guards one assignment.
         *self.document.lock().unwrap_or_else(PoisonError::into_inner) = document.into();
     }
 }
 
 async fn serve(listener: std::net::TcpListener, document: Arc<Mutex<Bytes>>) {
-    // It is non-blocking, so there is nothing that could fail.
+    // A non-blocking socket cannot fail here.
     let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        // It is never closed.
+        // The semaphore is never closed.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let Ok((stream, _)) = listener.accept().await else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -96,7 +96,7 @@ async fn serve(listener: std::net::TcpListener, document: Arc<Mutex<Bytes>>) {
                 .header_read_timeout(TIMEOUT)
                 .max_buf_size(REQUEST_MAX)
                 .serve_connection(TokioIo::new(stream), service);
-            // Who goes away, or is too slow, is nothing to tell of.
+            // A client that disconnects or is too slow needs no report.
             let _ = tokio::time::timeout(TIMEOUT, connection).await;
         });
     }
@@ -144,7 +144,8 @@ mod tests {
         assert_eq!(found.expect("believed").model.made_unix_s(), 1001);
     }
 
-    /// Three directories, of which one praises a link and runs another down, makes one up, and keeps what it should say of a third.
+    /// Three directories, one of which inflates one link, deflates another, invents one, and
+    /// withholds a third.
     #[test]
     fn of_three_directories_one_that_lies_moves_nothing_out_of_what_the_others_say() {
         const MADE: u64 = 1000;

@@ -116,7 +116,7 @@ fn values() -> impl Strategy<Value = f64> {
     ]
 }
 
-/// Round trips and throughputs, of fewer than so many.
+/// Round trips and throughputs of fewer than this number of links.
 fn honest(most: usize) -> impl Strategy<Value = Vec<(f64, f64)>> {
     let one = (0_u32..60_000, 0_u32..1_250_000).prop_map(|it| (f64::from(it.0), f64::from(it.1)));
     prop::collection::vec(one, 1..most)

@@ -1,34 +1,34 @@
 use super::*;
+use crate::netdir::tests::{declare, netdir, relay};
 use crate::strategy::{Strategy, Uniform, Weighted};
-use crate::view::tests::{declare, relay, view};
 use netdoc::PortPolicy;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 
 const WEB: Need = Need::Port { port: 443, is_ipv6: false };
-const STRICT: Rules = Rules { distinct_subnets: true };
-const LOOSE: Rules = Rules { distinct_subnets: false };
+const STRICT: PathRules = PathRules { distinct_subnets: true };
+const LOOSE: PathRules = PathRules { distinct_subnets: false };
 
 /// Any relay that may be one is a guard.
 fn any_guard<'a>(
-    view: &'a View,
+    netdir: &'a NetDir,
 ) -> impl Fn(&dyn Fn(&RelayInfo) -> bool) -> Option<Fingerprint> + 'a {
-    |allowed| view.relays().iter().find(|relay| allowed(relay)).map(|relay| relay.fingerprint)
+    |allowed| netdir.relays().iter().find(|relay| allowed(relay)).map(|relay| relay.fingerprint)
 }
 
-fn chosen(view: &View, rules: Rules, need: Need, seed: u8) -> Result<[u8; 3], NoPath> {
+fn chosen(netdir: &NetDir, rules: PathRules, need: Need, seed: u8) -> Result<[u8; 3], NoPath> {
     let mut rng = StdRng::from_seed([seed; 32]);
-    let path = choose(view, &Weighted, rules, need, &mut rng, any_guard(view));
+    let path = select_path(netdir, &Weighted, rules, need, &mut rng, any_guard(netdir));
     path.map(|path| path.map(|relay| relay.fingerprint.as_bytes()[0]))
 }
 
 #[test]
 fn what_a_network_lacks_is_said() {
-    assert_eq!(chosen(&view([]), LOOSE, WEB, 1), Err(NoPath::Exit));
-    assert_eq!(chosen(&view([relay(1)]), LOOSE, WEB, 1), Err(NoPath::Guard));
-    assert_eq!(chosen(&view([relay(1), relay(2)]), LOOSE, WEB, 1), Err(NoPath::Middle));
-    let three = view([1, 2, 3].map(relay));
+    assert_eq!(chosen(&netdir([]), LOOSE, WEB, 1), Err(NoPath::Exit));
+    assert_eq!(chosen(&netdir([relay(1)]), LOOSE, WEB, 1), Err(NoPath::Guard));
+    assert_eq!(chosen(&netdir([relay(1), relay(2)]), LOOSE, WEB, 1), Err(NoPath::Middle));
+    let three = netdir([1, 2, 3].map(relay));
     assert!(chosen(&three, STRICT, WEB, 1).is_ok());
     let ssh = Need::Port { port: 22, is_ipv6: false };
     assert_eq!(chosen(&three, LOOSE, ssh, 1), Err(NoPath::Exit));
@@ -39,7 +39,7 @@ fn what_a_network_lacks_is_said() {
 
 #[test]
 fn relays_of_one_machine_are_in_a_path_only_where_the_rules_let_them() {
-    let near = view([1, 2, 3].map(|number| {
+    let near = netdir([1, 2, 3].map(|number| {
         let mut it = relay(number);
         it.address = [127, 0, 0, 1].into();
         it
@@ -54,19 +54,20 @@ fn slow_and_unstable_relays_are_taken_only_for_want_of_others() {
     slow.flags = slow.flags.iter().filter(|flag| *flag != Flag::Fast).collect();
     let mut unstable = relay(2);
     unstable.flags = unstable.flags.iter().filter(|flag| *flag != Flag::Stable).collect();
-    let all = view([slow.clone(), unstable, relay(3)]);
+    let all = netdir([slow.clone(), unstable, relay(3)]);
     let mut rng = StdRng::from_seed([1; 32]);
-    let mut seen = |view: &View, lasts| {
+    let mut seen = |netdir: &NetDir, lasts| {
         let mut seen = [false; 4];
         for _ in 0..100 {
-            let it = draw(view, &Uniform, Position::Middle, &[], lasts, &mut rng, |_| true);
+            let it =
+                select_relay(netdir, &Uniform, Position::Middle, &[], lasts, &mut rng, |_| true);
             seen[usize::from(it.expect("one").fingerprint.as_bytes()[0])] = true;
         }
         seen
     };
     assert_eq!(seen(&all, false), [false, false, true, true]);
     assert_eq!(seen(&all, true), [false, false, false, true]);
-    assert_eq!(seen(&view([slow]), true), [false, true, false, false]);
+    assert_eq!(seen(&netdir([slow]), true), [false, true, false, false]);
     assert!(Need::Port { port: 6667, is_ipv6: false }.is_long_lived() && !WEB.is_long_lived());
 }
 
@@ -77,14 +78,14 @@ fn relays_that_weigh_nothing_are_all_alike_and_never_beside_those_that_do() {
         it.weight_kb_s = 0;
         it
     };
-    let none = view([1, 2, 3].map(weightless));
+    let none = netdir([1, 2, 3].map(weightless));
     let firsts: std::collections::BTreeSet<_> =
         (0..50).map(|seed| chosen(&none, LOOSE, WEB, seed).expect("a path")[2]).collect();
     assert_eq!(firsts.len(), 3);
     let mut others = [1, 2, 3, 4].map(weightless);
     others[2].weight_kb_s = 1;
     for seed in 0..50 {
-        assert_eq!(chosen(&view(others.clone()), LOOSE, WEB, seed).expect("a path")[2], 3);
+        assert_eq!(chosen(&netdir(others.clone()), LOOSE, WEB, seed).expect("a path")[2], 3);
     }
 }
 
@@ -116,12 +117,12 @@ proptest! {
                 declare(&mut relays[b], &one, false);
             }
         }
-        let network = view(relays);
+        let network = netdir(relays);
         let need = Need::Port { port, is_ipv6: false };
-        let rules = Rules { distinct_subnets };
+        let rules = PathRules { distinct_subnets };
         let mut rng = StdRng::from_seed([seed; 32]);
         if let Ok([first, middle, exit]) =
-            choose(&network, &Weighted, rules, need, &mut rng, any_guard(&network))
+            select_path(&network, &Weighted, rules, need, &mut rng, any_guard(&network))
         {
             prop_assert!(exit.policy.allows(port) && !exit.flags.contains(Flag::BadExit));
             for (a, b) in [(first, middle), (first, exit), (middle, exit)] {
@@ -134,14 +135,14 @@ proptest! {
 }
 
 fn legs(
-    view: &View,
+    netdir: &NetDir,
     count: usize,
     taken: &[[Fingerprint; 3]],
     seed: u8,
 ) -> Result<Vec<[Fingerprint; 3]>, NoPath> {
     let mut rng = StdRng::from_seed([seed; 32]);
-    let wanted = (count, taken);
-    let found = choose_legs(view, &Weighted, LOOSE, WEB, wanted, &mut rng, any_guard(view));
+    let wanted = WantedLegs { count, taken };
+    let found = select_legs(netdir, &Weighted, LOOSE, WEB, wanted, &mut rng, any_guard(netdir));
     found.map(|legs| legs.iter().map(|leg| leg.map(|relay| relay.fingerprint)).collect())
 }
 
@@ -149,20 +150,20 @@ fn legs(
 fn an_exit_that_does_not_link_circuits_gets_none() {
     let mut all = [1, 2, 3, 4, 5].map(relay);
     all.iter_mut().for_each(|relay| relay.has_conflux = false);
-    assert_eq!(legs(&view(all.clone()), 2, &[], 1), Err(NoPath::Exit));
+    assert_eq!(legs(&netdir(all.clone()), 2, &[], 1), Err(NoPath::Exit));
     all[2].has_conflux = true;
-    let found = legs(&view(all.clone()), 2, &[], 1).expect("one exit does");
+    let found = legs(&netdir(all.clone()), 2, &[], 1).expect("one exit does");
     assert!(found.iter().all(|leg| leg[2] == all[2].fingerprint), "{found:?}");
     all[2].has_congestion_control = false;
-    assert_eq!(legs(&view(all), 2, &[], 1), Err(NoPath::Exit));
+    assert_eq!(legs(&netdir(all), 2, &[], 1), Err(NoPath::Exit));
 }
 
 #[test]
 fn too_few_relays_for_legs_are_told() {
     // An exit, and one relay that may be guard or middle of a single leg.
-    assert_eq!(legs(&view([1, 2].map(relay)), 2, &[], 1), Err(NoPath::Middle));
+    assert_eq!(legs(&netdir([1, 2].map(relay)), 2, &[], 1), Err(NoPath::Middle));
     // Two guards that are each other's middle: the least that does.
-    let least = legs(&view([1, 2, 3].map(relay)), 2, &[], 1).expect("enough");
+    let least = legs(&netdir([1, 2, 3].map(relay)), 2, &[], 1).expect("enough");
     assert_eq!((least[0][0], least[0][1]), (least[1][1], least[1][0]), "{least:?}");
 }
 
@@ -170,7 +171,7 @@ proptest! {
     /// Proposal 329 §2.2: one exit, and neither guard nor middle twice; with relays enough nothing else in common either.
     #[test]
     fn legs_have_only_their_exit_in_common(seed: u8, count in 1usize..=4, known in 0usize..=3) {
-        let all = view((1..=17).map(relay));
+        let all = netdir((1..=17).map(relay));
         let taken = legs(&all, known, &[], seed).expect("enough");
         let found = legs(&all, count, &taken, seed.wrapping_add(1)).expect("enough");
         let paths = [taken, found].concat();
@@ -186,11 +187,11 @@ proptest! {
     /// Each leg is a path, and the strategy's rules hold for paths: for guards that a client keeps to, too.
     #[test]
     fn each_leg_keeps_the_rules_of_the_strategy(seed: u8, count in 1usize..=3) {
-        let network = view((1..=17).map(relay));
+        let network = netdir((1..=17).map(relay));
         let mut rng = StdRng::from_seed([seed; 32]);
-        let wanted = (count, &[][..]);
+        let wanted = WantedLegs { count, taken: &[] };
         let legs =
-            choose_legs(&network, &Parity, LOOSE, WEB, wanted, &mut rng, any_guard(&network));
+            select_legs(&network, &Parity, LOOSE, WEB, wanted, &mut rng, any_guard(&network));
         for leg in legs.expect("enough") {
             let [guard, _, exit] = leg.map(|relay| relay.fingerprint.as_bytes()[0] % 2);
             prop_assert_ne!(guard, exit);
@@ -207,13 +208,13 @@ impl Strategy for Parity {
         "parity"
     }
 
-    fn weight(&self, _: &View, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+    fn weight(&self, _: &NetDir, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
         1.0
     }
 
     fn admits(
         &self,
-        _: &View,
+        _: &NetDir,
         relay: &RelayInfo,
         position: Position,
         chosen: &[&RelayInfo],

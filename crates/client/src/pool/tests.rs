@@ -1,5 +1,5 @@
 use super::*;
-use crate::view::tests::relay;
+use crate::netdir::tests::relay;
 
 const WEB: Need = Need::Port { port: 443, is_ipv6: false };
 

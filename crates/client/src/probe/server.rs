@@ -1,14 +1,15 @@
-//! What probes download from.
+//! The server from which probes download.
 
 use super::shell::{ProbeError, machine};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
+use link::{Clock, Driver, DriverOptions, IdentityIssuer, NodeThread, unix_time_s};
 use onion::client::Server;
 use std::net::{SocketAddr, TcpListener};
 
-/// A [`Server`] on a thread of its own, for the downloads of a [`ProbePlan`](super::ProbePlan). It ends with this value.
+/// A [`Server`] on a separate thread, for the downloads of a [`ProbePlan`](super::ProbePlan).
+/// Dropping it stops it.
 ///
-/// Whoever can connect gets as many bytes as he asks for: where it listens is the protection.
+/// Anybody who can connect receives the requested number of bytes: restrict access by the address.
 #[derive(Debug)]
 pub struct ProbeServer {
     address: SocketAddr,
@@ -16,17 +17,18 @@ pub struct ProbeServer {
 }
 
 impl ProbeServer {
-    /// Starts it at an address of the network that this thread is in; port 0 is any that is free.
+    /// Starts the server at an address in the network namespace of this thread; port 0 is any free
+    /// one.
     ///
     /// # Errors
-    /// [`ProbeError::Listen`] if nothing can listen there, else [`ProbeError::Machine`].
+    /// [`ProbeError::Listen`] if the address is not available, else [`ProbeError::Machine`].
     pub fn start(at: SocketAddr) -> Result<Self, ProbeError> {
         let failed = |source| ProbeError::Listen { address: at, source };
         let listener = TcpListener::bind(at).map_err(failed)?;
         let address = listener.local_addr().map_err(failed)?;
-        // Connections to it are plain: the keys are for nobody.
-        let forge = Forge::new([7; 32], unix_time_s()).map_err(machine)?;
-        let tls = TlsConfigs::new(&forge).map_err(machine)?;
+        // Its connections are plain; the keys are unused.
+        let issuer = IdentityIssuer::new([7; 32], unix_time_s()).map_err(machine)?;
+        let tls = TlsConfigs::new(&issuer).map_err(machine)?;
         let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
         let driver = Driver::new(Server::new(), Clock::start(), tls, vec![listener], options);
         let driver = Box::new(driver.map_err(machine)?);
@@ -34,15 +36,15 @@ impl ProbeServer {
         Ok(Self { address, thread })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Whether it still serves.
+    /// Whether it is running.
     #[must_use]
     pub fn is_running(&self) -> bool {
-        self.thread.teller().ask(|_| ()).is_some()
+        self.thread.handle().call(|_| ()).is_some()
     }
 }

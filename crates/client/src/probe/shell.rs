@@ -1,8 +1,8 @@
 use super::{ProbePlan, Probed, Prober, Subject};
-use crate::directory::{Following, News};
+use crate::directory::{DirectoryEvent, DirectoryThread};
 use crate::event::Event;
+use crate::netdir::NetDir;
 use crate::sources::{Directories, SharedGuards};
-use crate::view::View;
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, unix_time_s};
 use netdoc::Fingerprint;
@@ -19,10 +19,10 @@ use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread::Builder;
 
-/// How soon somebody who wants to end is heard.
+/// Interval at which cancellation is checked.
 const STEP: Duration = Duration::from_millis(100);
 
-/// Why nothing can be probed.
+/// Why probing failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ProbeError {
     /// No authority is configured.
@@ -30,23 +30,23 @@ pub enum ProbeError {
         "configuration: no directory authority is given; a client learns of the network from them"
     )]
     NoAuthority,
-    /// The network did not become known.
+    /// No usable consensus in time.
     #[error("the network is not known in {seconds} s: {problem}")]
     Unknown {
-        /// How long it was waited for.
+        /// The time limit.
         seconds: u64,
-        /// What was wrong last.
+        /// The last problem.
         problem: String,
     },
-    /// The server of downloads cannot listen there.
+    /// The download server's address is not available.
     #[error("configuration: cannot listen at {address}: {source}")]
     Listen {
-        /// Where.
+        /// The address.
         address: SocketAddr,
-        /// What the system says.
+        /// The I/O error.
         source: io::Error,
     },
-    /// The machine gives no randomness, certificates, sockets or threads.
+    /// The host provides no randomness, certificates, sockets or threads.
     #[error("machine: {0}")]
     Machine(String),
 }
@@ -55,34 +55,35 @@ pub(super) fn machine(error: impl fmt::Display) -> ProbeError {
     ProbeError::Machine(error.to_string())
 }
 
-/// Learns of a network from its authorities, by the ways that `directories` knows; waits until enough of it is known. `identities` are those whose signatures count; if there
-/// are none, those of whom the authorities say that they are. What is fetched is kept in the folder. `is_over` is asked now and then: it
-/// gives up.
+/// Fetches the network's directory from its authorities and waits until `is_enough` returns true.
+/// `identities` are the authorities whose signatures count; if empty, each authority states its
+/// own. Documents are stored in `folder`. Gives up when `is_over` returns true.
 ///
 /// # Errors
-/// [`ProbeError`] says who is to blame.
+/// [`ProbeError`] names who is to blame.
 pub fn learn(
     authorities: Vec<SocketAddr>,
     directories: Directories,
     identities: BTreeSet<Fingerprint>,
     folder: PathBuf,
     patience: Duration,
-    is_enough: impl Fn(&View) -> bool,
+    is_enough: impl Fn(&NetDir) -> bool,
     is_over: impl Fn() -> bool,
-) -> Result<Arc<View>, ProbeError> {
+) -> Result<Arc<NetDir>, ProbeError> {
     if authorities.is_empty() {
         return Err(ProbeError::NoAuthority);
     }
     std::fs::create_dir_all(&folder).map_err(machine)?;
     let rng = StdRng::try_from_rng(&mut SysRng).map_err(machine)?;
     let guards = SharedGuards::default();
-    let following = Following { authorities, identities, directories, folder, guards };
+    let directory_thread = DirectoryThread { authorities, identities, directories, folder, guards };
     let (sender, news) = channel();
     let (end, ended) = channel();
-    // Whoever has ended needs no news.
-    let tell = move |news| _ = sender.send(news);
-    let thread =
-        Builder::new().name("directory".to_owned()).spawn(move || following.run(rng, tell, &ended));
+    // Ignored after the end.
+    let report = move |news| _ = sender.send(news);
+    let thread = Builder::new()
+        .name("directory".to_owned())
+        .spawn(move || directory_thread.run(rng, report, &ended));
     let thread = thread.map_err(machine)?;
     let clock = Clock::start();
     let deadline = clock.now() + patience;
@@ -93,29 +94,30 @@ pub fn learn(
             break None;
         }
         match news.recv_timeout(left.min(STEP)) {
-            Ok(News::View(view)) if is_enough(&view) => break Some(view),
-            Ok(News::Event(Event::Trouble(trouble))) => problem = trouble,
+            Ok(DirectoryEvent::NetDir(netdir)) if is_enough(&netdir) => break Some(netdir),
+            Ok(DirectoryEvent::Event(Event::Trouble(trouble))) => problem = trouble,
             Ok(_) | Err(RecvTimeoutError::Timeout) => {}
             Err(RecvTimeoutError::Disconnected) => break None,
         }
     };
     drop(end);
     if found.is_some() {
-        // A panic has been told of where it happened.
+        // The panic has been reported where it happened.
         let _ = thread.join();
     }
-    // Otherwise it may wait for a slow directory still, and ends by itself after that.
+    // Otherwise the thread may still wait for a slow directory and ends afterwards.
     found.ok_or(ProbeError::Unknown { seconds: patience.as_secs(), problem })
 }
 
-/// Probes circuits, and tells of each as it is done, until all are or `each` returns false. `is_over` is asked now and then.
+/// Probes circuits and passes each result to `each`, until all are done, `each` returns false, or
+/// `is_over` returns true.
 ///
 /// # Errors
-/// [`ProbeError::Machine`]; what goes wrong with circuits is in what is told of them.
+/// [`ProbeError::Machine`]; failures of circuits are part of the results.
 pub fn run(
     plan: ProbePlan,
     subjects: Vec<Subject>,
-    view: &View,
+    netdir: &NetDir,
     mut each: impl FnMut(Probed) -> bool,
     is_over: impl Fn() -> bool,
 ) -> Result<(), ProbeError> {
@@ -126,7 +128,7 @@ pub fn run(
     let tls = TlsConfigs::nameless(seed, now).map_err(machine)?;
     let clock = Clock::start();
     let mut prober = Prober::new(plan, subjects, clock.now(), now, rng);
-    let params = CongestionParams::from_consensus(|name| view.params().get(name));
+    let params = CongestionParams::from_consensus(|name| netdir.params().get(name));
     prober.set_congestion(Arc::new(params));
     let options = DriverOptions::default();
     let mut driver = Driver::new(prober, clock, tls, Vec::new(), options).map_err(machine)?;

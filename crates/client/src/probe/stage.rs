@@ -2,7 +2,7 @@ use onion::Instant;
 use onion::cell_model::Tor;
 use onion::client::{Application, CircuitNumber, Progress, StreamNumber, Transfer};
 
-/// How far the probing of a circuit is.
+/// The stage of probing a circuit.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Stage {
     Pausing {
@@ -34,7 +34,7 @@ pub(super) enum Stage {
 }
 
 impl Stage {
-    /// The circuit that is being probed.
+    /// The circuit being probed.
     pub(super) const fn circuit(&self) -> Option<CircuitNumber> {
         match self {
             Self::Building { circuit, .. }
@@ -45,7 +45,7 @@ impl Stage {
         }
     }
 
-    /// When it has lasted long enough.
+    /// When the stage times out.
     pub(super) const fn until(&self) -> Option<Instant> {
         match self {
             Self::Pausing { until }
@@ -58,10 +58,10 @@ impl Stage {
     }
 }
 
-/// What stands at our end of a stream.
+/// The client's end of a stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Asked {
-    /// Of a stream that is to be refused: nothing is sent, whatever happens.
+    /// For a stream that will be refused: sends nothing.
     Nothing,
     /// A download.
     Transfer(Transfer),

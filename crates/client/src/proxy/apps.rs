@@ -1,4 +1,4 @@
-//! Programs: what they ask for, and the bytes to and from them.
+//! Connections of programs: their requests, and the bytes to and from them.
 
 use super::legs::leg_traffic;
 use super::pipe::Pipe;
@@ -13,9 +13,10 @@ use std::io::Write;
 use std::net::IpAddr;
 use std::rc::Rc;
 
-/// Bytes from a program that wait for its stream, at most.
+/// Limit on bytes from a program that wait for its stream.
 const TO_TOR_MAX: usize = 128 << 10;
-/// Bytes for a program that wait: above, the stream is told to hold on; below half of it, to go on.
+/// Bytes waiting for a program above which its stream is paused (XOFF); it resumes below half of
+/// that.
 const TO_APP_HIGH: usize = 128 << 10;
 
 /// A program's connection.
@@ -24,14 +25,14 @@ pub(super) struct App {
     pub(super) pipe: Rc<RefCell<Pipe>>,
     pub(super) stage: Stage,
     pub(super) asked_at: Instant,
-    /// Since when it greets, drains or closes.
+    /// Start of the greeting, or of draining or closing.
     pub(super) since: Instant,
-    /// Circuits on which its stream was begun.
+    /// The number of circuits on which its stream was attempted.
     pub(super) attempts: u32,
     is_stream_paused: bool,
-    /// It was told that it takes no more.
+    /// The connection is paused.
     is_held: bool,
-    /// It waits in the queue of writable connections.
+    /// It is in the queue of writable connections.
     pub(super) is_queued: bool,
 }
 
@@ -44,24 +45,24 @@ pub(super) struct Begun {
     pub(super) at: Instant,
 }
 
-/// How far a program's connection is.
+/// The stage of a program's connection.
 pub(super) enum Stage {
-    /// It has not said yet what it wants.
+    /// The request is incomplete.
     Greeting(Box<Greeting>),
-    /// There is no circuit for it.
+    /// Waiting for a circuit.
     Waiting(Request),
-    /// Its stream was begun; the exit has not answered.
+    /// BEGIN sent; the exit has not answered.
     Begun(Begun),
-    /// Its stream leads to its destination.
+    /// The stream is open.
     Open(Begun),
-    /// The program is gone, and its last bytes are to leave.
+    /// The program has closed the connection; its last bytes are being sent.
     Draining(Begun),
-    /// Its stream is over, and the last bytes for the program are to leave.
+    /// The stream has ended; the last bytes for the program are being written.
     Closing,
 }
 
 impl App {
-    /// A program's connection from an address, if that is known.
+    /// A new connection from an address, if known.
     pub(super) fn new(number: u64, now: Instant, from: Option<IpAddr>) -> Self {
         Self {
             number,
@@ -81,18 +82,18 @@ impl App {
         matches!(self.stage, Stage::Waiting(_) | Stage::Begun(_))
     }
 
-    /// Whether its connection is not there any more.
+    /// Whether the program has closed its connection.
     pub(super) const fn is_gone(&self) -> bool {
         matches!(self.stage, Stage::Draining(_))
     }
 
-    /// Nothing more is expected of it; what is left for it leaves. Returns how far it was.
+    /// Closes after the pending bytes are written. Returns the previous stage.
     fn close(&mut self, now: Instant) -> Stage {
         self.since = now;
         std::mem::replace(&mut self.stage, Stage::Closing)
     }
 
-    /// How many bytes it may send now.
+    /// The number of bytes that the program may send now.
     pub(super) fn room(&self) -> usize {
         TO_TOR_MAX.saturating_sub(self.pipe.borrow().to_tor.len())
     }
@@ -128,7 +129,7 @@ impl Proxy {
         }
     }
 
-    /// A program has said what it wants.
+    /// Handles a program's request.
     fn handle_request(&mut self, now: Instant, conn: ConnId, request: Request) {
         let Some(app) = self.apps.get_mut(&conn) else { return };
         app.asked_at = now;
@@ -147,13 +148,13 @@ impl Proxy {
         }
     }
 
-    /// Closes the connection of a program whose request is not carried out.
+    /// Closes the connection of a program whose request is refused.
     fn refuse_request(&mut self, now: Instant, conn: ConnId, refusal: Refusal) {
         let Some(app) = self.apps.get_mut(&conn) else { return };
         let Refusal { reply, reason, target } = refusal;
         let _ = app.pipe.borrow_mut().to_app.write_all(&reply);
         app.close(now);
-        self.tell(Event::RequestRefused { target, reason });
+        self.emit(Event::RequestRefused { target, reason });
     }
 
     /// Queues a program's connection for writing, once.
@@ -184,7 +185,7 @@ impl Proxy {
         len
     }
 
-    /// Takes up what has changed at streams' ends of pipes.
+    /// Handles changes at the stream ends of pipes.
     pub(super) fn look_at_pipes(&mut self, now: Instant) {
         loop {
             let Some(conn) = self.touched.borrow_mut().pop_front() else { return };
@@ -202,7 +203,7 @@ impl Proxy {
         if is_connected && let Stage::Begun(begun) = &app.stage {
             let begun = begun.clone();
             let took = now - app.asked_at;
-            // In front of what the destination may have said already.
+            // Before any data of the destination.
             let granted = begun.request.granted();
             let mut pipe = app.pipe.borrow_mut();
             granted.iter().rev().for_each(|byte| pipe.to_app.push_front(*byte));
@@ -212,7 +213,7 @@ impl Proxy {
             let engine_stream = begun.stream;
             app.stage = Stage::Open(begun);
             self.client.send_more(now, engine_stream);
-            self.tell(Event::StreamOpened { stream, circuit, target, took });
+            self.emit(Event::StreamOpened { stream, circuit, target, took });
         }
         let Some(app) = self.apps.get_mut(&conn) else { return };
         if app.is_held && unsent < TO_TOR_MAX / 2 {
@@ -220,7 +221,7 @@ impl Proxy {
             self.readable.push_back(conn);
         }
         if app.is_gone() {
-            // Nobody reads it.
+            // Nobody reads this data.
             app.pipe.borrow_mut().to_app.clear();
         }
         if waiting > TO_APP_HIGH
@@ -236,12 +237,12 @@ impl Proxy {
         self.wake_app(conn);
     }
 
-    /// A program has gone, or its connection has broken.
+    /// Handles a program that has closed its connection.
     pub(super) fn handle_app_closed(&mut self, now: Instant, conn: ConnId, cause: &CloseCause) {
         let Some(app) = self.apps.get_mut(&conn) else { return };
         let has_more = !app.pipe.borrow().to_tor.is_empty();
         match &app.stage {
-            // What it has sent before it left is to arrive; nobody reads what comes.
+            // Data that it sent before is still delivered; received data is discarded.
             Stage::Open(begun) if has_more && *cause == CloseCause::ByPeer => {
                 app.stage = Stage::Draining(begun.clone());
                 app.since = now;
@@ -254,7 +255,8 @@ impl Proxy {
         }
     }
 
-    /// Ends a program's stream from our side, or its wait for one, and tells of it. What is left for the program still leaves.
+    /// Ends a program's stream or its request from the client's side, with an event. Pending data
+    /// for the program is still written.
     pub(super) fn finish_app(&mut self, now: Instant, conn: ConnId, reason: &str, is_ok: bool) {
         let Some(app) = self.apps.get_mut(&conn) else { return };
         let was_gone = app.is_gone();
@@ -287,7 +289,7 @@ impl Proxy {
         if let Some(begun) = begun {
             self.detach(&begun);
         }
-        self.tell(event);
+        self.emit(event);
         if was_gone {
             self.apps.remove(&conn);
         } else {
@@ -295,7 +297,7 @@ impl Proxy {
         }
     }
 
-    /// Somebody waits: things are looked at soon.
+    /// Schedules a check soon, since a program waits.
     pub(super) fn hurry(&mut self, now: Instant) {
         self.must_plan = true;
         self.plan_at = self.plan_at.min(now + BUSY_STEP);

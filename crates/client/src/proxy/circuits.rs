@@ -1,4 +1,4 @@
-//! Circuits: paths for them, those that are kept ready, and what becomes of them.
+//! Circuits: their paths, those kept ready, and their outcomes.
 
 use super::Proxy;
 use crate::event::{Event, Hop};
@@ -8,13 +8,13 @@ use netdoc::Fingerprint;
 use onion::client::{CircuitNumber, CircuitPlan, Loss};
 use onion::{Duration, Instant};
 
-/// Circuits that are built at once without anybody's waiting for them.
+/// Limit on circuits built in advance at a time.
 const PREBUILDING_MAX: usize = 2;
-/// The pause after a circuit that fails; twice as long after each that follows.
+/// The pause after a failed circuit. It doubles with each further failure.
 const PAUSE: Duration = Duration::from_millis(50);
-/// The longest such pause.
+/// The maximum pause.
 const PAUSE_MAX: Duration = Duration::from_secs(5);
-/// For what circuits are kept ready before anything was asked for: the web.
+/// Circuits are kept ready for the web before any request.
 const FIRST_NEEDS: [Need; 3] = [
     Need::Port { port: 443, is_ipv6: false },
     Need::Port { port: 80, is_ipv6: false },
@@ -22,7 +22,8 @@ const FIRST_NEEDS: [Need; 3] = [
 ];
 
 impl Proxy {
-    /// Has a circuit built for such streams. None if there is no path now, or too many failed of late.
+    /// Builds a circuit for such streams. Does nothing if there is no path, or too many circuits
+    /// have failed recently.
     pub(super) fn open_circuit(&mut self, now: Instant, need: Need) -> Option<CircuitNumber> {
         let has_no_path = self.no_paths.get(&need).is_some_and(|until| now < *until);
         if now < self.open_at || has_no_path || self.pool.len() >= CIRCUITS_MAX {
@@ -33,16 +34,16 @@ impl Proxy {
         {
             return Some(set);
         }
-        let Self { view, choices, state, rng, .. } = self;
-        let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(view, now, allowed);
-        let chosen = path::choose(view, &*choices.strategy, choices.rules, need, rng, guard);
+        let Self { netdir, choices, state, rng, .. } = self;
+        let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(netdir, now, allowed);
+        let chosen = path::select_path(netdir, &*choices.strategy, choices.rules, need, rng, guard);
         let relays = match chosen {
             Ok(relays) => relays,
             Err(problem) => {
-                // Others may have one.
+                // Another purpose may have a path.
                 self.no_paths.retain(|_, until| now < *until);
                 self.no_paths.insert(need, now + PAUSE_MAX);
-                self.tell(Event::Trouble(format!("no circuit can be built: {problem}")));
+                self.emit(Event::Trouble(format!("no circuit can be built: {problem}")));
                 return None;
             }
         };
@@ -58,12 +59,12 @@ impl Proxy {
         Some(number)
     }
 
-    /// Whether any relay lets such streams out.
+    /// Whether any relay permits such streams.
     pub(super) fn has_exit(&self, need: Need) -> bool {
-        self.view.relays().iter().any(|relay| need.is_served_by(relay))
+        self.netdir.relays().iter().any(|relay| need.is_served_by(relay))
     }
 
-    /// Has circuits built for streams that are to be expected.
+    /// Builds circuits for expected streams.
     pub(super) fn prebuild(&mut self, now: Instant) {
         if !self.has_bootstrapped {
             return;
@@ -78,7 +79,7 @@ impl Proxy {
         }
     }
 
-    /// A circuit stands.
+    /// Handles an open circuit.
     pub(super) fn handle_built(&mut self, now: Instant, number: CircuitNumber, took: Duration) {
         let unix_time_s = self.unix_time_s(now);
         let Some(circuit) = self.pool.get_mut(number) else { return };
@@ -89,7 +90,7 @@ impl Proxy {
         let (legs, is_set) = (circuit.legs.len().max(1), !circuit.legs.is_empty());
         self.failures = 0;
         self.open_at = now;
-        // Of a set each leg was told of.
+        // For a set, each leg has been reported.
         if !is_set {
             self.has_state_changed |= self.state.guards.handle_success(&guard, unix_time_s);
             self.state.build_times.handle_built(took);
@@ -98,7 +99,7 @@ impl Proxy {
             self.choices.strategy.handle_outcome(&path, true);
         }
         let path = self.hops(&path);
-        self.tell(Event::CircuitBuilt { circuit: name, path, legs, took, is_late });
+        self.emit(Event::CircuitBuilt { circuit: name, path, legs, took, is_late });
         if is_late {
             self.pool.remove(number);
             self.client.destroy(number);
@@ -106,7 +107,7 @@ impl Proxy {
         self.hurry(now);
     }
 
-    /// A circuit is gone, or has not come to stand.
+    /// Handles a circuit that was closed or could not be built.
     pub(super) fn handle_lost(&mut self, now: Instant, number: CircuitNumber, cause: &Loss) {
         let Some(circuit) = self.pool.get_mut(number) else { return };
         let (path, was_built, name) = (circuit.path, circuit.took.is_some(), circuit.number);
@@ -115,7 +116,7 @@ impl Proxy {
         }
         self.asking.retain(|_, (circuit, _)| *circuit != number);
         if !was_built {
-            // Of a set the last leg that was left, if it is known which.
+            // For a set, the path of its last leg, if known.
             let guard = match circuit.legs.len() {
                 0 => Some(path[0]),
                 1 => circuit.legs.values().next().map(|leg| leg[0]),
@@ -130,24 +131,25 @@ impl Proxy {
         self.lose_streams(now, number, &reason);
         self.pool.remove(number);
         let path = self.hops(&path);
-        self.tell(Event::CircuitClosed { circuit: name, path, was_built, reason });
+        self.emit(Event::CircuitClosed { circuit: name, path, was_built, reason });
         self.hurry(now);
     }
 
-    /// Tries no other circuit for a moment.
+    /// Pauses the building of circuits.
     pub(super) fn pause(&mut self, now: Instant) {
         self.open_at = now + (PAUSE * 2_u32.pow(self.failures.min(10))).min(PAUSE_MAX);
         self.failures += 1;
     }
 
-    /// Ends circuits and streams that have taken too long, and circuits that nobody uses any longer.
+    /// Closes circuits and streams that have timed out, and unused circuits.
     pub(super) fn end_overdue(&mut self, now: Instant) {
         let times = &self.state.build_times;
         let (timeout, close_timeout) = (times.timeout(), times.close_timeout());
         let (late, over) = self.pool.overdue(now, timeout, close_timeout);
         for number in late {
             self.state.build_times.handle_timeout();
-            // A guard that takes the link and then says nothing is as bad as one that cannot be reached.
+            // A guard that completes the link handshake and then does not answer counts as
+            // unreachable.
             let Some(circuit) = self.pool.get_mut(number) else { continue };
             for path in circuit.take_failing() {
                 self.choices.strategy.handle_outcome(&path, false);
@@ -169,7 +171,7 @@ impl Proxy {
             };
             let (path, was_built) = (self.hops(&circuit.path), circuit.took.is_some());
             let (circuit, reason) = (circuit.number, reason.to_owned());
-            self.tell(Event::CircuitClosed { circuit, path, was_built, reason });
+            self.emit(Event::CircuitClosed { circuit, path, was_built, reason });
         }
         self.end_overdue_streams(now);
     }
@@ -178,7 +180,7 @@ impl Proxy {
         let unnamed = || "Unnamed".parse().ok();
         path.iter()
             .filter_map(|fingerprint| {
-                let relay = self.view.find(fingerprint).map(|relay| relay.nickname);
+                let relay = self.netdir.find(fingerprint).map(|relay| relay.nickname);
                 let nickname = relay.or_else(unnamed)?;
                 Some(Hop { fingerprint: *fingerprint, nickname })
             })

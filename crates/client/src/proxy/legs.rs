@@ -1,21 +1,21 @@
-//! Sets of linked circuits: their paths, and what becomes of their legs.
+//! Conflux sets: their paths, and the outcomes of their legs.
 
 use super::Proxy;
 use super::pipe::StreamEnd;
 use crate::event::{Event, LegTraffic};
-use crate::path::{self, Need};
+use crate::netdir::RelayInfo;
+use crate::path::{self, Need, WantedLegs};
 use crate::pool::Circuit;
-use crate::view::RelayInfo;
 use onion::client::{CircuitNumber, CircuitPlan, Client, Loss, SetPlan};
 use onion::{Duration, Instant};
 use rand::Rng;
 
-/// Legs that are tried for others of their set that have failed, at most: C tor's `cfx_max_unlinked_leg_retry`. An exit that
-/// lets legs fail would see guard after guard.
+/// Limit on replacement legs of a set before it is linked: C tor's `cfx_max_unlinked_leg_retry`.
+/// Otherwise an exit that makes legs fail would observe guard after guard.
 const RETRIES_MAX: u32 = 3;
-/// The same once the set stands, and may for hours: an own bound.
+/// Limit on replacement legs after linking, when the set may last for hours. Not in C tor.
 const RETRIES_LINKED_MAX: u32 = 8;
-/// A link that breaks after so long says little of its guard: that is tried again at once.
+/// A link that breaks after this time does not count against its guard.
 const STOOD_LONG: Duration = Duration::from_secs(600);
 
 /// The circuit of a leg.
@@ -27,25 +27,26 @@ fn plan(relays: &[&RelayInfo; 3]) -> CircuitPlan {
 }
 
 impl Proxy {
-    /// Has a set of circuits built for such streams. None if there are no paths for one now: then one circuit must do.
+    /// Builds a set for such streams. Does nothing if there are no paths for one; a single circuit
+    /// must do.
     pub(super) fn open_set(&mut self, now: Instant, need: Need) -> Option<CircuitNumber> {
-        let Self { view, choices, state, rng, .. } = self;
-        let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(view, now, allowed);
+        let Self { netdir, choices, state, rng, .. } = self;
+        let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(netdir, now, allowed);
         let (strategy, rules) = (&*choices.strategy, choices.rules);
-        let wanted = (choices.legs, &[][..]);
-        let legs = match path::choose_legs(view, strategy, rules, need, wanted, rng, guard) {
+        let wanted = WantedLegs { count: choices.legs, taken: &[] };
+        let legs = match path::select_legs(netdir, strategy, rules, need, wanted, rng, guard) {
             Ok(legs) => legs,
             Err(problem) => {
-                if !std::mem::replace(&mut self.has_told_no_set, true) {
+                if !std::mem::replace(&mut self.has_reported_no_set, true) {
                     let count = self.choices.legs;
-                    self.tell(Event::Trouble(format!(
+                    self.emit(Event::Trouble(format!(
                         "no {count} circuits can be linked, and one is used instead: {problem}"
                     )));
                 }
                 return None;
             }
         };
-        self.has_told_no_set = false;
+        self.has_reported_no_set = false;
         let set = SetPlan {
             scheduler: choices.leg_scheduler,
             desired: choices.desired,
@@ -61,7 +62,7 @@ impl Proxy {
         Some(number)
     }
 
-    /// A leg stands; its exit is still to link it.
+    /// Handles an open leg, which its exit has not linked yet.
     pub(super) fn handle_leg_built(
         &mut self,
         now: Instant,
@@ -80,10 +81,10 @@ impl Proxy {
         self.has_state_changed |= self.state.guards.handle_success(&path[0], unix_time_s);
         self.state.build_times.handle_built(took);
         let path = self.hops(&path);
-        self.tell(Event::LegBuilt { circuit: name, leg, path, took });
+        self.emit(Event::LegBuilt { circuit: name, leg, path, took });
     }
 
-    /// A leg is gone, and its set goes on. Another is tried, as long as it can be of use.
+    /// Handles a closed leg of a set that stays open. Builds a replacement while one is useful.
     pub(super) fn handle_leg_lost(
         &mut self,
         now: Instant,
@@ -95,27 +96,28 @@ impl Proxy {
         let Some(path) = circuit.legs.remove(&leg) else { return };
         let since = circuit.legs_since.remove(&leg);
         let name = circuit.number;
-        // What was silent may have been so by the exit's wish, on a way that it wants to be given up.
+        // A leg timeout may be caused by the exit, to make the client abandon that path.
         if since.is_none() && circuit.is_hoped_for() && !matches!(cause, Loss::Silent) {
             self.choices.strategy.handle_outcome(&path, false);
         }
         let stood_long = since.is_some_and(|since| now - since >= STOOD_LONG);
-        // It would be the first to be chosen for the next leg. Silence is nobody's in particular: an exit could have its client give up guard after guard by it, until
-        // there comes one that is its own.
+        // The guard would be selected first for the next leg. A timeout is not attributed to it:
+        // otherwise an exit could make its client abandon guards until it uses one of the exit's
+        // own.
         if matches!(cause, Loss::Link(_) | Loss::Channel(_)) && !stood_long {
             self.state.guards.handle_failure(&path[0], now);
         }
         let reason = cause.to_string();
         let path = self.hops(&path);
-        self.tell(Event::LegLost { circuit: name, leg, path, reason });
-        // Where nothing is sent again, a leg that joins later has no use for what is under way.
+        self.emit(Event::LegLost { circuit: name, leg, path, reason });
+        // Without retransmission a leg that joins later is of no use for data in flight.
         if !self.client.is_built(number) || self.client.resumes(number) {
             self.replace_leg(now, number);
         }
     }
 
     fn replace_leg(&mut self, now: Instant, number: CircuitNumber) {
-        let Self { view, choices, state, rng, pool, client, last_need, .. } = self;
+        let Self { netdir, choices, state, rng, pool, client, last_need, .. } = self;
         let Some(circuit) = pool.get_mut(number) else { return };
         let (retries, most) = match circuit.took {
             None => (&mut circuit.retries, RETRIES_MAX),
@@ -126,13 +128,13 @@ impl Proxy {
         }
         *retries += 1;
         let taken: Vec<_> = circuit.legs.values().copied().collect();
-        let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(view, now, allowed);
-        // The exit is known to serve what the set is for.
+        let guard = |allowed: &dyn Fn(&_) -> bool| state.guards.choose(netdir, now, allowed);
+        // The exit is known to serve this purpose.
         let need = last_need.filter(|need| need.is_served_by(&circuit.exit));
         let need = need.unwrap_or(Need::Lookup);
         let (strategy, rules) = (&*choices.strategy, choices.rules);
-        let wanted = (1, &taken[..]);
-        let found = path::choose_legs(view, strategy, rules, need, wanted, rng, guard);
+        let wanted = WantedLegs { count: 1, taken: &taken };
+        let found = path::select_legs(netdir, strategy, rules, need, wanted, rng, guard);
         let Some(relays) = found.ok().and_then(|legs| legs.first().copied()) else { return };
         if let Some(leg) = client.add_leg(now, number, &plan(&relays)) {
             circuit.legs.insert(leg, relays.map(|relay| relay.fingerprint));
@@ -140,7 +142,7 @@ impl Proxy {
     }
 }
 
-/// What the legs of a set have carried until now; nothing of one circuit.
+/// Traffic of the legs of a set so far; empty for a single circuit.
 pub(super) fn leg_traffic<R: Rng>(
     client: &Client<R, StreamEnd>,
     number: CircuitNumber,

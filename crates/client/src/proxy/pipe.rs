@@ -1,4 +1,4 @@
-//! What joins a stream of a circuit and the program that asked for it.
+//! Connects a stream with the program that requested it.
 
 use onion::cell::CELL_LEN;
 use onion::cell_model::Tor;
@@ -9,7 +9,7 @@ use std::collections::VecDeque;
 use std::io::{Read, Write};
 use std::rc::Rc;
 
-/// Bytes on their way, both ways, and what the stream has had to say.
+/// Bytes in both directions, and what the stream has reported.
 #[derive(Debug, Default)]
 pub(super) struct Pipe {
     /// For the program.
@@ -19,38 +19,39 @@ pub(super) struct Pipe {
     pub(super) is_connected: bool,
     /// The data of a RESOLVED.
     pub(super) answer: Option<Vec<u8>>,
-    /// Bytes that the stream has taken and brought.
+    /// Bytes sent and received by the stream.
     pub(super) sent_bytes: u64,
     pub(super) received_bytes: u64,
     is_touched: bool,
 }
 
 impl Pipe {
-    /// Moves bytes for the program to where they leave; how many.
+    /// Moves bytes for the program to `out`. Returns their number.
     pub(super) fn read_for_app(&mut self, out: &mut [u8]) -> usize {
         read(&mut self.to_app, out)
     }
 
-    /// Somebody has looked at what has changed.
+    /// Clears the list of changes.
     pub(super) const fn look(&mut self) {
         self.is_touched = false;
     }
 }
 
-/// Reading from memory does not fail. As much as there is, also where it goes round the end of the room.
+/// Reading from memory does not fail. Reads across the wrap of the ring buffer.
 fn read(from: &mut VecDeque<u8>, out: &mut [u8]) -> usize {
     let first = from.read(out).unwrap_or(0);
     first + from.read(&mut out[first..]).unwrap_or(0)
 }
 
-/// Bytes for a program that wait, at most. It is told to the exit long before; what is on its way then fits in here: 8 MiB, a congestion
-/// window of 100 Mbit/s over 600 ms, and what has waited for its turn in a set of circuits, which comes all at once when what was missing comes.
+/// Limit on bytes waiting for a program. XOFF is sent much earlier; the data in flight must fit: 8
+/// MiB, a congestion window of 100 Mbit/s at 600 ms, and the reorder queue of a Conflux set, which
+/// is delivered at once when a gap closes.
 const TO_APP_MAX: usize = (8 << 20) + SetPlan::EARLY_MAX_CELLS * CELL_LEN;
 
-/// Connections whose pipes have changed, each once until it is looked at.
+/// Connections whose pipes have changed since the last check, without duplicates.
 pub(super) type Touched = Rc<RefCell<VecDeque<ConnId>>>;
 
-/// The stream's end of a pipe.
+/// The stream end of a pipe.
 #[derive(Debug)]
 pub(super) struct StreamEnd {
     pub(super) pipe: Rc<RefCell<Pipe>>,
@@ -95,7 +96,7 @@ impl Application<Tor> for StreamEnd {
             return Progress::Wrong;
         }
         self.change(|pipe| {
-            // Writing into memory does not fail.
+            // Writing to memory does not fail.
             let _ = pipe.to_app.write_all(data);
             pipe.received_bytes += data.len() as u64;
         });

@@ -1,8 +1,8 @@
-//! SOCKS requests of programs, and the replies to them.
+//! SOCKS requests of programs, and their replies.
 //!
-//! Replies are C tor's, byte for byte (`socks-extensions` of torspec, RFC 1928, RFC 1929): programs and libraries are
-//! written against it. [`greeting`] reads the messages, [`hosts`] knows what a destination may look like, and this file
-//! decides what becomes of a request. It does no I/O and knows no circuits.
+//! Replies equal C tor's, byte for byte (`socks-extensions` of torspec, RFC 1928, RFC 1929), on
+//! which programs depend. [`greeting`] parses messages, [`hosts`] checks destinations, and this
+//! file decides on requests. It does no I/O and must not know circuits.
 
 mod greeting;
 mod hosts;
@@ -30,7 +30,7 @@ impl Status {
     pub(super) const COMMAND_NOT_SUPPORTED: Self = Self(7);
     pub(super) const ADDRESS_TYPE_NOT_SUPPORTED: Self = Self(8);
 
-    /// Why a stream ended before it began (tor-spec §6.3), as C tor reports it.
+    /// The reply for a stream that ended before it was open (tor-spec §6.3), as in C tor.
     pub(super) const fn of(reason: EndReason) -> Self {
         match reason {
             EndReason::RESOLVE_FAILED | EndReason::NO_ROUTE => Self::HOST_UNREACHABLE,
@@ -44,17 +44,18 @@ impl Status {
     }
 }
 
-/// The protocol that a program speaks.
+/// The protocol of a program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Dialect {
     /// SOCKS 4 or 4a.
     V4,
-    /// SOCKS 5. `is_ipv6`: the program has connected by IPv6, and replies name an address of that family.
+    /// SOCKS 5. `is_ipv6`: the program is connected by IPv6, and replies contain an address of that
+    /// family.
     V5 { is_ipv6: bool },
 }
 
 impl Dialect {
-    /// A reply that names no address.
+    /// A reply without an address.
     fn status(self, status: Status) -> Vec<u8> {
         match self {
             Self::V4 => {
@@ -84,24 +85,24 @@ impl Dialect {
                 [&[5, 0, 0, 4][..], &v6.octets(), &[0, 0]].concat()
             }
             (Self::V5 { .. }, Some(Answer::Name(name))) => {
-                // A RESOLVED has no longer names.
+                // A RESOLVED cell cannot hold longer names.
                 let len = u8::try_from(name.len()).unwrap_or(u8::MAX);
                 let name = &name.as_bytes()[..usize::from(len)];
                 [&[5, 0, 0, 3, len][..], name, &[0, 0]].concat()
             }
-            // C tor leaves the address type 0 here.
+            // C tor leaves address type 0 here.
             (Self::V5 { .. }, None) => vec![5, Status::HOST_UNREACHABLE.0, 0, 0, 0, 0, 0, 0, 0, 0],
         }
     }
 }
 
-/// An answer of the domain name system.
+/// A DNS answer.
 enum Answer<'a> {
     Address(IpAddr),
     Name(&'a str),
 }
 
-/// What a program wants done.
+/// The command of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Act {
     Connect,
@@ -110,27 +111,27 @@ enum Act {
     ResolveName,
 }
 
-/// A request that is not carried out.
+/// A refused request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Refusal {
     /// The reply to the program; empty where C tor sends none.
     pub(super) reply: Vec<u8>,
-    /// What is wrong with the request.
+    /// The reason.
     pub(super) reason: String,
-    /// Where it leads, if it was understood that far.
+    /// The destination, if it could be parsed.
     pub(super) target: Option<String>,
 }
 
-/// What becomes of a request.
+/// The decision on a request.
 pub(super) enum Verdict {
-    /// A circuit is needed.
+    /// It needs a circuit.
     Carry(Destination),
-    /// The reply is known without one.
+    /// The reply is known without a circuit.
     Answer(Vec<u8>),
     Refuse(Refusal),
 }
 
-/// What a program wants.
+/// A parsed request.
 #[derive(Clone, Debug)]
 pub(super) struct Request {
     dialect: Dialect,
@@ -139,7 +140,7 @@ pub(super) struct Request {
     port: u16,
     pub(super) isolation: Isolation,
     pub(super) need: Need,
-    /// Where it leads, for people.
+    /// The destination, for display.
     pub(super) target: String,
 }
 
@@ -158,13 +159,13 @@ impl Request {
         Self { dialect, act, host, port, isolation, need, target }
     }
 
-    /// Whether it is a question to the domain name system.
+    /// Whether it is a DNS query.
     pub(super) fn is_lookup(&self) -> bool {
         self.need == Need::Lookup
     }
 
-    /// What becomes of it. With `rejects_internal`, C tor's `ClientRejectInternalAddresses` and
-    /// `ClientDNSRejectInternalAddresses`, it must not lead to addresses of private networks.
+    /// Decides on the request. With `rejects_internal`, C tor's `ClientRejectInternalAddresses` and
+    /// `ClientDNSRejectInternalAddresses`, addresses of private networks are refused.
     pub(super) fn verdict(&self, rejects_internal: bool) -> Verdict {
         match self.decide(rejects_internal) {
             Ok(verdict) => verdict,
@@ -196,7 +197,7 @@ impl Request {
                 return Err((Status::NOT_ALLOWED, "this client does not reach onion services"));
             }
             Onion::Invalid => return failure("that is no address of an onion service"),
-            // C tor asks an exit, which so learns the name; there is no such host in any case (RFC 7686 §2).
+            // C tor asks an exit, which discloses the name; no such host exists (RFC 7686 §2).
             Onion::Rooted => {
                 let reason = "a name under `.onion` or `.exit` never leaves the client";
                 return Err((Status::HOST_UNREACHABLE, reason));
@@ -222,7 +223,7 @@ impl Request {
             }
             (Act::Connect, address) => {
                 let flags = match address {
-                    // C tor lets the exit choose by a name, except for SOCKS 4.
+                    // C tor lets the exit choose the address family for a name, except for SOCKS 4.
                     None if self.dialect == Dialect::V4 => BeginFlags::default(),
                     Some(IpAddr::V4(_)) => BeginFlags::default(),
                     None => BeginFlags::IPV6_OK,
@@ -236,18 +237,18 @@ impl Request {
         Ok(Verdict::Carry(destination))
     }
 
-    /// The reply that the stream leads to its destination.
+    /// The reply for an open stream.
     pub(super) fn granted(&self) -> Vec<u8> {
         self.dialect.status(Status::SUCCEEDED)
     }
 
-    /// The reply that there will be no stream. To a question C tor never says why.
+    /// The reply for a stream that cannot be opened. For a query C tor never gives the reason.
     pub(super) fn refused(&self, status: Status) -> Vec<u8> {
         if self.is_lookup() { self.dialect.answer(None) } else { self.dialect.status(status) }
     }
 
-    /// The reply to a question: from the data of a RESOLVED. Whether it has an answer. With `rejects_internal`
-    /// addresses of private networks are none.
+    /// The reply to a query, from the data of a RESOLVED cell, and whether it has an answer. With
+    /// `rejects_internal`, addresses of private networks are dropped.
     pub(super) fn answered(&self, data: &[u8], rejects_internal: bool) -> (Vec<u8>, bool) {
         let answers = Resolved::parse(data).unwrap_or_default();
         let wants_name = self.act == Act::ResolveName;
@@ -257,7 +258,7 @@ impl Request {
             Resolved::Address(ip) if !wants_name => Some(Answer::Address(*ip)),
             _ => None,
         });
-        // Of both families C tor gives the IPv4 address (`NoPreferIPv6`, its default).
+        // If there are both, C tor returns the IPv4 address (`NoPreferIPv6`, its default).
         let found = found.min_by_key(|it| matches!(it, Answer::Address(IpAddr::V6(_))));
         let reply = self.dialect.answer(found.as_ref());
         (reply, found.is_some())

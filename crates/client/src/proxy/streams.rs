@@ -1,4 +1,4 @@
-//! Streams: from a program's wish to its end.
+//! Streams, from a program's request to their end.
 
 use super::Proxy;
 use super::apps::{App, Begun, Stage};
@@ -13,15 +13,15 @@ use onion::{Duration, Instant};
 use std::io::Write;
 use std::rc::Rc;
 
-/// A program waits for its stream for so long: C tor's `SocksTimeout`.
+/// Time limit for a program's request: C tor's `SocksTimeout`.
 const WAIT_MAX: Duration = Duration::from_secs(120);
-/// An exit that has not answered for so long is left for another: C tor's first wait.
+/// Time after which an exit without an answer is replaced: C tor's first timeout.
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Circuits on which a stream is begun, at most.
+/// Limit on circuits on which a stream is attempted.
 const ATTEMPTS_MAX: u32 = 3;
 
 impl Proxy {
-    /// Gives circuits to streams that wait for them, and has circuits built where there are none.
+    /// Attaches waiting streams to circuits, and builds circuits where there are none.
     pub(super) fn attach_waiting(&mut self, now: Instant) {
         if !self.has_bootstrapped {
             return;
@@ -49,11 +49,11 @@ impl Proxy {
         }
     }
 
-    /// Begins a program's stream on a circuit that stands.
+    /// Begins a program's stream on an open circuit.
     fn begin(&mut self, now: Instant, conn: ConnId, circuit: CircuitNumber) {
         let Some(app) = self.apps.get_mut(&conn) else { return };
         let Stage::Waiting(request) = &app.stage else { return };
-        // A request that is not carried out was refused when it came.
+        // Refused requests never get here.
         let verdict = request.verdict(self.choices.rejects_internal);
         let (request, Verdict::Carry(destination)) = (request.clone(), verdict) else { return };
         let (pipe, touched) = (Rc::clone(&app.pipe), Rc::clone(&self.touched));
@@ -64,11 +64,11 @@ impl Proxy {
         self.by_stream.insert(stream, conn);
         self.pool.handle_begun(circuit, now);
         self.hurry(now);
-        // This is the plan itself.
+        // This is the scheduled check itself.
         self.must_plan = false;
     }
 
-    /// A stream is no more, on our side and the engine's.
+    /// Removes a stream here and in the engine.
     pub(super) fn detach(&mut self, begun: &Begun) {
         if self.by_stream.remove(&begun.stream).is_some() {
             self.client.end(begun.stream);
@@ -76,7 +76,7 @@ impl Proxy {
         self.pool.handle_over(begun.circuit);
     }
 
-    /// A stream is over, by the other side.
+    /// Handles a stream that the other side has ended.
     pub(super) fn handle_over(&mut self, now: Instant, stream: StreamNumber, outcome: Outcome) {
         let Some(conn) = self.by_stream.remove(&stream) else { return };
         let Some(app) = self.apps.get_mut(&conn) else { return };
@@ -98,16 +98,17 @@ impl Proxy {
                 self.finish_app(now, conn, &reason.to_string(), is_ok);
             }
             (_, Outcome::WrongBytes { .. }) => {
-                self.finish_app(now, conn, "the exit sends on though it was told to wait", false);
+                self.finish_app(now, conn, "the exit ignores XOFF", false);
             }
             (_, Outcome::Complete) => self.finish_app(now, conn, "complete", true),
         }
     }
 
-    /// An exit does not let a stream begin: another one may.
+    /// Handles an exit that refuses a stream: another may accept it.
     fn handle_refusal(&mut self, now: Instant, conn: ConnId, begun: &Begun, reason: EndReason) {
         let Some(app) = self.apps.get(&conn) else { return };
-        // The destination's own word, which no other exit changes; a name is asked for at two.
+        // The destination's own answer, which is the same for all exits; a name is resolved by two
+        // exits.
         let most = match reason {
             EndReason::CONNECT_REFUSED | EndReason::CONN_RESET | EndReason::DONE => 1,
             EndReason::RESOLVE_FAILED => 2,
@@ -120,7 +121,7 @@ impl Proxy {
         }
     }
 
-    /// Lets a program's stream wait for another circuit; this one gets no more streams.
+    /// Detaches a program's stream and retires its circuit.
     fn try_elsewhere(&mut self, now: Instant, conn: ConnId, begun: &Begun) {
         self.pool.retire(begun.circuit);
         self.detach(begun);
@@ -130,7 +131,7 @@ impl Proxy {
         self.hurry(now);
     }
 
-    /// Tells a program that there will be no stream.
+    /// Replies to a program that its stream cannot be opened.
     fn refuse(&mut self, now: Instant, conn: ConnId, status: Status, reason: &str) {
         if let Some(app) = self.apps.get_mut(&conn) {
             let reply = match &app.stage {
@@ -143,7 +144,7 @@ impl Proxy {
         self.finish_app(now, conn, reason, false);
     }
 
-    /// A circuit is gone: streams that have not begun yet go to others, the others are over.
+    /// Handles a closed circuit: streams that are not open move to others, open streams end.
     pub(super) fn lose_streams(&mut self, now: Instant, circuit: CircuitNumber, cause: &str) {
         let is_on = |stage: &Stage| match stage {
             Stage::Begun(it) | Stage::Open(it) | Stage::Draining(it) => it.circuit == circuit,
@@ -166,7 +167,7 @@ impl Proxy {
         }
     }
 
-    /// Ends connections on which a program says nothing, or takes nothing any more.
+    /// Closes connections of programs that send no request, or read nothing.
     fn end_overdue_programs(&mut self, now: Instant) {
         let is_overdue = |app: &App| match app.stage {
             Stage::Greeting(_) | Stage::Draining(_) | Stage::Closing => now >= app.since + WAIT_MAX,
@@ -185,7 +186,7 @@ impl Proxy {
         }
     }
 
-    /// Ends what has waited too long.
+    /// Ends requests that have timed out.
     pub(super) fn end_overdue_streams(&mut self, now: Instant) {
         self.end_overdue_programs(now);
         let waiting: Vec<ConnId> =

@@ -1,14 +1,14 @@
-use super::{Position, Strategy};
+use super::{NoPath, Position, Strategy};
 use crate::countries::{Continent, Countries, Country};
-use crate::path::NoPath;
-use crate::view::{RelayInfo, View};
+use crate::netdir::{NetDir, RelayInfo};
 use netdoc::Fingerprint;
 use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// What a path must keep to (Panchenko et al., §IV-B.4). Written as `NAME=VALUE`; several countries or continents are joined by `+`.
+/// A restriction on the countries of a path (Panchenko et al., §IV-B.4), written as `NAME=VALUE`.
+/// Several countries or continents are joined by `+`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum GeoRule {
     /// `continents=unique`: no two relays on one continent.
@@ -17,29 +17,30 @@ pub enum GeoRule {
     Within(BTreeSet<Country>),
     /// `continent=EU`: all relays on these continents.
     On(BTreeSet<Continent>),
-    /// `entry=DE`: the first hop in one of these, such as the client's own.
+    /// `entry=DE`: the first hop in one of these countries, such as the client's own.
     Entry(BTreeSet<Country>),
-    /// `exit=US`: the last hop in one of these, such as the destination's.
+    /// `exit=US`: the last hop in one of these countries, such as the destination's.
     Exit(BTreeSet<Country>),
-    /// `exclude=CN`: no relay in these.
+    /// `exclude=CN`: no relay in these countries.
     Exclude(BTreeSet<Country>),
-    /// `countries=2..3`: at least and at most so many different countries; either may be left out.
+    /// `countries=2..3`: the minimum and maximum number of different countries; either may be
+    /// omitted.
     Countries(Bounds),
-    /// `continents=..1`: the same of continents.
+    /// `continents=..1`: the minimum and maximum number of different continents.
     Continents(Bounds),
 }
 
-/// The least and the most, both included.
+/// An inclusive range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// At least.
+    /// The minimum.
     pub least: usize,
-    /// At most.
+    /// The maximum.
     pub most: usize,
 }
 
 impl Bounds {
-    /// Whether so many may be so far, with so many relays to come.
+    /// Whether the range can still be met with `count` so far and `left` relays to come.
     const fn hold(self, so_far: usize, to_come: usize) -> bool {
         so_far <= self.most && so_far + to_come >= self.least
     }
@@ -104,7 +105,7 @@ impl GeoRule {
     }
 }
 
-/// Another strategy within bounds of geography. A relay whose country nobody knows is in no path.
+/// Restricts another strategy geographically. Relays with an unknown country are never used.
 #[derive(Debug)]
 pub struct Geography {
     base: Box<dyn Strategy>,
@@ -114,10 +115,10 @@ pub struct Geography {
 }
 
 impl Geography {
-    /// Chooses as `base` among what the rules leave, in paths of so many hops.
+    /// Selects by `base` among the relays that the rules permit, in paths of `hops` hops.
     ///
     /// # Errors
-    /// A rule names a country that the table doesn't know.
+    /// A rule names a country that is not in the table.
     pub fn new(
         base: Box<dyn Strategy>,
         rules: Vec<GeoRule>,
@@ -131,7 +132,7 @@ impl Geography {
         }
     }
 
-    /// Where a relay is.
+    /// The country of a relay.
     fn place(&self, relay: &RelayInfo) -> Option<(Country, Continent)> {
         let found = self.table.find(IpAddr::V4(relay.address));
         let found = found.or_else(|| self.table.find(IpAddr::V6(*relay.ipv6?.ip())));
@@ -146,21 +147,21 @@ impl Strategy for Geography {
 
     fn weight(
         &self,
-        view: &View,
+        netdir: &NetDir,
         relay: &RelayInfo,
         position: Position,
         chosen: &[&RelayInfo],
     ) -> f64 {
-        self.base.weight(view, relay, position, chosen)
+        self.base.weight(netdir, relay, position, chosen)
     }
 
-    fn check(&self, view: &View) -> Result<(), NoPath> {
-        self.base.check(view)
+    fn check(&self, netdir: &NetDir) -> Result<(), NoPath> {
+        self.base.check(netdir)
     }
 
     fn admits(
         &self,
-        view: &View,
+        netdir: &NetDir,
         relay: &RelayInfo,
         position: Position,
         chosen: &[&RelayInfo],
@@ -184,7 +185,7 @@ impl Strategy for Geography {
                 bounds.hold(all.len(), to_come)
             }
         };
-        self.rules.iter().all(keeps) && self.base.admits(view, relay, position, chosen)
+        self.rules.iter().all(keeps) && self.base.admits(netdir, relay, position, chosen)
     }
 
     fn handle_outcome(&mut self, path: &[Fingerprint], was_built: bool) {
@@ -195,14 +196,15 @@ impl Strategy for Geography {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::path::{Need, NoPath, Rules, draw_path};
+    use crate::netdir::tests::{netdir, relay};
+    use crate::path::{Need, NoPath, PathRules, select_probe_path};
     use crate::strategy::Uniform;
-    use crate::view::tests::{relay, view};
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
 
-    /// Relays 1 to 3 in Germany, 4 and 5 in France, 6 and 7 in the United States, 8 in Japan; nobody knows where 9 is.
+    /// Relays 1 to 3 in Germany, 4 and 5 in France, 6 and 7 in the United States, 8 in Japan; that
+    /// of 9 is unknown.
     const TABLE: &str = "10.1.0.0,10.3.255.255,DE\n10.4.0.0,10.5.255.255,FR\n10.6.0.0,10.7.255.255,US\n10.8.0.0,10.8.255.255,JP";
 
     fn geography(rules: &[&str], hops: usize) -> Geography {
@@ -212,10 +214,11 @@ mod tests {
     }
 
     fn codes(geography: &Geography, hops: usize, seed: u64) -> Result<Vec<String>, NoPath> {
-        let network = view((1..=9).map(relay));
-        let rules = Rules { distinct_subnets: true };
+        let network = netdir((1..=9).map(relay));
+        let rules = PathRules { distinct_subnets: true };
         let mut rng = StdRng::seed_from_u64(seed);
-        let path = draw_path(&network, geography, rules, Some(Need::Lookup), hops, &mut rng)?;
+        let path =
+            select_probe_path(&network, geography, rules, Some(Need::Lookup), hops, &mut rng)?;
         let place = |relay: &&RelayInfo| geography.place(relay).expect("known").0.to_string();
         Ok(path.iter().map(place).collect())
     }

@@ -1,10 +1,11 @@
 use super::{Position, Strategy, blend};
 use crate::model::Model;
-use crate::view::{RelayInfo, View};
+use crate::netdir::{NetDir, RelayInfo};
 use std::sync::Arc;
 
-/// By latency, as a [`Model`] has it (Panchenko et al., §V-A): a middle by the round trips of its links to both neighbours, a first hop by
-/// the round trip from here if it is known, else, and an exit, by the links that it has. What is not known counts as the median.
+/// By latency, according to a [`Model`] (Panchenko et al., §V-A): a middle by the RTTs of its links
+/// to both neighbours, a first hop by its RTT from the client if known, other positions by the mean
+/// of the relay's links. Unknown values count as the median.
 #[derive(Clone, Debug)]
 pub struct Latency {
     model: Arc<Model>,
@@ -12,7 +13,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Goes by this model. The influence is that of the index, 0 (uniform) to 1.
+    /// Uses this model. The influence is that of the index, 0 (uniform) to 1.
     #[must_use]
     pub const fn new(model: Arc<Model>, influence: f64) -> Self {
         Self { model, influence }
@@ -26,7 +27,7 @@ impl Strategy for Latency {
 
     fn weight(
         &self,
-        _: &View,
+        _: &NetDir,
         relay: &RelayInfo,
         position: Position,
         chosen: &[&RelayInfo],
@@ -43,7 +44,7 @@ impl Strategy for Latency {
     }
 }
 
-/// The relays before and behind a middle, when both are known.
+/// The relays before and after a middle, if both are known.
 pub(super) fn neighbours<'a>(
     position: Position,
     chosen: &[&'a RelayInfo],

@@ -1,32 +1,31 @@
-use super::{Position, Strategy, position_share};
-use crate::path::NoPath;
-use crate::view::{RelayInfo, View};
+use super::{NoPath, Position, Strategy};
+use crate::netdir::{NetDir, RelayInfo};
 use netdoc::Fingerprint;
 use netdoc::bwfile::BandwidthFile;
 use std::collections::BTreeMap;
 
-/// By the weights of a bandwidth file, such as FlashFlow's, in the place of those of the consensus, times those of the position
-/// (dir-spec §3.8.3). A relay that the file does not have, or not with a measurement, weighs nothing.
+/// By the weights of a bandwidth file, such as FlashFlow's, instead of consensus weights, times the
+/// position weight (dir-spec §3.8.3). A relay without a measurement in the file has weight zero.
 #[derive(Clone, Debug)]
 pub struct Measured {
     weights_kb_s: BTreeMap<Fingerprint, u64>,
 }
 
 impl Measured {
-    /// Goes by this file.
+    /// Uses this file.
     #[must_use]
     pub fn new(file: &BandwidthFile) -> Self {
         let measured = file.relays.iter().filter(|line| !line.unmeasured);
         Self { weights_kb_s: measured.map(|line| (line.node_id, line.bw_kb_s)).collect() }
     }
 
-    /// How many relays the file has measurements of.
+    /// The number of relays with a measurement.
     #[must_use]
     pub fn len(&self) -> usize {
         self.weights_kb_s.len()
     }
 
-    /// Whether it has none.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.weights_kb_s.is_empty()
@@ -38,23 +37,29 @@ impl Strategy for Measured {
         "measured"
     }
 
-    fn weight(&self, view: &View, relay: &RelayInfo, position: Position, _: &[&RelayInfo]) -> f64 {
+    fn weight(
+        &self,
+        netdir: &NetDir,
+        relay: &RelayInfo,
+        position: Position,
+        _: &[&RelayInfo],
+    ) -> f64 {
         let weight = self.weights_kb_s.get(&relay.fingerprint).copied().unwrap_or(0);
-        weight as f64 * position_share(view, relay.flags, position)
+        weight as f64 * netdir.position_share(relay.flags, position)
     }
 
-    fn check(&self, view: &View) -> Result<(), NoPath> {
+    fn check(&self, netdir: &NetDir) -> Result<(), NoPath> {
         let weighs = |relay: &RelayInfo| {
             self.weights_kb_s.get(&relay.fingerprint).is_some_and(|weight| *weight > 0)
         };
-        if view.relays().iter().any(weighs) { Ok(()) } else { Err(NoPath::Unmeasured) }
+        if netdir.relays().iter().any(weighs) { Ok(()) } else { Err(NoPath::Unmeasured) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::view::tests::{relay, view, weighted};
+    use crate::netdir::tests::{netdir, relay, weighted};
 
     #[test]
     fn a_relay_weighs_what_was_measured_and_not_what_the_consensus_says() {
@@ -67,13 +72,13 @@ mod tests {
         let file = BandwidthFile::parse(text.as_bytes()).expect("a file").file;
         let measured = Measured::new(&file);
         assert_eq!(measured.len(), 1);
-        let network = weighted(view([1, 2, 3].map(relay)), &[("Wgg", 5000)]);
+        let network = weighted(netdir([1, 2, 3].map(relay)), &[("Wgg", 5000)]);
         let weights =
             [1, 2, 3].map(|number| measured.weight(&network, &relay(number), Position::Guard, &[]));
         assert_eq!(weights, [350.0, 0.0, 0.0]);
         assert_eq!(measured.check(&network), Ok(()));
-        // Of the second the file has no measurement, and of the third no line.
-        let others = weighted(view([2, 3].map(relay)), &[]);
+        // The file has no measurement of the second relay, and no line of the third.
+        let others = weighted(netdir([2, 3].map(relay)), &[]);
         assert_eq!(measured.check(&others), Err(NoPath::Unmeasured));
     }
 }

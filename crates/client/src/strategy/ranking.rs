@@ -1,47 +1,49 @@
 use super::{Position, Strategy, blend};
-use crate::view::{RelayInfo, View};
+use crate::netdir::{NetDir, RelayInfo};
 use netdoc::Fingerprint;
 use netdoc::descriptor::ServerDescriptor;
 use std::collections::BTreeMap;
 
-/// An uptime of so long counts a half.
+/// The uptime for half of the maximum score.
 const HALF_UPTIME_S: f64 = 3.0 * 24.0 * 3600.0;
-/// Bandwidths are seen in proportion to that which so many of the relays do not exceed; who says more than that gains nothing.
+/// Bandwidths are compared with this percentile of relays; claims beyond it gain nothing.
 const TOP: f64 = 0.95;
-/// A failure halves the index this many times, at most.
+/// Limit on counted failures, each of which halves the index.
 const FAILURES_MAX: u32 = 6;
 
-/// What a relay says of itself in its server descriptor.
+/// What a relay claims in its server descriptor.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Claim {
-    /// How long it has been up, in seconds.
+    /// Its uptime, in seconds.
     pub uptime_s: u64,
-    /// What its operator lets it carry on average, in bytes per second.
+    /// Its average bandwidth limit, in bytes per second.
     pub average_bytes_s: u64,
-    /// The most that it has seen itself carry of late, in bytes per second.
+    /// Its observed bandwidth, in bytes per second.
     pub observed_bytes_s: u64,
 }
 
-/// What relays say of themselves.
+/// The claims of all relays.
 pub type Claims = BTreeMap<Fingerprint, Claim>;
 
-/// The ranking index of Panchenko et al. (§II-B, from OnionCoffee): relays are drawn by a number in \[0, 1\] of uptime, average and
-/// current bandwidth from the server descriptor, which failures lower; how much it counts beside a uniform choice is the user's.
+/// The ranking index of Panchenko et al. (§II-B, from OnionCoffee): a number from 0 to 1, from
+/// uptime, average and observed bandwidth in the server descriptor, reduced by failures, and
+/// blended with a uniform choice.
 ///
-/// The paper gives no formula. Here the index is the mean of three numbers, times ½ for each failure that no success has made good:
-/// *u* / (*u* + 3 days) for the uptime *u*, and average and observed bandwidth over the 95th percentile of all relays', at most 1. The weight is
-/// [`blend`]ed with the uniform one by the influence. All three numbers are the relay's own word: who lies gains, but no more than
-/// the index of the best.
+/// The paper gives no formula. Here the index is the mean of three numbers, halved for each failure
+/// since the last success: *u* / (*u* + 3 days) for the uptime *u*, and average and observed
+/// bandwidth divided by the 95th percentile of all relays, at most 1. The weight is [`blend`]ed
+/// with the uniform one by the influence. All three numbers are claims of the relay: a liar gains
+/// at most the index of the best relay.
 #[derive(Clone, Debug)]
 pub struct Ranking {
     indices: BTreeMap<Fingerprint, f64>,
     influence: f64,
-    /// Failures that no success has made good.
+    /// Failures since the last success.
     failures: BTreeMap<Fingerprint, u32>,
 }
 
 impl Ranking {
-    /// Goes by these claims. The influence is that of the index, 0 (uniform) to 1.
+    /// Uses these claims. The influence is that of the index, 0 (uniform) to 1.
     #[must_use]
     pub fn new(claims: &Claims, influence: f64) -> Self {
         let average = top(claims.values().map(|claim| claim.average_bytes_s));
@@ -59,7 +61,7 @@ impl Ranking {
         Self { indices, influence, failures: BTreeMap::new() }
     }
 
-    /// The claims in descriptors; of several of one relay, the latest.
+    /// Reads the claims in descriptors; for several of one relay, the latest.
     pub fn claims<'a>(descriptors: impl IntoIterator<Item = &'a ServerDescriptor<'a>>) -> Claims {
         let mut latest: BTreeMap<Fingerprint, (u64, Claim)> = BTreeMap::new();
         for it in descriptors {
@@ -76,7 +78,7 @@ impl Ranking {
         latest.into_iter().map(|(relay, (_, claim))| (relay, claim)).collect()
     }
 
-    /// The index of a relay, from 0 to 1; 0 of one that nothing is known of.
+    /// The index of a relay, from 0 to 1; 0 without claims.
     #[must_use]
     pub fn index(&self, relay: &Fingerprint) -> f64 {
         let failures = self.failures.get(relay).copied().unwrap_or(0);
@@ -84,7 +86,7 @@ impl Ranking {
     }
 }
 
-/// The value that the top share does not exceed.
+/// The value of the percentile.
 fn top(values: impl Iterator<Item = u64>) -> u64 {
     let mut sorted: Vec<u64> = values.collect();
     sorted.sort_unstable();
@@ -102,11 +104,12 @@ impl Strategy for Ranking {
         "ranking"
     }
 
-    fn weight(&self, _: &View, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+    fn weight(&self, _: &NetDir, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
         blend(self.index(&relay.fingerprint), self.influence)
     }
 
-    /// Nobody knows which relay of a path it was: all of them are a little suspect, and the next circuits clear the others.
+    /// The responsible relay is unknown: all relays of a failed path are suspected, and later
+    /// successes clear the others.
     fn handle_outcome(&mut self, path: &[Fingerprint], was_built: bool) {
         for relay in path.iter().filter(|relay| self.indices.contains_key(relay)) {
             let failures = self.failures.entry(*relay).or_default();
@@ -184,7 +187,7 @@ mod tests {
             let better = Claim { uptime_s: claim.uptime_s.saturating_add(more), ..*claim };
             let mut others = claims.clone();
             others.insert(*relay, better);
-            // But for rounding.
+            // Except for rounding.
             let index = Ranking::new(&others, influence).index(relay);
             prop_assert!(index >= ranking.index(relay) - 1e-12);
         }

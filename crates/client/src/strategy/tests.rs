@@ -1,6 +1,6 @@
 use super::*;
-use crate::path::draw;
-use crate::view::tests::{relay, view, weighted};
+use crate::netdir::tests::{netdir, relay, weighted};
+use crate::path::select_relay;
 use netdoc::consensus::Flag;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
@@ -31,10 +31,10 @@ fn a_weight_is_that_of_the_consensus_times_that_of_the_position_for_the_relays_k
                 .into_iter()
                 .filter_map(|(is_set, flag)| is_set.then_some(flag))
                 .collect();
-            let network = weighted(view([it.clone()]), &[(name, 2500)]);
+            let network = weighted(netdir([it.clone()]), &[(name, 2500)]);
             let weight = Weighted.weight(&network, &it, position, &[]);
             assert!((weight - 250.0).abs() < 1e-9, "{position:?} {name}: {weight}");
-            let other = weighted(view([it.clone()]), &[("Wxx", 2500)]);
+            let other = weighted(netdir([it.clone()]), &[("Wxx", 2500)]);
             let weight = Weighted.weight(&other, &it, position, &[]);
             assert!((weight - 1000.0).abs() < 1e-9, "{position:?} without {name}: {weight}");
         }
@@ -42,7 +42,7 @@ fn a_weight_is_that_of_the_consensus_times_that_of_the_position_for_the_relays_k
     // A bad exit is no exit.
     let mut bad = relay(1);
     bad.flags = [Flag::Exit, Flag::BadExit].into_iter().collect();
-    let network = weighted(view([bad.clone()]), &[("Wem", 0)]);
+    let network = weighted(netdir([bad.clone()]), &[("Wem", 0)]);
     assert_eq!(Weighted.weight(&network, &bad, Position::Exit, &[]), 0.0);
 }
 
@@ -53,11 +53,11 @@ fn drawn(strategy: &dyn Strategy) -> [f64; 4] {
         it.weight_kb_s = u32::from(number) * 100;
         it
     });
-    let network = view(relays);
+    let network = netdir(relays);
     let mut rng = StdRng::from_seed([7; 32]);
     let mut counts = [0.0; 4];
     for _ in 0..10_000 {
-        let it = draw(&network, strategy, Position::Middle, &[], false, &mut rng, |_| true);
+        let it = select_relay(&network, strategy, Position::Middle, &[], false, &mut rng, |_| true);
         counts[usize::from(it.expect("one").fingerprint.as_bytes()[0]) - 1] += 1.0;
     }
     counts

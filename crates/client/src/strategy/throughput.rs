@@ -1,11 +1,12 @@
 use super::latency::neighbours;
 use super::{Position, Strategy, blend};
 use crate::model::Model;
-use crate::view::{RelayInfo, View};
+use crate::netdir::{NetDir, RelayInfo};
 use std::sync::Arc;
 
-/// By throughput, as a [`Model`] has it (Panchenko et al., §V-B): a middle by the slower of its links to both neighbours, others by the fastest
-/// link that they have. What is not known counts as the median.
+/// By throughput, according to a [`Model`] (Panchenko et al., §V-B): a middle by the slower of its
+/// links to both neighbours, other positions by the relay's fastest link. Unknown values count as
+/// the median.
 #[derive(Clone, Debug)]
 pub struct Throughput {
     model: Arc<Model>,
@@ -13,7 +14,7 @@ pub struct Throughput {
 }
 
 impl Throughput {
-    /// Goes by this model. The influence is that of the index, 0 (uniform) to 1.
+    /// Uses this model. The influence is that of the index, 0 (uniform) to 1.
     #[must_use]
     pub const fn new(model: Arc<Model>, influence: f64) -> Self {
         Self { model, influence }
@@ -27,7 +28,7 @@ impl Strategy for Throughput {
 
     fn weight(
         &self,
-        _: &View,
+        _: &NetDir,
         relay: &RelayInfo,
         position: Position,
         chosen: &[&RelayInfo],

@@ -1,7 +1,7 @@
 use super::{Position, Strategy};
-use crate::view::{RelayInfo, View};
+use crate::netdir::{NetDir, RelayInfo};
 
-/// All relays are equal: the most anonymity that a choice can give, at the price of speed.
+/// Uniformly: the most anonymity, at the price of speed.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Uniform;
 
@@ -10,7 +10,7 @@ impl Strategy for Uniform {
         "uniform"
     }
 
-    fn weight(&self, _: &View, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+    fn weight(&self, _: &NetDir, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
         1.0
     }
 }

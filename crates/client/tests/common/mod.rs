@@ -18,7 +18,7 @@ pub(crate) fn exit(nickname: &str) -> RelaySpec {
     exit_with(nickname, "accept *:*")
 }
 
-/// The same with this policy.
+/// An exit with this policy.
 pub(crate) fn exit_with(nickname: &str, policy: &str) -> RelaySpec {
     RelaySpec::new(nickname).exiting_to(policy)
 }
@@ -28,7 +28,7 @@ pub(crate) fn network(relays: Vec<RelaySpec>) -> Network {
     Network::start(&NetworkSpec::new(relays), &mut |_| {}).expect("up")
 }
 
-/// A relay of ours that lets clients go anywhere, and links their circuits.
+/// A relay process of the crate `relay` that is an exit with Conflux.
 pub(crate) fn our_exit(nickname: &str, network: &Network, folder: &Path) -> RelayConfig {
     RelayConfig {
         nickname: Some(nickname.parse().expect("a nickname")),
@@ -45,7 +45,7 @@ pub(crate) fn our_exit(nickname: &str, network: &Network, folder: &Path) -> Rela
     }
 }
 
-/// A client of ours, and what it tells.
+/// A client of this crate, and its events.
 pub(crate) struct Ours {
     pub(crate) proxy: ClientProxy,
     pub(crate) events: Receiver<Event>,
@@ -85,7 +85,7 @@ impl Ours {
         }
     }
 
-    /// All that was told until now.
+    /// All events so far.
     pub(crate) fn heard(&mut self) -> &[Event] {
         self.heard.extend(self.events.try_iter());
         &self.heard
@@ -110,7 +110,7 @@ impl Ours {
     }
 }
 
-/// A line of what the system tells of this process, in kB.
+/// A line of the kernel's status of this process, in kB.
 pub(crate) fn memory_kb(key: &str) -> u64 {
     let status = fs::read_to_string("/proc/self/status").expect("told");
     let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a line");

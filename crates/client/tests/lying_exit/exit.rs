@@ -2,7 +2,7 @@
 
 use super::said::Said;
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, NodeThread};
+use link::{Clock, Driver, DriverOptions, IdentityIssuer, NodeThread};
 use onion::cell::msg::{ConfluxLink, ConfluxNonce, ConfluxNote, ConfluxSwitch, Create2, Sendme};
 use onion::cell::msg::{DestroyReason, encode_created2_into};
 use onion::cell::relay::{RelayCommand, RelayMessage};
@@ -32,7 +32,7 @@ pub(crate) enum Deed {
     FloodBehindGap,
     /// Data without end, in order, whatever the client says.
     Flood,
-    /// One lie in so many messages, by lot from this seed.
+    /// One lie in this number of messages, at random from this seed.
     Lies(u16),
 }
 
@@ -56,7 +56,7 @@ impl Deed {
 
 /// Messages of a stream, its CONNECTED and END among them.
 const MESSAGES: u32 = 400;
-/// One message in so many is a lie.
+/// One message in this number is a lie.
 const ONE_IN: u32 = 60;
 /// What a flood has: far more than a client may hold.
 const FLOOD_CELLS: u32 = 600_000;
@@ -112,8 +112,8 @@ impl LyingExit {
     ) -> NodeThread<Self> {
         let mut rng = StdRng::from_seed([7; 32]);
         let keys = relay::keys::open(keys, &mut rng).expect("its keys");
-        let mut forge = Forge::new([8; 32], link::unix_time_s()).expect("made");
-        let identity = Arc::new(forge.certify(&keys).expect("certified").identity);
+        let mut issuer = IdentityIssuer::new([8; 32], link::unix_time_s()).expect("made");
+        let identity = Arc::new(issuer.certify(&keys).expect("certified").identity);
         let node = Self {
             identity,
             links: BTreeMap::new(),
@@ -127,7 +127,7 @@ impl LyingExit {
             flood_at: None,
         };
         let listener = TcpListener::bind(listen).expect("the port is free again");
-        let tls = TlsConfigs::new(&forge).expect("sound");
+        let tls = TlsConfigs::new(&issuer).expect("sound");
         let options = DriverOptions::default();
         let driver = Driver::new(node, Clock::start(), tls, vec![listener], options);
         let driver = Box::new(driver.expect("it runs"));
@@ -213,7 +213,7 @@ impl LyingExit {
     fn link(&mut self, at: (ConnId, CircId), theirs: ConfluxLink) {
         let Some(circuit) = self.circuits.get_mut(&at) else { return };
         circuit.nonce = Some(theirs.nonce);
-        // The client counts what comes on a leg from what it has said that it had.
+        // The client compares the cells received on a leg with the announced number.
         circuit.number = theirs.last_received;
         let is_new = !self.sets.contains_key(&theirs.nonce);
         let lies = self.lies_at_links.load(Ordering::Relaxed);
@@ -343,7 +343,7 @@ impl LyingExit {
         let number = circuit.number;
         let Some(set) = circuit.nonce.and_then(|nonce| self.sets.get_mut(&nonce)) else { return };
         let stream = stream.unwrap_or(set.stream);
-        // Of a flood nothing is remembered: it would be as much as it is about.
+        // Nothing is stored of a flood: it would take as much memory as the flood.
         if set.flood == 0 {
             set.said.note(number, stream, command, data);
         }

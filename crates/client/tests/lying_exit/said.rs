@@ -13,7 +13,7 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// A stream begins behind so many messages of others.
+    /// A stream begins after this number of messages of others.
     pub(crate) fn begin(&mut self, stream: u16, before: u64) {
         (self.stream, self.first) = (stream, before + 1);
         self.messages.clear();

@@ -1,8 +1,8 @@
-//! How it goes, and how the team is.
+//! The overview and the team.
 
-use crate::answer::{Refused, page};
-use crate::server::App;
-use crate::words::{cause, large, length, time};
+use crate::app::App;
+use crate::format::{cause, large, length, time};
+use crate::response::{ErrorResponse, page};
 use askama::Template;
 use axum::extract::State;
 use axum::response::Html;
@@ -24,7 +24,7 @@ struct Page {
     file: Option<File>,
 }
 
-/// How far the period is.
+/// Progress of the period.
 struct Progress {
     waiting: usize,
     running: usize,
@@ -33,7 +33,7 @@ struct Progress {
     all: usize,
     percent: usize,
     expected: String,
-    told: String,
+    reported: String,
     is_old: bool,
 }
 
@@ -66,7 +66,7 @@ struct File {
     voted: u64,
 }
 
-pub(crate) async fn overview(State(shared): App) -> Result<Html<String>, Refused> {
+pub(crate) async fn overview(State(shared): App) -> Result<Html<String>, ErrorResponse> {
     let now = shared.now();
     let found = shared.read(move |store| Ok((store.overview(now)?, store.running()?))).await?;
     let (overview, running) = found;
@@ -84,8 +84,8 @@ pub(crate) async fn overview(State(shared): App) -> Result<Html<String>, Refused
             relays: it.relays,
             to_be_measured: it.to_be_measured,
             signers: it.signers.map_or_else(
-                || "its signatures were not verified".to_owned(),
-                |count| format!("signatures of {count} authorities hold"),
+                || "signatures not verified".to_owned(),
+                |count| format!("valid signatures of {count} authorities"),
             ),
             source: it.source,
         }),
@@ -98,22 +98,22 @@ pub(crate) async fn overview(State(shared): App) -> Result<Html<String>, Refused
     })
 }
 
-/// When nothing was told for so long, the coordinator is gone, or hangs.
+/// Without a report for this time, in seconds, the coordinator is considered down.
 pub(crate) const SILENT_S: u64 = 2 * 3600;
 
 fn progress(overview: &Overview, now: u64) -> Option<Progress> {
-    let told = overview.progress?;
-    let counts = told.counts;
+    let reported = overview.progress?;
+    let counts = reported.counts;
     let all = counts.waiting + counts.running + counts.done;
     let end = overview.period.as_ref().map(|it| it.begin_unix_s.saturating_add(it.length_s));
     let expected = match end {
-        _ if counts.waiting + counts.running == 0 => "All are measured".to_owned(),
+        _ if counts.waiting + counts.running == 0 => "All relays are measured".to_owned(),
         Some(end) if end > now => format!(
-            "The rest is drawn over the {} that are left of the period, until {}",
+            "The remaining relays have slots in the next {}, until {}",
             length(end - now),
             time(Some(end))
         ),
-        _ => "The period is over".to_owned(),
+        _ => "The period has ended".to_owned(),
     };
     Some(Progress {
         waiting: counts.waiting,
@@ -123,14 +123,14 @@ fn progress(overview: &Overview, now: u64) -> Option<Progress> {
         all,
         percent: (counts.done * 100).checked_div(all).unwrap_or(100),
         expected,
-        told: time(Some(told.at_unix_s)),
-        is_old: told.at_unix_s.saturating_add(SILENT_S) < now,
+        reported: time(Some(reported.at_unix_s)),
+        is_old: reported.at_unix_s.saturating_add(SILENT_S) < now,
     })
 }
 
 fn of_running(it: &Measurement, now: u64) -> Running {
     Running {
-        fingerprint: crate::line::fingerprint(it.relay),
+        fingerprint: crate::bandwidth_line::fingerprint(it.relay),
         nickname: it.nickname.clone(),
         seconds: now.saturating_sub(it.started_unix_s),
     }
@@ -165,7 +165,7 @@ struct Measurer {
     detail: String,
 }
 
-pub(crate) async fn measurers(State(shared): App) -> Result<Html<String>, Refused> {
+pub(crate) async fn measurers(State(shared): App) -> Result<Html<String>, ErrorResponse> {
     let now = shared.now();
     let rows = shared.read(move |store| store.measurers(now)).await?;
     let measurer = |it: &MeasurerRow| Measurer {

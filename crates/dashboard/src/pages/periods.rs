@@ -1,18 +1,18 @@
-//! What was measured when.
+//! Periods and their measurements.
 
-use crate::answer::{Refused, page};
-use crate::line::fingerprint;
-use crate::server::App;
-use crate::words::{cause, length, rate, time};
+use crate::app::App;
+use crate::bandwidth_line::fingerprint;
+use crate::format::{cause, length, rate, time};
+use crate::response::{ErrorResponse, page};
 use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::response::Html;
 use serde::Deserialize;
 use store::{Measurement, Pass};
 
-/// Periods of a page.
+/// Periods on a page.
 pub(crate) const PERIODS: usize = 14;
-/// Measurements of a page.
+/// Measurements on a page.
 const ROWS: usize = 200;
 
 #[derive(Template)]
@@ -33,7 +33,7 @@ struct Period {
     seed: String,
 }
 
-pub(crate) async fn periods(State(shared): App) -> Result<Html<String>, Refused> {
+pub(crate) async fn periods(State(shared): App) -> Result<Html<String>, ErrorResponse> {
     let passes = shared.read(|store| store.passes(PERIODS)).await?;
     page(&All { here: "periods", periods: passes.iter().map(of_pass).collect() })
 }
@@ -84,13 +84,13 @@ pub(crate) async fn period(
     State(shared): App,
     Path(begin): Path<String>,
     Query(part): Query<Part>,
-) -> Result<Html<String>, Refused> {
+) -> Result<Html<String>, ErrorResponse> {
     let begin_unix_s = begin.parse::<u64>();
     let begin_unix_s =
-        begin_unix_s.map_err(|_| Refused::NotFound(format!("{begin} is no time")))?;
+        begin_unix_s.map_err(|_| ErrorResponse::NotFound(format!("{begin} is no time")))?;
     let number = part.page.parse::<usize>().unwrap_or(1).clamp(1, 1_000_000);
     let skip = (number - 1) * ROWS;
-    // One more tells whether there are more.
+    // One more row than shown reveals whether there are more.
     let mut found =
         shared.read(move |store| store.measurements_in(begin_unix_s, skip, ROWS + 1)).await?;
     let has_more = found.len() > ROWS;

@@ -1,16 +1,16 @@
-//! One relay.
+//! The page of one relay.
 
-use crate::answer::{self, Refused, page};
-use crate::line::{fingerprint, weights};
-use crate::server::{App, Shared};
-use crate::words::{cause, rate, time};
+use crate::app::{App, Shared};
+use crate::bandwidth_line::{fingerprint, weights};
+use crate::format::{cause, rate, time};
+use crate::response::{self, ErrorResponse, page};
 use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Html;
 use std::sync::Arc;
 use store::{Measurement, RelayRow, Story, explain};
 
-/// Measurements that are shown and told from: a year of days.
+/// Measurements that are shown and explained: a year of daily ones.
 const MEASUREMENTS: usize = 400;
 /// Rows of the table.
 const ROWS: usize = 60;
@@ -24,7 +24,7 @@ struct Page {
     address: String,
     first_seen: String,
     last_seen: String,
-    said: Vec<String>,
+    explanation: Vec<String>,
     latest: Option<i64>,
     has_history: bool,
     rows: Vec<Row>,
@@ -45,19 +45,22 @@ struct Row {
     has_seconds: bool,
 }
 
-/// A relay with what is said of it.
-pub(crate) struct Told {
+/// A relay with the explanation of its weight.
+pub(crate) struct ExplainedRelay {
     pub(crate) relay: RelayRow,
     pub(crate) measurements: Vec<Measurement>,
-    pub(crate) said: Vec<String>,
+    pub(crate) explanation: Vec<String>,
 }
 
-/// What is known of a relay, and why it has its weight.
-pub(crate) async fn story(shared: &Arc<Shared>, name: &str) -> Result<Told, Refused> {
-    let relay = answer::relay(name)?;
+/// Reads a relay and explains its weight.
+pub(crate) async fn explained(
+    shared: &Arc<Shared>,
+    name: &str,
+) -> Result<ExplainedRelay, ErrorResponse> {
+    let relay = response::relay(name)?;
     let now = shared.now();
     let options = shared.options.clone();
-    let told = shared.read(move |store| {
+    let found = shared.read(move |store| {
         let Some(row) = store.relay(relay)? else { return Ok(None) };
         let measurements = store.measurements_of(relay, MEASUREMENTS)?;
         let consensus = store.consensuses(1)?;
@@ -72,18 +75,18 @@ pub(crate) async fn story(shared: &Arc<Shared>, name: &str) -> Result<Told, Refu
             policy: store.history_policy()?,
             now_unix_s: now,
         };
-        let said = explain(&story);
-        Ok(Some(Told { relay: row, measurements, said }))
+        let explanation = explain(&story);
+        Ok(Some(ExplainedRelay { relay: row, measurements, explanation }))
     });
-    let unknown = || Refused::NotFound(format!("no relay {name} was seen"));
-    told.await?.ok_or_else(unknown)
+    let unknown = || ErrorResponse::NotFound(format!("no relay {name} is in the store"));
+    found.await?.ok_or_else(unknown)
 }
 
 pub(crate) async fn relay(
     State(shared): App,
     Path(name): Path<String>,
-) -> Result<Html<String>, Refused> {
-    let Told { relay, measurements, said } = story(&shared, &name).await?;
+) -> Result<Html<String>, ErrorResponse> {
+    let ExplainedRelay { relay, measurements, explanation } = explained(&shared, &name).await?;
     page(&Page {
         here: "",
         fingerprint: fingerprint(relay.rsa),
@@ -91,7 +94,7 @@ pub(crate) async fn relay(
         address: relay.address.clone(),
         first_seen: time(Some(relay.first_seen_unix_s)),
         last_seen: time(Some(relay.last_seen_unix_s)),
-        said,
+        explanation,
         latest: measurements.iter().find(|it| !it.seconds.is_empty()).map(|it| it.id),
         has_history: measurements.iter().any(|it| it.capacity.is_some()),
         rows: measurements.iter().take(ROWS).map(row).collect(),

@@ -1,22 +1,22 @@
 //! The table of relays.
 
-use crate::answer::{Refused, page};
-use crate::line::fingerprint;
-use crate::server::App;
-use crate::words::{cause, rate, time};
+use crate::app::App;
+use crate::bandwidth_line::fingerprint;
+use crate::format::{cause, rate, time};
+use crate::response::{ErrorResponse, page};
 use askama::Template;
 use axum::extract::{Query, State};
 use axum::response::Html;
 use serde::Deserialize;
 use store::{RelayQuery, RelayRow, Sort};
 
-/// Rows of a page.
+/// Rows on a page.
 const ROWS: usize = 100;
 
-/// As the address says it. What is not understood counts as not said.
+/// Query parameters of the page. Invalid values count as absent.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default)]
-pub(crate) struct Wanted {
+pub(crate) struct RelayParameters {
     search: String,
     sort: String,
     order: String,
@@ -41,7 +41,7 @@ struct Page {
     next: Option<String>,
 }
 
-/// A heading by which can be sorted.
+/// A sortable column heading.
 struct Column {
     name: &'static str,
     sorted: &'static str,
@@ -64,31 +64,31 @@ const COLUMNS: [(&str, Sort, bool); 5] = [
     ("Relay", Sort::Nickname, false),
     ("Mbit/s", Sort::Capacity, true),
     ("Last measurement", Sort::State, false),
-    ("It ended", Sort::Measured, false),
+    ("Ended", Sort::Measured, false),
     ("First seen", Sort::FirstSeen, false),
 ];
 
-/// What is asked of the store.
-pub(crate) fn query(wanted: &Wanted) -> RelayQuery {
-    let number = wanted.page.parse::<usize>().unwrap_or(1).clamp(1, 1_000_000);
-    let sort = Sort::from_word(&wanted.sort).unwrap_or_default();
-    let state = store::State::from_word(&wanted.state);
-    let ascending = wanted.order == "up";
-    let cause = (!wanted.cause.is_empty()).then(|| wanted.cause.clone());
+/// Translates the parameters to a query.
+pub(crate) fn query(parameters: &RelayParameters) -> RelayQuery {
+    let number = parameters.page.parse::<usize>().unwrap_or(1).clamp(1, 1_000_000);
+    let sort = Sort::from_word(&parameters.sort).unwrap_or_default();
+    let state = store::State::from_word(&parameters.state);
+    let ascending = parameters.order == "up";
+    let cause = (!parameters.cause.is_empty()).then(|| parameters.cause.clone());
     let (skip, most) = ((number - 1) * ROWS, ROWS);
-    RelayQuery { search: wanted.search.clone(), sort, ascending, state, cause, skip, most }
+    RelayQuery { search: parameters.search.clone(), sort, ascending, state, cause, skip, most }
 }
 
 pub(crate) async fn relays(
     State(shared): App,
-    Query(wanted): Query<Wanted>,
-) -> Result<Html<String>, Refused> {
-    let query = query(&wanted);
+    Query(parameters): Query<RelayParameters>,
+) -> Result<Html<String>, ErrorResponse> {
+    let query = query(&parameters);
     let asked = query.clone();
     let found = shared.read(move |store| store.relays(&asked)).await?;
     let number = query.skip / ROWS + 1;
     let to = query.skip + found.relays.len();
-    let link = |sort: Sort, ascending: bool, page: usize| link(&wanted, sort, ascending, page);
+    let link = |sort: Sort, ascending: bool, page: usize| link(&parameters, sort, ascending, page);
     let column = |(name, sort, is_number): (&'static str, Sort, bool)| {
         let is_sorted = sort == query.sort;
         let sorted = match (is_sorted, query.ascending) {
@@ -96,7 +96,7 @@ pub(crate) async fn relays(
             (true, true) => "ascending",
             (true, false) => "descending",
         };
-        // Names from A on, all else from the largest on; again: the other way round.
+        // Names sort ascending first, all else descending; a second click reverses the order.
         let ascending = if is_sorted { !query.ascending } else { sort == Sort::Nickname };
         Column { name, sorted, link: link(sort, ascending, 1), is_number }
     };
@@ -109,17 +109,17 @@ pub(crate) async fn relays(
         rows: found.relays.iter().map(row).collect(),
         previous: (number > 1).then(|| link(query.sort, query.ascending, number - 1)),
         next: ((to as u64) < found.found).then(|| link(query.sort, query.ascending, number + 1)),
-        search: wanted.search.clone(),
-        state: wanted.state.clone(),
-        cause: wanted.cause.clone(),
+        search: parameters.search.clone(),
+        state: parameters.state.clone(),
+        cause: parameters.cause.clone(),
     })
 }
 
-fn link(wanted: &Wanted, sort: Sort, ascending: bool, page: usize) -> String {
+fn link(parameters: &RelayParameters, sort: Sort, ascending: bool, page: usize) -> String {
     let order = if ascending { "up" } else { "down" };
     let mut link = format!("/relays?sort={}&order={order}&page={page}", sort.word());
     for (name, value) in
-        [("search", &wanted.search), ("state", &wanted.state), ("cause", &wanted.cause)]
+        [("search", &parameters.search), ("state", &parameters.state), ("cause", &parameters.cause)]
     {
         if !value.is_empty() {
             link.push_str(&format!("&{name}={}", encoded(value)));
@@ -160,10 +160,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_searched_for_stays_in_links_and_cannot_leave_them() {
+    fn the_search_is_kept_in_links_and_escaped() {
         let search = "a&b=\"<c>".to_owned();
-        let wanted = Wanted { search, state: "failed".to_owned(), ..Wanted::default() };
-        let link = link(&wanted, Sort::Nickname, true, 2);
+        let parameters =
+            RelayParameters { search, state: "failed".to_owned(), ..RelayParameters::default() };
+        let link = link(&parameters, Sort::Nickname, true, 2);
         assert_eq!(
             link,
             "/relays?sort=nickname&order=up&page=2&search=a%26b%3D%22%3Cc%3E&state=failed"
@@ -171,14 +172,18 @@ mod tests {
     }
 
     #[test]
-    fn addresses_that_make_no_sense_ask_for_the_usual() {
+    fn invalid_parameters_count_as_absent() {
         let odd = |text: &str| text.to_owned();
-        let wanted =
-            Wanted { page: odd("-3"), sort: odd("x"), order: odd("?"), ..Wanted::default() };
-        let usual = query(&Wanted::default());
-        assert_eq!(query(&wanted), usual);
+        let parameters = RelayParameters {
+            page: odd("-3"),
+            sort: odd("x"),
+            order: odd("?"),
+            ..RelayParameters::default()
+        };
+        let usual = query(&RelayParameters::default());
+        assert_eq!(query(&parameters), usual);
         assert_eq!((usual.skip, usual.most), (0, ROWS));
-        let last = Wanted { page: u64::MAX.to_string(), ..Wanted::default() };
+        let last = RelayParameters { page: u64::MAX.to_string(), ..RelayParameters::default() };
         assert_eq!(query(&last).skip, 999_999 * ROWS, "no overflow");
     }
 }

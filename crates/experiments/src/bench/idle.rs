@@ -7,7 +7,7 @@ use super::subjects::{BenchNetwork, Subject};
 use crate::error::Error;
 use crowd::Crowd;
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge, unix_time_s};
+use link::{Clock, Driver, DriverOptions, IdentityIssuer, unix_time_s};
 use onion::Duration;
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
@@ -98,13 +98,14 @@ fn one(
     let (relay, pid) = (subject.relay(), stage.pid(subject));
     let random = |error: rand::rngs::SysError| Error::Random(error.to_string());
     let rng = StdRng::try_from_rng(&mut SysRng).map_err(random)?;
-    let forge = Forge::new([7; 32], unix_time_s())?;
+    let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
     let crowd =
         Crowd::new(stage.target(subject), plan.connections, plan.circuits, unix_time_s(), rng);
     let max_conns = usize::MAX;
     let options =
         DriverOptions { handshake_timeout: PATIENCE, max_conns, ..DriverOptions::default() };
-    let driver = Driver::new(crowd, Clock::start(), TlsConfigs::new(&forge)?, Vec::new(), options)?;
+    let driver =
+        Driver::new(crowd, Clock::start(), TlsConfigs::new(&issuer)?, Vec::new(), options)?;
     let mut load = IdleLoad { relay, driver, output, interrupt };
 
     let before = IdleReading::take(pid)?;

@@ -4,7 +4,8 @@
 use crate::error::Error;
 use link::tls::TlsConfigs;
 use link::{
-    Clock, Drive, Driver, DriverOptions, Forge, NodeThread, ThreadError, Watch, unix_time_s,
+    Clock, Drive, Driver, DriverOptions, IdentityIssuer, NodeThread, Observer, ThreadError,
+    unix_time_s,
 };
 use onion::cell::msg::BeginFlags;
 use onion::circuit::NextHop;
@@ -72,9 +73,9 @@ impl QuietCircuit {
             StdRng::try_from_rng(&mut SysRng).map_err(|error| Error::Random(error.to_string()))?;
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
-        let mut forge = Forge::new(seed, unix_time_s())?;
-        let tls = TlsConfigs::new(&forge)?;
-        let identity = Arc::new(forge.identity()?);
+        let mut issuer = IdentityIssuer::new(seed, unix_time_s())?;
+        let tls = TlsConfigs::new(&issuer)?;
+        let identity = Arc::new(issuer.identity()?);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(broken)?;
         let landing = NextHop::to_own(&identity, listener.local_addr().map_err(broken)?);
         // What is at the end is to add as little as can be.
@@ -122,8 +123,8 @@ impl QuietCircuit {
     }
 }
 
-impl Watch<Router<StdRng>> for SharedTold {
-    fn look(&mut self, _: &mut dyn Drive<Router<StdRng>>) -> Option<Instant> {
+impl Observer<Router<StdRng>> for SharedTold {
+    fn before_turn(&mut self, _: &mut dyn Drive<Router<StdRng>>) -> Option<Instant> {
         None
     }
 
@@ -142,8 +143,8 @@ struct Asker {
     told: SharedTold,
 }
 
-impl Watch<Client<StdRng>> for Asker {
-    fn look(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
+impl Observer<Client<StdRng>> for Asker {
+    fn before_turn(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
         let now = drive.now();
         let client = drive.node_mut();
         while let Some(event) = client.poll_event() {

@@ -7,7 +7,7 @@ use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
 use crate::error::Error;
 use crate::telling::median;
 use link::tls::TlsConfigs;
-use link::{Forge, pump, unix_time_s};
+use link::{IdentityIssuer, pump, unix_time_s};
 use onion::cell::CELL_LEN;
 use onion::cell::CELLS_PER_RECORD;
 use onion::{Duration, Rate};
@@ -25,8 +25,8 @@ pub(super) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let forge = Forge::new([7; 32], unix_time_s())?;
-    let tls = TlsConfigs::new(&forge)?;
+    let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
+    let tls = TlsConfigs::new(&issuer)?;
     let mut stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
     let (mut samples, mut forwarder) = (Vec::new(), Vec::new());
     for run in 1..=runs {

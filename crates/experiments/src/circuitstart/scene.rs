@@ -10,7 +10,7 @@ use crate::distant::Starter;
 use crate::error::Error;
 use lab::wan::{Access, Congestion, Host, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use link::tls::TlsConfigs;
-use link::{Clock, Drive, DriverOptions, Forge, NodeThread, unix_time_s};
+use link::{Clock, Drive, DriverOptions, IdentityIssuer, NodeThread, unix_time_s};
 use onion::cell::CELL_LEN;
 use onion::circuit::NextHop;
 use onion::client::{CircuitNumber, CircuitPlan, Client, ClientEvent, Server, Transfer};
@@ -121,15 +121,15 @@ impl RealPath {
         let mut rng = rng()?;
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
-        let mut forge = Forge::new(seed, unix_time_s())?;
-        let starter = Starter { clock, tls: TlsConfigs::new(&forge)? };
+        let mut issuer = IdentityIssuer::new(seed, unix_time_s())?;
+        let starter = Starter { clock, tls: TlsConfigs::new(&issuer)? };
         let flows = begin.windows().flows(SchedulerConfig::INTERVAL);
         let notes = WindowLog::default();
         let (mut relays, mut hops) = (Vec::new(), Vec::new());
         for place in 0..=RELAYS {
             let host = wan.host(&name(place))?;
             let (at, listener) = listen(host, RELAY_PORT)?;
-            let identity = Arc::new(forge.identity()?);
+            let identity = Arc::new(issuer.identity()?);
             hops.push(NextHop::to_own(&identity, at));
             let flows: Arc<dyn FlowFactory> = match place {
                 0 => Arc::new(NotedFlows { flows, notes: notes.clone() }),
@@ -215,7 +215,7 @@ impl RealPath {
         self.ask(move |client, _| client.destroy(circuit))?;
         self.wait(interrupt, || {
             let open = |relay: &NodeThread<Router<StdRng>>| {
-                relay.teller().ask(|it| it.node().open_circuits()).unwrap_or(0)
+                relay.handle().call(|it| it.node().open_circuits()).unwrap_or(0)
             };
             Ok(self.relays.iter().all(|relay| open(relay) == 0))
         })?;
@@ -227,7 +227,7 @@ impl RealPath {
         &self,
         task: impl FnOnce(&mut Client<StdRng>, Instant) -> T + Send + 'static,
     ) -> Result<T, Error> {
-        let asked = self.client.teller().ask(move |it: &mut dyn Drive<Client<StdRng>>| {
+        let asked = self.client.handle().call(move |it: &mut dyn Drive<Client<StdRng>>| {
             let now = it.now();
             task(it.node_mut(), now)
         });
@@ -290,7 +290,7 @@ impl RealPath {
             out_bytes += self.wan.counts(&narrow, &other)?.delivered_bytes;
         }
         let relay = &self.relays[self.path.distance];
-        let sent = relay.teller().ask(|it| it.node().totals().client_bytes);
+        let sent = relay.handle().call(|it| it.node().totals().client_bytes);
         let sent = sent.ok_or_else(|| broken("a relay's thread has ended"))?;
         Ok(Carried { into_bytes, out_bytes, cells: sent / CELL_LEN as u64 })
     }

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::private_network as network;
 use crate::stage;
 use client::strategy::{Position, Strategy};
-use client::{ClientProxy, Directories, Event, RelayInfo, Settings, View};
+use client::{Choices, ClientProxy, Directories, Event, NetDir, RelayInfo, Settings};
 use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use lab::{
     Client, Content, ContentServer, Download, JoinedRelay, Network, NetworkSpec, Node, OwnRelay,
@@ -75,11 +75,11 @@ impl Strategy for Only {
         "only"
     }
 
-    fn weight(&self, _: &View, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
+    fn weight(&self, _: &NetDir, _: &RelayInfo, _: Position, _: &[&RelayInfo]) -> f64 {
         1.0
     }
 
-    fn admits(&self, _: &View, relay: &RelayInfo, position: Position, _: &[&RelayInfo]) -> bool {
+    fn admits(&self, _: &NetDir, relay: &RelayInfo, position: Position, _: &[&RelayInfo]) -> bool {
         match position {
             Position::Guard => self.guards.contains(&relay.fingerprint),
             Position::Middle => self.middles.contains(&relay.fingerprint),
@@ -186,8 +186,11 @@ impl BridgeNetwork {
         for method in plan.methods.iter().copied().filter(|it| it.who == ClientKind::Ours) {
             let folder = format!("{}-legs-{}-bridge-{first}", method.legs, method.exit.word());
             let settings = Settings {
-                legs: method.legs,
-                strategy: Box::new(self.only(method)),
+                choices: Choices {
+                    legs: method.legs,
+                    strategy: Box::new(self.only(method)),
+                    ..Choices::default()
+                },
                 // Nothing but downloads is to go over the bridges' narrow links.
                 directories: Directories::default(),
                 ..Settings::new(self.network.directory_addrs(), self.folder.path().join(folder))

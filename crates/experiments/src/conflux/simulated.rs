@@ -2,7 +2,7 @@
 
 use super::plan::{self, ClientKind, ConfluxSettings, DownloadFigures, Method, Trial};
 use crate::error::Error;
-use link::Forge;
+use link::IdentityIssuer;
 use onion::circuit::NextHop;
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, Server, SetPlan, StreamNumber,
@@ -68,10 +68,10 @@ struct Identities {
 
 impl Identities {
     fn new() -> Result<Self, Error> {
-        let mut forge = Forge::new([3; 32], UNIX_TIME_S)?;
-        let certificates = forge.tls_credentials()?.0;
+        let mut issuer = IdentityIssuer::new([3; 32], UNIX_TIME_S)?;
+        let certificates = issuer.tls_credentials()?.0;
         let certificate = certificates.first().map(|it| it.to_vec()).unwrap_or_default();
-        let mut identity = || Ok::<_, Error>(Arc::new(forge.identity()?));
+        let mut identity = || Ok::<_, Error>(Arc::new(issuer.identity()?));
         let bridges = (0..WAYS).map(|_| identity()).collect::<Result<_, _>>()?;
         let middles = (0..WAYS).map(|_| identity()).collect::<Result<_, _>>()?;
         Ok(Self { certificate, bridges, middles, exit: identity()? })

@@ -4,7 +4,7 @@ use crate::error::Error;
 use crate::private_network as network;
 use crate::stage;
 use client::probe::{self, ProbeServer, Subject};
-use client::{Directories, RelayInfo, View};
+use client::{Directories, NetDir, RelayInfo};
 use lab::{LabError, Network, NetworkSpec, OwnRelay, RelaySpec, TemporaryFolder};
 use link::Clock;
 use netdoc::Fingerprint;
@@ -36,7 +36,7 @@ impl Software {
 
 /// All processes of the experiment.
 pub(super) struct SharedNetwork {
-    view: Arc<View>,
+    view: Arc<NetDir>,
     stock: Vec<Fingerprint>,
     ours: Vec<Fingerprint>,
     server: ProbeServer,
@@ -65,7 +65,8 @@ impl SharedNetwork {
         let all = |rsa: Vec<[u8; 20]>| rsa.into_iter().map(Fingerprint::from_bytes).collect();
         let stock: Vec<Fingerprint> = all(network.relays().iter().map(lab::Node::rsa).collect());
         let ours: Vec<Fingerprint> = all(own);
-        let knows = |view: &View| stock.iter().chain(&ours).all(|relay| view.find(relay).is_some());
+        let knows =
+            |view: &NetDir| stock.iter().chain(&ours).all(|relay| view.find(relay).is_some());
         let (authorities, known) = (network.directory_addrs(), folder.path().join("client"));
         let directories = Directories::default();
         let view =
@@ -74,7 +75,7 @@ impl SharedNetwork {
         Ok(Self { view, stock, ours, server, relays, network, _folder: folder })
     }
 
-    pub(super) fn view(&self) -> Arc<View> {
+    pub(super) fn view(&self) -> Arc<NetDir> {
         Arc::clone(&self.view)
     }
 

@@ -4,7 +4,7 @@ use super::net::Network;
 use super::trace::SharedTrace;
 use crate::error::Error;
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Namespace, NodeThread, Watch};
+use link::{Clock, Driver, DriverOptions, Namespace, NodeThread, Observer};
 use onion::node::Node;
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
@@ -26,7 +26,7 @@ impl KistNetwork<'_> {
         node: N,
         listeners: Vec<TcpListener>,
         options: DriverOptions,
-        watch: impl Watch<N> + 'static,
+        watch: impl Observer<N> + 'static,
     ) -> Result<NodeThread<N>, Error> {
         let driver = Driver::new(node, self.clock, self.tls.clone(), listeners, options)?;
         // A thread is in the network of the one that starts it.

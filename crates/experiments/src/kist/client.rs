@@ -4,7 +4,7 @@ use super::actor::{KistNetwork, rng};
 use super::server::Servers;
 use super::trace::SharedTrace;
 use crate::error::Error;
-use link::{Drive, DriverOptions, NodeThread, ThreadError, Watch, unix_time_s};
+use link::{Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::circuit::NextHop;
 use onion::client::{CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, Transfer};
@@ -79,9 +79,9 @@ struct Errands {
     trace: SharedTrace,
 }
 
-impl Watch<Client<StdRng>> for Errands {
+impl Observer<Client<StdRng>> for Errands {
     /// Notes what has happened, and does what is due.
-    fn look(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
+    fn before_turn(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
         let now = drive.now();
         let client = drive.node_mut();
         while let Some(event) = client.poll_event() {

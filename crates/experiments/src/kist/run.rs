@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::telling::median;
 use lab::{OwnProcess, OwnRelay};
 use link::tls::TlsConfigs;
-use link::{Clock, Forge, unix_time_s};
+use link::{Clock, IdentityIssuer, unix_time_s};
 use onion::cell::CELL_LEN;
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::{Duration, Instant};
@@ -92,11 +92,11 @@ pub(super) fn play(
 
     let mut seed = [0; 32];
     rng()?.fill_bytes(&mut seed);
-    let mut forge = Forge::new(seed, unix_time_s())?;
-    let tls = TlsConfigs::new(&forge)?;
+    let mut issuer = IdentityIssuer::new(seed, unix_time_s())?;
+    let tls = TlsConfigs::new(&issuer)?;
     let scene = KistNetwork { network, clock, tls, trace: SharedTrace::default() };
     let shared = &scene.trace;
-    let servers = Servers::start(&scene, forge.identity()?)?;
+    let servers = Servers::start(&scene, issuer.identity()?)?;
     let start = |number| client::start(&scene, target, &servers, number, plan.load);
     let clients = (0..plan.load.links).map(start).collect::<Result<Vec<_>, _>>()?;
     let deadline = clock.now() + PATIENCE;
@@ -117,7 +117,7 @@ pub(super) fn play(
     let loaded = clock.now();
     // All begin at once, and none of their TCP connections has a start over the others.
     shared.lock().is_loaded = true;
-    clients.iter().for_each(|client| client.teller().wake());
+    clients.iter().for_each(|client| client.handle().wake());
     if interrupt.wait(plan.warm_up) {
         return Ok(None);
     }

@@ -4,7 +4,7 @@ use super::actor::{KistNetwork, broken, rng};
 use super::net::SERVERS;
 use super::trace::SharedTrace;
 use crate::error::Error;
-use link::{Drive, DriverOptions, NodeThread, ThreadError, Watch, unix_time_s};
+use link::{Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::Instant;
 use onion::circuit::NextHop;
 use onion::client::Server;
@@ -56,8 +56,8 @@ impl Servers {
     }
 }
 
-impl Watch<Router<StdRng>> for SharedTrace {
-    fn look(&mut self, _: &mut dyn Drive<Router<StdRng>>) -> Option<Instant> {
+impl Observer<Router<StdRng>> for SharedTrace {
+    fn before_turn(&mut self, _: &mut dyn Drive<Router<StdRng>>) -> Option<Instant> {
         None
     }
 
@@ -66,8 +66,8 @@ impl Watch<Router<StdRng>> for SharedTrace {
     }
 }
 
-impl Watch<Server> for SharedTrace {
-    fn look(&mut self, drive: &mut dyn Drive<Server>) -> Option<Instant> {
+impl Observer<Server> for SharedTrace {
+    fn before_turn(&mut self, drive: &mut dyn Drive<Server>) -> Option<Instant> {
         while let Some(answer) = drive.node_mut().poll_answer() {
             self.lock().sent.insert(answer.transfer.seed, answer.began_at);
         }

@@ -147,7 +147,7 @@ fn strategy(
 ) -> Result<Case, Error> {
     let need = Need::Port { port: scene.server().port(), is_ipv6: false };
     let view = scene.view();
-    let study = Study { view, strategy: &*way.strategy, rules: RULES, need, pairs: 10_000 };
+    let study = Study { netdir: view, strategy: &*way.strategy, rules: RULES, need, pairs: 10_000 };
     let adversary = [Adversary::with_weight(view, 0.55, Weights::Largest, rng)];
     let cost = study.run(&adversary, rng);
     let cost = cost.map_err(|it| Error::Failed(format!("{}: {it}", way.name)))?;

@@ -1,7 +1,7 @@
 //! Several probers side by side: where users make relays slow, one after the other takes hours.
 
 use crate::error::Error;
-use client::View;
+use client::NetDir;
 use client::probe::{self, ProbePlan, Probed, Subject};
 use std::sync::mpsc::channel;
 use std::thread;
@@ -13,7 +13,7 @@ use std::thread;
 pub(super) fn play(
     plan: &ProbePlan,
     subjects: Vec<Subject>,
-    view: &View,
+    view: &NetDir,
     lanes: usize,
     mut done: impl FnMut(usize),
     is_over: impl Fn() -> bool + Sync,

@@ -7,7 +7,7 @@ use crate::factor::{Factor, side};
 use crate::simulated::Interval;
 use crate::telling::median;
 use client::strategy::{Position, Strategy, Weighted};
-use client::{ClientProxy, Directories, Event, RelayInfo, Settings, View};
+use client::{Choices, ClientProxy, Directories, Event, NetDir, RelayInfo, Settings};
 use lab::{Client, ContentServer, Pins, TemporaryFolder, connect_through, read_rest};
 use link::Clock;
 use netdoc::Fingerprint;
@@ -59,7 +59,7 @@ impl Strategy for Among {
 
     fn weight(
         &self,
-        view: &View,
+        view: &NetDir,
         relay: &RelayInfo,
         position: Position,
         chosen: &[&RelayInfo],
@@ -67,7 +67,7 @@ impl Strategy for Among {
         Weighted.weight(view, relay, position, chosen)
     }
 
-    fn admits(&self, _: &View, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> bool {
+    fn admits(&self, _: &NetDir, relay: &RelayInfo, _: Position, _: &[&RelayInfo]) -> bool {
         self.0.contains(&relay.fingerprint)
     }
 }
@@ -101,7 +101,10 @@ impl Readers {
         tor.pin(&Pins { entry: known.clone(), middle: known.clone(), exit: known })?;
         let folder = crate::stage::temporary_folder()?;
         let settings = Settings {
-            strategy: Box::new(Among(scene.relays().to_vec())),
+            choices: Choices {
+                strategy: Box::new(Among(scene.relays().to_vec())),
+                ..Choices::default()
+            },
             directories: Directories::default(),
             ..Settings::new(scene.authorities(), folder.path().join("reader"))
         };

@@ -6,7 +6,7 @@ use super::uniform;
 use crate::error::Error;
 use crate::load::Load;
 use crate::simulated::Interval;
-use client::View;
+use client::NetDir;
 use client::model::{Model, Pair};
 use client::probe::Subject;
 use onion::Duration;
@@ -22,7 +22,7 @@ const BUSY: f64 = 0.9;
 const DRAWN: u32 = 30;
 
 /// Paths of three hops that meet as many links as they can.
-pub(super) fn covering(view: &View, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>, Error> {
+pub(super) fn covering(view: &NetDir, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>, Error> {
     let mut met = BTreeSet::new();
     let mut all = Vec::new();
     for _ in 0..count {

@@ -6,7 +6,7 @@ use crate::private_network as network;
 use crate::stage;
 use client::countries::Countries;
 use client::probe::{self, ProbeServer};
-use client::{Directories, View};
+use client::{Directories, NetDir};
 use lab::wan::{HostSpec, Wan, WanSpec, Way};
 use lab::{ContentServer, JoinedRelay, Network, NetworkSpec, RelaySpec, TemporaryFolder};
 use link::unix_time_s;
@@ -72,7 +72,7 @@ fn name(number: usize) -> String {
 pub(super) struct SelectionNetwork {
     // In this order: what runs at the hosts ends before they do.
     relays: Vec<Fingerprint>,
-    view: Arc<View>,
+    view: Arc<NetDir>,
     server: ProbeServer,
     joined: Vec<JoinedRelay>,
     network: Network,
@@ -119,7 +119,7 @@ impl SelectionNetwork {
         if let Some(wan) = &wan {
             enter(wan.host(CLIENT)?)?;
         }
-        let weighs = |view: &View| {
+        let weighs = |view: &NetDir| {
             let of = |(relay, place): (&Fingerprint, &Place)| {
                 view.find(relay).is_some_and(|it| it.weight_kb_s == weight_kb_s(place))
             };
@@ -141,12 +141,12 @@ impl SelectionNetwork {
     }
 
     /// The network as the client sees it: the relays alone, without authorities.
-    pub(super) fn view(&self) -> &View {
+    pub(super) fn view(&self) -> &NetDir {
         &self.view
     }
 
     /// The parts of the scene for other threads.
-    pub(super) fn shared_view(&self) -> Arc<View> {
+    pub(super) fn shared_view(&self) -> Arc<NetDir> {
         Arc::clone(&self.view)
     }
 

@@ -7,7 +7,7 @@ use super::scene::SelectionNetwork;
 use super::uniform;
 use crate::crowd::{Crowd, Member};
 use crate::error::Error;
-use client::View;
+use client::NetDir;
 use client::probe::{self, ProbePlan, Probed};
 use onion::Duration;
 use rand::SeedableRng;
@@ -61,7 +61,7 @@ impl Users {
 }
 
 /// A user's life.
-fn live(view: &View, server: SocketAddr, mut rng: StdRng, member: &Member) -> Result<(), Error> {
+fn live(view: &NetDir, server: SocketAddr, mut rng: StdRng, member: &Member) -> Result<(), Error> {
     let plan = ProbePlan {
         rounds: 0,
         pause: Duration::from_millis(100),

@@ -3,7 +3,7 @@
 use super::Download;
 use super::real::broken;
 use crate::error::Error;
-use link::{Drive, ThreadError, Watch};
+use link::{Drive, Observer, ThreadError};
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, StreamNumber, Transfer,
 };
@@ -172,8 +172,8 @@ impl Errands {
     }
 }
 
-impl Watch<Client<StdRng>> for Errands {
-    fn look(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
+impl Observer<Client<StdRng>> for Errands {
+    fn before_turn(&mut self, drive: &mut dyn Drive<Client<StdRng>>) -> Option<Instant> {
         let now = drive.now();
         let client = drive.node_mut();
         while let Some(event) = client.poll_event() {

@@ -7,7 +7,7 @@ use crate::distant::Starter;
 use crate::error::Error;
 use lab::wan::{Access, Congestion, Host, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use link::tls::TlsConfigs;
-use link::{Clock, DriverOptions, Forge, NodeThread, unix_time_s};
+use link::{Clock, DriverOptions, IdentityIssuer, NodeThread, unix_time_s};
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions};
 use onion::cell::CELL_LEN;
 use onion::circuit::NextHop;
@@ -150,7 +150,7 @@ impl World for RealSockets {
 /// What starts relays.
 struct Scene {
     starter: Starter,
-    forge: Forge,
+    issuer: IdentityIssuer,
 }
 
 /// A relay that runs.
@@ -163,9 +163,9 @@ impl Scene {
     fn new() -> Result<Self, Error> {
         let mut seed = [0; 32];
         rng()?.fill_bytes(&mut seed);
-        let forge = Forge::new(seed, unix_time_s())?;
-        let tls = TlsConfigs::new(&forge)?;
-        Ok(Self { starter: Starter { clock: Clock::start(), tls }, forge })
+        let issuer = IdentityIssuer::new(seed, unix_time_s())?;
+        let tls = TlsConfigs::new(&issuer)?;
+        Ok(Self { starter: Starter { clock: Clock::start(), tls }, issuer })
     }
 
     fn start_relay(
@@ -177,7 +177,7 @@ impl Scene {
     ) -> Result<Started, Error> {
         let host = wan.host(&relay.site.name)?;
         let (at, listener) = listen(host, RELAY_PORT)?;
-        let identity = Arc::new(self.forge.identity()?);
+        let identity = Arc::new(self.issuer.identity()?);
         let hop = NextHop::to_own(&identity, at);
         let policy = ExitPolicy::accept_all();
         let config = RouterConfig {
@@ -198,7 +198,7 @@ impl Scene {
 
 impl Started {
     fn seen(&self) -> Result<RelaySeen, Error> {
-        let seen = self.node.teller().ask(|it| {
+        let seen = self.node.handle().call(|it| {
             let router = it.node();
             RelaySeen {
                 cells: router.totals().client_bytes / CELL_LEN as u64,

@@ -1,5 +1,5 @@
 use super::{EchoLiar, EchoLie, LiarError};
-use link::Forge;
+use link::IdentityIssuer;
 use onion::identity::OwnIdentity;
 use onion::measure::load::{
     Event, LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, Target,
@@ -27,7 +27,7 @@ const SECONDS: u16 = 20;
 /// The measurer's rate: with the seconds, it determines the length of a run in cells.
 const RATE: Rate = Rate::from_bit_per_s(10_000_000);
 
-/// Relays that forge answers, each measured once in virtual time, to estimate the probability of escaping.
+/// Relays that issuer answers, each measured once in virtual time, to estimate the probability of escaping.
 ///
 /// All randomness comes from the seeds, so the same call gives the same result.
 pub struct Forgers {
@@ -49,15 +49,15 @@ pub struct ForgerRun {
 }
 
 impl Forgers {
-    /// Relays that forge this share of their answers, with one check per this number of cells. Creates keys,
+    /// Relays that issuer this share of their answers, with one check per this number of cells. Creates keys,
     /// which takes some tenths of a second.
     ///
     /// # Errors
     /// If keys cannot be created.
     pub fn new(share: f64, check_one_in: NonZeroU32) -> Result<Self, LiarError> {
-        let mut forge = Forge::new([5; 32], UNIX_TIME_S)?;
-        let identity = Arc::new(forge.identity()?);
-        let (certificates, _) = forge.tls_credentials()?;
+        let mut issuer = IdentityIssuer::new([5; 32], UNIX_TIME_S)?;
+        let identity = Arc::new(issuer.identity()?);
+        let (certificates, _) = issuer.tls_credentials()?;
         let certificate = certificates.first().map(|it| it.to_vec()).unwrap_or_default();
         Ok(Self { identity, certificate, share, check_one_in })
     }

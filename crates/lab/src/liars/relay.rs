@@ -1,6 +1,8 @@
 use super::{EchoLiar, EchoLie};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverError, DriverOptions, Forge, ForgeError, NodeThread, ThreadError};
+use link::{
+    Clock, Driver, DriverError, DriverOptions, IdentityIssuer, IssueError, NodeThread, ThreadError,
+};
 use onion::identity::RelayIds;
 use onion::measure::load::Target;
 use onion::measure::target::TargetParams;
@@ -16,7 +18,7 @@ use std::{io, iter};
 pub enum LiarError {
     /// Its identity could not be created.
     #[error(transparent)]
-    Forge(#[from] ForgeError),
+    Issue(#[from] IssueError),
     /// Its driver got an error of the operating system.
     #[error(transparent)]
     Driver(#[from] DriverError),
@@ -65,8 +67,8 @@ impl LiarRelay {
     /// # Errors
     /// [`LiarError`]: keys, sockets or the thread could not be created.
     pub fn start(setup: LiarSetup) -> Result<Self, LiarError> {
-        let mut forge = Forge::new(setup.seed, setup.unix_time_s)?;
-        let identity = Arc::new(forge.identity()?);
+        let mut issuer = IdentityIssuer::new(setup.seed, setup.unix_time_s)?;
+        let identity = Arc::new(issuer.identity()?);
         let ids = identity.ids();
         let listener = TcpListener::bind(setup.listen)?;
         let address = listener.local_addr()?;
@@ -78,7 +80,7 @@ impl LiarRelay {
         let clock = Clock::start();
         let rng = StdRng::from_seed(setup.seed);
         let router = Router::with_behavior(config, EchoLiar::new(setup.lie), rng, clock.now());
-        let tls = TlsConfigs::new(&forge)?;
+        let tls = TlsConfigs::new(&issuer)?;
         let driver = Driver::new(router, clock, tls, vec![listener], DriverOptions::default())?;
         let thread = NodeThread::start("liar", Box::new(driver), ())?;
         Ok(Self { address, ids, thread })
@@ -106,7 +108,7 @@ impl LiarRelay {
     /// the oldest of several hundred are lost.
     #[must_use]
     pub fn take_events(&self) -> Vec<RouterEvent> {
-        let events = self.thread.teller().ask(|drive| {
+        let events = self.thread.handle().call(|drive| {
             let router = drive.node_mut();
             iter::from_fn(|| router.poll_event()).collect()
         });
@@ -116,7 +118,7 @@ impl LiarRelay {
     /// The bytes sent so far; zero if it has failed.
     #[must_use]
     pub fn totals(&self) -> RouterTotals {
-        self.thread.teller().ask(|drive| *drive.node().totals()).unwrap_or_default()
+        self.thread.handle().call(|drive| *drive.node().totals()).unwrap_or_default()
     }
 
     /// Closes its sockets and ends its thread.

@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
 use lab::liars::EchoLie;
-use link::Forge;
+use link::IdentityIssuer;
 use onion::identity::OwnIdentity;
 use onion::measure::protocol::{ClientShare, CoordinatorKey, MeasurerKey, Nonce, Order};
 use onion::measure::target::TargetParams;
@@ -21,8 +21,8 @@ pub(crate) const MEASURERS: [[u8; 32]; 2] = [[0xa0; 32], [0xa1; 32]];
 
 /// Identities, created once per process: RSA keys are slow to generate.
 pub(crate) struct Cast {
-    pub(crate) others: Forge,
-    pub(crate) relays: Forge,
+    pub(crate) others: IdentityIssuer,
+    pub(crate) relays: IdentityIssuer,
     pub(crate) landings: Vec<Arc<OwnIdentity>>,
     pub(crate) relay: Arc<OwnIdentity>,
     pub(crate) next: Arc<OwnIdentity>,
@@ -31,8 +31,8 @@ pub(crate) struct Cast {
 pub(crate) fn cast() -> &'static Cast {
     static CAST: OnceLock<Cast> = OnceLock::new();
     CAST.get_or_init(|| {
-        let mut others = Forge::new([1; 32], UNIX_TIME_S).unwrap();
-        let mut relays = Forge::new([2; 32], UNIX_TIME_S).unwrap();
+        let mut others = IdentityIssuer::new([1; 32], UNIX_TIME_S).unwrap();
+        let mut relays = IdentityIssuer::new([2; 32], UNIX_TIME_S).unwrap();
         let landings = (0..2).map(|_| Arc::new(others.identity().unwrap())).collect();
         let relay = Arc::new(relays.identity().unwrap());
         let next = Arc::new(others.identity().unwrap());

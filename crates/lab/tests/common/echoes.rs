@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
 use crate::found::Found;
-use link::Forge;
+use link::IdentityIssuer;
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::load::{LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, Target};
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
@@ -36,9 +36,9 @@ pub(crate) const fn measurer_seed(number: u8) -> [u8; 32] {
 pub(crate) fn relay() -> &'static (Arc<OwnIdentity>, Vec<u8>) {
     static RELAY: OnceLock<(Arc<OwnIdentity>, Vec<u8>)> = OnceLock::new();
     RELAY.get_or_init(|| {
-        let mut forge = Forge::new([2; 32], UNIX_TIME_S).unwrap();
-        let identity = Arc::new(forge.identity().unwrap());
-        (identity, forge.tls_credentials().unwrap().0[0].to_vec())
+        let mut issuer = IdentityIssuer::new([2; 32], UNIX_TIME_S).unwrap();
+        let identity = Arc::new(issuer.identity().unwrap());
+        (identity, issuer.tls_credentials().unwrap().0[0].to_vec())
     })
 }
 

@@ -4,7 +4,7 @@
 
 use crate::party::Party;
 use crate::stage::{Actor, RealSockets, Stage, VirtualTime};
-use link::{DriverOptions, Forge};
+use link::{DriverOptions, IdentityIssuer};
 use onion::circuit::NextHop;
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Destination, Figures, Loss, Outcome, Server,
@@ -29,16 +29,16 @@ pub(crate) const SOON: Duration = Duration::from_secs(60);
 
 /// Identities, made once per process: their RSA keys take time.
 pub(crate) struct Cast {
-    pub(crate) forge: Forge,
+    pub(crate) issuer: IdentityIssuer,
     pub(crate) relays: Vec<Arc<OwnIdentity>>,
 }
 
 pub(crate) fn cast() -> &'static Cast {
     static CAST: OnceLock<Cast> = OnceLock::new();
     CAST.get_or_init(|| {
-        let mut forge = Forge::new([3; 32], UNIX_TIME_S).unwrap();
-        let relays = (0..4).map(|_| Arc::new(forge.identity().unwrap())).collect();
-        Cast { forge, relays }
+        let mut issuer = IdentityIssuer::new([3; 32], UNIX_TIME_S).unwrap();
+        let relays = (0..4).map(|_| Arc::new(issuer.identity().unwrap())).collect();
+        Cast { issuer, relays }
     })
 }
 
@@ -63,7 +63,7 @@ impl World for VirtualTime {
 impl World for RealSockets {
     fn add_plain(&mut self, node: impl Node + 'static, at: SocketAddr) -> Actor {
         let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
-        self.add_with(node, &cast().forge, &[at], options)
+        self.add_with(node, &cast().issuer, &[at], options)
     }
 }
 
@@ -101,11 +101,11 @@ impl<S: World> Net<S> {
             config.directory = Some(server_at);
             change(place, &mut config);
             let router = Router::new(config, ChaCha8Rng::seed_from_u64(place as u64), stage.now());
-            relays.push(stage.add(router, &cast().forge, &[at]));
+            relays.push(stage.add(router, &cast().issuer, &[at]));
         }
         let server = stage.add_plain(Server::new(), server_at);
         let client = Client::new(UNIX_TIME_S, ChaCha8Rng::seed_from_u64(100));
-        let client = stage.add(client, &cast().forge, &[]);
+        let client = stage.add(client, &cast().issuer, &[]);
         Self { stage, relays, hops, client, server, server_at, events: VecDeque::new(), seed: 0 }
     }
 
@@ -113,14 +113,14 @@ impl<S: World> Net<S> {
     pub(crate) fn add_client(&mut self) -> Actor {
         self.seed += 1;
         let rng = ChaCha8Rng::seed_from_u64(100 + self.seed);
-        self.stage.add(Client::new(UNIX_TIME_S, rng), &cast().forge, &[])
+        self.stage.add(Client::new(UNIX_TIME_S, rng), &cast().issuer, &[])
     }
 
     /// A party that sends arbitrary cells to a relay.
     pub(crate) fn add_party(&mut self, relay: usize) -> Actor {
         let NextHop { address, ids, .. } = self.hops[relay];
         let party = Party::dialling(Target { address, ids }, UNIX_TIME_S);
-        let party = self.stage.add(party, &cast().forge, &[]);
+        let party = self.stage.add(party, &cast().issuer, &[]);
         self.stage.until(SOON, |stage| stage.node::<Party>(party).is_open());
         party
     }

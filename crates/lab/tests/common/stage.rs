@@ -3,7 +3,7 @@
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge};
+use link::{Clock, Driver, DriverOptions, IdentityIssuer};
 use onion::node::Node;
 use onion::{Duration, Instant};
 use sim::wire::{NodeId, Wire, WireConfig};
@@ -29,7 +29,12 @@ pub(crate) trait Stage {
     fn nowhere(&mut self) -> SocketAddr;
 
     /// Adds a node that listens at addresses reserved before.
-    fn add(&mut self, node: impl Node + 'static, forge: &Forge, at: &[SocketAddr]) -> Actor;
+    fn add(
+        &mut self,
+        node: impl Node + 'static,
+        issuer: &IdentityIssuer,
+        at: &[SocketAddr],
+    ) -> Actor;
 
     fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N;
 
@@ -127,12 +132,17 @@ impl Stage for VirtualTime {
         self.reserve()
     }
 
-    fn add(&mut self, node: impl Node + 'static, forge: &Forge, at: &[SocketAddr]) -> Actor {
+    fn add(
+        &mut self,
+        node: impl Node + 'static,
+        issuer: &IdentityIssuer,
+        at: &[SocketAddr],
+    ) -> Actor {
         if self.nodes.is_empty() {
             self.wire.add(Ticker(Instant::ORIGIN));
         }
         let id = self.wire.add(node);
-        let certificate = forge.tls_credentials().unwrap().0[0].to_vec();
+        let certificate = issuer.tls_credentials().unwrap().0[0].to_vec();
         for address in at {
             self.wire.listen(id, *address, &certificate).unwrap();
         }
@@ -180,7 +190,7 @@ impl RealSockets {
     pub(crate) fn add_with(
         &mut self,
         node: impl Node + 'static,
-        forge: &Forge,
+        issuer: &IdentityIssuer,
         at: &[SocketAddr],
         options: DriverOptions,
     ) -> Actor {
@@ -190,7 +200,7 @@ impl RealSockets {
             self.listeners.swap_remove(place)
         });
         let listeners = listeners.collect();
-        let tls = TlsConfigs::new(forge).unwrap();
+        let tls = TlsConfigs::new(issuer).unwrap();
         let driver = Driver::new(node, self.clock, tls, listeners, options).unwrap();
         self.drivers.push(Box::new(driver));
         Actor(self.drivers.len() - 1)
@@ -217,8 +227,13 @@ impl Stage for RealSockets {
         address
     }
 
-    fn add(&mut self, node: impl Node + 'static, forge: &Forge, at: &[SocketAddr]) -> Actor {
-        self.add_with(node, forge, at, DriverOptions::default())
+    fn add(
+        &mut self,
+        node: impl Node + 'static,
+        issuer: &IdentityIssuer,
+        at: &[SocketAddr],
+    ) -> Actor {
+        self.add_with(node, issuer, at, DriverOptions::default())
     }
 
     fn node<N: Node + 'static>(&mut self, actor: Actor) -> &mut N {

@@ -2,7 +2,7 @@
 
 use crate::party::{Party, extend_data, sealed};
 use crate::stage::{Actor, Stage};
-use link::Forge;
+use link::IdentityIssuer;
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
@@ -38,12 +38,17 @@ impl Stranger {
     }
 
     /// Performs the next step, if it is possible.
-    pub(crate) fn go_on(&mut self, stage: &mut impl Stage, forge: &Forge, unix_time_s: u64) {
+    pub(crate) fn go_on(
+        &mut self,
+        stage: &mut impl Stage,
+        issuer: &IdentityIssuer,
+        unix_time_s: u64,
+    ) {
         if self.refused == self.circuits {
             return;
         }
         let Some(actor) = self.party else {
-            self.party = Some(stage.add(Party::dialling(self.relay, unix_time_s), forge, &[]));
+            self.party = Some(stage.add(Party::dialling(self.relay, unix_time_s), issuer, &[]));
             return;
         };
         let party: &mut Party = stage.node(actor);

@@ -7,7 +7,7 @@ use crate::party::Party;
 use crate::stage::{Actor, Stage, VirtualTime};
 use crate::stranger::Stranger;
 use lab::liars::{LiedAt, TransitLiar, TransitLie};
-use link::Forge;
+use link::IdentityIssuer;
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::Second;
 use onion::measure::load::{
@@ -30,8 +30,8 @@ const LANDINGS: usize = 2;
 
 /// Identities, made once per process: their RSA keys take time.
 struct Cast {
-    measurers: Forge,
-    relays: Forge,
+    measurers: IdentityIssuer,
+    relays: IdentityIssuer,
     landings: Vec<Arc<OwnIdentity>>,
     relay: Arc<OwnIdentity>,
     impostor: Arc<OwnIdentity>,
@@ -40,8 +40,8 @@ struct Cast {
 fn cast() -> &'static Cast {
     static CAST: OnceLock<Cast> = OnceLock::new();
     CAST.get_or_init(|| {
-        let mut measurers = Forge::new([1; 32], UNIX_TIME_S).unwrap();
-        let mut relays = Forge::new([2; 32], UNIX_TIME_S).unwrap();
+        let mut measurers = IdentityIssuer::new([1; 32], UNIX_TIME_S).unwrap();
+        let mut relays = IdentityIssuer::new([2; 32], UNIX_TIME_S).unwrap();
         let landings = (0..LANDINGS).map(|_| Arc::new(measurers.identity().unwrap())).collect();
         let relay = Arc::new(relays.identity().unwrap());
         let impostor = Arc::new(relays.identity().unwrap());
@@ -192,10 +192,10 @@ impl<'s, S: Stage> Play<'s, S> {
     fn begin(mut stage: S, scenario: &'s Scenario) -> Self {
         let address = stage.reserve();
         let landings: Vec<SocketAddr> = (0..LANDINGS).map(|_| stage.reserve()).collect();
-        let (now, forge) = (stage.now(), &cast().relays);
+        let (now, issuer) = (stage.now(), &cast().relays);
         let relay = match scenario.relay {
-            Relay::Mute => stage.add(Party::mute(UNIX_TIME_S), forge, &[address]),
-            _ => stage.add(scenario.router(now), forge, &[address]),
+            Relay::Mute => stage.add(Party::mute(UNIX_TIME_S), issuer, &[address]),
+            _ => stage.add(scenario.router(now), issuer, &[address]),
         };
         let config = scenario.config(address, &landings);
         let target = config.target;

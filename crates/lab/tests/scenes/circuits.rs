@@ -94,7 +94,7 @@ fn a_next_hop_that_never_answers_holds_up_nobody_else<W: World>(world: W) {
     let mut net = Net::new(world);
     let mute_at = net.stage.reserve();
     let mute = Party::mute(crate::network::UNIX_TIME_S);
-    let mute = net.stage.add(mute, &cast().forge, &[mute_at]);
+    let mute = net.stage.add(mute, &cast().issuer, &[mute_at]);
     let hop = NextHop::to_own(&Arc::clone(&cast().relays[3]), mute_at);
     let path = CircuitPlan::new(vec![net.hops[0], hop]);
     let waiting = net.open(&path);

@@ -1,7 +1,7 @@
 use onion::Instant;
 use std::collections::BTreeSet;
 
-/// When sockets that don't stand yet, or are about to go, have had their time.
+/// Deadlines of sockets that are being opened or closed.
 #[derive(Debug, Default)]
 pub(super) struct Deadlines(BTreeSet<(Instant, usize)>);
 
@@ -14,12 +14,12 @@ impl Deadlines {
         self.0.remove(&(at, place));
     }
 
-    /// The first of all.
+    /// The earliest deadline.
     pub(super) fn next(&self) -> Option<Instant> {
         self.0.first().map(|(at, _)| *at)
     }
 
-    /// A place whose time is over by `now`. It stays until it is removed.
+    /// A socket whose deadline has passed at `now`. It stays until it is removed.
     pub(super) fn due(&self, now: Instant) -> Option<usize> {
         self.0.first().filter(|(at, _)| *at <= now).map(|(_, place)| *place)
     }

@@ -1,35 +1,35 @@
-//! Questions to the domain name system: asked on the driver's thread, answered on any other.
+//! DNS queries: issued on the driver's thread, answered on any thread.
 
-use super::options::Remote;
+use super::options::Waker;
 use onion::node::{DnsAnswer, DnsQuery, Lookup, LookupId};
 use std::fmt;
 use std::sync::mpsc::{self, Receiver, Sender};
 
-/// Who answers a driver's questions to the domain name system.
+/// Answers the DNS queries of a driver.
 pub trait Resolver: Send {
-    /// Begins to look for an answer. Called on the driver's thread: it may not block.
+    /// Starts resolving a name. Called on the driver's thread: it must not block.
     fn ask(&mut self, question: DnsQuery, reply: Reply);
 }
 
-/// Where the answer to one question goes. Dropped without one, it says [`DnsAnswer::Failed`].
+/// Receives the answer to one query. Dropping it without an answer sends [`DnsAnswer::Failed`].
 #[derive(Debug)]
 pub struct Reply {
     id: LookupId,
-    /// Taken by the answer.
-    to: Option<(Sender<(LookupId, DnsAnswer)>, Remote)>,
+    /// `None` after the answer.
+    to: Option<(Sender<(LookupId, DnsAnswer)>, Waker)>,
 }
 
 impl Reply {
-    /// Tells the node; its driver wakes for it.
+    /// Sends the answer to the node and wakes its driver.
     pub fn answer(mut self, answer: DnsAnswer) {
         self.send(answer);
     }
 
     fn send(&mut self, answer: DnsAnswer) {
-        if let Some((answers, remote)) = self.to.take() {
-            // A driver that has ended wants no answer.
+        if let Some((answers, waker)) = self.to.take() {
+            // Ignored if the driver has been dropped.
             let _ = answers.send((self.id, answer));
-            remote.wake();
+            waker.wake();
         }
     }
 }
@@ -40,7 +40,7 @@ impl Drop for Reply {
     }
 }
 
-/// A driver's questions and answers.
+/// The queries and answers of a driver.
 pub(crate) struct Lookups {
     resolver: Option<Box<dyn Resolver>>,
     answers: Receiver<(LookupId, DnsAnswer)>,
@@ -48,7 +48,7 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    /// Without anybody to ask.
+    /// Without a resolver.
     pub(crate) fn new() -> Self {
         let (sender, answers) = mpsc::channel();
         Self { resolver: None, answers, sender }
@@ -58,15 +58,15 @@ impl Lookups {
         self.resolver = Some(resolver);
     }
 
-    /// Asks. Without a resolver the answer is that there is none.
-    pub(crate) fn ask(&mut self, lookup: Lookup, remote: Remote) {
-        let reply = Reply { id: lookup.id, to: Some((self.sender.clone(), remote)) };
+    /// Issues a query. Without a resolver it fails.
+    pub(crate) fn ask(&mut self, lookup: Lookup, waker: Waker) {
+        let reply = Reply { id: lookup.id, to: Some((self.sender.clone(), waker)) };
         if let Some(resolver) = &mut self.resolver {
             resolver.ask(lookup.question, reply);
         }
     }
 
-    /// The next answer that has come.
+    /// The next answer.
     pub(crate) fn poll_answer(&self) -> Option<(LookupId, DnsAnswer)> {
         self.answers.try_recv().ok()
     }

@@ -1,11 +1,10 @@
-use mio::Waker;
 use onion::Duration;
 use std::fmt;
 use std::io;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A worker could not be set up, or the operating system fails it.
+/// A driver could not be set up, or an operating system call failed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what}: {source}")]
 pub struct DriverError {
@@ -17,24 +16,24 @@ pub(super) fn failed(what: &'static str) -> impl FnOnce(io::Error) -> DriverErro
     move |source| DriverError { what, source }
 }
 
-/// Choices for a driver.
+/// Options of a driver.
 #[derive(Clone, Copy, Debug)]
 pub struct DriverOptions {
-    /// Time for TCP and TLS of a connection, dialled or accepted.
+    /// Time limit for TCP and TLS of a connection, dialled or accepted.
     pub handshake_timeout: Duration,
-    /// Time for the last bytes of a connection without TLS after the node has closed it.
+    /// Time limit for the last bytes of a connection without TLS after the node has closed it.
     pub linger_timeout: Duration,
-    /// Connections at most; beyond that, none is accepted. Dialling is the node's business.
+    /// Limit on connections; beyond it, none is accepted. Dialling is up to the node.
     pub max_conns: usize,
-    /// What comes in is without TLS, on all listeners: for destinations of streams.
+    /// All listeners accept connections without TLS: for destinations of streams.
     pub accepts_plain: bool,
     /// The local address to dial from; any if `None`.
     pub dial_from: Option<IpAddr>,
-    /// Least time between two looks at the sockets. Longer means fewer and larger reads and writes,
-    /// and so less work for each byte, at the price of latency.
+    /// Minimum interval between polls of the sockets. A longer one means fewer and larger reads and
+    /// writes, and so less work for each byte, at the price of latency.
     pub coalesce: Duration,
-    /// Threads for what a node wants done elsewhere ([`Action::Work`](onion::node::Action::Work)). With none it is done at once, and
-    /// all else waits.
+    /// Threads for [`Action::Work`](onion::node::Action::Work). With none, the driver executes it
+    /// at once, which delays everything else.
     pub workers: usize,
 }
 
@@ -54,17 +53,17 @@ impl Default for DriverOptions {
 
 /// Wakes a driver from another thread.
 #[derive(Clone)]
-pub struct Remote(Arc<dyn Fn() + Send + Sync>);
+pub struct Waker(Arc<dyn Fn() + Send + Sync>);
 
-impl Remote {
-    pub(crate) fn by(wake: impl Fn() + Send + Sync + 'static) -> Self {
+impl Waker {
+    pub(crate) fn new(wake: impl Fn() + Send + Sync + 'static) -> Self {
         Self(Arc::new(wake))
     }
 
-    pub(super) fn of(waker: &Arc<Waker>) -> Self {
+    pub(super) fn of(waker: &Arc<mio::Waker>) -> Self {
         let waker = Arc::clone(waker);
-        // Fails only where the kernel has no memory for a counter; then the next timeout wakes.
-        Self::by(move || _ = waker.wake())
+        // Fails only if the kernel has no memory for a counter; the next timeout wakes the driver.
+        Self::new(move || _ = waker.wake())
     }
 
     /// Makes [`Driver::turn`](super::Driver::turn) or [`Drive::turn`](crate::Drive::turn) return soon.
@@ -73,8 +72,8 @@ impl Remote {
     }
 }
 
-impl fmt::Debug for Remote {
+impl fmt::Debug for Waker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Remote")
+        f.write_str("Waker")
     }
 }

@@ -8,73 +8,73 @@ use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr};
 
-/// Bytes gathered before they are written: four full records.
+/// Bytes buffered before they are written: four full records.
 pub(crate) const PENDING_LEN: usize = 64 * 1024;
 
-/// What is between the node's bytes and TCP.
+/// The layer between the node and TCP.
 pub(super) enum Transport {
-    /// TLS. Boxed: the other kind is small.
+    /// TLS. Boxed, because the other variant is small.
     Tls(Box<Session>),
-    /// Nothing but a buffer.
+    /// No TLS, only a buffer.
     Plain(Outgoing),
 }
 
-/// How far a connection has come.
+/// The stage of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stage {
-    /// TCP does not stand.
+    /// Connecting.
     Connecting,
-    /// TLS does not stand.
+    /// TLS handshake.
     Handshake,
-    /// It belongs to the node.
+    /// Announced to the node.
     Open,
-    /// The node has forgotten it; what is pending is still written.
+    /// Closed by the node; pending bytes are still written.
     Leaving,
 }
 
-/// One socket with what protects it, and what epoll said of it (edge-triggered).
+/// A socket with its transport and its readiness (edge-triggered).
 pub(super) struct Socket {
     pub(super) stream: TcpStream,
     pub(super) transport: Transport,
     pub(super) stage: Stage,
-    /// The node's name for it; accepted ones get it when TLS stands, leaving ones have lost it.
+    /// The node's ID. Accepted connections get one after the TLS handshake; leaving ones have none.
     pub(super) conn: Option<ConnId>,
-    /// Where it was accepted.
+    /// The listener that accepted it.
     pub(super) listener: Option<ListenerId>,
-    /// When its stage must be over; `None` while it is open.
+    /// When its stage times out; `None` while it is open.
     pub(super) deadline: Option<Instant>,
     pub(super) is_readable: bool,
-    /// The end of what can be read is near: epoll will tell of nothing more.
+    /// epoll has reported the end of the stream or an error; nothing further is reported.
     is_ending: bool,
     is_writable: bool,
-    /// The node has named it, and may have more for it.
+    /// The node may have data to send.
     pub(super) wants_flush: bool,
     pub(super) is_queued: bool,
-    /// Nothing can be written any more, for this reason; what has come may still be read.
+    /// Why nothing can be written any more. Received data may still be read.
     pub(super) broken: Option<CloseCause>,
-    /// Bytes that the kernel has taken since the node was told of what it has not, if it was.
-    written_since_told: Option<usize>,
-    /// Memory that it was told of then.
-    held_told: usize,
-    /// What it held when the node had closed it.
+    /// Bytes that the kernel has accepted since the last report of unwritten bytes.
+    written_since_report: Option<usize>,
+    /// Memory in that report.
+    reported_held_bytes: usize,
+    /// Memory that it held when the node closed it.
     pub(super) left_with_bytes: usize,
 }
 
-/// After so long without traffic the kernel asks whether the other end is still there, again and again
-/// after as long a pause. A peer that has lost its power would seem to be there for ever.
+/// Idle time and interval of TCP keepalive probes. Without them the connection of a peer that has
+/// lost power would stay open forever.
 const KEEPALIVE: TcpKeepalive = TcpKeepalive::new()
     .with_time(core::time::Duration::from_secs(300))
     .with_interval(core::time::Duration::from_secs(30));
 
-/// Sets what is no great loss where the kernel refuses it.
+/// Sets options whose failure is harmless.
 fn tune(stream: &TcpStream) {
-    // Else small records wait for acknowledgements.
+    // Otherwise small records wait for acknowledgements.
     let _ = stream.set_nodelay(true);
     let _ = SockRef::from(stream).set_tcp_keepalive(&KEEPALIVE);
 }
 
 impl Socket {
-    /// Whether it has TLS that does not stand yet.
+    /// Whether its TLS handshake is incomplete.
     pub(super) const fn is_in_handshake(&self) -> bool {
         matches!((self.stage, &self.transport), (Stage::Handshake, Transport::Tls(_)))
     }
@@ -115,49 +115,51 @@ impl Socket {
             wants_flush: false,
             is_queued: false,
             broken: None,
-            written_since_told: None,
-            held_told: 0,
+            written_since_report: None,
+            reported_held_bytes: 0,
             left_with_bytes: 0,
         }
     }
 
-    /// What the node is to be told of what waits to be written, if anything: at rest there is nothing to tell.
-    pub(super) fn news_of_unwritten(&mut self) -> Option<Unwritten> {
+    /// The report of unwritten bytes for the node, if one is due. An idle connection needs none.
+    pub(super) fn unwritten_report(&mut self) -> Option<Unwritten> {
         let outgoing = self.outgoing();
         let (pending_bytes, held_bytes) = (outgoing.pending().len(), outgoing.held_bytes());
-        let told = self.written_since_told;
-        if held_bytes == 0 && told.is_none() {
+        let reported = self.written_since_report;
+        if held_bytes == 0 && reported.is_none() {
             return None;
         }
-        // What it takes is the same as long as anything waits, and how long that has waited is known well enough.
-        if held_bytes == self.held_told && told.is_some_and(|written| written < PENDING_LEN) {
+        // While data is queued the memory is constant, and its age is known well enough.
+        if held_bytes == self.reported_held_bytes
+            && reported.is_some_and(|written| written < PENDING_LEN)
+        {
             return None;
         }
-        self.held_told = held_bytes;
-        self.written_since_told = (held_bytes > 0).then_some(0);
-        let written_bytes = told.unwrap_or(0);
+        self.reported_held_bytes = held_bytes;
+        self.written_since_report = (held_bytes > 0).then_some(0);
+        let written_bytes = reported.unwrap_or(0);
         Some(Unwritten { pending_bytes, written_bytes, held_bytes })
     }
 
-    /// Notes what epoll reports.
+    /// Records an epoll event.
     pub(super) fn note(&mut self, event: &Event) {
         self.is_ending |= event.is_read_closed() || event.is_error();
         self.is_readable |= event.is_readable() || self.is_ending;
         self.is_writable |= event.is_writable() || event.is_write_closed() || event.is_error();
     }
 
-    /// What the kernel says of its way out.
+    /// The kernel's view of the send direction.
     pub(super) fn state(&mut self) -> Option<SocketState> {
         let unwritten = self.outgoing().pending().len();
         sockopt::socket_state(&self.stream, unwritten)
     }
 
-    /// What the kernel says of it; nothing before it stands.
+    /// The kernel's counters; `None` before the connection is open.
     pub(super) fn account(&self) -> Option<TcpAccount> {
         if self.stage == Stage::Open { sockopt::tcp_account(&self.stream) } else { None }
     }
 
-    /// Whether TCP stands by now.
+    /// Returns whether the connection is established.
     pub(super) fn finish_connecting(&self) -> io::Result<bool> {
         if let Some(error) = self.stream.take_error()? {
             return Err(error);
@@ -172,7 +174,7 @@ impl Socket {
         }
     }
 
-    /// What waits to be written, and its buffer.
+    /// The pending bytes and their buffer.
     pub(super) const fn outgoing(&mut self) -> &mut Outgoing {
         match &mut self.transport {
             Transport::Tls(session) => session.outgoing(),
@@ -180,7 +182,7 @@ impl Socket {
         }
     }
 
-    /// Reads once into the TLS session, which has been lent its buffer.
+    /// Reads once into the TLS session, which has borrowed a buffer.
     pub(super) fn read_session(&mut self) -> io::Result<usize> {
         let Transport::Tls(session) = &mut self.transport else { return Ok(0) };
         let space = session.read_space();
@@ -202,15 +204,15 @@ impl Socket {
 
     fn note_read(&mut self, result: &io::Result<usize>, wanted: usize) {
         match result {
-            // A short read has emptied the socket; what comes later, epoll tells.
+            // A short read has drained the socket; epoll reports later data.
             Ok(len) if *len > 0 && *len < wanted && !self.is_ending => self.is_readable = false,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_readable = false,
             _ => {}
         }
     }
 
-    /// Takes from the node and writes, until the node has nothing more or the socket takes nothing
-    /// more. `record` is room for the plaintext of one record.
+    /// Takes data from the node and writes it, until the node has no more or the socket blocks.
+    /// `record` holds the plaintext of one record.
     pub(super) fn flush(
         &mut self,
         buffers: &mut Buffers,
@@ -218,13 +220,12 @@ impl Socket {
         mut poll_transmit: impl FnMut(ConnId, &mut [u8]) -> usize,
     ) -> Result<(), CloseCause> {
         let result = loop {
-            // Before the socket takes something the bytes are better kept by the node, which can
-            // still change their order.
+            // While the socket blocks, the node keeps the data, because it can still reorder it.
             if self.is_writable && self.stage == Stage::Open {
                 self.fill(buffers, record, &mut poll_transmit)?;
             }
             match self.write() {
-                // A node may name a connection before it stands: it is asked once that does.
+                // The node may request a flush before the connection is open; it is polled later.
                 Ok(true) if self.wants_flush && self.stage == Stage::Open => {}
                 Ok(_) => break Ok(()),
                 Err(cause) => break Err(cause),
@@ -234,7 +235,7 @@ impl Socket {
         result
     }
 
-    /// Takes bytes from the node, until it has no more or they are enough.
+    /// Takes data from the node until it has no more or the buffer is full.
     fn fill(
         &mut self,
         buffers: &mut Buffers,
@@ -265,7 +266,7 @@ impl Socket {
         Ok(())
     }
 
-    /// Writes what is pending; true if nothing is left of it.
+    /// Writes pending bytes. Returns true if none are left.
     fn write(&mut self) -> Result<bool, CloseCause> {
         let outgoing = match &mut self.transport {
             Transport::Tls(session) => session.outgoing(),
@@ -279,7 +280,8 @@ impl Socket {
                 Ok(0) => return Err(CloseCause::ByPeer),
                 Ok(len) => {
                     outgoing.advance(len);
-                    self.written_since_told = self.written_since_told.map(|before| before + len);
+                    self.written_since_report =
+                        self.written_since_report.map(|before| before + len);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => self.is_writable = false,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -290,7 +292,7 @@ impl Socket {
     }
 }
 
-/// Begins to connect to `to`, from `from` if it says so.
+/// Starts to connect to `to`, from the address `from` if given.
 pub(super) fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStream> {
     let Some(from) = from else { return TcpStream::connect(to) };
     let domain = socket2::Domain::for_address(to);
@@ -307,7 +309,7 @@ pub(super) fn connect(to: SocketAddr, from: Option<IpAddr>) -> io::Result<TcpStr
     }
 }
 
-/// An operating system's error in the engine's terms.
+/// Maps an I/O error to the engine's terms.
 pub(super) fn cause(error: &io::Error) -> CloseCause {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => CloseCause::Refused,
@@ -321,7 +323,7 @@ pub(super) fn cause(error: &io::Error) -> CloseCause {
     }
 }
 
-/// Whether the machine or this process has come to a limit.
+/// Whether the error shows that the host or this process has reached a limit.
 fn is_scarce(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let limits = [Errno::MFILE, Errno::NFILE, Errno::NOBUFS];

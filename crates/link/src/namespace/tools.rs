@@ -1,4 +1,4 @@
-//! What lays a network out: the tools of the system, run in it.
+//! Configures a network namespace with `ip`, `tc` and sysctl.
 
 use super::Namespace;
 use std::fs;
@@ -6,26 +6,26 @@ use std::io::{self, Write};
 use std::process::{Command, Output, Stdio};
 
 impl Namespace {
-    /// Runs `ip` in it with these lines, each a command without the `ip` before it.
+    /// Runs `ip -batch` in the namespace with these lines.
     ///
     /// # Errors
-    /// That there is no `ip`, or what it complains of.
+    /// The I/O error if there is no `ip`, or its error output.
     pub fn ip(&self, lines: &str) -> io::Result<()> {
         self.tool("ip", &["-batch", "-"], lines).map(drop)
     }
 
-    /// Runs `tc` in it with arguments that blanks separate, and gives what it prints.
+    /// Runs `tc` in the namespace with arguments separated by blanks. Returns its output.
     ///
     /// # Errors
-    /// That there is no `tc`, or what it complains of.
+    /// The I/O error if there is no `tc`, or its error output.
     pub fn tc(&self, arguments: &str) -> io::Result<String> {
         self.tool("tc", &arguments.split_ascii_whitespace().collect::<Vec<_>>(), "")
     }
 
-    /// Sets one of its parameters, such as `net/ipv4/ip_forward`.
+    /// Sets a sysctl such as `net/ipv4/ip_forward` in the namespace.
     ///
     /// # Errors
-    /// What the system says, after the parameter's name.
+    /// The I/O error, preceded by the name of the parameter.
     pub fn set_parameter(&self, name: &str, value: &str) -> io::Result<()> {
         let result = self.run(|| fs::write(format!("/proc/sys/{name}"), value));
         result.and_then(|result| result).map_err(|error| {
@@ -33,7 +33,7 @@ impl Namespace {
         })
     }
 
-    /// Runs a tool of the system in it, and gives what it prints.
+    /// Runs a program in the namespace and returns its output.
     fn tool(&self, tool: &str, arguments: &[&str], input: &str) -> io::Result<String> {
         let run = || -> io::Result<Output> {
             let mut child = Command::new(tool)

@@ -1,4 +1,5 @@
-//! The limit of any relay that is not part of the kernel: what comes in over TLS goes out over TLS.
+//! An upper limit for any relay outside the kernel: forwards TLS records from one connection to
+//! another.
 
 use super::{PumpError, receive, send, shake_hands};
 use crate::clock::thread_cpu_time;
@@ -8,17 +9,17 @@ use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::thread;
 
-/// What a forwarder's run cost.
+/// Cost of a forwarding run.
 #[derive(Clone, Copy, Debug)]
 pub struct ForwardResult {
-    /// Plaintext bytes that went through.
+    /// Plaintext bytes forwarded.
     pub bytes: u64,
-    /// Processor time of the forwarder alone: reading, decrypting, encrypting and writing.
+    /// Processor time of the forwarder: reading, decrypting, encrypting and writing.
     pub cpu: Duration,
 }
 
 impl ForwardResult {
-    /// Gbit that pass for each second of processor time.
+    /// Gbit forwarded for each second of processor time.
     #[must_use]
     #[expect(clippy::cast_precision_loss, reason = "a measured figure")]
     pub fn gbit_per_cpu_s(&self) -> f64 {
@@ -27,10 +28,10 @@ impl ForwardResult {
 }
 
 /// Forwards records of `record_len` bytes of plaintext over loopback for `length`, from one TLS
-/// connection to another, on a thread of its own.
+/// connection to another, on a separate thread.
 ///
 /// # Errors
-/// Where loopback or TLS fails.
+/// [`PumpError`](super::PumpError) if loopback or TLS fails.
 pub fn forward(
     configs: &TlsConfigs,
     record_len: usize,
@@ -44,7 +45,8 @@ pub fn forward(
             receive(stream, Session::server(configs)?)
         });
         let forwarder = scope.spawn(|| {
-            // Dialled before the other is accepted: whatever fails, the receiver sees an end.
+            // Dialled before the other connection is accepted: if anything fails, the receiver
+            // reads an end of stream.
             let outward = TcpStream::connect(to_exit)?;
             let (inward, _) = entrance.accept()?;
             pass(
@@ -68,7 +70,7 @@ fn listener() -> io::Result<TcpListener> {
     TcpListener::bind((Ipv4Addr::LOCALHOST, 0))
 }
 
-/// Passes records from one connection to the other until the first ends; returns what that cost.
+/// Forwards records from one connection to the other until the first ends. Returns the cost.
 fn pass(
     (mut inward, mut from): (TcpStream, Session),
     (mut outward, mut to): (TcpStream, Session),
@@ -97,12 +99,12 @@ fn pass(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forge::Forge;
+    use crate::identity_issuer::IdentityIssuer;
 
     #[test]
     fn what_is_sent_passes_whatever_the_record_size() {
-        let forge = Forge::new([6; 32], 1_700_000_000).expect("keys");
-        let configs = TlsConfigs::new(&forge).expect("usable");
+        let issuer = IdentityIssuer::new([6; 32], 1_700_000_000).expect("keys");
+        let configs = TlsConfigs::new(&issuer).expect("usable");
         for record_len in [514, 15_934] {
             let result =
                 forward(&configs, record_len, Duration::from_millis(50)).expect("loopback");

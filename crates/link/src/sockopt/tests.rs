@@ -9,7 +9,7 @@ fn what_a_peer_does_not_read_is_seen_to_wait() {
     let address = listener.local_addr().expect("an address");
     let mut stream = TcpStream::connect(address).expect("connects");
     let (peer, _) = listener.accept().expect("accepts");
-    let idle = socket_state(&stream, 5).expect("Linux tells");
+    let idle = socket_state(&stream, 5).expect("Linux supports it");
     assert!(idle.cwnd_segments >= 2 && idle.mss_bytes >= 500, "{idle:?}");
     assert_eq!((idle.unacked_segments, idle.notsent_bytes, idle.unwritten_bytes), (0, 0, 5));
     stream.set_nonblocking(true).expect("possible");
@@ -23,7 +23,7 @@ fn what_a_peer_does_not_read_is_seen_to_wait() {
             }
         }
     }
-    let full = socket_state(&stream, 0).expect("Linux tells");
+    let full = socket_state(&stream, 0).expect("Linux supports it");
     assert!(full.notsent_bytes > 0, "{full:?}");
     assert!(usize::try_from(full.notsent_bytes).expect("fits") <= written, "{full:?}");
     drop(peer);
@@ -42,13 +42,13 @@ fn what_has_been_carried_is_counted_on_both_ends() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let mut stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("connects");
     let (mut peer, _) = listener.accept().expect("accepts");
-    let before = tcp_bytes(&stream).expect("Linux tells");
+    let before = tcp_bytes(&stream).expect("Linux supports it");
     stream.write_all(&[7; 100_000]).expect("takes it");
     peer.read_exact(&mut [0; 100_000]).expect("gets it");
     peer.write_all(&[7; 10]).expect("takes it");
     stream.read_exact(&mut [0; 10]).expect("gets it");
     let (ours, theirs) = (tcp_bytes(&stream), tcp_bytes(&peer));
-    let [ours, theirs] = [ours, theirs].map(|bytes| bytes.expect("Linux tells"));
+    let [ours, theirs] = [ours, theirs].map(|bytes| bytes.expect("Linux supports it"));
     assert_eq!((ours.sent - before.sent, ours.received), (100_000, 10));
     assert_eq!(theirs.received, 100_000);
 }
@@ -76,7 +76,7 @@ fn fill(stream: &mut TcpStream) -> usize {
 }
 
 fn account(stream: &TcpStream) -> TcpAccount {
-    tcp_account(stream).expect("Linux tells")
+    tcp_account(stream).expect("Linux supports it")
 }
 
 /// Asks until the answer is as it should be: time must pass, and the kernel says how much has.
@@ -131,7 +131,7 @@ fn a_connection_with_little_to_send_is_not_held_back_by_its_peer() {
 #[test]
 fn what_an_older_kernel_does_not_know_is_not_told_as_zero() {
     let (stream, _peer) = connection();
-    let mut info = tcp_info(&stream).expect("Linux tells");
+    let mut info = tcp_info(&stream).expect("Linux supports it");
     assert!(info.account().is_some());
     info.len = RCV_OOOPACK;
     assert_eq!(info.account(), None);

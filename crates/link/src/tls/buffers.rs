@@ -1,13 +1,13 @@
-/// Room for received records; the longest has 16 KiB and some.
+/// Buffer for received records; the longest has 16 KiB and some overhead.
 pub(crate) const INCOMING_LEN: usize = 128 * 1024;
 
-/// Below this much free room, what is left moves to the front before the next read.
+/// With less free space than this, the content moves to the front before the next read.
 const READ_SPACE_MIN: usize = 32 * 1024;
 
-/// Buffers for what waits to be written that are kept for the next one who needs one.
+/// Unused output buffers kept for reuse.
 const SPARE_MAX: usize = 128;
 
-/// The large buffers of one thread. Its connections use them in turn: one at rest holds none.
+/// The large buffers of one thread, lent to its connections. An idle connection holds none.
 #[derive(Debug, Default)]
 pub struct Buffers {
     incoming: Vec<u8>,
@@ -15,7 +15,7 @@ pub struct Buffers {
 }
 
 impl Buffers {
-    /// Room for one read, for those who need nothing kept after it.
+    /// A buffer for one read whose content is not kept.
     pub(crate) fn scratch(&mut self) -> &mut [u8] {
         self.incoming.resize(INCOMING_LEN, 0);
         &mut self.incoming
@@ -28,7 +28,7 @@ impl Buffers {
     }
 }
 
-/// What has been received and not processed.
+/// Received data that is not processed.
 #[derive(Debug, Default)]
 pub(super) struct Incoming {
     buffer: Vec<u8>,
@@ -37,17 +37,17 @@ pub(super) struct Incoming {
 }
 
 impl Incoming {
-    /// What waits to be processed.
+    /// The unprocessed data.
     pub(super) fn filled(&mut self) -> &mut [u8] {
         &mut self.buffer[self.start..self.end]
     }
 
-    /// `len` bytes of it have been used up.
+    /// Removes `len` processed bytes.
     pub(super) const fn consume(&mut self, len: usize) {
         self.start += len;
     }
 
-    /// Room for more behind it.
+    /// Free space after the content.
     pub(super) fn space(&mut self) -> &mut [u8] {
         if self.buffer.len() < INCOMING_LEN {
             self.buffer.resize(INCOMING_LEN, 0);
@@ -63,12 +63,12 @@ impl Incoming {
         &mut self.buffer[self.end..]
     }
 
-    /// `len` bytes were put into the room.
+    /// Adds `len` bytes written to the free space.
     pub(super) fn commit(&mut self, len: usize) {
         self.end = (self.end + len).min(self.buffer.len());
     }
 
-    /// Goes on in the large buffer.
+    /// Continues in the large buffer.
     pub(super) fn borrow(&mut self, buffers: &mut Buffers) {
         if self.buffer.len() < INCOMING_LEN {
             let mut buffer = buffers.take_incoming();
@@ -78,7 +78,7 @@ impl Incoming {
         }
     }
 
-    /// Gives the large buffer back. What waits in it, a part of a record, is kept apart.
+    /// Returns the large buffer. An incomplete record in it is copied out.
     pub(super) fn give_back(&mut self, buffers: &mut Buffers) {
         if self.buffer.len() == INCOMING_LEN {
             let rest = self.filled().to_vec();
@@ -88,8 +88,8 @@ impl Incoming {
     }
 }
 
-/// What waits for the socket. While in use the buffer only grows: clearing what is to be overwritten
-/// would cost as much as copying it.
+/// Data to be written to the socket. While in use the buffer only grows: clearing it would cost as
+/// much as copying.
 #[derive(Debug, Default)]
 pub(crate) struct Outgoing {
     buffer: Vec<u8>,
@@ -98,22 +98,22 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// What waits.
+    /// The pending data.
     pub(crate) fn pending(&self) -> &[u8] {
         &self.buffer[self.start..self.end]
     }
 
-    /// Bytes of memory that it takes while something waits in it. An empty buffer is given back.
+    /// Memory in use while data is pending. An empty buffer is returned.
     pub(crate) fn held_bytes(&self) -> usize {
         if self.start == self.end { 0 } else { self.buffer.len() }
     }
 
-    /// `len` bytes of it have been written.
+    /// Removes `len` bytes that were written.
     pub(crate) fn advance(&mut self, len: usize) {
         self.start = (self.start + len).min(self.end);
     }
 
-    /// Room for `len` bytes behind what is pending; tell how much was used with
+    /// Free space of `len` bytes after the pending data. Report the used part with
     /// [`commit`](Self::commit).
     pub(crate) fn room(&mut self, len: usize) -> &mut [u8] {
         if self.start == self.end {
@@ -121,7 +121,7 @@ impl Outgoing {
             self.end = 0;
         }
         if self.buffer.len() - self.end < len {
-            // A socket that is never quite drained must not make the buffer grow for ever.
+            // A socket that is never fully drained must not make the buffer grow without limit.
             self.buffer.copy_within(self.start..self.end, 0);
             self.end -= self.start;
             self.start = 0;
@@ -132,12 +132,12 @@ impl Outgoing {
         &mut self.buffer[self.end..]
     }
 
-    /// `len` bytes were put into the room.
+    /// Adds `len` bytes written to the free space.
     pub(crate) fn commit(&mut self, len: usize) {
         self.end = (self.end + len).min(self.buffer.len());
     }
 
-    /// Takes a buffer that others have used before, if it has none.
+    /// Takes an unused buffer if it has none.
     pub(crate) fn borrow(&mut self, buffers: &mut Buffers) {
         if self.buffer.is_empty()
             && let Some(buffer) = buffers.spare.pop()
@@ -146,7 +146,7 @@ impl Outgoing {
         }
     }
 
-    /// Gives the buffer back if nothing waits in it.
+    /// Returns the buffer if nothing is pending.
     pub(crate) fn give_back(&mut self, buffers: &mut Buffers) {
         if self.start == self.end && !self.buffer.is_empty() {
             let buffer = std::mem::take(self).buffer;
@@ -156,7 +156,7 @@ impl Outgoing {
         }
     }
 
-    /// Forgets what waits.
+    /// Discards the pending data.
     pub(crate) const fn clear(&mut self) {
         self.start = self.end;
     }

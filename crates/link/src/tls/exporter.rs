@@ -3,10 +3,10 @@ use rustls::KeyLog;
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
 
-/// Keeps one session's exporter secret, so that keying material can be exported from it.
+/// Keeps the exporter secret of one session, from which keying material is exported.
 ///
-/// rustls' unbuffered connections have no exporter of their own, but tell their secrets to whoever
-/// logs keys; this one tells nobody. It knows the hash of the cipher suites that we offer: SHA-256.
+/// rustls' unbuffered connections have no exporter, but pass their secrets to a key log; this one
+/// discloses them to nobody. It relies on the only cipher suite offered, whose hash is SHA-256.
 #[derive(Debug, Default)]
 pub(super) struct Exporter {
     secret: OnceLock<[u8; 32]>,
@@ -17,7 +17,7 @@ impl KeyLog for Exporter {
         if label == "EXPORTER_SECRET"
             && let Ok(secret) = secret.try_into()
         {
-            // A session has one such secret; a second would be a bug of the library.
+            // A session has one exporter secret; a second would be a bug in rustls.
             let _ = self.secret.set(secret);
         }
     }
@@ -28,7 +28,7 @@ impl KeyLog for Exporter {
 }
 
 impl Exporter {
-    /// Keying material of the session (RFC 8446 §7.5, which continues RFC 5705).
+    /// Keying material of the session (RFC 8446 §7.5, after RFC 5705).
     pub(super) fn export(&self, label: &[u8], context: &[u8]) -> Option<[u8; 32]> {
         let derived = expand_label(self.secret.get()?, label, &Sha256::digest(b""))?;
         expand_label(&derived, b"exporter", &Sha256::digest(context))
@@ -49,15 +49,15 @@ fn expand_label(secret: &[u8; 32], label: &[u8], context: &[u8]) -> Option<[u8; 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::forge::Forge;
+    use crate::identity_issuer::IdentityIssuer;
     use crate::tls::TlsConfigs;
     use rustls::pki_types::ServerName;
     use std::sync::Arc;
 
     #[test]
     fn it_exports_what_the_library_itself_exports() {
-        let forge = Forge::new([5; 32], 1_700_000_000).expect("keys");
-        let configs = TlsConfigs::new(&forge).expect("usable");
+        let issuer = IdentityIssuer::new([5; 32], 1_700_000_000).expect("keys");
+        let configs = TlsConfigs::new(&issuer).expect("usable");
         let exporter = Arc::new(Exporter::default());
         let mut client_config = (*configs.client).clone();
         client_config.key_log = Arc::clone(&exporter) as Arc<dyn KeyLog>;

@@ -13,41 +13,41 @@ use rustls::unbuffered::{
 use std::net::IpAddr;
 use std::sync::Arc;
 
-/// A session that is of no more use.
+/// An error that ends a session.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
 pub enum TlsError {
-    /// The peer broke the protocol, or an alert of its own ended it.
+    /// The peer violated the protocol or sent an alert.
     #[error("{0}")]
     Protocol(#[from] rustls::Error),
-    /// Encrypting failed: our bug, or 2^64 records.
+    /// Encryption failed: a bug, or 2^64 records.
     #[error("cannot encrypt: {0}")]
     Encrypt(String),
 }
 
-/// How far a session has come with what it received.
+/// The state of a session after processing received data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Progress {
-    /// It needs more from the peer.
+    /// More data of the peer is needed.
     Waiting,
-    /// The handshake has just finished. Reported once; more may wait to be processed.
+    /// The handshake has just completed. Reported once; more data may be unprocessed.
     Established,
-    /// The peer has said that no more will come.
+    /// The peer has closed its sending direction.
     PeerClosed,
 }
 
 /// One TLS connection without its socket: bytes in, bytes out.
 ///
-/// By itself it keeps its buffers. Who has many sessions [lends](Self::borrow_incoming) them large
-/// buffers while they work, and takes these back.
+/// A session has its own small buffers. A thread with many sessions [lends](Self::borrow_incoming)
+/// them its large buffers for the time of processing.
 pub struct Session {
     side: Side,
     exporter: Arc<Exporter>,
-    /// SHA-256 of the certificate that we show, as the side that was dialled.
+    /// SHA-256 of the certificate presented, on the accepting side.
     own_certificate: Option<Arc<[u8; 32]>>,
     incoming: Incoming,
     outgoing: Outgoing,
     is_established: bool,
-    /// Plaintext that came along with the handshake's end: it has to wait until that is reported.
+    /// Plaintext received together with the end of the handshake, held until that is reported.
     early: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ enum Side {
     Server(Box<UnbufferedServerConnection>),
 }
 
-/// What differs between the two sides of rustls' unbuffered API.
+/// The two sides of rustls' unbuffered API.
 trait Unbuffered {
     type Data;
     fn process<'c, 'i>(
@@ -86,10 +86,10 @@ impl Unbuffered for UnbufferedConnectionCommon<ServerConnectionData> {
 }
 
 impl Session {
-    /// The side that dialled `address`.
+    /// A session for the side that has dialled `address`.
     ///
     /// # Errors
-    /// Where the library refuses the configuration: our bug.
+    /// [`rustls::Error`] if rustls rejects the configuration: a bug.
     pub fn client(configs: &TlsConfigs, address: IpAddr) -> Result<Self, TlsError> {
         let name = ServerName::IpAddress(address.into());
         let exporter = Arc::new(Exporter::default());
@@ -99,10 +99,10 @@ impl Session {
         Ok(Self::new(Side::Client(Box::new(conn)), exporter))
     }
 
-    /// The side that was dialled.
+    /// A session for the accepting side.
     ///
     /// # Errors
-    /// Where the library refuses the configuration: our bug.
+    /// [`rustls::Error`] if rustls rejects the configuration: a bug.
     pub fn server(configs: &TlsConfigs) -> Result<Self, TlsError> {
         let exporter = Arc::new(Exporter::default());
         let mut config = (*configs.server).clone();
@@ -124,48 +124,48 @@ impl Session {
         }
     }
 
-    /// Whether the handshake is done.
+    /// Whether the handshake is complete.
     #[must_use]
     pub const fn is_established(&self) -> bool {
         self.is_established
     }
 
-    /// Lends it the large buffer for what it will receive.
+    /// Lends the session the large receive buffer.
     pub fn borrow_incoming(&mut self, buffers: &mut Buffers) {
         self.incoming.borrow(buffers);
     }
 
-    /// Takes the large buffer back; a part of a record is kept.
+    /// Returns the large buffer; an incomplete record is kept.
     pub fn give_incoming_back(&mut self, buffers: &mut Buffers) {
         self.incoming.give_back(buffers);
     }
 
-    /// Ciphertext that waits for the socket, and its buffer.
+    /// Ciphertext to be written, and its buffer.
     pub(crate) const fn outgoing(&mut self) -> &mut Outgoing {
         &mut self.outgoing
     }
 
-    /// Where to put what the socket has; tell how much with [`commit`](Self::commit).
+    /// Free space for received data. Report the used part with [`commit`](Self::commit).
     pub fn read_space(&mut self) -> &mut [u8] {
         self.incoming.space()
     }
 
-    /// `len` bytes were put into [`read_space`](Self::read_space).
+    /// Adds `len` bytes written to [`read_space`](Self::read_space).
     pub fn commit(&mut self, len: usize) {
         self.incoming.commit(len);
     }
 
-    /// Processes what was received, or begins the handshake; plaintext goes to `on_plaintext`.
+    /// Processes received data, or starts the handshake. Passes plaintext to `on_plaintext`.
     ///
     /// # Errors
-    /// [`TlsError`]: close the connection, after sending what is [`pending`](Self::pending).
+    /// [`TlsError`]: close the connection after sending what is [`pending`](Self::pending).
     pub fn process(&mut self, on_plaintext: &mut dyn FnMut(&[u8])) -> Result<Progress, TlsError> {
         if self.is_established && !self.early.is_empty() {
             on_plaintext(&std::mem::take(&mut self.early));
         }
         let was_established = self.is_established;
         let early = &mut self.early;
-        // The library gives a record out once, maybe before it can be told that it is established.
+        // rustls yields each record once, possibly before the end of the handshake is reported.
         let on_record = &mut |record: &[u8]| {
             if was_established { on_plaintext(record) } else { early.extend_from_slice(record) }
         };
@@ -183,7 +183,7 @@ impl Session {
         result
     }
 
-    /// Encrypts `plaintext`, at most 16,384 bytes for one record, behind what is pending.
+    /// Encrypts `plaintext`, at most 16,384 bytes for one record, after the pending data.
     ///
     /// # Errors
     /// [`TlsError`]: close the connection.
@@ -195,13 +195,13 @@ impl Session {
         }
     }
 
-    /// Ciphertext that waits for the socket.
+    /// Ciphertext to be written to the socket.
     #[must_use]
     pub fn pending(&self) -> &[u8] {
         self.outgoing.pending()
     }
 
-    /// `len` bytes of what was pending have been written.
+    /// Removes `len` bytes of pending data that were written.
     pub fn advance(&mut self, len: usize) {
         self.outgoing.advance(len);
     }
@@ -241,7 +241,7 @@ impl TlsSession for Session {
     }
 }
 
-/// A session whose peer's address is known.
+/// A session with the peer's address.
 pub(crate) struct Placed<'a> {
     pub(crate) session: &'a Session,
     pub(crate) address: Option<IpAddr>,
@@ -268,13 +268,13 @@ impl TlsSession for Placed<'_> {
         true
     }
 
-    /// Who gets it was not asked.
+    /// The recipient was not determined.
     fn detached(&self) -> Option<Box<dyn TlsSession + Send>> {
         Some(Box::new(self.session.detach(self.address)))
     }
 }
 
-/// What is to be known of a session, without it.
+/// Facts about a session that outlive a borrow of it.
 #[derive(Clone)]
 struct Detached {
     certificate: Option<Vec<u8>>,
@@ -305,7 +305,7 @@ impl TlsSession for Detached {
     }
 }
 
-/// Works through `incoming`; returns how much of it is used up.
+/// Processes `incoming`. Returns the number of consumed bytes.
 fn process<Data>(
     conn: &mut UnbufferedConnectionCommon<Data>,
     incoming: &mut [u8],
@@ -346,8 +346,8 @@ where
             Err(error) => Some(Err(error.into())),
         };
         consumed += discard;
-        // What was just processed may have ended the handshake: say so now, since a side that waits
-        // for the other's first word gets nothing more to process.
+        // The last record may have completed the handshake. Report it now: a side that waits for
+        // the peer's first data gets nothing more to process.
         let is_news = !*is_established && !conn.is_handshaking();
         if let Some(progress) = progress
             && !(is_news && progress == Ok(Progress::Waiting))
@@ -357,7 +357,7 @@ where
     }
 }
 
-/// Appends what `write` encodes, giving it the room that it asks for.
+/// Appends what `write` encodes, with the space that it requests.
 fn encode(outgoing: &mut Outgoing, mut write: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>) {
     let written = match write(&mut []) {
         Err(EncodeError::InsufficientSize(InsufficientSizeError { required_size })) => {
@@ -381,7 +381,7 @@ where
     /// Header, content type and tag of a TLS 1.3 record, with some to spare.
     const OVERHEAD: usize = 64;
     loop {
-        // Nothing is consumed of `incoming`: a record that is whole has been processed before.
+        // Nothing of `incoming` is consumed: complete records were processed before.
         let UnbufferedStatus { state, .. } = conn.process(incoming);
         match state? {
             ConnectionState::EncodeTlsData(mut data) => encode(outgoing, |out| data.encode(out)),

@@ -8,8 +8,8 @@ use x509_cert::der::{Decode, Encode};
 
 /// Accepts any certificate whose key signed the TLS handshake.
 ///
-/// Relays sign their TLS certificates themselves. Who they are is proved inside, by a CERTS cell
-/// that names this certificate's digest; so all that TLS has to show is that the peer holds its key.
+/// Relays sign their TLS certificates themselves. A CERTS cell inside proves their identity and
+/// names the digest of this certificate, so TLS has to prove only that the peer holds the key.
 #[derive(Debug)]
 pub(super) struct SelfSignedVerifier {
     algorithms: WebPkiSupportedAlgorithms,

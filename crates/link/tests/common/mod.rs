@@ -1,7 +1,7 @@
 //! What the tests of the driver have in common.
 
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge};
+use link::{Clock, Driver, DriverOptions, IdentityIssuer};
 use onion::link::TlsSession;
 use onion::node::{
     CloseCause, ConnId, Dial, DnsAnswer, DnsQuery, ListenerId, Lookup, LookupId, Node, Security,
@@ -14,7 +14,8 @@ use std::net::{IpAddr, SocketAddr, TcpListener};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn configs() -> TlsConfigs {
-    TlsConfigs::new(&Forge::new([9; 32], link::unix_time_s()).expect("keys")).expect("usable")
+    TlsConfigs::new(&IdentityIssuer::new([9; 32], link::unix_time_s()).expect("keys"))
+        .expect("usable")
 }
 
 pub(crate) fn driver<N: Node>(
@@ -48,13 +49,13 @@ pub(crate) fn run_driver<N: Node>(
     }
 }
 
-/// Bytes that tell where they belong.
+/// Bytes that depend on their position.
 pub(crate) fn pattern(len: usize) -> Vec<u8> {
     let byte = |place: usize| u8::try_from((place ^ (place >> 8) ^ (place >> 16)) & 0xff);
     (0..len).map(|place| byte(place).expect("masked")).collect()
 }
 
-/// A node that does what a test tells it, and notes what happens.
+/// A node controlled by a test, which records events.
 #[derive(Default)]
 pub(crate) struct Puppet {
     pub(crate) dials: VecDeque<Dial>,
@@ -73,7 +74,7 @@ pub(crate) struct Puppet {
     pub(crate) accepted: u32,
     /// Lets nobody from here begin TLS.
     pub(crate) refused: Option<IpAddr>,
-    /// Who has asked.
+    /// The pending queries.
     pub(crate) came: Vec<IpAddr>,
 }
 
@@ -88,7 +89,7 @@ impl Puppet {
         self.writable.push_back(conn);
     }
 
-    /// Takes so many bytes more.
+    /// Accepts this number of further bytes.
     pub(crate) fn take(&mut self, conn: ConnId, more: usize) {
         let limit = self.limits.entry(conn).or_default();
         if *limit == 0 {

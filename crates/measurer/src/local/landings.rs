@@ -1,5 +1,5 @@
 use crate::member::MemberError;
-use link::{Clock, Forge, ForgeError};
+use link::{Clock, IdentityIssuer, IssueError};
 use onion::identity::OwnIdentity;
 use onion::measure::load::ReturnRelay;
 use onion::{Duration, Instant};
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(super) struct Landings(Mutex<Pool>);
 
 struct Pool {
-    forge: Forge,
+    issuer: IdentityIssuer,
     slots: Vec<Slot>,
     clock: Clock,
     /// Those that nobody uses, the longest unused first, and since when; those that were never used
@@ -56,7 +56,7 @@ impl Drop for Lease {
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LandingError {
     #[error(transparent)]
-    Forge(#[from] ForgeError),
+    Issue(#[from] IssueError),
     #[error("cannot listen on {address}: {source}; is it an address of this machine?")]
     Listen { address: IpAddr, source: std::io::Error },
     #[error("no way from this machine to {target}: {source}")]
@@ -70,9 +70,9 @@ impl From<LandingError> for MemberError {
 }
 
 impl Landings {
-    pub(super) fn new(forge: Forge) -> Self {
+    pub(super) fn new(issuer: IdentityIssuer) -> Self {
         let clock = Clock::start();
-        Self(Mutex::new(Pool { forge, slots: Vec::new(), clock, free: VecDeque::new() }))
+        Self(Mutex::new(Pool { issuer, slots: Vec::new(), clock, free: VecDeque::new() }))
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -92,12 +92,12 @@ impl Landings {
             let slot = pool.add()?;
             pool.free.push_front((None, slot));
         }
-        let Pool { forge, slots, .. } = &mut *pool;
+        let Pool { issuer, slots, .. } = &mut *pool;
         for slot in slots.iter_mut().take(if authenticate { 2 * count } else { 0 }) {
             if cancel.load(Ordering::Relaxed) {
                 break;
             }
-            slot.authenticating(forge)?;
+            slot.authenticating(issuer)?;
         }
         Ok(())
     }
@@ -121,9 +121,9 @@ impl Landings {
             let mut pool = self.pool();
             let number = pool.take_rested().map_or_else(|| pool.add(), Ok)?;
             lease.slots.push(number);
-            let Pool { forge, slots, .. } = &mut *pool;
+            let Pool { issuer, slots, .. } = &mut *pool;
             let slot = &mut slots[number];
-            let filled = slot.fill(address, authenticate, forge, &mut lease);
+            let filled = slot.fill(address, authenticate, issuer, &mut lease);
             drop(pool);
             filled?;
         }
@@ -141,18 +141,21 @@ impl Pool {
     }
 
     fn add(&mut self) -> Result<usize, LandingError> {
-        let landing = Arc::new(self.forge.identity()?);
+        let landing = Arc::new(self.issuer.identity()?);
         self.slots.push(Slot { landing, authenticating: None, listener: None });
         Ok(self.slots.len() - 1)
     }
 }
 
 impl Slot {
-    fn authenticating(&mut self, forge: &mut Forge) -> Result<Arc<OwnIdentity>, LandingError> {
+    fn authenticating(
+        &mut self,
+        issuer: &mut IdentityIssuer,
+    ) -> Result<Arc<OwnIdentity>, LandingError> {
         if let Some(identity) = &self.authenticating {
             return Ok(Arc::clone(identity));
         }
-        let identity = Arc::new(forge.identity()?);
+        let identity = Arc::new(issuer.identity()?);
         Ok(Arc::clone(self.authenticating.insert(identity)))
     }
 
@@ -160,7 +163,7 @@ impl Slot {
         &mut self,
         address: IpAddr,
         authenticate: bool,
-        forge: &mut Forge,
+        issuer: &mut IdentityIssuer,
         lease: &mut Lease,
     ) -> Result<(), LandingError> {
         let failed = |source| LandingError::Listen { address, source };
@@ -174,7 +177,7 @@ impl Slot {
         let identity = Arc::clone(&self.landing);
         lease.landings.push(ReturnRelay { identity, address: SocketAddr::new(address, port) });
         if authenticate {
-            lease.authenticate_as.push(self.authenticating(forge)?);
+            lease.authenticate_as.push(self.authenticating(issuer)?);
         }
         Ok(())
     }

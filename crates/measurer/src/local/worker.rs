@@ -5,7 +5,8 @@ use super::account::Accountant;
 use crate::member::WorkerLoad;
 use coordinator::Account;
 use link::{
-    Drive, Driver, DriverOptions, NodeThread, ThreadError, Watch, thread_cpu_time, thread_wait_time,
+    Drive, Driver, DriverOptions, NodeThread, Observer, ThreadError, thread_cpu_time,
+    thread_wait_time,
 };
 use onion::measure::Second;
 use onion::measure::load::{Event, LoadConfig, LoadFailure, LoadGenerator};
@@ -77,7 +78,7 @@ impl Worker {
     /// Orders it to send from `at` on.
     pub(crate) fn start(&self, at: Instant) {
         let before_sending = self.before_sending.clone();
-        self.thread.teller().tell(move |drive| {
+        self.thread.handle().run(move |drive| {
             let now = drive.now();
             drive.node_mut().start(now, at);
             *before_sending.lock() = Some(load_so_far(drive));
@@ -97,8 +98,8 @@ struct Reporter<R> {
     accountant: Accountant,
 }
 
-impl<R: Fn(Report) + Send> Watch<LoadGenerator<StdRng>> for Reporter<R> {
-    fn look(&mut self, drive: &mut dyn Drive<LoadGenerator<StdRng>>) -> Option<Instant> {
+impl<R: Fn(Report) + Send> Observer<LoadGenerator<StdRng>> for Reporter<R> {
+    fn before_turn(&mut self, drive: &mut dyn Drive<LoadGenerator<StdRng>>) -> Option<Instant> {
         let events: Vec<Event> = iter::from_fn(|| drive.node_mut().poll_event()).collect();
         // The load comes before the last second, which ends the round for the coordinator.
         if events.contains(&Event::Finished) {

@@ -2,7 +2,7 @@
 
 use crate::local::Site;
 use coordinator::OrderTerms;
-use link::{Drive, Driver, DriverOptions, NodeThread, ThreadError, Watch, unix_time_s};
+use link::{Drive, Driver, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::Instant;
 use onion::measure::load::Target;
 use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
@@ -55,8 +55,8 @@ pub fn give(
 /// Passes on the events of an order's link.
 struct Reporter<R>(R);
 
-impl<R: Fn(OrderReport) + Send> Watch<OrderLink> for Reporter<R> {
-    fn look(&mut self, drive: &mut dyn Drive<OrderLink>) -> Option<Instant> {
+impl<R: Fn(OrderReport) + Send> Observer<OrderLink> for Reporter<R> {
+    fn before_turn(&mut self, drive: &mut dyn Drive<OrderLink>) -> Option<Instant> {
         iter::from_fn(|| drive.node_mut().poll_event())
             .for_each(|event| (self.0)(OrderReport::Event(event)));
         None

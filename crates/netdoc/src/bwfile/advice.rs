@@ -1,7 +1,7 @@
-//! What is wrong with a bandwidth file although tor says nothing.
+//! Finds problems of a bandwidth file that tor does not report.
 //!
-//! Tor leaves to the generator most of what the specification asks for (bandwidth-file-spec.txt, sections 2.2 and 2.3),
-//! and takes in silence files that harm the network.
+//! Tor leaves to the generator most of what the specification requires (bandwidth-file-spec.txt,
+//! sections 2.2 and 2.3), and silently accepts files that harm the network.
 
 use super::as_tor::{FileVerdict, LineVerdict, Report};
 use super::{BandwidthFile, KNOWN_HEADERS};
@@ -10,27 +10,27 @@ use crate::id::Fingerprint;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// The least share of the network's relays that authorities should vote on: `MIN_REPORT` of TorFlow and sbws.
+/// The minimum share of relays on which authorities should vote: `MIN_REPORT` of TorFlow and sbws.
 const MIN_PERCENT: u64 = 60;
 
-/// The largest share of all bandwidth that one relay should have: TorFlow's and sbws' `NODE_CAP`.
+/// The maximum share of all bandwidth for one relay: TorFlow's and sbws' `NODE_CAP`.
 const NODE_CAP_PERCENT: u64 = 5;
 
-/// With fewer relays the cap says nothing: an even share would be as large.
+/// With fewer relays the limit is meaningless: an equal share would exceed it.
 const NODE_CAP_RELAYS: usize = 40;
 
-/// Longer lines were cut by older versions of tor, and sbws avoids them.
+/// Older versions of tor truncated longer lines, and sbws avoids them.
 const LINE_MAX: usize = 1022;
 
-/// Half of what tor allows: a generator that ran would have written a newer one.
+/// Half of tor's limit: a running generator would have written a newer file.
 const OLD_S: u64 = 36 * 60 * 60;
 
-/// Something to be put right.
+/// A problem.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Advice {
-    /// The line, from 1; none if it concerns the whole file.
+    /// The line, from 1; `None` if it concerns the whole file.
     pub line: Option<usize>,
-    /// What is wrong.
+    /// The description.
     pub what: String,
 }
 
@@ -43,17 +43,17 @@ impl fmt::Display for Advice {
     }
 }
 
-/// What a file can be compared with.
+/// Data to compare a file with.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Beside<'a> {
-    /// A consensus of that time: who should be in the file.
+    /// A consensus of that time, which lists the relays that the file should have.
     pub consensus: Option<&'a Consensus>,
     /// `bandwidth-avg` of descriptors, in bytes/s: no weight may exceed it.
     pub limits_bytes_s: Option<&'a BTreeMap<Fingerprint, u64>>,
 }
 
-/// What is wrong with a file beside what tor warns of. `report` is what
-/// [`check_as_tor`](super::check_as_tor) says of the same bytes at the same time.
+/// Problems of a file in addition to tor's warnings. `report` is the result of
+/// [`check_as_tor`](super::check_as_tor) for the same bytes and time.
 #[must_use]
 pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
@@ -62,7 +62,7 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
     if report.verdict != FileVerdict::Read {
         return advice;
     }
-    // Of a line that tor leaves out, the report says why.
+    // For a line that tor skips, the report has the reason.
     let left_out: BTreeSet<usize> = report
         .lines
         .iter()
@@ -70,15 +70,15 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
         .map(|(number, _)| *number)
         .collect();
     for skipped in parsed.skipped.iter().filter(|it| !left_out.contains(&it.line)) {
-        say(Some(skipped.line), format!("not as the specification has it: {}", skipped.reason));
+        say(Some(skipped.line), format!("violates the specification: {}", skipped.reason));
     }
     let file = &parsed.file;
     let age_s = now.saturating_sub(file.timestamp);
     if age_s > OLD_S {
-        say(Some(1), format!("it is {} h old, and tor refuses it from 72 h on", age_s / 3600));
+        say(Some(1), format!("it is {} h old; tor refuses it after 72 h", age_s / 3600));
     }
     if file.timestamp > now {
-        say(Some(1), format!("it is dated {} s after now", file.timestamp - now));
+        say(Some(1), format!("its timestamp is {} s in the future", file.timestamp - now));
     }
     match file.header.latest_bandwidth {
         Some(latest) if latest != file.timestamp => {
@@ -106,11 +106,11 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
     }
     for (number, verdict) in &report.lines {
         if let LineVerdict::Relay { node_id, bw_kb_s: 0, .. } = verdict {
-            say(Some(*number), format!("relay {node_id} has bw=0; the least is 1"));
+            say(Some(*number), format!("relay {node_id} has bw=0; the minimum is 1"));
         }
     }
     same_ed25519(file, &mut say);
-    // Consensuses do not count what is measured of authorities.
+    // Consensuses ignore measurements of authorities.
     let mut voted = report.relays.clone();
     if let Some(consensus) = beside.consensus {
         for authority in report.authorities(consensus) {
@@ -151,8 +151,9 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
     advice
 }
 
-/// Relays with one Ed25519 identity: a relay has one RSA identity and one Ed25519 identity, and authorities list no two relays with the
-/// same (dir-spec.txt, section 3.4.1, `id`). Tor reads `node_id` only.
+/// Relays that share an Ed25519 identity. Each relay has one RSA and one Ed25519 identity, and
+/// authorities list no two relays with the same (dir-spec.txt, section 3.4.1, `id`). Tor reads
+/// `node_id` only.
 fn same_ed25519(file: &BandwidthFile, say: &mut impl FnMut(Option<usize>, String)) {
     let mut known: BTreeMap<_, Vec<Fingerprint>> = BTreeMap::new();
     for line in &file.relays {
@@ -172,7 +173,7 @@ fn same_ed25519(file: &BandwidthFile, say: &mut impl FnMut(Option<usize>, String
     }
 }
 
-/// The 60 % rule: nothing in tor looks at it.
+/// The 60 % rule, which tor does not check.
 fn gate(
     file: &BandwidthFile,
     voted: &BTreeMap<Fingerprint, u32>,
@@ -180,18 +181,18 @@ fn gate(
     say: &mut impl FnMut(Option<usize>, String),
 ) {
     if voted.is_empty() {
-        say(None, "tor votes on no relay of it".to_owned());
+        say(None, "tor votes on none of its relays".to_owned());
         return;
     }
     let header = &file.header;
-    // A file does not excuse itself.
+    // A file cannot exempt itself.
     let least = header.minimum_percent_eligible_relays.unwrap_or(MIN_PERCENT).max(MIN_PERCENT);
     let of_header = match (header.number_eligible_relays, header.number_consensus_relays) {
         (Some(eligible), Some(all)) => Some((eligible, all)),
         _ => None,
     };
     let of_consensus = consensus.map(|consensus| {
-        // Relays that are not in it help nobody.
+        // Relays outside the consensus do not count.
         let known = measurable(consensus).filter(|relay| voted.contains_key(relay)).count();
         (known as u64, measurable(consensus).count() as u64)
     });
@@ -215,7 +216,7 @@ fn gate(
     }
 }
 
-/// Relays of the consensus that are missing, and others.
+/// Relays of the consensus that are missing from the file, and vice versa.
 fn compare(
     file: &BandwidthFile,
     voted: &BTreeMap<Fingerprint, u32>,

@@ -1,7 +1,7 @@
-//! What a directory authority would do with a bandwidth file.
+//! Predicts what a directory authority does with a bandwidth file.
 //!
-//! This follows the behaviour of tor 0.4.9.11's `bwauth.c` and `dirvote.c`, quirks included, so that
-//! a file can be judged before an authority votes on it. It is no substitute for the stricter
+//! It follows tor 0.4.9.11's `bwauth.c` and `dirvote.c`, including their quirks, so that a file can
+//! be checked before an authority votes on it. It is no substitute for the stricter
 //! [`BandwidthFile::parse`](super::BandwidthFile::parse).
 
 use std::collections::BTreeMap;
@@ -10,26 +10,26 @@ use crate::consensus::{Consensus, Flag};
 use crate::id::Fingerprint;
 use crate::text::{self, Lines, words};
 
-/// Files older than this are refused: three days (`MAX_MEASUREMENT_AGE`).
+/// The maximum age of a file: three days (`MAX_MEASUREMENT_AGE`).
 const MAX_AGE_S: i64 = 3 * 24 * 60 * 60;
 
-/// How many header lines a vote has, the timestamp included (`MAX_BW_FILE_HEADER_COUNT_IN_VOTE`).
+/// Limit on header lines in a vote, including the timestamp (`MAX_BW_FILE_HEADER_COUNT_IN_VOTE`).
 pub(super) const MAX_HEADER_COUNT_IN_VOTE: usize = 50;
 
-/// How long they may be, joined (`MAX_BW_FILE_HEADERS_LINE_LEN`).
+/// Limit on their joined length (`MAX_BW_FILE_HEADERS_LINE_LEN`).
 pub(super) const MAX_HEADERS_LEN_IN_VOTE: usize = 1024;
 
 /// What tor does with the file as a whole.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum FileVerdict {
-    /// It reads the lines.
+    /// Reads the lines.
     Read,
-    /// It warns that the file is empty.
+    /// Warns that the file is empty.
     Empty,
-    /// It warns that the first line isn't a whole number and a newline, and reads no further. [`first_line`](super::first_line) says
-    /// what the line looks like.
+    /// Warns that the first line is not a number and a newline, and stops.
+    /// [`first_line`](super::first_line) explains what the line looks like.
     BadTimestamp,
-    /// It warns that the file is more than three days old, and reads no further.
+    /// Warns that the file is more than three days old, and stops.
     Stale {
         /// The age in seconds, at least 259,201.
         age_s: u64,
@@ -45,70 +45,71 @@ pub enum LineVerdict {
     Header,
     /// The `=====` that ends the header.
     Terminator,
-    /// A relay's bandwidth, taken for the vote.
+    /// A relay's bandwidth, used in the vote.
     Relay {
-        /// Which relay.
+        /// The relay.
         node_id: Fingerprint,
-        /// Its bandwidth in KB/s, as voted: tor keeps 32 bits.
+        /// Its bandwidth in KB/s, as voted: tor stores 32 bits.
         bw_kb_s: u32,
-        /// Whether an earlier line for the same relay loses its place in the vote.
+        /// Whether it replaces an earlier line of the same relay.
         replaces_earlier: bool,
     },
-    /// Left out.
+    /// Skipped.
     Skipped {
-        /// Why.
+        /// The reason.
         reason: &'static str,
-        /// Whether tor's log has a warning.
+        /// Whether tor logs a warning.
         warns: bool,
     },
 }
 
 impl LineVerdict {
-    /// Whether the line is left out although it does not ask for that: `vote=0` does.
+    /// Whether the line is skipped without asking for it by `vote=0`.
     #[must_use]
     pub fn is_fault(&self) -> bool {
         matches!(self, Self::Skipped { reason, .. } if *reason != NO_VOTE)
     }
 }
 
-/// Why a line with `vote=0` is left out.
+/// Why a line with `vote=0` is skipped.
 const NO_VOTE: &str = "vote=0";
 
 /// A warning in tor's log.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Warning {
-    /// The line of the file that it is about, from 1.
+    /// The line of the file, from 1.
     pub line: usize,
-    /// The text of the message, as tor 0.4.9.11 logs it. Tor cuts messages of more than about 10,000 bytes.
+    /// The message, as tor 0.4.9.11 logs it. Tor truncates messages of more than about 10,000
+    /// bytes.
     pub text: String,
 }
 
-/// The header as it gets into the vote.
+/// The header in the vote.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct VoteHeaders {
     /// `timestamp=` and the header lines that tor collects.
     pub lines: Vec<String>,
     /// Their length in bytes, joined by spaces.
     pub joined_len: usize,
-    /// Whether that is more than 1,024, so that the vote has none of them.
+    /// Whether that exceeds 1,024, so that the vote has none of them.
     pub too_long: bool,
 }
 
-/// What tor does with a bandwidth file. Made by [`check_as_tor`].
+/// What tor does with a bandwidth file. Returned by [`check_as_tor`].
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Report {
     /// The file as a whole.
     pub verdict: FileVerdict,
-    /// Every line that tor looks at, with its number from 1.
+    /// Every line that tor reads, with its number from 1.
     pub lines: Vec<(usize, LineVerdict)>,
-    /// What tor logs at the level "warn" while it reads the file, in order.
+    /// Tor's log at the level "warn" for this file, in order.
     pub warnings: Vec<Warning>,
     /// The header in the vote.
     pub headers: VoteHeaders,
     /// The bandwidths in the vote, in KB/s.
     pub relays: BTreeMap<Fingerprint, u32>,
-    /// Whether there is a `=====` line. Without one the first relay tor accepts ends the header, and
-    /// lines of relays with `vote=0` count as header until then.
+    /// Whether there is a `=====` line. Without one, the first relay that tor accepts ends the
+    /// header, and lines with `vote=0` before it count as header.
     pub has_terminator: bool,
 }
 
@@ -117,7 +118,7 @@ impl Report {
         self.warnings.push(Warning { line, text });
     }
 
-    /// The lines that were left out, with their numbers and reasons.
+    /// The skipped lines, with their numbers and reasons.
     pub fn skipped(&self) -> impl Iterator<Item = (usize, &'static str)> {
         self.lines.iter().filter_map(|(number, verdict)| match verdict {
             LineVerdict::Skipped { reason, .. } => Some((*number, *reason)),
@@ -125,8 +126,8 @@ impl Report {
         })
     }
 
-    /// Relays of the file that the consensus has as directory authorities. Tor writes their bandwidth into its vote as
-    /// `MeasuredButAuthority=`, which no consensus counts.
+    /// Directory authorities among the relays of the file. Tor writes their bandwidth into its vote
+    /// as `MeasuredButAuthority=`, which no consensus uses.
     #[must_use]
     pub fn authorities(&self, consensus: &Consensus) -> Vec<Fingerprint> {
         let is_authority = |relay: &&Fingerprint| {
@@ -136,15 +137,15 @@ impl Report {
         self.relays.keys().filter(is_authority).copied().collect()
     }
 
-    /// Relays whose bandwidth has a sign once tor has written it into its vote, from 2^31 KB/s on. If an authority knows
-    /// one of them it cannot read its own vote ("Generated a networkstatus vote we couldn't parse"), and makes none at all:
-    /// seen with tor 0.4.9.11.
+    /// Relays whose bandwidth is negative in tor's vote, from 2^31 KB/s on. An authority that lists
+    /// one of them cannot parse its own vote ("Generated a networkstatus vote we couldn't parse")
+    /// and publishes none. Observed with tor 0.4.9.11.
     pub fn breaks_vote(&self) -> impl Iterator<Item = Fingerprint> {
         let has_sign = |(_, bw): &(&Fingerprint, &u32)| i32::try_from(**bw).is_err();
         self.relays.iter().filter(has_sign).map(|(relay, _)| *relay)
     }
 
-    /// Whether tor's log would have no warning about the file and its vote would lack no header.
+    /// Whether tor logs no warning about the file and its vote has the complete header.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         let replaces = |(_, verdict): &(usize, LineVerdict)| {
@@ -158,7 +159,7 @@ impl Report {
     }
 }
 
-/// Tells what tor would do with this file at this time (Unix seconds).
+/// Predicts what tor does with this file at `now` (Unix seconds).
 #[must_use]
 pub fn check_as_tor(bytes: &[u8], now: u64) -> Report {
     let mut report = Report {
@@ -184,8 +185,8 @@ pub fn check_as_tor(bytes: &[u8], now: u64) -> Report {
         );
         return report;
     };
-    // Tor's time is signed: a number beyond its range reads as one long before 1970, and the
-    // farthest of them wraps around to the future.
+    // Tor's time is signed: a number beyond its range becomes a time long before 1970, and the
+    // largest wrap around to the future.
     let age = now.cast_signed().wrapping_sub(time.cast_signed());
     if age > MAX_AGE_S {
         report.verdict = FileVerdict::Stale { age_s: age.unsigned_abs() };
@@ -212,7 +213,7 @@ pub fn check_as_tor(bytes: &[u8], now: u64) -> Report {
     report
 }
 
-/// A line as C sees it: it ends at the first NUL, and then its newline is lost too.
+/// A line as C reads it: it ends at the first NUL, which also hides its newline.
 #[derive(Clone, Copy)]
 struct CLine<'a> {
     text: &'a [u8],
@@ -263,7 +264,7 @@ impl Report {
         };
         if line.has_newline && line.text == b"=====" {
             self.has_terminator = true;
-            // Tor warns of one that comes after the header has ended.
+            // Tor warns about such a line after the end of the header.
             if in_header {
                 return LineVerdict::Terminator;
             }
@@ -271,7 +272,7 @@ impl Report {
         let is_pair = text::key_value(line.text).is_some();
         let full = self.headers.lines.len() >= MAX_HEADER_COUNT_IN_VOTE;
         if in_header && is_pair && !line.text.contains(&b' ') && !full {
-            // Tor removes the last character, be it a newline or not.
+            // Tor removes the last character, whether or not it is a newline.
             let len = line.text.len() - usize::from(!line.has_newline);
             self.headers.lines.push(String::from_utf8_lossy(&line.text[..len]).into_owned());
             return LineVerdict::Header;
@@ -300,12 +301,12 @@ impl Report {
     }
 }
 
-/// Why a line gives no relay's bandwidth.
+/// Why a line has no usable bandwidth.
 #[derive(Clone, Copy)]
 enum Refusal {
     NoVote,
     NotARelay,
-    /// A reason in our words, and how tor's warning begins.
+    /// The reason, and the beginning of tor's warning.
     Broken {
         reason: &'static str,
         warning: &'static str,
@@ -360,8 +361,8 @@ const fn is_c_space(byte: u8) -> bool {
     matches!(byte, b' ' | b'\t' | b'\n' | 0x0b | 0x0c | b'\r')
 }
 
-/// Like `strtoul` in base 10: the sign, the value of the digits, and what follows them; nothing
-/// without digits, or if they don't fit 64 bits.
+/// Like `strtoul` in base 10: the sign, the value of the digits, and the rest; `None` without
+/// digits, or if they do not fit 64 bits.
 fn strtoul(text: &[u8]) -> Option<(bool, u64, &[u8])> {
     let start = text.iter().position(|b| !is_c_space(*b))?;
     let text = &text[start..];

@@ -1,18 +1,18 @@
-//! What differs between two bandwidth files, as authorities would vote on them.
+//! Compares two bandwidth files, as authorities would vote on them.
 
 use crate::id::Fingerprint;
 use std::collections::BTreeMap;
 
-/// How one file differs from an earlier one: by relay, in KB/s as [`check_as_tor`](super::check_as_tor) takes them.
+/// The difference between two files, by relay, in KB/s as in [`check_as_tor`](super::check_as_tor).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Difference {
     /// Relays that only the later file has.
     pub added: BTreeMap<Fingerprint, u32>,
-    /// Relays that only the earlier one has.
+    /// Relays that only the earlier file has.
     pub removed: BTreeMap<Fingerprint, u32>,
-    /// Relays with another bandwidth: what they had, and have.
+    /// Relays with another bandwidth: before and after.
     pub changed: BTreeMap<Fingerprint, (u32, u32)>,
-    /// Relays with the same.
+    /// Relays with an unchanged bandwidth.
     pub same: usize,
 }
 
@@ -40,7 +40,7 @@ impl Difference {
         difference
     }
 
-    /// Whether there is none.
+    /// Whether the files are equal.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.added.is_empty() && self.removed.is_empty() && self.changed.is_empty()

@@ -1,10 +1,10 @@
-//! Why the first line of a file is not the time of a bandwidth file, in words.
+//! Explains why the first line of a file is not a timestamp.
 
 use crate::input::{describe, without_annotations};
 use crate::text::{Lines, date_time, decimal, words};
 
-/// What the first line looks like where Unix seconds and a newline are expected, and what to do about it. `None` if it is a time that every
-/// reader takes, or nothing that is known.
+/// What the first line looks like where Unix seconds and a newline are expected, with the remedy.
+/// `None` if it is a valid timestamp, or unknown.
 #[must_use]
 pub fn first_line(bytes: &[u8]) -> Option<String> {
     let first = Lines::new(bytes).next()?;
@@ -37,7 +37,7 @@ pub fn first_line(bytes: &[u8]) -> Option<String> {
     {
         "the first line is a date: write the time as Unix seconds"
     } else if is_number(trimmed) {
-        "the first line is no whole number of seconds"
+        "the first line is not an integer number of seconds"
     } else if words(line).any(|word| word.starts_with(b"node_id=") || word.starts_with(b"bw=")) {
         "it begins with the line of a relay: the line with the time is missing"
     } else if trimmed == b"=====" || crate::text::key_value(line).is_some() {
@@ -74,7 +74,7 @@ mod tests {
             (b"=====\n", "header line"),
             (b"node_id=$AA bw=1\n", "line of a relay"),
             (b"2026-11-26T15:35:58\n", "a date"),
-            (b"1700000000.5\n", "no whole number"),
+            (b"1700000000.5\n", "not an integer"),
             (b"<html>\n", "HTML"),
         ] {
             let found = first_line(text).unwrap_or_default();

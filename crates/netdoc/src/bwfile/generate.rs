@@ -1,4 +1,4 @@
-//! From measurements to a bandwidth file: the rules tor leaves to the generator.
+//! Generates a bandwidth file from measurements, by the rules that tor leaves to the generator.
 
 use std::collections::BTreeSet;
 
@@ -6,16 +6,16 @@ use super::{BandwidthFile, Header, RelayLine};
 use crate::consensus::Consensus;
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 
-/// Results this old are no longer recent: tor calls a file stale after as long (`bwauth.h`).
+/// Maximum age of the newest result: tor considers an older file stale (`bwauth.h`).
 const RECENT_S: u64 = 3 * 24 * 60 * 60;
 
-/// The longest diagnostic kept, so that no failure makes a line unreadable.
+/// The longest diagnostic that is written, so that no failure makes a line unreadable.
 const MAX_REASON: usize = 120;
 
-/// Tor keeps bandwidths in 32 bits, signed in some places.
+/// Tor stores bandwidths in 32 bits, signed in some places.
 const MAX_BW_KB_S: u64 = i32::MAX as u64;
 
-/// What is known about one relay after trying to measure it.
+/// The result for one relay.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Estimate {
     /// The relay's RSA identity.
@@ -24,14 +24,14 @@ pub struct Estimate {
     pub ed25519: Option<Ed25519Identity>,
     /// Its nickname.
     pub nickname: Nickname,
-    /// What came of it.
+    /// The outcome.
     pub outcome: Outcome,
-    /// Further pairs for its line, such as `flashflow_mode=transit`: keys of letters, digits, `_` and
-    /// `-`, values of printing ASCII without spaces.
+    /// Further pairs for its line, such as `flashflow_mode=transit`. Keys consist of letters,
+    /// digits, `_` and `-`, values of printing ASCII without spaces.
     pub extra: Vec<(String, String)>,
 }
 
-/// The result of trying to measure a relay.
+/// The outcome of a measurement.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Outcome {
     /// It was measured.
@@ -40,22 +40,22 @@ pub enum Outcome {
         capacity_bytes_s: u64,
         /// When, in Unix seconds.
         measured_at: u64,
-        /// `bandwidth-avg` of its descriptor, in bytes/s: the most its operator wants it to carry.
+        /// `bandwidth-avg` of its descriptor, in bytes/s: the limit that its operator has set.
         descriptor_avg_bytes_s: Option<u64>,
     },
-    /// It is known, but couldn't be measured.
+    /// It could not be measured.
     Failed {
-        /// Why; becomes `error=`, with anything but printing ASCII replaced by `_`.
+        /// The reason; becomes `error=`, with anything but printing ASCII replaced by `_`.
         reason: String,
-        /// When it was tried, in Unix seconds.
+        /// When it was attempted, in Unix seconds.
         tried_at: Option<u64>,
     },
 }
 
-/// The numbers of the 60 % gate.
+/// The numbers of the 60 % rule.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Eligibility {
-    /// Relays with a result that counts.
+    /// Relays with an eligible result.
     pub eligible: u64,
     /// Relays that could have one.
     pub in_consensus: u64,
@@ -81,8 +81,8 @@ impl Eligibility {
         counts
     }
 
-    /// The share of eligible relays in per cent, rounded down so that the printed number reaches the
-    /// minimum exactly when the gate opens; 0 without any relay.
+    /// The percentage of eligible relays, rounded down, so that the printed number reaches the
+    /// minimum exactly when the rule is met; 0 without any relay.
     #[must_use]
     pub const fn percent(self) -> u64 {
         match self.eligible.saturating_mul(100).checked_div(self.in_consensus) {
@@ -91,14 +91,14 @@ impl Eligibility {
         }
     }
 
-    /// The least number of eligible relays, for a least percentage.
+    /// The minimum number of eligible relays for a minimum percentage.
     #[must_use]
     pub const fn minimum(self, percent: u64) -> u64 {
         self.in_consensus.saturating_mul(percent).div_ceil(100)
     }
 }
 
-/// What a generated file says about its generator.
+/// Facts about the generator.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Settings {
     /// The version of the format; 1.9.0 by default.
@@ -107,14 +107,14 @@ pub struct Settings {
     pub software_version: String,
     /// When the generator started, in Unix seconds.
     pub generator_started: u64,
-    /// The present time, in Unix seconds.
+    /// The current time, in Unix seconds.
     pub file_created: u64,
-    /// The least percentage of eligible relays; 60 by default.
+    /// The minimum percentage of eligible relays; 60 by default.
     pub minimum_percent: u64,
 }
 
 impl Settings {
-    /// The defaults, with what has none.
+    /// The defaults, and the given values for the rest.
     #[must_use]
     pub fn new(software_version: &str, generator_started: u64, file_created: u64) -> Self {
         Self {
@@ -127,7 +127,7 @@ impl Settings {
     }
 }
 
-/// Why there is no file to write. The previous one stays, as the specification asks.
+/// Why no file is written. The previous one stays, as the specification requires.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum GenerateError {
     /// No relay was measured.
@@ -136,7 +136,7 @@ pub enum GenerateError {
          reasons, and measure again"
     )]
     NoResults {
-        /// How many were tried.
+        /// The number of relays attempted.
         tried: usize,
     },
     /// The newest result is too old for tor to use.
@@ -148,32 +148,33 @@ pub enum GenerateError {
         /// The age of the newest result, in seconds.
         age_s: u64,
     },
-    /// A result is newer than the file, which tor would then use for too long.
+    /// A result is newer than the file; tor would then use it for too long.
     #[error("the result of {relay} is dated {ahead_s} s after now; correct the clock")]
     FromTheFuture {
-        /// Whose result.
+        /// The relay.
         relay: Fingerprint,
-        /// How far ahead, in seconds.
+        /// The difference, in seconds.
         ahead_s: u64,
     },
-    /// A relay comes twice; tor would use the later line.
-    #[error("relay {relay} comes twice; merge its results first")]
+    /// A relay occurs twice; tor would use the later line.
+    #[error("relay {relay} occurs twice; merge its results first")]
     Duplicate {
-        /// Which relay.
+        /// The relay.
         relay: Fingerprint,
     },
 }
 
 impl BandwidthFile {
-    /// Makes a file of all estimates.
+    /// Generates a file from all estimates.
     ///
-    /// The timestamp is the newest result's time. Bandwidths are in KB/s, rounded, capped by the
-    /// descriptor and at least 1. Relays that failed get `bw=1 unmeasured=1 vote=0`; if fewer than
-    /// the least percentage are eligible, every line gets `under_min_report=1 vote=0` and keeps its
-    /// bandwidth.
+    /// The timestamp is the time of the newest result. Bandwidths are in KB/s, rounded, limited by
+    /// the descriptor and at least 1. Relays that failed get `bw=1 unmeasured=1 vote=0`. If fewer
+    /// than the minimum percentage are eligible, every line gets `under_min_report=1 vote=0` and
+    /// keeps its bandwidth.
     ///
     /// # Errors
-    /// [`GenerateError`]: nothing (recent) to say, a wrong clock, or estimates that make no valid file.
+    /// [`GenerateError`] if there is no recent result, a clock is wrong, or the estimates make no
+    /// valid file.
     pub fn generate(
         estimates: &[Estimate],
         counts: Eligibility,
@@ -254,7 +255,7 @@ fn relay_line(estimate: &Estimate, under_min_report: bool) -> RelayLine {
     line
 }
 
-/// Rounds to the nearest KB/s, but never above the cap, and never to 0.
+/// Rounds to the nearest KB/s, but never above the limit and never to 0.
 fn bw_kb_s(capacity_bytes_s: u64, cap_bytes_s: Option<u64>) -> u64 {
     let rounded = capacity_bytes_s.saturating_add(500) / 1000;
     let cap = cap_bytes_s.map_or(MAX_BW_KB_S, |cap| cap / 1000);

@@ -1,4 +1,4 @@
-//! Reading a bandwidth file of any version, as its specification asks of parsers.
+//! Parses a bandwidth file of any version, as its specification requires.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::input::without_annotations;
 use crate::text::{self, Line, Lines, date_time, decimal, key_value, words};
 
-/// Why a file has nothing to read.
+/// Why a file cannot be parsed at all.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum ReadError {
     /// The file is empty.
@@ -23,37 +23,36 @@ pub enum ReadError {
         line: usize,
         /// The line's beginning.
         found: String,
-        /// What the file is instead, if that is known.
+        /// What the file is instead, if known.
         what: Option<String>,
     },
 }
 
-/// A line, or an item of one, that the reader left out.
+/// A line, or an item of one, that was skipped.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Skipped {
     /// The line's number, from 1.
     pub line: usize,
-    /// Why.
+    /// The reason.
     pub reason: String,
 }
 
-/// What was read, and what was left out.
+/// The result of parsing, with the skipped lines.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Parsed {
     /// The file.
     pub file: BandwidthFile,
-    /// What doesn't follow the format, by line.
+    /// Malformed or ignored lines.
     pub skipped: Vec<Skipped>,
 }
 
 impl BandwidthFile {
-    /// Reads a bandwidth file of any version, with a terminator of 5 or 4 characters or none, and with or without `@` annotations
-    /// before it, as CollecTor's archives have them. Tor reads no annotated file:
-    /// [`check_as_tor`](super::check_as_tor) says so.
+    /// Parses a bandwidth file of any version, with a terminator of 5 or 4 characters or none, and
+    /// with or without `@` annotations before it, as in CollecTor's archives. Tor accepts no
+    /// annotated file; see [`check_as_tor`](super::check_as_tor).
     ///
-    /// Lines that break the format are left out and reported, not fatal. A relay's second line is
-    /// left out, and so is a line without `node_id` even if it has `master_key_ed25519`: tor ignores
-    /// those.
+    /// Malformed lines are skipped and reported, not fatal. A second line of a relay is skipped,
+    /// and so is a line without `node_id`, even if it has `master_key_ed25519`: tor ignores those.
     ///
     /// # Errors
     /// [`ReadError`] if there is no timestamp in the first line.
@@ -91,7 +90,7 @@ struct Reader {
     file: BandwidthFile,
     skipped: Vec<Skipped>,
     in_header: bool,
-    /// Lines before that of the time.
+    /// Lines before the timestamp.
     annotations: usize,
     seen: BTreeSet<Fingerprint>,
 }
@@ -188,7 +187,7 @@ impl Reader {
                     }
                     "unmeasured" => set(&mut unmeasured, flag()),
                     "under_min_report" => set(&mut under_min_report, flag()),
-                    // As in tor, whatever begins with 0 is no vote.
+                    // As in tor, a value that begins with 0 means no vote.
                     "vote" => set(&mut vote, Ok(!value.starts_with('0'))),
                     _ if relay.extra.iter().any(|(earlier, _)| earlier == key) => Err(TWICE),
                     _ => {
@@ -199,7 +198,7 @@ impl Reader {
                 .map_err(|reason| format!("{key}: {reason}"))
             });
             match noted {
-                // Without a sound identity and bandwidth the line is worth nothing.
+                // Without a valid identity and bandwidth the line is useless.
                 Err(reason) if word.starts_with(b"node_id=") || word.starts_with(b"bw=") => {
                     return Err(reason);
                 }

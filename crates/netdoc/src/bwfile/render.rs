@@ -1,4 +1,4 @@
-//! Writing a bandwidth file as text.
+//! Serializes a bandwidth file.
 
 use std::fmt::{Display, Write as _};
 
@@ -6,10 +6,10 @@ use super::as_tor::{MAX_HEADER_COUNT_IN_VOTE, MAX_HEADERS_LEN_IN_VOTE};
 use super::{BandwidthFile, Header, KNOWN_HEADERS, KNOWN_RELAY_KEYS, NodeIdStyle, RelayLine};
 use crate::text;
 
-/// Longer lines draw warnings from sbws's tools, and tor up to 0.3.4 ignored them.
+/// Longer lines cause warnings in sbws's tools, and tor up to 0.3.4 ignored them.
 const MAX_LINE: usize = 1022;
 
-/// Why a [`BandwidthFile`] can't be written as one.
+/// Why a [`BandwidthFile`] cannot be serialized.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum RenderError {
     /// A key or a value has characters that would break its line.
@@ -23,8 +23,8 @@ pub enum RenderError {
         /// The value, shortened.
         value: String,
     },
-    /// A further pair has a key of the format's own, or one that was there before.
-    #[error("the key {key:?} comes twice or has a meaning of its own; rename it")]
+    /// An additional pair has a reserved or duplicate key.
+    #[error("the key {key:?} is a duplicate or reserved; rename it")]
     ReservedKey {
         /// The key.
         key: String,
@@ -43,7 +43,7 @@ pub enum RenderError {
         /// The line's length in bytes.
         len: usize,
     },
-    /// Tor would leave the header out of its vote.
+    /// Tor would omit the header from its vote.
     #[error(
         "the header has {count} lines and {len} bytes, and tor votes on {MAX_HEADER_COUNT_IN_VOTE} \
          lines and {MAX_HEADERS_LEN_IN_VOTE} bytes only; shorten it"
@@ -65,10 +65,10 @@ pub enum RenderError {
 impl BandwidthFile {
     /// The file's text, in which every line ends with a newline.
     ///
-    /// `version` comes second, as it must; `node_id` first in a relay's line and `vote=0` last.
+    /// `version` is second, as required; `node_id` is first in a relay's line and `vote=0` last.
     ///
     /// # Errors
-    /// [`RenderError`] for what readers would misunderstand or leave out.
+    /// [`RenderError`] for anything that readers would misinterpret or skip.
     pub fn to_text(&self, style: NodeIdStyle) -> Result<String, RenderError> {
         if self.header.latest_bandwidth.is_some_and(|latest| latest != self.timestamp) {
             return Err(RenderError::LatestDiffers { timestamp: self.timestamp });
@@ -162,7 +162,7 @@ fn write_relay(out: &mut String, relay: &RelayLine, style: NodeIdStyle) -> Resul
     Ok(())
 }
 
-/// Header and relay lines may use neither each other's keys nor any key twice.
+/// Header and relay lines must use neither each other's keys nor a key twice.
 fn check_keys(pairs: &[(String, String)]) -> Result<(), RenderError> {
     for (i, (key, _)) in pairs.iter().enumerate() {
         let known =

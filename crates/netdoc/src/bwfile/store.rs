@@ -1,4 +1,4 @@
-//! Putting a bandwidth file where tor reads it, all or nothing.
+//! Publishes a bandwidth file atomically where tor reads it.
 
 use files::Access;
 use std::fs::{self, File, TryLockError};
@@ -14,24 +14,24 @@ pub const LATEST: &str = "latest.v3bw";
 
 const SUFFIX: &str = ".v3bw";
 
-/// Why a bandwidth file wasn't written. The previous one is still in place.
+/// Why a bandwidth file was not written. The previous one is still in place.
 #[derive(Debug, thiserror::Error)]
 pub enum StoreError {
-    /// The file isn't fit to be written.
+    /// The file is invalid.
     #[error(transparent)]
     Render(#[from] RenderError),
-    /// The directory, or something in it, can't be read or written.
+    /// The directory or a file in it cannot be read or written.
     #[error(
         "can't {action} {}: {source}; check that the directory exists, belongs to this program's \
          user and has free space",
         path.display()
     )]
     Io {
-        /// What was being done.
+        /// The failed operation.
         action: &'static str,
-        /// To what.
+        /// Its path.
         path: PathBuf,
-        /// What the system said.
+        /// The I/O error.
         source: io::Error,
     },
     /// Another program is writing to the directory.
@@ -57,12 +57,12 @@ pub struct Written {
 impl BandwidthFile {
     /// Writes the file into a directory, then points [`LATEST`] at it.
     ///
-    /// Readers see the old file or the new one, never a part, even if the machine stops half-way. The
-    /// name comes from `file_created`, else from the timestamp. Links already at either name are
-    /// replaced, never followed. A lock on the directory keeps a second writer out.
+    /// Readers see the old file or the new one, never a part, even after a crash. The name is
+    /// derived from `file_created`, or else from the timestamp. Existing links at either name are
+    /// replaced, never followed. A lock on the directory excludes a second writer.
     ///
     /// # Errors
-    /// [`StoreError`], naming the path and the remedy; readers then still see the previous file.
+    /// [`StoreError`] with the path and the remedy. Readers then still see the previous file.
     pub fn write_atomically(&self, dir: &Path, style: NodeIdStyle) -> Result<Written, StoreError> {
         let text = self.to_text(style)?;
         let lock = lock(dir)?;
@@ -70,11 +70,11 @@ impl BandwidthFile {
         let created = text::civil(self.header.file_created.unwrap_or(self.timestamp));
         let name = format!("{}{SUFFIX}", created.strftime("%Y%m%d-%H%M%S"));
         let path = dir.join(&name);
-        // Tor runs as another user, and what is in the file is public anyway.
+        // Tor runs as another user, and the content is public.
         files::replace_entry(&path, text.as_bytes(), Access::Everyone)
             .map_err(failed("write", &path))?;
 
-        // A link can't be changed in place: make another, and rename it over the first.
+        // A link cannot be changed in place: a new one is renamed over it.
         let latest = dir.join(LATEST);
         tempfile::Builder::new()
             .prefix(".v3bw-")
@@ -83,14 +83,14 @@ impl BandwidthFile {
             .into_temp_path()
             .persist(&latest)
             .map_err(|e| failed("rename a link to", &latest)(e.error))?;
-        // The names live in the directory, which is saved apart from the files.
+        // The directory's entries must be synced separately from the files.
         lock.sync_all().map_err(failed("save", dir))?;
         Ok(Written { path, latest })
     }
 }
 
-/// Removes old files named as [`BandwidthFile::write_atomically`] names them, except the newest
-/// `keep` and the one [`LATEST`] points to. Returns what was removed.
+/// Removes old files with names as [`BandwidthFile::write_atomically`] gives them, except the
+/// newest `keep` and the one that [`LATEST`] points to. Returns the removed files.
 ///
 /// # Errors
 /// [`StoreError`], as for writing.
@@ -98,8 +98,8 @@ pub fn remove_old(dir: &Path, keep: usize) -> Result<Vec<PathBuf>, StoreError> {
     remove(dir, |names| names.truncate(names.len().saturating_sub(keep)))
 }
 
-/// Removes files of which there is a newer one of the same day (UTC), except the newest `keep` of all: so that files
-/// of every hour leave room for files of a month. Returns what was removed.
+/// Removes files of which there is a newer one of the same day (UTC), except the newest `keep`:
+/// hourly files then leave room for a month of daily ones. Returns the removed files.
 ///
 /// # Errors
 /// [`StoreError`], as for writing.
@@ -114,7 +114,7 @@ pub fn remove_superseded(dir: &Path, keep: usize) -> Result<Vec<PathBuf>, StoreE
     })
 }
 
-/// Removes the files that `choose` leaves of all, except the one that [`LATEST`] points to.
+/// Removes the files that `choose` returns, except the one that [`LATEST`] points to.
 fn remove(dir: &Path, choose: impl FnOnce(&mut Vec<PathBuf>)) -> Result<Vec<PathBuf>, StoreError> {
     let _lock = lock(dir)?;
     let mut names = names(dir).map_err(failed("list", dir))?;
@@ -128,7 +128,7 @@ fn remove(dir: &Path, choose: impl FnOnce(&mut Vec<PathBuf>)) -> Result<Vec<Path
     Ok(names)
 }
 
-/// The files of a directory that [`BandwidthFile::write_atomically`] wrote, the oldest first.
+/// The files of a directory that [`BandwidthFile::write_atomically`] has written, oldest first.
 ///
 /// # Errors
 /// [`StoreError`] if the directory cannot be read.
@@ -156,7 +156,8 @@ fn is_ours(name: &str) -> bool {
             .all(|(i, b)| if i == 8 { b == b'-' } else { b.is_ascii_digit() })
 }
 
-/// Locks the directory itself: a lock file would be one more name that somebody could plant.
+/// Locks the directory itself: a lock file would be another name that an attacker could create
+/// first.
 fn lock(dir: &Path) -> Result<File, StoreError> {
     let handle = File::open(dir).map_err(failed("open", dir))?;
     match handle.try_lock() {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Declares the flags once, so that names, bits and the list can't drift apart.
+/// Declares the flags once, so that names, bits and the list stay consistent.
 macro_rules! flags {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A flag that authorities give to relays (dir-spec.txt, section 3.4.1, `s`).

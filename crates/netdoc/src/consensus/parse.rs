@@ -1,4 +1,4 @@
-//! The one-pass reader behind [`Consensus::parse`].
+//! The one-pass parser behind [`Consensus::parse`].
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,7 +8,8 @@ use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::input::describe;
 use crate::text::{self, Line, Lines, base64_array, date_time, decimal, words};
 
-/// A typical relay's entry takes about 350 bytes; guessing right saves copying while growing.
+/// A typical relay entry takes about 350 bytes; a good estimate avoids copying while the list
+/// grows.
 const BYTES_PER_ROUTER: usize = 350;
 
 /// Which document is expected.
@@ -21,7 +22,7 @@ pub(super) enum Kind {
 pub(super) fn parse(bytes: &[u8], kind: Kind) -> Result<Consensus, ConsensusError> {
     let mut lines = Lines::new(bytes);
     let flavour = first_line(bytes, &mut lines)?;
-    // Also where we would pass over a line: what is no text has not come as it was signed.
+    // Also checked where a line would be ignored: invalid UTF-8 cannot be what was signed.
     if let Err(error) = std::str::from_utf8(bytes) {
         return Err(not_text(bytes, error.valid_up_to()));
     }
@@ -63,7 +64,7 @@ fn first_line(bytes: &[u8], lines: &mut Lines<'_>) -> Result<Flavour, ConsensusE
     }
 }
 
-/// The error for a document that is not UTF-8 at this place.
+/// The error for a document that is not valid UTF-8 at this offset.
 #[cold]
 fn not_text(bytes: &[u8], place: usize) -> ConsensusError {
     let (before, from) = bytes.split_at(place);
@@ -84,7 +85,7 @@ fn bad(line: Line<'_>, what: &'static str) -> ConsensusError {
     ConsensusError::Malformed { line: line.number, what, found: text::excerpt(line.bytes) }
 }
 
-/// Where in the document the reader is.
+/// The part of the document being parsed.
 #[derive(Clone, Copy)]
 enum Part {
     Head,
@@ -108,9 +109,9 @@ struct Reader {
     signatures: usize,
     routers: Vec<Router>,
     expected_routers: usize,
-    /// Whether the last router has its `s` line, without which its entry is incomplete.
+    /// Whether the last router has its mandatory `s` line.
     has_flags: bool,
-    /// Relays run few versions, with few sets of protocols: keep each text once.
+    /// Relays run few versions with few sets of protocols: each text is stored once.
     texts: BTreeMap<Vec<u8>, Arc<str>>,
 }
 
@@ -176,7 +177,7 @@ impl Reader {
         Ok(())
     }
 
-    /// Tor knows `opinion`, too: the consensus that one authority computed alone.
+    /// Tor also knows `opinion`: the consensus as computed by one authority alone.
     fn status(&mut self, line: Line<'_>, rest: &[u8]) -> Result<(), ConsensusError> {
         if self.has_status {
             return Err(bad(line, "`vote-status` is given twice"));
@@ -223,7 +224,7 @@ impl Reader {
             }
             b"v" => router.version = Some(shared(&mut self.texts, line, rest)?),
             b"pr" => router.protocols = Some(shared(&mut self.texts, line, rest)?),
-            // One that cannot be read is no reason to do without the rest, as in tor.
+            // As in tor, an unreadable address does not invalidate the entry.
             b"a" if router.ipv6.is_none() => {
                 router.ipv6 = text::utf8(rest).and_then(|text| text.trim().parse().ok());
             }
@@ -304,9 +305,9 @@ impl Reader {
     }
 }
 
-/// Takes the lines of a signature, from `BEGIN` to `END`.
+/// Consumes the lines of a signature, from `BEGIN` to `END`.
 fn signature(lines: &mut Lines<'_>) -> Result<(), ConsensusError> {
-    const CUT: &str = "a `directory-signature` isn't whole";
+    const CUT: &str = "a `directory-signature` is incomplete";
     let begin = lines.peek().ok_or_else(|| truncated(lines.taken(), CUT))?;
     if begin.complete && begin.bytes != b"-----BEGIN SIGNATURE-----" {
         return Err(bad(begin, "expected `-----BEGIN SIGNATURE-----`"));
@@ -324,7 +325,7 @@ fn signature(lines: &mut Lines<'_>) -> Result<(), ConsensusError> {
     Err(truncated(lines.taken(), CUT))
 }
 
-/// A text that many relays have, kept once.
+/// A text that many relays share, stored once.
 fn shared(
     texts: &mut BTreeMap<Vec<u8>, Arc<str>>,
     line: Line<'_>,
@@ -420,8 +421,8 @@ fn w_line(line: Line<'_>, rest: &[u8], router: &mut Router) -> Result<(), Consen
     Ok(())
 }
 
-/// The digest alone in a consensus; in a vote consensus methods and `sha256=` before it, and perhaps
-/// other algorithms only.
+/// The digest alone in a consensus; in a vote, preceded by consensus methods and `sha256=`,
+/// possibly with other algorithms only.
 fn m_line(
     line: Line<'_>,
     rest: &[u8],

@@ -1,4 +1,4 @@
-//! The one-pass reader behind [`super::iter`].
+//! The one-pass parser behind [`super::iter`].
 
 use std::net::Ipv4Addr;
 
@@ -6,13 +6,13 @@ use super::{BadDescriptor, ServerDescriptor};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::text::{self, Line, Lines, base64_array, date_time, decimal, words};
 
-/// The descriptors of a file: each whole one, or why it isn't. Made by [`super::iter`].
+/// The descriptors of a file: each complete one, or the error. Returned by [`super::iter`].
 #[derive(Clone, Debug)]
 pub struct Iter<'a> {
     lines: Lines<'a>,
 }
 
-/// What is wrong, and in which line.
+/// The error, and its line.
 type Wrong = (usize, String);
 
 impl<'a> Iter<'a> {
@@ -20,7 +20,7 @@ impl<'a> Iter<'a> {
         Self { lines: Lines::new(bytes) }
     }
 
-    /// Leaves out the rest of a bad descriptor (or of stray text).
+    /// Skips the rest of a bad descriptor or of stray text.
     fn skip_to_next(&mut self) {
         while self.lines.peek().is_some_and(|line| !begins(line)) {
             self.lines.next();
@@ -28,7 +28,7 @@ impl<'a> Iter<'a> {
     }
 }
 
-/// Whether a descriptor begins at this line, annotations included.
+/// Whether a descriptor begins at this line, including annotations.
 fn begins(line: Line<'_>) -> bool {
     line.bytes.starts_with(b"router ") || line.bytes.starts_with(b"@")
 }
@@ -50,16 +50,16 @@ impl<'a> Iterator for Iter<'a> {
         };
         Some(result.map_err(|(line, reason)| {
             if self.lines.taken() < first.number {
-                self.lines.next(); // A cut `router` line, which would else be read for ever.
+                self.lines.next(); // A truncated `router` line, which would otherwise be read forever.
             }
             self.skip_to_next();
-            let line = line.max(first.number); // a cut `router` line was not taken
+            let line = line.max(first.number); // a truncated `router` line was not consumed
             BadDescriptor { first_line: first.number, line, fingerprint: draft.fingerprint, reason }
         }))
     }
 }
 
-/// The items of a descriptor read so far.
+/// The items of a descriptor parsed so far.
 #[derive(Default)]
 struct Draft<'a> {
     router: Option<(Nickname, Ipv4Addr, u16, u16)>,
@@ -79,10 +79,10 @@ struct Draft<'a> {
     family_certs: Vec<Vec<u8>>,
 }
 
-/// Family certificates that are kept of a descriptor, at most: no operator needs as many.
+/// Limit on family certificates of a descriptor: no operator needs more.
 const FAMILY_CERTS_MAX: usize = 32;
 
-/// Fills a slot, once.
+/// Sets a field that may occur once.
 fn set<T>(slot: &mut Option<T>, value: Option<T>, line: Line<'_>, what: &str) -> Result<(), Wrong> {
     let wrong = |reason| Err((line.number, reason));
     match (value, &slot) {
@@ -96,11 +96,11 @@ fn set<T>(slot: &mut Option<T>, value: Option<T>, line: Line<'_>, what: &str) ->
 }
 
 impl<'a> Draft<'a> {
-    /// Reads up to and including the signature.
+    /// Parses up to and including the signature.
     fn read(&mut self, lines: &mut Lines<'a>) -> Result<(), Wrong> {
         let mut is_first = true;
         loop {
-            // The next descriptor's beginning isn't taken: it is read in its own right.
+            // The beginning of the next descriptor is not consumed.
             let next = lines.peek().filter(|l| is_first || !begins(*l));
             let Some(line) = next.filter(|l| l.complete) else {
                 return Err((lines.taken(), cut("the descriptor")));
@@ -109,7 +109,7 @@ impl<'a> Draft<'a> {
             is_first = false;
             let (mut keyword, mut rest) = line.keyword();
             if keyword == b"opt" {
-                // Before 2009 it marked items that readers need not know (dir-spec.txt, section 1.2).
+                // Before 2009 it marked optional items (dir-spec.txt, section 1.2).
                 (keyword, rest) = Line { bytes: rest, ..line }.keyword();
             }
             match keyword {
@@ -122,7 +122,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// What is no certificate proves nothing, and costs the relay nothing but that.
+    /// An invalid certificate proves nothing, and has no other effect.
     fn family_cert(&mut self, lines: &mut Lines<'a>) -> Result<(), Wrong> {
         let mut room = [0; CERTIFICATE_MAX];
         if let Some(cert) = certificate(lines, &mut room)?
@@ -220,7 +220,8 @@ fn router(rest: &[u8]) -> Option<(Nickname, Ipv4Addr, u16, u16)> {
     Some((nickname, address, or_port, decimal(found.next()?)?))
 }
 
-/// Average, burst and observed. Tor takes no descriptor whose average is 0, or with a number of more than 31 bits.
+/// Average, burst and observed. Tor accepts no descriptor with an average of 0, or with a number of
+/// more than 31 bits.
 fn bandwidths(rest: &[u8]) -> Option<[u64; 3]> {
     let mut numbers = words(rest).map_while(decimal);
     let found: [u64; 3] = [numbers.next()?, numbers.next()?, numbers.next()?];
@@ -256,7 +257,7 @@ fn skip_object(lines: &mut Lines<'_>) -> Result<(), Wrong> {
     }
 }
 
-/// Takes the rest of an object, through its `END` line.
+/// Consumes the rest of an object, through its `END` line.
 fn skip_to_end(lines: &mut Lines<'_>) -> Result<(), Wrong> {
     while let Some(line) = lines.peek().filter(|line| line.complete && !begins(*line)) {
         lines.next();
@@ -267,10 +268,10 @@ fn skip_to_end(lines: &mut Lines<'_>) -> Result<(), Wrong> {
     Err((lines.taken(), cut("a key, certificate or signature")))
 }
 
-/// No certificate of a descriptor has as many bytes.
+/// No certificate of a descriptor is longer, in bytes.
 const CERTIFICATE_MAX: usize = 400;
 
-/// Takes the object that follows; its bytes, if it is so many in base64 at most.
+/// Consumes the following object. Returns its bytes if they do not exceed the limit in base64.
 fn certificate<'r>(
     lines: &mut Lines<'_>,
     room: &'r mut [u8; CERTIFICATE_MAX],
@@ -287,7 +288,7 @@ fn certificate<'r>(
     Ok(text::base64_into(&base64[..len], room))
 }
 
-/// The identity key that signed the certificate that follows (cert-spec.txt, sections 2.1, 2.2.1).
+/// The identity key that signed the following certificate (cert-spec.txt, sections 2.1, 2.2.1).
 fn certified_key(lines: &mut Lines<'_>) -> Result<Option<Ed25519Identity>, Wrong> {
     /// Version, type, expiry, key type, key, number of extensions.
     const FIXED: usize = 1 + 1 + 4 + 1 + 32 + 1;

@@ -1,29 +1,30 @@
-//! The section `[exit]`: where clients may go.
+//! The section `[exit]`: the exit policy.
 
 use super::{ConfigError, invalid};
 use onion::router::{ExitConfig, ExitPolicy, ExitRule};
 use serde::Deserialize;
 use std::net::{IpAddr, SocketAddr};
 
-/// Rules at most: descriptors are to stay small.
+/// Limit on rules: descriptors must stay small.
 const RULES_MAX: usize = 400;
 
 /// The section `[exit]` of a configuration.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ExitSection {
-    /// Rules, as in a torrc: `accept *:80`, `reject 10.0.0.0/8:*`, `reject private:*`. The first that fits decides; what
-    /// none fits is refused. Without rules the relay is no exit.
+    /// Rules as in a torrc: `accept *:80`, `reject 10.0.0.0/8:*`, `reject private:*`. The first
+    /// match decides; without a match the destination is refused. Without rules the relay is no
+    /// exit.
     #[serde(default)]
     pub policy: Option<Vec<String>>,
-    /// Whether private networks and the relay's own address are refused before anything else; they
-    /// are by default.
+    /// Whether private networks and the relay's own address are refused before anything else; true
+    /// by default.
     pub reject_private: Option<bool>,
-    /// Whether IPv6 destinations are allowed; by default they are not.
+    /// Whether IPv6 destinations are permitted; false by default.
     pub ipv6: Option<bool>,
-    /// Name servers to ask, by address and port; by default the system's.
+    /// Name servers, by address and port; by default the system's.
     pub name_servers: Option<Vec<SocketAddr>>,
-    /// Whether clients may link circuits here (Conflux, proposal 329); by default they are not told so.
+    /// Whether the exit advertises Conflux (proposal 329); false by default.
     pub conflux: Option<bool>,
 }
 
@@ -38,7 +39,7 @@ impl ExitSection {
         }
     }
 
-    /// Checks the rules; `None` if they let nobody go anywhere.
+    /// Checks the rules; `None` if they permit nothing.
     pub(super) fn check(self) -> Result<Option<ExitSettings>, ConfigError> {
         let texts = self.policy.unwrap_or_default();
         let rules: Result<Vec<_>, _> =
@@ -65,23 +66,23 @@ impl ExitSection {
     }
 }
 
-/// Where clients may go, checked.
+/// A checked exit policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExitSettings {
-    /// The operator's rules, of which one accepts something.
+    /// The operator's rules, at least one of which accepts something.
     pub rules: Vec<ExitRule>,
     /// Whether private networks are refused first.
     pub rejects_private: bool,
-    /// Whether IPv6 destinations are allowed.
+    /// Whether IPv6 destinations are permitted.
     pub ipv6: bool,
-    /// Whom to ask for names; empty for the system's name servers.
+    /// Name servers; empty for the system's.
     pub name_servers: Vec<SocketAddr>,
-    /// Whether clients are told that they may link circuits.
+    /// Whether Conflux is advertised.
     pub conflux: bool,
 }
 
 impl ExitSettings {
-    /// What the engine is to do, for a relay whose own addresses these are.
+    /// The engine's configuration for a relay with these own addresses.
     #[must_use]
     pub fn engine(&self, own: &[IpAddr]) -> ExitConfig {
         let policy = ExitPolicy::new(self.rules.clone());

@@ -6,8 +6,8 @@ use onion::measure::protocol::CoordinatorKey;
 use serde::{Deserialize, Deserializer};
 use tor_llcrypto::pk::ed25519;
 
-/// The section `[flashflow]`: proposal 316's options, by their own names or by ours. What is not
-/// set is left to the consensus, and else to the proposal's defaults: see
+/// The section `[flashflow]`: proposal 316's options, by their names there or by FlashFlow's. Unset
+/// options come from the consensus, or else from the proposal's defaults; see
 /// [`target_params`](crate::target_params).
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -18,16 +18,17 @@ pub struct FlashFlowConfig {
     /// Public keys of the coordinators that may measure it.
     #[serde(default, alias = "FFAllowedCoordinators", deserialize_with = "coordinator_keys")]
     pub allowed_coordinators: Option<Vec<CoordinatorKey>>,
-    /// In a window of this length each coordinator may have
-    /// [`measurements_per_period`](Self::measurements_per_period); in seconds.
+    /// The period in which each coordinator may make
+    /// [`measurements_per_period`](Self::measurements_per_period), in seconds.
     #[serde(alias = "FFMeasurementPeriod")]
     pub measurement_period_s: Option<u32>,
-    /// How many that is; two by default, as in the proposal. Each round of a repeated measurement counts.
+    /// The number of measurements; two by default, as in the proposal. Each round of a repeated
+    /// measurement counts.
     pub measurements_per_period: Option<u32>,
-    /// The most client traffic while being measured, in percent of all traffic.
+    /// The maximum share of client traffic during a measurement, in percent of all traffic.
     #[serde(alias = "FFBackgroundTrafficPercent")]
     pub background_traffic_percent: Option<u32>,
-    /// From the announcement of a measurement to its end, at most; in seconds.
+    /// Time limit from the announcement of a measurement to its end, in seconds.
     #[serde(alias = "FFMaxMeasurementDuration")]
     pub max_measurement_duration_s: Option<u32>,
 }
@@ -48,7 +49,7 @@ impl FlashFlowConfig {
         }
     }
 
-    /// Refuses numbers that the proposal doesn't allow.
+    /// Refuses numbers that the proposal does not permit.
     pub(crate) fn check(&self) -> Result<(), ConfigError> {
         let numbers = [
             (MEASUREMENT_PERIOD, self.measurement_period_s),
@@ -62,15 +63,15 @@ impl FlashFlowConfig {
     }
 }
 
-/// Reads a coordinator's public key: 64 hexadecimal digits.
+/// Parses a coordinator's public key: 64 hexadecimal digits.
 ///
 /// # Errors
-/// What is wrong with it, for people.
+/// A message that describes what is wrong.
 pub fn coordinator_key(text: &str) -> Result<CoordinatorKey, String> {
     let mut bytes = [0; 32];
     hex::decode_to_slice(text, &mut bytes)
         .map_err(|_| format!("{text:?} is no public key: expected 64 hex digits"))?;
-    // About every second mistyped key is noticed by this.
+    // This check detects about half of all mistyped keys.
     ed25519::PublicKey::from_bytes(&bytes)
         .map_err(|_| format!("{text:?} is no public key of Ed25519: is a digit wrong?"))?;
     Ok(CoordinatorKey(bytes))

@@ -1,4 +1,4 @@
-//! Settings one by one: what each may be, and what it is by default.
+//! Checks and defaults of single settings.
 
 use super::{ConfigError, SchedulerName, invalid};
 use dirmgr::public;
@@ -10,18 +10,18 @@ use onion::{Duration, Rate};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::num::NonZeroUsize;
 
-/// Longest time from one run of a scheduler to the next, as in C tor.
+/// The longest scheduler interval, as in C tor.
 const INTERVAL_MAX_MS: u32 = 100;
-/// Most threads for sockets: far more than one thread that decides can feed.
+/// Limit on I/O threads: far more than the engine's thread can feed.
 const THREADS_MAX: usize = 64;
-/// The least of [`RelayConfig::max_mem_in_queues_mib`].
+/// The minimum of [`RelayConfig::max_mem_in_queues_mib`].
 const HELD_MIN_MIB: u32 = 64;
-/// One part in so many is left for what the account does not see: gaps of the allocator, rooms that have just been left.
-/// In `experiment siege` the process grew by a fortieth more than the account said.
+/// The share of the limit reserved for memory outside the account: allocator fragmentation and
+/// buffers just freed. In `experiment dos` the process grew by a fortieth more than the account.
 const UNSEEN_PART: u64 = 16;
-/// How long circuits may go on after the relay was told to end, by default: C tor's 30 seconds.
+/// Default time limit of a graceful shutdown: C tor's 30 seconds.
 const SHUTDOWN_WAIT_S: u32 = 30;
-/// And at most: a day. Who wants longer has forgotten to end it.
+/// The maximum: a day.
 const SHUTDOWN_WAIT_MAX_S: u32 = 86_400;
 
 pub(super) fn scheduler(
@@ -54,7 +54,7 @@ pub(super) fn hop_windows(name: Option<&str>) -> Result<Option<HopWindows>, Conf
     }
 }
 
-/// The authorities of the public network, for a relay that may be one of it.
+/// The authorities of the public network, for a relay that may join it.
 pub(super) fn public_authorities(
     address: Ipv4Addr,
     has_own: bool,
@@ -92,7 +92,7 @@ pub(super) fn link_observations(
     Ok(Some(Duration::from_secs(every_s.into())))
 }
 
-/// Refuses an address for metrics that others than the operator may reach, unless he allows it.
+/// Refuses a metrics address that others may reach, unless the operator permits it.
 pub(super) fn check_metrics(at: Option<SocketAddr>, is_allowed: bool) -> Result<(), ConfigError> {
     let Some(at) = at.filter(|_| !is_allowed) else { return Ok(()) };
     let is_own = match at.ip().to_canonical() {
@@ -131,7 +131,7 @@ pub(super) fn held_bytes_max(mib: Option<u32>) -> Result<usize, ConfigError> {
     Ok(usize::try_from(bytes - bytes / UNSEEN_PART).unwrap_or(usize::MAX))
 }
 
-/// For a machine with so much memory: C tor's rule.
+/// The default for a host with this amount of memory: C tor's rule.
 pub(super) fn default_held_bytes_max(total_bytes: u64) -> u64 {
     let share = if total_bytes >= 8 << 30 { total_bytes / 5 * 2 } else { total_bytes / 4 * 3 };
     share.clamp(256 << 20, 8 << 30)

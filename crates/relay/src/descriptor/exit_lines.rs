@@ -1,21 +1,21 @@
-//! An exit policy as a descriptor says it (dir-spec.txt, sections 2.1.1 and 2.1.3).
+//! Exit policies in descriptors (dir-spec.txt, sections 2.1.1 and 2.1.3).
 
 use onion::router::{Addresses, ExitConfig, ExitRule};
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 
-/// Longest list of ports in a summary: longer ones are refused by authorities
+/// The longest port list in a summary: authorities refuse longer ones
 /// (`MAX_EXITPOLICY_SUMMARY_LEN`).
 const SUMMARY_MAX: usize = 1_000;
-/// A network of IPv6 that is larger than this counts as all of it, as in tor's summaries.
+/// A larger IPv6 network than this counts as all of IPv6, as in tor's summaries.
 const LARGE_NETWORK_BITS: u8 = 7;
 
 fn is_for_all_ports(rule: &ExitRule) -> bool {
     *rule.ports.start() <= 1 && *rule.ports.end() == u16::MAX
 }
 
-/// The lines `accept` and `reject` of a descriptor, which are about IPv4: the policy's own ones, and at
-/// the end that all else is rejected.
+/// The lines `accept` and `reject` of a descriptor, which apply to IPv4: the policy's rules,
+/// followed by `reject *:*`.
 ///
 /// ```
 /// use onion::router::{ExitConfig, ExitPolicy};
@@ -29,7 +29,7 @@ fn is_for_all_ports(rule: &ExitRule) -> bool {
 #[must_use]
 pub fn exit_lines(exit: Option<&ExitConfig>) -> Vec<String> {
     let mut lines = Vec::new();
-    // An exit that accepts nothing is none: authorities look no further than the last line then.
+    // An exit that accepts nothing is none: authorities only check for a final `reject *:*`.
     let policy = exit.map(|exit| &exit.policy).filter(|policy| !policy.is_closed());
     for rule in policy.into_iter().flat_map(|policy| policy.rules()) {
         match rule.addresses {
@@ -48,8 +48,8 @@ pub fn exit_lines(exit: Option<&ExitConfig>) -> Vec<String> {
     lines
 }
 
-/// The value of the line `ipv6-policy`: for which ports most IPv6 addresses are accepted. `None` if
-/// for none. Rules about single networks are not looked at, as tor does with small ones.
+/// The value of the line `ipv6-policy`: the ports that are accepted for most IPv6 addresses. `None`
+/// if there are none. Rules about single networks are ignored, like small ones in tor.
 ///
 /// ```
 /// use onion::router::{ExitConfig, ExitPolicy};
@@ -96,14 +96,14 @@ pub fn ipv6_summary(exit: Option<&ExitConfig>) -> Option<String> {
     if accepted.is_empty() {
         return None;
     }
-    // The shorter one, as tor does; everything is "accept 1-65535".
+    // The shorter list, as in tor; everything is "accept 1-65535".
     if rejected.is_empty() || accepted.len() <= rejected.len() {
-        // Where the list is too long the last ports are left unsaid: we would accept them.
+        // If the list is too long, the last ports are omitted: the relay would still accept them.
         let cut = accepted.get(..SUMMARY_MAX).and_then(|head| head.rsplit_once(','));
         let head = cut.map_or(&*accepted, |(head, _)| head);
         return Some(format!("accept {head}"));
     }
-    // Of rejected ports none may be left unsaid.
+    // Rejected ports must not be omitted.
     (rejected.len() <= SUMMARY_MAX).then(|| format!("reject {rejected}"))
 }
 
@@ -166,7 +166,7 @@ mod tests {
         assert!(text.ends_with(|last: char| last.is_ascii_digit()));
         let rejected: Vec<_> = (1..2_000).map(|port| format!("reject *:{}", 2 * port)).collect();
         let rejected = rejected.iter().map(String::as_str).chain(["accept *:*"]);
-        // The accepted ones are as many, and longer, and so neither list can be given whole.
+        // The list of accepted ports is as long, so neither can be complete.
         let text = summary(&rejected.collect::<Vec<_>>());
         assert!(text.is_none_or(|text| text.starts_with("accept")));
     }

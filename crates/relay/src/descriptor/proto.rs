@@ -1,32 +1,31 @@
-//! The line `proto`: what others may rely on (tor-spec.txt, section 9).
+//! The line `proto`: supported protocol versions (tor-spec.txt, section 9).
 
-/// What the relay can do beyond relaying cells.
+/// Capabilities beyond relaying cells.
 ///
-/// Everything here is a promise to strangers: a client that reads `FlowCtrl=2`, say, negotiates
-/// congestion control with us as an exit, and waits in vain if we can't.
+/// Each is a promise to clients. For example, a client that reads `FlowCtrl=2` negotiates
+/// congestion control with this relay as an exit, and fails if it is not supported.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
-    /// Serves directory documents over BEGIN_DIR: `tunnelled-dir-server`, and consensuses as differences to
-    /// earlier ones, `DirCache=2`.
+    /// Serves directory documents over BEGIN_DIR: `tunnelled-dir-server`, and consensus diffs,
+    /// `DirCache=2`.
     pub directory: bool,
-    /// SENDME cells of version 1, with the digest of the cell that they acknowledge: `FlowCtrl=1`
-    /// (proposal 289).
+    /// SENDME cells of version 1, with the digest of the acknowledged cell: `FlowCtrl=1` (proposal
+    /// 289).
     pub authenticated_sendmes: bool,
     /// The ntor-v3 handshake: `Relay=4` (proposal 332).
     pub ntor_v3: bool,
-    /// Congestion control: `FlowCtrl=2` (proposal 324). Without the two before it is not announced,
-    /// since clients ask for it in an ntor-v3 handshake.
+    /// Congestion control: `FlowCtrl=2` (proposal 324). Announced only with the two above, since
+    /// clients negotiate it in an ntor-v3 handshake.
     pub congestion_control: bool,
-    /// Counter Galois Onion: `Relay=5-6` (proposals 346 and 359), by which a client may ask for it in its
-    /// handshake. Not without congestion control, since its cells have no SENDME of streams.
+    /// Counter Galois Onion: `Relay=5-6` (proposals 346 and 359), which clients negotiate in their
+    /// handshake. Requires congestion control, since its cells have no stream SENDME.
     pub counter_galois_onion: bool,
-    /// Circuits that end here can be linked: `Conflux=1` (proposal 329). Not without congestion control, which all that
-    /// are linked must have.
+    /// Conflux at this exit: `Conflux=1` (proposal 329). Requires congestion control on all legs.
     pub conflux: bool,
 }
 
 impl Capabilities {
-    /// What the engine of this version can do, and a directory if there is one.
+    /// The capabilities of this version, with or without a directory.
     #[must_use]
     pub const fn of_engine(directory: bool) -> Self {
         Self {
@@ -39,7 +38,7 @@ impl Capabilities {
         }
     }
 
-    /// The same for an exit that links circuits.
+    /// The capabilities of an exit with Conflux.
     #[must_use]
     pub const fn linking_circuits(self) -> Self {
         Self { conflux: true, ..self }
@@ -47,16 +46,17 @@ impl Capabilities {
 
     /// The value of the line, in tor's order.
     ///
-    /// - `Cons`, `Desc`, `Microdesc`: the documents that we read and hand on, and our descriptor with
-    ///   its Ed25519 identity and cross-certificates. Without a directory only the latter matters. The latest
-    ///   versions are documents without keys for TAP, and with certificates of families (proposals 350 and
-    ///   321), which are read and handed on as all others.
-    /// - `LinkAuth=3` makes clients and authorities ask for our Ed25519 identity, too.
-    /// - `Relay=2` is CREATE2 and EXTEND2 with ntor: without it no client builds circuits through us.
-    ///   Version 3 is EXTEND2 to an IPv6 address; it says nothing of an IPv6 port of our own.
-    ///   Version 1, TAP, we do not speak.
-    /// - Not what onion services want: `HSDir`, `HSIntro`, `HSRend`, `Padding`; nor `Link=3`,
-    ///   whose circuit IDs have two bytes, and which nobody needs: every tor since 0.2.4.11 speaks 4. All else is what tor 0.4.9 says of itself.
+    /// - `Cons`, `Desc`, `Microdesc`: the documents that this relay parses and serves, and its
+    ///   descriptor with its Ed25519 identity and cross-certificates. Without a directory only the
+    ///   latter matters. The latest versions are documents without TAP keys and with family
+    ///   certificates (proposals 350 and 321), which are parsed and served like all others.
+    /// - `LinkAuth=3` makes clients and authorities require the Ed25519 identity, too.
+    /// - `Relay=2` is CREATE2 and EXTEND2 with ntor: without it no client builds circuits through
+    ///   this relay. Version 3 is EXTEND2 to an IPv6 address; it does not imply an IPv6 port.
+    ///   Version 1, TAP, is not supported.
+    /// - Nothing for onion services: `HSDir`, `HSIntro`, `HSRend`, `Padding`. Nor `Link=3`, with
+    ///   circuit IDs of two bytes, which nobody needs: every tor since 0.2.4.11 supports 4. All
+    ///   else equals tor 0.4.9.
     #[must_use]
     pub fn protocols(self) -> String {
         let mut all = Vec::new();

@@ -1,5 +1,5 @@
 use super::*;
-use link::Forge;
+use link::IdentityIssuer;
 use onion::router::ExitPolicy;
 use proptest::prelude::*;
 use rand::SeedableRng;
@@ -19,8 +19,8 @@ fn made() -> &'static Made {
     MADE.get_or_init(|| {
         let mut rng = StdRng::from_seed([5; 32]);
         let keys = LongTermKeys::generate(&mut rng).expect("keys");
-        let mut forge = Forge::new([6; 32], 1_700_000_000).expect("keys");
-        let certified = forge.certify(&keys).expect("certificates");
+        let mut issuer = IdentityIssuer::new([6; 32], 1_700_000_000).expect("keys");
+        let certified = issuer.certify(&keys).expect("certificates");
         let tap = TapKey::generate(&keys, &mut rng).expect("a key");
         Made { keys, certified, tap }
     })

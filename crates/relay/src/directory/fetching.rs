@@ -10,18 +10,17 @@ use onion::router::Parameters;
 use onion::{Duration, Instant};
 use rand::RngExt;
 
-/// The first and the longest pause after a fetch that brought nothing; each is twice as long as the one
-/// before.
+/// The first and the maximum pause after a fetch without success; each is twice the previous one.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(5), Duration::from_secs(600));
-/// The shortest pause between two fetches.
+/// The minimum pause between two fetches.
 const LEAST_PAUSE: Duration = Duration::from_secs(1);
 
-/// When to look at the authorities.
+/// When fetches are due.
 #[derive(Debug)]
 pub(super) struct Times {
     /// For consensuses.
     listings_at: Instant,
-    /// For documents that no authority had the last time.
+    /// For documents that no authority had at the last fetch.
     documents_at: Option<Instant>,
     pause: Duration,
 }
@@ -35,7 +34,7 @@ impl Times {
         [Some(self.listings_at), self.documents_at].into_iter().flatten().min()
     }
 
-    /// The pause until the next attempt, after one that brought nothing.
+    /// The pause after an attempt without success.
     fn back_off(&mut self) -> Duration {
         let pause = self.pause;
         self.pause = (self.pause * 2).min(PAUSES.1);
@@ -44,14 +43,14 @@ impl Times {
 }
 
 impl Directory {
-    /// Fetches what is due.
+    /// Performs the fetches that are due.
     pub(super) fn fetch(&mut self) {
         let now = self.clock.now();
         if now >= self.fetching.listings_at {
             self.fetch_listings();
         } else if self.fetching.documents_at.is_some_and(|at| now >= at) {
             let problem = self.fetcher.fetch_documents(unix_time_s());
-            self.tell_trouble(problem);
+            self.emit_trouble(problem);
             self.plan_documents();
         }
     }
@@ -59,7 +58,7 @@ impl Directory {
     fn fetch_listings(&mut self) {
         let unix = unix_time_s();
         let FetchOutcome { is_new, unstored } = self.fetcher.fetch(unix);
-        self.tell_trouble(unstored);
+        self.emit_trouble(unstored);
         let documents = self.fetcher.cache().get();
         let known = documents.ns.as_ref().or(documents.microdesc.as_ref());
         let consensus = known.map(|listing| &listing.content);
@@ -71,17 +70,17 @@ impl Directory {
         let planned = live.map_or(Duration::ZERO, |live| schedule::fetch_delay(live, unix, chance));
         let pause = match is_new {
             Ok(true) => {
-                self.has_told_of_no_consensus = false;
+                self.has_reported_no_consensus = false;
                 self.fetching.pause = PAUSES.0;
                 planned.max(LEAST_PAUSE)
             }
             Ok(false) => {
-                self.has_told_of_no_consensus = false;
+                self.has_reported_no_consensus = false;
                 planned.max(self.fetching.back_off())
             }
             Err(problem) => {
-                if !std::mem::replace(&mut self.has_told_of_no_consensus, true) {
-                    self.tell(RelayEvent::NoConsensus(problem.to_string()));
+                if !std::mem::replace(&mut self.has_reported_no_consensus, true) {
+                    self.emit(RelayEvent::NoConsensus(problem.to_string()));
                 }
                 self.fetching.back_off()
             }
@@ -90,7 +89,7 @@ impl Directory {
         self.plan_documents();
     }
 
-    /// What is missing is asked for again soon, but not for ever: the next consensus begins anew.
+    /// Missing documents are requested again soon, with growing pauses, until the next consensus.
     fn plan_documents(&mut self) {
         let documents = self.fetcher.cache().get();
         let is_complete =
@@ -102,9 +101,9 @@ impl Directory {
         }
     }
 
-    fn tell_trouble(&self, problem: Option<StoreError>) {
+    fn emit_trouble(&self, problem: Option<StoreError>) {
         if let Some(problem) = problem {
-            self.tell(RelayEvent::Trouble(problem.to_string()));
+            self.emit(RelayEvent::Trouble(problem.to_string()));
         }
     }
 
@@ -112,19 +111,19 @@ impl Directory {
         let listed = consensus.by_fingerprint(&self.fingerprint()).map(|router| router.flags);
         if listed != self.listed {
             self.listed = listed;
-            self.tell(RelayEvent::Listed(listed));
+            self.emit(RelayEvent::Listed(listed));
         }
         let get = |name: &str| consensus.params.get(name);
         self.life = OnionKeyLife::from_consensus(&get);
         let parameters = Parameters::from_consensus(consensus.params.iter());
         if parameters != self.parameters {
             self.parameters = parameters.clone();
-            self.teller.tell(|drive| drive.node_mut().set_parameters(parameters));
+            self.engine.run(|drive| drive.node_mut().set_parameters(parameters));
         }
         let relays = known_relays(consensus);
         if relays != self.relays {
             self.relays = relays.clone();
-            self.teller.tell(|drive| drive.node_mut().set_relays(relays));
+            self.engine.run(|drive| drive.node_mut().set_relays(relays));
         }
         self.handle_target(target_params(&self.settings.flashflow, &get));
         if self.followed_unix_s.replace(consensus.valid_after) != Some(consensus.valid_after) {
@@ -132,13 +131,13 @@ impl Directory {
                 valid_after_unix_s: consensus.valid_after,
                 relays: consensus.routers().len(),
             };
-            // By the engine's thread, behind all of the above: whoever hears it may rely on that.
+            // Sent by the engine's thread after all of the above: a receiver may rely on them.
             let events = self.events.clone();
-            self.teller.tell(move |_| _ = events.send(event));
+            self.engine.run(move |_| _ = events.send(event));
         }
     }
 
-    /// The configuration has changed, and the consensus not.
+    /// Applies a changed configuration with the current consensus.
     pub(super) fn follow_again(&mut self) {
         let documents = self.fetcher.cache().get();
         let known = documents.ns.as_ref().or(documents.microdesc.as_ref());
@@ -151,8 +150,8 @@ impl Directory {
         if target != self.target {
             self.target = target.clone();
             let theirs = target.clone();
-            self.teller.tell(|drive| drive.node_mut().set_target_params(theirs));
-            self.tell(RelayEvent::TargetParams(target));
+            self.engine.run(|drive| drive.node_mut().set_target_params(theirs));
+            self.emit(RelayEvent::TargetParams(target));
         }
     }
 }

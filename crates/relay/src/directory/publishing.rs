@@ -1,4 +1,4 @@
-//! Making a descriptor, and sending it to the authorities.
+//! Makes descriptors and sends them to the authorities.
 
 use super::{Directory, FETCHER, Own, REMAKE_PAUSE};
 use crate::config::announced;
@@ -16,8 +16,8 @@ use sha1::{Digest, Sha1};
 use std::net::SocketAddr;
 
 impl Directory {
-    /// Makes a descriptor if one is due, and sends it to whom it is due. Whether another is due at
-    /// once.
+    /// Makes a descriptor if one is due, and sends it to the next authority that needs it. Returns
+    /// whether another is due at once.
     pub(super) fn publish(&mut self) -> bool {
         let now = self.clock.now();
         let content = Content {
@@ -25,10 +25,10 @@ impl Directory {
             observed_bytes_s: self.bandwidth.observed_bytes_s(),
         };
         if self.schedule.wants_descriptor(now, content) {
-            // Authorities take one for newer than another by its date.
+            // Authorities compare descriptors by their dates.
             self.published = unix_time_s().max(self.published + 1);
             if let Err(error) = self.make_descriptor(now, content) {
-                self.tell(RelayEvent::Ended(error.to_string()));
+                self.emit(RelayEvent::Ended(error.to_string()));
                 return false;
             }
             self.schedule.descriptor_made(now, content);
@@ -40,15 +40,15 @@ impl Directory {
             let sent = match &result {
                 Ok(Answer::Accepted) => Sent::Known,
                 Ok(Answer::NotNew) => self.look_at_what_it_has(authority),
-                // It is busy or shutting down.
+                // The authority is busy or shutting down.
                 Ok(Answer::Refused { status: 500.., .. }) | Err(_) => Sent::Failed,
                 Ok(Answer::Refused { .. }) => Sent::Refused,
             };
-            self.tell(match result {
+            self.emit(match result {
                 Ok(answer) => RelayEvent::Answered { authority, answer },
                 Err(error) => RelayEvent::Unanswered { authority, problem: error.to_string() },
             });
-            // Not before now, or one that never answers would be due again at once.
+            // Not earlier, or an authority that never answers would be due again at once.
             self.schedule.handle_sent(self.clock.now(), place, sent);
             if self.schedule.wants_descriptor(now, content) {
                 return true;
@@ -57,7 +57,7 @@ impl Directory {
         false
     }
 
-    /// Makes a descriptor and an extra-info document; our own directory has them at once.
+    /// Makes a descriptor and an extra-info document, which this relay's directory serves at once.
     fn make_descriptor(&mut self, now: Instant, content: Content) -> Result<(), DescriptorError> {
         let announcement = self.announcement(now, content)?;
         let Own { keys, certified, tap, .. } = &self.own;
@@ -83,9 +83,9 @@ impl Directory {
         Ok(())
     }
 
-    /// An authority keeps the descriptor that it has. That is well if it says the same as ours. It
-    /// doesn't if it is of the same second, before a restart, or of a time when our clock was ahead:
-    /// then ours has to be later.
+    /// Handles an authority that keeps its present descriptor. That is fine if its content is the
+    /// same. Otherwise it has the same date, from before a restart, or a later one, from when this
+    /// clock was ahead; the new descriptor then needs a later date.
     fn look_at_what_it_has(&mut self, authority: SocketAddr) -> Sent {
         let resource = Resource::Descriptors(vec![self.fingerprint()]);
         let Ok(text) = FETCHER.get(authority, &resource) else { return Sent::Failed };
@@ -140,7 +140,7 @@ impl Directory {
     }
 }
 
-/// Whether two descriptors differ in nothing but dates, certificates and what was observed.
+/// Whether two descriptors differ only in dates, certificates and observed bandwidth.
 fn says_the_same(a: &ServerDescriptor<'_>, b: &ServerDescriptor<'_>) -> bool {
     (a.nickname, a.address, a.or_port, a.ed25519, a.ntor_onion_key)
         == (b.nickname, b.address, b.or_port, b.ed25519, b.ntor_onion_key)

@@ -10,26 +10,28 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::thread;
 
-/// The first and the longest pause after a test that failed; each is twice as long as the one before. C tor tries once a minute.
+/// The first and the maximum pause after a failed test; each is twice the previous one. C tor tries
+/// once a minute.
 const PAUSES: (Duration, Duration) = (Duration::from_secs(10), Duration::from_secs(600));
-/// So long nothing is said of relays to test with that are not there: they may be on their way.
+/// A lack of relays to test with is reported only after this time: a new network may just be
+/// starting.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How far the relay's tests of itself are.
+/// State of the self-tests.
 #[derive(Debug)]
 pub(super) struct Testing {
     is_reached: bool,
-    /// Whether the directory answered, or has not been asked.
+    /// Whether the directory answered, if it was asked.
     pub(super) has_directory: bool,
     is_padded: bool,
     is_running: bool,
-    /// When to test again.
+    /// When the next test is due.
     next: Instant,
     pause: Duration,
-    /// When it could have been tested first, if there had been relays.
+    /// When the first test would have been possible with other relays.
     began: Instant,
     has_told_of_nobody: bool,
-    /// Ends with the relay, and a test that runs with it.
+    /// Dropped with the relay, which ends a running test.
     relay: Arc<()>,
     wake: Sender<Wake>,
 }
@@ -50,7 +52,7 @@ impl Testing {
         }
     }
 
-    /// When to look again; never, if nothing is left to test, or a test is running.
+    /// When to check again; `None` if nothing is left to test, or a test is running.
     pub(super) fn timeout(&self) -> Option<Instant> {
         (!self.is_running && !self.is_over()).then_some(self.next)
     }
@@ -70,7 +72,7 @@ impl Directory {
         self.testing.is_reached || self.settings.assumes_reachable
     }
 
-    /// Begins a test of ourselves, if one is due.
+    /// Starts a self-test if one is due.
     pub(super) fn test(&mut self) {
         let now = self.clock.now();
         if self.testing.timeout().is_none_or(|at| now < at) {
@@ -87,7 +89,7 @@ impl Directory {
                 let problem = "no consensus names another relay that could connect to us";
                 self.handle_unreached(problem.to_owned());
             }
-            // It may be a network that has just begun.
+            // The network may just have started.
             self.testing.next = now + Duration::from_secs(1);
             return;
         }
@@ -98,7 +100,7 @@ impl Directory {
             padding: (!self.testing.is_padded).then(|| announced(self.bandwidth.limit()).rate),
             clock: self.clock,
             rng: StdRng::from_rng(&mut self.own.rng),
-            engine: self.teller.clone(),
+            engine: self.engine.clone(),
             relay: Arc::downgrade(&self.testing.relay),
         };
         let wake = self.testing.wake.clone();
@@ -106,11 +108,11 @@ impl Directory {
         let report = move |report| _ = wake.send(Wake::Tested(report));
         match thread.spawn(move || self_test::run(kit, &report)) {
             Ok(_) => self.testing.is_running = true,
-            Err(error) => self.tell(RelayEvent::Trouble(format!("machine: no thread: {error}"))),
+            Err(error) => self.emit(RelayEvent::Trouble(format!("machine: no thread: {error}"))),
         }
     }
 
-    /// A test, or a part of it, is over.
+    /// Handles the result of a test, or of a part of it.
     pub(super) fn handle_tested(&mut self, report: Report) {
         let now = self.clock.now();
         match report {
@@ -126,7 +128,7 @@ impl Directory {
                 if !was_reached {
                     let address = self.own.address;
                     let reached = Reachability::Reached { address, directory };
-                    self.tell(RelayEvent::Reachability(reached));
+                    self.emit(RelayEvent::Reachability(reached));
                 }
             }
             Report::Unreached(problem) => {
@@ -139,7 +141,7 @@ impl Directory {
                 self.testing.is_running = false;
                 if is_padded && !std::mem::replace(&mut self.testing.is_padded, is_padded) {
                     self.schedule.handle_tested(now);
-                    self.tell(RelayEvent::BandwidthTested);
+                    self.emit(RelayEvent::BandwidthTested);
                 }
                 self.testing.next = now + self.testing.pause;
                 self.testing.pause = (self.testing.pause * 2).min(PAUSES.1);
@@ -148,13 +150,13 @@ impl Directory {
     }
 
     fn handle_unreached(&self, problem: String) {
-        // Once reached is reached: a later test that fails was for its padding only.
+        // Reachability is final: a later test that fails was only for padding.
         if self.testing.is_reached {
             return;
         }
         let address = self.own.address;
         let is_published = self.settings.assumes_reachable;
         let unreached = Reachability::Unreached { address, problem, is_published };
-        self.tell(RelayEvent::Reachability(unreached));
+        self.emit(RelayEvent::Reachability(unreached));
     }
 }

@@ -3,16 +3,17 @@ use crate::event::{RelayEvent, Renewed};
 use crate::keys;
 use crate::renewal::{CERTIFICATES_S, Due, Renewal};
 use link::tls::TlsConfigs;
-use link::{Forge, ForgeError, unix_time_s};
+use link::{IdentityIssuer, IssueError, unix_time_s};
 use onion::Duration;
 use rand::Rng;
 use std::sync::Arc;
 
-/// The pause after something could not be renewed: a full disk needs time.
+/// The pause after a failed renewal, for example because of a full disk.
 const FAILED_PAUSE: Duration = Duration::from_secs(600);
 
 impl Directory {
-    /// Renews keys and certificates that are due. A relay that cannot goes on with what it has.
+    /// Renews keys and certificates that are due. After a failure the relay continues with the
+    /// present ones.
     pub(super) fn renew(&mut self) {
         let now = self.clock.now();
         if self.failed_to_renew.is_some_and(|at| now - at < FAILED_PAUSE) {
@@ -27,7 +28,7 @@ impl Directory {
             };
             if let Err(problem) = done {
                 self.failed_to_renew = Some(now);
-                self.tell(RelayEvent::Trouble(problem));
+                self.emit(RelayEvent::Trouble(problem));
                 return;
             }
         }
@@ -45,9 +46,9 @@ impl Directory {
         keys::rotate_onion_key(&self.settings.keys, &mut self.own.keys, &mut self.own.rng)?;
         self.own.onion_made = unix_time_s();
         self.hand_over_onion_keys();
-        // Clients learn of it by the next consensus.
+        // Clients learn the new key from the next consensus.
         self.schedule.discard_descriptor();
-        self.tell(RelayEvent::Renewed(Renewed::OnionKey));
+        self.emit(RelayEvent::Renewed(Renewed::OnionKey));
         Ok(())
     }
 
@@ -62,27 +63,29 @@ impl Directory {
         identity.onion_secret = self.own.keys.onion_secret;
         identity.previous_onion_secret = self.own.keys.previous_onion_secret;
         let identity = Arc::new(identity.clone());
-        self.teller.tell(|drive| drive.node_mut().set_identity(identity));
+        self.engine.run(|drive| drive.node_mut().set_identity(identity));
     }
 
-    /// A new signing key, a new TLS certificate, and all certificates around them.
-    fn renew_certificates(&mut self) -> Result<(), ForgeError> {
+    /// Issues a new signing key, a new TLS certificate, and all other certificates.
+    fn renew_certificates(&mut self) -> Result<(), IssueError> {
         let mut seed = [0; 32];
         self.own.rng.fill_bytes(&mut seed);
         let unix = unix_time_s();
-        let mut forge = Forge::new(seed, unix)?.lasting(Duration::from_secs(CERTIFICATES_S));
-        let certified = forge.certify(&self.own.keys)?;
-        let tls = TlsConfigs::new(&forge)?;
+        let mut issuer =
+            IdentityIssuer::new(seed, unix)?.lasting(Duration::from_secs(CERTIFICATES_S));
+        let certified = issuer.certify(&self.own.keys)?;
+        let tls = TlsConfigs::new(&issuer)?;
         let identity = Arc::new(certified.identity.clone());
         self.own.certified = certified;
         self.own.certified_at = unix;
-        self.teller.tell(|drive| {
+        self.engine.run(|drive| {
             drive.node_mut().set_identity(identity);
             drive.set_tls(tls);
         });
-        // The one that authorities have is signed with the former key, and good for ten days more.
+        // The published descriptor is signed with the previous key, which is valid for ten more
+        // days.
         self.schedule.discard_descriptor();
-        self.tell(RelayEvent::Renewed(Renewed::Certificates));
+        self.emit(RelayEvent::Renewed(Renewed::Certificates));
         Ok(())
     }
 }

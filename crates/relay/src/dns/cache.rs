@@ -1,4 +1,4 @@
-//! Answers that are known.
+//! Cached answers.
 
 use onion::node::{DnsAnswer, DnsQuery};
 use onion::{Duration, Instant};
@@ -6,24 +6,26 @@ use rand::RngExt;
 use rand::rngs::StdRng;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Answers at a time.
+/// Limit on answers.
 const ANSWERS_MAX: usize = 16_384;
 
-/// How long one holds, in seconds. The least is what spares name servers; the most, how old an address may be.
+/// The lifetime of an answer, in seconds. The minimum spares name servers; the maximum limits the
+/// age of an address.
 ///
-/// As C tor does, and for its reasons: a relay serves all its clients from one cache. Were each answer kept for as
-/// long as its record says, whoever asks for a name again and again would see to the second when another
-/// client first asked for it. So each is kept for a time that is drawn by lot, whatever its record says, and nobody is told it.
+/// As in C tor, lifetimes are random: a relay serves all clients from one cache. If each answer
+/// lived as long as its record says, an adversary that resolves a name repeatedly could learn to
+/// the second when another client first resolved it. The lifetime is therefore independent of the
+/// record and never disclosed.
 const HOLDS_S: std::ops::Range<u64> = 180..480;
 
-/// The same for a name that does not exist: it may exist soon.
+/// The lifetime for a name that does not exist: it may exist soon.
 const NO_NAME_HOLDS_S: std::ops::Range<u64> = 30..90;
 
-/// Answers by their questions, each until a time of its own.
+/// Answers by their queries, each with its own expiry.
 #[derive(Debug)]
 pub(super) struct Cache {
     answers: BTreeMap<DnsQuery, (Instant, DnsAnswer)>,
-    /// When each goes.
+    /// When each expires.
     ends: BTreeSet<(Instant, DnsQuery)>,
     rng: StdRng,
 }
@@ -33,7 +35,7 @@ impl Cache {
         Self { answers: BTreeMap::new(), ends: BTreeSet::new(), rng }
     }
 
-    /// The answer, if it is known and still holds.
+    /// The cached answer, if it has not expired.
     pub(super) fn find(&mut self, now: Instant, question: &DnsQuery) -> Option<DnsAnswer> {
         while let Some((end, _)) = self.ends.first()
             && *end <= now
@@ -43,7 +45,7 @@ impl Cache {
         self.answers.get(question).map(|(_, answer)| answer.clone())
     }
 
-    /// Keeps an answer. A failure is none: the next may succeed.
+    /// Stores an answer. Failures are not stored: the next query may succeed.
     pub(super) fn keep(&mut self, now: Instant, question: DnsQuery, answer: &DnsAnswer) {
         let holds_s = match answer {
             DnsAnswer::Addresses(_) | DnsAnswer::Name(_) => HOLDS_S,
@@ -81,7 +83,7 @@ mod tests {
         DnsAnswer::Addresses(vec![[192, 0, 2, 1].into()])
     }
 
-    /// For how long it holds this, in whole seconds.
+    /// The lifetime of an answer, in whole seconds.
     fn holds_s(cache: &mut Cache, begin: Instant, number: usize, answer: &DnsAnswer) -> u64 {
         cache.keep(begin, question(number), answer);
         let at = |second| begin + Duration::from_secs(second);

@@ -1,4 +1,4 @@
-//! How the name servers do: counted for metrics, and reported when all questions fail.
+//! Health of the name servers: counted for metrics, and reported if all queries fail.
 
 use crate::event::RelayEvent;
 use onion::{Duration, Instant};
@@ -6,18 +6,18 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Sender;
 use std::sync::{Mutex, PoisonError};
 
-/// Questions in a row that no name server answers before that is reported.
+/// Consecutive failed queries before a report.
 const UNANSWERED: u32 = 3;
-/// The least time from one report to the next.
+/// The minimum interval between reports.
 const REPORT_PAUSE: Duration = Duration::from_secs(600);
 
-/// How a question ended.
+/// The outcome of a query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Success,
-    /// There is no such name.
+    /// The name does not exist.
     NotExist,
-    /// The name has nothing of the kind that was asked for.
+    /// The name has no record of the requested type.
     NoData,
     /// The server could not answer, or the name's own servers do not.
     ServerFailed,
@@ -25,12 +25,12 @@ pub(crate) enum Outcome {
     NotImplemented,
     Format,
     Timeout,
-    /// The server was not reached, or what it said makes no sense.
+    /// The server was not reached, or its answer is malformed.
     Unknown,
 }
 
 impl Outcome {
-    /// All of them, with C tor's names for them (`tor_relay_exit_dns_error_total`).
+    /// All outcomes, with C tor's names for them (`tor_relay_exit_dns_error_total`).
     pub(crate) const ALL: [(Self, &'static str); 9] = [
         (Self::Success, "success"),
         (Self::NotExist, "notexist"),
@@ -43,13 +43,13 @@ impl Outcome {
         (Self::Unknown, "unknown"),
     ];
 
-    /// Whether a name server has answered the question, be it that there is no such name.
+    /// Whether a name server has answered, possibly that there is no such name.
     pub(super) const fn is_answer(self) -> bool {
         matches!(self, Self::Success | Self::NotExist | Self::NoData)
     }
 }
 
-/// What is known of the name servers since the relay began.
+/// Counters since the relay started.
 #[derive(Debug)]
 pub(crate) struct Health {
     counts: [AtomicU64; Outcome::ALL.len()],
@@ -69,20 +69,20 @@ impl Health {
         Self { counts: Default::default(), state: Mutex::default(), events }
     }
 
-    /// How often questions ended so.
+    /// The number of queries with this outcome.
     pub(crate) fn count(&self, outcome: Outcome) -> u64 {
         self.counts[outcome as usize].load(Ordering::Relaxed)
     }
 
-    /// All questions that name servers were asked.
+    /// The number of all queries.
     pub(crate) fn questions(&self) -> u64 {
         Outcome::ALL.iter().map(|(outcome, _)| self.count(*outcome)).sum()
     }
 
-    /// A question has ended.
+    /// Counts a completed query.
     pub(crate) fn note(&self, now: Instant, outcome: Outcome) {
         self.counts[outcome as usize].fetch_add(1, Ordering::Relaxed);
-        // Nobody panics while holding it.
+        // The lock guards code that cannot panic.
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         if outcome.is_answer() {
             state.unanswered = 0;
@@ -116,11 +116,12 @@ mod tests {
 
     #[test]
     fn servers_that_answer_nothing_are_reported_once_until_they_answer() {
-        let (events, told) = mpsc::channel();
+        let (events, reports_of) = mpsc::channel();
         let health = Health::new(events);
         let mut now = Instant::from_millis(5);
-        let told = move || -> Vec<String> {
-            told.try_iter()
+        let reports_of = move || -> Vec<String> {
+            reports_of
+                .try_iter()
                 .map(|event| match event {
                     RelayEvent::Trouble(text) => text,
                     other => panic!("{other}"),
@@ -129,22 +130,22 @@ mod tests {
         };
         health.note(now, Outcome::Timeout);
         health.note(now, Outcome::Refused);
-        // A name that does not exist is an answer.
+        // That a name does not exist is an answer.
         health.note(now, Outcome::NotExist);
-        assert!(told().is_empty());
+        assert!(reports_of().is_empty());
         for _ in 0..10 {
             health.note(now, Outcome::Refused);
         }
-        let reports = told();
+        let reports = reports_of();
         assert!(reports.len() == 1 && reports[0].contains("`refused`"), "{reports:?}");
         health.note(now, Outcome::Success);
-        assert_eq!(told(), ["the name servers answer again"]);
-        // Servers that come and go are not reported each time.
+        assert_eq!(reports_of(), ["the name servers answer again"]);
+        // Intermittent failures are not reported each time.
         (0..10).for_each(|_| health.note(now, Outcome::Timeout));
-        assert!(told().is_empty());
+        assert!(reports_of().is_empty());
         now += REPORT_PAUSE;
         health.note(now, Outcome::Timeout);
-        assert_eq!(told().len(), 1);
+        assert_eq!(reports_of().len(), 1);
         assert_eq!((health.count(Outcome::Timeout), health.questions()), (12, 25));
     }
 

@@ -3,7 +3,7 @@ use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::Record;
 use hickory_proto::rr::rdata::{A, AAAA, PTR};
 use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, Forge};
+use link::{Clock, Driver, DriverOptions, IdentityIssuer};
 use onion::link::TlsSession;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Lookup, LookupId, Node};
 use onion::{Duration, Instant};
@@ -102,8 +102,8 @@ struct World {
 
 impl World {
     fn new(servers: &[SocketAddr]) -> Self {
-        let forge = Forge::new([1; 32], link::unix_time_s()).expect("keys");
-        let tls = TlsConfigs::new(&forge).expect("usable");
+        let issuer = IdentityIssuer::new([1; 32], link::unix_time_s()).expect("keys");
+        let tls = TlsConfigs::new(&issuer).expect("usable");
         let options = DriverOptions::default();
         let driver = Driver::new(Asker::default(), Clock::start(), tls, vec![], options);
         let mut driver = driver.expect("a driver");

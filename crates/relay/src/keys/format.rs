@@ -1,4 +1,4 @@
-//! The formats of tor's key files: a pure matter of bytes.
+//! The formats of tor's key files. Pure.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -7,7 +7,7 @@ use tor_llcrypto::pk::{curve25519, ed25519, rsa as tor_rsa};
 
 const RSA_BEGIN: &str = "-----BEGIN RSA PRIVATE KEY-----";
 const RSA_END: &str = "-----END RSA PRIVATE KEY-----";
-/// Tor pads the header of its binary key files with zeros to this length.
+/// Length to which tor pads the header of its binary key files.
 const HEADER_LEN: usize = 32;
 const ED25519_HEADER: &[u8] = b"== ed25519v1-secret: type0 ==";
 const ED25519_PUBLIC_HEADER: &[u8] = b"== ed25519v1-public: type0 ==";
@@ -22,7 +22,7 @@ fn tagged(header: &[u8], content: &[u8]) -> Vec<u8> {
     file
 }
 
-/// The content of such a file.
+/// The key bytes of such a file.
 fn untagged<const N: usize>(header: &[u8], file: &[u8]) -> Result<[u8; N], &'static str> {
     let (found, content) = file.split_at_checked(HEADER_LEN).ok_or("it is too short")?;
     let (begin, zeros) = found.split_at(header.len());
@@ -44,14 +44,14 @@ pub(super) fn rsa(key: &tor_rsa::KeyPair) -> Result<String, rsa::pkcs1::Error> {
 
 pub(super) fn read_rsa(file: &[u8]) -> Result<tor_rsa::KeyPair, &'static str> {
     let text = std::str::from_utf8(file).map_err(|_| "it is no text")?;
-    // Tor writes a zero at the end.
+    // Tor appends a zero.
     let text = text.trim_end_matches('\0').trim();
     let body = text.strip_prefix(RSA_BEGIN).ok_or("it does not begin as an RSA key does")?;
     let body = body.strip_suffix(RSA_END).ok_or("it does not end as an RSA key does")?;
     let body: String = body.split_ascii_whitespace().collect();
     let der = STANDARD.decode(body).map_err(|_| "it is not base64")?;
     let key = tor_rsa::KeyPair::from_der(&der).ok_or("it is no RSA key")?;
-    // What tor has always had, and what the certificates for it must have.
+    // Tor's key size and exponent, which its certificates require.
     let public = key.to_public_key();
     if public.bits() != 1024 || !public.exponent_is(65_537) {
         return Err("it is no RSA key of 1024 bits and exponent 65537");
@@ -60,7 +60,7 @@ pub(super) fn read_rsa(file: &[u8]) -> Result<tor_rsa::KeyPair, &'static str> {
     Ok(key)
 }
 
-/// An Ed25519 secret key as tor expands it.
+/// An Ed25519 secret key, expanded as in tor.
 pub(super) fn ed25519(key: &ed25519::ExpandedKeypair) -> Vec<u8> {
     tagged(ED25519_HEADER, &key.to_secret_key_bytes())
 }
@@ -70,7 +70,7 @@ pub(super) fn read_ed25519(file: &[u8]) -> Result<ed25519::ExpandedKeypair, &'st
     ed25519::ExpandedKeypair::from_secret_key_bytes(bytes).ok_or("it is no Ed25519 key")
 }
 
-/// A family's key, as tor stores it.
+/// A family key, as tor stores it.
 pub(super) fn read_family(file: &[u8]) -> Result<ed25519::ExpandedKeypair, &'static str> {
     let bytes = untagged(FAMILY_HEADER, file)?;
     ed25519::ExpandedKeypair::from_secret_key_bytes(bytes).ok_or("it is no Ed25519 key")
@@ -84,7 +84,7 @@ pub(super) fn read_ed25519_public(file: &[u8]) -> Result<[u8; 32], &'static str>
     untagged(ED25519_PUBLIC_HEADER, file)
 }
 
-/// An ntor onion key: the secret and the public half.
+/// An ntor onion key: secret and public key.
 pub(super) fn onion(secret: &[u8; 32]) -> Vec<u8> {
     let secret = curve25519::StaticSecret::from(*secret);
     let public = curve25519::PublicKey::from(&secret);

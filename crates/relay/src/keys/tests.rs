@@ -64,7 +64,7 @@ fn a_lost_onion_key_is_replaced_and_a_lost_identity_is_not() {
         let aside = folder.join("aside");
         fs::rename(folder.join(lost), &aside).expect("moved");
         let refused = refusal(folder);
-        assert!(refused.contains(&format!("`{lost}` beside it is not")), "{refused}");
+        assert!(refused.contains(&format!("`{lost}` next to it does not exist")), "{refused}");
         assert!(refused.contains(left) && !folder.join(lost).exists(), "{refused}");
         fs::rename(&aside, folder.join(lost)).expect("moved back");
     }

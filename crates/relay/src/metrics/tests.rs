@@ -20,7 +20,7 @@ fn whole() -> String {
     text.engine(&reading);
     text.conflux(&reading.totals);
     text.process(&reading, Exhaustion { descriptors: 1, ports: 2 }, 1_000);
-    text.standing(&Standing { flags, is_reached: true, certified_until: 9, published: 10 });
+    text.status(&RelayStatus { flags, is_reached: true, certified_until: 9, published: 10 });
     let health = Health::new(std::sync::mpsc::channel().0);
     for outcome in [Outcome::Success, Outcome::Timeout, Outcome::Timeout] {
         health.note(onion::Instant::from_millis(1), outcome);

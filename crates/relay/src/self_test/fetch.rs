@@ -1,14 +1,14 @@
-//! A request to our own directory, as clients make it.
+//! A request to this relay's directory, as clients send it.
 
 use onion::cell_model::Tor;
 use onion::client::{Application, Progress};
 
 /// The smallest document that every directory has.
 const REQUEST: &[u8] = b"GET /tor/robots.txt HTTP/1.0\r\n\r\n";
-/// How an answer begins, but for a digit in the middle.
+/// The beginning of an answer, except for one digit.
 const ANSWER: [&[u8]; 2] = [b"HTTP/1.0 200", b"HTTP/1.1 200"];
 
-/// Asks, and looks no further than at the first line of the answer.
+/// Sends the request, and checks only the first line of the answer.
 #[derive(Debug, Default)]
 pub(super) struct Fetch {
     answer: Vec<u8>,

@@ -1,4 +1,4 @@
-//! Through whom a relay tests itself.
+//! Paths for self-tests.
 
 use dirmgr::Documents;
 use netdoc::consensus::{Flag, Router};
@@ -9,17 +9,17 @@ use rand::Rng;
 use rand::seq::SliceRandom;
 use std::net::{Ipv4Addr, SocketAddr};
 
-/// Relays that are taken into account: more than any test needs.
+/// Limit on relays: more than any test needs.
 const OTHERS_MAX: usize = 40;
 
-/// Other relays that a test may go through, in an order drawn by lot.
+/// Other relays for tests, in random order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Others(Vec<NextHop>);
 
 impl Others {
-    /// Those that the consensus lists as running and fast, and whose descriptors are here.
+    /// The relays that are running and fast by the consensus, and whose descriptors are known.
     ///
-    /// Those of our own network (/16) come last: between them and us may be no firewall.
+    /// Relays of this relay's own network (/16) come last: there may be no firewall in between.
     pub(crate) fn of(
         documents: &Documents,
         own: &Fingerprint,
@@ -43,21 +43,23 @@ impl Others {
         self.0.is_empty()
     }
 
-    /// The next relays that a circuit to us leads through: two, or one if there are no more. The last, which is to dial us, is
-    /// one that `may_dial`; `None` if there is no such relay.
+    /// The next relays of a circuit to this relay: two, or one if there are no more. The last,
+    /// which will dial this relay, is one for which `may_dial` returns true; `None` if there is
+    /// none.
     pub(super) fn before_us(&mut self, may_dial: impl Fn(&RsaId) -> bool) -> Option<Vec<NextHop>> {
         let last = self.0.iter().position(|hop| may_dial(&hop.ids.rsa))?;
         let last = self.0.remove(last);
         let first = (!self.0.is_empty()).then(|| self.0.remove(0));
-        // Next time it is the others' turn.
+        // The next test uses others.
         self.0.extend(first.into_iter().chain([last]));
         Some(first.into_iter().chain([last]).collect())
     }
 
-    /// The relays before and behind us of so many circuits that have us in the middle, or of fewer; each pair is another one while
+    /// Up to `circuits` pairs of relays before and after this relay in the middle, different while
     /// relays last.
     ///
-    /// No relay is before us in one and behind us in another: it would dial us while we dial it, and both links would stay.
+    /// No relay is before this relay in one pair and after it in another: it would dial this relay
+    /// while this relay dials it, and both links would stay open.
     pub(super) fn around_us(&self, circuits: usize) -> Vec<[NextHop; 2]> {
         let (before, behind) = self.0.split_at(self.0.len() / 2);
         before

@@ -1,10 +1,10 @@
-//! The client that makes the tests.
+//! The client that performs the tests.
 
 use super::Kit;
 use super::fetch::Fetch;
-use crate::driving::Engine;
+use crate::engine::Engine;
 use link::tls::TlsConfigs;
-use link::{Driver, DriverOptions, Teller, unix_time_s};
+use link::{Driver, DriverOptions, NodeHandle, unix_time_s};
 use onion::cell::BODY_LEN;
 use onion::circuit::NextHop;
 use onion::client::{
@@ -15,28 +15,28 @@ use onion::{Duration, Instant, Rate};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 
-/// Circuits that are tried before the relay takes itself for unreachable: other relays fail, too.
+/// Circuits attempted before the relay counts as unreachable: other relays fail, too.
 const ATTEMPTS: usize = 3;
-/// Time for a circuit to come to stand: C tor's, before it has learnt better.
+/// Time limit for building a circuit: C tor's initial timeout.
 const CIRCUIT_MAX: Duration = Duration::from_secs(60);
-/// Time for the directory to answer.
+/// Time limit for the directory's answer.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Circuits through the relay that carry padding: C tor's `NUM_PARALLEL_TESTING_CIRCS`.
 const PADDED_CIRCUITS: usize = 4;
-/// Cells of padding, at most: C tor's, a circuit window (tor-spec §7.4).
+/// Limit on padding cells: C tor's, a circuit window (tor-spec §7.4).
 const PADDING_CELLS_MAX: u64 = 1_000;
-/// Seconds of the rate that are sent, at most.
+/// Limit on padding in seconds of the rate.
 const PADDING_S: u64 = 10;
-/// Time for padding to pass, before its circuits are closed.
+/// Time for padding to pass before its circuits are closed.
 const PADDING_MAX: Duration = Duration::from_secs(20);
-/// How soon the end of the relay is noticed.
+/// Interval at which the end of the relay is checked.
 const STEP: Duration = Duration::from_millis(200);
 
-/// Why there is nothing to report.
+/// Why there is no result.
 pub(super) enum Failure {
     /// The relay has ended.
     Ended,
-    /// This went wrong.
+    /// A failure.
     Problem(String),
 }
 
@@ -44,8 +44,8 @@ pub(super) enum Failure {
 pub(super) struct Tester {
     driver: Driver<Client<StdRng, Fetch>>,
     kit: Kit,
-    /// What the client has told: a few events.
-    told: Vec<ClientEvent>,
+    /// Events of the client.
+    events: Vec<ClientEvent>,
 }
 
 impl Tester {
@@ -57,10 +57,10 @@ impl Tester {
         let rng = StdRng::from_rng(&mut kit.rng);
         let client = Client::with_applications(unix_time_s, rng);
         let driver = Driver::new(client, kit.clock, tls, Vec::new(), DriverOptions::default());
-        Ok(Self { driver: driver.map_err(|error| error.to_string())?, kit, told: Vec::new() })
+        Ok(Self { driver: driver.map_err(|error| error.to_string())?, kit, events: Vec::new() })
     }
 
-    /// Builds a circuit back to us. An error if none comes to stand.
+    /// Builds a circuit back to this relay. Fails if no attempt succeeds.
     pub(super) fn reach(&mut self) -> Result<CircuitNumber, Failure> {
         let mut problem = "no other relay is known that could connect to us".to_owned();
         for _ in 0..ATTEMPTS {
@@ -72,7 +72,7 @@ impl Tester {
             let circuit = self.open(hops);
             let limit = self.driver.now() + CIRCUIT_MAX;
             match self.wait_until_built(circuit, limit)? {
-                // It may have used a link that we have dialled meanwhile.
+                // The circuit may have used a link that this relay has dialled meanwhile.
                 Ok(()) if last.is_some_and(|last| has_dialled(&self.kit.engine, &last.ids.rsa)) => {
                     self.driver.node_mut().destroy(circuit);
                     problem =
@@ -85,7 +85,7 @@ impl Tester {
         Err(Failure::Problem(problem))
     }
 
-    /// Asks our own directory for something, over a circuit to us; whether it answered.
+    /// Sends a request to this relay's directory over a circuit to it. Returns whether it answered.
     pub(super) fn ask_directory(
         &mut self,
         circuit: CircuitNumber,
@@ -101,7 +101,7 @@ impl Tester {
         Ok(answered)
     }
 
-    /// Sends padding through circuits that have us in the middle; whether any of them stood.
+    /// Sends padding through circuits with this relay in the middle. Returns whether any was built.
     pub(super) fn pad(&mut self, rate: Rate) -> Result<bool, Failure> {
         let cells = rate.as_byte_per_s().saturating_mul(PADDING_S) / BODY_LEN as u64;
         let each = cells.min(PADDING_CELLS_MAX) / PADDED_CIRCUITS as u64;
@@ -110,22 +110,22 @@ impl Tester {
         let open = |[before, behind]: [NextHop; 2]| self.open(vec![before, self.kit.own, behind]);
         let circuits: Vec<_> = pairs.into_iter().map(open).collect();
         let limit = self.driver.now() + CIRCUIT_MAX;
-        let mut standing = Vec::new();
+        let mut open_circuits = Vec::new();
         for circuit in circuits {
             if self.wait_until_built(circuit, limit)?.is_ok() {
-                standing.push(circuit);
+                open_circuits.push(circuit);
             }
         }
         let now = self.driver.now();
-        for circuit in &standing {
+        for circuit in &open_circuits {
             self.driver.node_mut().send_drops(now, *circuit, each);
         }
-        // Nothing acknowledges padding: circuits live until it must have passed.
+        // Padding is not acknowledged: circuits stay open long enough for it to pass.
         let end = now + PADDING_MAX;
-        while !standing.is_empty() && self.driver.now() < end {
+        while !open_circuits.is_empty() && self.driver.now() < end {
             self.turn(end)?;
         }
-        Ok(!standing.is_empty())
+        Ok(!open_circuits.is_empty())
     }
 
     fn open(&mut self, hops: Vec<NextHop>) -> CircuitNumber {
@@ -133,7 +133,7 @@ impl Tester {
         self.driver.node_mut().open(now, &CircuitPlan::new(hops))
     }
 
-    /// Waits until a circuit stands; the inner error says why it does not.
+    /// Waits until a circuit is open; the inner error is the reason of a failure.
     fn wait_until_built(
         &mut self,
         circuit: CircuitNumber,
@@ -148,7 +148,7 @@ impl Tester {
                 return Ok(Err(format!("no circuit stood within {} s", CIRCUIT_MAX.as_secs())));
             }
             if let Some(cause) = self.loss_of(circuit) {
-                return Ok(Err(told(&cause)));
+                return Ok(Err(describe(&cause)));
             }
             self.turn(limit)?;
         }
@@ -161,7 +161,7 @@ impl Tester {
         limit: Instant,
     ) -> Result<bool, Failure> {
         while self.driver.now() < limit && self.loss_of(circuit).is_none() {
-            let answered = self.told.iter().find_map(|event| match event {
+            let answered = self.events.iter().find_map(|event| match event {
                 ClientEvent::Over { stream: over, outcome, .. } if *over == stream => {
                     Some(*outcome == Outcome::Complete)
                 }
@@ -175,15 +175,15 @@ impl Tester {
         Ok(false)
     }
 
-    /// Why a circuit was lost, if it was.
+    /// Why a circuit was closed, if it was.
     fn loss_of(&self, circuit: CircuitNumber) -> Option<Loss> {
-        self.told.iter().find_map(|event| match event {
+        self.events.iter().find_map(|event| match event {
             ClientEvent::Lost { circuit: lost, cause } if *lost == circuit => Some(cause.clone()),
             _ => None,
         })
     }
 
-    /// Lets things happen for a moment.
+    /// Runs the client for a moment.
     fn turn(&mut self, limit: Instant) -> Result<(), Failure> {
         if self.kit.relay.strong_count() == 0 {
             return Err(Failure::Ended);
@@ -193,20 +193,20 @@ impl Tester {
             .turn(deadline)
             .map_err(|error| Failure::Problem(format!("machine: {error}")))?;
         while let Some(event) = self.driver.node_mut().poll_event() {
-            self.told.push(event);
+            self.events.push(event);
         }
         Ok(())
     }
 }
 
-/// Whether our engine has a link to a relay that it has dialled itself. An engine that has ended has none.
-fn has_dialled(engine: &Teller<Engine>, relay: &RsaId) -> bool {
+/// Whether the engine has a link to a relay that it has dialled. An engine that has ended has none.
+fn has_dialled(engine: &NodeHandle<Engine>, relay: &RsaId) -> bool {
     let relay = *relay;
-    engine.ask(move |drive| drive.node().has_dialled(&relay)).unwrap_or(false)
+    engine.call(move |drive| drive.node().has_dialled(&relay)).unwrap_or(false)
 }
 
-/// Why a circuit was lost, and where.
-fn told(cause: &Loss) -> String {
+/// Why a circuit was closed, and at which hop.
+fn describe(cause: &Loss) -> String {
     match cause {
         Loss::Link(cause) => format!("we have no link to another relay ourselves: {cause}"),
         Loss::Channel(problem) => format!("the link to another relay: {problem}"),

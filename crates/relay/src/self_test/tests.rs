@@ -28,7 +28,7 @@ fn others(own: &Fingerprint, address: Ipv4Addr) -> Others {
     Others::of(&documents, own, address, &mut StdRng::from_seed([1; 32]))
 }
 
-/// The last hops of so many circuits.
+/// The last hops of `circuits` circuits.
 fn last_hops(others: &mut Others, circuits: usize) -> Vec<RsaId> {
     let hops = |others: &mut Others| others.before_us(|_| true).expect("relays");
     (0..circuits).map(|_| hops(others).pop().expect("one at least").ids.rsa).collect()
@@ -63,7 +63,7 @@ fn a_test_leads_through_relays_that_are_known_and_others_each_time() {
     assert!(ends[0].is_disjoint(&ends[1]), "{ends:?}");
     let before = around[0][0];
 
-    // Who is in our own network comes last.
+    // Relays in the relay's own network come last.
     let near = before.address.ip();
     let std::net::IpAddr::V4(near) = near else { panic!("{near}") };
     let mut sorted = others(&nobody, near);

@@ -35,7 +35,7 @@ pub(crate) fn name_server() -> SocketAddr {
     address
 }
 
-/// A relay of ours that is published in this network, and lets clients go anywhere; and what it tells.
+/// A published relay of this crate that is an exit, and its events.
 pub(crate) fn ours(
     network: &Network,
     nickname: &str,

@@ -45,7 +45,7 @@ pub(crate) fn wait_for<T>(
     }
 }
 
-/// A relay of ours in a network, with its keys in this folder, once its authorities have its descriptor.
+/// A relay of this crate with its keys in this folder, once its authorities have its descriptor.
 pub(crate) fn published(network: &Network, keys: &Path) -> (Relay, Receiver<RelayEvent>) {
     let settings =
         RelayConfig { authorities: Some(network.directory_addrs()), ..config("ours", keys) };
@@ -60,7 +60,7 @@ pub(crate) fn wait_until_known(network: &Network, events: &Receiver<RelayEvent>)
     let mut left = network.directory_addrs();
     wait_for("answers of all authorities", events, |event| {
         match event {
-            // Authorities tell each other of descriptors, and an answer may be lost.
+            // Authorities exchange descriptors, and an answer may be lost.
             RelayEvent::Answered { authority, answer: Answer::Accepted | Answer::NotNew } => {
                 left.retain(|other| *other != authority);
             }

@@ -1,4 +1,5 @@
-//! What a stock authority made of a bandwidth file, beside what `netdoc::check_as_tor` says; and such sayings in a file.
+//! What an unmodified authority made of a bandwidth file, compared with `netdoc::check_as_tor`; and
+//! a file format for such results.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;

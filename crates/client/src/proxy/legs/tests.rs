@@ -1,11 +1,10 @@
 use super::*;
-use crate::path::Rules;
+use crate::netdir::tests::{netdir, relay};
+use crate::netdir::{NetDir, RelayInfo};
 use crate::proxy::apps::App;
 use crate::proxy::{Choices, FIRST_APP};
 use crate::state::State;
 use crate::strategy::{Position, Strategy, Uniform};
-use crate::view::tests::{relay, view};
-use crate::view::{RelayInfo, View};
 use netdoc::Fingerprint;
 use onion::cell::msg::DesiredUx;
 use onion::node::{CloseCause, ConnId, Node};
@@ -16,10 +15,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex};
 
-/// What a strategy was told.
+/// What a strategy was informed of.
 type Told = Arc<Mutex<Vec<([Fingerprint; 3], bool)>>>;
 
-/// One that notes what it is told.
+/// A strategy that records outcomes.
 #[derive(Debug)]
 struct Noting(Told);
 
@@ -28,8 +27,8 @@ impl Strategy for Noting {
         "noting"
     }
 
-    fn weight(&self, view: &View, relay: &RelayInfo, at: Position, path: &[&RelayInfo]) -> f64 {
-        Uniform.weight(view, relay, at, path)
+    fn weight(&self, netdir: &NetDir, relay: &RelayInfo, at: Position, path: &[&RelayInfo]) -> f64 {
+        Uniform.weight(netdir, relay, at, path)
     }
 
     fn handle_outcome(&mut self, path: &[Fingerprint], was_built: bool) {
@@ -38,7 +37,7 @@ impl Strategy for Noting {
     }
 }
 
-/// A client that wants sets of three legs, in a network of so many relays.
+/// A client that uses sets of three legs, in a network of `relays` relays.
 fn proxy(relays: u8) -> Proxy {
     proxy_by(relays, Box::new(Uniform))
 }
@@ -46,17 +45,14 @@ fn proxy(relays: u8) -> Proxy {
 fn proxy_by(relays: u8, strategy: Box<dyn Strategy>) -> Proxy {
     let choices = Choices {
         strategy,
-        rules: Rules { distinct_subnets: false },
         legs: 3,
         leg_scheduler: &schedulers::LowRtt,
         desired: DesiredUx::NoOpinion,
-        by_latency: false,
-        rejects_internal: false,
-        names_destinations: true,
+        ..Choices::default()
     };
     let rng = StdRng::from_seed([1; 32]);
     let mut proxy = Proxy::new(choices, State::default(), Instant::ORIGIN, 1_600_000_000, rng);
-    proxy.set_view(Instant::ORIGIN, Arc::new(view((1..=relays).map(relay))));
+    proxy.set_netdir(Instant::ORIGIN, Arc::new(netdir((1..=relays).map(relay))));
     proxy
 }
 
@@ -100,7 +96,7 @@ fn a_leg_of_a_set_that_stands_is_replaced_by_way_of_another_guard() {
     }
 }
 
-/// Who is silent nobody knows: were it put down to the guard, an exit could lead its client from guard to guard.
+/// A leg timeout is not attributed: otherwise an exit could lead its client from guard to guard.
 #[test]
 fn an_exit_that_lets_legs_fall_silent_does_not_get_the_client_to_another_guard() {
     let mut proxy = proxy(20);
@@ -111,7 +107,7 @@ fn an_exit_that_lets_legs_fall_silent_does_not_get_the_client_to_another_guard()
         let mut order = vec![];
         for _ in 0..5 {
             let is_new = |relay: &RelayInfo| !order.contains(&relay.fingerprint);
-            order.extend(proxy.state.guards.choose(&proxy.view, Instant::ORIGIN, &is_new));
+            order.extend(proxy.state.guards.choose(&proxy.netdir, Instant::ORIGIN, &is_new));
         }
         order
     };
@@ -141,7 +137,7 @@ fn legs_of_a_set_that_does_not_stand_are_tried_again_three_times_in_all() {
     assert_eq!(counts, [3, 3, 3, 2, 1, 0]);
 }
 
-/// Each leg is a way of its own, and what becomes of it is told once.
+/// Each leg has its own path, and its outcome is reported once.
 #[test]
 fn a_strategy_learns_of_each_leg_whether_it_has_come_to_stand() {
     let told = Told::default();

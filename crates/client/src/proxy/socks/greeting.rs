@@ -1,26 +1,28 @@
-//! Messages of programs, from bytes to a request.
+//! Parses messages of programs up to the request.
 //!
-//! Messages may be cut anywhere, and several may come at once. C tor writes the reply to a message over the one before
-//! if both came at once; here each gets its own, as RFC 1928 has it. Nothing else differs.
+//! Messages may be split anywhere, and several may arrive at once. In that case C tor overwrites
+//! the reply to the first by that to the second; here each gets its own reply, as RFC 1928
+//! requires. There is no other difference.
 
 use super::hosts::Host;
 use super::{Act, Dialect, Refusal, Request, Status};
 use crate::pool::Isolation;
 use std::net::IpAddr;
 
-/// A SOCKS 4 message that is this long and has no end is none: C tor's bound.
+/// The longest SOCKS 4 message: C tor's limit.
 const MESSAGE_MAX: usize = 512;
-/// The longest name of a user, and of a host, in SOCKS 4 and 4a.
+/// The longest user name and host name in SOCKS 4 and 4a.
 const USER_MAX: usize = 512;
 const HOST_MAX: usize = 255;
-/// Methods to authenticate (RFC 1928 §3).
+/// Authentication methods (RFC 1928 §3).
 const NO_AUTHENTICATION: u8 = 0;
 const USER_AND_PASSWORD: u8 = 2;
-/// User names that begin so have a meaning for tor, of which it knows one (`socks-extensions`, proposal 351).
+/// User names with this prefix are reserved by tor, which defines one (`socks-extensions`, proposal
+/// 351).
 const TORS_OWN: &[u8] = b"<torS0X>";
 const TORS_PLAIN: &[u8] = b"<torS0X>0";
 
-/// For whoever takes the port for an HTTP proxy.
+/// Sent to clients that mistake the port for an HTTP proxy.
 const NOT_HTTP: &str = "HTTP/1.0 501 This port speaks SOCKS, not HTTP\r\n\
     Content-Type: text/html; charset=utf-8\r\n\
     Connection: close\r\n\r\n\
@@ -30,26 +32,26 @@ const NOT_HTTP: &str = "HTTP/1.0 501 This port speaks SOCKS, not HTTP\r\n\
     HTTP. Enter its address as the SOCKS proxy of your browser or program, not as its HTTP proxy, and let host names \
     be resolved by the proxy: with curl, <code>--socks5-hostname ADDRESS:PORT</code>.</p>\n";
 
-/// A program that has not said yet what it wants.
+/// A program that has not completed its request.
 pub(in crate::proxy) struct Greeting {
-    /// Where it has connected from, if that is known.
+    /// Its address, if known.
     from: Option<IpAddr>,
-    /// What has come of a message that has not come to its end: less than [`MESSAGE_MAX`] and two bytes.
+    /// An incomplete message: less than [`MESSAGE_MAX`] and two bytes.
     buffer: Vec<u8>,
-    /// Methods of SOCKS 5 were agreed upon.
+    /// A method of SOCKS 5 has been negotiated.
     is_version5: bool,
-    /// The user and password are to come next.
+    /// The user name and password are expected next.
     must_authenticate: bool,
     credentials: Option<(Vec<u8>, Vec<u8>)>,
 }
 
-/// What has become of a greeting.
+/// The progress of a greeting.
 pub(in crate::proxy) enum Step {
-    /// More is to come.
+    /// More data is needed.
     More,
-    /// The program wants this, and has sent these bytes behind it.
+    /// A request, and the bytes sent after it.
     Wants(Request, Vec<u8>),
-    /// It is not understood, or not carried out.
+    /// The message is malformed or unsupported.
     Refused(Refusal),
 }
 
@@ -65,7 +67,7 @@ impl Stop {
     }
 }
 
-/// Takes a message apart.
+/// Reads the fields of a message.
 struct Message<'a> {
     rest: &'a [u8],
 }
@@ -91,13 +93,13 @@ impl<'a> Message<'a> {
         self.array().map(u16::from_be_bytes)
     }
 
-    /// A byte that is a length, and the bytes that it counts.
+    /// A length byte and the bytes that it counts.
     fn counted(&mut self) -> Result<&'a [u8], Stop> {
         let len = self.u8()?;
         self.take(len.into())
     }
 
-    /// What comes before the next NUL, which is taken, too.
+    /// The bytes before the next NUL, which is consumed.
     fn terminated(&mut self) -> Result<&'a [u8], Stop> {
         let len = self.rest.iter().position(|byte| *byte == 0).ok_or(Stop::More)?;
         let text = self.take(len)?;
@@ -117,7 +119,7 @@ impl Greeting {
         }
     }
 
-    /// Takes what has come; what is to be answered is put to the end of `answer`.
+    /// Processes received bytes. Appends replies to `answer`.
     pub(in crate::proxy) fn handle_bytes(&mut self, input: &[u8], answer: &mut Vec<u8>) -> Step {
         self.buffer.extend_from_slice(input);
         loop {
@@ -135,7 +137,7 @@ impl Greeting {
         }
     }
 
-    /// Reads the next message. `None` if it is none that asks for something.
+    /// Parses the next message. `None` if it is not a request.
     fn handle_message(
         &mut self,
         message: &mut Message<'_>,
@@ -171,7 +173,7 @@ impl Greeting {
         Dialect::V5 { is_ipv6: matches!(self.from, Some(IpAddr::V6(_))) }
     }
 
-    /// A program gets no reply before it is known which version it speaks.
+    /// No reply is sent before the version is known.
     fn failure(&self) -> Vec<u8> {
         match self.is_version5 {
             true => self.dialect5().status(Status::GENERAL_FAILURE),
@@ -179,7 +181,7 @@ impl Greeting {
         }
     }
 
-    /// Chooses a method of SOCKS 5: names and passwords before none, since they isolate streams.
+    /// Selects a method of SOCKS 5: user name and password before none, since they isolate streams.
     fn choose_method(&mut self, message: &mut Message<'_>) -> Result<u8, Stop> {
         let _version = message.u8()?;
         let methods = message.counted()?;
@@ -198,7 +200,7 @@ impl Greeting {
         Ok(method)
     }
 
-    /// The user and password of RFC 1929. Any will do, also empty ones.
+    /// User name and password (RFC 1929). Any are accepted, including empty ones.
     fn read_credentials(&mut self, message: &mut Message<'_>) -> Result<(), Stop> {
         let refused = |reason| Stop::refused(self.failure(), reason);
         if message.u8()? != 1 {
@@ -223,9 +225,9 @@ impl Greeting {
         Isolation { version, from: self.from, user, password }
     }
 
-    /// The request of SOCKS 5 (RFC 1928 §4). Bytes that cannot be are refused as soon as they come.
+    /// A SOCKS 5 request (RFC 1928 §4). Invalid bytes are refused on arrival.
     fn read_request5(&self, message: &mut Message<'_>) -> Result<Request, Stop> {
-        // C tor's parser knows no IPv6 reply.
+        // C tor's parser cannot produce an IPv6 reply here.
         let plain = Dialect::V5 { is_ipv6: false };
         let refused = |status, reason: String| Stop::refused(plain.status(status), reason);
         let failed = |reason: String| refused(Status::GENERAL_FAILURE, reason);
@@ -263,7 +265,7 @@ impl Greeting {
         Ok(Request::new(self.dialect5(), act, host, port, self.isolation(5)))
     }
 
-    /// The request of SOCKS 4 and 4a.
+    /// A SOCKS 4 or 4a request.
     fn read_request4(&self, message: &mut Message<'_>) -> Result<Request, Stop> {
         let refused = |reason: &str| {
             Stop::refused(Dialect::V4.status(Status::GENERAL_FAILURE), format!("SOCKS 4: {reason}"))
@@ -282,7 +284,7 @@ impl Greeting {
             _ => return Err(refused("the command is unknown")),
         };
         let user = message.terminated().map_err(endless)?;
-        // SOCKS 4a: an impossible address, and the name behind the user's.
+        // SOCKS 4a: an invalid address, and the host name after the user name.
         let is_named = [a, b, c] == [0, 0, 0] && d != 0;
         let name = if is_named { Some(message.terminated().map_err(endless)?) } else { None };
         if address.is_unspecified() || (port == 0 && act != Some(Act::Resolve)) {

@@ -1,4 +1,4 @@
-//! Destinations as programs write them, and which of them C tor takes.
+//! Destinations as programs write them, and which of them C tor accepts.
 
 use ed25519_dalek::VerifyingKey;
 use sha3::{Digest, Sha3_256};
@@ -8,31 +8,31 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 /// A destination.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Host {
-    /// An address, also if it came as text.
+    /// An address, including one in text form.
     Address(IpAddr),
-    /// A name in lower case; or one in brackets, which C tor reads and then refuses.
+    /// A host name in lower case; or one in brackets, which C tor parses and then refuses.
     Name(String),
 }
 
-/// Whether a name is that of an onion service.
+/// Whether a host name is an onion service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Onion {
     Not,
-    /// Of version 3.
+    /// Version 3.
     Valid,
     Invalid,
-    /// It ends with a dot behind `onion` or `exit`.
+    /// It has a dot after `onion` or `exit`.
     Rooted,
 }
 
-/// Characters of the address of an onion service (rend-spec-v3 §6).
+/// Length of an onion service address (rend-spec-v3 §6).
 const ONION_CHARS: usize = 56;
 
 impl Host {
-    /// Reads a destination. `None` for what C tor calls malformed: an empty name or label, a label that begins with
-    /// `-` or `_`, any character but letters, digits, `-`, `_` and `.`.
+    /// Parses a destination. `None` for what C tor calls malformed: an empty name or label, a label
+    /// that begins with `-` or `_`, any character but letters, digits, `-`, `_` and `.`.
     pub(super) fn parse(bytes: &[u8]) -> Option<Self> {
-        // C tor's strings end at the first NUL.
+        // C strings end at the first NUL.
         let text = bytes.split(|byte| *byte == 0).next().unwrap_or_default();
         let text = std::str::from_utf8(text).ok()?;
         let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
@@ -58,7 +58,7 @@ impl Host {
         }
     }
 
-    /// Whether its last label is this one.
+    /// Whether this is its last label.
     pub(super) fn ends_with(&self, label: &str) -> bool {
         self.name().strip_suffix(label).is_some_and(|rest| rest.ends_with('.'))
     }
@@ -67,7 +67,7 @@ impl Host {
         self.name().starts_with('[')
     }
 
-    /// Whether it is on this machine or in a network that is not the Internet.
+    /// Whether it is this host or in a non-public network.
     pub(super) fn is_internal(&self) -> bool {
         match self {
             Self::Address(ip) => is_internal(*ip),
@@ -75,7 +75,8 @@ impl Host {
         }
     }
 
-    /// Whether it is of the range that C tor maps names to (`VirtualAddrNetwork…`): elsewhere it means nothing.
+    /// Whether it is in the range to which C tor maps names (`VirtualAddrNetwork…`), which has no
+    /// meaning elsewhere.
     pub(super) fn is_virtual(&self) -> bool {
         match self {
             Self::Address(IpAddr::V4(v4)) => {
@@ -94,7 +95,7 @@ impl Host {
         if !self.ends_with("onion") {
             return Onion::Not;
         }
-        // What stands before the last label but one is for the service.
+        // Labels before the last two are for the service.
         let service = self.name().rsplit('.').nth(1).unwrap_or_default();
         if is_onion_address(service) { Onion::Valid } else { Onion::Invalid }
     }
@@ -109,7 +110,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// An address; one of IPv6 may be in brackets.
+/// An address; IPv6 may be in brackets.
 fn parse_address(text: &str) -> Option<IpAddr> {
     let bracketed = text.strip_prefix('[').and_then(|it| it.strip_suffix(']'));
     match bracketed {
@@ -118,7 +119,7 @@ fn parse_address(text: &str) -> Option<IpAddr> {
     }
 }
 
-/// C tor takes `_` inside of labels, since there are such zones. One dot may end the name.
+/// C tor accepts `_` inside labels, since such zones exist. The name may end with a dot.
 fn is_name(text: &str) -> bool {
     let is_label = |label: &str| {
         let is_fit = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
@@ -127,7 +128,7 @@ fn is_name(text: &str) -> bool {
     text.strip_suffix('.').unwrap_or(text).split('.').all(is_label)
 }
 
-/// Whether it is the address of an onion service of version 3: a key, its checksum, the version (rend-spec-v3 §6).
+/// Whether it is a version 3 onion address: key, checksum, version (rend-spec-v3 §6).
 fn is_onion_address(text: &str) -> bool {
     if text.len() != ONION_CHARS {
         return false;
@@ -154,17 +155,17 @@ fn is_onion_address(text: &str) -> bool {
     *version == 3 && hash[..2] == [*first, *second] && VerifyingKey::from_bytes(key).is_ok()
 }
 
-/// The addresses that C tor calls internal.
+/// Addresses that C tor calls internal.
 pub(super) fn is_internal(ip: IpAddr) -> bool {
     match ip.to_canonical() {
         IpAddr::V4(v4) => {
             let [first, second, ..] = v4.octets();
-            // 100.64/10 is for carriers' translators (RFC 6598).
+            // 100.64/10 is for carrier-grade NAT (RFC 6598).
             let is_shared = first == 100 && second & 0xc0 == 64;
             first == 0 || v4.is_private() || v4.is_loopback() || v4.is_link_local() || is_shared
         }
         IpAddr::V6(v6) => {
-            // Site-local addresses were withdrawn (RFC 3879), and some are in use.
+            // Site-local addresses are deprecated (RFC 3879) but in use.
             let is_site_local = v6.segments()[0] & 0xffc0 == 0xfec0;
             let is_local = v6.is_unique_local() || v6.is_unicast_link_local() || is_site_local;
             is_local || v6.is_unspecified() || v6.is_loopback()
@@ -172,7 +173,7 @@ pub(super) fn is_internal(ip: IpAddr) -> bool {
     }
 }
 
-/// The name under which the domain name system keeps an address's name (RFC 1035 §3.5, RFC 3596 §2.5).
+/// The reverse DNS name of an address (RFC 1035 §3.5, RFC 3596 §2.5).
 pub(super) fn reverse_name(ip: IpAddr) -> String {
     match ip {
         IpAddr::V4(v4) => {

@@ -1,10 +1,10 @@
 use super::*;
-use crate::forge::Forge;
+use crate::identity_issuer::IdentityIssuer;
 use sha2::{Digest, Sha256};
 
 fn pair() -> (Session, Session) {
-    let forge = Forge::new([5; 32], 1_700_000_000).expect("keys");
-    let configs = TlsConfigs::new(&forge).expect("usable");
+    let issuer = IdentityIssuer::new([5; 32], 1_700_000_000).expect("keys");
+    let configs = TlsConfigs::new(&issuer).expect("usable");
     let address = IpAddr::from([127, 0, 0, 1]);
     (
         Session::client(&configs, address).expect("usable"),
@@ -20,7 +20,7 @@ fn carry(from: &mut Session, to: &mut Session) {
     from.advance(len);
 }
 
-/// Processes until nothing happens any more; what came, and in which order.
+/// Processes until there is no progress; returns the events in order.
 fn process_all(session: &mut Session) -> Vec<String> {
     let mut log = Vec::new();
     loop {
@@ -72,8 +72,8 @@ fn the_end_of_the_handshake_is_reported_when_nothing_comes_along_with_it() {
 fn both_sides_agree_on_the_certificate_that_is_shown() {
     let (client, server) = pair_with_one_flight_to_go();
     let seen = Sha256::digest(client.peer_certificate().expect("shown"));
-    let mut forge = Forge::new([5; 32], 1_700_000_000).expect("keys");
-    let identity = forge.identity().expect("an identity");
+    let mut issuer = IdentityIssuer::new([5; 32], 1_700_000_000).expect("keys");
+    let identity = issuer.identity().expect("an identity");
     for session in [&server as &dyn TlsSession, &*server.detached().expect("that can be")] {
         assert_eq!(session.own_certificate_sha256(), Some(seen.into()));
     }

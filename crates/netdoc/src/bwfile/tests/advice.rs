@@ -30,15 +30,15 @@ fn nothing_is_wrong_with_what_we_generate() {
 #[test]
 fn what_tor_takes_in_silence_is_named() {
     let file = |rest: &str| format!("{NOW}\n{HEADER}{rest}");
-    assert_only(&alone(&file(&line(1, "bw=0"))), "bw=0; the least is 1");
-    assert_only(&alone(&file(&line(1, "bw=5 vote=0"))), "tor votes on no relay");
+    assert_only(&alone(&file(&line(1, "bw=0"))), "bw=0; the minimum is 1");
+    assert_only(&alone(&file(&line(1, "bw=5 vote=0"))), "tor votes on none");
     assert_only(&alone(&file(&line(1, "bw=5").repeat(2))[..]), "line 7");
     let good = line(1, "bw=5");
     assert_only(
         &alone(&format!("{NOW}\nversion=1.9.0\n=====\n{good}")),
         "number_eligible_relays and",
     );
-    assert_only(&alone(&format!("{}\n{HEADER}{good}", NOW + 60)), "60 s after now");
+    assert_only(&alone(&format!("{}\n{HEADER}{good}", NOW + 60)), "60 s in the future");
     assert_only(&alone(&format!("{}\n{HEADER}{good}", NOW - 40 * 3600)), "40 h old");
     let other = HEADER.replace("=====\n", "latest_bandwidth=2026-01-01T00:00:01\n=====\n");
     assert_only(&alone(&format!("{NOW}\n{other}{good}")), "latest_bandwidth");
@@ -120,7 +120,7 @@ fn a_line_that_tor_leaves_out_has_one_verdict() {
     }
     // Tor reads it, and the specification has no sign.
     let text = format!("{NOW}\n{HEADER}{}", line(1, "bw=+5"));
-    assert!(alone(&text)[0].contains("line 6: not as the specification has it"));
+    assert!(alone(&text)[0].contains("line 6: violates the specification"));
     // In a header tor leaves lines out without a warning.
     let text = format!("{NOW}\nversion=1.9.0\nodd line=1\n{}{}", &HEADER[14..], line(1, "bw=5"));
     let report = check_as_tor(text.as_bytes(), NOW);
@@ -159,5 +159,5 @@ fn what_is_measured_of_authorities_has_no_part_in_the_vote() {
     assert_eq!(report.authorities(&consensus), [authority]);
     let beside = Beside { consensus: Some(&consensus), ..Beside::default() };
     let found = advice(&text, NOW, beside);
-    assert!(found.iter().any(|it| it.contains("votes on no relay")), "{found:?}");
+    assert!(found.iter().any(|it| it.contains("votes on none")), "{found:?}");
 }

@@ -118,7 +118,7 @@ fn tor_skips_lines_without_a_vote_in_silence() {
     for text in ["bw=1 vote=0", "vote=0 bw=1 bw=1", "vote=01", "bw=1 unmeasured=1 vote=0"] {
         assert_eq!(reason(&format!("{RELAY} {text}\n")), ("vote=0", false), "{text:?}");
     }
-    // It reads from left to right, and is not quite so silent about what comes before.
+    // It parses from left to right, and warns about some lines before that.
     assert_eq!(reason(&format!("{RELAY} bw=x vote=0\n")).0, "its bw= isn't a number");
 }
 

@@ -1,52 +1,52 @@
 use crate::descriptor::DescriptorError;
 use crate::dns::NoNames;
 use crate::keys::KeyError;
-use link::{DriverError, ForgeError, ThreadError};
+use link::{DriverError, IssueError, ThreadError};
 use std::net::SocketAddr;
 
 /// Why a relay could not start.
 #[derive(Debug, thiserror::Error)]
 pub enum RelayError {
-    /// Its keys.
+    /// Its keys are unusable.
     #[error(transparent)]
     Keys(#[from] KeyError),
-    /// Its certificates.
+    /// No certificates could be issued.
     #[error(transparent)]
-    Forge(#[from] ForgeError),
-    /// Its descriptor.
+    Issue(#[from] IssueError),
+    /// No descriptor could be made.
     #[error(transparent)]
     Descriptor(#[from] DescriptorError),
-    /// Its port.
+    /// Its port is not available.
     #[error(
         "machine: cannot listen on {address}: {source}. Is another relay running there? Choose \
          another `or_port` (0 for any), or set `listen` to an address of this machine"
     )]
     Listen {
-        /// Where it should listen.
+        /// The address.
         address: SocketAddr,
-        /// The system's answer.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// The port for Prometheus.
+    /// The Prometheus port is not available.
     #[error(
         "machine: cannot listen on {address} for `metrics`: {source}. Choose another port there"
     )]
     Metrics {
-        /// Where it should listen.
+        /// The address.
         address: SocketAddr,
-        /// The system's answer.
+        /// The I/O error.
         source: std::io::Error,
     },
-    /// Its driver.
+    /// The driver could not be set up.
     #[error("machine: {0}")]
     Driver(#[from] DriverError),
-    /// The driver's thread.
+    /// The driver's thread could not be started.
     #[error("machine: {0}")]
     Thread(#[from] ThreadError),
-    /// Names for exits.
+    /// Names cannot be resolved.
     #[error(transparent)]
     Names(#[from] NoNames),
-    /// The operating system gives no thread or no random bytes.
+    /// The operating system provides no thread or no random bytes.
     #[error("machine: {0}")]
     System(String),
 }

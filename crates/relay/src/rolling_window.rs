@@ -1,16 +1,16 @@
-//! The most that was carried for ten seconds: what a descriptor's observed bandwidth is made of.
+//! The maximum of ten seconds, from which a descriptor's observed bandwidth is derived.
 
 use std::collections::VecDeque;
 
-/// Seconds that are summed up: tor's `NUM_SECS_ROLLING_MEASURE`.
+/// Seconds in the window: tor's `NUM_SECS_ROLLING_MEASURE`.
 pub(crate) const WINDOW_S: u64 = 10;
 
 /// The last seconds of one direction.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Window(VecDeque<u64>);
+pub(crate) struct RollingWindow(VecDeque<u64>);
 
-impl Window {
-    /// Takes in a second's bytes. The sum of the last ten seconds; none before there were as many.
+impl RollingWindow {
+    /// Adds the bytes of a second. Returns the sum of the last ten seconds, once there are ten.
     pub(crate) fn note_second(&mut self, bytes: u64) -> Option<u64> {
         self.0.push_back(bytes);
         if self.0.len() as u64 > WINDOW_S {
@@ -27,7 +27,7 @@ mod tests {
 
     #[test]
     fn only_whole_windows_count() {
-        let mut window = Window::default();
+        let mut window = RollingWindow::default();
         for _ in 0..9 {
             assert_eq!(window.note_second(7), None);
         }

@@ -1,28 +1,29 @@
-//! How connections end.
+//! Closes connections.
 
 use super::Driver;
 use super::socket::{Stage, Transport};
 use onion::Instant;
 use onion::node::{CloseCause, ConnId, Node};
 
-/// Bytes of memory of connections without TLS that the node has closed and whose last bytes are not written yet, of all together.
+/// Limit on the memory of all connections without TLS that the node has closed and that still have
+/// bytes to write.
 const LEAVING_MAX: usize = 16 << 20;
 
 impl<N: Node> Driver<N> {
-    /// The node closes a connection.
+    /// Closes a connection for the node.
     pub(super) fn close_for_node(&mut self, now: Instant, conn: ConnId) {
         let Some(place) = self.by_conn.remove(&conn) else { return };
         if !self.leave(now, place) {
-            self.say_goodbye(place);
+            self.flush_alert(place);
             self.drop_socket(place);
         }
     }
 
-    /// A socket is gone: forget it and tell the node.
+    /// Removes a socket and reports the end to the node.
     pub(super) fn close(&mut self, place: usize, cause: CloseCause) {
         let now = self.clock.now();
         let conn = self.sockets[place].as_ref().and_then(|socket| socket.conn);
-        // Who has said all may still listen.
+        // A peer that has closed its sending direction may still receive.
         if cause != CloseCause::ByPeer || !self.leave(now, place) {
             self.drop_socket(place);
         }
@@ -32,7 +33,8 @@ impl<N: Node> Driver<N> {
         }
     }
 
-    /// Lets a connection without TLS go on until what is pending is written; false if nothing is.
+    /// Keeps a connection without TLS open until its pending bytes are written. Returns false if
+    /// there are none.
     fn leave(&mut self, now: Instant, place: usize) -> bool {
         let Some(socket) = &mut self.sockets[place] else { return false };
         let is_plain = matches!(socket.transport, Transport::Plain(_));
@@ -40,7 +42,7 @@ impl<N: Node> Driver<N> {
         if !is_plain || socket.stage != Stage::Open || held_bytes == 0 {
             return false;
         }
-        // The node forgets it, and with it what it holds: whoever lets many wait so is not waited for.
+        // The node no longer accounts for this memory, so it is limited here.
         if self.leaving_bytes + held_bytes > LEAVING_MAX {
             return false;
         }
@@ -52,8 +54,8 @@ impl<N: Node> Driver<N> {
         true
     }
 
-    /// One attempt at the last pending bytes of a socket that is about to be closed.
-    pub(super) fn say_goodbye(&mut self, place: usize) {
+    /// Tries once to write the last pending bytes of a socket that is about to be closed.
+    pub(super) fn flush_alert(&mut self, place: usize) {
         if let Some(socket) = &mut self.sockets[place] {
             socket.wants_flush = false;
             let _ = socket.flush(&mut self.buffers, &mut [], |_, _| 0);
@@ -62,18 +64,18 @@ impl<N: Node> Driver<N> {
 
     pub(super) fn drop_socket(&mut self, place: usize) {
         self.set_deadline(place, None);
-        self.newcomers.remove(place);
+        self.pending_accepts.remove(place);
         let Some(mut socket) = self.sockets[place].take() else { return };
         self.leaving_bytes -= socket.left_with_bytes;
         if let Transport::Tls(session) = &mut socket.transport {
             session.give_incoming_back(&mut self.buffers);
         }
-        // Closing the descriptor would do it, too; failure means that it is not watched.
+        // Closing the descriptor has the same effect; an error means that it is not registered.
         let _ = self.poll.registry().deregister(&mut socket.stream);
         self.free.push(place);
     }
 
-    /// Ends what has had its time.
+    /// Closes sockets whose stage has timed out.
     pub(super) fn expire(&mut self, now: Instant) {
         while let Some(place) = self.deadlines.due(now) {
             self.close(place, CloseCause::TimedOut);

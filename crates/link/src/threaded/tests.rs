@@ -1,5 +1,5 @@
 use super::*;
-use crate::forge::Forge;
+use crate::identity_issuer::IdentityIssuer;
 use onion::node::CloseCause;
 use std::collections::{BTreeSet, VecDeque};
 use std::io::{Read, Write};
@@ -16,7 +16,7 @@ fn byte(conn: ConnId, at: usize) -> u8 {
     u8::try_from((at * 7 + at / 251 + conn.0 as usize) % 256).expect("below 256")
 }
 
-/// Dials, sends, and checks that it comes back; or sends back what comes.
+/// Dials, sends, and checks the echo; or echoes.
 #[derive(Default)]
 struct Party {
     /// Whom it dials; nobody if it mirrors.
@@ -152,7 +152,7 @@ impl Node for Party {
 }
 
 fn tls() -> TlsConfigs {
-    TlsConfigs::new(&Forge::new([8; 32], 1_700_000_000).expect("keys")).expect("usable")
+    TlsConfigs::new(&IdentityIssuer::new([8; 32], 1_700_000_000).expect("keys")).expect("usable")
 }
 
 fn listener() -> (TcpListener, SocketAddr) {
@@ -161,24 +161,25 @@ fn listener() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-fn crew(party: Party, listeners: &[TcpListener], threads: usize) -> Crew<Party> {
+fn threaded(party: Party, listeners: &[TcpListener], threads: usize) -> ThreadedDriver<Party> {
     let threads = NonZeroUsize::new(threads).expect("some");
     let options = DriverOptions::default();
-    Crew::new(party, Clock::start(), &tls(), listeners, options, threads).expect("threads")
+    ThreadedDriver::new(party, Clock::start(), &tls(), listeners, options, threads)
+        .expect("threads")
 }
 
 /// Turns both until `is_done` of the dialler and the other.
 fn turn(
-    dialler: &mut Crew<Party>,
-    mirror: &mut Crew<Party>,
+    dialler: &mut ThreadedDriver<Party>,
+    mirror: &mut ThreadedDriver<Party>,
     is_done: impl Fn(&Party, &Party) -> bool,
 ) {
     let deadline = dialler.now() + Duration::from_secs(60);
     while !is_done(dialler.node(), mirror.node()) {
         assert!(dialler.now() < deadline, "not done in a minute");
-        for crew in [&mut *dialler, &mut *mirror] {
-            let soon = crew.now() + Duration::from_millis(1);
-            crew.turn(soon).expect("alive");
+        for threaded in [&mut *dialler, &mut *mirror] {
+            let soon = threaded.now() + Duration::from_millis(1);
+            threaded.turn(soon).expect("alive");
         }
     }
 }
@@ -187,9 +188,9 @@ fn turn(
 fn what_many_threads_carry_arrives_whole_and_in_order() {
     for (dialling, mirroring) in [(1, 1), (3, 2)] {
         let (listener, address) = listener();
-        let mut mirror = crew(Party::default(), &[listener], mirroring);
+        let mut mirror = threaded(Party::default(), &[listener], mirroring);
         let to = Some((address, Security::Tls));
-        let mut dialler = crew(Party { to, ..Party::default() }, &[], dialling);
+        let mut dialler = threaded(Party { to, ..Party::default() }, &[], dialling);
         turn(&mut dialler, &mut mirror, |dialler, mirror| {
             dialler.done == CONNS && mirror.closed.len() == CONNS as usize
         });
@@ -229,8 +230,8 @@ fn destination() -> SocketAddr {
 fn a_node_never_gets_more_than_it_takes_and_all_before_the_end() {
     let to = Some((destination(), Security::Plain));
     let party = Party { to, slowly: Some(20_000), ..Party::default() };
-    let mut dialler = crew(Party { sends: Some(1), ..party }, &[], 2);
-    let mut nobody = crew(Party::default(), &[], 1);
+    let mut dialler = threaded(Party { sends: Some(1), ..party }, &[], 2);
+    let mut nobody = threaded(Party::default(), &[], 1);
     turn(&mut dialler, &mut nobody, |dialler, _| dialler.done == CONNS);
     assert!(dialler.node().closed.is_empty(), "{:?}", dialler.node().closed);
     assert!(dialler.conns.is_empty() && dialler.by_serial.is_empty());
@@ -240,9 +241,10 @@ fn a_node_never_gets_more_than_it_takes_and_all_before_the_end() {
 fn what_cannot_be_reached_is_told_with_its_cause() {
     let (listener, address) = listener();
     drop(listener);
-    let mut mirror = crew(Party::default(), &[], 1);
+    let mut mirror = threaded(Party::default(), &[], 1);
     for security in [Security::Tls, Security::Plain] {
-        let mut dialler = crew(Party { to: Some((address, security)), ..Party::default() }, &[], 2);
+        let mut dialler =
+            threaded(Party { to: Some((address, security)), ..Party::default() }, &[], 2);
         turn(&mut dialler, &mut mirror, |dialler, _| dialler.closed.len() == CONNS as usize);
         assert!(dialler.node().closed.iter().all(|cause| *cause == CloseCause::Refused));
         assert!(dialler.conns.is_empty() && dialler.by_serial.is_empty());
@@ -253,9 +255,9 @@ fn what_cannot_be_reached_is_told_with_its_cause() {
 fn who_listens_no_more_keeps_what_has_come_in() {
     for threads in [1, 3] {
         let (listener, address) = listener();
-        let mut mirror = crew(Party::default(), &[listener], threads);
+        let mut mirror = threaded(Party::default(), &[listener], threads);
         let to = Some((address, Security::Tls));
-        let mut dialler = crew(Party { to, ..Party::default() }, &[], 1);
+        let mut dialler = threaded(Party { to, ..Party::default() }, &[], 1);
         turn(&mut dialler, &mut mirror, |_, mirror| mirror.accepted == CONNS);
         assert_eq!(dialler.node().done, 0, "all of it is still to come");
         mirror.stop_listening();
@@ -270,9 +272,9 @@ fn who_listens_no_more_keeps_what_has_come_in() {
 #[test]
 fn a_crew_that_is_dropped_in_the_middle_ends_its_threads() {
     let (listener, address) = listener();
-    let mut mirror = crew(Party::default(), &[listener], 2);
+    let mut mirror = threaded(Party::default(), &[listener], 2);
     let to = Some((address, Security::Tls));
-    let mut dialler = crew(Party { to, ..Party::default() }, &[], 2);
+    let mut dialler = threaded(Party { to, ..Party::default() }, &[], 2);
     turn(&mut dialler, &mut mirror, |_, mirror| mirror.accepted == CONNS);
     // Joins them: were one left behind, this would not come back.
     drop(mirror);
@@ -286,13 +288,13 @@ fn a_crew_that_is_dropped_in_the_middle_ends_its_threads() {
 
 #[test]
 fn what_does_not_fit_into_one_turn_is_there_in_the_next() {
-    let mut crew = crew(Party::default(), &[], 1);
+    let mut threaded = threaded(Party::default(), &[], 1);
     for _ in 0..EVENTS_PER_TURN {
-        crew.to_us.try_send((0, Event::Wake)).expect("room");
+        threaded.to_us.try_send((0, IoEvent::Wake)).expect("room");
     }
-    crew.to_us.try_send((0, Event::Failed("the last".to_owned()))).expect("room");
-    let soon = crew.now();
-    crew.turn(soon).expect("all but the last");
-    let error = crew.turn(soon).expect_err("the last");
+    threaded.to_us.try_send((0, IoEvent::Failed("the last".to_owned()))).expect("room");
+    let soon = threaded.now();
+    threaded.turn(soon).expect("all but the last");
+    let error = threaded.turn(soon).expect_err("the last");
     assert!(error.to_string().contains("the last"), "{error}");
 }

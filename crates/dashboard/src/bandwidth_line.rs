@@ -1,4 +1,4 @@
-//! What the newest bandwidth file says.
+//! Lines of the newest bandwidth file.
 
 use netdoc::bwfile::BandwidthFile;
 use netdoc::{Fingerprint, check_as_tor};
@@ -7,10 +7,10 @@ use std::fs;
 use std::path::Path;
 use store::Line;
 
-/// What a bandwidth file says of a relay; `None` if it has no line of it.
+/// The line of a relay in a bandwidth file; `None` if it has none.
 ///
 /// # Errors
-/// In words, if the file cannot be read or is none.
+/// A message if the file cannot be read or parsed.
 pub fn weights(file: &Path, relay: RsaId) -> Result<Option<Line>, String> {
     let bytes = fs::read(file).map_err(|error| error.to_string())?;
     let parsed = BandwidthFile::parse(&bytes).map_err(|error| error.to_string())?;
@@ -19,14 +19,14 @@ pub fn weights(file: &Path, relay: RsaId) -> Result<Option<Line>, String> {
     Ok(line.map(|line| Line {
         bw_kb_s: line.bw_kb_s,
         time_unix_s: line.time,
-        // As when it was new: its age is another matter.
+        // Judged at the time of the file: its age is a separate matter.
         is_voted: check_as_tor(&bytes, parsed.file.timestamp).relays.contains_key(&line.node_id),
         is_unmeasured: line.unmeasured,
         is_under_min_report: line.under_min_report,
     }))
 }
 
-/// A fingerprint as in files.
+/// A fingerprint as bandwidth files write it.
 pub(crate) fn fingerprint(relay: RsaId) -> String {
     Fingerprint::from_bytes(relay.0).to_string()
 }

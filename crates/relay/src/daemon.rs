@@ -2,28 +2,30 @@ mod error;
 
 pub use error::RelayError;
 
-use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
 use crate::config::Settings;
 use crate::descriptor::TapKey;
-use crate::directory::{Directory, Own, Ties, Wake};
+use crate::directory::{Directory, DirectoryLinks, Own, Wake};
 use crate::dns::Names;
 use crate::dns::health::Health;
-use crate::driving::{Engine, Overseer};
+use crate::engine::{Engine, EngineObserver};
 use crate::event::{RelayEvent, Unfinished};
 use crate::family;
 use crate::keys;
-use crate::metrics::{Metrics, SharedStanding, Sources};
+use crate::metrics::{Metrics, SharedStatus, Sources};
 use crate::observations::{self, ObservationWriter};
 use crate::own_addresses::own_addresses;
 use crate::policy::target_params;
+use crate::quota_log::QuotaLog;
 use crate::reload::Reload;
 use crate::renewal::CERTIFICATES_S;
 use crate::server::Server;
 use crate::state::{self, State};
 use dirmgr::{Cache, ConsensusFetcher, DiffTotals, FetcherConfig};
 use link::tls::TlsConfigs;
-use link::{Clock, Crew, Drive, Driver, DriverOptions, Forge, NodeThread, unix_time_s};
+use link::{
+    Clock, Drive, Driver, DriverOptions, IdentityIssuer, NodeThread, ThreadedDriver, unix_time_s,
+};
 use netdoc::Fingerprint;
 use onion::Duration;
 use onion::flow::control::{FlowFactory, TorFlows};
@@ -39,27 +41,26 @@ use std::sync::Arc;
 use std::sync::mpsc::{self, Sender};
 use std::thread;
 
-/// How long certificates last.
+/// Validity of certificates.
 const LIFETIME: Duration = Duration::from_secs(CERTIFICATES_S);
 
-/// Handshakes of circuits that each thread for them has before it at most: enough that it is not waited for, few enough that
-/// whose turn it is is decided late.
+/// Limit on handshakes queued for each thread: enough to keep it busy, few enough that their order
+/// is decided late.
 const HANDSHAKES_PER_WORKER: usize = 16;
 
-/// Threads for handshakes of circuits: one for each core but one, which is for cells.
+/// Threads for circuit handshakes: one for each core but one, which handles cells.
 fn workers() -> usize {
     let cores = thread::available_parallelism().map_or(1, NonZeroUsize::get);
     cores.saturating_sub(1).clamp(1, WORKERS_MAX)
 }
 
-/// More would answer more than the thread of cells can begin circuits for.
+/// More threads would answer more handshakes than the engine's thread can use.
 const WORKERS_MAX: usize = 8;
 
-/// A relay that runs on threads of its own: one that drives the engine, one that publishes.
+/// A running relay: one thread drives the engine, another talks to the authorities.
 ///
-/// Dropping it closes its port and all links; [`shut_down`](Self::shut_down) before lets circuits end by
-/// themselves. A request to an authority that is under way is left to
-/// end by itself, within its own deadline.
+/// Dropping it closes its port and all links; call [`shut_down`](Self::shut_down) before to let
+/// circuits finish. A pending request to an authority is not waited for.
 #[derive(Debug)]
 pub struct Relay {
     address: SocketAddr,
@@ -69,27 +70,27 @@ pub struct Relay {
     bandwidth: Arc<Bandwidth>,
     pub(crate) engine: NodeThread<Engine>,
     pub(crate) settings: Settings,
-    /// Wakes the publishing thread, and ends it.
+    /// Wakes the directory thread, and ends it.
     wake_directory: Sender<Wake>,
-    /// Serves the directory, if there is one.
+    /// The directory server, if any.
     server: Option<Server>,
-    /// What it serves.
+    /// The documents that it serves.
     cache: Cache,
-    /// Tells figures, if it is to.
+    /// The Prometheus endpoint, if any.
     metrics: Option<Metrics>,
-    /// How the name servers of an exit do.
+    /// Health of the exit's name servers.
     pub(crate) dns: Arc<Health>,
-    /// Where it remembers what it carried.
+    /// Where the bandwidth history is stored.
     state: PathBuf,
 }
 
 impl Relay {
-    /// Reads or makes the keys, listens, and begins to publish. Takes some tenths of a second.
+    /// Reads or generates the keys, listens, and starts publishing. Takes some tenths of a second.
     ///
-    /// `events` gets all that there is to tell; nothing happens if nobody listens to it.
+    /// Events are sent to `events`, and dropped if there is no receiver.
     ///
     /// # Errors
-    /// [`RelayError`].
+    /// [`RelayError`] if a key, port, thread or setting is unusable.
     pub fn start(settings: &Settings, events: Sender<RelayEvent>) -> Result<Self, RelayError> {
         let random = |error| RelayError::System(format!("no random bytes: {error}"));
         let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(random)?;
@@ -98,8 +99,8 @@ impl Relay {
         let families = family::open(&settings.keys, &settings.family_ids)?;
         let mut seed = [0; 32];
         rng.fill_bytes(&mut seed);
-        let mut forge = Forge::new(seed, unix_time_s)?.lasting(LIFETIME);
-        let certified = forge.certify(&keys)?;
+        let mut issuer = IdentityIssuer::new(seed, unix_time_s)?.lasting(LIFETIME);
+        let certified = issuer.certify(&keys)?;
         let tap = TapKey::generate(&keys, &mut rng)?;
         let (rsa, ed25519) = (certified.identity.rsa, certified.identity.ed25519);
 
@@ -109,7 +110,7 @@ impl Relay {
         let address = SocketAddr::new(settings.address.into(), port);
 
         let cache = Cache::default();
-        // Without authorities there is nothing to serve.
+        // Without authorities there are no documents to serve.
         let is_directory = settings.serves_directory && !settings.authorities.is_empty();
         let no_server = |error| RelayError::System(format!("no directory server: {error}"));
         let server = match is_directory {
@@ -142,21 +143,21 @@ impl Relay {
             handshakes_at_once: workers * HANDSHAKES_PER_WORKER,
             ..RouterConfig::new(Arc::new(certified.identity.clone()), unix_time_s)
         };
-        // Which addresses this machine has besides is nobody's business.
+        // Other addresses of this host are not disclosed.
         let exit = settings.exit.as_ref().map(|exit| exit.engine(&[settings.address.into()]));
         let mut own_rng = StdRng::from_rng(&mut rng);
         let mut router = Router::new(config, rng, clock.now());
-        let (ledger, unreadable) =
-            Ledger::open(&settings.keys, target.period.as_secs()).map_err(|error| {
+        let (quota_log, unreadable) = QuotaLog::open(&settings.keys, target.period.as_secs())
+            .map_err(|error| {
                 RelayError::System(format!("cannot read past measurements: {error}"))
             })?;
-        ledger.accepted().iter().for_each(|accepted| router.remember_measurement(*accepted));
+        quota_log.accepted().iter().for_each(|accepted| router.remember_measurement(*accepted));
         if unreadable > 0 {
             let problem =
                 format!("{unreadable} past measurements cannot be read, and do not count");
             let _nobody_listens = events.send(RelayEvent::Trouble(problem));
         }
-        let tls = TlsConfigs::new(&forge)?;
+        let tls = TlsConfigs::new(&issuer)?;
         let options = DriverOptions {
             max_conns: usize::try_from(descriptors / 4 * 3).unwrap_or(usize::MAX),
             workers,
@@ -166,7 +167,9 @@ impl Relay {
             NonZeroUsize::MIN => {
                 Box::new(Driver::new(router, clock, tls, vec![listener], options)?)
             }
-            threads => Box::new(Crew::new(router, clock, &tls, &[listener], options, threads)?),
+            threads => {
+                Box::new(ThreadedDriver::new(router, clock, &tls, &[listener], options, threads)?)
+            }
         };
         let dns = Arc::new(Health::new(events.clone()));
         if let Some(exit) = &settings.exit {
@@ -181,23 +184,23 @@ impl Relay {
             State::default()
         });
         let bandwidth = Arc::new(Bandwidth::new(settings.limit, remembered));
-        let mut overseer =
-            Overseer::new(clock.now(), Arc::clone(&bandwidth), ledger, events.clone());
+        let mut observer =
+            EngineObserver::new(clock.now(), Arc::clone(&bandwidth), quota_log, events.clone());
         if let Some(every) = settings.observes_every {
             let relay = Fingerprint::from_bytes(rsa.0);
             let path = settings.keys.join(observations::FILE);
             let keys = keys.ed25519.to_secret_key_bytes();
-            overseer.observe(ObservationWriter::new(clock.now(), every, relay, keys, path));
+            observer.observe(ObservationWriter::new(clock.now(), every, relay, keys, path));
         }
-        let engine = NodeThread::start("relay", driver, overseer)?;
-        let standing = SharedStanding::default();
+        let engine = NodeThread::start("relay", driver, observer)?;
+        let status = SharedStatus::default();
         let metrics = match settings.metrics {
             None => None,
             Some(address) => {
                 let sources = Sources {
-                    engine: engine.teller().clone(),
+                    engine: engine.handle().clone(),
                     bandwidth: Arc::clone(&bandwidth),
-                    standing: Arc::clone(&standing),
+                    status: Arc::clone(&status),
                     dns: Arc::clone(&dns),
                     held_bytes_max: settings.held_bytes_max,
                     descriptors_max: descriptors,
@@ -227,10 +230,16 @@ impl Relay {
             exit,
             rng: own_rng,
         };
-        let teller = engine.teller().clone();
+        let engine_handle = engine.handle().clone();
         let wake = wake_directory.clone();
-        let ties = Ties { bandwidth: Arc::clone(&bandwidth), teller, events, wake, standing };
-        let directory = Directory::new(settings.clone(), own, fetcher, target, clock, ties);
+        let links = DirectoryLinks {
+            bandwidth: Arc::clone(&bandwidth),
+            engine: engine_handle,
+            events,
+            wake,
+            status,
+        };
+        let directory = Directory::new(settings.clone(), own, fetcher, target, clock, links);
         let thread = thread::Builder::new().name("directory".to_owned());
         let no_thread = |error| RelayError::System(format!("no thread: {error}"));
         thread.spawn(move || directory.run(&wakes)).map_err(no_thread)?;
@@ -252,7 +261,7 @@ impl Relay {
         })
     }
 
-    /// Where others reach it: the configured address with the port that it really has.
+    /// Its configured address, with the actual port.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
@@ -270,51 +279,51 @@ impl Relay {
         self.ed25519
     }
 
-    /// The clock that its events' instants count by.
+    /// The clock of its events.
     #[must_use]
     pub const fn clock(&self) -> Clock {
         self.clock
     }
 
-    /// Where it serves its directory, on loopback; `None` if it serves none.
+    /// The loopback address of its directory server; `None` if there is none.
     #[must_use]
     pub fn directory(&self) -> Option<SocketAddr> {
         self.server.as_ref().map(Server::address)
     }
 
-    /// Where it tells figures to Prometheus; `None` if nowhere.
+    /// The address of its Prometheus endpoint; `None` if there is none.
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
         self.metrics.as_ref().map(Metrics::address)
     }
 
-    /// How long circuits may go on once it is told to end.
+    /// Time limit for existing circuits at shutdown.
     #[must_use]
     pub const fn shutdown_wait(&self) -> Duration {
         self.settings.shutdown_wait
     }
 
     pub(crate) fn tell_directory(&self, reload: Reload) {
-        // If the thread has ended, it has told so.
+        // If the thread has ended, an event has reported it.
         let _ = self.wake_directory.send(Wake::Reload(Box::new(reload)));
     }
 
-    /// Sends no more than this from now on, and tells the authorities.
+    /// Changes the rate limit, and publishes it.
     pub fn set_limit(&self, limit: Option<RateLimit>) {
         self.bandwidth.set_limit(limit);
-        self.engine.teller().tell(move |drive| {
+        self.engine.handle().run(move |drive| {
             let now = drive.now();
             drive.node_mut().set_limit(now, limit);
         });
-        // If the thread has ended, it has told so.
+        // If the thread has ended, an event has reported it.
         let _ = self.wake_directory.send(Wake::Look);
     }
 
-    /// Lets nothing begin any more: closes the port, refuses circuits, streams and measurements. What has
-    /// begun goes on until the relay is dropped; [`RelayEvent::Drained`] tells when there is none of it left.
-    /// Returns what goes on.
+    /// Starts a graceful shutdown: closes the port, and refuses circuits, streams and measurements.
+    /// Existing ones go on until the relay is dropped; [`RelayEvent::Drained`] reports when none
+    /// are left. Returns their numbers.
     pub fn shut_down(&self) -> Unfinished {
-        let unfinished = self.engine.teller().ask(|drive| {
+        let unfinished = self.engine.handle().call(|drive| {
             drive.stop_listening();
             drive.node_mut().shut_down();
             Unfinished::of(drive.node())
@@ -322,27 +331,27 @@ impl Relay {
         unfinished.unwrap_or_default()
     }
 
-    /// What has passed through it since it began.
+    /// Totals since start.
     #[must_use]
     pub fn totals(&self) -> RouterTotals {
-        self.engine.teller().ask(|drive| *drive.node().totals()).unwrap_or_default()
+        self.engine.handle().call(|drive| *drive.node().totals()).unwrap_or_default()
     }
 
-    /// How many consensuses have come and gone as differences since it began.
+    /// Consensus diffs since start.
     #[must_use]
     pub fn diff_totals(&self) -> DiffTotals {
         self.cache.diffs().totals()
     }
 
-    /// What would be broken off if it were dropped now.
+    /// What would be aborted if the relay were dropped now.
     #[must_use]
     pub fn unfinished(&self) -> Unfinished {
-        let unfinished = self.engine.teller().ask(|drive| Unfinished::of(drive.node()));
+        let unfinished = self.engine.handle().call(|drive| Unfinished::of(drive.node()));
         unfinished.unwrap_or_default()
     }
 
-    /// Makes a new signing key and new certificates now, not only when they are due. Links that stand
-    /// are not touched. [`RelayEvent::Renewed`] tells when it is done.
+    /// Renews the signing key and certificates now instead of when they are due. Open links are not
+    /// affected. [`RelayEvent::Renewed`] reports completion.
     pub fn renew_certificates(&self) {
         let _ = self.wake_directory.send(Wake::RenewCertificates);
     }
@@ -350,9 +359,9 @@ impl Relay {
 
 impl Drop for Relay {
     fn drop(&mut self) {
-        // A thread that has ended needs no word.
+        // Ignored if the thread has ended.
         let _ = self.wake_directory.send(Wake::End);
-        // Who would be told is gone as well.
+        // The event's receiver is gone as well.
         let _ = self.bandwidth.remembered().save(&self.state);
     }
 }

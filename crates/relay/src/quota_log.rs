@@ -1,4 +1,5 @@
-//! The measurements that a relay has accepted, on disk: a relay that starts again gives no coordinator its quota anew.
+//! Measurements that a relay has accepted, on disk: after a restart no coordinator gets a new
+//! quota.
 
 use files::Access;
 use onion::measure::protocol::{CoordinatorKey, Nonce};
@@ -8,25 +9,25 @@ use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
-/// In the folder of the relay's keys: a quota is the identity's.
+/// In the folder of the relay's keys, since a quota belongs to the identity.
 const NAME: &str = "accepted_measurements";
 
-/// No file is longer.
+/// The longest file, in bytes.
 const LEN_MAX: u64 = 1 << 20;
 
-/// The measurements that have been accepted within the last period.
+/// The measurements accepted within the last period.
 #[derive(Debug)]
-pub(crate) struct Ledger {
+pub(crate) struct QuotaLog {
     path: PathBuf,
     period_s: u64,
     accepted: Vec<Accepted>,
 }
 
-impl Ledger {
-    /// Reads what is there. Lines that nobody can read are left out, and told by their number.
+impl QuotaLog {
+    /// Reads the file. Returns the number of unreadable lines, which are skipped.
     ///
     /// # Errors
-    /// The system's answer where there is a file that cannot be read.
+    /// The I/O error if the file exists but cannot be read.
     pub(crate) fn open(folder: &Path, period_s: u64) -> io::Result<(Self, usize)> {
         let path = folder.join(NAME);
         let mut text = String::new();
@@ -41,15 +42,15 @@ impl Ledger {
         Ok((Self { path, period_s, accepted }, unreadable))
     }
 
-    /// Those that are known.
+    /// The measurements in the file.
     pub(crate) fn accepted(&self) -> &[Accepted] {
         &self.accepted
     }
 
-    /// Another was accepted: it is on disk when this returns.
+    /// Adds a measurement and syncs the file to disk.
     ///
     /// # Errors
-    /// The system's answer where it could not be written.
+    /// The I/O error if it cannot be written.
     pub(crate) fn add(&mut self, one: Accepted) -> io::Result<()> {
         let since = one.unix_time_s.saturating_sub(self.period_s);
         self.accepted.retain(|it| it.unix_time_s > since);
@@ -83,24 +84,24 @@ mod tests {
     #[test]
     fn what_was_accepted_is_known_after_a_restart_until_its_period_is_over() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (mut ledger, _) = Ledger::open(folder.path(), 100).expect("none yet");
+        let (mut quota_log, _) = QuotaLog::open(folder.path(), 100).expect("none yet");
         for (unix_time_s, number) in [(1000, 1), (1050, 2), (1101, 3)] {
-            ledger.add(accepted(unix_time_s, number)).expect("written");
+            quota_log.add(accepted(unix_time_s, number)).expect("written");
         }
-        let (ledger, unreadable) = Ledger::open(folder.path(), 100).expect("read");
-        assert_eq!(ledger.accepted(), [accepted(1050, 2), accepted(1101, 3)]);
+        let (quota_log, unreadable) = QuotaLog::open(folder.path(), 100).expect("read");
+        assert_eq!(quota_log.accepted(), [accepted(1050, 2), accepted(1101, 3)]);
         assert_eq!(unreadable, 0);
     }
 
     #[test]
     fn lines_that_nobody_can_read_do_not_cost_the_others() {
         let folder = tempfile::tempdir().expect("a folder");
-        let (mut ledger, _) = Ledger::open(folder.path(), 100).expect("none yet");
-        ledger.add(accepted(1000, 1)).expect("written");
+        let (mut quota_log, _) = QuotaLog::open(folder.path(), 100).expect("none yet");
+        quota_log.add(accepted(1000, 1)).expect("written");
         let path = folder.path().join(NAME);
         let good = fs::read_to_string(&path).expect("there");
         fs::write(&path, format!("1000 torn\n{good}x y z\n")).expect("written");
-        let (ledger, unreadable) = Ledger::open(folder.path(), 100).expect("read");
-        assert_eq!((ledger.accepted(), unreadable), (&[accepted(1000, 1)][..], 2));
+        let (quota_log, unreadable) = QuotaLog::open(folder.path(), 100).expect("read");
+        assert_eq!((quota_log.accepted(), unreadable), (&[accepted(1000, 1)][..], 2));
     }
 }

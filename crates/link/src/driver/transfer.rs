@@ -1,4 +1,4 @@
-//! Bytes between sockets and the node.
+//! Moves bytes between sockets and the node.
 
 use super::Driver;
 use super::socket::{self, Stage, Transport};
@@ -6,15 +6,15 @@ use crate::tls::Progress;
 use onion::node::{CloseCause, Node};
 use std::io;
 
-/// Reads from one socket before the others get their turn.
+/// Reads from one socket before the next is served.
 const READS_PER_TURN: usize = 4;
 
 impl<N: Node> Driver<N> {
-    /// Reads and writes what a socket is ready for.
+    /// Performs the reads and writes for which a socket is ready.
     pub(super) fn run_socket(&mut self, place: usize) {
         let Some(socket) = &mut self.sockets[place] else { return };
         socket.is_queued = false;
-        if socket.stage == Stage::Connecting && !self.go_on_connecting(place) {
+        if socket.stage == Stage::Connecting && !self.continue_connecting(place) {
             return;
         }
         self.flush(place);
@@ -43,29 +43,29 @@ impl<N: Node> Driver<N> {
                 return;
             }
             let result = socket.read_session();
-            match self.go_on_reading(place, result) {
+            match self.handle_read(place, result) {
                 Some(0) => {}
                 Some(_) if self.process(place) => {}
                 _ => return,
             }
         }
-        self.enqueue(place); // more may be there: after the others' turn
+        self.enqueue(place); // there may be more: after the other sockets
     }
 
-    /// Reads no more than the node takes; what it does not take stays in the kernel, whose window
-    /// then holds the peer back.
+    /// Reads no more than the node accepts. The rest stays in the kernel, whose receive window then
+    /// slows the peer down.
     fn read_plain(&mut self, place: usize) {
         for _ in 0..READS_PER_TURN {
             let Some(socket) = &mut self.sockets[place] else { return };
             let Some(conn) = socket.conn.filter(|_| socket.is_readable) else { return };
             let limit = self.node.receive_limit(conn);
             if limit == 0 {
-                return; // until it names it
+                return; // until the node requests a read
             }
             let room = self.buffers.scratch();
             let len = limit.min(room.len());
             let result = socket.read(&mut room[..len]);
-            match self.go_on_reading(place, result) {
+            match self.handle_read(place, result) {
                 Some(0) => {}
                 Some(len) => {
                     self.traffic.note_received(len);
@@ -78,11 +78,12 @@ impl<N: Node> Driver<N> {
         self.enqueue(place);
     }
 
-    /// What a read has brought, if anything is to be done with the socket; it closes what has ended.
-    fn go_on_reading(&mut self, place: usize, result: io::Result<usize>) -> Option<usize> {
+    /// Handles the result of a read: the number of bytes to process, or `None` if there is nothing
+    /// to do. Closes the socket at the end of the stream.
+    fn handle_read(&mut self, place: usize, result: io::Result<usize>) -> Option<usize> {
         match result {
             Ok(0) => {
-                self.flush_last_words(place);
+                self.flush_final_answer(place);
                 let broken = self.sockets[place].as_mut().and_then(|socket| socket.broken.take());
                 self.close(place, broken.unwrap_or(CloseCause::ByPeer));
                 None
@@ -97,9 +98,10 @@ impl<N: Node> Driver<N> {
         }
     }
 
-    /// The peer of a connection without TLS has sent its last bytes, and may still read: the node's answer to them, which
-    /// nobody has asked the node for yet, is written before the node hears of the end.
-    fn flush_last_words(&mut self, place: usize) {
+    /// Called when the peer of a connection without TLS has closed its sending direction. The peer
+    /// may still receive, so the node's pending answer is written before the node learns of the
+    /// end.
+    fn flush_final_answer(&mut self, place: usize) {
         if let Some(socket) = &mut self.sockets[place]
             && matches!(socket.transport, Transport::Plain(_))
         {
@@ -108,7 +110,7 @@ impl<N: Node> Driver<N> {
         }
     }
 
-    /// Takes what has been received through TLS to the node; false if the socket is gone.
+    /// Passes received TLS data to the node. Returns false if the socket is gone.
     pub(super) fn process(&mut self, place: usize) -> bool {
         loop {
             let now = self.clock.now();
@@ -133,7 +135,7 @@ impl<N: Node> Driver<N> {
                     return false;
                 }
                 Err(error) => {
-                    self.say_goodbye(place); // the alert
+                    self.flush_alert(place); // the alert
                     self.close(place, CloseCause::Tls(error.to_string()));
                     return false;
                 }
@@ -143,7 +145,7 @@ impl<N: Node> Driver<N> {
         self.sockets[place].is_some()
     }
 
-    /// Writes what is pending, and as much more as the node has and the socket takes.
+    /// Writes pending bytes, and further data of the node until the socket blocks.
     pub(super) fn flush(&mut self, place: usize) {
         let now = self.clock.now();
         let Some(socket) = &mut self.sockets[place] else { return };
@@ -158,7 +160,7 @@ impl<N: Node> Driver<N> {
         });
         let is_plain = matches!(socket.transport, Transport::Plain(_));
         if let Some(conn) = socket.conn
-            && let Some(unwritten) = socket.news_of_unwritten()
+            && let Some(unwritten) = socket.unwritten_report()
         {
             node.handle_unwritten(now, conn, unwritten);
         }
@@ -168,12 +170,13 @@ impl<N: Node> Driver<N> {
                     self.drop_socket(place);
                 }
             }
-            // A server may answer and close without hearing the rest. Its answer may wait here.
+            // A server may answer and close without reading the rest of the request; its answer may
+            // still be unread.
             Err(cause) if is_plain && socket.stage == Stage::Open => {
                 socket.outgoing().clear();
                 socket.outgoing().give_back(&mut self.buffers);
                 if let Some(conn) = socket.conn
-                    && let Some(unwritten) = socket.news_of_unwritten()
+                    && let Some(unwritten) = socket.unwritten_report()
                 {
                     node.handle_unwritten(now, conn, unwritten);
                 }

@@ -1,4 +1,4 @@
-use crate::forge_error::{ForgeError, failed};
+use crate::issue_error::{IssueError, failed};
 use crate::long_term::LongTermKeys;
 use onion::identity::{Ed25519Id, OwnIdentity, RsaId};
 use rand::rngs::StdRng;
@@ -11,37 +11,38 @@ use tor_cert::x509::{TlsKeyAndCert, create_legacy_rsa_id_cert};
 use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
 use tor_llcrypto::pk::ed25519;
 
-/// How long what the forge makes is valid unless told otherwise: longer than any measurement runs.
+/// Default validity of certificates: longer than any measurement.
 const LIFETIME: Duration = Duration::from_secs(2 * 24 * 3600);
 
 /// An identity with fresh certificates, and the key that signed them.
 pub struct Certified {
-    /// What the engine presents.
+    /// The identity that the engine presents.
     pub identity: OwnIdentity,
-    /// The medium-term signing key: certified by the Ed25519 identity, it signs for it.
+    /// The medium-term signing key, certified by the Ed25519 identity.
     pub signing_key: ed25519::Keypair,
     /// When the certificates expire.
     pub expires: SystemTime,
 }
 
-/// Makes the certificates of relay identities: of throw-away ones, whose keys it makes as well, and
-/// of those whose keys outlive the process.
+/// Issues certificates for relay identities: for throw-away ones, whose keys it generates, and for
+/// long-term keys.
 ///
-/// All share one TLS key and certificate, which the driver shows on every listener: what proves an
-/// identity is the certificate that each signs for it.
-pub struct Forge {
+/// All share one TLS key and certificate, which the driver presents on every listener. An identity
+/// is proved by the certificate that it signs for the TLS certificate.
+pub struct IdentityIssuer {
     rng: StdRng,
     now: SystemTime,
     lifetime: Duration,
     tls: TlsKeyAndCert,
 }
 
-impl Forge {
-    /// Makes the TLS key and certificate, valid at `unix_time_s`. Takes some tenths of a second.
+impl IdentityIssuer {
+    /// Generates the TLS key and certificate, valid at `unix_time_s`. Takes some tenths of a
+    /// second.
     ///
     /// # Errors
-    /// Where a key cannot be made; a bug or a broken random source.
-    pub fn new(seed: [u8; 32], unix_time_s: u64) -> Result<Self, ForgeError> {
+    /// [`IssueError`] if a key cannot be generated: a bug or a broken random source.
+    pub fn new(seed: [u8; 32], unix_time_s: u64) -> Result<Self, IssueError> {
         let mut rng = StdRng::from_seed(seed);
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_time_s);
         let (issuer, subject) = (hostname(&mut rng), hostname(&mut rng));
@@ -50,13 +51,13 @@ impl Forge {
         Ok(Self { rng, now, lifetime: LIFETIME, tls })
     }
 
-    /// Makes certificates that are valid for so long; tor counts in hours.
+    /// Sets the validity of certificates. C tor rounds it to hours.
     #[must_use]
     pub fn lasting(self, lifetime: Duration) -> Self {
         Self { lifetime, ..self }
     }
 
-    /// Counts from another time on: certificates made from here on begin then.
+    /// Sets the start of validity of further certificates.
     pub fn set_unix_time_s(&mut self, unix_time_s: u64) {
         self.now = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_time_s);
     }
@@ -64,10 +65,10 @@ impl Forge {
     /// The certificate and key for TLS.
     ///
     /// # Errors
-    /// Where the key cannot be encoded.
+    /// [`IssueError`] if the key cannot be encoded.
     pub fn tls_credentials(
         &self,
-    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), ForgeError> {
+    ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), IssueError> {
         let certificates = self.tls.certificates_der();
         let certificates =
             certificates.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
@@ -75,21 +76,21 @@ impl Forge {
         Ok((certificates, PrivatePkcs8KeyDer::from(key.to_vec()).into()))
     }
 
-    /// Makes a throw-away identity. Takes about a tenth of a second, for its RSA key.
+    /// Generates a throw-away identity. Takes about a tenth of a second, for its RSA key.
     ///
     /// # Errors
-    /// Where a key or certificate cannot be made.
-    pub fn identity(&mut self) -> Result<OwnIdentity, ForgeError> {
+    /// [`IssueError`] if a key or certificate cannot be generated.
+    pub fn identity(&mut self) -> Result<OwnIdentity, IssueError> {
         let keys = LongTermKeys::generate(&mut self.rng)?;
         self.certify(&keys).map(|certified| certified.identity)
     }
 
-    /// Makes what an identity needs besides its long-term keys: a signing key, a link
+    /// Issues what an identity needs besides its long-term keys: a signing key, a link
     /// authentication key, and all certificates.
     ///
     /// # Errors
-    /// Where a key or certificate cannot be made.
-    pub fn certify(&mut self, keys: &LongTermKeys) -> Result<Certified, ForgeError> {
+    /// [`IssueError`] if a key or certificate cannot be generated.
+    pub fn certify(&mut self, keys: &LongTermKeys) -> Result<Certified, IssueError> {
         let expiry = self.now + self.lifetime;
         let LongTermKeys { rsa: rsa_key, ed25519: identity, .. } = keys;
         let signing = ed25519::Keypair::generate(&mut self.rng);
@@ -138,13 +139,13 @@ impl Forge {
     }
 }
 
-/// An Ed25519 certificate that names its signer.
+/// An Ed25519 certificate with its signer's key.
 fn certify<S: ed25519::Ed25519PublicKey + ed25519::Ed25519SigningKey>(
     cert_type: CertType,
     key: CertifiedKey,
     signer: &S,
     expiry: SystemTime,
-) -> Result<Vec<u8>, ForgeError> {
+) -> Result<Vec<u8>, IssueError> {
     let cert = Ed25519Cert::builder()
         .cert_type(cert_type)
         .expiration(expiry)
@@ -155,7 +156,7 @@ fn certify<S: ed25519::Ed25519PublicKey + ed25519::Ed25519SigningKey>(
     Ok(cert.encoded().to_vec())
 }
 
-/// A name as C tor makes them for its certificates.
+/// A random host name like those in C tor's certificates.
 fn hostname(rng: &mut impl Rng) -> String {
     let letters: String = (0..12).map(|_| char::from(b'a' + (rng.next_u32() % 26) as u8)).collect();
     format!("www.{letters}.com")
@@ -170,10 +171,10 @@ mod tests {
     const NOW: u64 = 1_700_000_000;
 
     fn forged() -> (OwnIdentity, [u8; 32]) {
-        let mut forge = Forge::new([1; 32], NOW).expect("keys");
-        let (certificates, _) = forge.tls_credentials().expect("key");
+        let mut issuer = IdentityIssuer::new([1; 32], NOW).expect("keys");
+        let (certificates, _) = issuer.tls_credentials().expect("key");
         let digest = Sha256::digest(&certificates[0]).into();
-        (forge.identity().expect("keys"), digest)
+        (issuer.identity().expect("keys"), digest)
     }
 
     fn verify(
@@ -190,15 +191,15 @@ mod tests {
     fn the_same_keys_make_the_same_identity_with_other_certificates() {
         let keys = LongTermKeys::generate(&mut StdRng::from_seed([7; 32])).expect("keys");
         let week = Duration::from_secs(7 * 24 * 3600);
-        let mut forge = Forge::new([1; 32], NOW).expect("keys").lasting(week);
-        let first = forge.certify(&keys).expect("certificates");
-        forge.set_unix_time_s(NOW + 24 * 3600);
-        let second = forge.certify(&keys).expect("certificates");
+        let mut issuer = IdentityIssuer::new([1; 32], NOW).expect("keys").lasting(week);
+        let first = issuer.certify(&keys).expect("certificates");
+        issuer.set_unix_time_s(NOW + 24 * 3600);
+        let second = issuer.certify(&keys).expect("certificates");
         assert_eq!(first.identity.rsa, second.identity.rsa);
         assert_eq!(first.identity.ed25519, second.identity.ed25519);
         assert_eq!(first.identity.onion_key(), second.identity.onion_key());
         assert_ne!(first.signing_key.to_bytes(), second.signing_key.to_bytes());
-        let (certificates, _) = forge.tls_credentials().expect("key");
+        let (certificates, _) = issuer.tls_credentials().expect("key");
         let digest = Sha256::digest(&certificates[0]).into();
         let at = |own: &OwnIdentity, hours: u64| {
             let certs: [(u8, &[u8]); 4] = [
@@ -236,7 +237,7 @@ mod tests {
             let cert_type = good[place].0;
             assert_eq!(verify(missing, &tls, NOW), Err(CertError::Missing { cert_type }));
             let mut altered_cert = good[place].1.to_vec();
-            // The RSA certificate's own signature does not matter: alter its key.
+            // The RSA certificate's own signature is not checked: change its key.
             let at = if place == 0 { altered_cert.len() / 2 } else { altered_cert.len() - 1 };
             altered_cert[at] ^= 1;
             let mut altered = good;

@@ -1,6 +1,6 @@
-//! The network as a client sees it: what the consensus and the microdescriptors say together.
+//! The network directory: the consensus combined with microdescriptors. It must not know strategies
+//! or circuits.
 
-use crate::strategy::{Position, position_share};
 use netdoc::consensus::{Consensus, Flag, Flags, Params, Router};
 use netdoc::descriptor::ServerDescriptor;
 use netdoc::microdesc::{FamilyMember, Microdesc};
@@ -10,30 +10,41 @@ use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV6};
 
+/// A position in a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Position {
+    /// The first hop, which knows the client.
+    Guard,
+    /// A hop between the others.
+    Middle,
+    /// The last hop, which knows the destination.
+    Exit,
+}
+
 /// A relay that a circuit may lead through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RelayInfo {
-    /// Its RSA identity, by which it is known here.
+    /// Its RSA identity.
     pub fingerprint: Fingerprint,
-    /// The name its operator gave it.
+    /// Its nickname.
     pub nickname: Nickname,
-    /// How to extend a circuit to it.
+    /// What is needed to extend a circuit to it.
     pub hop: NextHop,
     /// Its IPv4 address.
     pub address: Ipv4Addr,
-    /// Where else it takes links.
+    /// Its IPv6 address and OR port.
     pub ipv6: Option<SocketAddrV6>,
-    /// What the authorities say of it.
+    /// Its flags in the consensus.
     pub flags: Flags,
     /// Its weight in the consensus, in KB/s; 0 if there is none.
     pub weight_kb_s: u32,
-    /// Where it lets streams go by IPv4.
+    /// Its exit policy for IPv4.
     pub policy: PortPolicy,
-    /// Where it lets streams go by IPv6.
+    /// Its exit policy for IPv6.
     pub policy_ipv6: PortPolicy,
-    /// Whether it speaks congestion control, `FlowCtrl=2` (proposal 324).
+    /// Whether it supports congestion control, `FlowCtrl=2` (proposal 324).
     pub has_congestion_control: bool,
-    /// Whether it links circuits, `Conflux=1` (proposal 329).
+    /// Whether it supports Conflux, `Conflux=1` (proposal 329).
     pub has_conflux: bool,
     family: Vec<FamilyMember>,
     family_ids: Vec<String>,
@@ -63,8 +74,8 @@ impl RelayInfo {
         }
     }
 
-    /// What a consensus of either flavour says alone, for studies: no circuit can be built by it, since there are no keys. Who has the flag
-    /// `Exit` lets streams go everywhere.
+    /// A relay from the consensus alone, for studies. No circuit can be built through it, since its
+    /// keys are unknown. A relay with the flag `Exit` is assumed to permit all ports.
     fn without_keys(router: &Router, family: Vec<FamilyMember>) -> Self {
         let is_exit = router.flags.contains(Flag::Exit) && !router.flags.contains(Flag::BadExit);
         let everywhere = || PortPolicy::parse(b"accept 1-65535").unwrap_or_default();
@@ -81,14 +92,21 @@ impl RelayInfo {
         Self::new(router, micro)
     }
 
-    /// Whether it may serve as a last hop at all.
+    /// Whether its exit policy permits any port, and it lacks the flag `BadExit`.
     #[must_use]
     pub fn is_exit(&self) -> bool {
         let rejects_all = self.policy.rejects_all() && self.policy_ipv6.rejects_all();
         !rejects_all && !self.flags.contains(Flag::BadExit)
     }
 
-    /// Whether both are of one operator: each names the other, or they prove to be of one family.
+    /// Whether a client may use the relay as a guard: it has the flags `Guard` and `V2Dir`.
+    #[must_use]
+    pub fn may_be_guard(&self) -> bool {
+        self.flags.contains(Flag::Guard) && self.flags.contains(Flag::V2Dir)
+    }
+
+    /// Whether both belong to one family: they list each other, or have proved to have a common
+    /// family key.
     #[must_use]
     pub fn is_family_of(&self, other: &Self) -> bool {
         let names = |a: &Self, b: &Self| {
@@ -99,7 +117,7 @@ impl RelayInfo {
         (names(self, other) && names(other, self)) || self.family_ids.iter().any(is_common)
     }
 
-    /// Whether both are in one network of 16 bits by IPv4, or of 32 bits by IPv6 (path-spec §2.2).
+    /// Whether both are in one IPv4 /16 or IPv6 /32 network (path-spec §2.2).
     #[must_use]
     pub fn is_near(&self, other: &Self) -> bool {
         let ours = self.ipv6.map(|at| at.ip().octets());
@@ -108,7 +126,7 @@ impl RelayInfo {
         self.address.octets()[..2] == other.address.octets()[..2] || is_near_by_ipv6
     }
 
-    /// Whether it lets streams go to this port of an address of that kind.
+    /// Whether its exit policy permits this port, for IPv4 or IPv6.
     #[must_use]
     pub fn allows(&self, port: u16, is_ipv6: bool) -> bool {
         let policy = if is_ipv6 { &self.policy_ipv6 } else { &self.policy };
@@ -116,23 +134,23 @@ impl RelayInfo {
     }
 }
 
-/// The network as a client sees it.
+/// The network as a client knows it.
 #[derive(Clone, Debug, Default)]
-pub struct View {
+pub struct NetDir {
     relays: Vec<RelayInfo>,
-    /// Of the relays that the consensus lists as running, those whose microdescriptor is not known: flags, and weight in KB/s.
+    /// Running relays of the consensus without a known microdescriptor: flags, and weight in KB/s.
     unknown: Vec<(Flags, u32)>,
     weights: Params,
     params: Params,
-    /// When there should be a newer consensus, in Unix seconds.
+    /// When a newer consensus should exist, in Unix seconds.
     pub fresh_until: u64,
-    /// When clients must stop using it, in Unix seconds.
+    /// When the consensus expires, in Unix seconds.
     pub valid_until: u64,
 }
 
-impl View {
-    /// Puts a consensus of the microdesc flavour and microdescriptors together. Relays that don't run, are not valid, or whose
-    /// microdescriptor `find` does not know are left out.
+impl NetDir {
+    /// Combines a consensus of the microdesc flavour with microdescriptors. Drops relays that are
+    /// not running or not valid, or whose microdescriptor `find` does not return.
     pub fn new(
         consensus: &Consensus,
         mut find: impl FnMut(&[u8; 32]) -> Option<Microdesc>,
@@ -153,8 +171,8 @@ impl View {
         Self { unknown, ..Self::of(relays, consensus) }
     }
 
-    /// A network to be studied, not used: what a consensus of either flavour says alone, and the relays' own descriptors of their
-    /// families, if there are any. No circuit can be built by it.
+    /// A network for studies, from a consensus of either flavour and the families in the relays'
+    /// server descriptors. No circuit can be built in it.
     #[must_use]
     pub fn for_study(consensus: &Consensus, descriptors: &[ServerDescriptor<'_>]) -> Self {
         let mut families: BTreeMap<Fingerprint, Vec<FamilyMember>> = BTreeMap::new();
@@ -194,7 +212,7 @@ impl View {
         &self.relays
     }
 
-    /// The same network with those relays alone that `keep` picks.
+    /// A copy with only the relays for which `keep` returns true.
     #[must_use]
     pub fn only(&self, keep: impl Fn(&RelayInfo) -> bool) -> Self {
         let relays = self.relays.iter().filter(|relay| keep(relay)).cloned().collect();
@@ -208,15 +226,15 @@ impl View {
         self.relays.get(at)
     }
 
-    /// Whether the microdescriptor of each relay is known that the consensus lists as running.
+    /// Whether the microdescriptors of all running relays are known.
     #[must_use]
     pub const fn is_whole(&self) -> bool {
         self.unknown.is_empty()
     }
 
-    /// The share of the paths that can be built of those that would be drawn if all microdescriptors were known: the product of
-    /// the shares of guards, middles and exits, each by its weight in that position. Where none has a weight all count alike, and
-    /// where the consensus has no relay for a position, any will do.
+    /// The share of paths that can be built, compared with all microdescriptors known: the product
+    /// of the shares of guards, middles and exits, each weighted for its position. Without weights
+    /// all relays count equally; a position without relays counts as complete.
     #[must_use]
     pub fn path_share(&self) -> f64 {
         let shares = [Position::Guard, Position::Middle, Position::Exit].map(|position| {
@@ -231,13 +249,13 @@ impl View {
             let missing: Vec<_> = missing.collect();
             let sum = |all: &[(Flags, u32)]| -> f64 {
                 let weighed = all.iter().map(|(flags, weight_kb_s)| {
-                    f64::from(*weight_kb_s) * position_share(self, *flags, position)
+                    f64::from(*weight_kb_s) * self.position_share(*flags, position)
                 });
                 weighed.sum()
             };
             let (of_known, of_all) = match sum(&known) + sum(&missing) {
                 all if all > 0.0 => (sum(&known), all),
-                // Some thousands: exact as floating-point numbers.
+                // Some thousands: exact in floating point.
                 _ => (known.len() as f64, (known.len() + missing.len()) as f64),
             };
             if of_all > 0.0 { of_known / of_all } else { 1.0 }
@@ -245,13 +263,35 @@ impl View {
         shares.iter().product()
     }
 
-    /// The weight of a position for a kind of relay, such as `Wgd` (dir-spec §3.8.3): 0 to 1, 1 if the consensus has none.
+    /// The weight of a position for a class of relays, such as `Wgd` (dir-spec §3.8.3): 0 to 1, and
+    /// 1 if the consensus has none.
     #[must_use]
     pub fn position_weight(&self, name: &str) -> f64 {
         f64::from(self.weights.get_clamped(name, 10_000, 0, 10_000)) / 10_000.0
     }
 
-    /// The network's parameters.
+    /// The weight of a position for a relay with these flags (dir-spec §3.8.3): 0 to 1.
+    #[must_use]
+    pub fn position_share(&self, flags: Flags, position: Position) -> f64 {
+        let is_exit = flags.contains(Flag::Exit) && !flags.contains(Flag::BadExit);
+        let is_guard = flags.contains(Flag::Guard);
+        let name = match (position, is_guard, is_exit) {
+            (Position::Guard, true, true) => "Wgd",
+            (Position::Guard, true, false) => "Wgg",
+            (Position::Guard, false, _) => "Wgm",
+            (Position::Middle, true, true) => "Wmd",
+            (Position::Middle, true, false) => "Wmg",
+            (Position::Middle, false, true) => "Wme",
+            (Position::Middle, false, false) => "Wmm",
+            (Position::Exit, true, true) => "Wed",
+            (Position::Exit, true, false) => "Weg",
+            (Position::Exit, false, true) => "Wee",
+            (Position::Exit, false, false) => "Wem",
+        };
+        self.position_weight(name)
+    }
+
+    /// The parameters of the consensus.
     #[must_use]
     pub const fn params(&self) -> &Params {
         &self.params

@@ -1,49 +1,50 @@
-//! Bytes on their way between the node and the threads.
+//! Moves bytes between the node and the I/O threads.
 
-use super::Crew;
-use super::messages::{Chunk, Errand, IN_FLIGHT_MAX};
+use super::ThreadedDriver;
+use super::messages::{Chunk, IN_FLIGHT_MAX, IoCommand};
 use onion::Instant;
 use onion::node::{ConnId, Node, Security};
 
-impl<N: Node> Crew<N> {
-    /// Gives a thread what the node has for a connection, up to a bound.
+impl<N: Node> ThreadedDriver<N> {
+    /// Sends data of the node to the I/O thread, up to a limit.
     pub(super) fn transmit(&mut self, now: Instant, id: ConnId) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.wants_flush = true;
-        // A node may name a connection before it stands: it is asked once it does.
+        // The node may request a flush before the connection is open; it is polled later.
         while conn.is_connected && conn.in_flight.held_bytes < IN_FLIGHT_MAX {
-            let mut chunk = self.spare.take();
+            let mut chunk = self.pool.take();
             let len = chunk.fill(|out| self.node.poll_transmit(now, id, out));
             if len == 0 {
                 conn.wants_flush = false;
-                self.spare.give(chunk);
+                self.pool.give(chunk);
                 break;
             }
-            let chunk = self.spare.fit(chunk);
+            let chunk = self.pool.fit(chunk);
             conn.in_flight.bytes += len;
             conn.in_flight.held_bytes += chunk.held_bytes();
             self.traffic.sent_bytes += len as u64;
             self.traffic.sent_records += 1;
-            self.hands[conn.hand].tell(Errand::Send(conn.serial, chunk));
+            self.io_workers[conn.worker].send(IoCommand::Send(conn.serial, chunk));
         }
-        self.tell_of_unwritten(now, id, 0);
+        self.report_unwritten(now, id, 0);
     }
 
-    /// Tells the node what it has given away and the kernel has not taken; so much of it has gone since the last time.
-    pub(super) fn tell_of_unwritten(&mut self, now: Instant, id: ConnId, written_bytes: usize) {
-        let news = self.conns.get_mut(&id).and_then(|conn| conn.news_of_unwritten(written_bytes));
+    /// Reports to the node the data that the kernel has not accepted. `written_bytes` were written
+    /// since the last call.
+    pub(super) fn report_unwritten(&mut self, now: Instant, id: ConnId, written_bytes: usize) {
+        let news = self.conns.get_mut(&id).and_then(|conn| conn.unwritten_report(written_bytes));
         if let Some(unwritten) = news {
             self.node.handle_unwritten(now, id, unwritten);
         }
     }
 
-    /// Gives the node what has come.
+    /// Passes received data to the node.
     pub(super) fn handle_chunk(&mut self, now: Instant, id: ConnId, chunk: Chunk) {
         let Some(conn) = self.conns.get_mut(&id) else { return };
         match conn.security {
             Security::Tls => {
                 self.node.handle_bytes(now, id, chunk.bytes());
-                self.spare.give(chunk);
+                self.pool.give(chunk);
             }
             Security::Plain => {
                 conn.granted = conn.granted.saturating_sub(chunk.bytes().len());
@@ -53,8 +54,8 @@ impl<N: Node> Crew<N> {
         }
     }
 
-    /// Gives the node as much of a connection without TLS as it takes, and its end if that was all;
-    /// else lets the thread read as much more.
+    /// Passes received data of a connection without TLS to the node, within its limit, and then the
+    /// end of the stream if there is no more. Otherwise permits the I/O thread to read more.
     pub(super) fn deliver(&mut self, now: Instant, id: ConnId) {
         loop {
             let Some(conn) = self.conns.get_mut(&id) else { return };
@@ -62,13 +63,13 @@ impl<N: Node> Crew<N> {
             let rest = &chunk.bytes()[conn.taken..];
             let len = rest.len().min(self.node.receive_limit(id));
             if len == 0 {
-                return; // until the node says that it takes more
+                return; // until the node requests a read
             }
             self.node.handle_bytes(now, id, &rest[..len]);
             conn.taken += len;
             if conn.taken == chunk.bytes().len() {
                 conn.taken = 0;
-                conn.held.pop_front().into_iter().for_each(|chunk| self.spare.give(chunk));
+                conn.held.pop_front().into_iter().for_each(|chunk| self.pool.give(chunk));
             }
         }
         let Some(conn) = self.conns.get_mut(&id) else { return };
@@ -79,7 +80,7 @@ impl<N: Node> Crew<N> {
             let more = self.node.receive_limit(id).saturating_sub(conn.granted);
             if more > 0 {
                 conn.granted += more;
-                self.hands[conn.hand].tell(Errand::Grant(conn.serial, more));
+                self.io_workers[conn.worker].send(IoCommand::Grant(conn.serial, more));
             }
         }
     }

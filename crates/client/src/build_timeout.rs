@@ -1,19 +1,19 @@
-//! How long a circuit may take to come to stand, learnt from those that did (path-spec §2.4, reduced: the quantile of what
-//! was seen in the place of a fitted Pareto distribution).
+//! Circuit build timeouts, learned from completed circuits (path-spec §2.4, simplified: the
+//! empirical quantile instead of a fitted Pareto distribution).
 
 use netdoc::consensus::Params;
 use onion::Duration;
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Times that are remembered: path-spec's `CBT_NCIRCUITS_TO_OBSERVE`.
+/// Stored build times: path-spec's `CBT_NCIRCUITS_TO_OBSERVE`.
 const TIMES_MAX: usize = 1000;
-/// However fast the network is, a busy machine must not take its own pauses for the network's.
+/// Lower bound of the timeout: scheduling delays of a busy host must not count as network latency.
 const FLOOR: Duration = Duration::from_secs(1);
 
-/// What the consensus may set (param-spec, `cbt…`).
+/// Consensus parameters (param-spec, `cbt…`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Rules {
+struct CbtParams {
     quantile: usize,
     close_quantile: usize,
     times_min: usize,
@@ -22,7 +22,7 @@ struct Rules {
     timeouts_max: usize,
 }
 
-impl Rules {
+impl CbtParams {
     fn of(params: &Params) -> Self {
         let get = |name, default, min, max| params.get_clamped(name, default, min, max);
         let size = |value: i32| usize::try_from(value).unwrap_or(0);
@@ -37,37 +37,37 @@ impl Rules {
     }
 }
 
-impl Default for Rules {
+impl Default for CbtParams {
     fn default() -> Self {
         Self::of(&Params::default())
     }
 }
 
-/// Times that circuits took to come to stand, in milliseconds, oldest first.
+/// Circuit build times in milliseconds, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct BuildTimes {
     times_ms: VecDeque<u32>,
     #[serde(skip)]
-    rules: Rules,
-    /// Of the latest circuits, whether they were given up, oldest first.
+    rules: CbtParams,
+    /// Whether each of the latest circuits timed out, oldest first.
     #[serde(skip)]
     latest: VecDeque<bool>,
 }
 
 impl BuildTimes {
-    /// Goes by these parameters of the network.
+    /// Applies the parameters of the consensus.
     pub fn set_params(&mut self, params: &Params) {
-        self.rules = Rules::of(params);
+        self.rules = CbtParams::of(params);
     }
 
-    /// When nobody should wait for a circuit any longer. It may still come to stand, to be learnt from.
+    /// The time after which a circuit is not used, although building continues in order to learn.
     #[must_use]
     pub fn timeout(&self) -> Duration {
         self.at_quantile(self.rules.quantile).unwrap_or_else(|| self.initial()).max(FLOOR)
     }
 
-    /// When a circuit is given up for good.
+    /// The time after which a circuit is closed.
     #[must_use]
     pub fn close_timeout(&self) -> Duration {
         let learnt = self.at_quantile(self.rules.close_quantile);
@@ -78,7 +78,7 @@ impl BuildTimes {
         Duration::from_millis(self.rules.initial_ms.into())
     }
 
-    /// The least time within which so many percent of circuits stood, if enough is known.
+    /// The build time of the given percentile, if enough are stored.
     fn at_quantile(&self, percent: usize) -> Option<Duration> {
         if self.times_ms.len() < self.rules.times_min {
             return None;
@@ -89,7 +89,7 @@ impl BuildTimes {
         sorted.get(place).map(|time_ms| Duration::from_millis(u64::from(*time_ms)))
     }
 
-    /// A circuit has come to stand.
+    /// Records a completed circuit.
     pub fn handle_built(&mut self, took: Duration) {
         while self.times_ms.len() >= TIMES_MAX {
             self.times_ms.pop_front();
@@ -98,7 +98,8 @@ impl BuildTimes {
         self.note(false);
     }
 
-    /// A circuit was not waited for any longer. If most are not, the network is another one than before: all is learnt anew.
+    /// Records a timeout. If most recent circuits timed out, the network has changed, and all build
+    /// times are discarded.
     pub fn handle_timeout(&mut self) {
         self.note(true);
         let timeouts = self.latest.iter().filter(|was_timeout| **was_timeout).count();
@@ -115,13 +116,13 @@ impl BuildTimes {
         }
     }
 
-    /// How many times are remembered.
+    /// The number of stored build times.
     #[must_use]
     pub fn len(&self) -> usize {
         self.times_ms.len()
     }
 
-    /// Whether nothing is known yet.
+    /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.times_ms.is_empty()
@@ -146,7 +147,7 @@ mod tests {
         }
         times.handle_built(ms(2000));
         assert_eq!(times.timeout(), ms(1600));
-        // Nobody who waits to learn waits for less than the first guess.
+        // The close timeout is never below the initial timeout.
         assert_eq!(times.close_timeout(), ms(60_000));
         for _ in 0..TIMES_MAX {
             times.handle_built(ms(3));

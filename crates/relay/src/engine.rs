@@ -1,20 +1,20 @@
-//! Who looks after the engine on its thread: it tells what happens, and counts what passes.
+//! Observes the engine on its thread: reports its events, and counts bandwidth.
 
-use crate::accepted::Ledger;
 use crate::bandwidth::Bandwidth;
 use crate::event::{Load, RelayEvent, Unfinished};
 use crate::observations::ObservationWriter;
 use crate::overload::Signs;
-use link::{Drive, Exhaustion, ThreadError, Traffic, Watch, unix_time_s};
+use crate::quota_log::QuotaLog;
+use link::{Drive, Exhaustion, Observer, ThreadError, Traffic, unix_time_s};
 use onion::router::{Router, RouterEvent};
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
-/// How often passing bytes are counted.
+/// Interval at which bytes are counted.
 const SECOND: Duration = Duration::from_secs(1);
-/// Seconds that are counted one by one after a pause, at most.
+/// Limit on seconds counted one by one after a pause.
 const SECONDS_MAX: u64 = 100;
 
 /// The engine of a relay.
@@ -26,72 +26,72 @@ impl Unfinished {
     }
 }
 
-/// Looks after the engine.
-pub(crate) struct Overseer {
+/// Observes the engine.
+pub(crate) struct EngineObserver {
     bandwidth: Arc<Bandwidth>,
-    ledger: Ledger,
+    quota_log: QuotaLog,
     events: Sender<RelayEvent>,
     meter: Meter,
-    observing: Option<ObservationWriter>,
-    /// It has been told that nothing is left.
+    observations: Option<ObservationWriter>,
+    /// The end of the last circuit has been reported.
     has_drained: bool,
 }
 
-impl Overseer {
+impl EngineObserver {
     pub(crate) fn new(
         now: Instant,
         bandwidth: Arc<Bandwidth>,
-        ledger: Ledger,
+        quota_log: QuotaLog,
         events: Sender<RelayEvent>,
     ) -> Self {
         let meter = Meter::new(now);
-        Self { bandwidth, ledger, events, meter, observing: None, has_drained: false }
+        Self { bandwidth, quota_log, events, meter, observations: None, has_drained: false }
     }
 
-    /// Looks at links to other relays from now on.
-    pub(crate) fn observe(&mut self, observing: ObservationWriter) {
-        self.observing = Some(observing);
+    /// Starts observing links to other relays.
+    pub(crate) fn observe(&mut self, observations: ObservationWriter) {
+        self.observations = Some(observations);
     }
 
-    fn tell(&self, event: RelayEvent) {
+    fn emit(&self, event: RelayEvent) {
         let _nobody_listens = self.events.send(event);
     }
 }
 
-impl Watch<Engine> for Overseer {
-    fn look(&mut self, drive: &mut dyn Drive<Engine>) -> Option<Instant> {
+impl Observer<Engine> for EngineObserver {
+    fn before_turn(&mut self, drive: &mut dyn Drive<Engine>) -> Option<Instant> {
         while let Some(event) = drive.node_mut().poll_event() {
             if let RouterEvent::MeasurementAccepted(accepted) = event
-                && let Err(error) = self.ledger.add(accepted)
+                && let Err(error) = self.quota_log.add(accepted)
             {
                 let problem = format!(
                     "machine: the measurement will not count after a restart, since it cannot be noted: {error}"
                 );
-                self.tell(RelayEvent::Trouble(problem));
+                self.emit(RelayEvent::Trouble(problem));
             }
-            self.tell(RelayEvent::Router(event));
+            self.emit(RelayEvent::Router(event));
         }
         let engine = drive.node();
         if engine.is_shutting_down() && !self.has_drained && Unfinished::of(engine).is_nothing() {
             self.has_drained = true;
-            self.tell(RelayEvent::Drained);
+            self.emit(RelayEvent::Drained);
         }
         let unix = unix_time_s();
         let bandwidth = &self.bandwidth;
         let mut seconds = 0;
-        let looked = self.meter.look(drive.now(), *drive.traffic(), |received, sent| {
+        let has_counted = self.meter.count(drive.now(), *drive.traffic(), |received, sent| {
             seconds += 1;
             bandwidth.note(|history, _| history.note_second(unix, received, sent));
         });
-        if looked {
+        if has_counted {
             let now = drive.now();
             let noted = self
-                .observing
+                .observations
                 .as_mut()
                 .and_then(|it| it.note(now, unix, seconds, drive.node().relay_links()).err());
             if let Some(error) = noted {
                 let problem = format!("machine: what links carry cannot be written: {error}");
-                self.tell(RelayEvent::Trouble(problem));
+                self.emit(RelayEvent::Trouble(problem));
             }
             let signs = signs(drive.node());
             self.bandwidth.note(|_, overload| overload.note(unix, signs));
@@ -100,17 +100,17 @@ impl Watch<Engine> for Overseer {
             let router = drive.node();
             let client_bytes = router.totals().client_bytes;
             let load = Load { client_bytes, waited_cell_s: router.waited_cell_s() };
-            self.tell(RelayEvent::Load(load));
+            self.emit(RelayEvent::Load(load));
         }
         Some(self.meter.next)
     }
 
     fn handle_failure(&mut self, failure: &ThreadError) {
-        self.tell(RelayEvent::Ended(failure.to_string()));
+        self.emit(RelayEvent::Ended(failure.to_string()));
     }
 }
 
-/// What the engine and the process have counted of overload.
+/// Counters of overload in the engine and the process.
 fn signs(engine: &Engine) -> Signs {
     let Exhaustion { descriptors, ports } = Exhaustion::so_far();
     let totals = engine.totals();
@@ -124,7 +124,7 @@ fn signs(engine: &Engine) -> Signs {
     }
 }
 
-/// Counts what passes in each second.
+/// Counts transferred bytes in each second.
 struct Meter {
     before: Traffic,
     next: Instant,
@@ -135,13 +135,14 @@ impl Meter {
         Self { before: Traffic::default(), next: now + SECOND }
     }
 
-    /// Looks once a second; whether it has. `each` gets what was received and sent in each second.
-    fn look(&mut self, now: Instant, traffic: Traffic, mut each: impl FnMut(u64, u64)) -> bool {
+    /// Counts once a second. Returns whether it has. `each` receives the bytes received and sent in
+    /// each second.
+    fn count(&mut self, now: Instant, traffic: Traffic, mut each: impl FnMut(u64, u64)) -> bool {
         if now < self.next {
             return false;
         }
-        // A thread that got no processor for seconds counts their bytes as evenly spread: taken for
-        // one second's, they would look like a speed that never was.
+        // After a thread had no processor for seconds, their bytes count as evenly spread. Counted
+        // as one second's, they would look like a rate that never occurred.
         let seconds = 1 + (now - self.next).as_secs();
         let received = (traffic.received_bytes - self.before.received_bytes) / seconds;
         let sent = (traffic.sent_bytes - self.before.sent_bytes) / seconds;
@@ -166,7 +167,7 @@ mod tests {
         let mut meter = Meter::new(at(0));
         let mut look = |now, bytes| {
             let mut seconds = Vec::new();
-            let has_looked = meter.look(now, traffic(bytes), |received, sent| {
+            let has_looked = meter.count(now, traffic(bytes), |received, sent| {
                 assert_eq!(received, sent);
                 seconds.push(sent);
             });
@@ -174,9 +175,9 @@ mod tests {
         };
         assert_eq!(look(at(999), 10), (false, vec![], at(1000)));
         assert_eq!(look(at(1000), 100), (true, vec![100], at(2000)));
-        // Five seconds, of which four were not looked at.
+        // Five seconds, of which four were missed.
         assert_eq!(look(at(6_500), 600), (true, vec![100; 5], at(7_000)));
-        // A machine that slept for a month is not counted second by second.
+        // After a month of suspend, seconds are not counted one by one.
         let (_, seconds, next) = look(at(2_600_000_000), 600);
         assert_eq!((seconds.len(), next), (100, at(2_600_001_000)));
     }

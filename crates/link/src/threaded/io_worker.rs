@@ -1,16 +1,16 @@
-//! The node of a thread that only carries: plaintext to the hub, and from it.
+//! The node of an I/O thread: passes plaintext to and from the hub.
 
-use super::messages::{CHUNK_LEN, Chunk, Errand, Event, Load, Serial, Spare};
+use super::messages::{CHUNK_LEN, Chunk, ChunkPool, InFlight, IoCommand, IoEvent, Serial};
 use onion::link::TlsSession;
 use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security, Unwritten};
 use onion::{Duration, Instant};
 use std::collections::{BTreeMap, VecDeque};
 use std::os::fd::OwnedFd;
 
-/// How long a connection without TLS that is to be closed may take to get rid of its last bytes.
+/// Time limit for writing the last bytes of a closed connection without TLS.
 const LINGER: Duration = Duration::from_secs(30);
 
-/// Connections that do so at a time; each holds up to four chunks.
+/// Limit on connections that do so at a time; each holds up to four chunks.
 const LINGERING_MAX: usize = 256;
 
 /// One connection.
@@ -18,18 +18,18 @@ struct Slot {
     serial: Serial,
     security: Security,
     to_send: VecDeque<Chunk>,
-    /// Bytes of the first chunk that are gone.
+    /// Bytes of the first chunk that were sent.
     sent: usize,
-    /// What was encrypted since the hub was told.
-    room: Load,
+    /// Data encrypted since the last report to the hub.
+    room: InFlight,
     /// Bytes that may be read, without TLS.
     granted: usize,
     is_closing: bool,
 }
 
-/// See the [module](self).
+/// The node of an I/O thread.
 #[derive(Default)]
-pub(super) struct Porter {
+pub(super) struct IoWorker {
     slots: Vec<Option<Slot>>,
     free: Vec<u32>,
     by_serial: BTreeMap<Serial, u32>,
@@ -38,40 +38,40 @@ pub(super) struct Porter {
     writable: VecDeque<ConnId>,
     readable: VecDeque<ConnId>,
     to_close: VecDeque<ConnId>,
-    /// Those that linger, and until when.
+    /// Lingering connections with their deadlines.
     lingering: VecDeque<(Instant, Serial)>,
-    /// Connections with room to tell of.
-    with_room: Vec<Serial>,
-    events: VecDeque<Event>,
-    spare: Spare,
+    /// Connections with room to report.
+    with_report: Vec<Serial>,
+    events: VecDeque<IoEvent>,
+    pool: ChunkPool,
 }
 
-impl Porter {
-    /// Does as the hub says.
-    pub(super) fn handle_errand(&mut self, now: Instant, errand: Errand) {
-        match errand {
-            Errand::Dial { serial, to, security } => {
+impl IoWorker {
+    /// Executes a command of the hub.
+    pub(super) fn handle_command(&mut self, now: Instant, command: IoCommand) {
+        match command {
+            IoCommand::Dial { serial, to, security } => {
                 let conn = self.add(serial, security);
                 self.to_dial.push_back(Dial { conn, to, security });
             }
-            Errand::Send(serial, chunk) => match self.slot(serial) {
+            IoCommand::Send(serial, chunk) => match self.slot(serial) {
                 Some((conn, slot)) => {
                     slot.to_send.push_back(chunk);
                     self.writable.push_back(conn);
                 }
-                None => self.spare.give(chunk),
+                None => self.pool.give(chunk),
             },
-            Errand::Grant(serial, bytes) => {
+            IoCommand::Grant(serial, bytes) => {
                 if let Some((conn, slot)) = self.slot(serial) {
                     slot.granted += bytes;
                     self.readable.push_back(conn);
                 }
             }
-            Errand::Tls(_) | Errand::StopListening => {} // the driver's business
-            Errand::Close(serial) => {
+            IoCommand::Tls(_) | IoCommand::StopListening => {} // handled by the driver
+            IoCommand::Close(serial) => {
                 if let Some((conn, slot)) = self.slot(serial) {
                     slot.is_closing = true;
-                    // What is to be said on a link gets one attempt; a destination gets all its bytes.
+                    // The last data of a link gets one attempt; a destination gets all its bytes.
                     if slot.to_send.is_empty() || slot.security == Security::Tls {
                         self.to_close.push_back(conn);
                     } else {
@@ -83,7 +83,7 @@ impl Porter {
         }
     }
 
-    /// Whoever lets more connections linger is waited for no longer.
+    /// Closes the oldest lingering connections beyond the limit.
     fn bound_lingering(&mut self) {
         if self.lingering.len() <= LINGERING_MAX {
             return;
@@ -97,20 +97,20 @@ impl Porter {
         }
     }
 
-    /// The next thing to tell the hub. `socket` duplicates a connection's socket.
+    /// The next event for the hub. `socket` duplicates a connection's socket.
     pub(super) fn poll_event(
         &mut self,
         socket: impl FnOnce(ConnId) -> Option<OwnedFd>,
-    ) -> Option<Event> {
-        while let Some(serial) = self.with_room.pop() {
+    ) -> Option<IoEvent> {
+        while let Some(serial) = self.with_report.pop() {
             if let Some((_, slot)) = self.slot(serial) {
                 let room = std::mem::take(&mut slot.room);
-                return Some(Event::Room(serial, room));
+                return Some(IoEvent::Room(serial, room));
             }
         }
         let mut event = self.events.pop_front()?;
-        if let Event::Connected { serial, socket: of_it, .. }
-        | Event::Accepted { serial, socket: of_it, .. } = &mut event
+        if let IoEvent::Connected { serial, socket: of_it, .. }
+        | IoEvent::Accepted { serial, socket: of_it, .. } = &mut event
         {
             *of_it = self.by_serial.get(serial).and_then(|place| socket(ConnId(*place)));
         }
@@ -123,7 +123,7 @@ impl Porter {
             security,
             to_send: VecDeque::new(),
             sent: 0,
-            room: Load::default(),
+            room: InFlight::default(),
             granted: 0,
             is_closing: false,
         };
@@ -153,18 +153,18 @@ impl Porter {
     }
 }
 
-impl Node for Porter {
+impl Node for IoWorker {
     fn handle_connected(&mut self, _: Instant, conn: ConnId, tls: &dyn TlsSession) {
         if let Some(slot) = self.of_conn(conn) {
             let serial = slot.serial;
-            self.events.push_back(Event::Connected { serial, tls: tls.detached(), socket: None });
+            self.events.push_back(IoEvent::Connected { serial, tls: tls.detached(), socket: None });
         }
     }
 
     fn handle_plain_connected(&mut self, _: Instant, conn: ConnId) {
         if let Some(slot) = self.of_conn(conn) {
             let serial = slot.serial;
-            self.events.push_back(Event::Connected { serial, tls: None, socket: None });
+            self.events.push_back(IoEvent::Connected { serial, tls: None, socket: None });
         }
     }
 
@@ -177,7 +177,7 @@ impl Node for Porter {
         let tls = tls.detached()?;
         let serial = Serial(2 * self.accepted + 1);
         self.accepted += 1;
-        self.events.push_back(Event::Accepted { serial, listener, tls, socket: None });
+        self.events.push_back(IoEvent::Accepted { serial, listener, tls, socket: None });
         Some(self.add(serial, Security::Tls))
     }
 
@@ -191,30 +191,30 @@ impl Node for Porter {
         }
         let serial = slot.serial;
         let mut wanted = plaintext.len();
-        if let Some(Event::Bytes(last, chunk)) = self.events.back_mut()
+        if let Some(IoEvent::Bytes(last, chunk)) = self.events.back_mut()
             && *last == serial
         {
             plaintext = &plaintext[chunk.append(plaintext)..];
-            // Much comes on it, in small pieces.
+            // The hub sends many small pieces.
             wanted = CHUNK_LEN;
         }
         while !plaintext.is_empty() {
-            let mut chunk = self.spare.take_for(wanted);
+            let mut chunk = self.pool.take_for(wanted);
             plaintext = &plaintext[chunk.append(plaintext)..];
-            self.events.push_back(Event::Bytes(serial, chunk));
+            self.events.push_back(IoEvent::Bytes(serial, chunk));
         }
     }
 
     fn handle_closed(&mut self, _: Instant, conn: ConnId, cause: CloseCause) {
         if let Some(slot) = self.remove(conn) {
-            self.events.push_back(Event::Closed(slot.serial, cause));
+            self.events.push_back(IoEvent::Closed(slot.serial, cause));
         }
     }
 
     fn handle_unwritten(&mut self, _: Instant, conn: ConnId, unwritten: Unwritten) {
         if let Some(slot) = self.of_conn(conn) {
             let serial = slot.serial;
-            self.events.push_back(Event::Unwritten(serial, unwritten));
+            self.events.push_back(IoEvent::Unwritten(serial, unwritten));
         }
     }
 
@@ -246,15 +246,15 @@ impl Node for Porter {
         let len = rest.len().min(out.len());
         out[..len].copy_from_slice(&rest[..len]);
         slot.sent += len;
-        if slot.room == Load::default() {
-            self.with_room.push(slot.serial);
+        if slot.room == InFlight::default() {
+            self.with_report.push(slot.serial);
         }
         slot.room.bytes += len;
         if slot.sent == first.bytes().len() {
             slot.sent = 0;
             if let Some(chunk) = slot.to_send.pop_front() {
                 slot.room.held_bytes += chunk.held_bytes();
-                self.spare.give(chunk);
+                self.pool.give(chunk);
             }
             if slot.is_closing && slot.to_send.is_empty() && slot.security == Security::Plain {
                 self.to_close.push_back(conn);
@@ -266,7 +266,7 @@ impl Node for Porter {
     fn poll_close(&mut self) -> Option<ConnId> {
         loop {
             let conn = self.to_close.pop_front()?;
-            // It may have been named twice, or be gone since.
+            // The connection may have been queued twice, or be gone.
             if self.of_conn(conn).is_some_and(|slot| slot.is_closing) {
                 self.remove(conn);
                 return Some(conn);

@@ -1,4 +1,4 @@
-//! How connections come to be: accepted or dialled, then TLS, then the node's.
+//! Opens connections: accepted or dialled, then TLS, then announced to the node.
 
 use super::Driver;
 use super::socket::{self, Socket, Stage, Transport};
@@ -12,7 +12,7 @@ use onion::node::{Dial, ListenerId, Node, Security};
 use std::io;
 use std::net::IpAddr;
 
-/// A connection without TLS, of which only the other end is known.
+/// A connection without TLS. Only the peer's address is known.
 struct Plain {
     from: IpAddr,
 }
@@ -36,11 +36,11 @@ impl<N: Node> Driver<N> {
         while let Some(listening) = self.listeners.get(listener) {
             match listening.accept() {
                 Ok((stream, from)) => {
-                    // Who has connected by IPv4 to a listener for both is not of IPv6 for that.
+                    // An IPv4 peer of a dual-stack listener has an IPv4-mapped address.
                     let (now, from) = (self.clock.now(), from.ip().to_canonical());
                     if self.open_sockets() >= self.options.max_conns || !self.node.admits(now, from)
                     {
-                        continue; // closed by being dropped
+                        continue; // dropping it closes it
                     }
                     let id = ListenerId(u32::try_from(listener).unwrap_or(u32::MAX));
                     if self.options.accepts_plain {
@@ -48,14 +48,14 @@ impl<N: Node> Driver<N> {
                         continue;
                     }
                     let Ok(session) = Session::server(&self.tls) else { continue };
-                    // A socket that epoll refuses is dropped, and thereby closed.
+                    // If epoll refuses the socket, dropping it closes it.
                     let added = self.add(now, Socket::accepted(stream, session, id));
-                    let victim = added.ok().and_then(|place| self.newcomers.add(from, place));
+                    let victim = added.ok().and_then(|place| self.pending_accepts.add(from, place));
                     victim.into_iter().for_each(|place| self.drop_socket(place));
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
-                // No descriptors, no memory; or the one connection was aborted.
+                // No descriptors or memory left, or the connection was aborted.
                 Err(error) => {
                     Exhaustion::note(&error);
                     self.must_accept_again = true;
@@ -99,7 +99,7 @@ impl<N: Node> Driver<N> {
         }
     }
 
-    /// Finds a place for a socket, watches it, and gives it its time for the handshakes.
+    /// Registers a socket and sets its handshake deadline. Returns its index.
     fn add(&mut self, now: Instant, mut socket: Socket) -> io::Result<usize> {
         let place = self.free.pop().unwrap_or_else(|| {
             self.sockets.push(None);
@@ -126,14 +126,14 @@ impl<N: Node> Driver<N> {
         }
     }
 
-    /// Goes on with a socket that is connecting; false if there is nothing to do with it yet.
-    pub(super) fn go_on_connecting(&mut self, place: usize) -> bool {
+    /// Continues connecting. Returns false if the socket is not connected yet.
+    pub(super) fn continue_connecting(&mut self, place: usize) -> bool {
         let Some(socket) = &mut self.sockets[place] else { return false };
         match socket.finish_connecting() {
             Ok(false) => false,
             Ok(true) if matches!(socket.transport, Transport::Tls(_)) => {
                 socket.stage = Stage::Handshake;
-                // The first processing of a client's session makes its hello.
+                // Processing a new client session produces its ClientHello.
                 self.process(place)
             }
             Ok(true) => {
@@ -152,10 +152,10 @@ impl<N: Node> Driver<N> {
         }
     }
 
-    /// Tells the node that TLS stands; false if it refuses.
+    /// Reports an established TLS session to the node. Returns false if the node refuses it.
     pub(super) fn announce(&mut self, now: Instant, place: usize) -> bool {
         self.set_deadline(place, None);
-        self.newcomers.remove(place);
+        self.pending_accepts.remove(place);
         let Some(socket) = &mut self.sockets[place] else { return false };
         let Transport::Tls(session) = &socket.transport else { return false };
         socket.stage = Stage::Open;

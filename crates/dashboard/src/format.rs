@@ -1,4 +1,4 @@
-//! Numbers for people.
+//! Formats numbers for display.
 
 use onion::Rate;
 use store::utc;
@@ -18,12 +18,12 @@ pub(crate) fn large(rate: Rate) -> String {
     }
 }
 
-/// A time, or a dash.
+/// A time, or a dash if there is none.
 pub(crate) fn time(unix_s: Option<u64>) -> String {
     unix_s.map_or_else(|| "–".to_owned(), utc)
 }
 
-/// A length of time.
+/// A duration.
 pub(crate) fn length(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} s"),
@@ -33,7 +33,7 @@ pub(crate) fn length(seconds: u64) -> String {
     }
 }
 
-/// The name of a reason, readable.
+/// A readable form of a cause's name.
 pub(crate) fn cause(name: &str) -> String {
     name.replace('_', " ")
 }

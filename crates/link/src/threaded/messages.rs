@@ -1,4 +1,5 @@
-//! What threads tell each other: the bounds are what keeps a slow one from being flooded.
+//! Messages between the node's thread (the hub) and the I/O threads. Their limits keep a slow
+//! thread from being flooded.
 
 use crate::tls::TlsConfigs;
 use onion::cell::CELLS_PER_RECORD;
@@ -7,26 +8,28 @@ use onion::node::{CloseCause, ListenerId, Security, Unwritten};
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
 
-/// Bytes of a chunk: what a TLS record holds at most.
+/// Bytes of a large chunk: the maximum of a TLS record.
 pub(super) const CHUNK_LEN: usize = 16_384;
 
-/// Bytes of cells that fill a record: more is not asked of a node at once.
+/// Bytes of the cells that fill a record: the most requested from a node at once.
 pub(super) const RECORD_LEN: usize = CELLS_PER_RECORD * onion::cell::CELL_LEN;
 
-/// Bytes of memory of one connection's chunks that may be on their way from the hub to its thread's TLS.
+/// Limit on the memory of one connection's chunks between the hub and TLS.
 pub(super) const IN_FLIGHT_MAX: usize = 4 * CHUNK_LEN;
 
-/// Bytes of a small chunk: what a link says while it comes to be, or a few cells. Thousands of links may say so much at a time.
+/// Bytes of a small chunk: a message of the link handshake, or a few cells. Thousands of links may
+/// send those at a time.
 const SMALL_LEN: usize = 2_048;
 
-/// Chunks that a thread keeps for later, of either size.
-const SPARE_MAX: usize = 512;
+/// Unused chunks that a thread keeps, of either size.
+const POOL_MAX: usize = 512;
 
-/// One connection, on all threads, for ever: even ones were dialled, odd ones accepted.
+/// Identifies a connection across all threads and time: even numbers were dialled, odd ones
+/// accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Serial(pub(super) u64);
 
-/// Some plaintext.
+/// A buffer of plaintext.
 pub(super) struct Chunk {
     bytes: Box<[u8]>,
     len: usize,
@@ -41,12 +44,12 @@ impl Chunk {
         &self.bytes[..self.len]
     }
 
-    /// Bytes of memory that it takes, however little is in it.
+    /// Bytes of memory, however little it contains.
     pub(super) fn held_bytes(&self) -> usize {
         self.bytes.len()
     }
 
-    /// Appends what fits; returns how much.
+    /// Appends what fits. Returns the number of bytes.
     pub(super) fn append(&mut self, more: &[u8]) -> usize {
         let len = more.len().min(self.bytes.len() - self.len);
         self.bytes[self.len..self.len + len].copy_from_slice(&more[..len]);
@@ -54,37 +57,38 @@ impl Chunk {
         len
     }
 
-    /// Lets a record's worth be written from the start of a large one; returns how much was.
+    /// Lets `write` fill up to a record from the start of a large chunk. Returns the number of
+    /// bytes.
     pub(super) fn fill(&mut self, write: impl FnOnce(&mut [u8]) -> usize) -> usize {
         self.len = write(&mut self.bytes[..RECORD_LEN]);
         self.len
     }
 }
 
-/// Chunks that were used and will be again. What one thread sends away, another's sendings replace.
+/// Unused chunks. A thread that sends chunks away gets as many back from others.
 #[derive(Default)]
-pub(super) struct Spare {
+pub(super) struct ChunkPool {
     large: Vec<Chunk>,
     small: Vec<Chunk>,
 }
 
-impl Spare {
-    /// An empty one for so much at first, or for as much of it as fits into one.
+impl ChunkPool {
+    /// An empty chunk with room for `len` bytes, or a large one if no chunk has.
     pub(super) fn take_for(&mut self, len: usize) -> Chunk {
         let is_small = len <= SMALL_LEN;
-        let (spare, room) =
+        let (pool, room) =
             if is_small { (&mut self.small, SMALL_LEN) } else { (&mut self.large, CHUNK_LEN) };
-        let mut chunk = spare.pop().unwrap_or_else(|| Chunk::new(room));
+        let mut chunk = pool.pop().unwrap_or_else(|| Chunk::new(room));
         chunk.len = 0;
         chunk
     }
 
-    /// An empty large one.
+    /// An empty large chunk.
     pub(super) fn take(&mut self) -> Chunk {
         self.take_for(CHUNK_LEN)
     }
 
-    /// What is in a chunk, in a small one if that has room for it.
+    /// Moves the content to a small chunk if it fits.
     pub(super) fn fit(&mut self, chunk: Chunk) -> Chunk {
         if chunk.len > SMALL_LEN || chunk.held_bytes() == SMALL_LEN {
             return chunk;
@@ -96,43 +100,43 @@ impl Spare {
     }
 
     pub(super) fn give(&mut self, chunk: Chunk) {
-        let spare = if chunk.held_bytes() == SMALL_LEN { &mut self.small } else { &mut self.large };
-        if spare.len() < SPARE_MAX {
-            spare.push(chunk);
+        let pool = if chunk.held_bytes() == SMALL_LEN { &mut self.small } else { &mut self.large };
+        if pool.len() < POOL_MAX {
+            pool.push(chunk);
         }
     }
 }
 
-/// What is on its way from the hub to a thread, or has come there.
+/// Data between the hub and the TLS layer of an I/O thread.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Load {
+pub(super) struct InFlight {
     pub(super) bytes: usize,
-    /// Memory that its chunks take.
+    /// Memory of its chunks.
     pub(super) held_bytes: usize,
 }
 
-/// From the hub to a porter.
-pub(super) enum Errand {
+/// A command from the hub to an I/O worker.
+pub(super) enum IoCommand {
     Dial {
         serial: Serial,
         to: SocketAddr,
         security: Security,
     },
-    /// To be encrypted and written.
+    /// Encrypt and write this.
     Send(Serial, Chunk),
-    /// So many bytes more may be read of a connection without TLS.
+    /// Permits reading this number of further bytes from a connection without TLS.
     Grant(Serial, usize),
-    /// Once what was to be sent is written.
+    /// Close after the queued data is written.
     Close(Serial),
-    /// Another certificate for connections that come in.
+    /// Use another certificate for incoming connections.
     Tls(Box<TlsConfigs>),
-    /// No connections come in any more.
+    /// Stop accepting connections.
     StopListening,
 }
 
-/// From a porter to the hub.
-pub(super) enum Event {
-    /// A dialled connection stands.
+/// An event from an I/O worker to the hub.
+pub(super) enum IoEvent {
+    /// A dialled connection is open.
     Connected {
         serial: Serial,
         tls: Option<Box<dyn TlsSession + Send>>,
@@ -145,14 +149,14 @@ pub(super) enum Event {
         socket: Option<OwnedFd>,
     },
     Bytes(Serial, Chunk),
-    /// Of what was to be sent so much is encrypted, and behind it there is room again.
-    Room(Serial, Load),
-    /// A thread holds so much that is encrypted and not written.
+    /// This amount of queued data has been encrypted; there is room for more.
+    Room(Serial, InFlight),
+    /// Data that is encrypted but not written.
     Unwritten(Serial, Unwritten),
     Closed(Serial, CloseCause),
-    /// A porter can't go on.
+    /// The I/O worker has failed.
     Failed(String),
-    /// Somebody has something to tell the hub's owner.
+    /// Wakes the hub.
     Wake,
 }
 
@@ -162,22 +166,22 @@ mod tests {
 
     #[test]
     fn what_is_little_takes_little_room() {
-        let mut spare = Spare::default();
-        assert_eq!(spare.take_for(SMALL_LEN).held_bytes(), SMALL_LEN);
-        assert_eq!(spare.take_for(SMALL_LEN + 1).held_bytes(), CHUNK_LEN);
+        let mut pool = ChunkPool::default();
+        assert_eq!(pool.take_for(SMALL_LEN).held_bytes(), SMALL_LEN);
+        assert_eq!(pool.take_for(SMALL_LEN + 1).held_bytes(), CHUNK_LEN);
         for (len, held_bytes) in
             [(514, SMALL_LEN), (SMALL_LEN, SMALL_LEN), (SMALL_LEN + 1, CHUNK_LEN)]
         {
-            let mut chunk = spare.take();
+            let mut chunk = pool.take();
             chunk.fill(|out| {
                 out[..len].fill(7);
                 len
             });
-            let chunk = spare.fit(chunk);
+            let chunk = pool.fit(chunk);
             assert_eq!((chunk.bytes(), chunk.held_bytes()), (&vec![7; len][..], held_bytes));
-            spare.give(chunk);
+            pool.give(chunk);
         }
-        let mut small = spare.take_for(1);
+        let mut small = pool.take_for(1);
         assert_eq!(
             (small.bytes().len(), small.append(&[1; 3000]), small.append(&[1])),
             (0, SMALL_LEN, 0)

@@ -1,69 +1,70 @@
-//! One node, whose sockets several threads serve.
+//! One node whose sockets are served by several threads.
 //!
-//! The node stays on the thread that calls [`Drive::turn`]: nothing in it is shared, and all its
-//! decisions are taken with everything in view: one link to each relay, one rate limit, one look at
-//! all sockets. What costs most of a relay's processor time is below it: TLS and the kernel. That
-//! is what the threads do, each with its own connections, by the same [`Driver`] that drives a
-//! node alone. Plaintext crosses in chunks of a TLS record, by bounded queues; chunks are used over and over.
+//! The node stays on the thread that calls [`Drive::turn`]. It shares nothing, and decides with a
+//! view of all links and rate limits. Most of a relay's processor time is spent below it, in TLS
+//! and the kernel. The I/O threads do that work, each for its own connections, with the same
+//! [`Driver`] that drives a node alone. Plaintext passes between threads in chunks of a TLS record,
+//! through bounded queues; chunks are reused.
 
 mod conn;
+mod io_worker;
 mod messages;
-mod moving;
-mod porter;
-mod thread;
+mod transfer;
+mod worker_handle;
 
 use crate::clock::Clock;
 use crate::drive::Drive;
-use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Remote, Resolver, Traffic};
+use crate::driver::{Driver, DriverError, DriverOptions, Lookups, Resolver, Traffic, Waker};
 use crate::sockopt::TcpAccount;
 use crate::tls::TlsConfigs;
 use crate::workers::Workers;
 use conn::Conn;
-use messages::{Errand, Event, Load, Serial, Spare};
+use io_worker::IoWorker;
+use messages::{ChunkPool, InFlight, IoCommand, IoEvent, Serial};
 use onion::link::TlsSession;
 use onion::node::{Action, ConnId, Dial, ListenerId, Node, Security};
 use onion::{Duration, Instant};
-use porter::Porter;
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::num::NonZeroUsize;
 use std::os::fd::OwnedFd;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
-use thread::Hand;
+use worker_handle::WorkerHandle;
 
-/// Events that wait for the node; a thread that has more stops reading.
+/// Events queued for the node. A thread with more stops reading.
 const EVENTS_MAX: usize = 1024;
 
-/// Events before the node is polled again.
+/// Events handled before the node is polled again.
 const EVENTS_PER_TURN: usize = 256;
 
 /// Runs one [`Node`] with its sockets on several threads.
 ///
-/// The node stays on the thread that calls [`turn`](Drive::turn): all its decisions are taken with
-/// everything in view. The threads do what costs most, TLS and the kernel. A crew is used like a
-/// [`Driver`], and ends its threads when it is dropped.
-pub struct Crew<N> {
+/// The node stays on the thread that calls [`turn`](Drive::turn). The I/O threads do what costs
+/// most, TLS and the kernel. A threaded driver is used like a [`Driver`], and ends its threads when
+/// it is dropped.
+pub struct ThreadedDriver<N> {
     node: N,
     clock: Clock,
-    hands: Vec<Hand>,
-    /// `None` only while it is dropped.
-    events: Option<Receiver<(usize, Event)>>,
-    to_us: SyncSender<(usize, Event)>,
+    io_workers: Vec<WorkerHandle>,
+    /// `None` only during drop.
+    events: Option<Receiver<(usize, IoEvent)>>,
+    to_us: SyncSender<(usize, IoEvent)>,
     conns: BTreeMap<ConnId, Conn>,
     by_serial: BTreeMap<(usize, Serial), ConnId>,
     dialled: u64,
     lookups: Lookups,
     workers: Workers,
-    spare: Spare,
+    pool: ChunkPool,
     traffic: Traffic,
 }
 
-impl<N: Node> Crew<N> {
-    /// Sets up `threads` threads; the place of a listener in the list is its [`ListenerId`]. All
-    /// threads accept connections, whoever comes first.
+impl<N: Node> ThreadedDriver<N> {
+    /// Starts `threads` I/O threads. A listener's index in the list is its [`ListenerId`]; every
+    /// thread accepts connections from all listeners.
     ///
     /// # Errors
-    /// Where the operating system gives no epoll set or thread, or refuses a listener.
+    /// [`DriverError`] if the operating system provides no epoll set or thread, or refuses a
+    /// listener.
     pub fn new(
         node: N,
         clock: Clock,
@@ -73,19 +74,19 @@ impl<N: Node> Crew<N> {
         threads: NonZeroUsize,
     ) -> Result<Self, DriverError> {
         let (to_us, events) = sync_channel(EVENTS_MAX);
-        let mut hands = Vec::new();
+        let mut io_workers = Vec::new();
         let max_conns = options.max_conns.div_ceil(threads.get());
         for place in 0..threads.get() {
             let cloned: Result<Vec<_>, _> = listeners.iter().map(TcpListener::try_clone).collect();
             let cloned = cloned.map_err(DriverError::of("cannot share a listener"))?;
             let options = DriverOptions { max_conns, workers: 0, ..options };
-            let driver = Driver::new(Porter::default(), clock, tls.clone(), cloned, options)?;
-            hands.push(Hand::start(place, driver, to_us.clone())?);
+            let driver = Driver::new(IoWorker::default(), clock, tls.clone(), cloned, options)?;
+            io_workers.push(WorkerHandle::start(place, driver, to_us.clone())?);
         }
         Ok(Self {
             node,
             clock,
-            hands,
+            io_workers,
             events: Some(events),
             to_us,
             conns: BTreeMap::new(),
@@ -93,64 +94,64 @@ impl<N: Node> Crew<N> {
             dialled: 0,
             lookups: Lookups::new(),
             workers: Workers::start(options.workers)?,
-            spare: Spare::default(),
+            pool: ChunkPool::default(),
             traffic: Traffic::default(),
         })
     }
 
-    /// Something that a thread tells.
-    fn handle(&mut self, hand: usize, event: Event) -> Result<(), DriverError> {
+    /// Handles an event of an I/O thread.
+    fn handle(&mut self, worker: usize, event: IoEvent) -> Result<(), DriverError> {
         let now = self.clock.now();
         match event {
-            Event::Connected { serial, tls, socket } => {
-                self.handle_connected(now, hand, serial, tls, socket);
+            IoEvent::Connected { serial, tls, socket } => {
+                self.handle_connected(now, worker, serial, tls, socket);
             }
-            Event::Accepted { serial, listener, tls, socket } => {
-                self.handle_accepted(now, hand, serial, listener, &*tls, socket);
+            IoEvent::Accepted { serial, listener, tls, socket } => {
+                self.handle_accepted(now, worker, serial, listener, &*tls, socket);
             }
-            Event::Bytes(serial, chunk) => {
-                // A connection that the node has closed may still have had something to say.
-                if let Some(conn) = self.by_serial.get(&(hand, serial)).copied() {
+            IoEvent::Bytes(serial, chunk) => {
+                // Data may arrive for a connection that the node has closed.
+                if let Some(conn) = self.by_serial.get(&(worker, serial)).copied() {
                     self.traffic.received_bytes += chunk.bytes().len() as u64;
                     self.traffic.received_records += 1;
                     self.handle_chunk(now, conn, chunk);
                 } else {
-                    self.spare.give(chunk);
+                    self.pool.give(chunk);
                 }
             }
-            Event::Room(serial, Load { bytes, held_bytes }) => {
-                if let Some(id) = self.by_serial.get(&(hand, serial)).copied()
+            IoEvent::Room(serial, InFlight { bytes, held_bytes }) => {
+                if let Some(id) = self.by_serial.get(&(worker, serial)).copied()
                     && let Some(conn) = self.conns.get_mut(&id)
                 {
                     let in_flight = &mut conn.in_flight;
                     in_flight.bytes = in_flight.bytes.saturating_sub(bytes);
                     in_flight.held_bytes = in_flight.held_bytes.saturating_sub(held_bytes);
                     let wants_flush = conn.wants_flush;
-                    // What the thread has not written of it, it has told before.
-                    self.tell_of_unwritten(now, id, bytes);
+                    // The thread has reported unwritten bytes before.
+                    self.report_unwritten(now, id, bytes);
                     if wants_flush {
                         self.transmit(now, id);
                     }
                 }
             }
-            Event::Unwritten(serial, unwritten) => {
-                if let Some(id) = self.by_serial.get(&(hand, serial)).copied()
+            IoEvent::Unwritten(serial, unwritten) => {
+                if let Some(id) = self.by_serial.get(&(worker, serial)).copied()
                     && let Some(conn) = self.conns.get_mut(&id)
                 {
                     conn.unwritten = unwritten;
-                    self.tell_of_unwritten(now, id, unwritten.written_bytes);
+                    self.report_unwritten(now, id, unwritten.written_bytes);
                 }
             }
-            Event::Closed(serial, cause) => {
-                if let Some(id) = self.by_serial.remove(&(hand, serial))
+            IoEvent::Closed(serial, cause) => {
+                if let Some(id) = self.by_serial.remove(&(worker, serial))
                     && let Some(conn) = self.conns.get_mut(&id)
                 {
                     conn.closed = Some(cause);
                     self.deliver(now, id);
                 }
             }
-            Event::Failed(problem) => return Err(DriverError::of_thread(problem)),
-            Event::Wake => {}
+            IoEvent::Failed(problem) => return Err(DriverError::of_thread(problem)),
+            IoEvent::Wake => {}
         }
         Ok(())
     }
@@ -158,12 +159,12 @@ impl<N: Node> Crew<N> {
     fn handle_connected(
         &mut self,
         now: Instant,
-        hand: usize,
+        worker: usize,
         serial: Serial,
         tls: Option<Box<dyn TlsSession + Send>>,
         socket: Option<OwnedFd>,
     ) {
-        let Some(id) = self.by_serial.get(&(hand, serial)).copied() else { return };
+        let Some(id) = self.by_serial.get(&(worker, serial)).copied() else { return };
         let Some(conn) = self.conns.get_mut(&id) else { return };
         conn.is_connected = true;
         conn.socket = socket;
@@ -178,7 +179,7 @@ impl<N: Node> Crew<N> {
     fn handle_accepted(
         &mut self,
         now: Instant,
-        hand: usize,
+        worker: usize,
         serial: Serial,
         listener: ListenerId,
         tls: &dyn TlsSession,
@@ -187,27 +188,27 @@ impl<N: Node> Crew<N> {
         match self.node.handle_accepted(now, listener, tls) {
             Some(id) => {
                 let conn =
-                    Conn { is_connected: true, socket, ..Conn::new(hand, serial, Security::Tls) };
+                    Conn { is_connected: true, socket, ..Conn::new(worker, serial, Security::Tls) };
                 self.add(id, conn);
                 self.transmit(now, id);
             }
-            None => self.hands[hand].tell(Errand::Close(serial)),
+            None => self.io_workers[worker].send(IoCommand::Close(serial)),
         }
     }
 
-    fn tell_all(&mut self, errand: impl Fn() -> Errand) {
-        for hand in &mut self.hands {
-            hand.tell(errand());
-            hand.wake();
+    fn send_all(&mut self, command: impl Fn() -> IoCommand) {
+        for worker in &mut self.io_workers {
+            worker.send(command());
+            worker.wake();
         }
     }
 
     fn add(&mut self, id: ConnId, conn: Conn) {
-        self.by_serial.insert((conn.hand, conn.serial), id);
+        self.by_serial.insert((conn.worker, conn.serial), id);
         self.conns.insert(id, conn);
     }
 
-    /// Does all that the node wants.
+    /// Performs all actions that the node requests.
     fn drain(&mut self) {
         loop {
             let now = self.clock.now();
@@ -215,12 +216,12 @@ impl<N: Node> Crew<N> {
             match action {
                 Action::Dial(dial) => self.dial(dial),
                 Action::Lookup(lookup) => {
-                    let remote = self.remote();
-                    self.lookups.ask(lookup, remote);
+                    let waker = self.waker();
+                    self.lookups.ask(lookup, waker);
                 }
                 Action::Work(work) => {
-                    let remote = self.remote();
-                    if let Some(done) = self.workers.ask(work, remote) {
+                    let waker = self.waker();
+                    if let Some(done) = self.workers.submit(work, waker) {
                         self.node.handle_work(now, done);
                     }
                 }
@@ -231,27 +232,27 @@ impl<N: Node> Crew<N> {
                 Action::Transmit(id) => self.transmit(now, id),
                 Action::Close(id) => {
                     if let Some(conn) = self.conns.remove(&id) {
-                        self.by_serial.remove(&(conn.hand, conn.serial));
-                        self.hands[conn.hand].tell(Errand::Close(conn.serial));
+                        self.by_serial.remove(&(conn.worker, conn.serial));
+                        self.io_workers[conn.worker].send(IoCommand::Close(conn.serial));
                     }
                 }
                 Action::Read(id) => self.deliver(now, id),
             }
         }
-        self.hands.iter_mut().for_each(Hand::wake);
+        self.io_workers.iter_mut().for_each(WorkerHandle::wake);
     }
 
     fn dial(&mut self, Dial { conn, to, security }: Dial) {
         let serial = Serial(2 * self.dialled);
-        // In turn: each then has as many as the others.
-        let hand = usize::try_from(self.dialled).unwrap_or(0) % self.hands.len();
+        // Round-robin, so that all threads have the same number.
+        let worker = usize::try_from(self.dialled).unwrap_or(0) % self.io_workers.len();
         self.dialled += 1;
-        self.add(conn, Conn::new(hand, serial, security));
-        self.hands[hand].tell(Errand::Dial { serial, to, security });
+        self.add(conn, Conn::new(worker, serial, security));
+        self.io_workers[worker].send(IoCommand::Dial { serial, to, security });
     }
 }
 
-impl<N: Node> Drive<N> for Crew<N> {
+impl<N: Node> Drive<N> for ThreadedDriver<N> {
     fn node(&self) -> &N {
         &self.node
     }
@@ -281,17 +282,17 @@ impl<N: Node> Drive<N> for Crew<N> {
     }
 
     fn set_tls(&mut self, tls: TlsConfigs) {
-        self.tell_all(|| Errand::Tls(Box::new(tls.clone())));
+        self.send_all(|| IoCommand::Tls(Box::new(tls.clone())));
     }
 
     fn stop_listening(&mut self) {
-        self.tell_all(|| Errand::StopListening);
+        self.send_all(|| IoCommand::StopListening);
     }
 
-    fn remote(&self) -> Remote {
+    fn waker(&self) -> Waker {
         let to_us = self.to_us.clone();
-        // A queue that is full wakes it as well.
-        Remote::by(move || _ = to_us.try_send((0, Event::Wake)))
+        // If the queue is full, the driver is awake anyway.
+        Waker::new(move || _ = to_us.try_send((0, IoEvent::Wake)))
     }
 
     fn turn(&mut self, deadline: Instant) -> Result<(), DriverError> {
@@ -299,18 +300,18 @@ impl<N: Node> Drive<N> for Crew<N> {
         let next = self.node.poll_timeout().map_or(deadline, |timeout| timeout.min(deadline));
         let mut wait = next - self.clock.now();
         for _ in 0..EVENTS_PER_TURN {
-            // Taken only where it is handled at once: an event that is dropped is a hole in a stream.
+            // Received only if it is handled at once: dropping an event would corrupt a stream.
             let event = self.events.as_ref().map(|events| events.recv_timeout(wait));
             match event {
-                Some(Ok((hand, event))) => self.handle(hand, event)?,
+                Some(Ok((worker, event))) => self.handle(worker, event)?,
                 Some(Err(RecvTimeoutError::Timeout)) | None => break,
-                // We hold a sender ourselves.
+                // This driver holds a sender itself.
                 Some(Err(RecvTimeoutError::Disconnected)) => break,
             }
             wait = Duration::ZERO;
         }
-        // One that panics says nothing, and its connections would hang.
-        if self.hands.iter().any(Hand::has_ended) {
+        // A thread that panics sends no event, and its connections would hang.
+        if self.io_workers.iter().any(WorkerHandle::has_ended) {
             return Err(DriverError::of_thread("it has panicked".to_owned()));
         }
         while let Some((id, answer)) = self.lookups.poll_answer() {
@@ -328,11 +329,11 @@ impl<N: Node> Drive<N> for Crew<N> {
     }
 }
 
-impl<N> Drop for Crew<N> {
+impl<N> Drop for ThreadedDriver<N> {
     fn drop(&mut self) {
-        // A thread that waits for room among the events must not wait for ever.
+        // Unblocks a thread that waits for room in the event queue.
         self.events = None;
-        self.hands.iter_mut().for_each(Hand::stop);
+        self.io_workers.iter_mut().for_each(WorkerHandle::stop);
     }
 }
 

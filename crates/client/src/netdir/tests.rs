@@ -33,15 +33,15 @@ pub(crate) fn relay(number: u8) -> RelayInfo {
 }
 
 /// A network of these relays.
-pub(crate) fn view(relays: impl IntoIterator<Item = RelayInfo>) -> View {
+pub(crate) fn netdir(relays: impl IntoIterator<Item = RelayInfo>) -> NetDir {
     let mut relays: Vec<RelayInfo> = relays.into_iter().collect();
     relays.sort_by_key(|relay| relay.fingerprint);
-    View { relays, ..View::default() }
+    NetDir { relays, ..NetDir::default() }
 }
 
 /// With these weights of positions.
-pub(crate) fn weighted(view: View, weights: &[(&str, i32)]) -> View {
-    View { weights: weights.iter().map(|(name, value)| (*name, *value)).collect(), ..view }
+pub(crate) fn weighted(netdir: NetDir, weights: &[(&str, i32)]) -> NetDir {
+    NetDir { weights: weights.iter().map(|(name, value)| (*name, *value)).collect(), ..netdir }
 }
 
 /// Declares relays to be of one operator, by name or by fingerprint.
@@ -59,16 +59,16 @@ fn a_real_consensus_and_its_microdescriptors_make_a_network() {
     let texts: Vec<_> = pieces::microdescs(MICRODESCS).map(|piece| piece.text).collect();
     let mut left = texts.iter();
     // That the digests fit is the business of who fetches them.
-    let view = View::new(&consensus, |_| Microdesc::parse(left.next()?).ok());
-    assert_eq!((view.relays().len(), texts.len()), (5, 5));
-    assert!(view.is_whole() && (view.path_share() - 1.0).abs() < 1e-9);
-    assert_eq!(view.relays().iter().filter(|relay| relay.is_exit()).count(), 2);
-    assert!(view.relays().iter().all(|relay| relay.has_congestion_control));
-    let first = &view.relays()[0];
-    assert_eq!(view.find(&first.fingerprint), Some(first));
-    assert_eq!(view.find(&Fingerprint::from_bytes([0; 20])), None);
+    let netdir = NetDir::new(&consensus, |_| Microdesc::parse(left.next()?).ok());
+    assert_eq!((netdir.relays().len(), texts.len()), (5, 5));
+    assert!(netdir.is_whole() && (netdir.path_share() - 1.0).abs() < 1e-9);
+    assert_eq!(netdir.relays().iter().filter(|relay| relay.is_exit()).count(), 2);
+    assert!(netdir.relays().iter().all(|relay| relay.has_congestion_control));
+    let first = &netdir.relays()[0];
+    assert_eq!(netdir.find(&first.fingerprint), Some(first));
+    assert_eq!(netdir.find(&Fingerprint::from_bytes([0; 20])), None);
 
-    let half = View::new(&consensus, |digest| {
+    let half = NetDir::new(&consensus, |digest| {
         (digest[0] & 1 == 0).then(|| Microdesc::parse(texts[0]).ok())?
     });
     assert!(half.relays().len() < 5 && !half.is_whole() && half.path_share() < 1.0);
@@ -86,20 +86,22 @@ fn what_is_known_of_a_network_is_known_by_weight_and_position() {
         [("Wgg", 10_000), ("Wgm", 0), ("Wmg", 0), ("Wmm", 10_000), ("Wme", 0), ("Wee", 10_000)];
     let mut middle = relay(3);
     middle.flags = with(&[]);
-    let mut view = weighted(view([guard, middle, exit]), &weights);
-    assert!((view.path_share() - 1.0).abs() < 1e-9);
+    let mut netdir = weighted(netdir([guard, middle, exit]), &weights);
+    assert!((netdir.path_share() - 1.0).abs() < 1e-9);
 
     // Half of the guards' weight, and none of that of other relays.
-    view.unknown = vec![(with(&[Flag::Guard]), 1000)];
-    assert!((view.path_share() - 0.5).abs() < 1e-9, "{}", view.path_share());
+    netdir.unknown = vec![(with(&[Flag::Guard]), 1000)];
+    assert!((netdir.path_share() - 0.5).abs() < 1e-9, "{}", netdir.path_share());
     // And four fifths of the exits'. One that is bad is for the middle.
-    view.unknown.extend([(with(&[Flag::Exit]), 4000), (with(&[Flag::Exit, Flag::BadExit]), 1000)]);
-    assert!((view.path_share() - 0.05).abs() < 1e-9, "{}", view.path_share());
+    netdir
+        .unknown
+        .extend([(with(&[Flag::Exit]), 4000), (with(&[Flag::Exit, Flag::BadExit]), 1000)]);
+    assert!((netdir.path_share() - 0.05).abs() < 1e-9, "{}", netdir.path_share());
     // Many that weigh nothing do not matter, unless all do.
-    view.unknown = vec![(with(&[Flag::Exit]), 0); 9];
-    assert!((view.path_share() - 1.0).abs() < 1e-9);
-    view.relays.iter_mut().for_each(|it| it.weight_kb_s = 0);
-    assert!((view.path_share() - 0.1 * 3.0 / 12.0).abs() < 1e-9, "{}", view.path_share());
+    netdir.unknown = vec![(with(&[Flag::Exit]), 0); 9];
+    assert!((netdir.path_share() - 1.0).abs() < 1e-9);
+    netdir.relays.iter_mut().for_each(|it| it.weight_kb_s = 0);
+    assert!((netdir.path_share() - 0.1 * 3.0 / 12.0).abs() < 1e-9, "{}", netdir.path_share());
 }
 
 #[test]
