@@ -159,11 +159,11 @@ impl ClientProxy {
         let waker = started.recv().map_err(|error| machine(&error))?;
         let waker = waker.map_err(|error| machine(&error))?;
 
-        let waker = waker.clone();
+        let news_waker = waker.clone();
         let report = move |news| {
             // Ignored if the engine has ended.
             let _ = sender.send(news);
-            waker.wake();
+            news_waker.wake();
         };
         let (end_directory, end) = channel();
         // If this thread cannot be started, dropping `proxy` stops the engine.
