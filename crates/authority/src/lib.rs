@@ -78,7 +78,7 @@ pub fn run(
     let team = RemoteTeam::new(&config)?;
     let journal = Journal::open(&config)?;
     let hangup = Hangup::install()?;
-    tracing::info!("coordinator {} with {} measurers", config.secret.public(), team.len());
+    tracing::info!("coordinator {} with {} measurers", config.secret.public(), team.size());
     interrupt.wind_up_in_order();
     let common = Common {
         config: &config,

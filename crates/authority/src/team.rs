@@ -71,7 +71,7 @@ impl RemoteTeam {
     }
 
     /// How many measurers there are.
-    pub const fn len(&self) -> usize {
+    pub const fn size(&self) -> usize {
         self.measurers.len()
     }
 

@@ -4,7 +4,6 @@ use authority::{Config, RemoteTeam};
 use clap::Args;
 use cli::Error;
 use coordinator::Verdict;
-use documents;
 use link::unix_time_s;
 use measurer::{Approach, Consent, Coordinator, Defences, Request, Team, TeamOptions};
 use netdoc::consensus::Consensus;

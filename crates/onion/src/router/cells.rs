@@ -59,11 +59,11 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
         match found {
             Some((index, Direction::Forward)) => return self.relay_forward(index, command, body),
             Some((index, Direction::Backward)) if command == Command::RELAY => {
-                self.relay_backward(index, body)
+                self.relay_backward(index, body);
             }
             // The origin may learn only what a relay may send it (tor-spec §5.6).
             Some((index, Direction::Backward)) => {
-                self.destroy(index, DestroyReason::PROTOCOL, None)
+                self.destroy(index, DestroyReason::PROTOCOL, None);
             }
             None => {} // of a circuit that is gone
         }

@@ -144,8 +144,8 @@ fn relays(options: &WorldOptions) -> Vec<SimRelay> {
         let host = if number % 10 == 9 { number - 1 } else { number };
         let network = if conduct == Conduct::NotAsked { [198, 51, 100] } else { [10, 0, 0] };
         let [a, b, c] = network;
-        let is_echo =
-            conduct == Conduct::Declines || (number % 4 == 0 && conduct == Conduct::Honest);
+        let is_echo = conduct == Conduct::Declines
+            || (number.is_multiple_of(4) && conduct == Conduct::Honest);
         SimRelay {
             ids: RelayIds { rsa: RsaId([number; 20]), ed25519: None },
             address: ([a, b, c, host], 9000 + u16::from(number)).into(),
@@ -380,8 +380,8 @@ impl World {
         let mut reports = Vec::new();
         for (place, order) in &orders {
             let rate = order.rate.as_byte_per_s();
-            let share =
-                (u128::from(relay.capacity) * u128::from(rate) / u128::from(total.max(1))) as u64;
+            let share = u128::from(relay.capacity) * u128::from(rate) / u128::from(total.max(1));
+            let share = u64::try_from(share).expect("a part of a rate");
             let bytes = share.min(rate);
             sent_back.push(SentBack { measurer: key(*place), bytes });
             let bytes = if self.lying.contains(place) { rate * 3 } else { bytes };
@@ -561,15 +561,19 @@ impl World {
     }
 }
 
-const fn key(place: usize) -> MeasurerKey {
-    MeasurerKey([place as u8 + 1; 32])
+fn key(place: usize) -> MeasurerKey {
+    MeasurerKey([number(place); 32])
+}
+
+fn number(place: usize) -> u8 {
+    u8::try_from(place + 1).expect("few measurers")
 }
 
 fn config(bounds: Bounds, process: u8) -> PeriodConfig {
     let measurer = |place: usize| MeasurerConfig {
         name: format!("measurer {place}"),
         key: key(place),
-        address: ([10, 1, 0, place as u8 + 1], 7000).into(),
+        address: ([10, 1, 0, number(place)], 7000).into(),
         limit: capacity_of(place),
     };
     PeriodConfig {
