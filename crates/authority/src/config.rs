@@ -22,7 +22,7 @@ use std::sync::{Mutex, PoisonError};
 use store::Retention;
 use terminal::measuring::Subject;
 
-/// As in the file.
+/// The file's format.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -74,18 +74,18 @@ struct Measurer {
     capacity_mbit_per_s: Option<Mbit>,
 }
 
-/// When relays are measured.
+/// The schedule of a period.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Schedule {
-    /// Each in a slot of its own, drawn from a secret seed.
+    /// Each relay in its own slot, drawn from a secret seed.
     #[default]
     Randomised,
-    /// One after the other from the beginning of each period, the biggest first.
+    /// One after the other from the beginning of each period, the largest first.
     Greedy,
 }
 
-/// Where the consensus comes from.
+/// The source of the consensus.
 pub enum Source {
     /// A directory authority.
     Authority(SocketAddr),
@@ -95,70 +95,70 @@ pub enum Source {
 
 /// A measurer of the team.
 pub struct ConfiguredMeasurer {
-    /// Where it listens.
+    /// Its address.
     pub address: SocketAddr,
     /// Its public key.
     pub key: PublicKey,
-    /// The most that it is believed to have; `None` until it has been found out.
+    /// Its assumed maximum capacity; `None` until it has been measured.
     pub capacity: Option<Rate>,
 }
 
-/// What a coordinator is to do, checked.
+/// A coordinator's checked configuration.
 pub struct Config {
     /// The coordinator's key.
     pub secret: SecretKey,
     /// The folder of bandwidth files.
     pub out: PathBuf,
-    /// Where the consensus comes from.
+    /// The source of the consensus.
     pub source: Source,
-    /// More than half of these must have signed a consensus; with none, any is believed.
+    /// More than half of these must have signed a consensus; with none, signatures are not verified.
     pub authority_identities: BTreeSet<Fingerprint>,
-    /// Their certificates, where the consensus is a file.
+    /// Their certificates, if the consensus is a file.
     pub certificates: Option<PathBuf>,
-    /// The relays' descriptors, where the consensus is a file.
+    /// The relays' descriptors, if the consensus is a file.
     pub descriptors: Option<PathBuf>,
-    /// By fingerprint or nickname; all that may be measured if `None`.
+    /// By fingerprint or nickname; `None` for all permitted relays.
     pub relays: Option<Vec<String>>,
-    /// Those that take part, by fingerprint or nickname.
+    /// The participating relays, by fingerprint or nickname.
     pub echo: Vec<String>,
-    /// Rounds that those allow in a period.
+    /// The number of rounds that those allow in a period.
     pub echo_rounds: u32,
-    /// Loaded again on SIGHUP.
+    /// Reloaded on SIGHUP.
     consent: Mutex<Consent>,
     opt_in: Option<PathBuf>,
     /// Whether relays that declare each other to be of their family are measured together.
     pub family: bool,
-    /// Relays that are, by the operator's word, in pairs.
+    /// Pairs of relays that the operator declares to be measured together.
     pub together: Vec<(RsaId, RsaId)>,
-    /// How many bandwidth files stay in the folder, beyond those of the last day.
+    /// The number of bandwidth files that stay in the folder, in addition to those of the last day.
     pub keep_files: usize,
-    /// How bandwidth files name relays.
+    /// The format of relay identities in bandwidth files.
     pub node_ids: NodeIdStyle,
-    /// Whether they have lines of relays that are not measured, too.
+    /// Whether they also list relays that are not measured.
     pub diagnostics: bool,
     /// The database of measurements.
     pub store: PathBuf,
     /// How long measurements stay in the store.
     pub retention: Retention,
-    /// How long a period is.
+    /// The length of a period.
     pub period: Duration,
-    /// When relays are measured in it.
+    /// The schedule of a period.
     pub schedule: Schedule,
     /// The file with the secret seed of the schedule.
     pub seed: PathBuf,
     /// A slot of the schedule, in seconds.
     pub slot_s: u64,
-    /// Relays that are measured at once at most, if the operator says so.
+    /// The operator's limit on the number of relays that are measured at once, if any.
     pub at_once_max: Option<NonZeroU32>,
-    /// How often the consensus is looked at, and a bandwidth file written.
+    /// The interval at which the consensus is read, and a bandwidth file written.
     pub refresh: Duration,
     /// Parameters of the measurements.
     pub params: Params,
-    /// What to expect of relays where nothing was measured yet.
+    /// The expected capacity of relays while nothing has been measured.
     pub guess: Option<Rate>,
     /// The team.
     pub measurers: Vec<ConfiguredMeasurer>,
-    /// With whom the seed of the schedule is agreed on; without them it is our own.
+    /// The authorities with which the seed of the schedule is agreed; without them the seed is our own.
     pub authorities: Option<Authorities>,
 }
 
@@ -303,7 +303,7 @@ fn read_consent(list: Option<&Path>) -> Result<Consent, Error> {
     })
 }
 
-/// The length of a slot if the configuration does not say: long enough for a round with all that goes before and after it.
+/// The default length of a slot: long enough for a round with set-up and clean-up.
 pub fn slot_s(params: &Params) -> u64 {
     /// The longest lead of the load before the seconds that count.
     const LEAD_S: u64 = 6;
@@ -312,8 +312,8 @@ pub fn slot_s(params: &Params) -> u64 {
 }
 
 impl ConfiguredMeasurer {
-    /// The most that it is believed to have. Its own word would let a single measurer have nearly the
-    /// whole load of a relay, and with it the result.
+    /// Its assumed maximum capacity. If its own report were trusted, a single measurer could get nearly the whole load
+    /// of a relay, and so determine the result.
     pub fn bound(&self) -> Result<Rate, Error> {
         let Self { address, key, .. } = self;
         self.capacity.ok_or_else(|| {
@@ -327,19 +327,19 @@ impl ConfiguredMeasurer {
 }
 
 impl Config {
-    /// Who may be measured.
+    /// The relays that may be measured.
     pub fn consent(&self) -> Consent {
         self.consent.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Reads the opt-in list again. If that fails, the old one stays.
+    /// Reads the opt-in list again. On an error, the old one stays.
     pub fn reload_consent(&self) -> Result<(), Error> {
         let consent = read_consent(self.opt_in.as_deref())?;
         *self.consent.lock().unwrap_or_else(PoisonError::into_inner) = consent;
         Ok(())
     }
 
-    /// What is made of the past.
+    /// The policy for earlier results.
     pub fn history_policy(&self) -> HistoryPolicy {
         let usual = HistoryPolicy::over(self.period);
         let default = self.guess.unwrap_or(usual.default);
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!((config.measurers.len(), config.keep_files), (2, 30));
         assert!(config.out.is_absolute() && config.out.ends_with("bandwidth"));
         let retention = config.retention;
-        // What is commented out is valid, too, and says what holds without it.
+        // The settings that are commented out are valid, too, and are the defaults.
         let all: String = SAMPLE
             .lines()
             .map(|line| line.strip_prefix("#: ").unwrap_or(line).to_owned() + "\n")
@@ -401,7 +401,7 @@ mod tests {
         let bounds = config.measurers.iter().map(ConfiguredMeasurer::bound);
         let bounds = bounds.collect::<Result<Vec<_>, _>>().expect("bounds");
         assert_eq!(bounds, [Rate::from_mbit_per_s(1000.0); 2]);
-        // Still good for finding it out.
+        // Still valid for measuring the capacity.
         let without = SAMPLE.replacen("capacity_mbit_per_s = 1000", "", 1);
         let config = read(&without).expect("valid");
         let error = config.measurers[0].bound().expect_err("no bound").to_string();
@@ -409,7 +409,7 @@ mod tests {
             error.contains("measure-team --team") && error.contains("127.0.0.1:7100"),
             "{error}"
         );
-        // `measure-team` cannot help who has one.
+        // `measure-team` is of no use if there is a capacity.
         assert!(error.contains("by hand: `capacity_mbit_per_s = 1000`"), "{error}");
         assert!(super::super::RemoteTeam::new(&config).is_err());
     }

@@ -41,10 +41,10 @@ use std::time::UNIX_EPOCH;
 use std::{fs, thread};
 use terminal::{Exit, Hangup, Interrupt, Output};
 
-/// A period that cannot begin, such as when the authority is down, is tried again after this time.
+/// The delay before a period that could not begin, for example because the authority is down, is retried.
 const RETRY: Duration = Duration::from_secs(60);
 
-/// What all periods have in common.
+/// The state that all periods share.
 #[derive(Clone, Copy)]
 struct Common<'env> {
     config: &'env Config,
@@ -55,15 +55,15 @@ struct Common<'env> {
     hangup: &'env Hangup,
 }
 
-/// What a period has found.
+/// The results of a period.
 struct PeriodResult {
     is_interrupted: bool,
     records: Vec<Record>,
     written: Option<Written>,
 }
 
-/// Measures period after period by the configuration at `path`, until the operator asks for the end; with `is_once`, measures all
-/// relays once.
+/// Measures period after period by the configuration at `path`, until the operator requests the end; with `is_once`,
+/// measures all relays once.
 ///
 /// # Errors
 /// The configuration is wrong, the store or the seed cannot be used, or with `is_once` the period cannot begin.
@@ -116,7 +116,7 @@ impl Drop for Over<'_> {
     }
 }
 
-/// Measures period after period, until the operator asks for the end: in slots by these seeds, or as early as possible.
+/// Measures period after period, until the operator requests the end: in slots by these seeds, or as early as possible.
 fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Exit, Error> {
     let Common { config, output, interrupt, .. } = common;
     loop {
@@ -139,7 +139,7 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
         interrupt.wait(match &done {
             Err(error) => {
                 output.error(error);
-                // What is wrong now may be right in a minute.
+                // The error may be temporary.
                 RETRY.min(rest)
             }
             Ok(_) => rest,
@@ -154,7 +154,7 @@ fn interrupted(output: &Output) -> Exit {
     Exit::Interrupted
 }
 
-/// Measures each relay once, as early as the team can.
+/// Measures each relay once, as early as possible.
 fn greedy_period(common: Common<'_>, started: u64) -> Result<Exit, Error> {
     reload_if_asked(common);
     let begin_unix_s = unix_time_s();
@@ -205,7 +205,7 @@ fn play(
     Ok(show_result(&result.records, result.written.as_ref(), output))
 }
 
-/// Records the seeds of periods that are over, so that anybody can check the plan. A seed that was drawn in the middle of a
+/// Records the seeds of finished periods, so that anyone can verify the plan. A seed that was drawn in the middle of a
 /// period was not that period's.
 fn publish_seeds(Common { config, journal, .. }: Common<'_>, seeds: &Seeds) -> Result<(), Error> {
     let drawn = fs::metadata(&config.seed).and_then(|it| it.modified()).ok();
@@ -219,7 +219,7 @@ fn publish_seeds(Common { config, journal, .. }: Common<'_>, seeds: &Seeds) -> R
     })
 }
 
-/// Reads the opt-in list again, if the operator wants that; returns whether.
+/// Reads the opt-in list again, if the operator requested it; returns whether.
 fn reload_if_asked(Common { config, output, hangup, .. }: Common<'_>) -> bool {
     let is_asked = hangup.take();
     if is_asked {
@@ -231,7 +231,7 @@ fn reload_if_asked(Common { config, output, hangup, .. }: Common<'_>) -> bool {
     is_asked
 }
 
-/// Writes the bandwidth file, if there is anything to be written. `generator_started` is when this process began.
+/// Writes the bandwidth file, unless it would be empty. `generator_started` is the start of this process.
 fn publish(
     Common { config, journal, output, .. }: Common<'_>,
     network: &Network,
@@ -267,7 +267,7 @@ fn publish(
     }
 }
 
-/// A relay's line. A lower bound, too, is still nearer to the truth than what the relay claims.
+/// A relay's line. Even a lower bound is closer to the truth than the relay's own claim.
 fn line(network: &Network, relay: &PublishedRelay) -> Result<bwfile::Estimate, Error> {
     let nickname = documents::nickname(&relay.nickname)?;
     match &relay.result {
@@ -285,7 +285,7 @@ fn line(network: &Network, relay: &PublishedRelay) -> Result<bwfile::Estimate, E
     }
 }
 
-/// Lines of the relays that have none, which say why: authorities do not vote by them.
+/// Lines of the relays without an estimate, with the reason. Authorities do not use them for votes.
 fn unmeasured(
     listed: &[ListedRelay],
     estimates: &[bwfile::Estimate],
@@ -301,7 +301,7 @@ fn unmeasured(
     Ok(lines)
 }
 
-/// Prints what a period has found.
+/// Prints the results of a period.
 fn show_result(records: &[Record], written: Option<&Written>, output: &Output) -> Exit {
     output.quiet();
     let rows: Vec<RelayReport> = records.iter().map(RelayReport::from).collect();
@@ -321,7 +321,7 @@ fn write(config: &Config, file: &BandwidthFile) -> Result<Written, Error> {
     let failed = |source| Error::File { what: "make the folder", path: out.clone(), source };
     fs::create_dir_all(out).map_err(failed)?;
     let written = file.write_atomically(out, config.node_ids)?;
-    // Of the last day all that there are, of each day before it one.
+    // All files of the last day, and one of each earlier day.
     const OF_A_DAY: usize = 24;
     bwfile::remove_superseded(out, OF_A_DAY)?;
     bwfile::remove_old(out, config.keep_files.saturating_add(OF_A_DAY))?;

@@ -1,4 +1,4 @@
-//! The consensus and its descriptors, as a period needs them.
+//! Reads the consensus and its descriptors for a period.
 
 use super::config::{Config, Source};
 use cli::Error;
@@ -13,27 +13,27 @@ use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
 
-/// After its end a consensus is believed for this time, as clients of tor do (dir-spec §5.1).
+/// The time for which an expired consensus is still accepted, as tor clients do (dir-spec §5.1).
 const STALE_S: u64 = 24 * 3600;
 
-/// A consensus, and what a period needs to know of it.
+/// A consensus, and the data that a period needs.
 pub(super) struct Network {
     pub(super) documents: Documents,
     pub(super) view: NetworkView,
 }
 
 impl Network {
-    /// The value that the authorities drew together last.
+    /// The authorities' latest shared random value.
     pub(super) fn shared_random(&self) -> Option<[u8; 32]> {
         self.documents.consensus.shared_random.map(|it| it.value)
     }
 }
 
-/// Reads the consensus that the configuration names, signed by more than half of the authorities that it names, if it names any.
+/// Reads the configured consensus. If authorities are configured, more than half of them must have signed it.
 pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
     let documents = documents(config, now_unix_s)?;
     let consensus = &documents.consensus;
-    // Relays that take part and are not listed are not measured by transit either.
+    // Participating relays that are not listed are not measured by transit either.
     let echo = named(&documents, &config.echo).unwrap_or_default();
     let wanted = match &config.relays {
         Some(names) => Some(named(&documents, names)?),
@@ -104,7 +104,7 @@ fn read_file(path: &Path, what: &'static str) -> Result<Vec<u8>, Error> {
     fs::read(path).map_err(|source| Error::File { what, path: path.to_owned(), source })
 }
 
-/// How many of the configured authorities have signed, if it is to be looked at.
+/// The number of configured authorities that have signed, if signatures are verified.
 fn verify(
     config: &Config,
     what: &str,
@@ -128,11 +128,11 @@ fn verify(
     Ok(u32::try_from(signers).ok())
 }
 
-/// The relays with these names or fingerprints. One that is not listed now, or a name that is another's as well, is logged and
-/// passed over: what a stranger can do must not keep all others from being measured.
+/// The relays with these names or fingerprints. An unlisted relay, or an ambiguous name, is logged and skipped: a
+/// stranger must not be able to stop the measurement of all others.
 ///
 /// # Errors
-/// Where none of several is listed.
+/// If there are several, and none is listed.
 fn named<'d>(
     documents: &'d Documents,
     names: &[String],

@@ -1,4 +1,4 @@
-//! Measurers elsewhere.
+//! Remote measurers.
 
 use super::config::{Config, ConfiguredMeasurer};
 use cli::Error;
@@ -21,17 +21,17 @@ pub struct RemoteTeam {
     measurers: Vec<(RemoteMeasurer, Rate)>,
     /// Their public keys, in the same order.
     keys: Vec<PublicKey>,
-    /// How many relays each has last said that it can help to measure at once.
+    /// Each measurer's last reported number of relays that it can help to measure at once.
     at_once_max: Mutex<BTreeMap<MeasurerId, u32>>,
-    // Last, since the sessions end with it.
+    // Last, since dropping it ends the sessions.
     _remotes: Remotes,
 }
 
 impl RemoteTeam {
-    /// The measurers, each with the most that it is believed to have.
+    /// The measurers, each with its assumed maximum capacity.
     ///
     /// # Errors
-    /// Where the configuration does not say how much that is.
+    /// If the configuration does not state that.
     pub fn new(config: &Config) -> Result<Self, Error> {
         let bounds = config
             .measurers
@@ -52,7 +52,7 @@ impl RemoteTeam {
         self.keys.iter().map(PublicKey::to_string).collect()
     }
 
-    /// As a period needs them.
+    /// The measurers as a period needs them.
     pub(super) fn configured(&self) -> Vec<MeasurerConfig> {
         let keyed = self.measurers.iter().zip(&self.keys);
         let configured =
@@ -65,7 +65,7 @@ impl RemoteTeam {
         keyed.map(configured).collect()
     }
 
-    /// Where a measurer listens.
+    /// A measurer's address.
     pub(super) fn address(&self, measurer: MeasurerId) -> Option<SocketAddr> {
         self.measurers.get(measurer.0).map(|(remote, _)| remote.address())
     }
@@ -75,7 +75,7 @@ impl RemoteTeam {
         self.measurers.len()
     }
 
-    /// Asks a measurer what it can do, with at most this number of sockets to each relay.
+    /// Queries a measurer's abilities, with at most this number of sockets to each relay.
     pub(super) fn ask(&self, measurer: MeasurerId, sockets: u32) -> Result<Answer, String> {
         let (remote, _) = self.measurers.get(measurer.0).ok_or("there is no such measurer")?;
         let abilities = remote.abilities().map_err(|error| error.to_string())?;
@@ -85,20 +85,20 @@ impl RemoteTeam {
     }
 
     fn at_once(&self) -> MutexGuard<'_, BTreeMap<MeasurerId, u32>> {
-        // Nobody panics while holding it.
+        // No code that holds the lock panics.
         self.at_once_max.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many relays the team can measure at once, by its measurers' last answers and the configuration.
+    /// The number of relays that the team can measure at once, by its measurers' last reports and the configuration.
     pub(super) fn at_once_max(&self, configured: Option<NonZeroU32>) -> u32 {
         let said = self.at_once().values().min().copied();
         said.into_iter().chain(configured.map(NonZeroU32::get)).min().unwrap_or(u32::MAX)
     }
 
-    /// Asks all measurers at once what they have to give: nothing, if they do not answer.
+    /// Queries the capacity of all measurers at once: zero, if one does not answer.
     ///
     /// # Errors
-    /// None of them has anything.
+    /// None of them has any capacity.
     pub fn greet(&self, sockets: u32, output: &Output) -> Result<Vec<Rate>, Error> {
         let ids = (0..self.measurers.len()).map(MeasurerId);
         let answers: Vec<Result<Answer, String>> = thread::scope(|scope| {

@@ -1,4 +1,4 @@
-//! The messages of a capacity test: what a coordinator orders each measurer, and what each reports.
+//! The messages of a capacity test: the coordinator's order to each measurer, and its report.
 
 use crate::check::plain;
 use coordinator::PairSecond;
@@ -45,9 +45,9 @@ struct AnsweredPeer {
     sent_bytes: Vec<u64>,
     /// Bytes received in each second.
     received_bytes: Vec<u64>,
-    /// Why it was lost, if it was.
+    /// The reason why it was lost, if it was.
     lost: Option<Lost>,
-    /// Packets that came again.
+    /// Replayed packets.
     repeated_packets: u64,
     /// An error of the operating system while sending.
     send_error: Option<String>,
@@ -67,8 +67,8 @@ impl CapacityOrder {
         Self { token, index, peers, seconds, delay, rate }
     }
 
-    /// The test for a measurer that listens there, has this capacity, and may flood these public addresses. Or what is wrong
-    /// with the order; the test itself checks the rest.
+    /// The test for a measurer with this listen address and capacity, which may flood these public addresses; or the
+    /// error in the order. The test itself checks the rest.
     pub(crate) fn test(
         &self,
         listen: SocketAddr,
@@ -111,7 +111,7 @@ impl From<&CapacityReport> for CapacityAnswer {
 }
 
 impl CapacityAnswer {
-    /// The report of member `index`, which had these peers. Or what is wrong with it.
+    /// The report of member `index` with these peers; or the error in it.
     pub(crate) fn report(
         &self,
         index: u16,

@@ -1,4 +1,5 @@
-//! Checks of what arrives from the other side. Types rule out most of what is wrong; the rest is checked here, field by field.
+//! Checks of the input from the other side. Types rule out most invalid values; the rest is checked here, field by
+//! field.
 
 use crate::messages::FromMeasurer;
 use crate::refusal::RefusalCode;
@@ -73,7 +74,7 @@ pub(crate) fn delay(delay: Duration) -> Result<(), MessageError> {
     within("delay", delay, Duration::ZERO..=DELAY_MAX)
 }
 
-/// Checks what the kernel of a measurer says of its sockets, so that sums over a round cannot overflow.
+/// Checks a measurer's account of its sockets, so that sums over a round cannot overflow.
 fn account(account: &Account) -> Result<(), MessageError> {
     let single = |field, time| within(field, time, Duration::ZERO..=TIME_MAX);
     let summed = |field, time| within(field, time, Duration::ZERO..=TIME_MAX * SOCKETS_MAX);

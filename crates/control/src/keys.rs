@@ -41,17 +41,17 @@ pub enum KeyFileError {
         /// The file.
         path: PathBuf,
     },
-    /// The operating system says no.
+    /// A system call failed.
     #[error("cannot {action} the key file {}: {source}", path.display())]
     Io {
-        /// What was tried.
+        /// The operation.
         action: &'static str,
         /// The file.
         path: PathBuf,
-        /// What it says.
+        /// The error.
         source: io::Error,
     },
-    /// Others can read the secret.
+    /// The secret is readable by others.
     #[error(
         "the key file {} can be read by others (mode {mode:03o}); run: chmod 600 {}",
         path.display(), path.display()
@@ -62,7 +62,7 @@ pub enum KeyFileError {
         /// Its permission bits.
         mode: u32,
     },
-    /// The file holds something else.
+    /// The file has other content.
     #[error(
         "{} is no Ed25519 key in PEM (\"{PEM_BEGIN}\"); make one with: flashflow keys --out FILE",
         path.display()
@@ -108,7 +108,7 @@ impl SecretKey {
         Self(SigningKey::from_bytes(&seed))
     }
 
-    /// The seed, which is all there is to it.
+    /// The seed, from which the key is derived.
     #[must_use]
     pub fn seed(&self) -> [u8; 32] {
         self.0.to_bytes()
@@ -123,7 +123,7 @@ impl SecretKey {
     /// Writes the key to a new file that only its owner can read.
     ///
     /// # Errors
-    /// Where the file exists already, or cannot be written; then there is none.
+    /// If the file exists already, or cannot be written. No file is left behind.
     pub fn write_new(&self, path: &Path) -> Result<(), KeyFileError> {
         let io = |action| move |source| KeyFileError::Io { action, path: path.to_owned(), source };
         let made = OpenOptions::new().write(true).create_new(true).mode(0o600).open(path);
@@ -133,7 +133,7 @@ impl SecretKey {
         })?;
         let written = file.write_all(self.to_pem().as_bytes()).and_then(|()| file.sync_all());
         written.map_err(|source| {
-            // Half a key is worse than none: it would stand in the way of the next attempt.
+            // A partial file would block the next attempt.
             let _ = fs::remove_file(path);
             io("write")(source)
         })
@@ -142,7 +142,7 @@ impl SecretKey {
     /// Reads a key file.
     ///
     /// # Errors
-    /// Where it cannot be read, can be read by others, or holds no key.
+    /// If it cannot be read, can be read by others, or holds no key.
     pub fn read(path: &Path) -> Result<Self, KeyFileError> {
         let io = |source| KeyFileError::Io { action: "read", path: path.to_owned(), source };
         let file = File::open(path).map_err(io)?;
@@ -213,7 +213,7 @@ impl FromStr for PublicKey {
         let mut key = [0; 32];
         hex::decode_to_slice(text, &mut key)
             .map_err(|_| PublicKeyError { problem: "these are not 64 hexadecimal digits" })?;
-        // Else no signature could ever be right.
+        // Otherwise no signature could be valid.
         ed25519_dalek::VerifyingKey::from_bytes(&key)
             .map_err(|_| PublicKeyError { problem: "these 32 bytes are no point on the curve" })?;
         Ok(Self(key))

@@ -1,12 +1,12 @@
-//! The control plane: coordinators order, measurers obey, and nobody else has a say.
+//! The control plane: coordinators send orders, and measurers execute them. No other party has access.
 //!
 //! - [`keys`]: the one Ed25519 key of each party, in a file;
-//! - [`MeasurerServer`]: the measurer's daemon. It obeys the coordinators whose keys it knows, within
-//!   its capacity and its own consent rule;
-//! - [`Remotes`] and [`RemoteMeasurer`]: the coordinator's side, where a measurer elsewhere is a
-//!   [`measurer::Member`] like any other;
-//! - [`messages`]: what they send each other;
-//! - [`Authorities`]: coordinators of several authorities among themselves.
+//! - [`MeasurerServer`]: the measurer's daemon. It accepts orders of the coordinators whose keys it knows, within its
+//!   capacity and its own consent rule;
+//! - [`Remotes`] and [`RemoteMeasurer`]: the coordinator's side, where a remote measurer is a [`measurer::Member`] like
+//!   any other;
+//! - [`messages`]: the messages of the protocol;
+//! - [`Authorities`]: connections between the coordinators of several authorities.
 //!
 //! A session is a connection over TLS 1.3, in which both sides show a raw public key (RFC 7250) that the other one knows.
 //! It carries [`messages`] for several rounds at once, each with a number. If it is lost, whatever the cause, its rounds stop

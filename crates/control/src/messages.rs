@@ -29,7 +29,7 @@ pub enum FromCoordinator {
     Prepare {
         /// The new round.
         round: u64,
-        /// What to do in it.
+        /// The order.
         order: RoundOrder,
     },
     /// Start sending.
@@ -41,7 +41,7 @@ pub enum FromCoordinator {
     },
     /// End a round. Has no effect on a round that has ended.
     Stop {
-        /// Which round.
+        /// The round.
         round: u64,
     },
 }
@@ -54,7 +54,7 @@ pub enum FromMeasurer {
     Hello(Hello),
     /// A report on a round.
     Report {
-        /// Which round.
+        /// The round.
         round: u64,
         /// The report.
         report: MemberReport,
@@ -74,12 +74,12 @@ pub enum FromMeasurer {
     End(End),
 }
 
-/// What a measurer can do, over the rounds of all coordinators.
+/// A measurer's abilities, over the rounds of all coordinators.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Its version of FlashFlow.
     pub version: String,
-    /// What it can send and receive.
+    /// Its send and receive rate.
     pub capacity: Rate,
     /// Maximum number of simultaneous rounds.
     pub rounds_max: u32,
@@ -87,7 +87,7 @@ pub struct Hello {
     pub sockets_max: u32,
 }
 
-/// Why a measurer closes a connection.
+/// The reason why a measurer closes a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct End {
     /// In words.

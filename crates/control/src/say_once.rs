@@ -2,11 +2,10 @@ use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 
-/// So many addresses are remembered; then all are forgotten.
+/// The maximum number of addresses; when it is exceeded, all are forgotten.
 const REMEMBERED: usize = 1024;
 
-/// Decides what is worth a line of the log: each kind of trouble once from each address, so that a
-/// stranger who tries all day cannot fill a disk.
+/// Limits log messages: each kind of error once from each address, so that a stranger cannot fill the disk.
 #[derive(Debug, Default)]
 pub(crate) struct SayOnce(Mutex<BTreeSet<(IpAddr, &'static str)>>);
 

@@ -1,4 +1,4 @@
-//! What this crate's tests share.
+//! Common parts of this crate's tests.
 
 use measurer::Defences;
 use measurer::member::{RoundMode, RoundOrder, Target};

@@ -1,4 +1,4 @@
-//! Both sides over real sockets on loopback, with members that do as the test says.
+//! Both sides over real sockets on loopback, with scripted members.
 
 mod authorities;
 mod capacities;

@@ -25,7 +25,7 @@ const ALPN: &[u8] = b"flashflow-control/1";
 #[error("it has the key of another team, {0}")]
 pub(crate) struct ForeignKey(pub(crate) PublicKey);
 
-/// For a measurer, which obeys only these coordinators.
+/// For a measurer, which accepts orders of these coordinators only.
 pub(crate) fn server_config(
     own: &SecretKey,
     coordinators: impl IntoIterator<Item = PublicKey>,
@@ -72,17 +72,17 @@ fn certified(
     Ok(Arc::new(CertifiedKey::new(vec![shown], signer)))
 }
 
-/// Whose key the other side of an established session has shown.
+/// The key that the other side of an established session has shown.
 pub(crate) fn peer_key(shown: Option<&[CertificateDer<'_>]>) -> Option<PublicKey> {
     PublicKey::from_spki(shown?.first()?)
 }
 
-/// What TLS has to say about an error that came from one of its streams.
+/// The TLS error behind an error of one of its streams.
 fn tls_error(error: &io::Error) -> Option<&rustls::Error> {
     error.get_ref()?.downcast_ref()
 }
 
-/// The key that made us refuse the other side, if that is what happened.
+/// The key for which we refused the other side, if that is the cause.
 pub(crate) fn foreign_key(error: &io::Error) -> Option<ForeignKey> {
     match tls_error(error)? {
         rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(other))) => {
@@ -102,7 +102,7 @@ pub(crate) fn refuses_our_key(error: &io::Error) -> bool {
     }
 }
 
-/// Whether the other side speaks something else than TLS with raw public keys.
+/// Whether the other side does not speak TLS with raw public keys.
 pub(crate) fn is_other_protocol(error: &io::Error) -> bool {
     matches!(
         tls_error(error),

@@ -1,4 +1,4 @@
-//! What the distance of a relay asks for: sockets, a lead, and two halves.
+//! The requirements of a relay's distance: sockets, a lead, and two halves.
 
 use crate::measurer_path::MeasurerPath;
 use crate::mode::Mode;
@@ -6,37 +6,38 @@ use crate::params::PathParams;
 use crate::socket_ramp::FAR;
 use onion::{Duration, Rate};
 
-/// Fewer sockets would make the loss of one matter too much.
+/// With fewer sockets the loss of one would matter too much.
 const SOCKETS_MIN: u32 = 8;
 
-/// *s* of the paper: it needs no more (E.1).
+/// *s* of the paper, which is always enough (E.1).
 const SOCKETS_MAX: u32 = 160;
 
-/// What the kernels' buffers surely let be under way on one socket: Linux lets them grow to 4 and 6 MB.
+/// The bytes in flight on one socket that the kernels' buffers always permit: Linux lets them grow to 4 and 6 MB.
 const SOCKET_BUFFER_BYTES: u64 = 2_000_000;
 
-/// What Reno keeps under way on one socket where one packet of a thousand is lost: 1.22/√*p* = 38.6 segments
-/// of 1448 bytes (Mathis et al., 1997). Cubic does not fall below it; BBR does not care.
+/// The bytes that Reno keeps in flight on one socket at a loss of one packet in a thousand: 1.22/√*p* = 38.6 segments
+/// of 1448 bytes (Mathis et al., 1997). Cubic keeps at least as many; BBR ignores the loss.
 const SOCKET_IN_FLIGHT_BYTES: u64 = 55_900;
 
-/// Round trips in which TCP's congestion window, the relay's receive window and our windows on circuits have
-/// grown from their beginnings to what any path holds.
+/// The number of round trips in which TCP's congestion window, the relay's receive window and our circuit windows grow
+/// from their initial values to those of any path.
 const SLOW_START_ROUNDS: u32 = 10;
 
-/// Longest lead: relays that take part allow 45 s from the order to the end.
+/// Longest lead: participating relays allow 45 s from the order to the end.
 const LEAD_MAX_S: u32 = 6;
 
 /// A shorter round has no halves to compare.
 const PROBED_SECONDS_MIN: u32 = 8;
 
 impl PathParams {
-    /// What the path to a relay asks for, to load it with up to `rate` for `seconds` where the round trip is `rtt`.
+    /// The requirements of the path to a relay, to load it with up to `rate` for `seconds` where the round trip is
+    /// `rtt`.
     ///
-    /// In transit as few sockets as carry `rate` if nothing is lost: a stock relay that is limited to 90 Mbit/s
-    /// passed 4 to 20 % less over 40 to 160 sockets than over 8. If the path holds them back, the next round has
-    /// more. A relay that takes part does not feel the sockets, but allows few rounds: it gets as many as carry
-    /// `rate` where one packet of a thousand is lost. Far away there is time for slow start, and a second half
-    /// that shows whether that was enough.
+    /// In transit, the minimum number of sockets that carry `rate` without loss: C tor with a limit of 90 Mbit/s
+    /// forwarded 4 to 20 % less over 40 to 160 sockets than over 8. If the path limits them, the next round has more.
+    /// The number of sockets does not slow a participating relay down, but it allows few rounds. So it gets enough to
+    /// carry `rate` at a loss of one packet in a thousand. For long paths there is time for slow start, and a second
+    /// half that shows whether that was enough.
     #[must_use]
     pub fn at_distance(mode: Mode, rate: Rate, rtt: Duration, seconds: u32) -> Self {
         let per_socket = match mode {
@@ -56,7 +57,8 @@ impl PathParams {
 }
 
 impl MeasurerPath {
-    /// How far away a relay is: as the farthest of those who measure it, where all have told; else, or if that is more, as the coordinator (`own`).
+    /// The round trip to a relay: the longest of its measurers', if all have reported; otherwise the longer of that and
+    /// the coordinator's (`own`).
     #[must_use]
     pub fn distance(own: Duration, vantages: &[Self]) -> Duration {
         let rtts = || vantages.iter().map(|it| it.path.rtt);
@@ -86,7 +88,7 @@ mod tests {
         let rate = |mbit| Rate::from_mbit_per_s(mbit * 2.95);
         let path = PathParams::at_distance(Mode::Echo, rate(90.0), FAR_AWAY, 30);
         assert_eq!(path, PathParams { first_sockets: 119, lead_s: 4, probes: true });
-        // A stock relay feels each socket, and may be asked again.
+        // C tor is slowed by each socket, and may be measured again.
         for (mbit, first_sockets) in [(90.0, SOCKETS_MIN), (1000.0, 37)] {
             let path = PathParams::at_distance(Mode::Transit, rate(mbit), FAR_AWAY, 30);
             assert_eq!(path, PathParams { first_sockets, lead_s: 4, probes: true });

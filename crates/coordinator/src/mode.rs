@@ -7,7 +7,7 @@ pub enum Mode {
     /// The relay returns each cell, and reports its client traffic (§4.1). Estimates are of its
     /// capacity.
     Echo,
-    /// The relay forwards each cell, and knows nothing of FlashFlow (§3.4). Its client traffic is
+    /// The relay forwards each cell, and is unaware of FlashFlow (§3.4). Its client traffic is
     /// unknown, so estimates are lower bounds of its capacity.
     Transit,
 }

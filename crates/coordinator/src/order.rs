@@ -1,4 +1,4 @@
-//! What a relay's answer to an order means, and when it is asked again. Only in echo mode.
+//! A relay's answers to an order, and the schedule of attempts. Only in echo mode.
 
 use crate::failure::Failure;
 use alloc::string::ToString;
@@ -6,11 +6,11 @@ use onion::measure::order::OrderFailure;
 use onion::measure::protocol::ErrorCode;
 use onion::{Duration, Instant};
 
-/// How long to wait before a relay that is busy is asked for the second time; then twice as long each
-/// time. It may only be clearing up after our last round, or be at the end of another team's.
+/// The delay before a busy relay is asked for the second time; it doubles with each attempt. The relay may still be
+/// cleaning up after our last round, or finishing another team's.
 const BUSY_PAUSE: Duration = Duration::from_millis(500);
 
-/// When an order is given again to a relay that is being measured by others.
+/// The interval between attempts with a relay that others are measuring.
 #[derive(Clone, Copy, Debug)]
 pub struct OrderRetries {
     deadline: Instant,
@@ -32,7 +32,7 @@ impl OrderRetries {
         self.deadline
     }
 
-    /// An attempt has failed. Says whether there will be another.
+    /// An attempt has failed. Returns whether there will be another.
     pub fn handle_failure(&mut self, now: Instant, failure: &OrderFailure) -> bool {
         let is_busy = matches!(failure, OrderFailure::Refused { code: ErrorCode::BUSY, .. });
         let at = now + self.pause;
@@ -50,7 +50,7 @@ impl OrderRetries {
         self.again_at
     }
 
-    /// Whether the next attempt is due; says so once.
+    /// Whether the next attempt is due; returns true once for each.
     pub fn poll_attempt(&mut self, now: Instant) -> bool {
         self.again_at.take_if(|at| *at <= now).is_some()
     }
@@ -80,7 +80,7 @@ impl From<&OrderFailure> for Failure {
     }
 }
 
-/// Whether the code says that a measurement was accepted and ended before its time, and not for want of traffic
+/// Whether the code means that an accepted measurement ended early, for another reason than missing traffic
 /// ([`Failure::NothingCame`]).
 #[must_use]
 pub fn ends_an_accepted_one(code: ErrorCode) -> bool {

@@ -1,9 +1,10 @@
-//! A measurement period: which relay is measured when, by whom, and what is published of it (paper §4.3).
+//! A measurement period: the slot and the team of each relay's measurement, and the publication of results (paper
+//! §4.3).
 //!
-//! A [`Period`] owns all decisions between a consensus and a bandwidth file: who agreed to be measured, the slots, the relays that
-//! start together, what follows on an inconclusive or declined measurement, measurers that fail and come back, and the rounds of
-//! each measurement. It must not know of sockets, files, threads or clocks: a shell does what its [`Action`]s ask for, and the
-//! simulator plays the same code in virtual time.
+//! A [`Period`] owns all decisions between a consensus and a bandwidth file: consent, slots, relays that start
+//! together, turns after an inconclusive or declined measurement, failed and returning measurers, and the rounds of
+//! each measurement. It must not know of sockets, files, threads or clocks: a shell performs its [`Action`]s, and the
+//! simulator drives the same code in virtual time.
 
 mod clock;
 mod groups;
@@ -44,7 +45,7 @@ use onion::identity::RsaId;
 use onion::{Instant, Rate};
 use rounds::Running;
 
-/// The store hears at least this often how far a period is, so that whoever reads it knows that somebody is there.
+/// The maximum interval between progress entries in the store, which show readers that the coordinator is alive.
 const PROGRESS_S: u64 = 1800;
 
 /// A measurement that has ended.
@@ -67,12 +68,12 @@ enum Phase {
 
 /// A measurement period, as a state machine without sockets, clocks and randomness of its own.
 ///
-/// After `new`, and after each command and `handle_*` call: call [`poll_action`](Self::poll_action) until `None` and do what it
-/// says in that order; then arm a timer for [`poll_timeout`](Self::poll_timeout), replacing the earlier one, and call
-/// [`handle_timeout`](Self::handle_timeout) when it fires. Whatever an action asks for may take its time: the answer arrives by a
-/// `handle_*` call. Answers of measurements that are over are ignored.
+/// After `new`, and after each command and `handle_*` call: call [`poll_action`](Self::poll_action) until `None` and
+/// perform the actions in order; then arm a timer for [`poll_timeout`](Self::poll_timeout), replacing the earlier one,
+/// and call [`handle_timeout`](Self::handle_timeout) when it fires. Actions may take time: the answer arrives by a
+/// `handle_*` call. Answers of finished measurements are ignored.
 ///
-/// A coordinator that is killed goes on where it was, if the next one is given what was [journaled](Action::Journal).
+/// A restarted coordinator continues the period, given the [journaled](Action::Journal) entries.
 #[derive(Clone, Debug)]
 pub struct Period {
     config: PeriodConfig,
@@ -89,12 +90,12 @@ pub struct Period {
     /// Every relay that has been in a consensus of this period.
     relays: Vec<Relay>,
     places: BTreeMap<RsaId, RelayIndex>,
-    /// Those that are in the newest one.
+    /// The relays of the newest consensus.
     present: Vec<RelayIndex>,
     groups: Groups,
     running: BTreeMap<MeasurementId, Running>,
     measurements: u32,
-    /// What has been found of each relay in this period.
+    /// The results of each relay in this period.
     records: BTreeMap<RelayIndex, Record>,
     is_fetching: bool,
     /// When the consensus was read last, and progress recorded last, in Unix seconds.
@@ -103,9 +104,9 @@ pub struct Period {
     actions: VecDeque<Action>,
 }
 
-// Life, commands and getters.
+// Construction, commands and getters.
 impl Period {
-    /// Begins a period, or goes on with one.
+    /// Begins or continues a period.
     #[must_use]
     pub fn new(now: Now, config: PeriodConfig, consent: Consent, knowledge: Knowledge) -> Self {
         let Knowledge { history, pasts } = knowledge;
@@ -148,7 +149,7 @@ impl Period {
         this
     }
 
-    /// Ends the period early: nothing new begins, what runs is cancelled, and what was found is published.
+    /// Ends the period early: no new measurement starts, running ones are cancelled, and results are published.
     pub fn wind_up(&mut self, now: Now) {
         self.is_winding_up = true;
         self.campaign.clear_queue();
@@ -161,7 +162,7 @@ impl Period {
         self.advance(now);
     }
 
-    /// Reads the consensus again, ahead of time, with this consent from here on.
+    /// Reads the consensus again, ahead of time, with this new consent.
     pub fn refresh(&mut self, consent: Consent) {
         self.consent = consent;
         if self.phase == Phase::Measuring {
@@ -175,32 +176,32 @@ impl Period {
         self.relays.get(place)
     }
 
-    /// What has been found of each relay in this period so far.
+    /// The results of each relay in this period so far.
     pub fn records(&self) -> impl Iterator<Item = &Record> {
         self.records.values()
     }
 
-    /// Which relays are measured together: those with the same name.
+    /// The groups of relays that are measured together, by name.
     #[must_use]
     pub fn groups(&self) -> BTreeMap<RsaId, RsaId> {
         let present = self.present.iter().filter_map(|it| self.relay(*it));
         present.map(|it| (it.id(), it.together)).collect()
     }
 
-    /// The newest consensus's relays that are not measured, or not yet.
+    /// The relays of the newest consensus that are not measured, or not yet.
     #[must_use]
     pub fn listed(&self) -> Vec<crate::journal::ListedRelay> {
         self.network.as_ref().map_or_else(Vec::new, |it| it.listed(&self.consent))
     }
 
-    /// Whether all is over.
+    /// Whether the period is over.
     #[must_use]
     pub fn is_over(&self) -> bool {
         self.phase == Phase::Ended
     }
 }
 
-// What arrives about the network and the team.
+// Events of the network and the team.
 impl Period {
     /// The newest consensus. `seed` is that of the slots, if there are slots; the first one counts.
     pub fn handle_network(&mut self, now: Now, network: NetworkView, seed: Option<SlotSeed>) {
@@ -234,7 +235,7 @@ impl Period {
         self.advance(now);
     }
 
-    /// The consensus cannot be had. The one that is known holds until there is a newer one.
+    /// The consensus is unavailable. The known one is used until there is a newer one.
     pub fn handle_network_failed(&mut self, now: Now) {
         self.is_fetching = false;
         self.network_refused(now, Ending::NoNetwork);
@@ -251,7 +252,7 @@ impl Period {
         }
     }
 
-    /// Numbers relays that are new, and takes over what is new about the others.
+    /// Numbers new relays, and updates the data of the others.
     fn take_relays(&mut self, relays: Vec<Relay>) {
         self.present.clear();
         for relay in relays {
@@ -267,7 +268,7 @@ impl Period {
                 continue;
             }
             self.relays.push(relay);
-            // What an earlier process found out in this period.
+            // The results of an earlier process in this period.
             if let Some(record) = self.pasts.get(&id).and_then(|it| it.record.clone()) {
                 self.records.insert(place, record);
             }
@@ -289,7 +290,7 @@ impl Period {
         }
     }
 
-    /// A measurer has answered what it can do, or cannot be asked.
+    /// A measurer has reported its abilities, or cannot be queried.
     pub fn handle_measurer(
         &mut self,
         now: Now,
@@ -326,7 +327,7 @@ impl Period {
         }
     }
 
-    /// Time passed. Does nothing before [`poll_timeout`](Self::poll_timeout).
+    /// Handles the passage of time. Does nothing before [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Now) {
         for measurer in self.measurers.poll_checks(now) {
             self.actions.push_back(Action::AskMeasurer(measurer));
@@ -347,9 +348,9 @@ impl Period {
     }
 }
 
-// What to do now.
+// Actions.
 impl Period {
-    /// The next thing to do; call until `None`.
+    /// The next action. Call it until it returns `None`.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }
@@ -408,7 +409,7 @@ impl Period {
             return self.end(Ending::NoMeasurer);
         }
         self.phase = Phase::Measuring;
-        // By what the measurers have just said.
+        // By the measurers' latest reports.
         self.group_relays();
         let (relays, at_once_max) = (self.present.len(), self.at_once_max());
         self.event(Event::Planned { relays, at_once_max });
@@ -430,7 +431,7 @@ impl Period {
         groups.values().for_each(|turns| self.queue(turns));
     }
 
-    /// The consensus was read again, or cannot be had.
+    /// The consensus was read again, or is unavailable.
     fn refreshed(&mut self, now: Now) {
         self.refreshed_unix_s = now.unix_s();
         let arrivals = self.arrivals(now);
@@ -449,7 +450,7 @@ impl Period {
         self.publish(now);
     }
 
-    /// These relays are to be measured now, together if they are several.
+    /// These relays are to be measured now, together if there are several.
     fn queue(&mut self, turns: &[(RelayIndex, Priority, Attempt)]) {
         let host = |relay: &RelayIndex| self.relays.get(relay.0).map(|it| it.host);
         let relays: Vec<(RelayIndex, RsaId)> =
@@ -458,7 +459,7 @@ impl Period {
         self.campaign.add_machine(turns);
     }
 
-    /// Starts what can be started, and ends what is over.
+    /// Starts and finishes measurements as far as possible.
     fn advance(&mut self, now: Now) {
         if self.phase != Phase::Measuring {
             return;

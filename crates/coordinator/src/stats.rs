@@ -48,7 +48,7 @@ pub fn median_rate(rates: impl IntoIterator<Item = Rate>) -> Option<Rate> {
     median(&bytes).map(Rate::from_byte_per_s)
 }
 
-/// How far values lie apart: bytes per second, in a measurement. Quartiles are [`Percentile`]s.
+/// The spread of values: bytes per second, in a measurement. Quartiles are [`Percentile`]s.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spread {
     /// The smallest value.

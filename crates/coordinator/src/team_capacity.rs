@@ -1,4 +1,4 @@
-//! What the members of a team can send and receive, from an exchange between all of them (§4.2).
+//! The send and receive capacity of a team's members, from an exchange between all of them (§4.2).
 
 use crate::stats::median;
 use alloc::vec::Vec;
@@ -13,18 +13,18 @@ pub struct PairSecond {
     pub received_bytes: u64,
 }
 
-/// What one member says of its exchange with one other.
+/// One member's report on its exchange with another.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PairTraffic {
     /// The other's index in the team.
     pub peer: u16,
     /// Each second of the test.
     pub seconds: Vec<PairSecond>,
-    /// Whether the other was there to the end.
+    /// Whether the other was present to the end.
     pub is_complete: bool,
 }
 
-/// What one member says of its part of the exchange.
+/// One member's report on its part of the exchange.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberTraffic {
     /// Its index in the team.
@@ -33,27 +33,25 @@ pub struct MemberTraffic {
     pub pairs: Vec<PairTraffic>,
 }
 
-/// What one member can do.
+/// One member's capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TeamCapacity {
     /// Its index in the team.
     pub index: u16,
-    /// What it can send and receive at once. `None` if with no other member the exchange went
-    /// through from beginning to end.
+    /// Its simultaneous send and receive rate. `None` if no exchange with another member completed.
     pub capacity: Option<Rate>,
-    /// The other members with which it did not. They add nothing: without them, the capacity is
-    /// a lower bound. That is harmless to accuracy, and only makes measurements slower (§4.2).
+    /// The other members whose exchange with it did not complete. They add nothing: without them, the capacity is a
+    /// lower bound. That does not affect accuracy, and only makes measurements slower (§4.2).
     pub missing: Vec<u16>,
 }
 
 /// The capacity of each member that has a report, in the order of the reports.
 ///
-/// §4.2: "the capacity estimate is the median of the per-second speeds" of traffic that is
-/// "simultaneously sent and received". A member's speed in second *j* is the sum over the others of
-/// min(*sentⱼ*, *receivedⱼ*). Of what it sent, only that counts of which the other says that it
-/// arrived: what a member's own network card took and the path dropped was not forwarded.
+/// §4.2: "the capacity estimate is the median of the per-second speeds" of traffic that is "simultaneously sent and
+/// received". A member's speed in second *j* is the sum over the others of min(*sentⱼ*, *receivedⱼ*). Sent bytes count
+/// only if the receiver reports them: bytes that the network card accepted and the path dropped were not forwarded.
 ///
-/// Both must have reported, over `seconds` seconds; else the pair counts as missing.
+/// Both must have reported, over `seconds` seconds; otherwise the pair counts as missing.
 #[must_use]
 pub fn team_capacities(seconds: u32, reports: &[MemberTraffic]) -> Vec<TeamCapacity> {
     reports.iter().map(|report| capacity(seconds, report, reports)).collect()

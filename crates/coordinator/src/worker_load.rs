@@ -1,21 +1,21 @@
-//! How busy a measurer was.
+//! A measurer's processor load.
 
 use onion::Duration;
 use onion::measure::Traffic;
 use serde::{Deserialize, Serialize};
 
-/// How much of its processors a measurer needed while it was sending.
+/// The processor time that a measurer needed while it was sending.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerLoad {
     /// Its threads' processor time.
     pub cpu: Duration,
-    /// The time its threads were ready to run and had to wait for a processor.
+    /// The time its threads were ready to run and waited for a processor.
     pub waited: Duration,
     /// Both, of the busiest of its threads alone.
     pub busiest: Duration,
     /// The time it was sending.
     pub wall: Duration,
-    /// What went over its links in that time.
+    /// The bytes on its links in that time.
     pub traffic: Traffic,
 }
 
@@ -29,7 +29,7 @@ impl WorkerLoad {
         self.busiest.as_secs_f64() / self.wall.as_secs_f64()
     }
 
-    /// What was added since `before`, by one thread.
+    /// The increase since `before`, by one thread.
     #[must_use]
     pub fn since(self, before: &Self) -> Self {
         Self {

@@ -1,13 +1,11 @@
-//! Measuring relays for real: who may be measured, with how many sockets, by which threads.
+//! Real measurements of relays: consent, sockets and threads.
 //!
 //! - [`Consent`] decides whether a relay may be flooded at all;
-//! - [`Defences`] reads from the consensus what a relay lets one address do, and [`Load`] plans
-//!   within it;
-//! - a [`Member`] is one measurer, here or elsewhere; a [`LocalMember`] is threads of this process,
-//!   each driving an [`onion::measure::load::LoadGenerator`] over real sockets;
-//! - [`Team`] runs a [`coordinator::Measurement`] with its members, and where the relay takes part
-//!   gives it the order.
-//! - [`capacity`] finds out what the measurers themselves can send and receive.
+//! - [`Defences`] reads a relay's limits for a single address from the consensus, and [`Load`] plans within them;
+//! - a [`Member`] is one measurer, local or remote; a [`LocalMember`] is threads of this process, each driving an
+//!   [`onion::measure::load::LoadGenerator`] over real sockets;
+//! - [`Team`] runs a [`coordinator::Measurement`] with its members, and sends a participating relay its order;
+//! - [`capacity`] measures the send and receive rates of the measurers themselves.
 
 pub mod capacity;
 mod local;

@@ -20,7 +20,7 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use worker::Worker;
 
-/// What the measurers of one process share: a clock, TLS keys, and landings.
+/// The state that the measurers of one process share: a clock, TLS keys, and landings.
 #[derive(Clone)]
 pub struct Site {
     clock: Clock,
@@ -29,10 +29,10 @@ pub struct Site {
 }
 
 impl Site {
-    /// Makes keys, which takes some tenths of a second.
+    /// Generates keys, which takes some tenths of a second.
     ///
     /// # Errors
-    /// Where there are no keys or no random bytes to be had.
+    /// If keys cannot be generated or there are no random bytes.
     pub fn new() -> Result<Self, SiteError> {
         let mut seed = [0; 32];
         StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?.fill_bytes(&mut seed);
@@ -54,7 +54,7 @@ impl Site {
     }
 }
 
-/// Why this machine cannot measure at all.
+/// The reason why this machine cannot measure at all.
 #[derive(Debug, thiserror::Error)]
 pub enum SiteError {
     /// No keys or certificates.
@@ -68,26 +68,25 @@ pub enum SiteError {
 /// Choices for a measurer on this machine.
 #[derive(Clone)]
 pub struct LocalOptions {
-    /// What its threads are called.
+    /// The name of its threads.
     pub name: String,
     /// Seed of its Ed25519 key.
     pub key_seed: [u8; 32],
-    /// Pumps at most, each on a thread of its own; at least one is used. See [`free_cores`].
+    /// Maximum number of pumps, each on its own thread; at least one is used. See [`free_cores`].
     pub pumps: u32,
-    /// Address of its landings, where targets find them. If `None`, the address from which the target
-    /// is reached.
+    /// Address of its landings, as seen by targets. If `None`, the address from which the target is reached.
     pub address: Option<IpAddr>,
 }
 
-/// Processors that may be kept busy: all but one, which is left to everything else, such as the
-/// interrupts of a fast network, or a target on this very machine.
+/// The number of processors that may be kept busy: all but one, which is left to everything else, such as the
+/// interrupts of a fast network, or a target on this machine.
 #[must_use]
 pub fn free_cores() -> u32 {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     u32::try_from(cores.saturating_sub(1).max(1)).unwrap_or(u32::MAX)
 }
 
-/// A measurer on this machine: some pumps, each a thread with sockets of its own.
+/// A measurer on this machine: some pumps, each a thread with its own sockets.
 pub struct LocalMember {
     site: Site,
     options: LocalOptions,
@@ -95,9 +94,9 @@ pub struct LocalMember {
     round: Option<Round>,
 }
 
-/// A round under way.
+/// A running round.
 struct Round {
-    // First, since landings are free once their pump has ended.
+    // First, since landings become free once their pump has ended.
     workers: Vec<Worker>,
     _leases: Vec<Lease>,
     sums: Arc<Mutex<Sums>>,
@@ -105,7 +104,7 @@ struct Round {
 
 impl Drop for Round {
     fn drop(&mut self) {
-        // All at once, before the first one's end is waited for.
+        // All at once, before the first one is joined.
         self.workers.iter().for_each(Worker::stop);
     }
 }
@@ -115,10 +114,10 @@ fn locked(sums: &Mutex<Sums>) -> MutexGuard<'_, Sums> {
 }
 
 impl LocalMember {
-    /// A measurer that does nothing yet.
+    /// An idle measurer.
     ///
     /// # Errors
-    /// Where the operating system gives no random bytes.
+    /// If the operating system has no random bytes.
     pub fn new(site: Site, options: LocalOptions) -> Result<Self, SiteError> {
         let rng = StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?;
         Ok(Self { site, options, rng, round: None })
@@ -131,7 +130,7 @@ impl LocalMember {
         }
     }
 
-    /// The way of one pump's cells, and the landings that it needs for that.
+    /// The route of one pump's cells, and the landings that it needs.
     fn way_back(
         &self,
         order: &RoundOrder,
@@ -163,7 +162,7 @@ impl Member for LocalMember {
         if let RoundMode::Transit { .. } = order.mode {
             check_address(self.own_address(order)?)?;
             let load = Load::plan(order, order.rtt.unwrap_or_default());
-            // Those who share the address are here, and share the landings.
+            // All members that share the address are here, and share the landings.
             let count = load.sockets.saturating_mul(order.sharing.max(1)) as usize;
             self.site.landings.make(count, load.must_authenticate, cancel)?;
         }
@@ -230,7 +229,7 @@ impl Member for LocalMember {
     }
 }
 
-/// The part of `rate` that pump `number` of `pumps` has: they differ by a bit per second at most.
+/// The part of `rate` for pump `number` of `pumps`: parts differ by at most one bit per second.
 fn share_of(rate: Rate, number: u32, pumps: u32) -> Rate {
     let (bits, pumps) = (rate.as_bit_per_s(), u64::from(pumps));
     Rate::from_bit_per_s(bits / pumps + u64::from(u64::from(number) < bits % pumps))

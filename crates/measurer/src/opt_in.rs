@@ -11,7 +11,7 @@ pub enum OptInError {
     Unreadable {
         /// The list.
         path: PathBuf,
-        /// What the operating system says.
+        /// The operating system's error.
         source: std::io::Error,
     },
     /// A line is no fingerprint.
@@ -22,7 +22,7 @@ pub enum OptInError {
     BadLine {
         /// The list.
         path: PathBuf,
-        /// Which line.
+        /// The line.
         source: BadOptInLine,
     },
 }
@@ -30,7 +30,7 @@ pub enum OptInError {
 /// `consent`, with the relays of the opt-in list at `path` added.
 ///
 /// # Errors
-/// The list cannot be read, or a line is no fingerprint.
+/// The list cannot be read, or a line has no fingerprint.
 pub fn read_opt_in(consent: Consent, path: &Path) -> Result<Consent, OptInError> {
     let text = std::fs::read_to_string(path)
         .map_err(|source| OptInError::Unreadable { path: path.to_owned(), source })?;

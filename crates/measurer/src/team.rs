@@ -1,4 +1,4 @@
-//! A team of measurers, and the measurements that it does.
+//! A team of measurers, and its measurements.
 
 pub(crate) mod ordering;
 mod run;
@@ -25,18 +25,17 @@ use std::sync::atomic::AtomicBool;
 pub struct TeamOptions {
     /// Measurers of this process.
     pub measurers: u32,
-    /// Pumps of each, a thread for each; an even share of the processors that are free if `None`.
+    /// Pumps of each, a thread for each; an even share of the free processors if `None`.
     pub pumps: Option<u32>,
-    /// What each can send and receive; found out by pumping TLS over loopback if `None`.
+    /// The send and receive rate of each; measured with TLS over loopback if `None`.
     pub capacity: Option<Rate>,
-    /// Address of our landings, where the target finds them. If `None`, the address from which the
-    /// target is reached.
+    /// Address of our landings, as seen by the target. If `None`, the address from which the target is reached.
     pub address: Option<IpAddr>,
-    /// Parameters of the measurements; `sockets` is a bound, fewer are used where fewer do.
+    /// Parameters of the measurements; `sockets` is a maximum.
     pub params: Params,
-    /// What the path to a relay asks for; found out by its round trip if `None`.
+    /// The requirements of the path to a relay; derived from its round trip if `None`.
     pub path: Option<PathParams>,
-    /// Links authenticate as a relay's even where nothing is gained by it.
+    /// Links authenticate as a relay's even if that has no advantage.
     pub always_authenticate: bool,
 }
 
@@ -58,16 +57,15 @@ impl Default for TeamOptions {
 /// How a relay is to be measured.
 #[derive(Clone, Copy, Debug, Default)]
 pub enum Approach {
-    /// In transit: any relay can be, and knows nothing of it. Its clients' traffic is not counted.
+    /// In transit: works with any relay, which is unaware of it. Its clients' traffic is not counted.
     #[default]
     Transit,
-    /// As an echo: the relay takes part, by an order of its coordinator, and reports its clients'
-    /// traffic.
+    /// As an echo: the relay participates, by an order of its coordinator, and reports its clients' traffic.
     Echo(Coordinator),
 }
 
 impl Approach {
-    /// The parameters within what the relay allows.
+    /// The parameters within the relay's limits.
     #[must_use]
     pub fn within(&self, params: Params) -> Params {
         match self {
@@ -77,18 +75,18 @@ impl Approach {
     }
 }
 
-/// What gives a relay the order to be measured.
+/// The coordinator's data for the order to a relay.
 #[derive(Clone, Copy)]
 pub struct Coordinator {
     /// Seed of its Ed25519 key, which the relay must allow.
     pub key_seed: [u8; 32],
-    /// Rounds at most, since the relay counts each as a measurement of its own and allows a
-    /// coordinator but few in a day ([`ROUNDS_ALLOWED`]).
+    /// Maximum number of rounds, since the relay counts each as a separate measurement and allows a coordinator only
+    /// few in a day ([`ROUNDS_ALLOWED`]).
     pub rounds_max: u32,
 }
 
 impl Coordinator {
-    /// With this key, and as many rounds as relays allow by default.
+    /// With this key, and the default number of rounds that relays allow.
     #[must_use]
     pub const fn new(key_seed: [u8; 32]) -> Self {
         Self { key_seed, rounds_max: ROUNDS_ALLOWED }
@@ -107,22 +105,22 @@ impl fmt::Debug for Coordinator {
 pub struct Request {
     /// The relay.
     pub target: Target,
-    /// What to expect of it.
+    /// Its expected capacity.
     pub guess: Rate,
-    /// What it lets one address do.
+    /// Its limits for a single address.
     pub defences: Defences,
-    /// How.
+    /// How it is measured.
     pub approach: Approach,
 }
 
-/// News of a measurement under way.
+/// A progress event of a running measurement.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Progress {
     /// A round is being prepared.
     Preparing {
         /// Counted from one.
         round: u32,
-        /// What the measurers will send at most.
+        /// The maximum load of the measurers.
         allocated: Rate,
         /// Sockets of all measurers.
         sockets: u32,
@@ -142,15 +140,15 @@ pub enum Progress {
         round: u32,
         /// The second, from zero.
         index: u32,
-        /// What came back in it, and in echo what is counted of the relay's clients.
+        /// The returned bytes, and in echo the counted traffic of the relay's clients.
         measured: Rate,
     },
 }
 
-/// How a measurement ended, and what it cost us.
+/// The outcome of a measurement, and its cost.
 #[derive(Clone, Debug)]
 pub struct TeamResult {
-    /// The estimate, or why there is none.
+    /// The estimate, or the reason why there is none.
     pub outcome: Outcome,
     /// Its rounds.
     pub course: RoundHistory,
@@ -158,32 +156,32 @@ pub struct TeamResult {
     pub loads: Vec<Option<WorkerLoad>>,
 }
 
-/// Why a team cannot work: this machine or its configuration is to blame, never the relay.
+/// The reason why a team cannot work: this machine or its configuration is to blame, never the relay.
 #[derive(Debug, thiserror::Error)]
 pub enum TeamError {
     /// No keys, certificates or random bytes.
     #[error(transparent)]
     Site(#[from] SiteError),
-    /// The own capacity cannot be found out.
+    /// The own capacity cannot be measured.
     #[error("cannot find out this machine's capacity: {0}")]
     LoadGenerator(#[from] pump::PumpError),
     /// A measurer cannot take part.
     #[error(transparent)]
     Member(#[from] MemberError),
-    /// The measurement cannot even begin.
+    /// The measurement cannot start.
     #[error("cannot begin: {0}")]
     SetUp(#[from] SetupError),
 }
 
 /// A measurer of a team.
 pub struct Teammate {
-    /// Itself.
+    /// The member.
     pub member: Box<dyn Member>,
-    /// What it can send and receive.
+    /// Its send and receive rate.
     pub capacity: Rate,
 }
 
-/// Measurers, and what their coordinator needs.
+/// Measurers, and the data that their coordinator needs.
 pub struct Team {
     options: TeamOptions,
     site: Site,
@@ -192,8 +190,7 @@ pub struct Team {
 }
 
 impl Team {
-    /// A team of this process alone: makes keys, and finds out what this machine can do unless the
-    /// options say so.
+    /// A team of this process alone: generates keys, and measures the machine's capacity unless the options state it.
     ///
     /// # Errors
     /// [`TeamError`]: this machine cannot measure.
@@ -217,8 +214,7 @@ impl Team {
         Ok(Self { options, site, rng, mates })
     }
 
-    /// A team of these measurers, wherever they run. Of the options, only those of the measurements
-    /// matter.
+    /// A team of these measurers, local or remote. Only the options about measurements apply.
     ///
     /// # Errors
     /// [`TeamError`]: this machine cannot measure.
@@ -227,27 +223,27 @@ impl Team {
         Ok(Self { options, site: Site::new()?, rng, mates })
     }
 
-    /// What each measurer can send and receive.
+    /// The send and receive rate of each measurer.
     pub fn capacities(&self) -> impl Iterator<Item = Rate> {
         self.mates.iter().map(|mate| mate.capacity)
     }
 
-    /// What all can send and receive together.
+    /// The send and receive rate of all measurers together.
     #[must_use]
     pub fn capacity(&self) -> Rate {
         self.capacities().sum()
     }
 
-    /// The choices it was made with.
+    /// The options of the team.
     #[must_use]
     pub const fn options(&self) -> &TeamOptions {
         &self.options
     }
 
-    /// Measures one relay, until the outcome or until `cancel` is set. Consent is the caller's duty.
+    /// Measures one relay, until the outcome or until `cancel` is set. The caller checks consent.
     ///
     /// # Errors
-    /// [`TeamError`] where this machine is to blame; whatever the relay does is in the outcome.
+    /// [`TeamError`] if this machine is to blame; the relay's failures are in the outcome.
     pub fn measure(
         &mut self,
         request: &Request,
@@ -257,8 +253,8 @@ impl Team {
         Ok(run::Run::new(self, request, None, cancel)?.until_done(progress, cancel))
     }
 
-    /// One turn of a relay, whose others are a campaign's matter: this team are those of the launch's
-    /// allocation, in their order, and the launch says what to expect.
+    /// One turn of a relay in a campaign: the members are those of the launch's allocation, in their order, and the
+    /// launch has the expected capacity.
     ///
     /// # Errors
     /// As [`measure`](Self::measure).
@@ -274,14 +270,14 @@ impl Team {
     }
 }
 
-/// An even share of what the free processors can pump.
+/// An even share of the free processors' pumping rate.
 fn capacity_of_a_measurer(tls: &TlsConfigs, measurers: u32, pumps: u32) -> Result<Rate, TeamError> {
     const RUN: Duration = Duration::from_millis(300);
     let record_len = CELLS_PER_RECORD * onion::cell::CELL_LEN;
     let per_core = pump::run(tls, record_len, RUN)?.rate_per_core();
     let measurers = measurers.max(1);
     let busy = free_cores().min(measurers.saturating_mul(pumps));
-    // Measuring costs more than pumping: content, cells and checks come on top.
+    // Measuring costs more than pumping: content, cells and checks are additional work.
     const SHARE_OF_PUMP: f64 = 0.5;
     Ok(per_core.scaled(SHARE_OF_PUMP * f64::from(busy) / f64::from(measurers)))
 }

@@ -1,6 +1,6 @@
-//! A team measures stock tor on loopback: what it finds, and that it stays within what tor permits.
+//! A team measures C tor on loopback: the results, and compliance with tor's limits.
 //!
-//! Each test has a network of its own, and tries several claims on it.
+//! Each test has its own network, and tries several claims on it.
 
 #![expect(clippy::print_stderr, reason = "a long test says what it has found so far")]
 
@@ -39,9 +39,10 @@ fn hopeless() -> Team {
     team(TeamOptions { measurers: 1, params, ..base })
 }
 
-/// Asserts that an estimate is conclusive, and what the relay says itself; its own seconds are not quite ours, and come late where a machine is busy. Or that the
-/// machine has kept it from that, by the estimate's own word: one that stands still for half a second makes a relay unsteady, or a measurer's processor busy, and the
-/// estimate is no more than the mean of its seconds, what the relay says their median.
+/// Asserts that an estimate is conclusive and agrees with the relay's own reports, whose seconds differ slightly and
+/// are late on a busy machine. Otherwise the estimate itself must name the machine as the cause: if the machine is
+/// suspended for half a second, the relay is unsteady or a measurer's processor busy. The estimate is then at most the
+/// mean of its seconds, and the relay's report their median.
 fn assert_close(seen: &Observed) {
     let outcome = seen.result.outcome.estimate().expect("an estimate");
     assert!(outcome.inconclusive.is_none() || is_machines(outcome), "{outcome}");
@@ -51,7 +52,7 @@ fn assert_close(seen: &Observed) {
     assert!((least..=1.10).contains(&ratio), "{ratio:.3} of what the relay said: {outcome}");
 }
 
-/// Whether it is the machine that the estimate says was in the way.
+/// Whether the estimate names the machine as the cause.
 fn is_machines(estimate: &Estimate) -> bool {
     match &estimate.inconclusive {
         Some(Inconclusive::Unsteady { .. }) => true,
@@ -60,7 +61,7 @@ fn is_machines(estimate: &Estimate) -> bool {
     }
 }
 
-/// The least that an estimate may be of what the relay says.
+/// The minimum ratio of an estimate to the relay's report.
 fn least(estimate: &Estimate) -> f64 {
     if is_machines(estimate) { 0.7 } else { 0.85 }
 }
@@ -158,7 +159,7 @@ fn stock_relays_are_measured_right_and_whatever_breaks_gives_no_number() {
     claims.conclude();
 }
 
-/// Links to a relay whose other ends have proved to be relays, by what its log says.
+/// Links to a relay whose other ends have authenticated as relays, by its log.
 fn authenticated(node: &Node) -> usize {
     let text = std::fs::read_to_string(node.dir().join("handshake-log")).expect("a log");
     let proofs = text.lines().filter(|line| line.contains("Got an AUTHENTICATE cell"));
@@ -189,10 +190,10 @@ fn links_authenticate_if_told(node: &Node) {
 }
 
 fn unlimited(node: &Node) {
-    // One round, so that nothing of an earlier one is in what the relay says.
+    // One round, so that the relay's report has nothing of an earlier one.
     let base = options(6);
     let mut team = team(TeamOptions { params: Params { max_rounds: 1, ..base.params }, ..base });
-    // Totals, not events: on a busy machine, these come late and cover more or less than a second.
+    // Totals, not events: on a busy machine, events are late and cover more or less than a second.
     let before = written_bytes(node);
     let seen = observe(&mut team, &request(node, 1400.0), node, &mut |_| {});
     let written = (written_bytes(node) - before) as f64;
@@ -206,7 +207,7 @@ fn unlimited(node: &Node) {
     );
     let outcome = seen.result.outcome.estimate().expect("just seen");
     assert!(estimate >= least(outcome) * said, "{estimate} of {said}: {outcome}");
-    // The rest is overhead, and what was under way when the measurement ended.
+    // The rest is overhead, and the data in flight when the measurement ended.
     assert!((0.8..=1.0).contains(&share), "measured {share:.3} of what the relay wrote");
 }
 
@@ -231,7 +232,7 @@ fn wrong_identities(network: &Network) {
         assert!(text.contains("wrong relay: expected"), "{text}");
         assert_eq!(result.outcome.blame(), Some(Blame::Relay), "{text}");
     }
-    // Nothing but the identity was wrong.
+    // Only the identity was wrong.
     let result = measure(&mut self::team(options(2)), &right, &mut |_, _| {});
     assert!(result.outcome.estimate().is_some(), "{}", result.outcome);
 }

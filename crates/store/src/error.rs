@@ -11,7 +11,7 @@ pub enum StoreError {
         path: PathBuf,
     },
     /// The store does not exist, and must not be created.
-    #[error("there is no store at {}; a coordinator makes it, beside its bandwidth files", path.display())]
+    #[error("there is no store at {}; a coordinator creates it next to its bandwidth files", path.display())]
     Missing {
         /// The store.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum StoreError {
     /// Its pages are inconsistent. A disk or memory error, or a copy made during a write, can cause this.
     #[error(
         "{} is damaged: {problem}; move it away with its -wal and -shm files and put the last backup there, or nothing: then \
-         the bandwidth files that are left tell what is expected of relays", path.display()
+         the remaining bandwidth files have the expected capacities of relays", path.display()
     )]
     Damaged {
         /// The store.

@@ -1,15 +1,15 @@
-//! What a coordinator remembers for years: every measurement with its seconds and who limited each of them, failures
-//! with their reasons, which slot was whose, seeds of periods that are over, consensuses that were seen.
+//! The coordinator's long-term record: every measurement with its seconds and the limiting cause of each, failures with
+//! their reasons, the relays of each slot, seeds of finished periods, and consensuses.
 //!
-//! One SQLite file with a write-ahead log. One process writes it, by a [`Store`]; any number read it meanwhile, by
-//! [`Reader`]s. What is written is [`Entry`]s, and each of them may be written again without harm: who is not sure
-//! whether an entry has got to the disk writes it once more. So nothing is lost when a disk is full for a while, and
-//! nothing is there twice.
+//! One SQLite file with a write-ahead log. One process writes it, by a [`Store`]; any number of [`Reader`]s read it
+//! concurrently. The unit of writing is an [`Entry`], and an entry may be written again without effect: a caller that
+//! does not know whether an entry is on the disk writes it once more. So nothing is lost while a disk is full, and
+//! nothing is duplicated.
 //!
-//! - A write is a transaction that is on the disk when [`Store::write`] returns. A process that is killed, or a machine that
-//!   stops, leaves all of an entry or nothing of it.
-//! - What is to come is never in it: neither a coming slot, nor the seed of a period that is not over.
-//! - [`explain()`] says in words why a relay has its weight, or none.
+//! - A write is a transaction that is on the disk when [`Store::write`] returns. If the process is killed or the
+//!   machine stops, an entry is written completely or not at all.
+//! - The store never has data about the future: neither a coming slot, nor the seed of a period that is not over.
+//! - [`explain()`] explains in words why a relay has its weight, or none.
 //!
 //! Times are Unix seconds, rates bytes per second. Nothing here reads a clock.
 

@@ -1,4 +1,4 @@
-//! Opening the file: for the one who writes, and for those who read.
+//! Opens the file, for the writer and for readers.
 
 use crate::error::StoreError;
 use crate::schema::{self, APPLICATION};
@@ -9,32 +9,31 @@ use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// How long one who finds the file locked for a moment waits.
+/// The timeout for a locked file.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The set-group-ID bit of a folder: the kernel gives new files in it the folder's group.
 const SET_GROUP_ID: u32 = 0o2000;
 
-/// The one who writes.
+/// The writer.
 pub struct Store {
     pub(crate) reader: Reader,
-    /// Held as long as this lives; the system releases it with the process, however that ends.
+    /// Held as long as this exists; the system releases it when the process ends.
     _lock: File,
 }
 
-/// One who reads. There may be many, also while somebody writes; each query sees one state of the store.
+/// A reader. There may be many, also concurrently with the writer; each query sees one state of the store.
 pub struct Reader {
     pub(crate) db: Connection,
     pub(crate) path: PathBuf,
 }
 
 impl Store {
-    /// Opens the store for writing, or makes it; looks whether its pages are sound, and brings an older layout to the
-    /// newest. What an earlier process had begun and not ended stays as it was until
-    /// [`close_unfinished`](Self::close_unfinished).
+    /// Opens the store for writing, or creates it; checks its pages, and migrates an older schema to the newest. Turns
+    /// that an earlier process began and did not end are unchanged until [`close_unfinished`](Self::close_unfinished).
     ///
     /// # Errors
-    /// [`StoreError::Locked`] if another process has it; all that says what is wrong with the file.
+    /// [`StoreError::Locked`] if another process has it open; other variants for a defective file.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         let failed =
             |action| move |source| StoreError::File { action, path: path.to_owned(), source };
@@ -53,7 +52,7 @@ impl Store {
         let of = |source| StoreError::of(path, source);
         reader.check_whose(true)?;
         let db = &mut reader.db;
-        // A commit waits for the disk: what was said to be recorded is.
+        // A commit waits for the disk, so that committed entries survive a crash.
         db.pragma_update(None, "journal_mode", "wal").map_err(of)?;
         db.pragma_update(None, "synchronous", "full").map_err(of)?;
         db.pragma_update(None, "foreign_keys", true).map_err(of)?;
@@ -64,13 +63,14 @@ impl Store {
     }
 }
 
-/// Leaves the store in one file. While a store has a write-ahead log, SQLite's readers need the log's index next to it, and make it if it is
-/// missing. A reader that may not write to the folder, such as the dashboard's user, could not open a store that was closed with the log
-/// still declared. If readers have it open now, the log and its index stay, and serve them and later readers.
+/// Leaves the store in one file. If a store has a write-ahead log, SQLite's readers need the log's index next to it,
+/// and create it if it is missing. A reader without write permission for the folder, such as the dashboard's user,
+/// could not open a store that was closed with the log still declared. If readers have it open now, the log and its
+/// index stay, and serve them and later readers.
 impl Drop for Store {
     fn drop(&mut self) {
         let db = &self.reader.db;
-        // Nobody waits for the readers: what is committed is safe either way.
+        // No need to wait for readers: committed data is safe either way.
         let _ = db.busy_timeout(Duration::ZERO);
         let _ = db.pragma_update(None, "journal_mode", "delete");
     }
@@ -85,10 +85,10 @@ impl Deref for Store {
 }
 
 impl Reader {
-    /// Opens a store that is there, for reading.
+    /// Opens an existing store for reading.
     ///
     /// # Errors
-    /// [`StoreError::Missing`] if there is none, and what is wrong with it.
+    /// [`StoreError::Missing`] if there is none; other variants for a defective file.
     pub fn open(path: &Path) -> Result<Self, StoreError> {
         if !path.exists() {
             return Err(StoreError::Missing { path: path.to_owned() });
@@ -98,7 +98,7 @@ impl Reader {
         Ok(reader)
     }
 
-    /// Where it is.
+    /// Its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
@@ -130,18 +130,18 @@ impl Reader {
         Ok(())
     }
 
-    /// Looks at every page, but does not compare indexes with what they index: as fast as the file can be read.
+    /// Checks every page, but does not compare indexes with their tables: limited only by the speed of reading.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] with the first thing that does not fit.
+    /// [`StoreError::Damaged`] with the first inconsistency.
     pub fn check_pages(&self) -> Result<(), StoreError> {
         self.check("PRAGMA quick_check(1)")
     }
 
-    /// Looks at every page, compares indexes with what they index, and looks for rows that belong to none.
+    /// Checks every page, compares indexes with their tables, and checks for orphaned rows.
     ///
     /// # Errors
-    /// [`StoreError::Damaged`] with the first thing that does not fit.
+    /// [`StoreError::Damaged`] with the first inconsistency.
     pub fn check_all(&self) -> Result<(), StoreError> {
         self.check("PRAGMA integrity_check(1)")?;
         let of = |source| StoreError::of(&self.path, source);
@@ -166,8 +166,8 @@ impl Reader {
     }
 }
 
-/// The mode of a store in this folder: it names the relays that are being measured, so only its owner reads it. In a folder with the
-/// set-group-ID bit the folder's group does, too: whoever set that bit chose this group for the files in it.
+/// The mode of a store in this folder: it names the relays that are being measured, so only its owner may read it. In a
+/// folder with the set-group-ID bit the folder's group may, too: the administrator who set that bit chose this group.
 fn mode_in(folder: Option<&Path>) -> u32 {
     let folder = folder.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let is_shared =
@@ -175,8 +175,8 @@ fn mode_in(folder: Option<&Path>) -> u32 {
     if is_shared { 0o640 } else { 0o600 }
 }
 
-/// A lock in a file of its own: SQLite's are taken and released with each transaction. A process that can open the file can hold the lock and
-/// so keep the coordinator from starting: only its owner can.
+/// A lock in a separate file: SQLite's are taken and released with each transaction. A process that can open the file
+/// can hold the lock and so prevent the coordinator from starting, so only the owner can open it.
 fn lock(path: &Path) -> Result<File, StoreError> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
@@ -184,7 +184,7 @@ fn lock(path: &Path) -> Result<File, StoreError> {
     let failed = |source| StoreError::File { action: "lock", path: name.clone(), source };
     let file = OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(&name);
     let file = file.map_err(failed)?;
-    // Of a version that let everybody open it.
+    // From a version that let all users open it.
     file.set_permissions(Permissions::from_mode(0o600)).map_err(failed)?;
     match file.try_lock() {
         Ok(()) => Ok(file),

@@ -1,16 +1,17 @@
-//! What is old goes.
+//! Removes old data.
 
 use crate::error::StoreError;
 use crate::open::Store;
 use crate::write::int;
 use rusqlite::params;
 
-/// How long things are kept, in days; zero: for good.
+/// The retention times, in days; zero: forever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
-    /// Whole records, with what each kernel said: some kilobytes for each measurement.
+    /// Whole records, with each kernel's account: some kilobytes for each measurement.
     pub records_days: u32,
-    /// Measurements with their seconds: some hundred bytes for each. A relay's last estimate stays as long as the relay.
+    /// Measurements with their seconds: some hundred bytes for each. A relay's last estimate is kept as long as the
+    /// relay.
     pub measurements_days: u32,
 }
 
@@ -21,24 +22,24 @@ impl Default for Retention {
     }
 }
 
-/// What was removed.
+/// The removed rows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Removed {
     /// Whole records.
     pub records: usize,
     /// Measurements.
     pub measurements: usize,
-    /// Relays without measurements that have not been seen for as long.
+    /// Relays without measurements that have not been listed for the same time.
     pub relays: usize,
-    /// Whether there is more of it: a call takes no longer than it needs for some thousand rows.
+    /// Whether there is more to remove: a call removes only some thousand rows.
     pub is_all: bool,
 }
 
-/// Rows that one call removes of each kind: readers and the writer wait for no more than that.
+/// The maximum number of rows of each kind that one call removes, so that readers and the writer do not wait longer.
 const BATCH: usize = 5000;
 
 impl Store {
-    /// Removes some of what is too old. Call it again later if that was not all.
+    /// Removes some old data. Call it again later if there is more.
     ///
     /// # Errors
     /// As [`write`](Self::write).
@@ -49,7 +50,7 @@ impl Store {
     ) -> Result<Removed, StoreError> {
         let before = |days: u32| {
             let kept_s = u64::from(days) * 24 * 3600;
-            // With zero days nothing has ended before.
+            // With zero days no row is old.
             if days == 0 { 0 } else { int(now_unix_s.saturating_sub(kept_s)) }
         };
         let batch = int(BATCH as u64);

@@ -1,4 +1,4 @@
-//! What tests write.
+//! Entries for tests.
 
 use crate::{MeasurementFinished, MeasurementStarted};
 use coordinator::{

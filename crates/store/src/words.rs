@@ -1,4 +1,4 @@
-//! Times and rates for people.
+//! Formats times and rates for people.
 
 use jiff::Timestamp;
 use onion::Duration;
@@ -11,7 +11,7 @@ pub fn utc(unix_s: u64) -> String {
     time.strftime("%Y-%m-%d %H:%M UTC").to_string()
 }
 
-/// A length of time, roughly: in the largest unit of which it has two.
+/// A duration, roughly: in the largest unit of which it has two.
 pub(crate) fn roughly(time: Duration) -> String {
     let seconds = time.as_secs();
     let units = [(24 * 3600, "days"), (3600, "hours"), (60, "minutes")];

@@ -1,14 +1,14 @@
-//! Why what commands have in common cannot be done.
+//! Errors of the common parts of commands.
 
 use std::io;
 
-/// Why what several commands do cannot be done.
+/// An error of a common part of commands.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no team, or it cannot measure.
     #[error(transparent)]
     Team(#[from] measurer::TeamError),
-    /// The system does not let us handle signals.
+    /// The system does not permit signal handlers.
     #[error("cannot handle signals: {0}")]
     Signals(io::Error),
     /// The command line is wrong.

@@ -2,16 +2,16 @@
 
 use std::process::ExitCode;
 
-/// How a command ended, for the shell that called it.
+/// The exit status of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// All that was asked for was done.
+    /// The command succeeded.
     Done,
-    /// Something failed; the message says what.
+    /// The command failed; the message has the reason.
     Failed,
     /// The command line is wrong. clap ends with the same status.
     Misused,
-    /// Nothing could be compared, where [`Failed`](Self::Failed) says that there is a difference.
+    /// No comparison was possible, if [`Failed`](Self::Failed) means a difference.
     Trouble,
     /// There is a result, but only as a lower bound.
     Inconclusive,

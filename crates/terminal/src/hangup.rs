@@ -4,7 +4,7 @@ use signal_hook::flag;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// SIGHUP: the wish that a daemon reads its configuration again.
+/// SIGHUP: the request that a daemon reads its configuration again.
 pub struct Hangup(Arc<AtomicBool>);
 
 impl Hangup {
@@ -18,7 +18,7 @@ impl Hangup {
         Ok(Self(mark))
     }
 
-    /// Whether it has come since this was last asked.
+    /// Whether it has arrived since the last call.
     #[must_use]
     pub fn take(&self) -> bool {
         self.0.swap(false, Ordering::Relaxed)

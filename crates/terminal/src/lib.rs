@@ -1,8 +1,8 @@
-//! What all commands have in common with their user.
+//! The common user interface of all commands.
 //!
-//! [`Output`] is where results and progress go, [`Interrupt`] how the user ends a command, [`Hangup`] how the operator has a
-//! daemon read its configuration again, and [`Exit`] the exit status. [`measuring`] measures a relay as the user's arguments say
-//! and shows the progress.
+//! [`Output`] prints results and progress, [`Interrupt`] lets the user end a command, [`Hangup`] makes a daemon read
+//! its configuration again, and [`Exit`] is the exit status. [`measuring`] measures a relay by the user's arguments and
+//! shows the progress.
 
 mod arguments;
 mod error;

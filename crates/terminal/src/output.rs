@@ -1,4 +1,4 @@
-//! Where results and progress go.
+//! Output of results and progress.
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
@@ -7,20 +7,19 @@ use std::io::{self, ErrorKind, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// Where results and progress go: results to stdout, as text or one JSON value a line; progress and
-/// errors to stderr.
+/// Output: results to stdout, as text or one JSON value a line; progress and errors to stderr.
 pub struct Output {
     is_json: bool,
     bar: ProgressBar,
-    /// Whether progress is printed line by line where there is no terminal to show it on.
+    /// Whether progress is printed line by line if stderr is no terminal.
     is_logged: AtomicBool,
-    /// A result was lost: standard output did not take it.
+    /// A result was lost: writing to standard output failed.
     has_lost: AtomicBool,
 }
 
-/// Reports something that does not stop a command, on stderr.
+/// Reports a warning on stderr.
 pub fn note(message: impl Display) {
-    // Nobody is left to hear of it if that fails.
+    // An error on stderr cannot be reported.
     let _ = writeln!(io::stderr().lock(), "flashflow: note: {message}");
 }
 
@@ -50,14 +49,15 @@ impl Output {
         });
     }
 
-    /// Reports the first error of standard output, and remembers it for [`has_lost`](Self::has_lost). A reader that has gone away, as `head`
+    /// Reports the first error of standard output, and remembers it for [`has_lost`](Self::has_lost). A closed pipe, as
+    /// by `head`, does not count.
     /// does, is none.
     pub fn keep_account(&self, written: io::Result<()>) {
         match written {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {
                 if !self.has_lost.swap(true, Ordering::Relaxed) {
                     let problem = format!("flashflow: cannot write to standard output: {error}");
-                    // If stderr is gone as well, the exit status is left.
+                    // If stderr is closed as well, the exit status is left.
                     let _ = writeln!(io::stderr().lock(), "{problem}");
                 }
             }
@@ -65,32 +65,32 @@ impl Output {
         }
     }
 
-    /// Whether standard output did not take a result. Then no command has succeeded, whatever it did.
+    /// Whether writing a result to standard output failed. Then the command has failed.
     #[must_use]
     pub fn has_lost(&self) -> bool {
         self.has_lost.load(Ordering::Relaxed)
     }
 
-    /// A result that only programs want.
+    /// A result for programs only.
     pub fn record(&self, value: impl FnOnce() -> Value) {
         if self.is_json {
             self.result("", value);
         }
     }
 
-    /// A result that only people want.
+    /// A result for people only.
     pub fn text(&self, text: impl Display) {
         if !self.is_json {
             self.result(text, || Value::Null);
         }
     }
 
-    /// From now on, progress is printed to stderr line by line if that is no terminal.
+    /// Enables printing of progress to stderr line by line if that is no terminal.
     pub fn log_progress(&self) {
         self.is_logged.store(true, Ordering::Relaxed);
     }
 
-    /// What is being done now: replaces what was said last, where stderr is a terminal.
+    /// Shows the current activity, in place of the previous one, if stderr is a terminal.
     pub fn doing(&self, message: impl Into<String>) {
         let message = message.into();
         if self.bar.is_hidden() {
@@ -103,19 +103,19 @@ impl Output {
         self.bar.set_message(message);
     }
 
-    /// A step that stays to be read, on stderr.
+    /// Prints a step permanently, on stderr.
     pub fn step(&self, message: impl Display) {
         self.bar.suspend(|| {
             let _ = writeln!(io::stderr().lock(), "{message}");
         });
     }
 
-    /// No more progress.
+    /// Ends the progress display.
     pub fn quiet(&self) {
         self.bar.finish_and_clear();
     }
 
-    /// What went wrong, on stderr; as a value, too, for programs.
+    /// Prints an error on stderr; as a value, too, for programs.
     pub fn error(&self, error: impl Display) {
         self.quiet();
         let _ = writeln!(io::stderr().lock(), "flashflow: {error}");

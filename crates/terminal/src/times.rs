@@ -2,8 +2,8 @@
 
 use jiff::Timestamp;
 
-/// A time in Unix seconds: Unix seconds themselves, a date (its midnight in UTC), a date and a time (in UTC, if there is no offset; the
-/// separator is `T` or a blank, as in consensuses), or a time as in RFC 3339.
+/// A time in Unix seconds: Unix seconds themselves, a date (its midnight in UTC), a date and a time (in UTC, if there
+/// is no offset; the separator is `T` or a blank, as in consensuses), or a time as in RFC 3339.
 ///
 /// # Errors
 /// A message that names the accepted forms, or says that the time is before 1970.

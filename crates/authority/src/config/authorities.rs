@@ -1,4 +1,4 @@
-//! Of `coordinator.toml`: with whom there is one seed.
+//! The section of `coordinator.toml` for the agreement with other authorities.
 
 use super::super::agreeing;
 use super::{Config, Schedule};
@@ -9,7 +9,7 @@ use serde::Deserialize;
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
-/// As in the file.
+/// The file's format.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Entry {
@@ -18,9 +18,9 @@ pub(super) struct Entry {
     key: Key,
 }
 
-/// The coordinators of other authorities, with whom there is to be one seed.
+/// The coordinators of other authorities, with which a common seed is agreed.
 pub struct Authorities {
-    /// Where we listen for them.
+    /// The address on which we listen for them.
     pub listen: SocketAddr,
     /// A round of the agreement, in seconds.
     pub round_s: u64,
@@ -30,9 +30,9 @@ pub struct Authorities {
 
 /// One of them.
 pub struct Authority {
-    /// What it is called in messages.
+    /// Its name in messages.
     pub name: Option<String>,
-    /// Where its coordinator listens.
+    /// The address of its coordinator.
     pub address: SocketAddr,
     /// Its coordinator's public key.
     pub key: PublicKey,
@@ -45,7 +45,7 @@ impl Authorities {
         round_s: Option<u64>,
         others: Vec<Entry>,
     ) -> Result<Option<Self>, String> {
-        /// Enough for clocks that NTP keeps, and for a connection that has to be made anew.
+        /// Enough for clocks synchronised by NTP, and for a reconnection.
         const ROUND_S: u64 = 10;
         let round_s = round_s.unwrap_or(ROUND_S);
         if round_s == 0 {
@@ -61,7 +61,7 @@ impl Authorities {
     }
 }
 
-/// Whether the rest of the configuration goes with them.
+/// Whether the rest of the configuration is compatible with an agreement.
 pub(super) fn check(config: &Config) -> Result<(), String> {
     let Some(authorities) = &config.authorities else { return Ok(()) };
     if config.schedule == Schedule::Greedy {

@@ -1,4 +1,4 @@
-//! A capacity test among measurers elsewhere.
+//! A capacity test among remote measurers.
 
 use super::connect::{ConnectError, Route};
 use super::{RemoteError, RemoteMeasurer, Remotes};
@@ -18,7 +18,7 @@ use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::client::TlsStream;
 
-/// How long it takes at most to notice that the test is cancelled.
+/// The maximum delay until a cancellation is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Time from the first packet to the end of the TLS handshake.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
@@ -30,52 +30,52 @@ const REPORT_TIMEOUT: Duration = Duration::from_secs(10);
 pub struct CapacityPlan {
     /// Length of the flood, 1 to 600 seconds; the paper's is 60 (§4.2).
     pub seconds: u32,
-    /// From the order to the flood, a minute at most: some round trips and a second do.
+    /// From the order to the flood, a minute at most: some round trips and a second are enough.
     pub start_delay: Duration,
 }
 
-/// Why a measurer gave no report.
+/// The reason why a measurer gave no report.
 #[derive(Debug, thiserror::Error)]
 pub enum CapacityTestError {
-    /// It cannot be talked to.
+    /// There is no connection to it.
     #[error(transparent)]
     Connect(#[from] ConnectError),
-    /// It refuses, or cannot.
+    /// It refuses, or has failed.
     #[error("the measurer at {at} gave no report: {reason}")]
     NoReport {
-        /// Where.
+        /// Its address.
         at: SocketAddr,
-        /// What it says, or what broke.
+        /// Its answer, or the error.
         reason: String,
     },
-    /// The report cannot be.
+    /// The report is invalid.
     #[error("the report of the measurer at {at} makes no sense: {problem}")]
     Nonsense {
-        /// Where.
+        /// Its address.
         at: SocketAddr,
-        /// What is wrong with it.
+        /// The error.
         problem: String,
     },
-    /// The caller ended it.
+    /// The caller cancelled the test.
     #[error("the capacity test was cancelled")]
     Cancelled,
 }
 
-/// What a measurer reported, or why it did not.
+/// A measurer's report, or the reason why there is none.
 pub type CapacityResult = Result<CapacityReport, CapacityTestError>;
 
 impl Remotes {
     /// Lets all of `team` exchange UDP with each other, in both directions at once (§4.2). Waits for
     /// the reports, which come in the order of the team, by which the members are numbered.
     ///
-    /// With each comes what it sends at most; if `None`, what its own configuration says of its link.
+    /// With each comes its maximum rate; if `None`, that of its own configuration.
     ///
     /// UDP goes to the addresses and ports of the measurers' control planes, as we know them.
     /// A measurer that cannot be reached takes no part; the others name it as lost. `rng` draws the
     /// test's token.
     ///
     /// # Errors
-    /// Where our key is of no use.
+    /// If the TLS library rejects our key.
     pub fn test_capacities(
         &self,
         team: &[(RemoteMeasurer, Option<Rate>)],
@@ -94,14 +94,14 @@ impl Remotes {
         }
         let (sender, results) = channel();
         let work = self.handle.spawn(async move {
-            // Dropped before its end, it takes the calls along, and with them the tests.
+            // If it is dropped early, it ends the calls, and with them the tests.
             let mut calls = JoinSet::new();
             for (index, line) in connect_all(routes).await {
                 let peers = Arc::clone(&peers);
                 calls.spawn(async move { (index, call(index, line, token, &peers, plan).await) });
             }
             while let Some(Ok(result)) = calls.join_next().await {
-                // Whoever waited may have given up.
+                // The caller may have given up.
                 let _ = sender.send(result);
             }
         });
@@ -126,11 +126,11 @@ impl Remotes {
 struct Line {
     at: SocketAddr,
     connected: Result<(TlsStream<TcpStream>, Duration), ConnectError>,
-    /// What the measurer sends at most.
+    /// The measurer's maximum rate.
     rate: Option<Rate>,
 }
 
-/// The test starts when all are connected, or known not to be.
+/// The test starts when all are connected, or known to be unreachable.
 async fn connect_all(routes: Vec<(Route, Option<Rate>)>) -> BTreeMap<u16, Line> {
     let mut connecting = JoinSet::new();
     for (index, (route, rate)) in (0..).zip(routes) {
@@ -155,7 +155,7 @@ async fn call(
     let (stream, way) = line.connected?;
     let limits = Limits { message_max_bytes: ANSWER_MAX_BYTES, queued_max: 1 };
     let mut connection = Connection::<FromMeasurer, FromCoordinator>::over(stream, limits);
-    // It counts from the arrival of the order.
+    // The delay counts from the arrival of the order.
     let delay = plan.start_delay.saturating_sub(way);
     let order = CapacityOrder::new(token, index, team, plan.seconds, delay, rate);
     let length = Duration::from_secs(u64::from(plan.seconds));

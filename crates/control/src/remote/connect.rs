@@ -1,4 +1,4 @@
-//! From nothing to a session.
+//! Establishes a session.
 
 use crate::check::plain;
 use crate::frames::{Connection, Incoming, Limits};
@@ -16,24 +16,24 @@ use tokio::sync::mpsc;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Time from the first packet to the measurer's first word.
+/// Time from the first packet to the measurer's first message.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 
-/// A measurer that still believes in our last session is asked again after this, until it notices.
+/// The delay before a measurer that still has our previous session open is contacted again.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 
-/// Orders that wait for a measurer that does not read. One more ends the session.
+/// Maximum number of queued orders to a measurer that does not read. One more ends the session.
 const UNREAD_MAX: usize = 256;
 
-/// Why there is no session with a measurer.
+/// The reason why there is no session with a measurer.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum ConnectError {
-    /// Nothing listens there, or nothing gets there.
+    /// It does not listen, or is unreachable.
     #[error("the measurer at {at} cannot be reached: {source}; is `flashflow measurer` running?")]
     Unreachable {
-        /// Where.
+        /// The address.
         at: SocketAddr,
-        /// What the operating system says.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
     /// Another key than the pinned one.
@@ -42,7 +42,7 @@ pub enum ConnectError {
          instead of {pinned}; compare with `flashflow keys --show FILE` there"
     )]
     ForeignKey {
-        /// Where.
+        /// The address.
         at: SocketAddr,
         /// The key that it showed.
         shown: PublicKey,
@@ -55,42 +55,42 @@ pub enum ConnectError {
          in its configuration"
     )]
     RefusesOurKey {
-        /// Where.
+        /// The address.
         at: SocketAddr,
         /// Our key.
         own: PublicKey,
     },
-    /// No measurer.
+    /// The other side is no measurer.
     #[error("what listens at {at} is no measurer: {source}")]
     OtherProtocol {
-        /// Where.
+        /// The address.
         at: SocketAddr,
-        /// How that was noticed.
+        /// How that was detected.
         source: Arc<io::Error>,
     },
-    /// The connection broke on the way to a session.
+    /// The connection broke before the session was open.
     #[error("the connection to the measurer at {at} broke: {problem}")]
     Broke {
-        /// Where.
+        /// The address.
         at: SocketAddr,
-        /// How.
+        /// The error.
         problem: String,
     },
     /// The measurer refuses the session.
     #[error("the measurer at {at} refuses the session: {reason}")]
     Refused {
-        /// Where.
+        /// The address.
         at: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// It takes too long.
+    /// The timeout has expired.
     #[error("the measurer at {at} did not answer within {CONNECT_TIMEOUT:?}")]
     TimedOut {
-        /// Where.
+        /// The address.
         at: SocketAddr,
     },
-    /// We are ending.
+    /// This process is ending.
     #[error("the coordinator is ending")]
     Ended,
 }
@@ -104,7 +104,7 @@ pub(crate) struct Line {
     pub(crate) from_measurer: Incoming<FromMeasurer>,
 }
 
-/// Whom to reach, and as whom.
+/// The target of a connection, and our own key.
 pub(crate) struct Route {
     pub(crate) at: SocketAddr,
     pub(crate) pinned: PublicKey,
@@ -113,7 +113,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Makes a session.
+    /// Establishes a session.
     pub(crate) async fn connect(&self) -> Result<Line, ConnectError> {
         let mut last = None;
         let attempts = async {
@@ -132,7 +132,7 @@ impl Route {
         }
     }
 
-    /// Tries once. With an error comes whether another attempt may succeed.
+    /// Tries once. An error comes with a flag whether another attempt may succeed.
     async fn attempt(&self) -> Result<Line, (ConnectError, bool)> {
         let at = self.at;
         let (stream, way) = self.stream().await.map_err(|error| (error, false))?;

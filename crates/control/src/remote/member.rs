@@ -6,7 +6,7 @@ use onion::Duration;
 use std::net::{IpAddr, SocketAddr};
 use tokio::sync::mpsc;
 
-/// A measurer elsewhere in one measurement. Nothing here waits for the network.
+/// A remote measurer in one measurement. No method blocks on the network.
 ///
 /// A session that is lost, refused or cannot be made is reported as
 /// [`Broken`](measurer::member::FailureKind::Broken); the next round tries again. Dropping it ends its round.
@@ -54,7 +54,7 @@ impl Member for RemoteMember {
 
     fn start(&mut self, delay: Duration) {
         if let Some(round) = &self.round {
-            // A courier that has ended has reported why.
+            // A courier that has ended has reported the reason.
             let _ = self.commands.send(Command::Start { key: round.key.clone(), delay });
         }
     }

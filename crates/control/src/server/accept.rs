@@ -1,4 +1,4 @@
-//! Connections that come in, from the bare socket to a peer with a known key.
+//! Incoming connections, from the bare socket to a peer with a known key.
 
 use super::handshakes::Handshakes;
 use crate::keys::PublicKey;
@@ -15,14 +15,14 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// Connections at once of one coordinator, which has shown its key; more are refused. Each key has places of its own: one
-/// that takes all of its places keeps no other out. The configuration says how many keys there are.
+/// Maximum number of connections of one authenticated coordinator; more are refused. Each key has its own places, so
+/// one coordinator cannot exclude others. The configuration limits the number of keys.
 const CONNECTIONS_MAX: usize = 64;
 
 /// Time for the TLS handshake.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Pause after the system had no socket for us.
+/// Pause after the system had no socket left.
 const SHORTAGE_PAUSE: Duration = Duration::from_millis(200);
 
 /// A coordinator with a pinned key.
@@ -43,9 +43,9 @@ impl fmt::Display for Peer {
 struct Places(Mutex<BTreeMap<PublicKey, Arc<Semaphore>>>);
 
 impl Places {
-    /// One of a key's, if it has one left.
+    /// A place of a key, if it has one left.
     fn take(&self, key: PublicKey) -> Option<OwnedSemaphorePermit> {
-        // Nobody panics while holding it.
+        // No code that holds the lock panics.
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let places = all.entry(key).or_insert_with(|| Arc::new(Semaphore::new(CONNECTIONS_MAX)));
         Arc::clone(places).try_acquire_owned().ok()
@@ -60,8 +60,8 @@ pub(crate) struct Accepted {
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// Accepts connections. Several TLS handshakes run at the same time, so that none delays others. `list` is where the
-/// configuration has the keys.
+/// Accepts connections. Several TLS handshakes run at the same time, so that none delays others. `list` is the name of
+/// the key list in the configuration.
 pub(crate) fn incoming(
     listener: TcpListener,
     tls: Arc<rustls::ServerConfig>,
@@ -110,7 +110,7 @@ async fn accept(
     }
 }
 
-/// Passes on who has shown a key that we obey: only now it takes a place that strangers cannot take.
+/// Forwards connections with a permitted key. Only now the connection takes a place that strangers cannot take.
 fn admit(
     stream: TlsStream<TcpStream>,
     peer: Peer,
@@ -121,9 +121,9 @@ fn admit(
         tracing::warn!("refused {peer}: it has {CONNECTIONS_MAX} connections already");
         return;
     };
-    // On a task of its own, since the handshake's may be ended to make room for others.
+    // In a separate task, since the handshake's may be ended to make room for others.
     tokio::spawn(async move {
-        // Nobody takes it if the measurer is ending.
+        // The receiver is gone if the measurer is ending.
         let _ = accepted.send(Accepted { stream, peer, permit }).await;
     });
 }

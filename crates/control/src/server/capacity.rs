@@ -33,7 +33,7 @@ pub(super) async fn serve(
     let guard = CancelOnDrop(Arc::default());
     let cancel = Arc::clone(&guard.0);
     let work = tokio::task::spawn_blocking(move || {
-        // Both are given back when the test is over, even if nobody waits for it.
+        // Both are released when the test is over, even if its task was dropped.
         let _claim = claim;
         reservation.wait_for_room().map_err(|error| error.to_string())?;
         test.run(&cancel).map_err(|error| error.to_string())

@@ -1,29 +1,29 @@
-//! Strangers at the door: connections whose handshake is not over.
+//! Unauthenticated connections, whose handshake is not over.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tokio::task::AbortHandle;
 
-/// Handshakes at once.
+/// The maximum number of simultaneous handshakes.
 const HANDSHAKES_MAX: usize = 256;
 
-/// Of these, from one address; for IPv6, from one network of 64 bits, which is what one stranger has.
+/// The maximum from one address; for IPv6, from one /64 network, which a single stranger has.
 const HANDSHAKES_PER_ADDRESS_MAX: usize = 16;
 
-/// The networks that an address is in, the widest first: what a provider has, what a customer has, what one stranger has.
+/// The prefixes of an address, the shortest first: typically a provider's, a customer's and a single network.
 type Networks = [IpAddr; 3];
 
-/// The handshakes under way. A newcomer that finds all places taken gets the place that somebody has
-/// had for longest: an honest handshake takes as long as a few round trips, silence as long as we let it.
-/// So no number of silent connections keeps a coordinator out.
+/// The current handshakes. If all places are taken, a new connection replaces the oldest one: an honest handshake takes
+/// a few round trips, a silent connection as long as it is permitted. So no number of silent connections excludes a
+/// coordinator.
 ///
-/// An attacker may have any number of IPv6 networks of 64 bits. Whose handshake ends is therefore looked for in the widest networks
-/// first: those of one provider push out each other before anybody else.
+/// An attacker may have any number of /64 networks. Therefore the handshake to end is searched in the shortest prefixes
+/// first: connections of one provider replace each other before those of others.
 #[derive(Debug, Default)]
 pub(super) struct Handshakes(Vec<(Networks, AbortHandle)>);
 
 impl Handshakes {
-    /// Notes a handshake that has begun, and ends another one if they are too many.
+    /// Adds a new handshake, and ends another one if there are too many.
     pub(super) fn begin(&mut self, from: IpAddr, task: AbortHandle) {
         self.0.retain(|(_, task)| !task.is_finished());
         let from = networks(from);
@@ -36,8 +36,9 @@ impl Handshakes {
     }
 }
 
-/// Which handshake, oldest first, ends when another one comes: the oldest of the newcomer's address where that has too
-/// many, or if there are too many in all the oldest of the network that has most, of its network that has most, and so on.
+/// The handshake that ends when another one arrives, given all of them, oldest first. If the new one's address has too
+/// many, it is the oldest of that address. If there are too many in total, it is the oldest in the largest network,
+/// within that in its largest subnetwork, and so on.
 fn to_be_ended(present: &[Networks], newcomer: Networks) -> Option<usize> {
     let of_newcomer = || present.iter().filter(|other| other[2] == newcomer[2]);
     if of_newcomer().count() >= HANDSHAKES_PER_ADDRESS_MAX {
@@ -115,7 +116,7 @@ mod tests {
             |n: usize| format!("198.51.{}.{}", n / 250, n % 250),
         ];
         for attacker in attackers {
-            // The honest one has come first, and has taken longest of all.
+            // The honest one arrived first, and has taken longest of all.
             let mut present = vec![v6("2001:db9::1".to_owned()), v6("203.0.113.7".to_owned())];
             for number in 0..5_000 {
                 let newcomer = v6(attacker(number));

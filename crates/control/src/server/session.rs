@@ -1,4 +1,4 @@
-//! A coordinator's session: its orders, and what its rounds report.
+//! A coordinator's session: its orders, and the reports of its rounds.
 
 use super::accept::Peer;
 use super::book::{Book, ROUNDS_MAX, Ticket};
@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use tokio::sync::{mpsc, watch};
 
-/// Reports that wait for the session's task, over all its rounds; then the reporting thread waits.
+/// Maximum number of queued reports to the session's task, over all its rounds; then the reporting thread blocks.
 const REPORTS_MAX: usize = 256;
 
-/// Orders that are refused before the session ends: a coordinator that errs so often will not mend.
+/// The number of refused orders after which the session ends.
 const REFUSALS_MAX: u32 = 100;
 
 pub(super) struct Session {
@@ -72,7 +72,7 @@ impl Session {
         }
     }
 
-    /// Carries out orders until the session ends, and with it all its rounds. An error is what the coordinator has to learn.
+    /// Executes orders until the session ends, and with it all its rounds. The coordinator receives the error.
     pub(super) async fn run(
         mut self,
         orders: &mut Incoming<FromCoordinator>,
@@ -165,7 +165,7 @@ impl Session {
         let reservation = self.book.reserve(self.peer.key, order.rate, order.sockets)?;
         let reporter = self.reporter.clone();
         let reports: Reports = Arc::new(move |report| {
-            // Nobody listens after the end of the session.
+            // The receiver is gone after the end of the session.
             let _ = reporter.blocking_send((number, report));
         });
         let round = Round::begin(reservation, order, reports)

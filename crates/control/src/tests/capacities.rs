@@ -45,7 +45,7 @@ fn daemons_find_each_others_capacities() {
 #[test]
 fn a_daemon_that_is_not_there_is_named_by_all() {
     let daemons = [Daemon::start(), Daemon::start()];
-    // Nobody listens there, and nobody gets it as a free port.
+    // No process listens on this port, and none gets it as a free port.
     let nowhere = SocketAddr::from(([127, 0, 0, 1], 1));
     let at = [daemons[0].address(), nowhere, daemons[1].address()];
     let reports = test(COORDINATOR, &at, PLAN, RATE);
@@ -75,7 +75,7 @@ fn what_a_measurer_cannot_or_may_not_do_is_refused_in_words() {
     assert!(refused(STRANGER, PLAN, RATE).contains("key of another team"));
 }
 
-/// What the daemon says to an order to flood a public address.
+/// The daemon's answer to an order to flood a public address.
 async fn refuse_public(at: SocketAddr, public: SocketAddr) -> String {
     use crate::capacity::CapacityOrder;
     use crate::frames::{Connection, Limits};

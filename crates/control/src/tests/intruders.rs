@@ -1,4 +1,4 @@
-//! Whoever has no business here: keys of other teams, and whatever else knocks on the port.
+//! Unauthorised connections: keys of other teams, and arbitrary clients.
 
 use super::world::*;
 use crate::ConnectError;

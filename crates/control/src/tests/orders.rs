@@ -1,4 +1,4 @@
-//! Orders that a good coordinator does not give.
+//! Invalid orders.
 
 use super::world::*;
 use crate::RefusalCode;
@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 
 const LIMITS: Limits = Limits { message_max_bytes: MESSAGE_MAX_BYTES, queued_max: 64 };
 
-/// A coordinator that sends what it likes, as messages of any type.
+/// A coordinator that sends arbitrary messages of any type.
 struct Rude<Out = FromCoordinator> {
     orders: mpsc::Sender<Out>,
     answers: Incoming<FromMeasurer>,
@@ -116,7 +116,7 @@ fn orders_out_of_order_are_refused_by_number_and_the_round_goes_on() {
         rude.assert_refused(5, RefusalCode::OutOfOrder).await;
         rude.stop(5).await;
         daemon.stopped();
-        // Twice does no harm: it may have ended meanwhile.
+        // A second stop has no effect, since the round may have ended already.
         rude.stop(5).await;
         rude.start(5).await;
         rude.assert_refused(5, RefusalCode::UnknownRound).await;

@@ -1,4 +1,4 @@
-//! Sessions as they should be.
+//! Normal sessions.
 
 use super::world::*;
 use crate::testing::order;
@@ -48,7 +48,7 @@ fn several_rounds_at_once_share_a_session_within_the_capacity() {
     assert_eq!(first_told.recv_timeout(PATIENCE), ready(1));
     assert_eq!(second_told.recv_timeout(PATIENCE), ready(2));
 
-    // A round that ends gives its share back.
+    // A round that ends releases its share.
     first.stop();
     daemon.stopped();
     assert_measures(&daemon, &mut third);

@@ -33,7 +33,7 @@ impl Pinned {
     }
 }
 
-/// Accepts raw public keys that are pinned. Signatures by them are verified as ever.
+/// Accepts pinned raw public keys. Signatures by them are verified as usual.
 #[derive(Debug)]
 pub(super) struct Verifier {
     pinned: Pinned,

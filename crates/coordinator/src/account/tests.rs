@@ -107,7 +107,7 @@ fn shares_are_of_the_time_that_the_sockets_had() {
     }
 }
 
-/// What all pumps of a measurer say is added up from nothing.
+/// The sum over all pumps of a measurer starts from zero.
 #[test]
 fn a_silence_of_all_pumps_is_as_long_as_the_shortest_and_nothing_does_not_end_it() {
     let silent = |seconds| Account {

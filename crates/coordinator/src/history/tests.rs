@@ -21,7 +21,7 @@ fn estimate(mbit: f64, age: u64) -> PastEstimate {
     }
 }
 
-/// Relays 0, 1, 2 … measured at these rates, so long ago.
+/// Relays 0, 1, 2 … measured at these rates, this long ago.
 fn history(relays: &[(f64, u64)]) -> History {
     let mut history = History::default();
     for (number, (mbit, age)) in (0..).zip(relays) {
@@ -128,7 +128,7 @@ fn what_a_measurer_saw_of_its_path_counts_for_a_month_and_the_newest_does() {
     );
 }
 
-/// Whom a relay holds back at its own host, one after the other, would be the whole team but for the one that it likes.
+/// If a relay could limit measurers at its own host one after the other, it would exclude all but the one it prefers.
 #[test]
 fn a_relay_does_not_choose_who_measures_it() {
     let team = [500.0, 400.0, 150.0].map(Rate::from_mbit_per_s);
@@ -164,7 +164,7 @@ proptest! {
         prop_assert_eq!(history.last(relay(0)), Some(&estimate(newest as f64, newest)));
     }
 
-    /// Failures are not in a history, so no number of failed periods makes an old relay new: time does.
+    /// Failures are not in a history, so failed periods never make an old relay new: only time does.
     #[test]
     fn a_relay_is_old_for_as_long_as_its_estimate_is_valid(age in 0u64..60 * DAY) {
         let policy = HistoryPolicy::default();

@@ -152,7 +152,7 @@ fn all_measurers_start_at_once_when_the_last_is_ready() {
     assert_eq!(measurement.poll_timeout(), Some(deadline), "second 0, and the grace");
 }
 
-/// A measurer that got cells back and checked none of them says nothing of what they were.
+/// A measurer that got cells back and checked none of them gives no evidence of their content.
 #[test]
 fn a_round_of_which_a_measurer_checked_nothing_has_no_estimate() {
     for (bytes, checked_cells, is_believed) in

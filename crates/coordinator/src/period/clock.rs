@@ -1,4 +1,4 @@
-//! What time it is, and where in its period a coordinator is.
+//! The current time, and its position in a period.
 
 use onion::{Duration, Instant};
 
@@ -18,7 +18,7 @@ impl Now {
         self.unix.as_secs()
     }
 
-    /// When the wall clock will show `unix_s`, if nobody sets it; now if that is past.
+    /// The time at which the wall clock will show `unix_s`, if it is not set; now if that is past.
     pub(super) fn when(&self, unix_s: u64) -> Instant {
         self.instant + Duration::from_secs(unix_s).saturating_sub(self.unix)
     }
@@ -26,15 +26,15 @@ impl Now {
 
 /// The bounds of a period.
 ///
-/// Periods follow each other without gaps from the beginning of 1970, so that a coordinator that is started again is in the
-/// same one, and so are all coordinators with the same length of periods.
+/// Periods follow each other without gaps from the beginning of 1970, so a restarted coordinator is in the same one,
+/// and so are all coordinators with the same length of periods.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
-    /// When it begins, in Unix seconds.
+    /// Its start, in Unix seconds.
     pub begin_unix_s: u64,
-    /// How long it is.
+    /// Its length.
     pub length_s: u64,
-    /// How long each of its slots is.
+    /// The length of its slots.
     pub slot_s: u64,
 }
 
@@ -47,7 +47,7 @@ impl Bounds {
         Self { begin_unix_s, length_s, slot_s: slot_s.max(1) }
     }
 
-    /// When it ends, and the next one begins.
+    /// The end, which is the start of the next one.
     #[must_use]
     pub const fn end_unix_s(&self) -> u64 {
         self.begin_unix_s + self.length_s
@@ -59,27 +59,27 @@ impl Bounds {
         now_unix_s >= self.end_unix_s() || now_unix_s + self.slot_s < self.begin_unix_s
     }
 
-    /// How many slots it has.
+    /// The number of its slots.
     #[must_use]
     pub fn slots(&self) -> u32 {
         u32::try_from(self.length_s / self.slot_s).unwrap_or(u32::MAX)
     }
 
-    /// Which slot this time is in.
+    /// The slot of this time.
     #[must_use]
     pub fn slot(&self, now_unix_s: u64) -> u32 {
         let passed_s = now_unix_s.saturating_sub(self.begin_unix_s);
         u32::try_from(passed_s / self.slot_s).unwrap_or(u32::MAX)
     }
 
-    /// When a slot begins.
+    /// The start of a slot.
     pub(super) const fn slot_begins_unix_s(&self, slot: u32) -> u64 {
         self.begin_unix_s + slot as u64 * self.slot_s
     }
 
-    /// By which slot a relay has to be measured whose estimate is of this time; `None` if the estimate holds until the next
-    /// period, since it was made in the period before. An estimate holds for two periods and a quarter at least
-    /// ([`HistoryPolicy`](crate::HistoryPolicy)).
+    /// The slot by which a relay with an estimate of this time must be measured; `None` if the estimate is valid until
+    /// the next period, since it was made in the previous period. An estimate is valid for at least two periods and a
+    /// quarter ([`HistoryPolicy`](crate::HistoryPolicy)).
     #[must_use]
     pub fn due_by(&self, measured_unix_s: u64) -> Option<u32> {
         if measured_unix_s + self.length_s >= self.begin_unix_s {

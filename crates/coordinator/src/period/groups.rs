@@ -1,4 +1,4 @@
-//! Relays that are measured together: they start at the same instant, and share what was found of their host.
+//! Relays that are measured together: they start at the same instant, and share the capacity of their host.
 
 use super::Finished;
 use crate::campaign::RelayIndex;
@@ -21,7 +21,7 @@ pub(super) struct Groups {
 #[derive(Clone, Debug)]
 struct Group {
     members: BTreeMap<RelayIndex, Member>,
-    /// When those that are ready start without the others.
+    /// The time at which the ready members start without the others.
     starts: Option<Instant>,
     has_started: bool,
     /// Members whose measurement has not ended.
@@ -40,7 +40,7 @@ struct Member {
 enum Readiness {
     /// Its measurers are not ready.
     Preparing,
-    /// They are, and wait.
+    /// They are ready, and wait.
     Waiting,
     /// It started together with the others.
     OnTime,
@@ -51,7 +51,7 @@ enum Readiness {
 }
 
 impl Groups {
-    /// These relays are to be measured together, each with its host.
+    /// Adds relays that are to be measured together, each with its host.
     pub(super) fn begin(&mut self, relays: &[(RelayIndex, RsaId)]) {
         if relays.len() < 2 {
             return;
@@ -96,7 +96,7 @@ impl Groups {
         waiting.filter_map(|it| it.starts).min()
     }
 
-    /// A measurement has ended. Returns what is settled by that: nothing, as long as others of the group are being measured.
+    /// A measurement has ended. Returns the settled ones: none, as long as others of the group are being measured.
     pub(super) fn end(&mut self, finished: Finished) -> Vec<Finished> {
         let Some(number) = self.group_of.remove(&finished.relay) else { return vec![finished] };
         let Some(group) = self.groups.get_mut(&number) else { return vec![finished] };
@@ -113,15 +113,15 @@ impl Groups {
         self.groups.remove(&number).map_or_else(Vec::new, Group::settle)
     }
 
-    /// No more measurements end: what has ended so far.
+    /// No more measurements end: returns those that have ended so far.
     pub(super) fn end_all(&mut self) -> Vec<Finished> {
         self.group_of.clear();
         core::mem::take(&mut self.groups).into_values().flat_map(Group::settle).collect()
     }
 }
 
-/// If one relay of a group has to be measured again, so have the others, as often as they may: measured one after the other,
-/// each could have the whole host.
+/// If one relay of a group has to be measured again, so have the others, within their limits: measured one after the
+/// other, each could use the whole host.
 pub(super) fn repeat_together(settled: &mut [Finished]) {
     if settled.iter().any(|it| it.follows.is_some()) {
         settled.iter_mut().for_each(|it| it.follows = it.follows.or_else(|| it.turn.repeated()));
@@ -151,8 +151,8 @@ impl Group {
         waiting.map(start).collect()
     }
 
-    /// Gives each relay its part of the host. A relay that only may share the host, and did not start with the others, keeps its
-    /// own result. A late relay that certainly shares it gets what the others leave.
+    /// Gives each relay its share of the host. A relay that only may share the host, and did not start with the others,
+    /// keeps its own result. A late relay that certainly shares it gets what the others leave.
     fn settle(self) -> Vec<Finished> {
         let Self { members, mut finished, .. } = self;
         let is_on_time = |relay: &RelayIndex| {
@@ -167,7 +167,7 @@ impl Group {
             hosts.entry(host).or_default().push((&mut it.record, is_on_time));
         }
         hosts.values_mut().for_each(|host| share_machine(host));
-        // What was found of a host was found when its last relay was done: estimates with one time are of one slot.
+        // A host's result has the time of its last relay: estimates with one time are of one slot.
         let shared = finished.iter_mut().map(|it| &mut it.record).filter(|it| it.shared.is_some());
         let mut shared: Vec<&mut Record> = shared.collect();
         let ended = shared.iter().map(|it| it.ended_unix_s).max().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! The measurers of the team: what they can do, and whether they are there.
+//! The measurers of the team: their abilities, and whether they answer.
 
 use super::{Answer, MeasurerConfig, Now};
 use crate::allocation::MeasurerId;
@@ -8,17 +8,17 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use onion::{Duration, Instant, Rate};
 
-/// A measurer that failed is asked so often, with a pause before each time, whether it works again.
+/// The number of attempts with a failed measurer, each after a pause.
 const CHECKS: u32 = 6;
 const CHECK_PAUSE: Duration = Duration::from_secs(3);
 
-/// What is known of the team's measurers.
+/// The state of the team's measurers.
 #[derive(Clone, Debug)]
 pub(super) struct Measurers {
     configured: Vec<MeasurerConfig>,
-    /// What each has answered last.
+    /// The last report of each.
     answers: BTreeMap<MeasurerId, Answer>,
-    /// Measurers that have been asked, and have not answered.
+    /// Measurers with an outstanding query.
     asked: BTreeSet<MeasurerId>,
     checks: BTreeMap<MeasurerId, Check>,
 }
@@ -48,12 +48,12 @@ impl Measurers {
         self.configured.iter().map(|it| it.name.clone()).collect()
     }
 
-    /// The most that each is believed to have.
+    /// The assumed maximum capacity of each.
     pub(super) fn limits(&self) -> Vec<Rate> {
         self.configured.iter().map(|it| it.limit).collect()
     }
 
-    /// Which host each is at, by a number: those at one address share a host.
+    /// The host of each, by a number: those at one address share a host.
     pub(super) fn hosts(&self) -> Vec<Option<u32>> {
         let first = |at: &MeasurerConfig| {
             let found = self.configured.iter().position(|it| it.address.ip() == at.address.ip());
@@ -70,8 +70,8 @@ impl Measurers {
         !self.asked.is_empty()
     }
 
-    /// A measurer has answered, or cannot be asked. Returns its capacity: what it says, but no more than the configuration does;
-    /// nothing where it cannot be asked.
+    /// A measurer has answered, or cannot be queried. Returns its capacity: its report, limited by the configuration;
+    /// zero if it cannot be queried.
     pub(super) fn handle_answer(
         &mut self,
         now: Now,
@@ -97,7 +97,7 @@ impl Measurers {
         }
     }
 
-    /// A measurer has failed, or has never answered: it is asked again for a while.
+    /// A measurer has failed, or has never answered: it is queried again for a while.
     pub(super) fn check(&mut self, now: Now, measurer: MeasurerId) {
         let next = now.instant + CHECK_PAUSE;
         self.checks.entry(measurer).or_insert(Check { left: CHECKS, next });
@@ -107,7 +107,7 @@ impl Measurers {
         !self.checks.is_empty()
     }
 
-    /// The measurers that are to be asked now.
+    /// The measurers to query now.
     pub(super) fn poll_checks(&mut self, now: Now) -> Vec<MeasurerId> {
         let asked = &self.asked;
         let is_due = |(id, it): &(&MeasurerId, &mut Check)| {
@@ -130,14 +130,14 @@ impl Measurers {
         pending.map(|(_, it)| it.next).min()
     }
 
-    /// How many relays the team measures at once: the least of what its measurers can do and what the operator allows, since each
-    /// of them may take part in any measurement. A measurer that has not answered bounds nothing.
+    /// The number of relays that the team measures at once: the minimum of the measurers' limits and the operator's,
+    /// since each measurer may take part in any measurement. A measurer that has not answered sets no limit.
     pub(super) fn at_once_max(&self, configured: Option<u32>) -> u32 {
         let said = self.answers.values().map(|it| it.at_once_max);
         said.chain(configured).min().unwrap_or(u32::MAX)
     }
 
-    /// What to record of a measurer that has answered, or has not.
+    /// The journal entry for a measurer that has answered, or has not.
     pub(super) fn health(
         &self,
         now: Now,

@@ -1,4 +1,4 @@
-//! What a bandwidth file says of each relay.
+//! The content of a bandwidth file.
 
 use super::Relay;
 use crate::history::{History, HistoryPolicy, PastEstimate};
@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 use onion::identity::{RelayIds, RsaId};
 use onion::{Duration, Rate};
 
-/// What a bandwidth file says of a relay.
+/// The entry of a relay in a bandwidth file.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PublishedRelay {
     /// Its identities.
@@ -26,25 +26,25 @@ pub struct PublishedRelay {
 /// The result of a relay in a bandwidth file.
 #[derive(Clone, Debug, PartialEq)]
 pub enum PublishedResult {
-    /// An estimate, of this period or of an earlier one that still holds.
+    /// An estimate, of this period or of an earlier one that is still valid.
     Estimate {
         /// The estimate.
         estimate: PastEstimate,
-        /// What it may have, next to the other relays of its host: at most its estimate.
+        /// Its limit, considering the other relays of its host: at most its estimate.
         share: Rate,
     },
-    /// None.
+    /// There is no estimate.
     Failed {
-        /// Why.
+        /// The reason.
         reason: String,
         /// How it was loaded.
         mode: Option<Mode>,
-        /// When that was, in Unix seconds.
+        /// The time, in Unix seconds.
         tried_unix_s: u64,
     },
 }
 
-/// What to publish of these relays, with what this period has found of each, if anything.
+/// The entries for these relays, from the results of this period, if any.
 pub(super) fn publication<'r>(
     relays: impl Iterator<Item = (&'r Relay, Option<&'r Record>)>,
     history: &History,
@@ -69,7 +69,7 @@ pub(super) fn publication<'r>(
             ),
             (None, None) => continue,
         };
-        // A relay that was measured at another address, and has moved since, says nothing of the host where it is now.
+        // A relay that was measured at another address, and has moved since, shows nothing about its new host.
         let measured_at = record.filter(|_| kept.is_none()).map(|it| it.relay.address.ip());
         if measured_at.is_none_or(|at| at == relay.address.ip()) {
             hosts.entry(relay.host).or_default().push(all.len());
@@ -85,8 +85,8 @@ const fn estimate(estimate: PastEstimate) -> PublishedResult {
     PublishedResult::Estimate { estimate, share: estimate.capacity }
 }
 
-/// Relays of one host have together no more than was found of their host at one time. Measurements that ended further apart
-/// than `slot` were of different slots.
+/// The relays of one host together get at most the largest joint result at one time. Measurements that ended further
+/// apart than `slot` were in different slots.
 fn fit_host(all: &mut [PublishedRelay], places: &[usize], slot: Duration, begin_unix_s: u64) {
     let found = |place: &usize| match all.get(*place)?.result {
         PublishedResult::Estimate { estimate, share } => {

@@ -1,4 +1,4 @@
-//! The measurements that run.
+//! The running measurements.
 
 use super::groups::Groups;
 use super::{Action, Event, Finished, MeasurementId, Now, Period, ProbeAnswer, Relay};
@@ -20,16 +20,16 @@ use onion::measure::order::OrderEvent;
 use onion::{Duration, Instant};
 use sha2::{Digest as _, Sha256};
 
-/// How long to time the round trip to a relay before it is measured.
+/// The timeout for timing the round trip to a relay before it is measured.
 pub const RTT_TIMEOUT: Duration = Duration::from_millis(1200);
 
-/// Round trip of a relay that did not answer: few are farther.
+/// The assumed round trip of a relay that did not answer: few are farther.
 const RTT_UNKNOWN: Duration = Duration::from_millis(300);
 
-/// How long to wait for an answer of a relay that stopped reporting. The first packet may get lost.
+/// The timeout for a connection to a relay that stopped reporting. The first packet may get lost.
 pub const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// A measurement that runs.
+/// A running measurement.
 #[derive(Clone, Debug)]
 pub(super) struct Running {
     relay: RelayIndex,
@@ -52,7 +52,7 @@ impl Running {
 }
 
 impl ProbeAnswer {
-    /// The round trip to expect.
+    /// The expected round trip.
     #[must_use]
     pub const fn round_trip(self) -> Duration {
         match self {
@@ -64,7 +64,7 @@ impl ProbeAnswer {
     }
 }
 
-// What arrives about measurements.
+// Events of measurements.
 impl Period {
     /// A measurer reports on its round of a measurement.
     pub fn handle_report(
@@ -80,7 +80,7 @@ impl Period {
         });
     }
 
-    /// A measurer cannot be given its order, or is gone.
+    /// A measurer cannot get its order, or is lost.
     pub fn handle_lost_measurer(
         &mut self,
         now: Now,
@@ -179,7 +179,7 @@ impl Period {
     }
 }
 
-// From launch to record.
+// Launch to record.
 impl Period {
     pub(super) fn params(&self, relay: &Relay) -> Params {
         match relay.mode {
@@ -188,7 +188,7 @@ impl Period {
         }
     }
 
-    /// Launches what there is room for.
+    /// Launches measurements as long as there is room.
     pub(super) fn launch(&mut self, now: Now) {
         while let Some(launch) = self.campaign.poll_launch() {
             let Some(relay) = self.relays.get(launch.relay.0) else { continue };
@@ -272,7 +272,7 @@ impl Period {
         hash.finalize().into()
     }
 
-    /// Does what a measurement asks for.
+    /// Performs the actions of a measurement.
     fn act(&mut self, now: Now, measurement: MeasurementId) {
         loop {
             let Some(running) = self.running.get_mut(&measurement) else { return };
@@ -327,7 +327,7 @@ impl Period {
         }
     }
 
-    /// Ends a measurement before its time.
+    /// Ends a measurement early.
     pub(super) fn cancel(&mut self, now: Now, measurement: MeasurementId) {
         let running = self.running.get_mut(&measurement);
         match running.and_then(|it| it.team.as_mut()) {

@@ -1,4 +1,4 @@
-//! What follows on measurements that have ended: records, results to publish, and what is measured next.
+//! Finished measurements: their records, results to publish, and following turns.
 
 use super::groups::repeat_together;
 use super::{Action, Event, Finished, Now, Period, publication};
@@ -29,7 +29,7 @@ impl Period {
         self.actions.push_back(Action::Publish(all));
     }
 
-    /// Records measurements that are settled, reports relays that are done, and queues what follows where there are no slots.
+    /// Records settled measurements, reports finished relays, and queues the following turns if there are no slots.
     pub(super) fn settle(&mut self, now: Now, mut settled: Vec<Finished>) {
         if self.slots.is_none() && !self.is_winding_up {
             repeat_together(&mut settled);
@@ -63,7 +63,7 @@ impl Period {
         record: &Record,
         follows: Option<Attempt>,
     ) {
-        // What was broken off because the coordinator ends is to be done again.
+        // A measurement that was interrupted because the coordinator ends is to be repeated.
         let is_cancelled = matches!(record.failure(), Some(Failure::Cancelled));
         let is_final = follows.is_none() && !is_cancelled;
         let (relay, seen_unix_s) = (record.relay.ids.rsa, record.ended_unix_s);

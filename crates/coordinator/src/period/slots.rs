@@ -1,4 +1,4 @@
-//! The slots of a period: who is due, and what a newer consensus changes.
+//! The slots of a period: due relays, and changes by a newer consensus.
 
 use super::{Event, Now, Period, Relay, SlotSeed};
 use crate::plan::{Seed, TeamRoom};
@@ -8,7 +8,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use onion::identity::RsaId;
 
-/// In shorter periods, which only laboratories have, each relay is measured once.
+/// In shorter periods, which only test networks have, each relay is measured once.
 const MEMORYLESS_S: u64 = 3600;
 
 impl Period {
@@ -38,9 +38,9 @@ impl Period {
         self.refreshed_unix_s = now.unix_s();
     }
 
-    /// A measurement that an earlier process began and did not end, or that was to follow, is to be done.
+    /// A measurement that an earlier process began and did not end, or that was to follow, is still to be done.
     pub(super) fn arrivals(&self, now: Now) -> Vec<Arrival> {
-        // A relay without an estimate that holds is to be measured in this period.
+        // A relay without a valid estimate is to be measured in this period.
         let due_by = |relay: &Relay| {
             let kept = self.history.kept(&self.config.policy, relay.id(), None, now.unix_s());
             kept.map_or(Some(u32::MAX), |it| self.config.bounds.due_by(it.measured_unix_s))

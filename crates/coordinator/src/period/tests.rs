@@ -11,7 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
 use world::{Conduct, Happening, PERIOD_S, World, WorldOptions};
 
-/// What every period must keep to, whatever happens in it.
+/// The invariants of every period.
 fn check(world: &World) {
     let mut open: BTreeSet<(u64, [u8; 20])> = BTreeSet::new();
     let mut done: BTreeMap<(u64, [u8; 20]), u32> = BTreeMap::new();

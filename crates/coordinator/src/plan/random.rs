@@ -1,4 +1,4 @@
-//! Draws that follow from a seed, the same in all processes and on all machines.
+//! Draws that follow from a seed, equal in all processes and on all machines.
 
 use super::Seed;
 use core::fmt;
@@ -9,10 +9,10 @@ use rand_chacha::ChaCha12Rng;
 use rand_core::{Rng, SeedableRng};
 use sha2::Sha256;
 
-/// Draws that missed before the free slots are counted.
+/// The number of failed draws before the free slots are counted.
 const MISSES_MAX: u32 = 64;
 
-/// Gives each machine, team and draw a generator of its own.
+/// A separate generator for each machine, team and draw.
 #[derive(Clone)]
 pub(super) struct Draws(Hmac<Sha256>);
 
@@ -29,20 +29,20 @@ impl Draws {
         ChaCha12Rng::from_seed(mac.finalize().into_bytes().into())
     }
 
-    /// How many slots a machine has in a period: as many as a Poisson process has events.
+    /// The number of slots of a machine in a period: Poisson-distributed.
     pub(super) fn count(&self, machine: RsaId, team: usize) -> u32 {
         poisson(&mut self.of(machine, team, u32::MAX))
     }
 }
 
-/// Slots of a machine in a period, on average, without those by which it has to be measured. With 0.92 relays are measured 1.10 times a period in all
-/// (`rota/tests/strategies.rs`).
+/// The mean number of slots of a machine in a period, without those at its deadline. With 0.92, relays are measured
+/// 1.10 times a period in total (`slot_schedule/tests/strategies.rs`).
 const MEAN: f64 = 0.92;
 
 /// e^(-[`MEAN`]): the chance that there is none.
 const NONE: f64 = 0.398_519_041_084_514_14;
 
-/// A draw from the Poisson distribution with this mean, at most 12 (beyond which it lies once in 10¹⁰ times), by inversion.
+/// A draw from the Poisson distribution with this mean, at most 12 (more has a probability of 10⁻¹⁰), by inversion.
 fn poisson(rng: &mut impl Rng) -> u32 {
     const MOST: u32 = 12;
     const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
@@ -62,10 +62,10 @@ impl fmt::Debug for Draws {
     }
 }
 
-/// One of the slots that are free, each as likely as any other.
+/// Draws one of the free slots, uniformly.
 ///
-/// Slots are drawn among all until one is free, which is uniform over the free ones; after many misses, that is
-/// where few are free, these are counted.
+/// Draws among all slots until one is free, which is uniform over the free ones. After many failed draws, when few
+/// slots are free, the free ones are counted.
 pub(super) fn one_of(
     slots: Range<u32>,
     is_free: impl Fn(u32) -> bool,
@@ -84,8 +84,8 @@ pub(super) fn one_of(
     slots.filter(|slot| is_free(*slot)).nth(chosen)
 }
 
-/// A number below a bound that is not zero, without bias: Lemire's method. Libraries have it too, but none promises that
-/// its next version draws the same.
+/// An unbiased number below a nonzero bound: Lemire's method. Libraries have it too, but none guarantees the same draws
+/// in its next version.
 fn below(bound: u32, rng: &mut impl Rng) -> u32 {
     let unfair = bound.wrapping_neg() % bound;
     loop {
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn few_free_slots_among_many_are_equally_likely() {
         let rng = &mut ChaCha12Rng::from_seed([3; 32]);
-        // Of 2880 slots two are free: nearly all draws miss.
+        // Of 2880 slots two are free: nearly all draws fail.
         let free = [17, 2000];
         let counts = free.map(|slot| {
             let draws = (0..400).map(|_| one_of(0..2880, |it| free.contains(&it), rng));

@@ -3,7 +3,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 use onion::Rate;
 
-/// What a team has left in each slot.
+/// A team's remaining capacity in each slot.
 #[derive(Clone, Debug)]
 pub(super) struct Room {
     team: TeamRoom,
@@ -11,12 +11,12 @@ pub(super) struct Room {
     at_once_left: Vec<u32>,
 }
 
-/// What a machine takes of a team.
+/// The capacity that a machine occupies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Share {
-    /// *f·z₀* of all its relays; all that the team has, if that is less.
+    /// *f·z₀* of all its relays, at most the team's capacity.
     pub(super) rate: Rate,
-    /// How many they are.
+    /// The number of its relays.
     pub(super) relays: u32,
 }
 
@@ -45,7 +45,7 @@ impl Room {
         }
     }
 
-    /// Whether the team can do anything at all.
+    /// Whether the team has any capacity.
     pub(super) fn is_able(&self) -> bool {
         self.team.capacity > Rate::ZERO && self.team.at_once_max > 0
     }

@@ -32,7 +32,7 @@ fn rota(arrivals: &[Arrival], now: u32) -> SlotSchedule {
     SlotSchedule::new(&Seed::from_bytes([1; 32]), SLOTS, team(), F, arrivals, now)
 }
 
-/// Plays the slots; each measurement ends in its slot, as the closure says.
+/// Runs the slots; each measurement ends in its slot, with the closure's result.
 fn play(
     rota: &mut SlotSchedule,
     slots: core::ops::Range<u32>,
@@ -75,7 +75,7 @@ fn relays_that_are_to_be_measured_together_are_wherever_they_are() {
     let mut all: Vec<_> = (1..20).map(|number| arrival(number, Priority::Known)).collect();
     all.extend([20, 21].map(|number| beside(number, Priority::Known)));
     all.extend([30, 31].map(|number| beside(number, Priority::New)));
-    // One that is gone is nobody's neighbour.
+    // A relay that has left is in no group.
     all.push(Arrival { together: id(99), ..arrival(40, Priority::Known) });
     let measured = play(&mut rota(&all, 0), 0..SLOTS, |_, _| None);
     assert_eq!(measured.len(), 24);
@@ -87,12 +87,12 @@ fn relays_that_are_to_be_measured_together_are_wherever_they_are() {
 #[test]
 fn whoever_was_missed_is_measured_later_in_the_period() {
     let all: Vec<_> = (1..40).map(|number| arrival(number, Priority::Known)).collect();
-    // Nobody asked for a third of the period.
+    // No call for a third of the period.
     let mut paused = rota(&all, 0);
     let mut measured = play(&mut paused, 0..5, |_, _| None);
     measured.extend(play(&mut paused, 15..SLOTS, |_, _| None));
     assert_eq!(numbers(&measured), (1..40).collect::<Vec<u8>>());
-    // Half of them were away for most of it.
+    // Half of them were absent for most of it.
     let mut away = rota(&all[..20], 0);
     away.handle_consensus(&all, 0);
     away.handle_consensus(&all[..20], 0);
@@ -184,7 +184,7 @@ fn a_team_that_claims_to_have_no_room_shuts_nobody_out_of_the_others() {
 }
 
 proptest! {
-    /// Whatever happens, nobody is measured twice at once, and turns never exceed what a relay allows.
+    /// Whatever happens, no relay is measured twice at once, and turns never exceed a relay's limit.
     #[test]
     fn no_relay_is_handed_out_twice_at_once(
         consensuses in vec(vec(1u8..20, 0..20), 1..6), lengths in vec(0u32..4, SLOTS as usize),
@@ -220,7 +220,7 @@ proptest! {
     }
 }
 
-/// Alone, it would have what the other has not just then.
+/// Measured alone, it could use what the other does not use then.
 #[test]
 fn a_turn_that_follows_waits_until_nobody_of_the_machine_is_being_measured() {
     let mut all: Vec<_> = (1..3).map(|number| arrival(number, Priority::Known)).collect();
@@ -231,7 +231,7 @@ fn a_turn_that_follows_waits_until_nobody_of_the_machine_is_being_measured() {
         .find(|(_, due)| !due.is_empty())
         .expect("their slot");
     assert_eq!(due.len(), 2);
-    // One is done soon and is to be measured again; the other takes its time.
+    // One is done soon and is to be measured again; the other takes longer.
     rota.handle_end(id(1), due[0].turn.enlarged(Rate::ZERO), first);
     let half = first + (SLOTS - first) / 2;
     assert!((first + 1..half).all(|slot| rota.poll_due(slot).is_empty()));

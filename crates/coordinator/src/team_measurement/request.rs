@@ -1,4 +1,4 @@
-//! What a team is to measure, and what each of its measurers has to do in a round.
+//! A team's request for a measurement, and the order of each measurer for a round.
 
 use crate::allocation::{Assignment, MeasurerId};
 use crate::campaign::Launch;
@@ -18,39 +18,39 @@ use onion::{Duration, Instant, Rate};
 /// A measurer that takes part.
 #[derive(Clone, Copy, Debug)]
 pub struct TeamMember {
-    /// Its public key, which a relay that takes part is given.
+    /// Its public key, which a participating relay gets.
     pub key: MeasurerKey,
-    /// Where the relay sees it; `None` for one on this machine.
+    /// Its address as seen by the relay; `None` for one on this machine.
     pub address: Option<IpAddr>,
-    /// What it may send to this relay.
+    /// Its maximum rate to this relay.
     pub capacity: Rate,
 }
 
-/// What is to be measured, and by whom.
+/// A measurement, and the team for it.
 #[derive(Clone, Debug)]
 pub struct TeamRequest {
     /// The relay.
     pub target: Target,
     /// Its expected capacity.
     pub guess: Rate,
-    /// What it lets one address do.
+    /// Its limits for a single address.
     pub defences: Defences,
     /// How it is loaded.
     pub mode: Mode,
-    /// In transit: links authenticate as a relay's even where nothing is gained by it.
+    /// In transit: links authenticate as a relay's even if that has no advantage.
     pub always_authenticate: bool,
-    /// Parameters, within what the relay allows. `path` is replaced by what the distance asks for.
+    /// Parameters, within the relay's limits. `path` is replaced by the requirements of the distance.
     pub params: Params,
-    /// Replaces what the distance asks for.
+    /// Replaces the requirements of the distance.
     pub path: Option<PathParams>,
-    /// Who takes part. [`MeasurerId`]s are places in this list.
+    /// The measurers that take part. [`MeasurerId`]s are places in this list.
     pub members: Vec<TeamMember>,
-    /// The launch, if this is one turn of a campaign. `members` are those of its allocation, in that order. Without it, this is
-    /// all the relay's rounds.
+    /// The launch, if this is one turn of a campaign. `members` are those of its allocation, in that order. Without it,
+    /// this measurement has all the relay's rounds.
     pub launch: Option<Launch>,
     /// Round trip from the coordinator to the relay.
     pub rtt: Duration,
-    /// Secret of this measurement, from which the nonces of its orders follow.
+    /// Secret of this measurement, from which the nonces of its orders are derived.
     pub secret: [u8; 32],
     /// Whether the start waits for [`TeamMeasurement::start_group`].
     pub is_in_group: bool,
@@ -81,11 +81,11 @@ impl TeamRequest {
     pub(super) fn params_here(&self, vantages: &[MeasurerPath]) -> Params {
         let defences = match self.mode {
             Mode::Transit => self.defences,
-            // A relay that takes part agrees to the number of sockets.
+            // A participating relay agrees to the number of sockets.
             Mode::Echo => Defences { max_connections: None, ..self.defences },
         };
         let params = Params { sockets: defences.sockets(self.params.sockets), ..self.params };
-        // On loopback a long round trip is a busy processor.
+        // On loopback a long round trip is caused by a busy processor.
         let is_here = self.target.address.ip().is_loopback();
         let distance =
             if is_here { Duration::ZERO } else { MeasurerPath::distance(self.rtt, vantages) };
@@ -95,7 +95,7 @@ impl TeamRequest {
         Params { path: self.path.unwrap_or_else(by_distance), ..params }
     }
 
-    /// The orders of the first round as they will most likely be, for what measurers can do ahead of time.
+    /// The expected orders of the first round, for preparation by the measurers.
     #[must_use]
     pub fn expected_orders(&self) -> Vec<(MeasurerId, RoundOrder)> {
         let vantages = self.vantages();
@@ -121,7 +121,7 @@ impl TeamRequest {
         self.members.get(measurer.0).and_then(|it| it.address)
     }
 
-    /// What one measurer of a round has to do.
+    /// The order of one measurer of a round.
     pub(super) fn order(
         &self,
         plan: &RoundPlan,
@@ -155,7 +155,7 @@ impl TeamRequest {
     }
 }
 
-/// What a round is to be like.
+/// The parameters of a round.
 #[derive(Clone, Debug)]
 pub(super) struct RoundPlan {
     pub(super) round: u32,
@@ -164,11 +164,11 @@ pub(super) struct RoundPlan {
     pub(super) held_back_s: Option<u32>,
     pub(super) check_share: f64,
     pub(super) nonce: Nonce,
-    /// When the measurers must be ready.
+    /// The time at which the measurers must be ready.
     pub(super) deadline: Instant,
 }
 
-/// How many cells there are to each that is checked.
+/// The number of cells per checked cell.
 #[expect(clippy::cast_possible_truncation, reason = "a cast from floating point saturates")]
 #[expect(clippy::cast_sign_loss, reason = "a cast from floating point saturates")]
 fn one_in(share: f64) -> NonZeroU32 {

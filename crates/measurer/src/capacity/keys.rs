@@ -11,7 +11,7 @@ use subtle::ConstantTimeEq;
 const HELLO_LABEL: &[u8] = b"flashflow capacity test 1: hello";
 const FRAME_LABEL: &[u8] = b"flashflow capacity test 1: frame";
 
-/// What the members of one capacity test share: its coordinator draws it anew for each test.
+/// The common secret of the members of one capacity test: the coordinator draws it for each test.
 #[derive(Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Token([u8; 32]);
 
@@ -22,7 +22,7 @@ impl Token {
         Self(bytes)
     }
 
-    /// A fresh one.
+    /// A new random token.
     pub fn generate(rng: &mut impl Rng) -> Self {
         let mut bytes = [0; 32];
         rng.fill_bytes(&mut bytes);
@@ -35,7 +35,7 @@ impl Token {
         self.0
     }
 
-    /// `N` bytes that are good for this purpose alone.
+    /// `N` bytes that are used for this purpose only.
     fn derive<const N: usize>(&self, info: &[&[u8]]) -> [u8; N] {
         let mut key = [0; N];
         let expanded = Hkdf::<Sha256>::new(None, &self.0).expand_multi_info(info, &mut key);
@@ -84,9 +84,9 @@ impl HelloKey {
 
 /// Authenticates the frames of a direction, cheaply, since there are a million in a second.
 ///
-/// The header is one block, so its encryption under AES-128 is a MAC: CBC-MAC, where all messages
-/// are of one length. Both nonces are in the key. So frames of an earlier test are worth nothing
-/// even if a coordinator used a token twice, and a valid frame proves that its sender received ours.
+/// The header is one block, so its encryption under AES-128 is a MAC: CBC-MAC for messages of one fixed length. Both
+/// nonces are in the key. So frames of an earlier test are invalid even if a coordinator used a token twice, and a
+/// valid frame proves that its sender received ours.
 pub(super) struct FrameKey(Aes128);
 
 impl FrameKey {
@@ -104,7 +104,7 @@ impl FrameKey {
     }
 }
 
-/// Whether tags are the same; takes as long wherever they differ.
+/// Compares tags in constant time.
 pub(super) fn is_same(one: &Tag, other: &Tag) -> bool {
     one.ct_eq(other).into()
 }

@@ -5,8 +5,7 @@
 //! | hello | kind 1 or 2, version 1, from u16, to u16, nonce 16, echo 16, tag 16 |
 //! | frame | kind 3 to 5, zero, length u16, tick u16, heard u16, sequence u64, tag 16, filler |
 //!
-//! A parsed packet is not authentic yet: its tag must be compared with the one that the keys of its
-//! direction give.
+//! A parsed packet is not authentic yet: its tag must be compared with the one by the keys of its direction.
 
 /// The version of this protocol.
 const VERSION: u8 = 1;
@@ -22,7 +21,7 @@ pub const HELLO_LEN: usize = HELLO_BODY_LEN + TAG_LEN;
 pub const FRAME_BODY_LEN: usize = 16;
 /// Length of a frame without filler.
 pub const FRAME_LEN_MIN: usize = FRAME_BODY_LEN + TAG_LEN;
-/// Length of a full frame: with IPv6 and UDP 1,420 bytes, which common tunnels carry whole.
+/// Length of a full frame: with IPv6 and UDP 1,420 bytes, which common tunnels carry without fragmentation.
 pub const FRAME_LEN_MAX: usize = 1372;
 
 const HELLO: u8 = 1;
@@ -36,22 +35,22 @@ pub type Tag = [u8; TAG_LEN];
 /// A random number of one side, for one test.
 pub type Nonce = [u8; NONCE_LEN];
 
-/// "Here I am; prove that you are there and know the token."
+/// A request to prove presence and knowledge of the token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// Answers are not answered.
     pub is_answer: bool,
     /// The sender's index.
     pub from: u16,
-    /// The index of whom it is meant for.
+    /// The addressee's index.
     pub to: u16,
     /// The sender's nonce.
     pub nonce: Nonce,
-    /// The nonce of the other side: what an answer proves to have received. Else zeros.
+    /// The nonce of the other side, which proves that its hello arrived; otherwise zeros.
     pub echo: Nonce,
 }
 
-/// What a frame says.
+/// The kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// Filler, if it has any; and that its sender is alive.
@@ -65,7 +64,7 @@ pub enum FrameKind {
 /// The header of a packet between sides that know each other's nonces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// What it says.
+    /// The kind.
     pub kind: FrameKind,
     /// Length of the whole datagram.
     pub len: u16,
@@ -82,12 +81,12 @@ pub struct Frame {
 pub enum Packet {
     /// Greeting or answer.
     Hello(Hello, Tag),
-    /// All else.
+    /// Any other packet.
     Frame(Frame, Tag),
 }
 
 impl Packet {
-    /// Reads a datagram; `None` if it is none of ours.
+    /// Parses a datagram; `None` if it has no valid form.
     #[must_use]
     pub fn parse(datagram: &[u8]) -> Option<Self> {
         match *datagram.first()? {

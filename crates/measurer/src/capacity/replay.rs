@@ -1,8 +1,8 @@
-/// Numbers that a window remembers; older ones count as seen. At 10 Gbit/s those of 70 ms.
+/// The number of sequence numbers in a window; older ones count as seen. At 10 Gbit/s those of 70 ms.
 const WINDOW_LEN: u64 = 1 << 16;
 const WORD_BITS: u64 = u64::BITS as u64;
 
-/// Which sequence numbers have been seen: each passes once.
+/// The sequence numbers that have been seen: each passes once.
 pub(super) struct ReplayWindow {
     /// One more than the highest number seen.
     end: u64,
@@ -16,7 +16,7 @@ impl ReplayWindow {
         Self { end: 0, words: vec![0; words].into() }
     }
 
-    /// Whether `number` is seen for the first time, and not too late to know.
+    /// Whether `number` is new, and not too old to decide.
     pub(super) fn accept(&mut self, number: u64) -> bool {
         let Some(end) = number.checked_add(1) else { return false };
         if end > self.end {

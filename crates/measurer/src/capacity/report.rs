@@ -59,7 +59,7 @@ pub struct PeerReport {
     pub seconds: Vec<PairSecond>,
     /// The reason why it ended early, if it did.
     pub lost: Option<Lost>,
-    /// Authentic packets that were replayed, or too late to tell. The seconds do not include them.
+    /// Authentic packets that were replayed, or too late to decide. The seconds do not include them.
     pub repeated_packets: u64,
     /// The operating system's last error for a packet to this peer.
     pub send_error: Option<String>,

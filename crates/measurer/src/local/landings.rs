@@ -8,22 +8,21 @@ use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Identities and listening sockets of our second hops, made as they are needed and then kept.
+/// Identities and listening sockets of our second hops, created on demand and then kept.
 ///
-/// All measurers of a process share them. Those of the last round have to rest: a target may still
-/// believe in its connections to them, above all one whose rate limit keeps it from reading their end.
+/// All measurers of a process share them. Those of the last round must rest: a target may still consider its
+/// connections to them open, in particular one whose rate limit keeps it from reading their end.
 pub(super) struct Landings(Mutex<Pool>);
 
 struct Pool {
     issuer: IdentityIssuer,
     slots: Vec<Slot>,
     clock: Clock,
-    /// Those that nobody uses, the longest unused first, and since when; those that were never used
-    /// before them.
+    /// The unused ones, the longest unused first, with the time of release; those that were never used come first.
     free: VecDeque<(Option<Instant>, usize)>,
 }
 
-/// How long a landing rests between two uses. It is shorter than a round, so that two sets do.
+/// The minimum rest of a landing between two uses. It is shorter than a round, so two sets are enough.
 const REST: Duration = Duration::from_secs(5);
 
 struct Slot {
@@ -33,8 +32,7 @@ struct Slot {
     listener: Option<(IpAddr, TcpListener)>,
 }
 
-/// Landings for one pump, and their sockets in the same order; they are free again when this is
-/// dropped.
+/// Landings for one pump, and their sockets in the same order; dropping this releases them.
 pub(super) struct Lease {
     pub(super) landings: Vec<ReturnRelay>,
     pub(super) listeners: Vec<TcpListener>,
@@ -52,7 +50,7 @@ impl Drop for Lease {
     }
 }
 
-/// Why there are no landings.
+/// The reason why there are no landings.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum LandingError {
     #[error(transparent)]
@@ -79,8 +77,8 @@ impl Landings {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes identities for two rounds of `count` landings, and as many for links that authenticate
-    /// if they do. That takes a while; it ends early if `cancel` is set.
+    /// Creates identities for two rounds of `count` landings, and the same number for links if those authenticate. That
+    /// takes a while; it ends early if `cancel` is set.
     pub(super) fn make(
         &self,
         count: usize,
@@ -102,7 +100,7 @@ impl Landings {
         Ok(())
     }
 
-    /// `count` landings at `address`, and as many other identities if links authenticate.
+    /// `count` landings at `address`, and the same number of other identities if links authenticate.
     pub(super) fn lease(
         self: &Arc<Self>,
         address: IpAddr,
@@ -132,7 +130,7 @@ impl Landings {
 }
 
 impl Pool {
-    /// The landing that is longest unused, if that is long enough.
+    /// The longest unused landing, if it has rested long enough.
     fn take_rested(&mut self) -> Option<usize> {
         let now = self.clock.now();
         let (since, _) = self.free.front()?;
@@ -183,13 +181,13 @@ impl Slot {
     }
 }
 
-/// Whether landings can listen there.
+/// Whether landings can listen at this address.
 pub(super) fn check_address(address: IpAddr) -> Result<(), LandingError> {
     let bound = TcpListener::bind((address, 0));
     bound.map(drop).map_err(|source| LandingError::Listen { address, source })
 }
 
-/// The address of this machine from which packets to `target` go out. Sends nothing.
+/// The source address of packets from this machine to `target`. Sends nothing.
 pub(super) fn address_towards(target: SocketAddr) -> Result<IpAddr, LandingError> {
     let unspecified: IpAddr = if target.is_ipv4() { [0, 0, 0, 0].into() } else { [0u16; 8].into() };
     let found = UdpSocket::bind((unspecified, 0)).and_then(|socket| {

@@ -1,4 +1,4 @@
-//! The coordinator's own link to a target that takes part.
+//! The coordinator's own link to a participating target.
 
 use crate::local::Site;
 use coordinator::OrderTerms;
@@ -9,22 +9,22 @@ use onion::measure::order::{OrderConfig, OrderEvent, OrderLink};
 use onion::measure::protocol::{CoordinatorKey, Order};
 use std::iter;
 
-/// How long a relay may accept an order: clocks may differ by minutes.
+/// The validity of an order: clocks may differ by minutes.
 const ORDER_LIFETIME_S: u64 = 600;
 
-/// What comes of an order.
+/// An event of an order.
 pub enum OrderReport {
     /// The relay's answer or report.
     Event(OrderEvent),
-    /// Our thread failed.
+    /// The thread failed.
     Broken(String),
 }
 
-/// Gives the order at once, on a thread that calls `report`. Dropping the thread closes the link, and so ends the
+/// Sends the order at once, on a thread that calls `report`. Dropping the thread closes the link, and so ends the
 /// measurement. `key_seed` is that of the coordinator's key.
 ///
 /// # Errors
-/// The operating system gives no thread.
+/// The operating system cannot create a thread.
 pub fn give(
     target: Target,
     terms: &OrderTerms,
@@ -52,7 +52,7 @@ pub fn give(
     NodeThread::start("coordinator", Box::new(driver), Reporter(report))
 }
 
-/// Passes on the events of an order's link.
+/// Forwards the events of an order's link.
 struct Reporter<R>(R);
 
 impl<R: Fn(OrderReport) + Send> Observer<OrderLink> for Reporter<R> {

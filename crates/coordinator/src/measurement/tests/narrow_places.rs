@@ -1,5 +1,4 @@
-//! Narrow places that are not the relay's, wherever they are and whatever they do with what they do not let through: what the
-//! verdict says of thousands of scenes.
+//! Bottlenecks other than the relay's, at any place and with any queueing: the verdicts on thousands of scenes.
 
 use super::scene::{Kind, Path, Scene, measure_by_all};
 use super::*;
@@ -12,7 +11,7 @@ fn params() -> Params {
     Params { path, seconds: 12, ..Params::default() }
 }
 
-/// What a team has, in Mbit/s.
+/// A team's capacities, in Mbit/s.
 const TEAMS: [&[f64]; 5] = [
     &[800.0, 800.0],
     &[400.0, 190.0],
@@ -24,27 +23,27 @@ const TEAMS: [&[f64]; 5] = [
 /// Round trips of its members, in milliseconds.
 const RTTS_MS: [[u64; 3]; 3] = [[40; 3], [200; 3], [20, 200, 100]];
 
-/// What the relay can do, and how many times as much is expected.
+/// The relay's capacity, and the ratio of the guess to it.
 const RELAYS: [f64; 3] = [60.0, 200.0, 600.0];
 const GUESSES: [f64; 3] = [0.3, 1.0, 2.0];
 
-/// What was found of scenes of one kind.
+/// The results for scenes of one kind.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     scenes: u32,
     conclusive: u32,
-    /// Conclusive, and not within −10 % and +5 % of what the relay can do.
+    /// Conclusive, and not within −10 % and +5 % of the relay's capacity.
     wrong: u32,
-    /// Somebody is named whom nothing of its own held back.
+    /// The verdict names a measurer that was not limited by a cause of its own.
     misnamed: u32,
-    /// Not conclusive, though the others, or the whole team where nobody is held back, have enough to show it.
+    /// Not conclusive, though the others, or the whole team if none is limited, have enough capacity to show the limit.
     in_vain: u32,
 }
 
 impl Found {
-    /// `narrow`: who is behind a narrow place, if anybody is. Says whether the verdict is wrong.
+    /// `narrow`: the measurer behind a bottleneck, if any. Returns whether the verdict is wrong.
     fn add(&mut self, scene: &Scene, guess: f64, team: &[f64], narrow: Option<usize>) -> bool {
-        // Who alone loses packets is held back by its path, too.
+        // A measurer that alone loses packets is limited by its path, too.
         let losing = scene.paths.iter().position(|it| it.loss_ppm > 500);
         let (estimate, measurement) = measure_by_all(scene, guess, team, true, params());
         let capacity = scene.capacity.as_mbit_per_s();
@@ -95,7 +94,7 @@ fn no_narrow_place_of_one_measurer_passes_for_the_relays_unless_it_has_no_queue_
                     Kind::WayBack => "way back",
                 };
                 let is_wrong = all.entry(name).or_default().add(&scene, guess, team, Some(place));
-                // Where none of the others has as much as comes back through it, it is like the only one.
+                // If none of the others has as much as comes back through it, it is like the only one.
                 let others = (0..team.len()).filter(|it| *it != place).map(|it| team[it]);
                 let is_like_one = others.fold(0.0, f64::max) * 0.75 < narrow.as_mbit_per_s();
                 let may_be_wrong = kind != Kind::Queue && is_like_one;

@@ -1,4 +1,4 @@
-//! One round at a time, in a campaign: the same decisions as with a team of one's own.
+//! One round at a time, in a campaign: the same decisions as with a team for all rounds.
 
 use super::lab::{Lab, mbit, relay};
 use super::records::record;
@@ -10,7 +10,7 @@ use proptest::prelude::*;
 
 const RELAY: RelayIndex = RelayIndex(0);
 
-/// Measures a relay turn by turn; gives its record.
+/// Measures a relay turn by turn; returns its record.
 fn by_campaign(
     lab: &mut Lab,
     params: Params,
@@ -48,7 +48,7 @@ fn turn(lab: &mut Lab, turn: Attempt, is_whole_team: bool, shares: &[f64]) -> Ou
     lab.run(&mut measurement.expect("valid"))
 }
 
-/// A load of 147.7 is enough for 50, not for the 80 that it did before: the team was larger then.
+/// A load of 147.7 is enough for 50, not for the 80 of the earlier round with the larger team.
 #[test]
 fn a_load_that_an_earlier_round_has_outdone_shows_no_limit() {
     let first = Attempt::first(mbit(50.0), 12);
@@ -81,7 +81,7 @@ fn a_turn_that_another_follows_ends_as_soon_as_that_is_certain_and_says_with_wha
     };
     assert_eq!(estimate.inconclusive, Some(Inconclusive::LoadTooSmall { next }));
     assert_eq!(Next::after(&outcome), Next::Enlarged(next));
-    // Of the seconds that it did not wait for nothing is known: no more than this is certain.
+    // The result of the seconds that it skipped is unknown: no more than this is certain.
     let limit = Params::default().conclusive_limit(estimate.allocated);
     assert_eq!((estimate.capacity, estimate.seconds.len()), (limit, 16));
     assert!(estimate.bounds().lower < mbit(100.0));
@@ -128,7 +128,7 @@ fn a_measurer_that_fails_a_turn_is_named_as_in_the_team_and_gets_no_work() {
     let again = campaign.poll_launch().expect("what is left");
     assert_eq!((again.turn.round, again.turn.guess), (2, launch.turn.guess));
     assert!(again.allocation.assignments.iter().all(|it| it.measurer != MeasurerId(2)));
-    // What the relay failed is not repeated, and costs no measurer its work.
+    // A failure of the relay is not repeated, and does not exclude a measurer.
     let reason = Failure::RelayClosed { detail: "bye".to_string() };
     let outcome = Outcome::Failed { reason, measurer: Some(second), round: 2, second: None };
     let ended = campaign.handle_outcome(RELAY, &outcome);
@@ -147,7 +147,7 @@ fn a_relay_that_does_not_want_another_round_keeps_what_the_one_before_said() {
     assert_eq!(next.round, 3);
     let record = record(&alone, &outcome);
     assert_eq!((record.rounds.len(), record.decisive_round().map(|it| it.number)), (3, Some(2)));
-    // Failures that are somebody's fault end it as such.
+    // Attributed failures keep their attribution.
     let mut alone = measurement(Mode::Echo, 10.0, &[10_000.0]);
     lab.rounds_wanted = None;
     lab.never_ready_in = Some(2);
@@ -155,7 +155,7 @@ fn a_relay_that_does_not_want_another_round_keeps_what_the_one_before_said() {
 }
 
 proptest! {
-    /// Whatever a relay does, and however it ends.
+    /// Whatever a relay does, and however the measurement ends.
     #[test]
     fn a_campaign_with_one_relay_finds_what_a_measurement_alone_finds(
         capacity in 1u64..2_000, guess in 1u64..200, team in vec(1u64..900, 1..4),

@@ -21,7 +21,7 @@ fn capacity() -> Rate {
     Rate::from_mbit_per_s(30.0)
 }
 
-/// A measurement that found [`capacity`], of which no second is known.
+/// A measurement with the result [`capacity`], without seconds.
 fn finished(number: u8) -> Finished {
     let address = ([192, 0, 2, 1], 9001).into();
     let ids = RelayIds { rsa: id(number), ed25519: None };
@@ -48,7 +48,7 @@ fn finished(number: u8) -> Finished {
     Finished { relay: RelayIndex(number.into()), turn, record, started, follows: None }
 }
 
-/// With a round in which every second brought all that it was found to have.
+/// With a round in which every second had this rate.
 fn with_seconds(number: u8, started_unix_s: u64) -> Finished {
     let mut finished = finished(number);
     let assignment =
@@ -136,8 +136,8 @@ fn what_was_found_of_a_host_is_settled_when_the_last_of_its_relays_has_ended() {
     assert!(groups.group_of.is_empty() && groups.groups.is_empty());
 }
 
-/// Of eight relays that did not fit together each had an eighth of an eighth: of what the largest of them had, divided, they were
-/// held once more to the most of any one time.
+/// Regression: eight relays that did not fit together each got an eighth of an eighth, since a divided result was
+/// limited once more to the largest joint result.
 #[test]
 fn what_was_shared_is_not_divided_once_more_because_it_ended_at_different_times() {
     let mut groups = begin(&[(1, 1), (2, 1)]);
@@ -210,7 +210,7 @@ fn a_relay_that_is_late_takes_nothing_from_those_that_started_together() {
     }
 }
 
-/// A stranger gets a port at the address of an honest relay, and starts when that one is half done.
+/// A malicious relay at the address of an honest one starts when that one is half done.
 #[test]
 fn a_late_one_at_the_same_address_takes_nothing_from_a_relay_that_was_on_time() {
     let mut groups = begin(&[(1, 1), (2, 1)]);

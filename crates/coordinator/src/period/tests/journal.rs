@@ -1,18 +1,18 @@
-//! What a coordinator wrote, in memory: as `store` keeps it.
+//! A coordinator's journal in memory, with the semantics of `store`.
 
 use super::super::*;
 use crate::journal::PastTurn;
 use std::collections::BTreeMap;
 use std::vec::Vec;
 
-/// What the coordinator wrote, and what a new one reads of it.
+/// A coordinator's entries, and the state that a new one reads from them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Journal {
     pub(super) entries: Vec<Entry>,
 }
 
 impl Journal {
-    /// As `store` does.
+    /// Like `store`.
     pub(super) fn pasts(&self, begin_unix_s: u64) -> BTreeMap<RsaId, Past> {
         let mut turns: BTreeMap<(RsaId, u32), PastTurn> = BTreeMap::new();
         for entry in &self.entries {

@@ -1,5 +1,6 @@
-//! What a relay gains that chooses when it is fast, and which measurements it accepts: computed over years of periods by the coordinator's own plan
-//! and rules, and by the rules without a price and without memorylessness that they replace. docs/security.md has the table.
+//! The gain of a relay that chooses when it is fast, and which measurements it accepts. It is computed over years of
+//! periods by the coordinator's own plan and rules, and by the earlier rules without a cost of declines and without
+//! memorylessness. docs/security.md has the table.
 
 use super::*;
 use crate::history::{Decline, DeclineKind, History, HistoryPolicy, PastEstimate};
@@ -11,7 +12,7 @@ const DAY: u32 = 96;
 const SLOT_S: u64 = DAY_S / DAY as u64;
 const DAYS: u64 = 500;
 
-/// What a relay does.
+/// A relay's strategy.
 #[derive(Clone, Copy, Debug)]
 enum Strategy {
     /// It is always fast.
@@ -26,24 +27,24 @@ enum Strategy {
     AcceptsAfter(u64),
 }
 
-/// Which rules hold.
+/// The rules.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Rules {
-    /// Once a day, and declining has no price.
+    /// Once a day, and declining has no cost.
     Before,
     Now,
 }
 
-/// What came of it, over all the time.
+/// The results over the whole time.
 #[derive(Clone, Copy, Debug)]
 struct Played {
     /// The mean weight, over that of a fast relay.
     weight: f64,
-    /// The share of the time in which it was fast, or has to be believed to be.
+    /// The share of the time in which it was fast, or had to assume a measurement.
     fast: f64,
     /// Measurements a day.
     measured: f64,
-    /// Those of them that it accepted.
+    /// The accepted ones among them.
     accepted: f64,
 }
 
@@ -65,7 +66,7 @@ fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
         };
         let standing = if last.is_some() { Priority::Known } else { Priority::New };
         let own = Arrival { due_by, ..arrival(1, standing) };
-        // Others, so that the team has something else to do.
+        // Other relays, so that the team has other work.
         let others =
             (2..8).map(|number| Arrival { due_by: None, ..arrival(number, Priority::Known) });
         let arrivals: Vec<Arrival> = core::iter::once(own).chain(others).collect();
@@ -140,13 +141,13 @@ fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
     }
 }
 
-/// As the coordinator has it: within two days, or a quarter of a day from now.
+/// The coordinator's deadline: within two days, or a quarter of a day from now.
 fn due_slot(last: u64, begin: u64) -> Option<u32> {
     let by = (last + 2 * DAY_S).max(begin + DAY_S / 4);
     u32::try_from((by - begin) / SLOT_S).ok().map(|slot| slot.min(DAY - 1))
 }
 
-/// What is played by both rules.
+/// The strategies that are run by both rules.
 fn both(name: &str, strategy: Strategy) -> (Played, Played) {
     let played = [Rules::Before, Rules::Now].map(|rules| play_for_years(strategy, rules));
     for (rules, it) in ["before", "now"].iter().zip(played) {
@@ -185,7 +186,7 @@ fn being_measured_at_times_without_memory_costs_a_tenth_more() {
     assert!(now.weight > 0.999, "its estimate always holds: {now:?}");
 }
 
-/// Those that are declined cost nothing but words.
+/// Declined measurements cost only messages.
 #[test]
 fn who_declines_more_than_every_other_measurement_loses_by_it() {
     for (name, strategy, before_min, now_max) in [
@@ -213,7 +214,7 @@ fn an_honest_relay_that_is_sometimes_busy_loses_hardly_anything() {
     }
 }
 
-/// Each coordinator knows from its own history by when it has to measure a relay. The others that plan by the same seed do not.
+/// Each coordinator knows a relay's deadline from its own history. The others that plan by the same seed do not.
 #[test]
 fn what_a_coordinator_has_to_measure_soon_changes_no_other_slots() {
     let seed = Seed::from_bytes([3; 32]);
@@ -243,7 +244,8 @@ fn what_a_coordinator_has_to_measure_soon_changes_no_other_slots() {
     }
 }
 
-/// For a day after it has been measured, a relay is as likely to be measured in each three hours as in any other; after that, hardly less.
+/// For a day after its measurement, a relay is as likely to be measured in each three hours as in any other; after
+/// that, hardly less.
 #[test]
 fn after_a_measurement_the_next_one_is_as_likely_in_each_hour() {
     let (mut gaps, mut last): (Vec<u64>, Option<u64>) = (Vec::new(), None);

@@ -12,7 +12,7 @@ const RATE: Rate = Rate::from_bit_per_s(2_000_000);
 const START: Instant = Instant::from_millis(1000);
 const LATENCY: Duration = Duration::from_millis(10);
 
-/// A datagram on its way between members, by their indices.
+/// A datagram in transit between members, by their indices.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Datagram {
     sent_at: Instant,
@@ -79,7 +79,7 @@ impl World {
         }
     }
 
-    /// Gives `bytes` to `to` after the latency, as if they came from `from`.
+    /// Delivers `bytes` to `to` after the latency, as if they came from `from`.
     fn inject(&mut self, from: SocketAddr, to: u16, bytes: &[u8]) {
         let datagram = Datagram { sent_at: self.now, from: u16::MAX, to, bytes: bytes.to_vec() };
         let key = (self.now + LATENCY, usize::MAX - self.on_the_way.len());
@@ -106,7 +106,7 @@ impl World {
         }
     }
 
-    /// Lets time pass until `until`, or until all is over.
+    /// Advances time to `until`, or until all exchanges are over.
     fn run_until(&mut self, until: Instant) {
         loop {
             self.send_all();
@@ -236,7 +236,7 @@ fn the_packets_of_strangers_change_nothing() {
 
 #[test]
 fn spoofed_hellos_do_not_start_a_flood() {
-    // The attacker has seen a true hello of member 1, but what is sent to that address is lost on it.
+    // The attacker has seen a true hello of member 1, but packets to that address do not reach it.
     let mut elsewhere = exchange(1, 2, 500);
     let mut buffer = [0; FRAME_LEN_MAX];
     let hello = elsewhere.poll_transmit(Instant::ORIGIN, 1, &mut buffer).expect("a hello");
