@@ -10,8 +10,8 @@ mod timing;
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::reporting::{self, pair, print_case};
 use crate::stage::{Stage, echo_limit};
-use crate::telling::{self, pair, tell};
 use clap::Args;
 use onion::Rate;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
@@ -113,7 +113,7 @@ pub(super) fn run(
 }
 
 impl Laboratory<'_> {
-    /// Plays cases one after another until the user has had enough, telling each as it ends. What
+    /// Plays cases one after another until the user has had enough, reporting each as it ends. What
     /// cannot be played is a case that failed, too.
     fn each<N: Into<String>, T>(
         &self,
@@ -131,7 +131,7 @@ impl Laboratory<'_> {
             if self.interrupt.is_requested() {
                 break; // it was cut short
             }
-            tell(&case, self.output);
+            print_case(&case, self.output);
             cases.push(case);
         }
         cases
@@ -140,7 +140,7 @@ impl Laboratory<'_> {
 
 fn begin(plan: &AdversarySettings) -> ExperimentReport {
     let text = include_str!("../../../docs/experiments/adversary.md");
-    let report = telling::report("adversary", text);
+    let report = reporting::report("adversary", text);
     ExperimentReport {
         parameters: vec![
             pair("limit of the relays", plan.limit.to_string()),

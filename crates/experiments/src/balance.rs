@@ -5,8 +5,8 @@ mod weighed;
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::reporting;
 use crate::simulated::{Batch, Runner, Runs, SimulatedOptions, Store, run_case};
-use crate::telling;
 use clap::{Args, ValueEnum};
 use judge::Results;
 use report::experiment::ExperimentReport;
@@ -189,7 +189,7 @@ fn report(batch: &Batch, names: &[&str], results: &Results, planned: usize) -> E
     parameters.push(("balancers".to_owned(), names.join(", ")));
     let mut cases = results.cases(&batch.loads);
     cases.extend(results.runs.iter().map(run_case));
-    let mut report = telling::report("balance", TEXT);
+    let mut report = reporting::report("balance", TEXT);
     report.notes.extend(results.notes(planned));
     ExperimentReport {
         parameters,

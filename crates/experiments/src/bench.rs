@@ -13,7 +13,7 @@ pub use options::BenchOptions;
 
 use crate::error::Error;
 use crate::private_network as network;
-use crate::telling::median;
+use crate::reporting::median;
 use lab::NetworkSpec;
 use link::tls::TlsConfigs;
 use link::{IdentityIssuer, Traffic, pump, unix_time_s};

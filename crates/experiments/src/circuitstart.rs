@@ -10,8 +10,8 @@ mod scene;
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::reporting::{self, pair, print_case};
 use crate::simulated::SimulatedOptions;
-use crate::telling::{self, pair, tell};
 use chain::{RELAYS, WIDE_MBIT};
 use clap::{Args, ValueEnum};
 use crowd::{CIRCUITS, TRANSFER_KB, Times};
@@ -113,7 +113,7 @@ pub(super) struct Options {
     /// Downloads over real paths for each distance; 5 by default, 1 if --quick.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
     runs: Option<u32>,
-    /// The factor by which real paths are longer and narrower than the model's: windows are the same, all takes longer by this factor, and what a busy machine adds is less beside it.
+    /// The factor by which real paths are longer and narrower than the model's: windows are the same, all takes longer by this factor, and a busy machine adds less in comparison.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=50), value_name = "FACTOR")]
     stretch: u32,
     /// TCP's congestion control of the hosts on real paths.
@@ -170,7 +170,7 @@ fn play_model(
         let (trace, figure) = model::trace(&chain);
         report.figures.push(figure);
         for case in [trace, model::ramp(&chain)] {
-            tell(&case, output);
+            print_case(&case, output);
             report.cases.push(case);
         }
     }
@@ -185,7 +185,7 @@ fn play_model(
     report.figures.push(times.cdf());
     report.also.insert("star".to_owned(), times.summary());
     for case in times.cases() {
-        tell(&case, output);
+        print_case(&case, output);
         report.cases.push(case);
     }
 }
@@ -219,7 +219,7 @@ fn play_real(
                 let case = Case::new("real paths", None, None);
                 let told = format!("it needs root, for network namespaces: {problem}");
                 let case = case.ended(CaseVerdict::Skipped, told);
-                tell(&case, output);
+                print_case(&case, output);
                 report.cases.push(case);
                 return Ok(());
             }
@@ -237,7 +237,7 @@ fn conclude(report: &mut ExperimentReport) {
     report.also.insert("traces".to_owned(), model::summary(&report.cases).into());
     report.promise = Promise::Decided {
         held: report.cases.iter().all(|case| case.verdict != CaseVerdict::Missed),
-        rule: telling::rule(TEXT),
+        rule: reporting::rule(TEXT),
     };
 }
 
@@ -252,6 +252,6 @@ fn begin(options: &Options, stars: u32) -> ExperimentReport {
             pair("congestion control of real paths", options.congestion.to_string()),
             pair("seed", options.seed.to_string()),
         ],
-        ..telling::report("circuitstart", TEXT)
+        ..reporting::report("circuitstart", TEXT)
     }
 }

@@ -6,7 +6,7 @@ mod scene;
 use crate::common::{Common, Session, or, percent};
 use crate::error::Error;
 use crate::grid::{self, Grid, GridOptions, Row, Rows};
-use crate::telling::{median, pair, rule};
+use crate::reporting::{median, pair, rule};
 use clap::{Args, ValueEnum};
 use judge::{Rates, WIDEST};
 use lab::Content;

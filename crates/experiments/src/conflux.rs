@@ -7,7 +7,7 @@ mod simulated;
 
 use crate::common::Common;
 use crate::error::Error;
-use crate::telling::{pair, report, rule, tell};
+use crate::reporting::{pair, print_case, report, rule};
 use clap::Args;
 use lab::Content;
 use plan::{ConfluxSettings, ExitOf, Trial};
@@ -69,7 +69,7 @@ pub(super) fn run(
         play(&plan, output, interrupt)?
     };
     let cases = judge::cases(&plan, &trials);
-    cases.iter().for_each(|case| tell(case, output));
+    cases.iter().for_each(|case| print_case(case, output));
     let name = if plan.is_simulated { "conflux-simulated" } else { "conflux" };
     let is_over = interrupt.is_requested();
     Ok(ExperimentReport {

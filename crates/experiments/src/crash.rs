@@ -9,7 +9,7 @@ mod traces;
 
 use crate::common::Common;
 use crate::error::Error;
-use crate::telling;
+use crate::reporting;
 use cast::Processes;
 use clap::Args;
 use coordinator::Params;
@@ -77,7 +77,7 @@ pub(super) fn run(
                 length = played.took().unwrap_or(played.deadline);
             }
             let case = played.case(limit);
-            telling::tell(&case, output);
+            reporting::print_case(&case, output);
             mend(&mut cast, &played)?;
             let is_over = played.kill.is_some() || fate.is_control();
             rounds.push(played);

@@ -7,7 +7,7 @@ use crate::common::{Common, or};
 use crate::crowd::{Crowd, Member};
 use crate::error::Error;
 use crate::load::{Load, Reading};
-use crate::telling::{pair, report, rule, tell};
+use crate::reporting::{pair, print_case, report, rule};
 use clap::Args;
 use client::NetDir;
 use client::probe::{self, ProbePlan, Probed, Subject};
@@ -98,7 +98,7 @@ fn concluded(
     interrupt: &Interrupt,
 ) -> ExperimentReport {
     let cases = judge::cases(points);
-    cases.iter().for_each(|case| tell(case, output));
+    cases.iter().for_each(|case| print_case(case, output));
     ExperimentReport {
         answer: judge::answer(&cases),
         figures: judge::figures(points),

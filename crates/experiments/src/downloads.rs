@@ -6,7 +6,7 @@ mod stage;
 
 use crate::common::Common;
 use crate::error::Error;
-use crate::telling;
+use crate::reporting;
 use clap::Args;
 use lab::{Content, Download, download};
 use plan::{Placement, sizes};
@@ -74,11 +74,11 @@ pub(super) fn run(
         let port = (stage.socks(), stage.server());
         all(port, placement, contents.collect(), options.at_once, interrupt, &mut |done| {
             cases += 1;
-            telling::tell(&results.add(placement, done), output);
+            reporting::print_case(&results.add(placement, done), output);
         });
         let used = stage.used_paths()?;
         if let Some(case) = results.add_paths(placement, path, &used, cases) {
-            telling::tell(&case, output);
+            reporting::print_case(&case, output);
         }
         if interrupt.is_requested() {
             break;
@@ -94,7 +94,7 @@ fn all(
     contents: VecDeque<Content>,
     at_once: u32,
     interrupt: &Interrupt,
-    tell: &mut dyn FnMut(Done),
+    report: &mut dyn FnMut(Done),
 ) {
     // Nobody panics while holding it. The large ones come first, so that they don't end alone.
     let left = Mutex::new(contents);
@@ -115,6 +115,6 @@ fn all(
             });
         }
         drop(sender);
-        done.iter().for_each(tell);
+        done.iter().for_each(report);
     });
 }

@@ -4,8 +4,8 @@
 
 use crate::common::{Common, Session};
 use crate::error::Error;
+use crate::reporting::{print_case, report, unplayed};
 use crate::simulated::{Shard, Store, missing};
-use crate::telling::{report, tell, unplayed};
 use clap::Args;
 use onion::Duration;
 use report::experiment::{Case, ExperimentFigure, ExperimentReport, Miss};
@@ -111,7 +111,7 @@ impl<'a, C> Rows<'a, C> {
     }
 }
 
-/// A row as it is in its file.
+/// A row in its file.
 #[derive(Serialize, Deserialize)]
 struct Kept {
     conditions: String,
@@ -236,7 +236,7 @@ impl<G: Grid> Play<'_, G> {
     fn report_known(&self) {
         let known: Vec<&Row> = self.rows.iter().flatten().collect();
         for case in known.iter().flat_map(|row| &row.cases) {
-            tell(case, self.session.output);
+            print_case(case, self.session.output);
         }
         if !known.is_empty() {
             let text =
@@ -282,7 +282,7 @@ impl<G: Grid> Play<'_, G> {
         };
         for case in &mut row.cases {
             *case = std::mem::take(case).with(cell);
-            tell(case, self.session.output);
+            print_case(case, self.session.output);
         }
         if !row.is_temporary {
             self.files.write(cell, &row)?;

@@ -11,9 +11,9 @@ mod trace;
 
 use crate::common::Common;
 use crate::error::Error;
+use crate::reporting::{self, median, pair, print_case};
 use crate::simulated::SimulatedOptions;
 use crate::stage;
-use crate::telling::{self, median, pair, tell};
 use clap::Args;
 use client::BulkLoad;
 use judge::Runs;
@@ -128,21 +128,21 @@ pub(super) fn run(
             match run::play(&plan, &network, scheduler, folder.path(), interrupt) {
                 Ok(Some(seen)) => {
                     runs.0.push((scheduler, seen));
-                    runs.run_cases().last().iter().for_each(|case| tell(case, output));
+                    runs.run_cases().last().iter().for_each(|case| print_case(case, output));
                 }
                 Ok(None) => break 'all,
                 // What cannot be played is a case that failed; the others are played all the same.
                 Err(error) => {
                     let case = Case::new(format!("{name}, run {number}"), None, None);
                     let case = case.ended(CaseVerdict::Failed, error.to_string());
-                    tell(&case, output);
+                    print_case(&case, output);
                     failed.push(case);
                 }
             }
         }
     }
     report.cases = runs.cases();
-    report.cases.iter().for_each(|case| tell(case, output));
+    report.cases.iter().for_each(|case| print_case(case, output));
     report.cases.extend(failed);
     report.cases.extend(runs.run_cases());
     report.figures = runs.figures();
@@ -154,7 +154,7 @@ pub(super) fn run(
 const TEXT: &str = include_str!("../../../docs/experiments/kist.md");
 
 fn begin(plan: &KistSettings) -> ExperimentReport {
-    let report = telling::report("kist", TEXT);
+    let report = reporting::report("kist", TEXT);
     let place = match plan.narrow.place {
         NarrowAt::Beyond => "one hop beyond the relay",
         NarrowAt::Own => "the relay's own interface",

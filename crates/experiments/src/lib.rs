@@ -19,6 +19,8 @@ mod crash;
 mod cross_traffic;
 mod crowd;
 mod distant;
+mod dos;
+mod downloading;
 mod downloads;
 mod error;
 mod factor;
@@ -30,11 +32,10 @@ mod mode;
 mod paper_hosts;
 pub mod private_network;
 mod ratio;
+mod reporting;
 mod selection;
-mod siege;
 mod simulated;
 mod stage;
-mod telling;
 mod trial;
 pub mod truth;
 mod wan;
@@ -75,13 +76,13 @@ enum Experiment {
     Conflux(conflux::Options),
     Crash(crash::Options),
     CrossTraffic(cross_traffic::Options),
+    Dos(dos::Options),
     Downloads(downloads::Options),
     Kist(kist::Options),
     PaperHosts(paper_hosts::Options),
     Ratio(ratio::Options),
     Selection(selection::Options),
-    Siege(siege::Options),
-    Soak(siege::soak::Options),
+    Soak(dos::soak::Options),
     Wan(wan::Options),
 }
 
@@ -116,8 +117,8 @@ pub fn run(
         }
         Experiment::Ratio(options) => ratio::run(options, common, session)?,
         Experiment::Selection(options) => selection::run(options, common, output, interrupt)?,
-        Experiment::Siege(options) => siege::run(options, common, output, interrupt)?,
-        Experiment::Soak(options) => siege::soak::run(options, common, output, interrupt)?,
+        Experiment::Dos(options) => dos::run(options, common, output, interrupt)?,
+        Experiment::Soak(options) => dos::soak::run(options, common, output, interrupt)?,
     };
     conclude(&report, &options.common, output, interrupt)
 }

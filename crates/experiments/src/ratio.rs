@@ -1,21 +1,20 @@
 //! `flashflow-lab experiment ratio`: a relay with clients is measured, once for each share that they may
 //! have.
 
-mod downloading;
 mod judge;
 mod network;
 mod seen;
 
 use crate::client_load::ClientLoad;
 use crate::common::{Common, Session};
+use crate::downloading::{AT_ONCE, Downloads, Each};
 use crate::error::Error;
 use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::reporting::pair;
 use crate::stage::echo_limit;
-use crate::telling::pair;
 use crate::witness::{Count, Witness};
 use clap::Args;
 use coordinator::Params;
-use downloading::Downloading;
 use measurer::{Progress, TeamOptions};
 use network::RatioNetwork;
 use onion::{Duration, Rate};
@@ -32,6 +31,12 @@ const SHARES_PERCENT: [u32; 3] = [10, 25, 50];
 /// are over the first two shares of clients, and under the last.
 const STEADY: f64 = 0.2;
 const STOCK: f64 = 0.2;
+
+/// The length of a download at the client's rate, in seconds: long enough for requests to be rare.
+const EACH_S: u64 = 2;
+
+/// A byte of a download must arrive at least this often.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Measurers, each a process with one pump.
 const MEASURERS: usize = 2;
@@ -186,8 +191,10 @@ fn play(
     let witness = Witness::start(counts, clock)?;
     let steady = ClientLoad::start(relay.target, grid.limit.scaled(STEADY), clock)?;
     let name = format!("r {percent}");
-    let demand = grid.limit.scaled(STOCK);
-    let stock = Downloading::start(network.downloads(), demand, &name, clock, interrupt)?;
+    let bytes = grid.limit.scaled(STOCK).as_byte_per_s() * EACH_S / AT_ONCE;
+    let each = Each { bytes, patience: PATIENCE };
+    let stock = Downloads::start(network.downloads(), &name, each)?;
+    stock.wait_until_completed(AT_ONCE, clock, interrupt)?;
     let flowing = clock.now();
     output.doing(format!("r = {r}: clients only"));
     if interrupt.wait(Duration::from_secs(u64::from(grid.around))) {
@@ -220,7 +227,7 @@ fn play(
     };
     output.doing(format!("r = {r}: clients only, again"));
     interrupt.wait(Duration::from_secs(u64::from(grid.around)));
-    let problem = steady.failure().or(stock.failure()).or(witness.problem());
+    let problem = steady.failure().or(stock.problem()).or(witness.problem());
     if let Some(problem) = problem {
         return Err(Error::Clients(problem));
     }
@@ -230,7 +237,7 @@ fn play(
     let cpu_share = cpu.0.zip(cpu.1).map(|((from, before), (to, after))| {
         after.saturating_sub(before).as_secs_f64() / (to - from).as_secs_f64()
     });
-    let (around, downloads) = (grid.around, stock.done());
+    let (around, downloads) = (grid.around, stock.completed());
     let seen =
         Observation { witness: &witness, flowing, ordered, began, around, cpu_share, downloads };
     Ok(Some(seen.window(r, grid.limit, estimate)))

@@ -14,8 +14,8 @@ mod ways;
 use crate::common::Common;
 use crate::error::Error;
 use crate::load::{Load, Reading};
+use crate::reporting::{pair, print_case, report, rule};
 use crate::simulated::SimulatedOptions;
-use crate::telling::{pair, report, rule, tell};
 use clap::Args;
 use client::NetDir;
 use client::model::{Model, Observations};
@@ -36,11 +36,11 @@ use ways::NamedStrategy;
 /// What do ways of choosing paths gain, and what do they cost in anonymity?
 ///
 /// A private network of stock relays of unequal rates, on three continents with real distances if namespaces can be had (root), else on
-/// loopback. While nobody uses it, links' round trips are probed and compared with those that were asked for. Then users come, clients that
-/// download all the time on paths that they choose uniformly, so that slow relays have more than they can carry. Beside them circuits that are
-/// chosen uniformly teach a model of relays and links; then each strategy gets as many circuits, in turn: the time to set up, round trip and
-/// throughput of each, by our prober. At last headers of pages are fetched with stock tor, with our client, and without either. Entropies and shares of compromised paths are computed beside. With --network all clients of a simulated network choose so instead,
-/// as far as weights of relays say it: see simulation.md (in the documentation) for such networks.
+/// loopback. First, without other users, links' round trips are probed and compared with the configured ones. Then users start: clients that
+/// always download on paths that they choose uniformly, so that slow relays are overloaded. Meanwhile circuits that are
+/// chosen uniformly train a model of relays and links; then each strategy gets the same number of circuits, in turn: our prober measures their time to set up, round trip and
+/// throughput. Finally headers of pages are fetched with C tor, with our client, and without either. Entropies and shares of compromised paths are computed. With --network all clients of a simulated network choose by weights
+/// instead: see simulation.md (in the documentation) for such networks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment selection --quick --json --out results
@@ -225,7 +225,7 @@ pub(super) fn run(
         course.ways[place % names].1.push(probed);
     }
     report.cases = judge::cases(&course, &scene, &mut rng)?;
-    report.cases.iter().for_each(|case| tell(case, output));
+    report.cases.iter().for_each(|case| print_case(case, output));
     report.figures = judge::figures(&course);
     report.notes = judge::notes(is_flat, options.users, load);
     report.answer = judge::answer(&report);

@@ -19,7 +19,7 @@ pub(crate) use played::{Played, Point, play};
 pub(crate) use store::Store;
 
 use crate::error::Error;
-use crate::telling::tell;
+use crate::reporting::print_case;
 use progress::Progress;
 use report::experiment::{Case, CaseVerdict};
 use std::collections::BTreeSet;
@@ -80,7 +80,7 @@ impl Runner<'_> {
                 }
             }
             let Some(played) = played else { continue };
-            tell(&run_case(&played), self.output);
+            print_case(&run_case(&played), self.output);
             runs.push(played);
         }
         Ok(Runs { runs, planned: points.len(), left: progress.left })

@@ -3,7 +3,7 @@
 use crate::common::Session;
 use crate::error::Error;
 use crate::load::{Load, Reading};
-use crate::telling::middle;
+use crate::reporting::middle;
 use crate::witness::{Count, Witness, mbit};
 use coordinator::{Estimate, MeasurerBottleneck, Outcome, Percentile, RoundHistory};
 use lab::RelaySaid;

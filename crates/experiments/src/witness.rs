@@ -115,7 +115,7 @@ impl Witness {
         Ok(Self { shared, thread: Some(thread) })
     }
 
-    /// Why the kernel has stopped telling, if it has.
+    /// Why the kernel has stopped reporting, if it has.
     pub(crate) fn problem(&self) -> Option<String> {
         self.shared.tallies().iter().find_map(|tally| tally.problem.clone())
     }

@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment siege`, small: attacks really come, by the kernel's word, and honest clients are watched.
+//! `flashflow-lab experiment dos`, small: attacks really come, by the kernel's word, and honest clients are watched.
 
 use serde_json::Value;
 use std::fs;
@@ -10,7 +10,7 @@ fn honest_clients_are_served_and_watched_while_a_relay_is_attacked() {
     // So little memory that idle circuits fill it in seconds.
     let ended = scratch.run(&[
         "experiment",
-        "siege",
+        "dos",
         "--attacks",
         "idle-fast,directory-slow",
         "--relays",
@@ -32,7 +32,7 @@ fn honest_clients_are_served_and_watched_while_a_relay_is_attacked() {
     scratch.assert_clean();
     ended.assert_no_panic();
     let summary = ended.summary();
-    assert_eq!((text(&summary, "type"), text(&summary, "experiment")), ("summary", "siege"));
+    assert_eq!((text(&summary, "type"), text(&summary, "experiment")), ("summary", "dos"));
     let cases = summary["cases"].as_array().expect("cases");
     let names: Vec<&str> = cases.iter().map(|case| text(case, "attack")).collect();
     assert_eq!(names, ["idle-fast", "directory-slow"]);
@@ -61,15 +61,15 @@ fn honest_clients_are_served_and_watched_while_a_relay_is_attacked() {
     assert!((20.0..=30.0).contains(&number(slow, "attacker_links")), "{slow}");
     assert!(number(idle, "directory_answers_share") >= 0.8, "{idle}");
     assert!(number(slow, "attacker_requests") > 1_200.0, "{slow}");
-    let page = fs::read_to_string(scratch.path("out").join("siege.html")).expect("a page");
+    let page = fs::read_to_string(scratch.path("out").join("dos.html")).expect("a page");
     assert!(page.contains("idle-fast on ours"));
-    assert!(scratch.path("out").join("siege-idle-fast.csv").is_file());
+    assert!(scratch.path("out").join("dos-idle-fast.csv").is_file());
 }
 
 #[test]
 fn what_is_no_attack_is_refused() {
     let scratch = Scratch::new();
-    let ended = scratch.run(&["experiment", "siege", "--attacks", "kindness"]);
+    let ended = scratch.run(&["experiment", "dos", "--attacks", "kindness"]);
     ended.assert_code(2);
 }
 

@@ -119,7 +119,7 @@ impl RoundAccount {
                 format!("held back by a narrow place of its own, which dropped {share}; ")
             }
             Some(Bottleneck::Share { percent }) => format!(
-                "held back by something of its own: socket by socket {percent} % came back of what came back to another; "
+                "held back by something of its own: each socket received {percent} % of what another measurer's received; "
             ),
             Some(Bottleneck::Processor) => "held back by its processor; ".to_owned(),
             None => String::new(),

@@ -3,7 +3,7 @@
 use super::{AccuracyGrid, Cell, team};
 use crate::grid::Rows;
 use crate::mode::Mode;
-use crate::telling::{list, median, pair};
+use crate::reporting::{list, median, pair};
 use crate::trial::BOUNDS;
 use report::experiment::{
     Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Value,

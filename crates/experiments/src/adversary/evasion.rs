@@ -2,7 +2,7 @@
 
 use super::Laboratory;
 use crate::error::Error;
-use crate::telling::tell;
+use crate::reporting::print_case;
 use lab::liars::{ForgerRun, Forgers};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
 use std::num::NonZeroU32;
@@ -60,7 +60,7 @@ impl Evasion {
             all.push(forgers.run(seed)?);
         }
         let evasion = Self::of(&all);
-        evasion.cases().iter().for_each(|case| tell(case, scene.output));
+        evasion.cases().iter().for_each(|case| print_case(case, scene.output));
         Ok(Some(evasion))
     }
 

@@ -4,7 +4,7 @@ use super::Laboratory;
 use super::inflating::{Claim, Inflating, Notes};
 use super::relays::{params, start};
 use crate::error::Error;
-use crate::telling::median;
+use crate::reporting::median;
 use coordinator::{Failure, Outcome, Violation};
 use measurer::{Member, Team, TeamOptions, Teammate};
 use onion::Rate;

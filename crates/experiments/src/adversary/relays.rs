@@ -3,7 +3,7 @@
 use super::{GAIN, Laboratory, MEASURERS, RATIO, TOLERANCE};
 use crate::client_load::ClientLoad;
 use crate::error::Error;
-use crate::telling::median;
+use crate::reporting::median;
 use coordinator::{Blame, Outcome, Params};
 use lab::liars::{EchoLie, LiarRelay, LiarSetup};
 use link::unix_time_s;

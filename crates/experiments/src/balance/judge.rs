@@ -3,10 +3,10 @@
 use super::weighed::{Errors, Weighed};
 use super::weights_name;
 use crate::error::Error;
+use crate::reporting::judged;
 use crate::simulated::{
     self, Batch, Change, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
 };
-use crate::telling::judged;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, Style};
 
 const FLASHFLOW: &str = "flashflow";

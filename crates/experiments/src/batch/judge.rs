@@ -1,9 +1,9 @@
 //! What runs come to.
 
+use crate::reporting::{self, pair};
 use crate::simulated::{
     Change, Interval, Played, in_words, over_seeds, per_second, run_case, runs, sizes, times,
 };
-use crate::telling::{self, pair};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 
 /// The column that distinguishes means over seeds from single runs.
@@ -42,12 +42,12 @@ pub(super) fn report(names: &[&str], all: &[Played], notes: Vec<String>) -> Expe
     let mut figures = times(all, "times", names, &loads);
     figures.push(per_second(all, "throughput", names, &loads));
     figures.retain(|figure| !figure.series.is_empty());
-    let mut report = telling::report("batch", TEXT);
+    let mut report = reporting::report("batch", TEXT);
     report.notes.splice(0..0, notes);
     ExperimentReport {
         parameters: parameters(names, all),
         answer: answer(names, all, &loads),
-        promise: Promise::Decided { held: !all.is_empty(), rule: telling::rule(TEXT) },
+        promise: Promise::Decided { held: !all.is_empty(), rule: reporting::rule(TEXT) },
         cases,
         figures,
         ..report

@@ -4,8 +4,8 @@ use super::options::ClientBench;
 use crate::error::Error;
 use crate::factor::Factor;
 use crate::private_network as network;
+use crate::reporting::median;
 use crate::stage;
-use crate::telling::median;
 use lab::{
     Client, Content, ContentServer, Network, NetworkSpec, Node, OwnProcess, RelaySpec,
     TemporaryFolder, download,
@@ -49,7 +49,7 @@ impl ClientSample {
         self.first_byte.as_secs_f64() * 1e3
     }
 
-    fn tell(&self, run: u32, output: &Output) {
+    fn print(&self, run: u32, output: &Output) {
         let Self { name, bytes, took, cpu, .. } = self;
         let (gbit, first_byte_ms) = (self.gbit_per_cpu_s(), self.first_byte_ms());
         let rate = Rate::from_bytes_over(*bytes, *took);
@@ -99,7 +99,7 @@ pub(super) fn run(
             }
             output.doing(format!("run {run} of {}: {}", options.runs, subject.name));
             let sample = sample(options, subject, run, &server)?;
-            sample.tell(run, output);
+            sample.print(run, output);
             samples.push(sample);
         }
     }

@@ -139,7 +139,7 @@ fn one(
         soak_cpu: IdleReading::take(pid)?.cpu - idle.cpu,
         soak_memory_bytes: memory,
     };
-    Ok(Some(figures.tell(output)))
+    Ok(Some(figures.print(output)))
 }
 
 /// A crowd at work.
@@ -211,7 +211,7 @@ struct Figures {
 
 impl Figures {
     #[expect(clippy::cast_precision_loss, reason = "figures to be read")]
-    fn tell(&self, output: &Output) -> Value {
+    fn print(&self, output: &Output) -> Value {
         let Self { relay, connections, circuits, soak_circuits, soak_s, .. } = self;
         let mb = |bytes: u64| bytes as f64 / 1e6;
         let per = |number: u64| self.grown_bytes as f64 / number.max(1) as f64;

@@ -2,7 +2,7 @@
 
 use super::options::PathBench;
 use crate::error::Error;
-use crate::telling::median;
+use crate::reporting::median;
 use lab::wan::{Counts, Host, SocketBuffer, Unordered, Wan, WanSpec, Way};
 use link::{Clock, tcp_bytes};
 use onion::{Duration, Rate};
@@ -42,7 +42,7 @@ pub(super) fn run(
         let Some(sample) = sample(options, interrupt)? else {
             return Ok(Exit::Interrupted);
         };
-        tell(run, &sample, output);
+        print(run, &sample, output);
         samples.push(sample);
     }
     output.quiet();
@@ -71,7 +71,7 @@ pub(super) fn run(
     Ok(if losses == 0 { Exit::Done } else { Exit::Failed })
 }
 
-fn tell(run: u32, sample: &PathSample, output: &Output) {
+fn print(run: u32, sample: &PathSample, output: &Output) {
     let PathSample { rate, path_cpu_s_per_gbit, process_cpu_s_per_gbit, out, back, unordered } =
         sample;
     output.result(

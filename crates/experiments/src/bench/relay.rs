@@ -5,7 +5,7 @@ use super::options::BesideTor;
 use super::quiet::QuietCircuit;
 use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
 use crate::error::Error;
-use crate::telling::median;
+use crate::reporting::median;
 use link::tls::TlsConfigs;
 use link::{IdentityIssuer, pump, unix_time_s};
 use onion::cell::CELL_LEN;

@@ -2,8 +2,8 @@
 
 use crate::error::Error;
 use crate::private_network as network;
+use crate::reporting::median;
 use crate::stage;
-use crate::telling::median;
 use control::keys::SecretKey;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, TemporaryFolder};
 use link::Clock;
@@ -83,7 +83,7 @@ impl Sample {
         Rate::from_bytes_over(self.bytes, Duration::from_secs(u64::from(self.seconds)))
     }
 
-    fn tell(&self, run: u32, output: &Output) {
+    fn print(&self, run: u32, output: &Output) {
         let (relay, mode) = (self.subject.relay(), self.subject.mode());
         let (mbit, share) = (self.estimate.as_mbit_per_s(), self.cpu_share());
         let gbit_per_cpu_s = self.gbit_per_cpu_s();
@@ -198,7 +198,7 @@ impl BenchNetwork {
                     return Ok(None);
                 }
                 let sample = sample?;
-                sample.tell(run, output);
+                sample.print(run, output);
                 samples.push(sample);
             }
         }

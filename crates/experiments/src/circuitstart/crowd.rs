@@ -3,7 +3,7 @@
 use super::Begin;
 use super::chain::{CELL_KB, RELAYS, WIDE_MBIT};
 use super::model::cells_per_s;
-use crate::telling::median;
+use crate::reporting::median;
 use onion::{Duration, Instant};
 use rand::rngs::StdRng;
 use rand::seq::index::sample;

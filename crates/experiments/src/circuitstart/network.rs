@@ -3,10 +3,10 @@
 use super::Options;
 use crate::common::Common;
 use crate::error::Error;
+use crate::reporting::{self, print_case};
 use crate::simulated::{
     self, Batch, Change, Interval, Played, Runs, in_words, over_seeds, play_all, run_case,
 };
-use crate::telling::{self, tell};
 use onion::flow::hop::HopWindows;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 use std::path::Path;
@@ -39,7 +39,7 @@ pub(super) fn run(
         play_all(&batch, &VARIANTS, folder, chosen, (output, interrupt))?;
     let report = report(&batch, &runs, planned);
     let compared = batch.loads.len() * VARIANTS.len();
-    report.cases.iter().take(compared).for_each(|case| tell(case, output));
+    report.cases.iter().take(compared).for_each(|case| print_case(case, output));
     Ok(report)
 }
 
@@ -51,14 +51,14 @@ fn report(batch: &Batch, runs: &[Played], planned: usize) -> ExperimentReport {
         loads.flat_map(|load| VARIANTS.map(|variant| variant_case(runs, variant, *load))).collect();
     cases.extend(runs.iter().map(run_case));
     let figures = simulated::of_runs(runs, &VARIANTS, &batch.loads);
-    let mut report = telling::report("circuitstart-network", TEXT);
+    let mut report = reporting::report("circuitstart-network", TEXT);
     report.notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport {
         parameters: batch.parameters(),
         answer: format!("{} of {planned} runs; see the comparison.", runs.len()),
         cases,
         figures,
-        promise: Promise::Decided { held: runs.len() == planned, rule: telling::rule(TEXT) },
+        promise: Promise::Decided { held: runs.len() == planned, rule: reporting::rule(TEXT) },
         ..report
     }
 }

@@ -5,7 +5,7 @@ use super::chain::{Chain, Sizes, median_cells, reached, settled_at};
 use super::model::{Found, drawn, hops, kb, largest, new_optimum, ramp_case};
 use super::scene::{ObservedWindow, Path, RealPath};
 use crate::error::Error;
-use crate::telling::tell;
+use crate::reporting::print_case;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Instant};
 use report::experiment::{Case, CaseVerdict, Series};
@@ -54,7 +54,7 @@ pub(super) fn play(
         .map(|(at, size)| (Instant::ORIGIN + (*at - Instant::ORIGIN) / stretch.max(1), *size));
     let series = drawn("real paths", 3, &sizes.collect::<Sizes>());
     let cases = [trace_case(&all, distance), widened_case(&all)];
-    cases.iter().for_each(|case| tell(case, output));
+    cases.iter().for_each(|case| print_case(case, output));
     Ok(Some(RealTrace { cases, series }))
 }
 

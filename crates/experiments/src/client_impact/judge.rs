@@ -2,7 +2,7 @@
 
 use super::scene::Software;
 use crate::factor::Factor;
-use crate::telling::median;
+use crate::reporting::median;
 use lab::Download;
 use report::experiment::{Case, CaseVerdict};
 use serde::Serialize;

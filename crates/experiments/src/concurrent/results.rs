@@ -3,7 +3,7 @@
 use super::set::OneOf;
 use super::{Cell, ConcurrentGrid};
 use crate::grid::{Row, Rows};
-use crate::telling::{median, pair};
+use crate::reporting::{median, pair};
 use crate::trial::{BOUNDS, Tried, TriedSecond};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{

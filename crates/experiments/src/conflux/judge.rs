@@ -1,8 +1,8 @@
 //! The results, compared with the paper's.
 
 use super::plan::{ClientKind, ConfluxSettings, ExitOf, Method, Trial};
+use crate::reporting::{median, section};
 use crate::simulated::Interval;
-use crate::telling::{median, section};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series};
 use std::collections::BTreeMap;
 

@@ -4,7 +4,7 @@ use super::Options;
 use super::judge::BOUNDS;
 use super::plan::{Blow, Victim};
 use super::round::{CrashRound, TOLERANCE};
-use crate::telling;
+use crate::reporting;
 use coordinator::Params;
 use onion::{Duration, Rate};
 use report::experiment::{
@@ -40,7 +40,7 @@ pub(super) fn report(
     let setup_s = params.setup_timeout.as_secs();
     let grace_s = params.report_grace.as_secs();
     let text = include_str!("../../../../docs/experiments/crash.md");
-    let mut report = telling::report("crash", text);
+    let mut report = reporting::report("crash", text);
     report.answer = answer;
     report.cases = cases;
     report.parameters = [
@@ -72,7 +72,7 @@ fn answer(rounds: &[CrashRound], cases: &[Case], blow: Blow) -> String {
     let [measurers, coordinators, targets] = KINDS.map(|(kind, ..)| killed(kind));
     let took = || kills(rounds).filter_map(CrashRound::took).map(|took| took.as_secs_f64());
     let slowest = took().fold(0.0, f64::max);
-    let middle = telling::median(took()).unwrap_or_default();
+    let middle = reporting::median(took()).unwrap_or_default();
     let ratios: Vec<f64> = cases.iter().filter_map(|case| case.ratio).collect();
     let (inside, outside): (Vec<f64>, Vec<f64>) =
         ratios.iter().partition(|ratio| BOUNDS.contains(*ratio));
@@ -136,7 +136,7 @@ fn distribution(rounds: &[CrashRound], params: &Params) -> ExperimentFigure {
     figure
 }
 
-/// The same over the moment of the kill.
+/// The distribution over the moment of the kill.
 fn moments(rounds: &[CrashRound]) -> ExperimentFigure {
     let mut figure = ExperimentFigure::new(
         "moments",

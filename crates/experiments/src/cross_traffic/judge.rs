@@ -3,8 +3,8 @@
 use super::scene::Software;
 use crate::factor::{Factor, side};
 use crate::load::Load;
+use crate::reporting::section;
 use crate::simulated::Interval;
-use crate::telling::section;
 use client::probe::Probed;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
 use std::collections::BTreeSet;

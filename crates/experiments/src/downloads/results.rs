@@ -2,8 +2,8 @@
 
 use super::plan::Placement;
 use super::stage::Cost;
-use super::{Done, Options, telling};
-use crate::telling::median;
+use super::{Done, Options, reporting};
+use crate::reporting::median;
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Role, Series,
 };
@@ -86,7 +86,7 @@ impl Results {
         largest: u64,
         costs: &[Cost],
     ) -> ExperimentReport {
-        let mut report = telling::report("downloads", TEXT);
+        let mut report = reporting::report("downloads", TEXT);
         let rate = |placement| {
             let rates = self.rates.get(&placement);
             // Of long ones: short ones take as long as their round trips do.

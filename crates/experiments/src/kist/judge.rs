@@ -1,7 +1,7 @@
 //! What is claimed of the schedulers, and whether it was so.
 
 use super::run::{RunFigures, Scheduler};
-use crate::telling::median;
+use crate::reporting::median;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Scale};
 
 /// KIST's median queue time over Vanilla's, at most: the paper's "more than 30 %".

@@ -3,10 +3,10 @@
 use super::{Options, Scheduler};
 use crate::common::Common;
 use crate::error::Error;
+use crate::reporting;
 use crate::simulated::{
     self, Batch, Change, Played, Runs, in_words, over_seeds, play_all, run_case, sizes,
 };
-use crate::telling;
 use onion::Duration;
 use onion::router::schedule::SchedulerConfig;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
@@ -69,7 +69,7 @@ fn report(batch: &Batch, names: &[&str], runs: Vec<Played>, planned: usize) -> E
     };
     cases.extend(runs.iter().map(run_case));
     let figures = simulated::of_runs(&runs, names, &batch.loads);
-    let mut report = telling::report("kist-network", TEXT);
+    let mut report = reporting::report("kist-network", TEXT);
     report.notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport { parameters: batch.parameters(), answer, cases, figures, ..report }
 }

@@ -6,7 +6,7 @@ use super::server::Servers;
 use super::trace::{SharedTrace, Trace};
 use super::{KistSettings, client};
 use crate::error::Error;
-use crate::telling::median;
+use crate::reporting::median;
 use lab::{OwnProcess, OwnRelay};
 use link::tls::TlsConfigs;
 use link::{Clock, IdentityIssuer, unix_time_s};

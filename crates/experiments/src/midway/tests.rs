@@ -13,7 +13,7 @@ fn play(
         doing.send(number).expect("somebody listens");
         Ok(())
     };
-    let ended = midway(Clock::start(), |word| *word >= 10, acts, act, |tell| body(tell, &done));
+    let ended = midway(Clock::start(), |word| *word >= 10, acts, act, |report| body(report, &done));
     (ended.map(|((), first)| first), done.try_iter().collect())
 }
 
@@ -23,12 +23,12 @@ fn at_once(number: u32) -> (Duration, u32) {
 
 #[test]
 fn acts_come_one_after_the_other_from_the_moment_on_and_the_body_goes_on() {
-    let (first, later) = play(vec![at_once(1), at_once(2)], |tell, done| {
-        tell(&9);
+    let (first, later) = play(vec![at_once(1), at_once(2)], |report, done| {
+        report(&9);
         assert!(done.try_recv().is_err(), "it has not come yet");
-        tell(&10);
+        report(&10);
         assert_eq!((done.recv(), done.recv()), (Ok(1), Ok(2)), "while the body goes on");
-        tell(&11);
+        report(&11);
         Ok(())
     });
     assert!(first.expect("no error").is_some());
@@ -37,8 +37,8 @@ fn acts_come_one_after_the_other_from_the_moment_on_and_the_body_goes_on() {
 
 #[test]
 fn nothing_is_done_where_the_moment_does_not_come() {
-    let (first, done) = play(vec![at_once(1)], |tell, _| {
-        tell(&9);
+    let (first, done) = play(vec![at_once(1)], |report, _| {
+        report(&9);
         Ok(())
     });
     assert_eq!((first.expect("no error"), done), (None, vec![]));
@@ -46,8 +46,8 @@ fn nothing_is_done_where_the_moment_does_not_come() {
 
 #[test]
 fn what_is_over_does_not_wait_for_later_acts() {
-    let (first, done) = play(vec![at_once(1), (NEVER, 2)], |tell, done| {
-        tell(&10);
+    let (first, done) = play(vec![at_once(1), (NEVER, 2)], |report, done| {
+        report(&10);
         assert_eq!(done.recv(), Ok(1));
         Ok(())
     });
@@ -57,8 +57,8 @@ fn what_is_over_does_not_wait_for_later_acts() {
 
 #[test]
 fn a_body_that_fails_fails_and_waits_for_nothing() {
-    let (ended, done) = play(vec![(NEVER, 1)], |tell, _| {
-        tell(&10);
+    let (ended, done) = play(vec![(NEVER, 1)], |report, _| {
+        report(&10);
         Err(Error::Network("the body's".to_owned()))
     });
     assert!(ended.expect_err("it failed").to_string().contains("the body's"));
@@ -72,8 +72,8 @@ fn an_act_that_fails_fails_all() {
         doing.send(number).expect("somebody listens");
         Err(Error::Network("the act's".to_owned()))
     };
-    let body = |tell: &mut dyn FnMut(&u32)| {
-        tell(&10);
+    let body = |report: &mut dyn FnMut(&u32)| {
+        report(&10);
         assert_eq!(done.recv(), Ok(1));
         Ok(())
     };

@@ -148,7 +148,7 @@ impl fmt::Display for Cell {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Extent {
     All,
-    /// The most telling cells, in under five minutes for each thing that is varied.
+    /// The most reporting cells, in under five minutes for each thing that is varied.
     Quick,
     /// In under five minutes for all of them: by the nearest host and the farthest.
     Least,

@@ -1,7 +1,7 @@
 //! What is claimed of a relay with clients, and whether it was so.
 
 use super::seen::{BACK, MeasuredSecond, Window};
-use crate::telling::median;
+use crate::reporting::median;
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, On, Role, Series, TrafficSecond,
 };

@@ -3,10 +3,10 @@
 use super::judge::decided;
 use crate::common::Common;
 use crate::error::Error;
+use crate::reporting;
 use crate::simulated::{
     self, Batch, Interval, Played, Runs, SimulatedOptions, in_words, over_seeds, play_all, run_case,
 };
-use crate::telling;
 use client::strategy::blend;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use sim::world::PositionWeights;
@@ -119,7 +119,7 @@ fn report(batch: &Batch, names: &[&str], runs: &[Played], planned: usize) -> Exp
     let answer = format!("In a network that its users load: {}.", told.join("; "));
     cases.extend(runs.iter().map(run_case));
     let figures = simulated::of_runs(runs, names, &batch.loads);
-    let mut report = telling::report("selection-network", TEXT);
+    let mut report = reporting::report("selection-network", TEXT);
     report.notes.extend(simulated::missing(runs.len(), planned));
     ExperimentReport { parameters: batch.parameters(), answer, cases, figures, ..report }
 }

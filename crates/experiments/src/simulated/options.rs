@@ -1,6 +1,6 @@
 use super::Point;
 use crate::error::Error;
-use crate::telling::pair;
+use crate::reporting::pair;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;

@@ -71,7 +71,7 @@ impl Played {
 
     /// NaN of a run without seconds that count.
     pub(crate) fn sent_median_mbit_per_s(&self) -> f64 {
-        crate::telling::median(self.sent_mbit_per_s.iter().copied()).unwrap_or(f64::NAN)
+        crate::reporting::median(self.sent_mbit_per_s.iter().copied()).unwrap_or(f64::NAN)
     }
 
     /// Milliseconds for which a cell is in a relay on average: in its queues, and in its kernel behind them.

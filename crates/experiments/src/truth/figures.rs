@@ -2,7 +2,7 @@
 
 use super::{World, downloads, measurement, queueing};
 use crate::error::Error;
-use crate::telling::median;
+use crate::reporting::median;
 use onion::Duration;
 use onion::router::schedule::SchedulerConfig;
 use std::sync::atomic::AtomicBool;

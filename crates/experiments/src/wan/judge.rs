@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::{Cell, Timed, WanGrid};
 use crate::grid::{Row, Rows};
 use crate::mode::Mode;
-use crate::telling::{list, pair, rule};
+use crate::reporting::{list, pair, rule};
 use crate::trial::Tried;
 use coordinator::{Bottleneck, Inconclusive, Outcome};
 use onion::Duration;

@@ -1,4 +1,4 @@
-//! Names that a stranger is curious about, and what an exit's answers tell him of them.
+//! Names that a stranger is curious about, and what an exit's answers reveal of them.
 
 use onion::Duration;
 use std::sync::{Mutex, PoisonError};
@@ -9,7 +9,7 @@ const EACH: usize = 20;
 /// Names of which somebody has asked an exit for half, and nobody for the others. Whose they are is not the stranger's knowledge, but
 /// that of who judges his guesses.
 #[derive(Debug, Default)]
-pub(in crate::siege) struct Watchlist {
+pub(in crate::dos) struct Watchlist {
     /// Tells them from those of other times.
     tag: u32,
     /// Where something listens at the address of all names.
@@ -19,27 +19,27 @@ pub(in crate::siege) struct Watchlist {
 
 /// What a question by the stranger came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::siege) struct Probe {
+pub(in crate::dos) struct Probe {
     /// Somebody has asked before.
-    pub(in crate::siege) was_asked: bool,
+    pub(in crate::dos) was_asked: bool,
     /// From the question to the answer.
-    pub(in crate::siege) took: Duration,
+    pub(in crate::dos) took: Duration,
     /// For how long the answer says that it holds, in seconds.
-    pub(in crate::siege) ttl_s: u32,
+    pub(in crate::dos) ttl_s: u32,
 }
 
 impl Watchlist {
-    pub(in crate::siege) fn new(tag: u32, port: u16) -> Self {
+    pub(in crate::dos) fn new(tag: u32, port: u16) -> Self {
         Self { tag, port, heard: Mutex::default() }
     }
 
     fn name(&self, number: usize) -> String {
         // Nothing in it says which of the two it is.
-        format!("w{number}.{:x}.siege.test", self.tag)
+        format!("w{number}.{:x}.attacked.test", self.tag)
     }
 
     /// Those that somebody is to ask for before.
-    pub(in crate::siege) fn to_be_asked(&self) -> impl Iterator<Item = String> + '_ {
+    pub(in crate::dos) fn to_be_asked(&self) -> impl Iterator<Item = String> + '_ {
         (0..2 * EACH).filter(|number| Self::is_asked(*number)).map(|number| self.name(number))
     }
 
@@ -62,7 +62,7 @@ impl Watchlist {
     }
 
     /// What has been heard so far.
-    pub(in crate::siege) fn heard(&self) -> Vec<Probe> {
+    pub(in crate::dos) fn heard(&self) -> Vec<Probe> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

@@ -62,7 +62,7 @@ impl Attack for Flood {
                 *streams = *streams % STREAMS + 1;
                 self.asked += 1;
                 let name = match self.command {
-                    RelayCommand::RESOLVE => format!("n{}.siege.invalid\0", self.asked),
+                    RelayCommand::RESOLVE => format!("n{}.attacked.invalid\0", self.asked),
                     _ => String::new(),
                 };
                 circuit.send(field, self.command, *streams, name.as_bytes());

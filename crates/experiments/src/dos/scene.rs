@@ -37,7 +37,7 @@ pub(super) const PARAMETERS: &str = "DoSCircuitCreationEnabled=1 DoSCircuitCreat
     circ_max_cell_queue_size=1750 circ_max_cell_queue_size_out=1500 dos_num_circ_max_outq=5 \
     KISTSchedRunInterval=3 CircuitPriorityHalflifeMsec=30000";
 
-/// How far away the name server is of exits whose names are probed: as one that has to ask others, and long beside the way to the exit.
+/// How far away the name server is of exits whose names are probed: as one that has to ask others, and long compared with the path to the exit.
 const NAMES_DELAY: Duration = Duration::from_millis(50);
 
 /// What it says of how long its answers hold: an hour.
@@ -228,7 +228,7 @@ impl Scene {
         })
     }
 
-    /// Has downloads go through a relay from now on.
+    /// Makes downloads go through a relay.
     pub(super) fn pin(&mut self, subject: &Subject) -> Result<(), Error> {
         let authority = |place| Ok::<_, Error>(self.authority(place)?.rsa());
         let entry = vec![self.entry(subject)?.rsa()];
@@ -425,7 +425,7 @@ fn spec(plan: &Plan, resolver: &Path) -> NetworkSpec {
     }
 }
 
-/// A client of one guard that takes so much at most.
+/// A client of one guard that is limited to this rate.
 fn loader_torrc(plan: &Plan) -> Vec<String> {
     let bytes = plan.demand.as_byte_per_s();
     vec![

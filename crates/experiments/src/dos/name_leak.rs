@@ -1,31 +1,31 @@
-//! What a stranger has learnt from an exit's answers to names.
+//! What an exit's answers reveal about names that others have resolved.
 
 use super::attack::Probe;
-use crate::telling::median;
+use crate::reporting::median;
 
 /// Fewer answers of either kind say nothing.
 const LEAST: usize = 10;
 
-/// Of names told right by what answers say of their lifetimes, at most: half are right by chance, and somewhat more by the best of all
+/// Of names classified correctly by the lifetimes in answers, at most: half are right by chance, and somewhat more by the best of all
 /// thresholds.
 pub(super) const BY_TTL: f64 = 0.75;
 
-/// How well somebody can tell names that others have asked for from names that nobody has.
+/// How well names that others have asked for can be distinguished from names that nobody has.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Told {
-    /// Names told right by the best threshold for the time of an answer, as a share.
+pub(super) struct NameLeak {
+    /// Names classified correctly by the best threshold for the time of an answer, as a share.
     pub(super) by_time: f64,
-    /// The same by how long answers say that they hold.
+    /// The share by the lifetimes in answers.
     pub(super) by_ttl: f64,
     /// Median time of answers to names that somebody has asked for, in milliseconds.
     pub(super) asked_ms: f64,
-    /// The same of the others.
+    /// The median of the others.
     pub(super) fresh_ms: f64,
-    /// Lifetimes that were told, in seconds, each once.
+    /// Lifetimes in answers, in seconds, each once.
     pub(super) ttls_s: Vec<u32>,
 }
 
-impl Told {
+impl NameLeak {
     /// # Errors
     /// Where too few answers came; says how many.
     pub(super) fn of(probes: &[Probe]) -> Result<Self, String> {
@@ -87,12 +87,12 @@ mod tests {
         let probe =
             |was_asked, ms, ttl_s| Probe { was_asked, took: Duration::from_millis(ms), ttl_s };
         let mut probes: Vec<Probe> = (0..20).map(|ms| probe(ms % 2 == 0, ms, 60)).collect();
-        let told = Told::of(&probes).expect("enough");
+        let told = NameLeak::of(&probes).expect("enough");
         assert_eq!((told.by_ttl, told.ttls_s.clone()), (0.5, vec![60]));
         assert!(told.by_time < 0.6, "{told:?}");
         probes.iter_mut().filter(|it| it.was_asked).for_each(|it| it.ttl_s = 59);
-        assert_eq!(Told::of(&probes).expect("enough").by_ttl, 1.0);
-        let error = Told::of(&probes[..15]).expect_err("too few");
+        assert_eq!(NameLeak::of(&probes).expect("enough").by_ttl, 1.0);
+        let error = NameLeak::of(&probes[..15]).expect_err("too few");
         assert!(error.contains("8 answers"), "{error}");
     }
 }

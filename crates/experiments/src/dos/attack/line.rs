@@ -39,7 +39,7 @@ pub(super) struct Line {
     depth: Depth,
     is_connected: bool,
     is_deaf: bool,
-    /// What goes to the socket as it is: behind TLS' handshake within TLS, or without it.
+    /// What goes to the socket unchanged: behind TLS' handshake within TLS, or without it.
     raw: Vec<u8>,
     expected: ExpectedPeer,
 }
@@ -120,7 +120,7 @@ impl Line {
         self.raw.extend_from_slice(bytes);
     }
 
-    /// Reads nothing from now on.
+    /// Stops reading.
     pub(super) const fn deafen(&mut self) {
         self.is_deaf = true;
     }

@@ -1,23 +1,25 @@
-//! `flashflow-lab experiment siege`: relays of ours and stock tor under the same attacks, side by side.
+//! `flashflow-lab experiment dos`: our relays and C tor's under the same attacks.
 
 mod attack;
 mod honest;
 mod judge;
+mod name_leak;
 mod plan;
 mod ports;
 mod scene;
 pub(super) mod soak;
-mod told;
 mod watch;
 
 use crate::common::{Common, mbit};
+use crate::downloading::{AT_ONCE, Downloads};
 use crate::error::Error;
 use crate::load::{Load, Reading};
-use crate::telling::{self, pair, tell};
+use crate::reporting::{self, pair, print_case};
 use attack::{Assault, Kind, Reader, Spent};
 use clap::{Args, ValueEnum};
-use honest::{Circuits, Downloads};
+use honest::{Circuits, DOWNLOAD};
 use judge::Finding;
+use name_leak::NameLeak;
 use onion::{Duration, Rate};
 use plan::{Plan, Side};
 use report::experiment::{
@@ -27,19 +29,18 @@ use scene::{FRESH, Scene};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use terminal::{Interrupt, Output};
-use told::Told;
 use watch::{Memory, Witness};
 
-/// Does our relay stand longer than stock tor under attack?
+/// Does our relay withstand attacks better than C tor?
 ///
 /// One private network with a relay for each case: of ours and stock tor, with the same bound on memory and the defences
 /// of the public network's consensus. Stock clients download through it, and build circuits through it, for some seconds in peace
 /// and for some more under attack. Attacks come from addresses of their own (127.66.0.0/16) and send no more than --rate. What
-/// honest clients keep is told as a share of their own peace; memory and processor time of the relay are
+/// honest clients keep is reported as a share of their service before the attack; memory and processor time of the relay are
 /// the kernel's word. All of it stays on loopback, and attacks accept no other place.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
-  flashflow-lab experiment siege --quick --attacks sniper-wide,create2-flood --out results
+  flashflow-lab experiment dos --quick --attacks sniper-wide,create2-flood --out results
 
 An attack is held if honest downloads keep 80 % of their rate, 99 % of honest circuits live (those that stood, and those asked for
 meanwhile), 95 % of honest directory requests are answered, and the relay's memory grows by no more than its bound.")]
@@ -107,7 +108,7 @@ pub(super) fn run(
                 case.ended(CaseVerdict::Failed, error.to_string())
             }
         };
-        tell(&case, output);
+        print_case(&case, output);
         report.cases.push(case);
     }
     conclude(&mut report, &plan, &findings);
@@ -136,12 +137,10 @@ fn plan(options: &Options, is_quick: bool) -> Plan {
     }
 }
 
+const TEXT: &str = include_str!("../../../docs/experiments/dos.md");
+
 fn begin(plan: &Plan) -> ExperimentReport {
-    let report = telling::titled(
-        "siege",
-        "Relays under siege",
-        "What do honest clients keep of a relay of ours, and of stock tor, while it is attacked?",
-    );
+    let report = reporting::report("dos", TEXT);
     ExperimentReport {
         parameters: vec![
             pair("attacker's rate", plan.rate.to_string()),
@@ -165,13 +164,13 @@ fn play(
     let prey = scene.prey(0, plan)?;
     // It leaves the scene while the scene works for it.
     let subject = scene.subjects.remove(0);
-    let found = besiege(scene, &subject, subject.kind, prey, plan, output, interrupt);
+    let found = play_attack(scene, &subject, subject.kind, prey, plan, output, interrupt);
     scene.subjects.insert(0, subject);
     found
 }
 
 /// Peace, then an attack, with all that is seen meanwhile.
-fn besiege(
+fn play_attack(
     scene: &mut Scene,
     subject: &scene::Subject,
     kind: Kind,
@@ -184,13 +183,13 @@ fn besiege(
     let name = format!("{} on {}", kind.word(), side.word());
     output.doing(format!("{name}: honest clients begin"));
     scene.pin(subject)?;
-    let downloads = Downloads::start(scene.downloads(), &name)?;
+    let downloads = Downloads::start(scene.downloads(), &name, DOWNLOAD)?;
     let mut circuits = Circuits::default();
     // Where links to new relays matter, these are left for later.
     if !kind.is_on_dials() {
         circuits.stand(scene, subject, plan, interrupt)?;
     }
-    downloads.wait_until_flowing(clock, interrupt)?;
+    downloads.wait_until_completed(AT_ONCE / 2, clock, interrupt)?;
     let watchlist = scene.watchlist(kind);
     let prey = match &watchlist {
         Some(watchlist) => {
@@ -204,7 +203,7 @@ fn besiege(
     let mut wait = || interrupt.wait(Duration::from_millis(50));
     let peace_from = clock.now();
     let cpu = || lab::cpu_time(pid).unwrap_or_default();
-    let (in_peace, in_siege) =
+    let (in_peace, under_attack) =
         if kind.is_on_dials() { (0..2, 2..FRESH) } else { (0..FRESH, 0..FRESH) };
     let mut used = cpu();
     let mut peace_cpu = Duration::ZERO;
@@ -218,34 +217,35 @@ fn besiege(
     let began = clock.now();
     used = cpu();
     let assault = Assault::start(kind, prey, plan.rate, clock)?;
-    let (mut siege_cpu, mut spent) = (Duration::ZERO, Spent::default());
+    let (mut attacked_cpu, mut spent) = (Duration::ZERO, Spent::default());
     let (before, mut load) = (Reading::take(pid, began), Load::default());
     let mut ended = began;
     let mut on_end = || {
-        (siege_cpu, spent) = (cpu().saturating_sub(used), assault.spent());
+        (attacked_cpu, spent) = (cpu().saturating_sub(used), assault.spent());
         load = Reading::take(pid, clock.now()).since(&before);
         ended = clock.now();
     };
-    let through = (subject, in_siege);
+    let through = (subject, under_attack);
     let seconds = plan.seconds_of(kind);
-    let mut siege = circuits.watch(scene, through, &downloads, seconds, &mut on_end, interrupt)?;
+    let mut attacked =
+        circuits.watch(scene, through, &downloads, seconds, &mut on_end, interrupt)?;
     let reads = reader.reads(began, ended, &mut wait);
     let (witnessed_bytes, witnessed_connections) = witness.seen(pid);
     let (stood, losses) = circuits.alive_of_before(began);
     for (why, count) in losses {
-        *siege.losses.entry(format!("{why} of those that stood")).or_default() += count;
+        *attacked.losses.entry(format!("{why} of those that stood")).or_default() += count;
     }
     drop(assault);
     let peak_mib = Memory::of(pid)?.peak_mib;
     drop((witness, downloads, reader));
     circuits.close(scene);
-    let told = watchlist.map(|watchlist| Told::of(&watchlist.heard()));
+    let told = watchlist.map(|watchlist| NameLeak::of(&watchlist.heard()));
     let (before_mib, bound_mib) = (memory.now_mib, f64::from(plan.memory_mib));
     Ok(Finding {
         kind,
         side,
         peace,
-        siege,
+        attacked,
         reads_peace,
         reads,
         stood,
@@ -253,7 +253,7 @@ fn besiege(
         peak_mib,
         bound_mib,
         peace_cpu,
-        siege_cpu,
+        attacked_cpu,
         load,
         spent,
         witnessed_bytes,
@@ -305,11 +305,7 @@ fn conclude(report: &mut ExperimentReport, plan: &Plan, findings: &[Finding]) {
     });
     report.misses = misses.collect();
     let is_held = held(&ours) == ours.len() && !report.cases.is_empty();
-    report.promise = Promise::Decided {
-        held: is_held,
-        rule: "Relays of ours must hold every attack; stock tor is there for comparison."
-            .to_owned(),
-    };
+    report.promise = Promise::Decided { held: is_held, rule: reporting::rule(TEXT) };
     report.answer = answer;
     report.notes.extend([
         "Attackers, honest clients, all relays and the server share this machine's processors: what the attacker's \
@@ -317,7 +313,7 @@ fn conclude(report: &mut ExperimentReport, plan: &Plan, findings: &[Finding]) {
          defences exempt; attackers' addresses are not."
             .to_owned(),
         "The attacker's Mbit/s are what he hands to TCP, TLS included, and 200 bytes for each connection. What the relay's \
-         sockets received of it is the kernel's count, looked at every 0.4 s: at least so much."
+         sockets received of it is the kernel's count, looked at every 0.4 s: a lower bound."
             .to_owned(),
     ]);
     report
@@ -339,10 +335,10 @@ fn figure(kind: Kind, plan: &Plan, findings: &[&Finding]) -> ExperimentFigure {
     findings.iter().enumerate().fold(figure, |figure, (nth, finding)| {
         let begin = -f64::from(plan.peace_s);
         let all = finding.peace.mbit.iter().map(|mbit| (true, mbit));
-        let all = all.chain(finding.siege.mbit.iter().map(|mbit| (false, mbit)));
-        let (mut peace, mut siege) = (begin, 0.0);
+        let all = all.chain(finding.attacked.mbit.iter().map(|mbit| (false, mbit)));
+        let (mut peace, mut attacked) = (begin, 0.0);
         let points = all.map(|(is_peace, mbit)| {
-            let at = if is_peace { &mut peace } else { &mut siege };
+            let at = if is_peace { &mut peace } else { &mut attacked };
             *at += 1.0;
             (*at, *mbit)
         });

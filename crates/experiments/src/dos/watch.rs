@@ -1,4 +1,4 @@
-//! What the kernel says of the relay: memory, processor time, and what came from the attackers.
+//! The kernel's counters of the relay: memory, processor time, and bytes from the attackers.
 
 use super::attack::ATTACKERS;
 use crate::error::Error;
@@ -25,7 +25,7 @@ impl Memory {
     pub(super) fn of(pid: u32) -> Result<Self, Error> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         Self::parse(&status).ok_or_else(|| {
-            Error::Witness(format!("the relay's process {pid} has ended, or tells no memory"))
+            Error::Witness(format!("the relay's process {pid} has ended, or shows no memory"))
         })
     }
 

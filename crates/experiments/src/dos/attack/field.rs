@@ -25,7 +25,7 @@ const CONNECTION_BYTES: u64 = 200;
 /// address two circuits a second, which those use up.
 const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// Where there are more lines than this, one in so many of those that rest is looked at in a turn.
+/// Where there are more lines than this, one in this number of those that rest is looked at in a turn.
 const MANY: usize = 200;
 const LOOK_ONE_IN: usize = 16;
 
@@ -35,7 +35,7 @@ pub(super) struct LineId(pub(super) usize);
 
 /// What has been spent, for both threads.
 #[derive(Debug, Default)]
-pub(in crate::siege) struct Counts {
+pub(in crate::dos) struct Counts {
     sent_bytes: AtomicU64,
     received_bytes: AtomicU64,
     dialled: AtomicU64,
@@ -48,27 +48,27 @@ pub(in crate::siege) struct Counts {
 
 /// What an attack has spent up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::siege) struct Spent {
+pub(in crate::dos) struct Spent {
     /// Bytes given to TCP, TLS included, and some for each connection.
-    pub(in crate::siege) sent_bytes: u64,
+    pub(in crate::dos) sent_bytes: u64,
     /// Bytes that came back and were read.
-    pub(in crate::siege) received_bytes: u64,
+    pub(in crate::dos) received_bytes: u64,
     /// Connections begun.
-    pub(in crate::siege) dialled: u64,
+    pub(in crate::dos) dialled: u64,
     /// Links that opened.
-    pub(in crate::siege) opened: u64,
+    pub(in crate::dos) opened: u64,
     /// Connections that failed, or that the relay has closed.
-    pub(in crate::siege) lost: u64,
+    pub(in crate::dos) lost: u64,
     /// Cells sent.
-    pub(in crate::siege) cells: u64,
+    pub(in crate::dos) cells: u64,
     /// Directory requests sent, or answered with a false consensus diff.
-    pub(in crate::siege) requests: u64,
+    pub(in crate::dos) requests: u64,
     /// Processor time of the attacker's program.
-    pub(in crate::siege) cpu: Duration,
+    pub(in crate::dos) cpu: Duration,
 }
 
 impl Counts {
-    pub(in crate::siege) fn spent(&self) -> Spent {
+    pub(in crate::dos) fn spent(&self) -> Spent {
         let get = |it: &AtomicU64| it.load(Ordering::Relaxed);
         Spent {
             sent_bytes: get(&self.sent_bytes),
@@ -106,7 +106,7 @@ pub(super) struct Field {
     free: Vec<usize>,
     /// Circuits that are being built.
     pub(super) yard: Yard,
-    /// Who is served first changes.
+    /// Another line is served first each time.
     turns: usize,
     counts: Arc<Counts>,
 }
@@ -172,7 +172,7 @@ impl Field {
         self.dial_to(address_of(from), depth, relay, false)
     }
 
-    /// The same with a small buffer, for who means to read nothing.
+    /// A line with a small buffer, for an attacker that reads nothing.
     pub(super) fn dial_narrow(&mut self, from: u32) -> Option<LineId> {
         let relay = *self.prey.relay();
         self.dial_to(address_of(from), Depth::Link, relay, true)
@@ -256,7 +256,7 @@ impl Field {
         }
     }
 
-    /// Reads nothing of it from now on.
+    /// Stops reading from it.
     pub(super) fn deafen(&mut self, line: LineId) {
         if let Some(line) = self.line_mut(line) {
             line.deafen();

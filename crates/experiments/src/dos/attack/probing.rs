@@ -1,5 +1,5 @@
 //! DNS probing: an exit asks for names on behalf of all its clients and keeps the answers. A stranger asks it for the same names: does an
-//! answer tell, by its speed or by how long it says to hold, whether somebody else has asked before?
+//! answer reveal, by its speed or its lifetime, whether somebody else has asked before?
 
 use super::circuits::{Circuit, Lines};
 use super::field::{Field, LineId};
@@ -24,7 +24,7 @@ const STREAMS: u16 = 60_000;
 /// Nobody is known to listen there: a connection to it costs an exit as much as any, and ends at once.
 const CLOSED_PORT: u16 = 9;
 
-/// First one question after the other on the first circuit, since that is how answers tell most; then a flood of them on all circuits.
+/// First one question after the other on the first circuit, since such answers reveal most; then a flood of them on all circuits.
 pub(super) struct Prober {
     watchlist: Arc<Watchlist>,
     to_ask: VecDeque<(String, bool)>,
@@ -69,7 +69,7 @@ impl Prober {
         self.asking = Some((field.now(), was_asked));
     }
 
-    /// The same names again and again, each by RESOLVE and by BEGIN.
+    /// Repeats the names, each by RESOLVE and by BEGIN.
     fn flood(&mut self, field: &mut Field) {
         for (circuit, streams) in &mut self.circuits {
             // In turn, so that many circuits take part.
@@ -144,7 +144,7 @@ impl Attack for Prober {
                 answers.iter().find(is_address).map(|(_, ttl_s)| *ttl_s)
             }
             RelayCommand::CONNECTED => {
-                // It is not wanted any more.
+                // It is no longer wanted.
                 circuit.send(field, RelayCommand::END, stream_id, &[6]);
                 Connected::parse(&data).ok().and_then(|it| it.to).map(|(_, ttl_s)| ttl_s)
             }

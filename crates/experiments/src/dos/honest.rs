@@ -1,28 +1,19 @@
-//! What honest clients do, and what they get: downloads, circuits that stand, circuits that are built.
+//! Honest clients and their service: downloads, open circuits, and new circuits.
 
 use super::plan::Plan;
 use super::scene::{FRESH, Scene, Subject};
+use crate::downloading::{Downloads, Each};
 use crate::error::Error;
-use crate::telling::median;
-use lab::{Client, Content, download_while};
+use crate::reporting::median;
+use lab::Client;
 use link::Clock;
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use terminal::Interrupt;
 
-/// Downloads at a time, each on a circuit of its own.
-const AT_ONCE: u64 = 4;
-
-/// Bytes of each: some seconds' worth.
-const LENGTH: u64 = 3_000_000;
-
-/// A download on which nothing comes for so long is broken.
-const PATIENCE: Duration = Duration::from_secs(6);
+/// Honest downloads: of some seconds each.
+pub(super) const DOWNLOAD: Each = Each { bytes: 3_000_000, patience: Duration::from_secs(6) };
 
 /// From one new circuit to the next: all honest circuits come from one address, which `DoSCircuitCreationRate` grants two a
 /// second.
@@ -34,109 +25,7 @@ const SETTLING: Duration = Duration::from_secs(8);
 /// From one look at events and counters to the next.
 const STEP: Duration = Duration::from_millis(50);
 
-/// Downloads until it is dropped.
-pub(super) struct Downloads {
-    shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
-}
-
-#[derive(Default)]
-struct Shared {
-    must_stop: AtomicBool,
-    bytes: AtomicU64,
-    whole: AtomicU64,
-    broken: AtomicU64,
-    /// The last problem.
-    problem: Mutex<String>,
-}
-
-impl Shared {
-    fn run(&self, (socks, server): (SocketAddr, SocketAddr), name: &str, number: u64) {
-        let host = server.ip().to_string();
-        let from = (host.as_str(), server.port());
-        for seed in (number..).step_by(usize::try_from(AT_ONCE).unwrap_or(1)) {
-            let mut on_bytes = |more: u64| {
-                self.bytes.fetch_add(more, Ordering::AcqRel);
-                !self.must_stop.load(Ordering::Acquire)
-            };
-            let content = Content { len: LENGTH, seed };
-            // A circuit that breaks is replaced by tor for the next one.
-            let isolation = format!("{name} {number}");
-            let result = download_while(socks, from, content, &isolation, PATIENCE, &mut on_bytes);
-            if self.must_stop.load(Ordering::Acquire) {
-                return;
-            }
-            let problem = match result {
-                Ok(download) if download.is_right => {
-                    self.whole.fetch_add(1, Ordering::AcqRel);
-                    continue;
-                }
-                Ok(download) => format!("{} of {LENGTH} bytes came, or others", download.received),
-                Err(error) => error.to_string(),
-            };
-            self.broken.fetch_add(1, Ordering::AcqRel);
-            *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = problem;
-            thread::park_timeout(STEP);
-        }
-    }
-}
-
-impl Downloads {
-    /// Begins; `name` tells its circuits from those of others.
-    pub(super) fn start(places: (SocketAddr, SocketAddr), name: &str) -> Result<Self, Error> {
-        let shared = Arc::new(Shared::default());
-        let mut threads = Vec::new();
-        for number in 1..=AT_ONCE {
-            let (theirs, name) = (Arc::clone(&shared), name.to_owned());
-            let run = move || theirs.run(places, &name, number);
-            let thread = thread::Builder::new().name("downloads".to_owned()).spawn(run);
-            threads.push(thread.map_err(|error| Error::Clients(error.to_string()))?);
-        }
-        Ok(Self { shared, threads })
-    }
-
-    /// Bytes that have come so far.
-    pub(super) fn bytes(&self) -> u64 {
-        self.shared.bytes.load(Ordering::Acquire)
-    }
-
-    /// Downloads that broke so far.
-    pub(super) fn broken(&self) -> u64 {
-        self.shared.broken.load(Ordering::Acquire)
-    }
-
-    /// Waits until they flow.
-    pub(super) fn wait_until_flowing(
-        &self,
-        clock: Clock,
-        interrupt: &Interrupt,
-    ) -> Result<(), Error> {
-        // Several times as long as they take to come whole, at what they ask for.
-        let deadline = clock.now() + Duration::from_secs(120);
-        while self.shared.whole.load(Ordering::Acquire) < AT_ONCE / 2 {
-            if clock.now() > deadline {
-                let problem = self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner);
-                return Err(Error::Clients(format!("downloads do not come: {problem}")));
-            }
-            if interrupt.wait(STEP) {
-                break;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Downloads {
-    fn drop(&mut self) {
-        self.shared.must_stop.store(true, Ordering::Release);
-        for thread in self.threads.drain(..) {
-            // Its panic has been printed.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// One circuit of ours at a stock client.
+/// One circuit of a C tor client.
 #[derive(Clone, Debug, Default)]
 struct Circuit {
     asked: Instant,
@@ -147,7 +36,7 @@ struct Circuit {
     why: String,
 }
 
-/// Circuits that a stock client builds on command.
+/// Circuits that a C tor client builds on command.
 #[derive(Default)]
 pub(super) struct Circuits {
     by_id: BTreeMap<String, Circuit>,
@@ -209,7 +98,7 @@ impl Circuits {
         Ok(id)
     }
 
-    /// Takes in what the client tells.
+    /// Takes the client's events.
     fn hear(&mut self, client: &mut Client, clock: Clock) {
         for event in client.control().events().try_iter() {
             // "CIRC 7 BUILT $FP~name,… …"
@@ -260,8 +149,8 @@ impl Circuits {
         self.by_id.values().filter(|it| it.built.is_some() && it.gone.is_none()).count()
     }
 
-    /// Builds one after another for so long, and watches downloads meanwhile. When the time is over it is told, and then the last
-    /// circuits have some more to come.
+    /// Builds one after another for `seconds`, and watches downloads meanwhile. Then it calls `on_end`, and gives the last
+    /// circuits some more time.
     pub(super) fn watch(
         &mut self,
         scene: &mut Scene,
@@ -274,7 +163,7 @@ impl Circuits {
         let clock = scene.clock;
         let began = clock.now();
         let (mut second, mut next) = (began, began);
-        let (mut bytes, broken) = (downloads.bytes(), downloads.broken());
+        let (mut bytes, broken) = (downloads.bytes(), downloads.failed());
         let mut stretch = Stretch::default();
         let mut ids = Vec::new();
         let end = began + Duration::from_secs(seconds.into());
@@ -293,7 +182,7 @@ impl Circuits {
             interrupt.wait(STEP.min(next.saturating_since(now)).max(Duration::from_millis(1)));
         }
         stretch.seconds = (clock.now() - began).as_secs_f64();
-        stretch.broken_downloads = downloads.broken() - broken;
+        stretch.broken_downloads = downloads.failed() - broken;
         on_end();
         // The last ones have time to come.
         let deadline = clock.now() + SETTLING;

@@ -37,7 +37,7 @@ pub(super) struct Plan {
     pub(super) demand: Rate,
     /// `MaxMemInQueues` of either relay, in MiB.
     pub(super) memory_mib: u32,
-    /// Honest circuits that stand when the attack begins.
+    /// Honest circuits that are open when the attack begins.
     pub(super) standing: usize,
     /// Whether one relay suffers all attacks, whatever its case is called.
     pub(super) is_soak: bool,

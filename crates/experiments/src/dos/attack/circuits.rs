@@ -9,7 +9,7 @@ use onion::circuit::{Builder, NextHop, Step};
 use onion::crypto::Layers;
 use std::collections::BTreeMap;
 
-/// A circuit that stands.
+/// An open circuit.
 pub(super) struct Circuit {
     pub(super) line: LineId,
     pub(super) circ_id: CircId,
@@ -28,7 +28,7 @@ impl Circuit {
         self.send_in(field, Command::RELAY, command, stream_id, data);
     }
 
-    /// The same in a cell of this command.
+    /// The message in a cell of this command.
     pub(super) fn send_in(
         &mut self,
         field: &mut Field,
@@ -146,7 +146,7 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Sees to it that there are so many.
+    /// Keeps this number of them.
     pub(super) fn keep(&mut self, field: &mut Field, count: usize) -> &[LineId] {
         while self.all.len() < count {
             let Some(line) = field.dial(self.next_address, super::line::Depth::Link) else { break };
@@ -155,7 +155,7 @@ impl Lines {
         &self.all
     }
 
-    /// The same to the relay by which some attacks come.
+    /// A circuit to the relay by which some attacks come.
     pub(super) fn keep_to_other(&mut self, field: &mut Field, count: usize) -> &[LineId] {
         while self.all.len() < count {
             let Some(line) = field.dial_other(self.next_address) else { break };

@@ -1,4 +1,4 @@
-//! What the reports of experiments have in common, and telling of cases as they end.
+//! What the reports of experiments have in common, and reporting of cases as they end.
 
 use crate::error::Error;
 use link::unix_time_s;
@@ -22,11 +22,6 @@ pub(super) fn report(name: &str, text: &str) -> ExperimentReport {
         command: command(),
         ..ExperimentReport::default()
     }
-}
-
-/// A report whose title and question are given here.
-pub(super) fn titled(name: &str, title: &str, question: &str) -> ExperimentReport {
-    report(name, &format!("# {title}\n\n{question}"))
 }
 
 /// The rule by which an experiment holds, from its text.
@@ -73,7 +68,7 @@ pub(super) fn judged(name: String, held: Option<bool>, detail: String) -> Case {
 }
 
 /// Tells of a case that has ended.
-pub(super) fn tell(case: &Case, output: &Output) {
+pub(super) fn print_case(case: &Case, output: &Output) {
     let mut text = format!("{}: {}", case.name, case.verdict.word());
     // Writing to a string cannot fail.
     if let Some((truth, estimate)) = case.truth_mbit_per_s.zip(case.estimate_mbit_per_s) {

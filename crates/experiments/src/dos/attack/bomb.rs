@@ -28,7 +28,7 @@ const CHUNK: usize = 16 * 1024;
 /// A proxy on the path between one relay and its directory authorities. It forwards all requests until it is armed; from then on it
 /// answers those that accept a consensus diff itself.
 #[derive(Debug)]
-pub(in crate::siege) struct Interceptor {
+pub(in crate::dos) struct Interceptor {
     addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
 }
@@ -55,7 +55,7 @@ impl Interceptor {
     ///
     /// # Errors
     /// Where the system refuses a socket or a thread.
-    pub(in crate::siege) fn start(
+    pub(in crate::dos) fn start(
         authorities: &[SocketAddr],
         bytes_max: u64,
         clock: Clock,
@@ -76,7 +76,7 @@ impl Interceptor {
     }
 
     /// Where it listens, in the order of the authorities.
-    pub(in crate::siege) fn addresses(&self) -> &[SocketAddr] {
+    pub(in crate::dos) fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 

@@ -2,10 +2,10 @@
 
 use super::attack::{Kind, Reads, Spent};
 use super::honest::Stretch;
+use super::name_leak::{self, NameLeak};
 use super::plan::Side;
-use super::told::{self, Told};
 use crate::load::Load;
-use crate::telling::median;
+use crate::reporting::median;
 use onion::Duration;
 use report::experiment::{Case, CaseVerdict, Value};
 
@@ -35,7 +35,7 @@ pub(super) struct Finding {
     pub(super) kind: Kind,
     pub(super) side: Side,
     pub(super) peace: Stretch,
-    pub(super) siege: Stretch,
+    pub(super) attacked: Stretch,
     /// What an honest client got of the relay's directory.
     pub(super) reads_peace: Reads,
     pub(super) reads: Reads,
@@ -47,15 +47,15 @@ pub(super) struct Finding {
     pub(super) bound_mib: f64,
     /// Processor time of the relay.
     pub(super) peace_cpu: Duration,
-    pub(super) siege_cpu: Duration,
+    pub(super) attacked_cpu: Duration,
     /// Who had the processors during the attack.
     pub(super) load: Load,
     pub(super) spent: Spent,
     /// What the relay's sockets received from attackers by the kernel, at least, and their most connections at a time.
     pub(super) witnessed_bytes: u64,
     pub(super) witnessed_connections: usize,
-    /// Where names were probed: what answers told, or why they tell nothing.
-    pub(super) told: Option<Result<Told, String>>,
+    /// Where names were probed: what answers reveal, or why they reveal nothing.
+    pub(super) told: Option<Result<NameLeak, String>>,
 }
 
 impl Finding {
@@ -65,17 +65,17 @@ impl Finding {
 
     /// What honest downloads kept of their rate in peace.
     pub(super) fn throughput_share(&self) -> f64 {
-        self.siege.mean_mbit() / self.peace.mean_mbit()
+        self.attacked.mean_mbit() / self.peace.mean_mbit()
     }
 
     /// Of the circuits that stood and those that were asked for during the attack: how many live at its end.
     pub(super) fn alive_share(&self) -> f64 {
-        share(self.stood.0 + self.siege.alive, self.stood.1 + self.siege.asked)
+        share(self.stood.0 + self.attacked.alive, self.stood.1 + self.attacked.asked)
     }
 
     /// What the attacker sent, in Mbit/s.
     pub(super) fn attacker_mbit(&self) -> f64 {
-        megabytes(self.spent.sent_bytes) * 8.0 / self.siege.seconds.max(1e-9)
+        megabytes(self.spent.sent_bytes) * 8.0 / self.attacked.seconds.max(1e-9)
     }
 
     fn grown_mib(&self) -> f64 {
@@ -96,9 +96,9 @@ impl Finding {
                 share * 100.0,
                 self.stood.0,
                 self.stood.1,
-                self.siege.alive,
-                self.siege.asked,
-                reasons(&self.siege)
+                self.attacked.alive,
+                self.attacked.asked,
+                reasons(&self.attacked)
             ));
         }
         let Reads { asked, answered, .. } = self.reads;
@@ -113,10 +113,10 @@ impl Finding {
             ));
         }
         if let Some(told) = self.told()
-            && told.by_ttl > told::BY_TTL
+            && told.by_ttl > name_leak::BY_TTL
         {
             failings.push(format!(
-                "lifetimes that answers tell ({:?} s) tell {:.0} % of names that others have asked for from names that nobody has",
+                "lifetimes in answers ({:?} s) distinguish {:.0} % of names that others have asked for from names that nobody has",
                 told.ttls_s,
                 told.by_ttl * 100.0
             ));
@@ -124,7 +124,7 @@ impl Finding {
         failings
     }
 
-    fn told(&self) -> Option<&Told> {
+    fn told(&self) -> Option<&NameLeak> {
         self.told.as_ref()?.as_ref().ok()
     }
 
@@ -174,23 +174,23 @@ impl Finding {
             .column("relay", self.side.word())
             .column("honest_throughput_share", number(self.throughput_share(), 3))
             .column("honest_circuits_alive_share", number(self.alive_share(), 4))
-            .column("build_time_ms", some(self.siege.median_build_ms()))
+            .column("build_time_ms", some(self.attacked.median_build_ms()))
             .column("build_time_peace_ms", some(self.peace.median_build_ms()))
             .column("peak_memory_mib", number(self.peak_mib, 1))
             .column("memory_before_mib", number(self.before_mib, 1))
             .column("attacker_mbit_per_s", number(self.attacker_mbit(), 2))
             .column("held", self.held() && self.problem().is_none())
             .column("honest_peace_mbit_per_s", number(self.peace.mean_mbit(), 2))
-            .column("broken_downloads", self.siege.broken_downloads)
+            .column("broken_downloads", self.attacked.broken_downloads)
             .column("circuits_stood", self.stood.1)
             .column("circuits_stood_alive", self.stood.0)
-            .column("circuits_asked", self.siege.asked)
-            .column("circuits_built_alive", self.siege.alive)
+            .column("circuits_asked", self.attacked.asked)
+            .column("circuits_built_alive", self.attacked.alive)
             .column("directory_answers_share", number(self.reads.share(), 3))
             .column("directory_requests", self.reads.asked)
             .column("directory_answer_ms", some(median(self.reads.ms.iter().copied())))
             .column("directory_answer_peace_ms", some(median(self.reads_peace.ms.iter().copied())))
-            .column("relay_cpu_s", number(self.siege_cpu.as_secs_f64(), 2))
+            .column("relay_cpu_s", number(self.attacked_cpu.as_secs_f64(), 2))
             .column("relay_cpu_peace_s", number(self.peace_cpu.as_secs_f64(), 2))
             .column("relay_waited_percent", number(self.load.waited * 100.0, 1))
             .column("machine_busy_percent", number(self.load.machine * 100.0, 1))
@@ -221,7 +221,7 @@ impl Finding {
             self.throughput_share() * 100.0,
             self.alive_share() * 100.0,
             self.reads.share() * 100.0,
-            self.siege.median_build_ms().unwrap_or(f64::NAN),
+            self.attacked.median_build_ms().unwrap_or(f64::NAN),
             self.peace.median_build_ms().unwrap_or(f64::NAN),
             self.peak_mib,
             self.attacker_mbit(),
@@ -244,7 +244,7 @@ impl Finding {
 
     /// In which columns it is worse than another.
     pub(super) fn worse_than(&self, other: &Self) -> Vec<&'static str> {
-        let build = |it: &Self| it.siege.median_build_ms().unwrap_or(f64::INFINITY);
+        let build = |it: &Self| it.attacked.median_build_ms().unwrap_or(f64::INFINITY);
         let (factor, more) = BUILD_SCATTER;
         let columns = [
             ("throughput", self.throughput_share() < other.throughput_share() - THROUGHPUT_SCATTER),
@@ -292,7 +292,7 @@ mod tests {
             kind: Kind::SniperWide,
             side: Side::Ours,
             peace: stretch(20.0, 50, 50, 10.0),
-            siege: stretch(16.0, 50, 50, 20.0),
+            attacked: stretch(16.0, 50, 50, 20.0),
             reads_peace: reads(20, 20),
             reads: reads(20, 19),
             stood: (50, 50),
@@ -300,7 +300,7 @@ mod tests {
             peak_mib: 84.0,
             bound_mib: 64.0,
             peace_cpu: Duration::ZERO,
-            siege_cpu: Duration::from_secs(1),
+            attacked_cpu: Duration::from_secs(1),
             load: Load::default(),
             spent: Spent { sent_bytes: 25_000_000, ..Spent::default() },
             witnessed_bytes: 24_000_000,
@@ -309,9 +309,9 @@ mod tests {
         }
     }
 
-    fn told(by_time: f64, by_ttl: f64) -> Option<Result<Told, String>> {
+    fn told(by_time: f64, by_ttl: f64) -> Option<Result<NameLeak, String>> {
         let ttls_s = vec![60, 600];
-        Some(Ok(Told { by_time, by_ttl, asked_ms: 1.0, fresh_ms: 50.0, ttls_s }))
+        Some(Ok(NameLeak { by_time, by_ttl, asked_ms: 1.0, fresh_ms: 50.0, ttls_s }))
     }
 
     #[test]
@@ -335,8 +335,8 @@ mod tests {
         assert_eq!(column("attacker_mbit_per_s"), Value::from(50.0));
         assert_eq!(column("held"), Value::from(true));
         let missed = [
-            Finding { siege: stretch(15.9, 50, 50, 20.0), ..finding() },
-            Finding { siege: stretch(16.0, 50, 48, 20.0), ..finding() },
+            Finding { attacked: stretch(15.9, 50, 50, 20.0), ..finding() },
+            Finding { attacked: stretch(16.0, 50, 48, 20.0), ..finding() },
             Finding { stood: (48, 50), ..finding() },
             Finding { peak_mib: 84.5, ..finding() },
             Finding { reads: reads(20, 18), ..finding() },
@@ -368,7 +368,8 @@ mod tests {
     fn worse_is_worse_by_more_than_chance() {
         let tor = Finding { side: Side::Tor, ..finding() };
         assert!(finding().worse_than(&tor).is_empty());
-        let slower = Finding { siege: stretch(14.0, 50, 49, 90.0), peak_mib: 100.0, ..finding() };
+        let slower =
+            Finding { attacked: stretch(14.0, 50, 49, 90.0), peak_mib: 100.0, ..finding() };
         assert_eq!(slower.worse_than(&tor), ["throughput", "build time", "memory"]);
         assert!(tor.worse_than(&slower).is_empty());
         let lost = Finding { stood: (40, 50), ..finding() };

@@ -37,7 +37,7 @@ struct Reading {
 
 /// Asks the relay's directory twice a second for the consensus or for microdescriptors in turn, each on a circuit of its own, until it is
 /// dropped.
-pub(in crate::siege) struct Reader {
+pub(in crate::dos) struct Reader {
     readings: Arc<Mutex<Vec<Reading>>>,
     clock: Clock,
     _running: Assault,
@@ -45,16 +45,16 @@ pub(in crate::siege) struct Reader {
 
 /// What became of the requests of a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::siege) struct Reads {
-    pub(in crate::siege) asked: usize,
+pub(in crate::dos) struct Reads {
+    pub(in crate::dos) asked: usize,
     /// Of these, answered in full and in time.
-    pub(in crate::siege) answered: usize,
+    pub(in crate::dos) answered: usize,
     /// How long each that was answered took, in milliseconds.
-    pub(in crate::siege) ms: Vec<f64>,
+    pub(in crate::dos) ms: Vec<f64>,
 }
 
 impl Reader {
-    pub(in crate::siege) fn start(prey: Prey, clock: Clock) -> Result<Self, Error> {
+    pub(in crate::dos) fn start(prey: Prey, clock: Clock) -> Result<Self, Error> {
         let readings = Arc::<Mutex<Vec<Reading>>>::default();
         let paths = ["/tor/status-vote/current/consensus-microdesc".to_owned()];
         let paths = [&paths[..], &[prey.names().micro_path(MICRO)]].concat();
@@ -75,7 +75,7 @@ impl Reader {
     }
 
     /// What became of the requests of this time. `wait` waits a moment, and says whether to give up; the last answers have time to come.
-    pub(in crate::siege) fn reads(
+    pub(in crate::dos) fn reads(
         &self,
         from: Instant,
         until: Instant,
@@ -108,7 +108,7 @@ impl Reads {
 
     /// The share that was answered.
     #[expect(clippy::cast_precision_loss, reason = "a count of requests")]
-    pub(in crate::siege) fn share(&self) -> f64 {
+    pub(in crate::dos) fn share(&self) -> f64 {
         if self.asked == 0 { 0.0 } else { self.answered as f64 / self.asked as f64 }
     }
 }

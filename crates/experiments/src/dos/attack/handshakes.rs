@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, VecDeque};
 /// Addresses of the attacker, with a link each.
 const LINES: usize = 24;
 
-/// Circuits of a link that stand before the oldest is destroyed: its handshake is done by then, and no bound on the circuits of
+/// Open circuits of a link before the oldest is destroyed: its handshake is done by then, and no bound on the circuits of
 /// a link is reached.
 const STANDING: usize = 400;
 

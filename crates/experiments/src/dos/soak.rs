@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment soak`: one relay of ours through all attacks, again and again.
+//! `flashflow-lab experiment soak`: our relay through all attacks, again and again.
 
 use super::Force;
 use super::attack::Kind;
@@ -8,7 +8,7 @@ use super::scene::{Scene, Subject};
 use super::watch::{Memory, Sampler};
 use crate::common::Common;
 use crate::error::Error;
-use crate::telling::{self, pair, tell};
+use crate::reporting::{self, pair, print_case};
 use clap::{Args, ValueEnum};
 use onion::{Duration, Instant, Rate};
 use rand::SeedableRng;
@@ -23,9 +23,9 @@ use std::fs;
 use std::time::UNIX_EPOCH;
 use terminal::{Interrupt, Output};
 
-/// A relay's memory after the last round may be so many times what it was after the first,
+/// A relay's memory after the last round may be larger than after the first by this factor,
 const GROWTH_MAX: f64 = 1.1;
-/// and so much more: pages that the allocator keeps.
+/// and by this amount: pages that the allocator keeps.
 const GROWTH_SLACK_MIB: f64 = 8.0;
 
 /// Rest after each round, in lengths of an attack. Circuits and buffers of those who are gone are given back within it.
@@ -37,17 +37,17 @@ const KEY_AGE: Duration = Duration::from_secs(100 * 24 * 3600);
 /// Where the relay stands in honest circuits: as where it is attacked as an exit that looks names up.
 const POSITION: Kind = Kind::DnsProbing;
 
-/// Does a relay of ours last? All attacks of `siege`, round after round, on one and the same relay.
+/// Does our relay last? All attacks of `dos`, round after round, on one and the same relay.
 ///
-/// A relay of ours in a private network is the exit of stock clients' downloads and circuits, which come and go. In each round it
-/// suffers each attack once, in an order by lot, with seconds of peace between; it is told to read its configuration again after
+/// Our relay in a private network is the exit of C tor clients' downloads and circuits, which come and go. In each round it
+/// suffers each attack once, in a random order, with seconds of peace between; SIGHUP makes it read its configuration again after
 /// each, its onion key is replaced in the first round, and the authorities vote every few seconds. Its memory is drawn over time. All of it
 /// stays on loopback.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab experiment soak --rounds 10 --seconds 20 --out results
 
-It has lasted if each attack of each round is held by the rules of `siege`, and its memory at rest after the last round is at most a tenth
+It has lasted if each attack of each round is held by the rules of `dos`, and its memory at rest after the last round is at most a tenth
 and 8 MiB more than after the first.")]
 pub(crate) struct Options {
     /// Attacks of a round; all by default.
@@ -107,7 +107,7 @@ pub(crate) fn run(
             if interrupt.is_requested() {
                 break 'rounds;
             }
-            tell(&case, output);
+            print_case(&case, output);
             report.cases.push(case);
         }
         output.doing(format!("round {round} is over: at rest"));
@@ -124,12 +124,10 @@ pub(crate) fn run(
     Ok(report)
 }
 
+const TEXT: &str = include_str!("../../../../docs/experiments/soak.md");
+
 fn begin(plan: &Plan, rounds: u32, seed: u64) -> ExperimentReport {
-    let report = telling::titled(
-        "soak",
-        "A relay that lasts",
-        "Does a relay of ours keep serving, and its memory, through all attacks again and again?",
-    );
+    let report = reporting::report("soak", TEXT);
     ExperimentReport {
         parameters: vec![
             pair("rounds", rounds.to_string()),
@@ -174,9 +172,9 @@ impl Soak {
         // Its peak is to be this attack's. Where the kernel refuses, it is that of all so far, which is more.
         let _refused = fs::write(format!("/proc/{}/clear_refs", subject.pid), "5");
         // By another relay than honest circuits come: what that one suffers is not ours.
-        let found = scene
-            .prey_by(subject, kind, 1, plan)
-            .and_then(|prey| super::besiege(scene, subject, kind, prey, plan, output, interrupt));
+        let found = scene.prey_by(subject, kind, 1, plan).and_then(|prey| {
+            super::play_attack(scene, subject, kind, prey, plan, output, interrupt)
+        });
         // As its operator would.
         let pid = i32::try_from(subject.pid).ok().and_then(Pid::from_raw);
         let _gone = pid.map(|pid| kill_process(pid, Signal::HUP));
@@ -186,7 +184,7 @@ impl Soak {
                 seen.note((scene.clock.now() - Instant::ORIGIN).as_secs_f64(), &finding);
                 Case { name, ..finding.case() }
             }
-            Err(error) => telling::unplayed(name, &error),
+            Err(error) => reporting::unplayed(name, &error),
         }
         .column("round", round)
     }
@@ -209,10 +207,10 @@ struct Seen {
 impl Seen {
     /// Puts what was found into its place in time: it is over now.
     fn note(&mut self, now_s: f64, finding: &Finding) {
-        let (peace, siege) = (&finding.peace, &finding.siege);
-        let siege_at = now_s - siege.seconds;
-        self.begun.push((siege_at, finding.kind));
-        for (stretch, from) in [(peace, siege_at - peace.seconds), (siege, siege_at)] {
+        let (peace, attacked) = (&finding.peace, &finding.attacked);
+        let attacked_at = now_s - attacked.seconds;
+        self.begun.push((attacked_at, finding.kind));
+        for (stretch, from) in [(peace, attacked_at - peace.seconds), (attacked, attacked_at)] {
             let seconds = (1..).map(f64::from).map(|second| from + second);
             self.mbit.extend(seconds.zip(stretch.mbit.iter().copied()));
             let middle = from + stretch.seconds / 2.0;
@@ -265,14 +263,9 @@ fn conclude(report: &mut ExperimentReport, seen: &Seen, rounds: u32) {
     );
     report.promise = Promise::Decided {
         held: held == all && all > 0 && is_whole && growth.is_ok(),
-        rule: "All rounds must be played, the onion key must be replaced in the first one, each attack must be held by the rules of `siege`, and memory at rest after the last round be at most a tenth and 8 MiB \
-               more than after the first."
-            .to_owned(),
+        rule: reporting::rule(TEXT),
     };
     report.notes.extend(growth.err());
-    report.notes.push(
-        "The relay is honest clients' exit; attacks that need another relay come by one that honest circuits do not use."
-        .to_owned());
 }
 
 #[cfg(test)]

@@ -1,0 +1,149 @@
+//! Downloads of a C tor client, one after another, until they are stopped.
+
+use crate::error::Error;
+use lab::{Content, download_while};
+use link::Clock;
+use onion::Duration;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use terminal::Interrupt;
+
+/// Downloads at a time, each on a circuit of its own.
+pub(crate) const AT_ONCE: u64 = 4;
+
+/// The first of them must complete within this time.
+const START: Duration = Duration::from_secs(120);
+
+/// Between two looks at the downloads, and after a failed one.
+const STEP: Duration = Duration::from_millis(50);
+
+/// What is downloaded again and again.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Each {
+    pub(crate) bytes: u64,
+    /// A download without a byte for so long has failed.
+    pub(crate) patience: Duration,
+}
+
+/// Downloads until it is dropped.
+pub(crate) struct Downloads {
+    shared: Arc<Shared>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Shared {
+    each: Each,
+    must_stop: AtomicBool,
+    bytes: AtomicU64,
+    completed: AtomicU64,
+    failed: AtomicU64,
+    /// The last problem.
+    problem: Mutex<Option<String>>,
+}
+
+impl Shared {
+    /// Downloads one after another; each is compared with what it should be.
+    fn run(&self, (socks, server): (SocketAddr, SocketAddr), name: &str, number: u64) {
+        let host = server.ip().to_string();
+        let from = (host.as_str(), server.port());
+        let Each { bytes: len, patience } = self.each;
+        for seed in (number..).step_by(usize::try_from(AT_ONCE).unwrap_or(1)) {
+            let mut on_bytes = |more: u64| {
+                self.bytes.fetch_add(more, Ordering::AcqRel);
+                !self.must_stop.load(Ordering::Acquire)
+            };
+            // Tor replaces a circuit that breaks for the next download.
+            let isolation = format!("{name} {number}");
+            let content = Content { len, seed };
+            let result = download_while(socks, from, content, &isolation, patience, &mut on_bytes);
+            if self.must_stop.load(Ordering::Acquire) {
+                return;
+            }
+            let problem = match result {
+                Ok(download) if download.is_right => {
+                    self.completed.fetch_add(1, Ordering::AcqRel);
+                    continue;
+                }
+                Ok(download) => {
+                    format!("{} of {len} bytes arrived, or wrong ones", download.received)
+                }
+                Err(error) => error.to_string(),
+            };
+            self.failed.fetch_add(1, Ordering::AcqRel);
+            *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+            thread::park_timeout(STEP);
+        }
+    }
+}
+
+impl Downloads {
+    /// Starts them over the client's SOCKS port, from a server; `name` isolates their circuits from others.
+    pub(crate) fn start(
+        places: (SocketAddr, SocketAddr),
+        name: &str,
+        each: Each,
+    ) -> Result<Self, Error> {
+        let shared = Arc::new(Shared { each, ..Shared::default() });
+        let mut this = Self { shared: Arc::clone(&shared), threads: Vec::new() };
+        for number in 1..=AT_ONCE {
+            let (theirs, name) = (Arc::clone(&shared), name.to_owned());
+            let run = move || theirs.run(places, &name, number);
+            let thread = thread::Builder::new().name("downloads".to_owned()).spawn(run);
+            this.threads.push(thread.map_err(|error| Error::Clients(error.to_string()))?);
+        }
+        Ok(this)
+    }
+
+    /// Waits until this number of downloads has completed.
+    pub(crate) fn wait_until_completed(
+        &self,
+        count: u64,
+        clock: Clock,
+        interrupt: &Interrupt,
+    ) -> Result<(), Error> {
+        let deadline = clock.now() + START;
+        while self.completed() < count {
+            if clock.now() > deadline {
+                let problem = self.problem().unwrap_or_default();
+                return Err(Error::Clients(format!("downloads do not complete: {problem}")));
+            }
+            if interrupt.wait(STEP) {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Bytes that have arrived.
+    pub(crate) fn bytes(&self) -> u64 {
+        self.shared.bytes.load(Ordering::Acquire)
+    }
+
+    /// Downloads that have completed.
+    pub(crate) fn completed(&self) -> u64 {
+        self.shared.completed.load(Ordering::Acquire)
+    }
+
+    /// Downloads that have failed.
+    pub(crate) fn failed(&self) -> u64 {
+        self.shared.failed.load(Ordering::Acquire)
+    }
+
+    /// Why the last one of these failed.
+    pub(crate) fn problem(&self) -> Option<String> {
+        self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl Drop for Downloads {
+    fn drop(&mut self) {
+        self.shared.must_stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
