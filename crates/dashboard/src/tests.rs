@@ -176,7 +176,7 @@ fn all_pages_show_the_content_of_the_store() {
     for path in ["/", "/relays", "/measurers", "/periods"] {
         let text = running.page(path);
         for part in
-            ["<html lang=\"en\">", "<main", "<nav", "<h1>", "name=\"viewport\"", "To the content"]
+            ["<html lang=\"en\">", "<main", "<nav", "<h1>", "name=\"viewport\"", "Skip to content"]
         {
             assert!(text.contains(part), "no {part} on {path}");
         }

@@ -367,7 +367,6 @@ fn a_full_disk_on_standard_output_is_an_error_and_a_reader_that_has_gone_is_none
         &["bwfile", "diff", "file", "other"],
         &["schedule", "--consensus", consensus, "--team", "1000"],
         &["schedule", "--consensus", consensus, "--team", "1000", "--json"],
-        &["anonymity", "--consensus", consensus, "--same-subnets"],
         &["manual", "--out", "manual"],
         &["completions", "bash"],
         &["--help"],
