@@ -135,9 +135,9 @@ fn measurements_of_other_relays_are_an_error_and_weights_of_zero_are_chosen_alik
     }
     let planned = scratch.run(&["schedule", "--consensus", "zero", "--team", "1000"]);
     planned.assert_code(1);
-    assert!(planned.error.contains("every relay that is up weighs 0"), "{}", planned.error);
+    assert!(planned.error.contains("every relay that is up has the weight 0"), "{}", planned.error);
     let sampled =
         scratch.run(&["sim", "sample", "--consensus", "zero", "--scale", "1", "--out", "x"]);
     sampled.assert_code(1);
-    assert!(sampled.error.contains("every relay that is up weighs 0"), "{}", sampled.error);
+    assert!(sampled.error.contains("every relay that is up has the weight 0"), "{}", sampled.error);
 }

@@ -57,7 +57,7 @@ fn what_is_wrong_is_told() {
     assert!(told.contains("neither scenario.toml nor shadow.config.yaml"), "{told}");
     let load = simulate(&small(), &["--load", "nan"]);
     assert_eq!(load.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&load.stderr).contains("--load NaN: more than 0"));
+    assert!(String::from_utf8_lossy(&load.stderr).contains("--load NaN: must be above 0"));
     assert_eq!(simulate(&small(), &["--threads", "0"]).status.code(), Some(2));
 }
 
