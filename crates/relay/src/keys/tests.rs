@@ -225,5 +225,5 @@ fn a_folder_that_others_may_enter_is_closed_and_one_of_somebody_else_refused() {
         false => PathBuf::from("/usr"),
     };
     let problem = open(&foreign, &mut rng).err().expect("refused").to_string();
-    assert!(problem.contains("belongs to the user") && problem.contains("chown"), "{problem}");
+    assert!(problem.contains("belongs to user ID") && problem.contains("chown"), "{problem}");
 }
