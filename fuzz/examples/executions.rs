@@ -27,15 +27,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             return Err(format!("execution {done} broke: {}", path.display()).into());
         }
         if done.is_multiple_of(10_000_000) {
-            tell(done, begun);
+            notify(done, begun);
         }
     }
-    tell(count, begun);
+    notify(count, begun);
     Ok(())
 }
 
 #[expect(clippy::print_stdout, clippy::cast_precision_loss, reason = "for people")]
-fn tell(done: u64, begun: Instant) {
+fn notify(done: u64, begun: Instant) {
     let elapsed_s = begun.elapsed().as_secs_f64();
     println!("{done} executions in {elapsed_s:.1} s: {:.0} a second", done as f64 / elapsed_s);
 }

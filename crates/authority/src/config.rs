@@ -170,10 +170,10 @@ impl Config {
     pub fn read(path: &Path) -> Result<Self, Error> {
         let file: File = config_file::read(path)?;
         let bad = |problem: String| Error::Config { path: path.to_owned(), problem };
-        let beside = |file: &Path| config_file::resolve(path, file);
+        let resolve = |file: &Path| config_file::resolve(path, file);
         let source = match (file.authority, &file.consensus) {
             (Some(authority), None) => Source::Authority(authority),
-            (None, Some(consensus)) => Source::File(beside(consensus)),
+            (None, Some(consensus)) => Source::File(resolve(consensus)),
             _ => return Err(bad("give either `authority` or `consensus`".to_owned())),
         };
         let identity = |text: &String| {
@@ -228,19 +228,19 @@ impl Config {
             let problem = format!("a slot of {slot_s} s, but a period of {period_s} s");
             return Err(bad(format!("{problem}: `slot_s` is 1 or more, and `period_s` not less")));
         }
-        let out = beside(&file.out);
-        let opt_in = file.opt_in.as_deref().map(beside);
+        let out = resolve(&file.out);
+        let opt_in = file.opt_in.as_deref().map(resolve);
         let kept = Retention::default();
         let retention = Retention {
             records_days: file.keep_records_days.unwrap_or(kept.records_days),
             measurements_days: file.keep_measurements_days.unwrap_or(kept.measurements_days),
         };
-        let store = file.store.as_deref().map_or_else(|| out.join("store.db"), beside);
+        let store = file.store.as_deref().map_or_else(|| out.join("store.db"), resolve);
         let authorities = Authorities::new(file.agree_listen, file.agree_round_s, file.authorities);
         let authorities = authorities.map_err(bad)?;
         let this = Self {
-            secret: SecretKey::read(&beside(&file.key))?,
-            seed: file.seed.as_deref().map_or_else(|| out.join("schedule.seed"), beside),
+            secret: SecretKey::read(&resolve(&file.key))?,
+            seed: file.seed.as_deref().map_or_else(|| out.join("schedule.seed"), resolve),
             out,
             schedule: file.schedule,
             slot_s,
@@ -248,8 +248,8 @@ impl Config {
             refresh: Duration::from_secs(file.refresh_s.unwrap_or(3600).max(1)),
             source,
             authority_identities,
-            certificates: file.certificates.as_deref().map(beside),
-            descriptors: file.descriptors.as_deref().map(beside),
+            certificates: file.certificates.as_deref().map(resolve),
+            descriptors: file.descriptors.as_deref().map(resolve),
             node_ids: match file.node_id_dollar {
                 Some(false) => NodeIdStyle::Plain,
                 Some(true) | None => NodeIdStyle::Dollar,

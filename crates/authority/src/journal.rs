@@ -128,7 +128,7 @@ impl Journal {
                         return;
                     }
                 }
-                Err(error) => return inner.tell(&error),
+                Err(error) => return inner.notify(&error),
             }
         }
     }
@@ -171,7 +171,7 @@ impl Inner {
         while !self.pending.is_empty() {
             let count = self.pending.len().min(BATCH);
             if let Err(error) = self.store.write(self.pending.iter().take(count)) {
-                return self.tell(&error);
+                return self.notify(&error);
             }
             self.pending.drain(..count);
             if self.is_told {
@@ -186,7 +186,7 @@ impl Inner {
         }
     }
 
-    fn tell(&mut self, error: &StoreError) {
+    fn notify(&mut self, error: &StoreError) {
         if !self.is_told {
             tracing::error!("{error}; {} entries wait in memory", self.pending.len());
             self.is_told = true;

@@ -209,7 +209,7 @@ impl Account {
 
     /// The sum of two accounts of the same interval: of two pumps, or of two measurers.
     #[must_use]
-    pub fn beside(&self, other: &Self) -> Self {
+    pub fn combined(&self, other: &Self) -> Self {
         // An empty interval has no information about silence.
         let told = [self, other].into_iter().filter(|it| !it.elapsed.is_zero());
         Self {

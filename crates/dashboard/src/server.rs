@@ -88,10 +88,10 @@ impl Server {
     /// [`DashboardError`] if accepting connections fails permanently.
     pub fn run(self, is_over: impl Fn() -> bool) -> Result<(), DashboardError> {
         let Self { runtime, listener, options, limits, .. } = self;
-        let (tell, changes) = watch::channel(0);
+        let (notify, changes) = watch::channel(0);
         let shared = Arc::new(Shared::new(options, changes, AT_ONCE));
         let end = runtime.block_on(async {
-            let watching = tokio::spawn(watch_store(Arc::clone(&shared), tell));
+            let watching = tokio::spawn(watch_store(Arc::clone(&shared), notify));
             let over = async {
                 while !is_over() {
                     time::sleep(LATENCY).await;
@@ -110,7 +110,7 @@ impl Server {
 }
 
 /// Publishes the store's version after each write.
-async fn watch_store(shared: Arc<Shared>, tell: watch::Sender<i64>) {
+async fn watch_store(shared: Arc<Shared>, notify: watch::Sender<i64>) {
     // Uses one connection throughout: a version is meaningful only to the connection that read the
     // previous one.
     let mut reader = None;
@@ -124,7 +124,7 @@ async fn watch_store(shared: Arc<Shared>, tell: watch::Sender<i64>) {
         let Ok((back, version)) = asked.await else { return };
         reader = back.filter(|_| version.is_some());
         if let Some(version) = version {
-            tell.send_if_modified(|known| std::mem::replace(known, version) != version);
+            notify.send_if_modified(|known| std::mem::replace(known, version) != version);
         }
         time::sleep(LATENCY).await;
     }

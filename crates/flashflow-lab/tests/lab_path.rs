@@ -65,7 +65,10 @@ fn a_command_that_fails_is_a_failure_and_one_that_lasts_ends_with_the_time() {
     let ended = scratch.run(&["lab", "path", "--seconds", "1", "--", "sleep", "600"]);
     ended.assert_code(0);
     let table = ended.out.join("\n");
-    assert!(table.contains("lost by chance") && table.contains("lost unintentionally: 0"), "{table}");
+    assert!(
+        table.contains("lost by chance") && table.contains("lost unintentionally: 0"),
+        "{table}"
+    );
 }
 
 #[test]

@@ -260,5 +260,5 @@ fn a_download_survives_its_relays_being_told_to_end() {
     let ended = guard.end();
     ended.assert_code(0);
     assert_eq!(ended.summary(), serde_json::json!({"type": "ended", "circuits": 0, "streams": 0}));
-    assert!(ended.error.contains("a second signal ends it at once"), "{}", ended.error);
+    assert!(ended.error.contains("a second signal ends the relay at once"), "{}", ended.error);
 }

@@ -18,7 +18,7 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-pub use self::advice::{Advice, Beside, advise};
+pub use self::advice::{Advice, Context, advise};
 pub use self::as_tor::{FileVerdict, LineVerdict, Report, VoteHeaders, Warning, check_as_tor};
 pub use self::compare::Difference;
 pub use self::first_line::first_line;

@@ -336,7 +336,7 @@ impl Reader {
         Ok(self.all(sql, [id], record)?.into_iter().next())
     }
 
-    /// Calls `tell` with every turn that has ended since then, the oldest first; ends early if it returns `false`.
+    /// Calls `notify` with every turn that has ended since then, the oldest first; ends early if it returns `false`.
     /// Memory holds one turn at a time.
     ///
     /// # Errors
@@ -345,7 +345,7 @@ impl Reader {
         &self,
         since_unix_s: u64,
         relay: Option<RsaId>,
-        mut tell: impl FnMut(Measurement) -> bool,
+        mut notify: impl FnMut(Measurement) -> bool,
     ) -> Result<(), StoreError> {
         let of = |source| StoreError::of(&self.path, source);
         let sql = format!(
@@ -355,7 +355,7 @@ impl Reader {
         let relay = relay.map(|it| it.0.to_vec());
         let mut rows = statement.query(params![int(since_unix_s), relay]).map_err(of)?;
         while let Some(row) = rows.next().map_err(of)? {
-            if !tell(measurement(row).map_err(of)?) {
+            if !notify(measurement(row).map_err(of)?) {
                 break;
             }
         }

@@ -60,7 +60,7 @@ impl World {
                 let (circ_id, stream_id) = (circ_id(input), input.u16() % 8);
                 let (cells, len) = (input.u8(), usize::from(input.u16()) % (MAX_DATA_LEN + 1));
                 for _ in 0..cells {
-                    self.tell(
+                    self.notify(
                         place,
                         circ_id,
                         RelayCommand::DATA,
@@ -73,7 +73,7 @@ impl World {
                 let (circ_id, stream_id) = (circ_id(input), input.u16() % 8);
                 let (command, len) = (RelayCommand(input.u8() % 48), usize::from(input.u8()));
                 let data = input.take(len).to_vec();
-                self.tell(place, circ_id, command, stream_id, &data);
+                self.notify(place, circ_id, command, stream_id, &data);
             }
             3 => self.acknowledge(place, input),
             4 => self.meet(place, input.u8()),
@@ -93,7 +93,7 @@ impl World {
     }
 
     /// Sends a message to the router on a circuit, with the correct digest.
-    fn tell(
+    fn notify(
         &mut self,
         place: usize,
         circ_id: CircId,
@@ -124,7 +124,7 @@ impl World {
             }
             _ => RelayCommand::BEGIN_DIR,
         };
-        self.tell(place, circ_id, command, stream_id, &data);
+        self.notify(place, circ_id, command, stream_id, &data);
     }
 
     /// A SENDME: for a stream, forged, or with the expected tag.
@@ -144,7 +144,7 @@ impl World {
                 0
             }
         };
-        self.tell(place, circ_id, RelayCommand::SENDME, stream_id, &data);
+        self.notify(place, circ_id, RelayCommand::SENDME, stream_id, &data);
     }
 
     /// A circuit, as its client sees it.

@@ -268,8 +268,8 @@ impl LyingExit {
                     set.sent += 1;
                 }
             }
-            Deed::Honest => self.tell(nonce, &connected, None),
-            Deed::Lies(seed) => self.tell(nonce, &connected, Some(seed)),
+            Deed::Honest => self.notify(nonce, &connected, None),
+            Deed::Lies(seed) => self.notify(nonce, &connected, Some(seed)),
         }
         if let Some(set) = self.sets.get(&nonce) {
             let mut accounts = self.accounts.lock().unwrap_or_else(PoisonError::into_inner);
@@ -278,7 +278,7 @@ impl LyingExit {
     }
 
     /// Says a whole stream at once: more than any window lets be under way.
-    fn tell(&mut self, nonce: ConfluxNonce, connected: &[u8], seed: Option<u16>) {
+    fn notify(&mut self, nonce: ConfluxNonce, connected: &[u8], seed: Option<u16>) {
         let mut rng = StdRng::seed_from_u64(seed.unwrap_or(0).into());
         self.say_next(nonce, 0, RelayCommand::CONNECTED, connected);
         for number in 2..MESSAGES {

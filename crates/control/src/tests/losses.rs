@@ -74,9 +74,9 @@ fn a_round_that_breaks_down_inside_the_measurer_is_reported() {
         remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key").member();
     let (reporter, told) = reports();
     member.prepare(order(), reporter).expect("a thread");
-    let (_, tell) = daemon.prepared();
+    let (_, notify) = daemon.prepared();
     let detail = "out of sockets\nand of luck".to_owned();
-    tell(MemberReport::Failed { kind: FailureKind::Broken, detail });
+    notify(MemberReport::Failed { kind: FailureKind::Broken, detail });
     assert_broken(&told, "out of sockets and of luck");
     daemon.stopped();
     assert_measures(&daemon, &mut member);
@@ -126,8 +126,8 @@ fn both_sides_notice_when_the_other_falls_silent() {
     let mut member = remotes.measurer(wire.address, public(MEASURER)).expect("a good key").member();
     let (reporter, told) = reports();
     member.prepare(order(), reporter).expect("a thread");
-    let (_, tell) = daemon.prepared();
-    tell(MemberReport::Ready { sockets: 8 });
+    let (_, notify) = daemon.prepared();
+    notify(MemberReport::Ready { sockets: 8 });
     assert_eq!(told.recv_timeout(PATIENCE), Ok(MemberReport::Ready { sockets: 8 }));
     wire.frozen.store(true, Ordering::Relaxed);
     assert_broken(&told, "is lost");

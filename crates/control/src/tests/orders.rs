@@ -85,7 +85,7 @@ fn orders_out_of_order_are_refused_by_number_and_the_round_goes_on() {
         rude.stop(1).await;
         rude.assert_refused(1, RefusalCode::UnknownRound).await;
         rude.prepare(5, |_| {}).await;
-        let (_, tell) = daemon.prepared();
+        let (_, notify) = daemon.prepared();
         rude.start(5).await;
         rude.assert_refused(5, RefusalCode::OutOfOrder).await;
         rude.prepare(5, |_| {}).await;
@@ -103,7 +103,7 @@ fn orders_out_of_order_are_refused_by_number_and_the_round_goes_on() {
         rude.assert_refused(99, RefusalCode::UnknownRound).await;
         assert!(daemon.is_quiet());
 
-        tokio::task::spawn_blocking(move || tell(MemberReport::Ready { sockets: 3 }))
+        tokio::task::spawn_blocking(move || notify(MemberReport::Ready { sockets: 3 }))
             .await
             .expect("no panic");
         let ready = FromMeasurer::Report { round: 5, report: MemberReport::Ready { sockets: 3 } };

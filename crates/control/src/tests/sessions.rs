@@ -70,8 +70,8 @@ fn a_round_that_is_replaced_reports_no_more_and_gives_its_share_to_its_successor
         member.prepare(all, reporter).expect("a thread");
         tell_old(MemberReport::Ready { sockets: 1 });
         daemon.stopped();
-        let (_, tell) = daemon.prepared();
-        tell(MemberReport::Ready { sockets: 2 });
+        let (_, notify) = daemon.prepared();
+        notify(MemberReport::Ready { sockets: 2 });
         assert_eq!(new.recv_timeout(PATIENCE), Ok(MemberReport::Ready { sockets: 2 }));
     }
     assert!(old.recv_timeout(PATIENCE).is_err(), "the sender is dropped without a report");
@@ -85,14 +85,14 @@ fn a_second_coordinator_is_told_that_the_measurer_is_busy_and_disturbs_nothing()
     let mut first = ours.measurer(daemon.address(), public(MEASURER)).expect("a key").member();
     let (reporter, first_told) = reports();
     first.prepare(all, reporter).expect("a thread");
-    let (_, tell) = daemon.prepared();
+    let (_, notify) = daemon.prepared();
 
     let mut other = theirs.measurer(daemon.address(), public(MEASURER)).expect("a key").member();
     let (reporter, other_told) = reports();
     other.prepare(order(), reporter).expect("a thread");
     assert_broken(&other_told, "1 of them of other coordinators");
 
-    tell(MemberReport::Ready { sockets: 8 });
+    notify(MemberReport::Ready { sockets: 8 });
     let ready = first_told.recv_timeout(PATIENCE);
     assert_eq!(ready, Ok(MemberReport::Ready { sockets: 8 }));
     first.stop();

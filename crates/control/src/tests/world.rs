@@ -154,16 +154,16 @@ pub(super) fn assert_broken(reports: &Receiver<MemberReport>, word: &str) {
 pub(super) fn assert_measures(daemon: &Daemon, member: &mut dyn Member) {
     let (reporter, received) = reports();
     member.prepare(crate::testing::order(), reporter).expect("a thread");
-    let (order, tell) = daemon.prepared();
+    let (order, notify) = daemon.prepared();
     assert_eq!(order, crate::testing::order());
     let next = || received.recv_timeout(PATIENCE).expect("a report");
-    tell(MemberReport::Ready { sockets: 8 });
+    notify(MemberReport::Ready { sockets: 8 });
     assert_eq!(next(), MemberReport::Ready { sockets: 8 });
     member.start(Duration::from_secs(50));
     let delay = daemon.started();
     assert!(!delay.is_zero() && delay <= Duration::from_secs(50), "less the message's way");
     for report in [second(0), load(), second(1)] {
-        tell(report.clone());
+        notify(report.clone());
         assert_eq!(next(), report);
     }
     member.stop();

@@ -115,9 +115,9 @@ fn a_silence_of_all_pumps_is_as_long_as_the_shortest_and_nothing_does_not_end_it
         silent: Duration::from_secs(seconds),
         ..Account::default()
     };
-    let all = Account::default().beside(&silent(4)).beside(&silent(3));
+    let all = Account::default().combined(&silent(4)).combined(&silent(3));
     assert_eq!(all.silent, Duration::from_secs(3));
-    assert_eq!(silent(4).beside(&Account::default()).silent, Duration::from_secs(4));
+    assert_eq!(silent(4).combined(&Account::default()).silent, Duration::from_secs(4));
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn pumps_beside_each_other_have_more_sockets_and_no_more_time() {
         throttled: ms(500),
         ..of_second(3)
     };
-    let both = few.beside(&many);
+    let both = few.combined(&many);
     assert_eq!((both.sockets, both.elapsed, both.busiest), (4, ms(1000), ms(300)));
     assert_eq!((both.least_rtt, both.mean_rtt), (Some(ms(7)), Some(ms(40))));
     assert!((both.peer_window_share() - 0.25).abs() < 1e-12);
@@ -146,7 +146,7 @@ fn what_is_under_way_adds_up_over_sockets_and_not_over_time() {
     let one =
         Account { unsent_bytes: 10, unacked_bytes: 400, outstanding_bytes: 900, ..of_second(1) };
     let other = Account { outstanding_bytes: 300, elapsed: ms(500), ..of_second(2) };
-    let both = one.beside(&other);
+    let both = one.combined(&other);
     let under_way = |it: &Account| (it.unsent_bytes, it.unacked_bytes, it.outstanding_bytes);
     assert_eq!((under_way(&both), both.taken_bytes()), ((10, 400, 1200), 790));
     assert_eq!(Account { unsent_bytes: 1300, ..both }.taken_bytes(), 0, "TLS makes more of them");
@@ -157,11 +157,11 @@ fn what_is_under_way_adds_up_over_sockets_and_not_over_time() {
 #[test]
 fn what_was_never_seen_is_nothing_and_not_zero() {
     let nothing = Account::default();
-    assert_eq!((nothing.beside(&nothing).least_rtt, nothing.mean_rtt), (None, None));
+    assert_eq!((nothing.combined(&nothing).least_rtt, nothing.mean_rtt), (None, None));
     let shares = [nothing.busy_share(), nothing.retransmitted_share(), nothing.throttled_share()];
     assert_eq!(shares, [0.0; 3]);
     let seen = Account { mean_rtt: Some(ms(3)), least_rtt: Some(ms(2)), ..nothing };
-    for both in [seen.beside(&nothing), nothing.beside(&seen)] {
+    for both in [seen.combined(&nothing), nothing.combined(&seen)] {
         assert_eq!((both.mean_rtt, both.least_rtt), (Some(ms(3)), Some(ms(2))));
     }
 }
@@ -177,7 +177,7 @@ fn json_names_its_units() {
 proptest! {
     #[test]
     fn no_account_makes_it_panic(one in accounts(), two in accounts()) {
-        for account in [one, one.beside(&two), one.followed_by(&two)] {
+        for account in [one, one.combined(&two), one.followed_by(&two)] {
             prop_assert!(account.congestion() <= account.busy);
             prop_assert!(account.taken_bytes() <= account.outstanding_bytes);
             for share in [
@@ -195,7 +195,7 @@ proptest! {
 
     #[test]
     fn a_mean_lies_between(one in accounts(), two in accounts()) {
-        let both = one.beside(&two).mean_rtt;
+        let both = one.combined(&two).mean_rtt;
         let rtts = [one.mean_rtt, two.mean_rtt];
         let (least, most) = (rtts.iter().flatten().min(), rtts.iter().flatten().max());
         prop_assert!(both.as_ref() >= least && both.as_ref() <= most, "{both:?} of {rtts:?}");
@@ -203,7 +203,7 @@ proptest! {
 
     #[test]
     fn it_does_not_matter_whose_account_is_taken_first(one in accounts(), two in accounts()) {
-        let (there, back) = (one.beside(&two), two.beside(&one));
+        let (there, back) = (one.combined(&two), two.combined(&one));
         let apart = there.mean_rtt.unwrap_or_default().abs_diff(back.mean_rtt.unwrap_or_default());
         prop_assert!(apart <= Duration::from_nanos(1), "{there:?} {back:?}");
         prop_assert_eq!(Account { mean_rtt: None, ..there }, Account { mean_rtt: None, ..back });

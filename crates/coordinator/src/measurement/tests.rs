@@ -4,6 +4,7 @@ use lab::{Lab, estimate, mbit, measurement, relay};
 use std::string::ToString;
 use std::vec::Vec;
 
+mod claims;
 mod failures;
 mod hindrances;
 mod lab;

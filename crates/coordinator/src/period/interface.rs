@@ -116,11 +116,11 @@ pub enum ProbeAnswer {
 /// An action for the shell.
 #[derive(Clone, Debug)]
 pub enum Action {
-    /// Read the consensus; answer by [`Period::handle_network`] or [`Period::handle_network_failed`].
+    /// Read the consensus; answer by [`Period::handle_network`](super::Period::handle_network) or [`Period::handle_network_failed`](super::Period::handle_network_failed).
     FetchNetwork,
-    /// Query a measurer's abilities; answer by [`Period::handle_measurer`].
+    /// Query a measurer's abilities; answer by [`Period::handle_measurer`](super::Period::handle_measurer).
     AskMeasurer(MeasurerId),
-    /// Open a TCP connection to a relay and close it; answer by [`Period::handle_probe`].
+    /// Open a TCP connection to a relay and close it; answer by [`Period::handle_probe`](super::Period::handle_probe).
     Probe {
         /// The measurement.
         measurement: MeasurementId,
@@ -130,7 +130,7 @@ pub enum Action {
         timeout: Duration,
     },
     /// Ask a participating relay to accept an order, on a separate link that replaces an earlier one; answer by
-    /// [`Period::handle_order_event`].
+    /// [`Period::handle_order_event`](super::Period::handle_order_event).
     GiveOrder {
         /// The measurement.
         measurement: MeasurementId,
@@ -139,7 +139,7 @@ pub enum Action {
         /// The order.
         terms: OrderTerms,
     },
-    /// Give a measurer its order for a round; it answers by [`Period::handle_report`].
+    /// Give a measurer its order for a round; it answers by [`Period::handle_report`](super::Period::handle_report).
     Prepare {
         /// The measurement.
         measurement: MeasurementId,
@@ -207,7 +207,7 @@ pub enum Event {
 pub enum Ending {
     /// It is complete.
     Complete,
-    /// [`Period::wind_up`] was called.
+    /// [`Period::wind_up`](super::Period::wind_up) was called.
     Interrupted,
     /// It could not begin: the consensus is unavailable. The shell has the reason.
     NoNetwork,

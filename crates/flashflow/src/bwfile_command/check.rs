@@ -6,7 +6,7 @@ use cli::Error;
 use documents::{self, read_raw};
 use link::unix_time_s;
 use netdoc::bwfile::{
-    Advice, BandwidthFile, Beside, FileVerdict, LineVerdict, Report, advise, first_line,
+    Advice, BandwidthFile, Context, FileVerdict, LineVerdict, Report, advise, first_line,
 };
 use netdoc::input::{plain, without_annotations};
 use netdoc::{Fingerprint, check_as_tor};
@@ -91,7 +91,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
         Some(path) => Some(Limits::read(path)?),
         None => None,
     };
-    let beside = Beside {
+    let context = Context {
         consensus: consensus.as_ref(),
         limits_bytes_s: limits.as_ref().map(|it| &it.by_relay),
     };
@@ -131,7 +131,7 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
     {
         note("no relay of the bandwidth file has a descriptor: no limit is known");
     }
-    let advice = advise(rest_bytes, rest, at, beside);
+    let advice = advise(rest_bytes, rest, at, context);
     for it in &advice {
         let Advice { line, what } = it;
         let line = line.map(|line| line + number_from);

@@ -65,7 +65,7 @@ impl Sums {
                 self.circuits += circuits;
                 if self.is_ready() {
                     let sockets = self.ready.values().sum();
-                    self.tell(MemberReport::Ready { sockets });
+                    self.notify(MemberReport::Ready { sockets });
                 }
             }
             Report::Event(Event::Lost { circuits, of, problem, lacks_room }) => {
@@ -85,7 +85,7 @@ impl Sums {
                 self.loads.push(load);
                 if self.loads.len() == self.pumps {
                     let load = self.loads.iter().fold(WorkerLoad::default(), |sum, it| sum.and(it));
-                    self.tell(MemberReport::Load(load));
+                    self.notify(MemberReport::Load(load));
                 }
             }
             Report::Broken(detail) => self.fail(FailureKind::Broken, detail),
@@ -99,11 +99,11 @@ impl Sums {
         *count += 1;
         sum.bytes += second.bytes;
         sum.checked_cells += second.checked_cells;
-        *joint = joint.zip(account).map(|(joint, account)| joint.beside(&account));
+        *joint = joint.zip(account).map(|(joint, account)| joint.combined(&account));
         let (count, sum, joint) = (*count, *sum, *joint);
         if count == self.pumps {
             self.seconds.remove(&second.index);
-            self.tell(MemberReport::Second(sum, joint.map(Box::new)));
+            self.notify(MemberReport::Second(sum, joint.map(Box::new)));
         }
     }
 
@@ -122,10 +122,10 @@ impl Sums {
 
     fn fail(&mut self, kind: FailureKind, detail: String) {
         self.is_over = true;
-        self.tell(MemberReport::Failed { kind, detail });
+        self.notify(MemberReport::Failed { kind, detail });
     }
 
-    fn tell(&self, report: MemberReport) {
+    fn notify(&self, report: MemberReport) {
         (self.reports)(report);
     }
 }

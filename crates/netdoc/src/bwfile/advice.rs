@@ -45,7 +45,7 @@ impl fmt::Display for Advice {
 
 /// Data to compare a file with.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Beside<'a> {
+pub struct Context<'a> {
     /// A consensus of that time, which lists the relays that the file should have.
     pub consensus: Option<&'a Consensus>,
     /// `bandwidth-avg` of descriptors, in bytes/s: no weight may exceed it.
@@ -55,7 +55,7 @@ pub struct Beside<'a> {
 /// Problems of a file in addition to tor's warnings. `report` is the result of
 /// [`check_as_tor`](super::check_as_tor) for the same bytes and time.
 #[must_use]
-pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Vec<Advice> {
+pub fn advise(bytes: &[u8], report: &Report, now: u64, context: Context<'_>) -> Vec<Advice> {
     let mut advice = Vec::new();
     let mut say = |line, what: String| advice.push(Advice { line, what });
     let Ok(parsed) = BandwidthFile::parse(bytes) else { return advice };
@@ -112,7 +112,7 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
     same_ed25519(file, &mut say);
     // Consensuses ignore measurements of authorities.
     let mut voted = report.relays.clone();
-    if let Some(consensus) = beside.consensus {
+    if let Some(consensus) = context.consensus {
         for authority in report.authorities(consensus) {
             voted.remove(&authority);
         }
@@ -132,7 +132,7 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
             );
         }
     }
-    if let Some(limits) = beside.limits_bytes_s {
+    if let Some(limits) = context.limits_bytes_s {
         for (relay, bw) in voted {
             let limit =
                 limits.get(relay).filter(|limit| u64::from(*bw) * 1000 > (**limit).max(1000));
@@ -144,8 +144,8 @@ pub fn advise(bytes: &[u8], report: &Report, now: u64, beside: Beside<'_>) -> Ve
             }
         }
     }
-    gate(file, voted, beside.consensus, &mut say);
-    if let Some(consensus) = beside.consensus {
+    gate(file, voted, context.consensus, &mut say);
+    if let Some(consensus) = context.consensus {
         compare(file, voted, consensus, &mut say);
     }
     advice

@@ -178,7 +178,7 @@ fn what_the_driver_has_not_written_counts_and_who_takes_nothing_goes_first() {
         links.push(conn);
     }
     let standing = router.held_bytes() - held;
-    let tell = |router: &mut Router<ChaCha8Rng>, second, conn, written_bytes, held_bytes| {
+    let notify = |router: &mut Router<ChaCha8Rng>, second, conn, written_bytes, held_bytes| {
         let now = NOW + Duration::from_secs(second);
         let unwritten = Unwritten { pending_bytes: 50_000, written_bytes, held_bytes };
         router.handle_unwritten(now, conn, unwritten);
@@ -187,19 +187,19 @@ fn what_the_driver_has_not_written_counts_and_who_takes_nothing_goes_first() {
     let [deaf, others @ ..] = &links[..] else { panic!("twelve") };
     // They begin before the one that reads next to nothing, but theirs goes.
     for conn in others {
-        tell(&mut router, 1, *conn, 0, 60_000);
+        notify(&mut router, 1, *conn, 0, 60_000);
     }
-    tell(&mut router, 3, *deaf, 0, 150_000);
+    notify(&mut router, 3, *deaf, 0, 150_000);
     for conn in others {
-        tell(&mut router, 5, *conn, 50_000, 60_000);
+        notify(&mut router, 5, *conn, 50_000, 60_000);
     }
     for second in 6..9 {
-        tell(&mut router, second, *deaf, 100, 150_000);
+        notify(&mut router, second, *deaf, 100, 150_000);
     }
     assert_eq!(router.held_bytes(), held + standing + 11 * 60_000 + 150_000);
     assert!(closed(&mut router).is_empty());
     let room = 1_000_000 - router.held_bytes();
-    tell(&mut router, 9, others[0], 0, 60_000 + room + 1);
+    notify(&mut router, 9, others[0], 0, 60_000 + room + 1);
     assert_eq!(closed(&mut router), [*deaf]);
     assert!(router.held_bytes() <= 850_000, "all of his");
     // All is written.

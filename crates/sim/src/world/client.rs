@@ -209,7 +209,7 @@ impl Client {
                 break;
             }
             while let Some(body) = self.core.poll_feedback(conn) {
-                kernel.tell(socket, body.into());
+                kernel.notify(socket, body.into());
             }
             let now = kernel.instant();
             let count = self.core.poll_cells(now, conn, &mut kernel.scratch.record[..most]);

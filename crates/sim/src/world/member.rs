@@ -220,13 +220,13 @@ impl Member {
         let measurement = *measurement;
         match (Message::parse(bytes), link) {
             (Ok(Message::Accepted { .. }), Link::Ordering(_)) => {
-                self.tell(kernel, measurement, TeamNews::Accepted);
+                self.notify(kernel, measurement, TeamNews::Accepted);
             }
             (Ok(Message::ClientSecond(second, sent_back)), Link::Ordering(_)) => {
                 let sent_back_bytes = sent_back.iter().map(|it| it.bytes).collect();
                 let (second, sent_bytes) = (second.second.into(), second.sent_bytes);
                 let news = TeamNews::Client { second, sent_bytes, sent_back_bytes };
-                self.tell(kernel, measurement, news);
+                self.notify(kernel, measurement, news);
             }
             (Ok(Message::Proven), Link::SettingUp { .. }) => {
                 send(kernel, socket, CIRCUIT, Command::CREATE_FAST, &[0x66; 20]);
@@ -249,7 +249,7 @@ impl Member {
         let measurement = *measurement;
         let was = core::mem::replace(link, Link::Over);
         match was {
-            Link::Ordering(_) => self.tell(kernel, measurement, TeamNews::Refused(why.into())),
+            Link::Ordering(_) => self.notify(kernel, measurement, TeamNews::Refused(why.into())),
             Link::SettingUp { .. } | Link::HeldBack | Link::Up(_) => {
                 self.settle(kernel, measurement);
             }
@@ -257,7 +257,7 @@ impl Member {
         }
     }
 
-    fn tell(&mut self, kernel: &Kernel, measurement: u32, news: TeamNews) {
+    fn notify(&mut self, kernel: &Kernel, measurement: u32, news: TeamNews) {
         let from = HostId(self.id);
         self.reports.push(TeamReport { from, measurement, at_ns: kernel.now, news });
     }

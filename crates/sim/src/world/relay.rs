@@ -225,7 +225,7 @@ impl Relay {
             }
             if let Some(control) = self.core.poll_control(now, conn) {
                 if control.command == Command::FEEDBACK {
-                    kernel.tell(socket, control.body);
+                    kernel.notify(socket, control.body);
                     continue;
                 }
                 // The only variable-length cells in use. Each is a cell of its own here.

@@ -63,14 +63,14 @@ impl Found {
 }
 
 /// All teams at all distances, before all relays with all guesses.
-fn each_scene(mut tell: impl FnMut(&Scene, f64, &[f64])) {
+fn each_scene(mut notify: impl FnMut(&Scene, f64, &[f64])) {
     for team in TEAMS {
         for rtts_ms in RTTS_MS {
             for relay in RELAYS {
                 let paths = (1..).zip(rtts_ms).map(|(host, rtt_ms)| Path::of(host, rtt_ms));
                 let paths: Vec<Path> = paths.take(team.len()).collect();
                 let scene = Scene::of(relay, &paths);
-                GUESSES.iter().for_each(|guess| tell(&scene, guess * relay, team));
+                GUESSES.iter().for_each(|guess| notify(&scene, guess * relay, team));
             }
         }
     }

@@ -1,13 +1,13 @@
 use super::*;
 use std::collections::BTreeMap;
 
-fn advice(text: &str, now: u64, beside: Beside<'_>) -> Vec<String> {
+fn advice(text: &str, now: u64, context: Context<'_>) -> Vec<String> {
     let report = check_as_tor(text.as_bytes(), now);
-    advise(text.as_bytes(), &report, now, beside).iter().map(ToString::to_string).collect()
+    advise(text.as_bytes(), &report, now, context).iter().map(ToString::to_string).collect()
 }
 
 fn alone(text: &str) -> Vec<String> {
-    advice(text, NOW, Beside::default())
+    advice(text, NOW, Context::default())
 }
 
 const HEADER: &str = "version=1.9.0\nnumber_eligible_relays=9\nnumber_consensus_relays=10\n=====\n";
@@ -82,24 +82,24 @@ fn who_is_missing_and_who_has_too_much_is_named() {
         let lines: String = relays.iter().map(|it| format!("node_id={it} bw=5\n")).collect();
         format!("{NOW}\n{HEADER}{lines}")
     };
-    let beside = Beside { consensus: Some(&consensus), ..Beside::default() };
-    assert_eq!(advice(&file(&up), NOW, beside), Vec::<String>::new());
+    let context = Context { consensus: Some(&consensus), ..Context::default() };
+    assert_eq!(advice(&file(&up), NOW, context), Vec::<String>::new());
     let with_other = [&up[..], &[id(7)]].concat();
-    assert_only(&advice(&file(&with_other), NOW, beside), "1 relays have a bandwidth but are not");
+    assert_only(&advice(&file(&with_other), NOW, context), "1 relays have a bandwidth but are not");
     // Strangers don't make up for those that are missing.
     let strangers: Vec<Fingerprint> =
         (50..50 + up.len()).map(|it| id(u8::try_from(it).unwrap())).collect();
-    let of_others = advice(&file(&strangers), NOW, beside);
+    let of_others = advice(&file(&strangers), NOW, context);
     assert!(
         of_others.iter().any(|it| it.contains("by the consensus, it has 0 of")),
         "{of_others:?}"
     );
-    let without = advice(&file(&up[1..]), NOW, beside);
+    let without = advice(&file(&up[1..]), NOW, context);
     assert!(without.iter().any(|it| it.contains(&format!("such as {}", up[0]))), "{without:?}");
     let limits = BTreeMap::from([(id(1), 4999), (id(2), 5000)]);
-    let beside = Beside { limits_bytes_s: Some(&limits), ..Beside::default() };
+    let context = Context { limits_bytes_s: Some(&limits), ..Context::default() };
     let both = file(&[id(1), id(2)]);
-    assert_only(&advice(&both, NOW, beside), "has 5 KB/s, but its operator allows 4999");
+    assert_only(&advice(&both, NOW, context), "has 5 KB/s, but its operator allows 4999");
 }
 
 #[test]
@@ -157,7 +157,7 @@ fn what_is_measured_of_authorities_has_no_part_in_the_vote() {
     let text = format!("{NOW}\n{HEADER}node_id={authority} bw=5\n");
     let report = check_as_tor(text.as_bytes(), NOW);
     assert_eq!(report.authorities(&consensus), [authority]);
-    let beside = Beside { consensus: Some(&consensus), ..Beside::default() };
-    let found = advice(&text, NOW, beside);
+    let context = Context { consensus: Some(&consensus), ..Context::default() };
+    let found = advice(&text, NOW, context);
     assert!(found.iter().any(|it| it.contains("votes on none")), "{found:?}");
 }

@@ -78,7 +78,7 @@ impl ClientShare {
 
     /// *y* ≤ *x*·*r*/(1−*r*): the client traffic allowed with `measured_bytes` (§4.1).
     #[must_use]
-    pub fn beside(self, measured_bytes: u64) -> u64 {
+    pub fn allowance(self, measured_bytes: u64) -> u64 {
         let share = u128::from(self.0);
         let bytes = u128::from(measured_bytes) * share / (1000 - share);
         u64::try_from(bytes).unwrap_or(u64::MAX)

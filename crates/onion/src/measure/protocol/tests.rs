@@ -176,8 +176,11 @@ fn codes_have_distinct_numbers() {
 
 #[test]
 fn clients_get_their_share_beside_the_measurement() {
-    assert_eq!(ClientShare::DEFAULT.beside(300), 100);
-    assert_eq!(ClientShare::from_permille(0).map(|none| none.beside(300)), Some(0));
+    assert_eq!(ClientShare::DEFAULT.allowance(300), 100);
+    assert_eq!(ClientShare::from_permille(0).map(|none| none.allowance(300)), Some(0));
     assert_eq!(ClientShare::from_permille(1000), None);
-    assert_eq!(ClientShare::from_permille(999).map(|most| most.beside(u64::MAX)), Some(u64::MAX));
+    assert_eq!(
+        ClientShare::from_permille(999).map(|most| most.allowance(u64::MAX)),
+        Some(u64::MAX)
+    );
 }

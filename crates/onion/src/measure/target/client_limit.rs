@@ -25,7 +25,7 @@ const LEAST_GRANT: u64 = crate::cell::CELL_LEN as u64;
 /// measurement, and their traffic counts up to *x*·*r*/(1−*r*).
 pub fn client_floor(usual: Rate, share: ClientShare) -> Rate {
     let of = |rate: Rate| rate.scaled(f64::from(share.as_permille()) / 1000.0);
-    of(usual).max(Rate::from_byte_per_s(share.beside(MEASURED_MIN.as_byte_per_s())))
+    of(usual).max(Rate::from_byte_per_s(share.allowance(MEASURED_MIN.as_byte_per_s())))
 }
 
 /// Limits client traffic to *y* ≤ *x*·*r*/(1−*r*) while a relay is measured (§4.1).
@@ -47,7 +47,7 @@ impl ClientLimit {
     /// A new limit; the first round assumes the minimum measurement traffic. Clients always get `floor`.
     #[must_use]
     pub fn new(share: ClientShare, floor: Rate, now: Instant) -> Self {
-        let grant = share.beside(MEASURED_MIN.bytes_in(ROUND)).max(floor.bytes_in(ROUND));
+        let grant = share.allowance(MEASURED_MIN.bytes_in(ROUND)).max(floor.bytes_in(ROUND));
         Self {
             share,
             floor,
@@ -90,7 +90,7 @@ impl ClientLimit {
         // Several rounds have passed since the last call; no more of them count than can be accumulated.
         let passed = now - self.round_began;
         let measured = core::mem::take(&mut self.measured_bytes).max(MEASURED_MIN.bytes_in(passed));
-        let granted = self.share.beside(measured).max(self.floor.bytes_in(passed));
+        let granted = self.share.allowance(measured).max(self.floor.bytes_in(passed));
         let round = part(granted, ROUND, passed);
         let saved = self.usual_grant_bytes * (SMOOTHING - 1);
         self.usual_grant_bytes = saved.saturating_add(round) / SMOOTHING;

@@ -308,8 +308,8 @@ proptest! {
             limit.handle_client_sent(cells);
             sent += cells;
         }
-        let allowed = share.beside(measured);
-        let round = share.beside(rate.bytes_in(Duration::from_millis(20))) + 3 * CELL_LEN as u64;
+        let allowed = share.allowance(measured);
+        let round = share.allowance(rate.bytes_in(Duration::from_millis(20))) + 3 * CELL_LEN as u64;
         prop_assert!(sent <= allowed + allowed / 50 + round, "{sent} of {allowed}");
         prop_assert!(sent + allowed / 50 + 2 * round >= allowed, "{sent} of {allowed}");
     }
@@ -321,7 +321,7 @@ proptest! {
         let mut limit = ClientLimit::new(ClientShare::DEFAULT, NONE, Instant::ORIGIN);
         limit.handle_measured(rate.bytes_in(Duration::from_millis(idle_ms)));
         let credit = limit.available_bytes(at_ms(idle_ms));
-        let round = ClientShare::DEFAULT.beside(rate.bytes_in(Duration::from_millis(10)));
+        let round = ClientShare::DEFAULT.allowance(rate.bytes_in(Duration::from_millis(10)));
         prop_assert!(credit <= 4 * round + 4 * CELL_LEN as u64, "{credit}, a round has {round}");
         prop_assert!(credit > 0);
     }
@@ -335,7 +335,7 @@ proptest! {
             limit.handle_client_sent(granted);
             sent += granted;
         }
-        let least = ClientShare::DEFAULT.beside(Rate::from_mbit_per_s(10.0).bytes_in(at_ms(looks - 20) - Instant::ORIGIN));
+        let least = ClientShare::DEFAULT.allowance(Rate::from_mbit_per_s(10.0).bytes_in(at_ms(looks - 20) - Instant::ORIGIN));
         prop_assert!(sent >= least, "{sent} under {least}");
     }
 }

@@ -36,7 +36,7 @@ pub(super) fn record_bytes(body: &[u8]) -> u64 {
 
 impl Kernel {
     /// Queues a FEEDBACK cell behind all cells written before.
-    pub(in crate::world) fn tell(&mut self, index: u32, body: Box<[u8]>) {
+    pub(in crate::world) fn notify(&mut self, index: u32, body: Box<[u8]>) {
         let socket = &mut self.sockets[index as usize];
         let place = socket.tx.written();
         socket.feedback.get_or_insert_default().unsent.push_back((place, body));

@@ -92,8 +92,8 @@ impl Pair {
     }
 
     /// Sends FEEDBACK that states how many cells were written before.
-    pub(super) fn tell(&mut self, written: usize) {
+    pub(super) fn notify(&mut self, written: usize) {
         let body = u32::try_from(written).expect("few").to_be_bytes();
-        self.kernels[0].tell(self.socket, body.into());
+        self.kernels[0].notify(self.socket, body.into());
     }
 }

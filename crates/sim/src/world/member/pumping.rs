@@ -98,7 +98,7 @@ impl Member {
         if let Some(it) = self.measurements.get_mut(&measurement) {
             it.has_told = Some(up);
         }
-        self.tell(kernel, measurement, news);
+        self.notify(kernel, measurement, news);
     }
 
     pub(super) fn start(&mut self, kernel: &mut Kernel, measurement: u32) {
@@ -122,7 +122,7 @@ impl Member {
             self.timers.push(Reverse((kernel.now + 1_000_000_000, Timer::Second(measurement))));
         }
         let is_middle = it.held_back_s == Some(it.reported);
-        self.tell(kernel, measurement, TeamNews::Second { second, bytes });
+        self.notify(kernel, measurement, TeamNews::Second { second, bytes });
         if is_middle {
             self.release(kernel, measurement);
         }

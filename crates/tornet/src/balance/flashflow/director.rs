@@ -308,7 +308,7 @@ mod tests {
     const COORDINATOR: HostId = HostId(10);
     const MEASURERS: [HostId; 3] = [HostId(11), HostId(12), HostId(13)];
 
-    /// What measurers of a relay, of which so much is expected and which is so far from each of them, are told to prepare.
+    /// The orders to the measurers of a relay with this expected capacity and these round trips to each of them.
     fn prepared(mbit: f64, rtts_ms: [u64; 3]) -> Vec<(HostId, TeamOrder)> {
         let rate = Rate::from_mbit_per_s;
         let measurers = MEASURERS.iter().map(|it| (*it, rate(1000.0))).collect();

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 fn with_nothing_before_it_a_word_takes_the_latency_and_its_own_bytes() {
     let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
     let told_at = pair.kernels[0].now;
-    pair.tell(0);
+    pair.notify(0);
     pair.pass(100_000_000);
     let [(0, _, heard_at)] = &pair.heard[..] else { panic!("{:?}", pair.heard) };
     // 4 + 7 + 22 + 66 bytes at one byte per microsecond, up and down.
@@ -22,7 +22,7 @@ fn what_was_written_before_it_is_there_before_it() {
     let mut pair = Pair::new(Rate::from_mbit_per_s(8.0), 0.0);
     let told_at = pair.kernels[0].now;
     pair.write(400);
-    pair.tell(400);
+    pair.notify(400);
     pair.write(400);
     pair.pass(10_000_000_000);
     let [(cells, _, heard_at)] = &pair.heard[..] else { panic!("{:?}", pair.heard) };
@@ -43,7 +43,7 @@ fn among_the_sockets_of_a_host_it_waits_for_its_turn() {
         pair.kernels[0].send(other);
     }
     let told_at = pair.kernels[0].now;
-    pair.tell(0);
+    pair.notify(0);
     pair.pass(1_000_000_000);
     let [(cells, _, heard_at)] = &pair.heard[..] else { panic!("{:?}", pair.heard) };
     // A flight of each, with 154 header bytes around its five cells, at one byte per microsecond.
@@ -66,7 +66,7 @@ proptest! {
             pair.write(cells);
             written += cells;
             for _ in 0..words {
-                pair.tell(written);
+                pair.notify(written);
                 told.push(u32::try_from(written).expect("few"));
             }
             pair.pass(ms * 1_000_000);
