@@ -62,7 +62,7 @@ fn whoever_is_killed_the_others_end_and_nothing_is_left() {
     let names: Vec<String> = files
         .map(|file| file.expect("listed").file_name().to_string_lossy().into_owned())
         .collect();
-    for figure in ["kill-to-end.svg", "kill-moments.svg"] {
+    for figure in ["crash-to-end.svg", "crash-moments.svg"] {
         assert!(names.iter().any(|name| name == figure), "{names:?}");
     }
     scratch.assert_clean();

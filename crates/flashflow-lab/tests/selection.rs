@@ -176,6 +176,6 @@ fn a_stream_and_a_set_up_are_measured_beside_penetrators_through_stock_relays_an
             assert!((factor / shown - 1.0).abs() < 1e-2, "{factor}: {shown}");
         }
         case(&format!("{figure}: ours over stock, {} {others}", levels[1]));
-        assert!(scratch.path("results").join(format!("penetrators-{figure}.svg")).is_file());
+        assert!(scratch.path("results").join(format!("cross-traffic-{figure}.svg")).is_file());
     }
 }

@@ -9,7 +9,7 @@ use crate::time::Instant;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RouterEvent {
     /// A coordinator's order was accepted. A shell that stores it can pass it to
-    /// [`Router::remember_measurement`](super::Router::remember_measurement) after a restart.
+    /// `Router::remember_measurement` after a restart.
     MeasurementAccepted(Accepted),
     /// A coordinator or measurer was refused.
     MeasurementRefused(Refusal),

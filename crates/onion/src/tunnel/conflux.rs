@@ -12,7 +12,7 @@
 //! read from a destination, up to a SENDME's worth of data; clients choose for each cell. Every violation
 //! closes the set: nothing is delivered twice or out of order. If a leg is lost while a message on it may be
 //! missing, the set is closed as in C tor; C tor can overlook up to 30 cells, and a stream that waits for them
-//! hangs. Between ends that [retransmit](retransmit), the set survives.
+//! hangs. Between ends that retransmit (`retransmit`), the set survives.
 
 mod error;
 mod leg_timeout;
