@@ -133,8 +133,8 @@ impl RoundAccount {
         let outstanding = self.outstanding_bytes.max(1) as f64;
         format!(
             "{own}{waited}; held back by the relay’s window {}, congestion {} (with little to send {}), our buffer {}, \
-             the assigned rate {}; busiest thread {}; of what is not back the relay has taken {}; sent again {}, out of order on the way \
-             back {}{rtt}",
+             the assigned rate {}; busiest thread {}; of what is not back the relay has taken {}; sent again {}, out of order on the \
+             return path {}{rtt}",
             percent(self.peer_window_share),
             percent(self.congestion_share),
             percent(self.app_limited_share),
