@@ -10,7 +10,7 @@ use coordinator::period::{
     ProbeAnswer, Timing,
 };
 use coordinator::{
-    Counts, Failure, MeasurerId, MemberReport, OrderTerms, Progress, Record, RelayIndex, RoundOrder,
+    Counts, Failure, MeasurerId, MemberReport, OrderTerms, Progress, RelayIndex, RoundOrder,
 };
 use link::{Clock, NodeThread, unix_time_s};
 use measurer::member::MemberError;
@@ -27,6 +27,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::{self, Scope};
+use terminal::measuring;
 
 /// Maximum delay until the operator's signals are noticed.
 const SIGNAL_LATENCY: Duration = Duration::from_millis(200);
@@ -349,7 +350,7 @@ impl Shell<'_, '_> {
             }
             Event::Counts(counts) => output.step(in_words(counts)),
             Event::Progress(relay, progress) => self.show_progress(relay, progress),
-            Event::MeasurementEnded(record) => show_accounts(&record, output),
+            Event::MeasurementEnded(record) => measuring::show_accounts(&record, output),
             Event::RelayDone(record) => {
                 let report = RelayReport::from(&*record);
                 output.step(report::line(&report));
@@ -400,25 +401,6 @@ impl Shell<'_, '_> {
 
 fn address(address: Option<SocketAddr>) -> String {
     address.map(|it| it.to_string()).unwrap_or_default()
-}
-
-/// The kernels' accounts of the measurers' sockets, second by second: for programs only.
-fn show_accounts(record: &Record, output: &terminal::Output) {
-    for round in &record.rounds {
-        for second in &round.seconds {
-            for (assignment, account) in round.allocation.assignments.iter().zip(&second.accounts) {
-                let Some(account) = account else { continue };
-                output.record(|| {
-                    json!({
-                        "type": "account", "nickname": record.relay.nickname,
-                        "fingerprint": record.relay.ids.rsa.to_string(), "round": round.number,
-                        "second": second.second, "measurer": assignment.measurer.0,
-                        "waited": account.waited(), "account": account,
-                    })
-                });
-            }
-        }
-    }
 }
 
 /// The progress of the period; never the future schedule.

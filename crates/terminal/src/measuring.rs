@@ -133,12 +133,12 @@ pub fn measure(
     let mut on_progress = |progress| watch.handle_progress(progress);
     let result = team.measure(&subject.request, &mut on_progress, interrupt.requested())?;
     let record = Record::new(watch.facts(), result.course.clone(), &result.outcome);
-    tell_accounts(&record, output);
+    show_accounts(&record, output);
     Ok((result, record))
 }
 
 /// The kernels' accounts of the measurers' sockets, second by second: for programs only.
-fn tell_accounts(record: &Record, output: &Output) {
+pub fn show_accounts(record: &Record, output: &Output) {
     for round in &record.rounds {
         for second in &round.seconds {
             for (assignment, account) in round.allocation.assignments.iter().zip(&second.accounts) {

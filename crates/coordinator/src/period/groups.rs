@@ -76,8 +76,7 @@ impl Groups {
 
     /// The measurers of a relay are ready; it can wait until `latest`.
     pub(super) fn handle_ready(&mut self, relay: RelayIndex, latest: Instant) {
-        let group = self.group_of.get(&relay).and_then(|it| self.groups.get_mut(it));
-        if let Some(group) = group
+        if let Some(group) = self.group_of(relay)
             && let Some(member) = group.members.get_mut(&relay)
         {
             member.readiness = Readiness::Waiting;
@@ -98,14 +97,25 @@ impl Groups {
 
     /// A measurement has ended. Returns the settled ones: none, as long as others of the group are being measured.
     pub(super) fn end(&mut self, finished: Finished) -> Vec<Finished> {
-        let Some(number) = self.group_of.remove(&finished.relay) else { return vec![finished] };
-        let Some(group) = self.groups.get_mut(&number) else { return vec![finished] };
-        if let Some(member) = group.members.get_mut(&finished.relay)
+        let Some(group) = self.group_of(finished.relay) else { return vec![finished] };
+        let relay = finished.relay;
+        group.finished.push(finished);
+        self.leave(relay)
+    }
+
+    fn group_of(&mut self, relay: RelayIndex) -> Option<&mut Group> {
+        self.groups.get_mut(self.group_of.get(&relay)?)
+    }
+
+    /// A relay leaves its group, with what it has [ended](Self::end) with or without a record. Returns what is settled by that.
+    pub(super) fn leave(&mut self, relay: RelayIndex) -> Vec<Finished> {
+        let Some(number) = self.group_of.remove(&relay) else { return Vec::new() };
+        let Some(group) = self.groups.get_mut(&number) else { return Vec::new() };
+        if let Some(member) = group.members.get_mut(&relay)
             && matches!(member.readiness, Readiness::Preparing | Readiness::Waiting)
         {
             member.readiness = Readiness::Failed;
         }
-        group.finished.push(finished);
         group.expected -= 1;
         if group.expected > 0 {
             return Vec::new();

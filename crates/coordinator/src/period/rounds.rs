@@ -3,7 +3,7 @@
 use super::groups::Groups;
 use super::{Action, Event, Finished, MeasurementId, Now, Period, ProbeAnswer, Relay};
 use crate::allocation::{Allocation, MeasurerId};
-use crate::campaign::{Ended, Launch, RelayIndex};
+use crate::campaign::{Ended, Launch, Next, RelayIndex};
 use crate::failure::Failure;
 use crate::journal::{Entry, MeasurementStarted};
 use crate::measurement::SetupError;
@@ -192,6 +192,11 @@ impl Period {
     pub(super) fn launch(&mut self, now: Now) {
         while let Some(launch) = self.campaign.poll_launch() {
             let Some(relay) = self.relays.get(launch.relay.0) else { continue };
+            // It may have been withdrawn since the relay was queued, with no newer consensus to leave it out.
+            if self.consent.check(relay.id(), relay.address.ip()).is_err() {
+                self.leave_out(now, launch.relay);
+                continue;
+            }
             let measurement = MeasurementId(self.measurements);
             self.measurements += 1;
             let past = self.pasts.entry(relay.id()).or_default();
@@ -214,6 +219,17 @@ impl Period {
             let timeout = RTT_TIMEOUT;
             self.actions.push_back(Action::Probe { measurement, address, timeout });
         }
+    }
+
+    /// A relay that was about to be measured is not measured in this period. Nothing of it is recorded.
+    fn leave_out(&mut self, now: Now, relay: RelayIndex) {
+        self.campaign.handle_end(relay, Next::Nothing);
+        let id = self.relays.get(relay.0).map(Relay::id);
+        if let (Some(slots), Some(id)) = (&mut self.slots, id) {
+            slots.handle_end(id, None, self.config.bounds.slot(now.unix_s()));
+        }
+        let settled = self.groups.leave(relay);
+        self.settle(now, settled);
     }
 
     fn begin_measurement(&mut self, now: Now, measurement: MeasurementId, rtt: Duration) {

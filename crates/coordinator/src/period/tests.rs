@@ -148,3 +148,22 @@ fn a_relay_that_declines_is_asked_again_in_another_slot_and_not_a_third_time() {
         assert_ne!(slots.first(), slots.get(1));
     }
 }
+
+#[test]
+fn a_relay_whose_consent_is_withdrawn_is_not_measured_any_longer() {
+    let mut world = World::new(&WorldOptions { seed: 11, relays: 200, happenings: Vec::new() });
+    world.list_all();
+    let public = |world: &World| {
+        let started = world.journal.entries.iter().filter_map(|entry| match entry {
+            Entry::Started(started) => Some(started.relay()),
+            _ => None,
+        });
+        started.filter(|it| world.conduct(*it) == Conduct::NotAsked).count()
+    };
+    world.play_until(PERIOD_S / 2);
+    let before = public(&world);
+    world.withdraw_consent();
+    world.play_period();
+    assert!(before > 0, "some were measured while they were listed");
+    assert_eq!(public(&world), before);
+}
