@@ -47,7 +47,7 @@ bench: deps
 	$(LAB) bench client $(filter --json,$(ARGS))
 	@files=$$(ls $(DATA)/consensus/*-consensus $(DATA)/descriptors/*-server-descriptors 2>/dev/null); \
 	if [ -n "$$files" ]; then \
-	  cargo run --release --locked -p netdoc --example parse_speed -- $$files; \
+	  cargo run --release --locked -p flashflow-netdoc --example parse_speed -- $$files; \
 	else \
 	  echo 'No documents in $(DATA): the speed of parsing was not measured. See docs/benchmarks.md.'; \
 	fi

@@ -1,7 +1,7 @@
 //! Measures how fast consensuses and server descriptors are parsed.
 //!
 //! ```sh
-//! cargo run --release -p netdoc --example parse_speed -- CONSENSUS… DESCRIPTORS…
+//! cargo run --release -p flashflow-netdoc --example parse_speed -- CONSENSUS… DESCRIPTORS…
 //! ```
 //!
 //! The kind of each file is detected from its first lines. Every file is parsed for about a second

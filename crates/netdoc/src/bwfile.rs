@@ -3,7 +3,7 @@
 //!
 //! [`BandwidthFile::generate`] makes one from measurements and applies the rules that tor leaves to
 //! the generator: the limit by the descriptor, the minimum of 1 KB/s, the 60 % rule.
-//! [`BandwidthFile::write_atomically`] publishes it, [`BandwidthFile::parse`] reads any version,
+//! `BandwidthFile::write_atomically` publishes it (feature `store`), [`BandwidthFile::parse`] reads any version,
 //! [`check_as_tor`] predicts what tor does with it, and [`advise`] reports problems that tor does
 //! not.
 
@@ -14,6 +14,7 @@ mod first_line;
 mod generate;
 mod read;
 mod render;
+#[cfg(feature = "store")]
 mod store;
 #[cfg(test)]
 mod tests;
@@ -25,6 +26,7 @@ pub use self::first_line::first_line;
 pub use self::generate::{Eligibility, Estimate, GenerateError, Outcome, Settings};
 pub use self::read::{Parsed, ReadError, Skipped};
 pub use self::render::RenderError;
+#[cfg(feature = "store")]
 pub use self::store::{LATEST, StoreError, Written, remove_old, remove_superseded, stored};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 

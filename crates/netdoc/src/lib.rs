@@ -7,6 +7,9 @@
 //!
 //! One KB is 1,000 bytes everywhere, as in tor.
 //!
+//! Two features, both on by default, add what touches the outside: `http` the module `fetch`, `store` the functions that write bandwidth
+//! files into the folder where tor reads them. Without them the crate does no I/O.
+//!
 //! ```
 //! use netdoc::{Consensus, Flag};
 //!
@@ -26,6 +29,7 @@ pub mod bwfile;
 pub mod consdiff;
 pub mod consensus;
 pub mod descriptor;
+#[cfg(feature = "http")]
 pub mod fetch;
 mod id;
 pub mod input;
@@ -39,6 +43,7 @@ pub mod write;
 pub use bwfile::{BandwidthFile, check_as_tor};
 pub use consensus::{Consensus, Flag, Flags, Params, Router};
 pub use descriptor::ServerDescriptor;
+#[cfg(feature = "http")]
 pub use fetch::{Fetcher, Resource};
 pub use id::{Ed25519Identity, Fingerprint, IdError, Nickname};
 pub use microdesc::Microdesc;

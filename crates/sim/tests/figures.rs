@@ -2,7 +2,7 @@
 //!
 //! The same code gives the same numbers on any machine and in any profile, to the last digit; each table ends
 //! with the fingerprint of its runs. So a changed table indicates a change of the engine's decisions or their
-//! timing. If that is intended, `INSTA_UPDATE=always cargo test -p sim --test figures` accepts it.
+//! timing. If that is intended, `INSTA_UPDATE=always cargo test -p flashflow-sim --test figures` accepts it.
 
 #[path = "figures/arithmetic.rs"]
 mod arithmetic;

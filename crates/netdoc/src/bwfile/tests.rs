@@ -2,6 +2,7 @@ mod advice;
 mod as_tor;
 mod generate;
 mod round_trip;
+#[cfg(feature = "store")]
 mod store;
 
 use super::*;
