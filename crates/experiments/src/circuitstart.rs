@@ -87,7 +87,7 @@ const TEXT: &str = include_str!("../../../docs/experiments/circuitstart.md");
 /// of nodes, as in the paper: the source's window over time with the narrow place one, two and three hops away, compared with a model of
 /// the optimum, and after that place has become twice as wide; and 50 circuits at once over 30 random relays. The windows are the engine's; the star is a model, without TCP. The same
 /// traces are then played over real paths: our relays and client at hosts of their own (namespaces, so this needs root), and compared with the model of the same path. With
-/// --network, all relays and clients of a simulated network have such windows, or Tor's own from end to end, or both: see researchers.md (in the documentation).
+/// --network, all relays and clients of a simulated network have such windows, or Tor's own from end to end, or both: see results/hop-windows.md (in the documentation).
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab experiment circuitstart --out results

@@ -124,7 +124,7 @@ fn windows_from_hop_to_hop_settle_at_the_optimum_wherever_the_narrow_place_is() 
     assert_eq!(widened.len(), 3);
     for case in widened {
         let round_trips = case["reached_after_round_trips"].as_f64().expect("a number");
-        // It takes three calm rounds, so that noise is not taken for it. With 10 Mbit/s it is five at most (docs/researchers.md), one hop away at 20 it is more.
+        // It takes three calm rounds, so that noise is not taken for it. With 10 Mbit/s it is five at most (docs/results/hop-windows.md), one hop away at 20 it is more.
         assert!(round_trips > 0.0 && round_trips <= 6.0, "{case}");
     }
     // For programs.
