@@ -1,0 +1,348 @@
+//! The manual: its links, its form, and its commands. A block of the kind `console` is played: what follows `$ ` runs in a shell, in a
+//! folder with the scenarios of the documentation, and prints on standard output what follows. `…` stands for any text, and alone on a
+//! line for any lines.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::env;
+use std::fs;
+use std::path::{Component, Path, PathBuf};
+use std::process::Command;
+
+/// The median length of a sentence, in words, that readers of the README and of the guides can expect.
+const SENTENCE_WORDS: usize = 18;
+const CELL_CHARACTERS: usize = 200;
+const LINE_CHARACTERS: usize = 200;
+
+fn root() -> PathBuf {
+    normal(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
+}
+
+/// The path without `.` and `..`, whether or not it exists.
+fn normal(path: &Path) -> PathBuf {
+    let mut parts = PathBuf::new();
+    for part in path.components() {
+        match part {
+            Component::ParentDir => assert!(parts.pop(), "{}", path.display()),
+            Component::CurDir => {}
+            part => parts.push(part),
+        }
+    }
+    parts
+}
+
+/// A page of the manual, or a neighbour of the README.
+struct Page {
+    path: PathBuf,
+    name: String,
+    text: String,
+}
+
+impl Page {
+    fn is_manual(&self) -> bool {
+        self.name.starts_with("docs/")
+    }
+
+    /// Results are of a day and of a commit; the manual is of the present version.
+    fn is_dated(&self) -> bool {
+        self.name == "CHANGELOG.md" || self.name.starts_with("docs/results/")
+    }
+
+    /// Lines outside blocks of code, with their numbers.
+    fn prose(&self) -> impl Iterator<Item = (usize, &str)> {
+        let mut is_code = false;
+        self.text.lines().enumerate().filter_map(move |(number, line)| {
+            let is_fence = line.trim_start().starts_with("```");
+            is_code ^= is_fence;
+            (!is_code && !is_fence).then_some((number + 1, line))
+        })
+    }
+
+    /// Where links lead.
+    fn links(&self) -> impl Iterator<Item = (usize, &str)> {
+        self.prose().flat_map(|(number, line)| {
+            let ends = line.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            ends.map(move |link| (number, link))
+        })
+    }
+
+    /// The anchors of headings, as GitHub and mdBook name them.
+    fn anchors(&self) -> BTreeSet<String> {
+        let mut seen = BTreeMap::<String, usize>::new();
+        let headings = self.prose().filter(|(_, line)| line.starts_with('#'));
+        headings
+            .map(|(_, line)| {
+                let text = line.trim_start_matches('#').trim().to_lowercase();
+                let kept = text.chars().filter(|it| it.is_alphanumeric() || " -_".contains(*it));
+                let anchor = kept.collect::<String>().replace(' ', "-");
+                let count = seen.entry(anchor.clone()).or_default();
+                *count += 1;
+                if *count == 1 { anchor } else { format!("{anchor}-{}", *count - 1) }
+            })
+            .collect()
+    }
+
+    /// Numbers of words of all sentences outside code, tables and headings.
+    fn sentences(&self) -> Vec<usize> {
+        let mut paragraphs = vec![String::new()];
+        for (_, line) in self.prose() {
+            let line = line.trim();
+            let is_text = !line.is_empty() && !line.starts_with(['|', '#', '!', '>']);
+            if !is_text || line.starts_with("- ") {
+                paragraphs.push(String::new());
+            }
+            if is_text && let Some(last) = paragraphs.last_mut() {
+                last.push_str(line);
+                last.push(' ');
+            }
+        }
+        let sentences = paragraphs.iter().flat_map(|it| it.split_inclusive([' ']).fold(
+            vec![0],
+            |mut counts, word| {
+                if let Some(last) = counts.last_mut() {
+                    *last += 1;
+                }
+                if word.trim_end_matches([' ', ')', '*']).ends_with(['.', '?', '!']) {
+                    counts.push(0);
+                }
+                counts
+            },
+        ));
+        sentences.filter(|words| *words > 2).collect()
+    }
+}
+
+/// All pages in this folder and in those below it.
+fn pages_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder).expect("a folder").map(|it| it.expect("listed").path());
+    let mut found: Vec<PathBuf> = entries
+        .flat_map(|path| if path.is_dir() { pages_in(&path) } else { vec![path] })
+        .filter(|path| path.extension().is_some_and(|it| it == "md"))
+        .collect();
+    found.sort();
+    found
+}
+
+fn pages() -> Vec<Page> {
+    let root = root();
+    let around = ["README.md", "CHANGELOG.md", "SECURITY.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
+    let paths = around.iter().map(|name| root.join(name)).chain(pages_in(&root.join("docs")));
+    paths
+        .map(|path| {
+            let name = path.strip_prefix(&root).expect("below").to_str().expect("text").to_owned();
+            Page { text: fs::read_to_string(&path).expect("a page"), path, name }
+        })
+        .collect()
+}
+
+/// The pages that the table of contents lists under a heading, or all.
+fn listed(heading: Option<&str>) -> BTreeSet<String> {
+    let text = fs::read_to_string(root().join("docs/SUMMARY.md")).expect("the table of contents");
+    let parts = text.split("\n# ").filter(|part| heading.is_none_or(|it| part.starts_with(it)));
+    let ends = parts.flat_map(|part| part.split("](").skip(1));
+    ends.filter_map(|rest| rest.split(')').next()).map(|it| format!("docs/{it}")).collect()
+}
+
+fn assert_none(problems: &[String]) {
+    assert!(problems.is_empty(), "{} problems:\n{}", problems.len(), problems.join("\n"));
+}
+
+#[test]
+fn every_link_leads_to_a_file_and_a_heading_and_none_leaves_the_manual() {
+    let pages = pages();
+    let anchors: BTreeMap<_, _> = pages.iter().map(|it| (it.path.clone(), it.anchors())).collect();
+    let mut problems = Vec::new();
+    for page in &pages {
+        for (number, link) in page.links().filter(|(_, link)| !link.contains("://")) {
+            let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+            let target = match file {
+                "" => page.path.clone(),
+                file => normal(&page.path.parent().expect("a folder").join(file)),
+            };
+            let problem = if !target.exists() {
+                "leads nowhere"
+            } else if !anchor.is_empty()
+                && anchors.get(&target).is_some_and(|known| !known.contains(anchor))
+            {
+                "names a heading that is not there"
+            } else if page.is_manual() && !target.starts_with(root().join("docs")) {
+                "leaves docs/, which is all that the site has"
+            } else {
+                continue;
+            };
+            problems.push(format!("{}:{number}: {link} {problem}", page.name));
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn every_page_is_in_the_table_of_contents() {
+    let listed = listed(None);
+    let manual = pages().into_iter().filter(Page::is_manual).map(|it| it.name);
+    let missing = manual.filter(|name| name != "docs/SUMMARY.md" && !listed.contains(name));
+    let problems = missing.map(|name| format!("docs/SUMMARY.md does not list {name}"));
+    assert_none(&problems.collect::<Vec<_>>());
+}
+
+/// Whether the text has a day, such as 2026-01-31 or 31 January 2026, or the hash of a commit.
+fn dates(line: &str) -> bool {
+    // What stands in backticks is input or output.
+    let prose: String = line.split('`').step_by(2).collect();
+    let words: Vec<&str> = prose.split(|it: char| !it.is_alphanumeric() && it != '-').collect();
+    let is_day = |word: &str| {
+        let parts: Vec<&str> = word.split('-').collect();
+        let are_numbers = parts.iter().all(|it| it.chars().all(|it| it.is_ascii_digit()));
+        are_numbers && parts.len() == 3 && parts.first().is_some_and(|it| it.len() == 4)
+    };
+    let is_number = |word: &str| !word.is_empty() && word.chars().all(|it| it.is_ascii_digit());
+    let is_hash = |word: &str| {
+        (7..=40).contains(&word.len())
+            && word.chars().all(|it| it.is_ascii_hexdigit() && !it.is_ascii_uppercase())
+            && word.chars().any(|it| it.is_ascii_digit())
+            && word.chars().any(|it| it.is_ascii_lowercase())
+    };
+    let months = ["January", "February", "March", "April", "May", "June", "July", "August"];
+    let months = months.iter().chain(&["September", "October", "November", "December"]);
+    let mut months = months.copied();
+    words.iter().any(|word| is_day(word) || is_hash(word))
+        || words.windows(3).any(|of| match *of {
+            [day, month, year] => {
+                is_number(day) && months.clone().any(|it| it == month) && is_number(year)
+            }
+            _ => false,
+        })
+        || words.windows(2).any(|of| match *of {
+            [day, month] => is_number(day) && months.any(|it| it == month) && day.len() < 3,
+            _ => false,
+        })
+}
+
+#[test]
+fn tables_hold_phrases_lines_are_short_and_the_manual_has_no_dates() {
+    assert!(dates("on 26 November it was") && dates("by 2026-11-26,") && dates("commit 7c118ce9"));
+    assert!(!dates("the network of January 2019, `2020-02-29`, 1234567 cells, 40 May be"));
+    let mut problems = Vec::new();
+    for page in pages() {
+        for (number, line) in page.prose() {
+            let mut problem = |what: String| problems.push(format!("{}:{number}: {what}", page.name));
+            let length = line.chars().count();
+            if line.starts_with('|') {
+                let cells = line.split(" | ").map(|cell| cell.chars().count());
+                let longest = cells.max().unwrap_or_default();
+                if longest > CELL_CHARACTERS {
+                    problem(format!("a cell of {longest} characters"));
+                }
+            } else if length > LINE_CHARACTERS {
+                problem(format!("a line of {length} characters"));
+            }
+            if !page.is_dated() && dates(line) {
+                problem("a date or a commit: those belong into docs/results".to_owned());
+            }
+        }
+    }
+    assert_none(&problems);
+}
+
+#[test]
+fn sentences_of_the_readme_and_of_the_guides_are_short() {
+    let guides = listed(Some("Guides"));
+    assert!(guides.len() > 8, "{guides:?}");
+    let mut problems = Vec::new();
+    for page in pages().iter().filter(|it| it.name == "README.md" || guides.contains(&it.name)) {
+        let mut sentences = page.sentences();
+        sentences.sort_unstable();
+        let median = sentences.get(sentences.len() / 2).copied().unwrap_or_default();
+        if median > SENTENCE_WORDS {
+            problems.push(format!("{}: the median sentence has {median} words", page.name));
+        }
+    }
+    assert_none(&problems);
+}
+
+/// A command of a page, and what it prints.
+struct Played {
+    line: usize,
+    command: String,
+    output: Vec<String>,
+}
+
+fn played(page: &Page) -> Vec<Played> {
+    let mut found: Vec<Played> = Vec::new();
+    let mut is_console = false;
+    for (number, line) in page.text.lines().enumerate() {
+        if let Some(kind) = line.strip_prefix("```") {
+            is_console = kind == "console";
+        } else if is_console && let Some(command) = line.strip_prefix("$ ") {
+            let (line, command) = (number + 1, command.to_owned());
+            found.push(Played { line, command, output: Vec::new() });
+        } else if is_console && let Some(last) = found.last_mut() {
+            last.output.push(line.to_owned());
+        }
+    }
+    found
+}
+
+/// Whether a line is as the page has it.
+fn fits(pattern: &str, line: &str) -> bool {
+    let mut parts = pattern.split('…');
+    let first = parts.next().unwrap_or_default();
+    let Some(mut rest) = line.strip_prefix(first) else { return false };
+    let mut last = None;
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = rest.get(at + part.len()..).unwrap_or_default();
+        last = Some(part);
+    }
+    match last {
+        None => rest.is_empty(),
+        Some(part) => line.ends_with(part),
+    }
+}
+
+/// Whether the lines are as the page has them.
+fn all_fit(patterns: &[String], lines: &[&str]) -> bool {
+    match (patterns.split_first(), lines.split_first()) {
+        (None, None) => true,
+        (Some((pattern, patterns)), _) if pattern == "…" => {
+            (0..=lines.len()).any(|skipped| all_fit(patterns, &lines[skipped..]))
+        }
+        (Some((pattern, patterns)), Some((line, lines))) => {
+            fits(pattern, line) && all_fit(patterns, lines)
+        }
+        _ => false,
+    }
+}
+
+#[test]
+fn the_commands_of_the_pages_print_what_the_pages_say() {
+    assert!(fits("in … ms, …", "in 3 ms, 4") && !fits("in … ms", "in 3 ms.") && !fits("a", "ab"));
+    let test = env::current_exe().expect("this test");
+    let programs = test.parent().and_then(Path::parent).expect("two folders");
+    let missing = programs.join("flashflow");
+    assert!(missing.is_file(), "no {}: run `cargo build -p flashflow`", missing.display());
+    let paths = env::var_os("PATH").unwrap_or_default();
+    let paths = [programs.to_owned()].into_iter().chain(env::split_paths(&paths));
+    let paths = env::join_paths(paths).expect("paths");
+    let (mut count, mut problems) = (0, Vec::new());
+    for page in pages() {
+        let folder = tempfile::tempdir().expect("a folder");
+        for scenario in fs::read_dir(root().join("docs/scenarios")).expect("scenarios") {
+            let path = scenario.expect("listed").path();
+            fs::copy(&path, folder.path().join(path.file_name().expect("a name"))).expect("room");
+        }
+        for it in played(&page) {
+            count += 1;
+            let mut shell = Command::new("sh");
+            shell.args(["-euc", &it.command]).current_dir(folder.path()).env("PATH", &paths);
+            let output = shell.output().expect("a shell");
+            let text = String::from_utf8_lossy(&output.stdout).into_owned();
+            if !all_fit(&it.output, &text.lines().collect::<Vec<_>>()) {
+                let errors = String::from_utf8_lossy(&output.stderr);
+                let (name, line, command) = (&page.name, it.line, &it.command);
+                problems.push(format!("{name}:{line}: {command}\nprints\n{text}{errors}"));
+            }
+        }
+    }
+    assert!(count > 5, "{count} commands");
+    assert_none(&problems);
+}
