@@ -7,13 +7,15 @@ DATA ?= ../shared/data
 # The program of private networks and benchmarks.
 LAB = $(or $(CARGO_TARGET_DIR),target)/release/flashflow-lab
 
-.PHONY: help deps cargo demo test quick lint bench
+.PHONY: help deps cargo demo test test-python quick lint bench release
 
 help:
 	@echo 'make demo   measure a private Tor network on this machine; options: make demo ARGS="--limits 10,50"'
 	@echo 'make test   format, lints, house rules, all tests, documentation'
 	@echo 'make quick  format, lints, house rules, unit, property and virtual-time tests: two minutes after a build'
 	@echo 'make lint   format, lints and house rules only'
+	@echo 'make test-python  tests of the Python package, on files that the programs write'
+	@echo 'make release      tarball, Debian packages and checksums, in target/dist'
 	@echo 'make bench  what a measurer, an echo target, a relay and a client cost; how fast documents are parsed, with DATA=FOLDER'
 	@echo 'make deps   install the Debian packages that are missing (tor, a C compiler); done by the others, too'
 
@@ -38,6 +40,12 @@ quick: deps
 
 lint: deps
 	@scripts/lint
+
+test-python: deps
+	@scripts/test-python
+
+release: deps
+	@scripts/release
 
 bench: deps
 	cargo build --release --locked
