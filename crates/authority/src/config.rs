@@ -20,7 +20,6 @@ use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
 use store::Retention;
-use terminal::measuring::Subject;
 
 /// The file's format.
 #[derive(Debug, Deserialize)]
@@ -347,10 +346,10 @@ impl Config {
     }
 
     /// Whether a relay takes part in measurements.
-    pub fn takes_part(&self, relay: &Subject) -> bool {
+    pub fn takes_part(&self, relay: RsaId, nickname: &str) -> bool {
         let is_named = |name: &String| {
             let fingerprint = name.parse::<Fingerprint>();
-            fingerprint.is_ok_and(|it| it == relay.fingerprint) || *name == relay.nickname
+            fingerprint.is_ok_and(|it| *it.as_bytes() == relay.0) || name == nickname
         };
         self.echo.iter().any(is_named)
     }

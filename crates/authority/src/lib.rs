@@ -1,4 +1,4 @@
-//! The coordinator of a bandwidth authority: the shell of [`coordinator::period::Period`] on a real machine.
+//! The coordinator of a bandwidth authority, and the [shell] of [`coordinator::period::Period`] on a real machine.
 //!
 //! This crate owns what the decisions must not know: the configuration file, documents from an authority or from files,
 //! sessions with measurers, links to relays, the journal in its store, bandwidth files, seeds on disk, and the clock. It decides
@@ -8,32 +8,38 @@ mod agreed;
 mod agreeing;
 mod config;
 pub mod config_file;
+mod daemon;
+pub mod events;
 mod journal;
 mod network;
 mod past;
 mod seed;
-mod shell;
+pub mod shell;
 mod suspects;
 mod team;
 
 pub use config::{Authorities, Authority, Config, ConfiguredMeasurer, Schedule, Source, slot_s};
+pub use network::{router, view};
 pub use team::RemoteTeam;
 
 use agreed::Seeds;
 use agreeing::Party;
 use cli::Error;
-use coordinator::Record;
 use coordinator::journal::{Entry, ListedRelay, PublishedFile};
 use coordinator::period::{
-    Bounds, Knowledge, PeriodConfig, PublishedRelay, PublishedResult, Timing,
+    Bounds, Knowledge, MeasurerConfig, PeriodConfig, PublishedRelay, PublishedResult, Timing,
 };
+use coordinator::{HistoryPolicy, Params, Record};
+use daemon::Daemon;
+use documents::Documents;
 use journal::Journal;
 use link::unix_time_s;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, Settings, Written};
 use network::Network;
-use onion::Duration;
+use onion::{Duration, Rate};
 use report::RelayReport;
 use serde_json::{Value, json};
+use shell::Beginning;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,13 +59,6 @@ struct Common<'env> {
     output: &'env Output,
     interrupt: &'env Interrupt,
     hangup: &'env Hangup,
-}
-
-/// The results of a period.
-struct PeriodResult {
-    is_interrupted: bool,
-    records: Vec<Record>,
-    written: Option<Written>,
 }
 
 /// Measures period after period by the configuration at `path`, until the operator requests the end; with `is_once`,
@@ -182,7 +181,7 @@ fn play(
     seeds: Option<&Seeds>,
     started: u64,
 ) -> Result<Exit, Error> {
-    let Common { config, team, journal, output, .. } = common;
+    let Common { config, team, journal, output, interrupt, .. } = common;
     let pasts = journal.take_up(bounds.begin_unix_s)?;
     let history = journal.history(&team.keys())?;
     let period = PeriodConfig {
@@ -193,16 +192,36 @@ fn play(
         measurers: team.configured(),
         at_once_max: config.at_once_max.map(std::num::NonZeroU32::get),
         echo_rounds: config.echo_rounds,
+        always_authenticate: false,
         certain: config.together.clone(),
         refresh: config.refresh,
         secret: shell::random()?,
     };
-    let result = shell::play(common, period, Knowledge { history, pasts }, seeds, started)?;
+    output.doing("asking the measurers, and fetching the consensus");
+    let beginning = Beginning {
+        config: period,
+        consent: config.consent(),
+        knowledge: Knowledge { history, pasts },
+        key_seed: config.secret.seed(),
+    };
+    let (end, written) = thread::scope(|scope| {
+        let mut daemon = Daemon {
+            scope,
+            common,
+            seeds: seeds.filter(|_| timing == Timing::Slots),
+            begin_unix_s: bounds.begin_unix_s,
+            generator_started: started,
+            network: None,
+            written: None,
+        };
+        let end = shell::play(scope, &common, &mut daemon, beginning, interrupt)?;
+        Ok::<_, Error>((end, daemon.written))
+    })?;
     journal.tidy(config, unix_time_s());
-    if result.is_interrupted {
+    if end.is_interrupted {
         return Ok(Exit::Interrupted);
     }
-    Ok(show_result(&result.records, result.written.as_ref(), output))
+    Ok(show_result(&end.records, written.as_ref(), output))
 }
 
 /// Records the seeds of finished periods, so that anyone can verify the plan. A seed that was drawn in the middle of a
@@ -216,6 +235,37 @@ fn publish_seeds(Common { config, journal, .. }: Common<'_>, seeds: &Seeds) -> R
         }
         let is_of_it = drawn.is_some_and(|drawn| drawn.as_secs() < begin_unix_s);
         is_of_it.then(|| *seeds.own(begin_unix_s).as_bytes())
+    })
+}
+
+/// The configuration of a period without slots, in which relays are measured one after the other.
+///
+/// # Errors
+/// The operating system has no random bytes.
+pub fn one_by_one(
+    params: Params,
+    guess: Rate,
+    measurers: Vec<MeasurerConfig>,
+    echo_rounds: u32,
+) -> Result<PeriodConfig, Error> {
+    const LENGTH: Duration = Duration::from_secs(24 * 3600);
+    let usual = HistoryPolicy::over(LENGTH);
+    Ok(PeriodConfig {
+        bounds: Bounds {
+            begin_unix_s: unix_time_s(),
+            length_s: LENGTH.as_secs(),
+            slot_s: slot_s(&params),
+        },
+        timing: Timing::Greedy,
+        params,
+        policy: HistoryPolicy { default: guess, rounds_allowed: echo_rounds, ..usual },
+        measurers,
+        at_once_max: Some(1),
+        echo_rounds,
+        always_authenticate: false,
+        certain: Vec::new(),
+        refresh: LENGTH,
+        secret: shell::random()?,
     })
 }
 
@@ -240,7 +290,7 @@ fn publish(
     generator_started: u64,
 ) -> Result<Option<Written>, Error> {
     let now = unix_time_s();
-    let estimates = relays.iter().map(|relay| line(network, relay));
+    let estimates = relays.iter().map(|relay| line(&network.documents, relay));
     let mut estimates = estimates.collect::<Result<Vec<_>, _>>()?;
     if config.diagnostics {
         let lines = unmeasured(listed, &estimates)?;
@@ -268,11 +318,14 @@ fn publish(
 }
 
 /// A relay's line. Even a lower bound is closer to the truth than the relay's own claim.
-fn line(network: &Network, relay: &PublishedRelay) -> Result<bwfile::Estimate, Error> {
+///
+/// # Errors
+/// The relay's nickname is invalid.
+pub fn line(documents: &Documents, relay: &PublishedRelay) -> Result<bwfile::Estimate, Error> {
     let nickname = documents::nickname(&relay.nickname)?;
     match &relay.result {
         PublishedResult::Estimate { estimate, share } => {
-            let mut line = network.documents.entry_of(&relay.ids, nickname, estimate);
+            let mut line = documents.entry_of(&relay.ids, nickname, estimate);
             if let bwfile::Outcome::Measured { capacity_bytes_s, .. } = &mut line.outcome {
                 *capacity_bytes_s = share.as_byte_per_s();
             }

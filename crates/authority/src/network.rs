@@ -9,6 +9,7 @@ use documents::{Documents, Origin};
 use netdoc::consensus::{self, Flag};
 use netdoc::fetch::{Fetcher, Resource};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -32,7 +33,6 @@ impl Network {
 /// Reads the configured consensus. If authorities are configured, more than half of them must have signed it.
 pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
     let documents = documents(config, now_unix_s)?;
-    let consensus = &documents.consensus;
     // Participating relays that are not listed are not measured by transit either.
     let echo = named(&documents, &config.echo).unwrap_or_default();
     let wanted = match &config.relays {
@@ -40,20 +40,36 @@ pub(super) fn read(config: &Config, now_unix_s: u64) -> Result<Network, Error> {
         None => None,
     };
     let ids = |routers: Vec<&consensus::Router>| routers.into_iter().map(rsa).collect();
-    let view = NetworkView {
+    let (wanted, echo) = (wanted.map(ids), ids(echo));
+    let families = if config.family { documents.families.clone() } else { Vec::new() };
+    let view = NetworkView { families, ..view(&documents, wanted, echo) };
+    Ok(Network { documents, view })
+}
+
+/// What a period needs of these documents, without families. `named` are the relays to measure, all permitted ones if
+/// `None`, and `echo` those that participate.
+#[must_use]
+pub fn view(
+    documents: &Documents,
+    named: Option<BTreeSet<RsaId>>,
+    echo: BTreeSet<RsaId>,
+) -> NetworkView {
+    let consensus = &documents.consensus;
+    NetworkView {
         valid_after_unix_s: consensus.valid_after,
         source: documents.what.clone(),
         signers: documents.signers,
         routers: consensus.routers().iter().map(router).collect(),
-        named: wanted.map(ids),
-        echo: ids(echo),
-        families: if config.family { documents.families.clone() } else { Vec::new() },
+        named,
+        echo,
+        families: Vec::new(),
         defences: Defences::from_consensus_params(|name| consensus.params.get(name)),
-    };
-    Ok(Network { documents, view })
+    }
 }
 
-fn router(router: &consensus::Router) -> Router {
+/// A relay of a consensus, as a period needs it.
+#[must_use]
+pub fn router(router: &consensus::Router) -> Router {
     Router {
         ids: RelayIds {
             rsa: rsa(router),

@@ -1,18 +1,15 @@
-//! The shell of a period: threads, sessions with measurers, links to relays, files and clocks around a
-//! [`Period`](coordinator::period::Period), which decides.
+//! The shell of a period: threads, links to relays, and a clock around a
+//! [`Period`](coordinator::period::Period), which decides. The daemon, `flashflow measure` and the demo differ in their
+//! [`Surroundings`] and in who [observes](Observer).
 
-use super::agreed::Seeds;
-use super::network::{self, Network};
-use super::{Common, PeriodResult, suspects};
 use cli::Error;
+use coordinator::journal::Entry;
 use coordinator::period::{
-    Action, Answer, Ending, Event, Knowledge, MeasurementId, Now, Period, PeriodConfig,
-    ProbeAnswer, Timing,
+    Action, Answer, Ending, Event, Knowledge, MeasurementId, NetworkView, Now, Period,
+    PeriodConfig, ProbeAnswer, PublishedRelay, SlotSeed,
 };
-use coordinator::{
-    Counts, Failure, MeasurerId, MemberReport, OrderTerms, Progress, RelayIndex, RoundOrder,
-};
-use link::{Clock, NodeThread, unix_time_s};
+use coordinator::{Consent, MeasurerId, MemberReport, OrderTerms, Record, RoundOrder};
+use link::{Clock, NodeThread};
 use measurer::member::MemberError;
 use measurer::{Member, OrderReport, Site, give_order, probe};
 use onion::Duration;
@@ -20,21 +17,83 @@ use onion::measure::load::Target;
 use onion::measure::order::OrderLink;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
-use report::RelayReport;
-use serde_json::json;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
-use std::thread::{self, Scope};
-use terminal::measuring;
+use std::thread::Scope;
+use terminal::Interrupt;
 
 /// Maximum delay until the operator's signals are noticed.
 const SIGNAL_LATENCY: Duration = Duration::from_millis(200);
 
+/// The team and the network of a period.
+pub trait Surroundings: Sync {
+    /// A consensus, and what its reader needs of it later.
+    type Network: Send + 'static;
+
+    /// Reads the consensus. It may block.
+    ///
+    /// # Errors
+    /// There is none, or it is not believed.
+    fn network(&self) -> Result<Self::Network, Error>;
+
+    /// Queries a measurer's abilities. It may block.
+    ///
+    /// # Errors
+    /// The measurer cannot be used.
+    fn ask(&self, measurer: MeasurerId) -> Result<Answer, String>;
+
+    /// A measurer for one measurement; `None` if there is no such measurer.
+    ///
+    /// # Errors
+    /// This machine cannot have one.
+    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError>;
+}
+
+/// Receives what a period decides and finds out.
+pub trait Observer<N> {
+    /// A consensus was read: its view, and the seed of the slots if there are slots.
+    fn take_network(&mut self, network: N) -> (NetworkView, Option<SlotSeed>);
+
+    /// The consensus cannot be read.
+    fn show_network_failure(&mut self, error: &Error);
+
+    /// Records an entry of the journal.
+    fn note(&mut self, entry: Entry);
+
+    /// Writes a bandwidth file.
+    fn publish(&mut self, period: &Period, relays: &[PublishedRelay]);
+
+    /// Shows the operator an event.
+    fn show(&mut self, period: &Period, event: Event);
+
+    /// The new list of consent, if the operator had it read again.
+    fn reloaded_consent(&mut self) -> Option<Consent>;
+}
+
+/// What a period begins with.
+pub struct Beginning {
+    /// Its configuration.
+    pub config: PeriodConfig,
+    /// The relays that may be measured.
+    pub consent: Consent,
+    /// The state before it.
+    pub knowledge: Knowledge,
+    /// The seed of the coordinator's key.
+    pub key_seed: [u8; 32],
+}
+
+/// The end of a period.
+pub struct PeriodEnd {
+    /// Whether the operator ended it.
+    pub is_interrupted: bool,
+    /// The results of its relays.
+    pub records: Vec<Record>,
+}
+
 /// An event for the period.
-enum Input {
-    Network(Result<Box<Network>, Error>),
+enum Input<N> {
+    Network(Result<Box<N>, Error>),
     Measurer(MeasurerId, Result<Answer, String>),
     Probe(MeasurementId, ProbeAnswer),
     Report(MeasurementId, MeasurerId, u32, MemberReport),
@@ -57,60 +116,50 @@ impl Hands {
     }
 }
 
-struct Shell<'scope, 'env> {
+struct Shell<'o, 'scope, 'env, S: Surroundings> {
     scope: &'scope Scope<'scope, 'env>,
-    common: Common<'env>,
-    seeds: Option<&'env Seeds>,
-    timing: Timing,
-    begin_unix_s: u64,
-    generator_started: u64,
+    surroundings: &'env S,
+    observer: &'o mut dyn Observer<S::Network>,
+    key_seed: [u8; 32],
     clock: Clock,
     site: Site,
     period: Period,
     hands: BTreeMap<MeasurementId, Hands>,
-    network: Option<Box<Network>>,
     /// The reason why the consensus is unavailable.
     error: Option<Error>,
-    written: Option<netdoc::bwfile::Written>,
-    sender: Sender<Input>,
-    inputs: Receiver<Input>,
+    sender: Sender<Input<S::Network>>,
+    inputs: Receiver<Input<S::Network>>,
 }
 
-/// Runs one period. `generator_started` is the start of this process, in Unix seconds.
-pub(super) fn play(
-    common: Common<'_>,
-    config: PeriodConfig,
-    knowledge: Knowledge,
-    seeds: Option<&Seeds>,
-    generator_started: u64,
-) -> Result<PeriodResult, Error> {
-    common.output.doing("asking the measurers, and fetching the consensus");
+/// Runs one period, until it ends or the operator ends it.
+///
+/// # Errors
+/// The period cannot begin: the consensus is unavailable, no measurer answers, or no relay may be measured.
+pub fn play<'scope, 'env, S: Surroundings>(
+    scope: &'scope Scope<'scope, 'env>,
+    surroundings: &'env S,
+    observer: &mut dyn Observer<S::Network>,
+    beginning: Beginning,
+    interrupt: &Interrupt,
+) -> Result<PeriodEnd, Error> {
+    let Beginning { config, consent, knowledge, key_seed } = beginning;
     let clock = Clock::start();
     let site = Site::new().map_err(measurer::TeamError::from)?;
-    let (timing, begin_unix_s) = (config.timing, config.bounds.begin_unix_s);
-    let consent = common.config.consent();
-    thread::scope(|scope| {
-        let (sender, inputs) = channel();
-        let period = Period::new(now(clock), config, consent, knowledge);
-        let shell = Shell {
-            scope,
-            common,
-            seeds,
-            timing,
-            begin_unix_s,
-            generator_started,
-            clock,
-            site,
-            period,
-            hands: BTreeMap::new(),
-            network: None,
-            error: None,
-            written: None,
-            sender,
-            inputs,
-        };
-        shell.until_ended()
-    })
+    let (sender, inputs) = channel();
+    let shell = Shell {
+        scope,
+        surroundings,
+        observer,
+        key_seed,
+        clock,
+        site,
+        period: Period::new(now(clock), config, consent, knowledge),
+        hands: BTreeMap::new(),
+        error: None,
+        sender,
+        inputs,
+    };
+    shell.until_ended(interrupt)
 }
 
 fn now(clock: Clock) -> Now {
@@ -119,14 +168,17 @@ fn now(clock: Clock) -> Now {
 }
 
 /// Fresh random bytes.
-pub(super) fn random<const N: usize>() -> Result<[u8; N], Error> {
+///
+/// # Errors
+/// The operating system has none.
+pub fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
     SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
     Ok(bytes)
 }
 
-impl<'scope> Shell<'scope, '_> {
-    fn until_ended(mut self) -> Result<PeriodResult, Error> {
+impl<'scope, S: Surroundings> Shell<'_, 'scope, '_, S> {
+    fn until_ended(mut self, interrupt: &Interrupt) -> Result<PeriodEnd, Error> {
         let mut is_winding_up = false;
         loop {
             while let Some(action) = self.period.poll_action() {
@@ -135,13 +187,13 @@ impl<'scope> Shell<'scope, '_> {
                 }
                 self.act(action);
             }
-            if self.common.interrupt.is_requested() && !is_winding_up {
+            if interrupt.is_requested() && !is_winding_up {
                 is_winding_up = true;
                 self.period.wind_up(now(self.clock));
                 continue;
             }
-            if super::reload_if_asked(self.common) {
-                self.period.refresh(self.common.config.consent());
+            if let Some(consent) = self.observer.reloaded_consent() {
+                self.period.refresh(consent);
                 continue;
             }
             let time = now(self.clock);
@@ -156,21 +208,15 @@ impl<'scope> Shell<'scope, '_> {
         }
     }
 
-    fn take(&mut self, input: Input) {
+    fn take(&mut self, input: Input<S::Network>) {
         let now = now(self.clock);
         match input {
             Input::Network(Ok(network)) => {
-                let seeds = self.seeds.filter(|_| self.timing == Timing::Slots);
-                if let Some(seeds) = seeds {
-                    seeds.set_shared_random(network.shared_random());
-                }
-                let seed = seeds.map(|it| it.of_period(self.begin_unix_s));
-                let view = network.view.clone();
-                self.network = Some(network);
+                let (view, seed) = self.observer.take_network(*network);
                 self.period.handle_network(now, view, seed);
             }
             Input::Network(Err(error)) => {
-                self.common.output.error(&error);
+                self.observer.show_network_failure(&error);
                 self.error = Some(error);
                 self.period.handle_network_failed(now);
             }
@@ -191,7 +237,7 @@ impl<'scope> Shell<'scope, '_> {
     }
 
     /// Runs a blocking task on a separate thread, and sends its result as an event.
-    fn ask(&self, work: impl FnOnce() -> Input + Send + 'scope) {
+    fn ask(&self, work: impl FnOnce() -> Input<S::Network> + Send + 'scope) {
         let sender = self.sender.clone();
         self.scope.spawn(move || {
             // The receiver is gone if the period has ended.
@@ -202,14 +248,12 @@ impl<'scope> Shell<'scope, '_> {
     fn act(&mut self, action: Action) {
         match action {
             Action::FetchNetwork => {
-                let config = self.common.config;
-                self.ask(move || {
-                    Input::Network(network::read(config, unix_time_s()).map(Box::new))
-                });
+                let surroundings = self.surroundings;
+                self.ask(move || Input::Network(surroundings.network().map(Box::new)));
             }
             Action::AskMeasurer(measurer) => {
-                let (team, sockets) = (self.common.team, self.common.config.params.sockets);
-                self.ask(move || Input::Measurer(measurer, team.ask(measurer, sockets)));
+                let surroundings = self.surroundings;
+                self.ask(move || Input::Measurer(measurer, surroundings.ask(measurer)));
             }
             Action::Probe { measurement, address, timeout } => {
                 self.ask(move || Input::Probe(measurement, probe(address, timeout)));
@@ -226,9 +270,9 @@ impl<'scope> Shell<'scope, '_> {
                     hands.stop();
                 }
             }
-            Action::Journal(entry) => self.common.journal.note(entry),
-            Action::Publish(relays) => self.publish(&relays),
-            Action::Event(event) => self.show(event),
+            Action::Journal(entry) => self.observer.note(entry),
+            Action::Publish(relays) => self.observer.publish(&self.period, &relays),
+            Action::Event(event) => self.observer.show(&self.period, event),
             Action::Ended(_) => {}
         }
     }
@@ -242,7 +286,7 @@ impl<'scope> Shell<'scope, '_> {
             // The receiver is gone once the period is over.
             let _ = sender.send(Input::Order(measurement, round, report));
         };
-        let key_seed = self.common.config.secret.seed();
+        let key_seed = self.key_seed;
         let given = random().map_err(|error| error.to_string()).and_then(|random| {
             let given = give_order(target, terms, key_seed, random, &self.site, report);
             given.map_err(|error| error.to_string())
@@ -265,9 +309,12 @@ impl<'scope> Shell<'scope, '_> {
             // The receiver is gone once the period is over.
             let _ = sender.send(Input::Report(measurement, measurer, round, report));
         });
-        let Some(mut member) = self.common.team.member(measurer) else { return };
-        let prepared = member.prepare(order, reports);
-        self.hands.entry(measurement).or_default().members.insert(measurer, member);
+        let prepared = self.surroundings.member(measurer).and_then(|member| {
+            let Some(mut member) = member else { return Ok(()) };
+            let prepared = member.prepare(order, reports);
+            self.hands.entry(measurement).or_default().members.insert(measurer, member);
+            prepared
+        });
         if let Err(MemberError(detail)) = prepared {
             let now = now(self.clock);
             self.period.handle_lost_measurer(now, measurement, measurer, detail);
@@ -282,23 +329,12 @@ impl<'scope> Shell<'scope, '_> {
         }
     }
 
-    fn publish(&mut self, relays: &[coordinator::period::PublishedRelay]) {
-        let Some(network) = &self.network else { return };
-        let listed = self.period.listed();
-        match super::publish(self.common, network, relays, &listed, self.generator_started) {
-            Ok(written) => self.written = written.or_else(|| self.written.take()),
-            Err(error) => self.common.output.error(&error),
-        }
-        self.common.journal.tidy(self.common.config, unix_time_s());
-    }
-
-    fn end(self, ending: Ending) -> Result<PeriodResult, Error> {
+    fn end(self, ending: Ending) -> Result<PeriodEnd, Error> {
         let failed = |problem: String| Err(Error::Failed(problem));
         match ending {
-            Ending::Complete | Ending::Interrupted => Ok(PeriodResult {
+            Ending::Complete | Ending::Interrupted => Ok(PeriodEnd {
                 is_interrupted: ending == Ending::Interrupted,
                 records: self.period.records().cloned().collect(),
-                written: self.written,
             }),
             Ending::NoNetwork => {
                 Err(self.error.unwrap_or_else(|| Error::Failed("there is no consensus".to_owned())))
@@ -310,104 +346,4 @@ impl<'scope> Shell<'scope, '_> {
             Ending::NoConsent(error) => Err(error.into()),
         }
     }
-}
-
-// The operator's output.
-impl Shell<'_, '_> {
-    fn show(&self, event: Event) {
-        let Common { team, output, .. } = self.common;
-        match event {
-            Event::Measurer(id, Ok(capacity)) => {
-                output.step(format!("measurer {}: {capacity}", address(team.address(id))));
-            }
-            Event::Measurer(_, Err(problem)) => {
-                output.step(format!("without a measurer: {problem}"));
-            }
-            Event::MeasurerBack(measurer, capacity) => {
-                output.step(format!("{measurer} is back, with {capacity}"));
-            }
-            Event::MeasurerLost(measurer, record) => {
-                let name = &record.relay.nickname;
-                output.step(format!("{measurer} ({name}) has failed: {record}"));
-            }
-            Event::MeasurerLeftOut(measurer, record) => {
-                let name = &record.relay.nickname;
-                output.step(match record.failure() {
-                    Some(Failure::OutOfReach { detail }) => {
-                        format!("{name}: {measurer} does not reach it, and another does: {detail}")
-                    }
-                    _ => format!("{name}: it is measured without {measurer}: {record}"),
-                });
-            }
-            Event::Planned { relays, at_once_max } => {
-                if at_once_max < u32::MAX {
-                    output.step(format!("at most {at_once_max} relays are measured at once"));
-                }
-                match self.timing {
-                    Timing::Greedy => output.step(format!("{relays} relays to be measured")),
-                    Timing::Slots => self.look_for_suspects(),
-                }
-            }
-            Event::Counts(counts) => output.step(in_words(counts)),
-            Event::Progress(relay, progress) => self.show_progress(relay, progress),
-            Event::MeasurementEnded(record) => measuring::show_accounts(&record, output),
-            Event::RelayDone(record) => {
-                let report = RelayReport::from(&*record);
-                output.step(report::line(&report));
-                output.record(|| report.value("relay"));
-            }
-            Event::NotMeasured(left) => {
-                output.step(format!("no measurer is left: {left} relays are not measured"));
-            }
-        }
-    }
-
-    /// Looks for relays that may share a machine, on a separate thread, so that it blocks nothing.
-    fn look_for_suspects(&self) {
-        let (common, begin_unix_s) = (self.common, self.begin_unix_s);
-        let groups = self.period.groups();
-        self.scope.spawn(move || suspects::look(common, begin_unix_s, &groups));
-    }
-
-    fn show_progress(&self, relay: RelayIndex, progress: Progress) {
-        let output = self.common.output;
-        let Some(relay) = self.period.relay(relay) else { return };
-        let name = &relay.nickname;
-        match progress {
-            Progress::Preparing { round, allocated, sockets } => {
-                let mbit_per_s = allocated.as_mbit_per_s();
-                output.doing(format!(
-                    "{name}: round {round}: opening {sockets} sockets for {mbit_per_s:.0} Mbit/s"
-                ));
-            }
-            Progress::Started { round } => output.doing(format!("{name}: round {round}: started")),
-            Progress::Second { round, index, measured } => {
-                let mbit_per_s = measured.as_mbit_per_s();
-                let (second, of) = (index + 1, self.common.config.params.seconds);
-                output.doing(format!(
-                    "{name}: round {round}, second {second} of {of}: {mbit_per_s:.1} Mbit/s"
-                ));
-                output.record(|| {
-                    json!({
-                        "type": "second", "nickname": name,
-                        "fingerprint": relay.id().to_string(), "round": round,
-                        "second": index, "measured_mbit_per_s": mbit_per_s,
-                    })
-                });
-            }
-        }
-    }
-}
-
-fn address(address: Option<SocketAddr>) -> String {
-    address.map(|it| it.to_string()).unwrap_or_default()
-}
-
-/// The progress of the period; never the future schedule.
-fn in_words(counts: Counts) -> String {
-    let Counts { waiting, running, done, without_slot } = counts;
-    format!(
-        "{waiting} relays wait for their slots, {running} are being measured, {done} are done with for this period; \
-         {without_slot} have no slot in it"
-    )
 }

@@ -6,15 +6,13 @@ use control::keys::PublicKey;
 use control::{RemoteMeasurer, Remotes};
 use coordinator::MeasurerId;
 use coordinator::period::{Answer, MeasurerConfig};
+use measurer::Member;
 use measurer::member::MeasurerKey;
-use measurer::{Member, Teammate};
 use onion::Rate;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::num::NonZeroU32;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use terminal::Output;
 
 /// The measurers of a configuration, and the sessions with them.
 pub struct RemoteTeam {
@@ -53,7 +51,7 @@ impl RemoteTeam {
     }
 
     /// The measurers as a period needs them.
-    pub(super) fn configured(&self) -> Vec<MeasurerConfig> {
+    pub fn configured(&self) -> Vec<MeasurerConfig> {
         let keyed = self.measurers.iter().zip(&self.keys);
         let configured =
             |((remote, limit), key): (&(RemoteMeasurer, Rate), &PublicKey)| MeasurerConfig {
@@ -66,7 +64,7 @@ impl RemoteTeam {
     }
 
     /// A measurer's address.
-    pub(super) fn address(&self, measurer: MeasurerId) -> Option<SocketAddr> {
+    pub fn address(&self, measurer: MeasurerId) -> Option<SocketAddr> {
         self.measurers.get(measurer.0).map(|(remote, _)| remote.address())
     }
 
@@ -76,7 +74,10 @@ impl RemoteTeam {
     }
 
     /// Queries a measurer's abilities, with at most this number of sockets to each relay.
-    pub(super) fn ask(&self, measurer: MeasurerId, sockets: u32) -> Result<Answer, String> {
+    ///
+    /// # Errors
+    /// It does not answer, or there is no such measurer.
+    pub fn ask(&self, measurer: MeasurerId, sockets: u32) -> Result<Answer, String> {
         let (remote, _) = self.measurers.get(measurer.0).ok_or("there is no such measurer")?;
         let abilities = remote.abilities().map_err(|error| error.to_string())?;
         let at_once_max = abilities.at_once_max(sockets);
@@ -95,46 +96,9 @@ impl RemoteTeam {
         said.into_iter().chain(configured.map(NonZeroU32::get)).min().unwrap_or(u32::MAX)
     }
 
-    /// Queries the capacity of all measurers at once: zero, if one does not answer.
-    ///
-    /// # Errors
-    /// None of them has any capacity.
-    pub fn greet(&self, sockets: u32, output: &Output) -> Result<Vec<Rate>, Error> {
-        let ids = (0..self.measurers.len()).map(MeasurerId);
-        let answers: Vec<Result<Answer, String>> = thread::scope(|scope| {
-            let ask = |id| scope.spawn(move || self.ask(id, sockets));
-            let asked: Vec<_> = ids.map(ask).collect();
-            let ended = |_| Err("the thread has panicked".to_owned());
-            asked.into_iter().map(|it| it.join().unwrap_or_else(ended)).collect()
-        });
-        let mut capacities = Vec::new();
-        for (answer, (remote, limit)) in answers.into_iter().zip(&self.measurers) {
-            let capacity = answer.map(|it| it.capacity.min(*limit));
-            match &capacity {
-                Ok(capacity) => output.step(format!("measurer {}: {capacity}", remote.address())),
-                Err(error) => output.step(format!("without a measurer: {error}")),
-            }
-            capacities.push(capacity.unwrap_or_default());
-        }
-        if capacities.iter().all(|capacity| *capacity == Rate::ZERO) {
-            return Err(Error::Failed("no measurer of the team can be used".to_owned()));
-        }
-        Ok(capacities)
-    }
-
     /// A measurer for one round.
-    pub(super) fn member(&self, measurer: MeasurerId) -> Option<Box<dyn Member>> {
+    pub fn member(&self, measurer: MeasurerId) -> Option<Box<dyn Member>> {
         let (remote, _) = self.measurers.get(measurer.0)?;
         Some(Box::new(remote.member()))
-    }
-
-    /// Measurers with these capacities, for one measurement.
-    pub fn mates(&self, capacities: &[Rate]) -> Vec<Teammate> {
-        let able = self.measurers.iter().zip(capacities).filter(|(_, it)| **it > Rate::ZERO);
-        let mate = |remote: &RemoteMeasurer, capacity| Teammate {
-            member: Box::new(remote.member()),
-            capacity,
-        };
-        able.map(|((remote, _), capacity)| mate(remote, *capacity)).collect()
     }
 }

@@ -70,7 +70,7 @@ pub use order::{OrderRetries, ends_an_accepted_one};
 pub use outcome::{Bounds, Estimate, Inconclusive, Outcome, ProcessorTime};
 pub use params::{CHECK_SHARE, Params, ParamsError, PathParams};
 pub use record::{
-    End, Facts, Record, RelaySelfReport, RoundHistory, RoundRecord, Subject, Verdict,
+    End, Facts, Observations, Record, RelaySelfReport, RoundHistory, RoundRecord, Subject, Verdict,
 };
 pub use round::{FailureKind, MemberReport, RoundMode, RoundOrder};
 pub use second::{SecondRecord, SecondReport, SecondTotals};

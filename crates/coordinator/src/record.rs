@@ -136,17 +136,24 @@ pub struct RoundHistory {
     pub rounds: Vec<RoundRecord>,
 }
 
-/// The shell's observations of a measurement, which the state machine does not have.
+/// The relay and the times of a measurement, which its state machine does not have.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Facts {
     /// The measured relay.
     pub relay: Subject,
     /// The end of the measurement, in Unix seconds.
     pub ended_unix_s: u64,
-    /// The processor time of the relay's process in the last round, if observed.
-    pub processor: Option<ProcessorTime>,
     /// Round numbers, and when each round started, in Unix seconds.
     pub starts: Vec<(u32, u64)>,
+}
+
+/// What a witness other than the measurers saw of a relay while it was measured, such as its control port.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Observations {
+    /// The relay's known limit, if any.
+    pub limit: Option<Rate>,
+    /// The processor time of the relay's process in the last round, if observed.
+    pub processor: Option<ProcessorTime>,
     /// The relay's reports about single seconds to another party.
     pub hearsay: Vec<RelaySelfReport>,
 }
@@ -181,19 +188,16 @@ impl Record {
         }
     }
 
-    /// The record of a measurement with this outcome. If other processes on the relay's machine left it too little
-    /// processor time, a conclusive estimate becomes a lower bound.
+    /// The record of a measurement with this outcome.
     #[must_use]
     pub fn new(facts: Facts, course: RoundHistory, outcome: &Outcome) -> Self {
         let RoundHistory { mode, params, rounds } = course;
-        let Facts { relay, ended_unix_s, processor, starts, hearsay } = facts;
+        let Facts { relay, ended_unix_s, starts } = facts;
         let end = match outcome {
             Outcome::Measured(estimate) => End::Measured {
                 capacity: estimate.capacity,
                 round: estimate.rounds,
-                inconclusive: estimate
-                    .inconclusive
-                    .or_else(|| doubt(estimate.capacity, relay.limit, processor?)),
+                inconclusive: estimate.inconclusive,
             },
             Outcome::Failed { reason, measurer, round, second } => End::Failed {
                 reason: reason.clone(),
@@ -202,21 +206,36 @@ impl Record {
                 second: *second,
             },
         };
-        let shared = None;
+        let (processor, shared) = (None, None);
         let mut this = Self { relay, ended_unix_s, mode, params, rounds, processor, shared, end };
         for (number, unix_s) in starts {
             if let Some(round) = this.rounds.iter_mut().find(|it| it.number == number) {
                 round.started_unix_s = Some(unix_s);
             }
         }
+        this
+    }
+
+    /// The record with what a witness saw. If other processes on the relay's machine left it too little processor time,
+    /// a conclusive estimate becomes a lower bound.
+    #[must_use]
+    pub fn observed(mut self, observations: Observations) -> Self {
+        let Observations { limit, processor, hearsay } = observations;
+        self.relay.limit = limit;
+        self.processor = processor;
+        if let (End::Measured { capacity, inconclusive, .. }, Some(processor)) =
+            (&mut self.end, processor)
+        {
+            *inconclusive = inconclusive.take().or_else(|| doubt(*capacity, limit, processor));
+        }
         for RelaySelfReport { round, second, rate } in hearsay {
-            let mut seconds = this.rounds.iter_mut().filter(|it| it.number == round);
+            let mut seconds = self.rounds.iter_mut().filter(|it| it.number == round);
             let found = seconds.find_map(|it| it.seconds.iter_mut().find(|it| it.second == second));
             if let Some(found) = found {
                 found.relay_said = Some(rate);
             }
         }
-        this
+        self
     }
 
     /// Converts the record of a turn to the team of which `allocation` was a share. Before the call, measurers are

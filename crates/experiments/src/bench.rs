@@ -87,7 +87,7 @@ fn measurer(
 
     let mut samples = Vec::new();
     for run in 1..=runs {
-        let (result, record) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
+        let (result, record) = measuring::measure(&mut team, &subject, output, interrupt)?;
         if interrupt.is_requested() {
             network.stop()?;
             return Ok(Exit::Interrupted);

@@ -1,32 +1,34 @@
 //! `flashflow-lab demo`: measures a private network end to end.
 
+mod observed;
 mod options;
-mod subjects;
 
 pub(crate) use options::DemoOptions;
 
+use authority::shell::{self, Beginning};
 use cli::Error;
-use documents::Documents;
+use coordinator::Consent;
+use coordinator::period::{Knowledge, PeriodConfig};
+use documents::{Documents, Origin};
 use experiments::private_network as network;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid};
 use link::{Clock, unix_time_s};
-use measurer::{Consent, Coordinator};
+use measurer::LocalTeam;
 use netdoc::Fingerprint;
 use netdoc::bwfile::{self, BandwidthFile, Eligibility, NodeIdStyle, Settings};
 use netdoc::consensus::Consensus;
+use observed::{Measured, Observed, Watched};
+use onion::Rate;
+use onion::identity::RsaId;
 use onion::measure::protocol::CoordinatorKey;
-use onion::{Instant, Rate};
-use rand::TryRng;
-use rand::rngs::SysRng;
 use report::{RelayReport, Report};
 use serde_json::{Value, json};
-use std::fs;
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use subjects::{documents, own_subject, subject};
-use terminal::measuring::{self, ProcessorReading, RelayWitness, Subject};
-use terminal::{Exit, Interrupt, Output};
+use std::{fs, thread};
+use terminal::measuring::{self, Watch};
+use terminal::{Exit, Interrupt, Output, TeamArguments};
 
 /// Maximum number of rounds by the echo protocol. The relays of the demo allow any number.
 const ROUNDS_MAX: u32 = 20;
@@ -50,46 +52,51 @@ pub(crate) fn run(
     fs::create_dir_all(out).map_err(file_error("make the folder"))?;
     let out = out.canonicalize().map_err(file_error("find the folder"))?;
     let spec = NetworkSpec { keep: options.keep, ..NetworkSpec::new(relays) };
-    let mut team = measuring::team(&options.team, output)?;
+    let team = measuring::local_team(&options.team, output)?;
     let network = network::start(&spec, output)?;
     interrupt.wind_up_in_order();
     if options.keep {
         output.step(format!("network: its folder is kept: {}", network.dir().display()));
     }
     let clock = Clock::start();
-    let coordinator = Coordinator { key_seed: own_key()?, rounds_max: ROUNDS_MAX };
-    let echoes = echo_relays(options, &network, &coordinator, clock, output)?;
+    let key_seed = shell::random()?;
+    let echoes = echo_relays(options, &network, &key_seed, clock, output)?;
     let consensus = wait_until_listed(&network, &echoes, output)?;
     let documents = documents(&network, &consensus)?;
-    let guess = Rate::from_mbit_per_s(options.team.guess);
-    let mut subjects: Vec<(Subject, RelaySaid<'_>)> = Vec::new();
+    let mut watches = Vec::new();
     for node in network.relays() {
-        subjects.push((subject(node, &documents.consensus, guess)?, RelaySaid::watch(node)?));
+        let watch = Watch::new(Watched(RelaySaid::watch(node)?), node.limit());
+        watches.push((RsaId(node.rsa()), watch));
     }
     for echo in &echoes {
-        let subject = own_subject(echo, &documents.consensus, guess, coordinator)?;
-        subjects.push((subject, RelaySaid::watch_own(echo, clock)));
+        let watch = Watch::new(Watched(RelaySaid::watch_own(echo, clock)), echo.spec.limit);
+        watches.push((RsaId(echo.rsa()), watch));
     }
-
-    let mut reports = Vec::new();
-    let mut estimates = Vec::new();
-    for (subject, said) in &mut subjects {
-        Consent::local_only().check(subject.target().ids.rsa, subject.target().address.ip())?;
-        let (_, record) =
-            measuring::measure(&mut team, subject, Some(&mut Watched(said)), output, interrupt)?;
-        if interrupt.is_requested() {
-            output.quiet();
-            output.step("interrupted: taking the network down");
-            output.record(|| json!({"type": "interrupted"}));
-            network.stop()?;
-            return Ok(Exit::Interrupted);
-        }
-        let report = RelayReport::from(&record);
-        output.step(report::line(&report));
-        output.record(|| report.value("relay"));
-        estimates.push(documents.entry(&record)?);
-        reports.push(report);
+    let params = measuring::params(&options.team);
+    let guess = Rate::from_mbit_per_s(options.team.guess);
+    let config = authority::one_by_one(params, guess, team.configured(), ROUNDS_MAX)?;
+    let config = PeriodConfig { always_authenticate: options.team.authenticate, ..config };
+    let all = watches.iter().map(|(id, _)| *id).collect();
+    let echo = echoes.iter().map(|it| RsaId(it.rsa())).collect();
+    let surroundings = Measured { team: &team, view: authority::view(&documents, Some(all), echo) };
+    let mut observer = Observed::new(&documents, watches, params.seconds, output);
+    let beginning = Beginning {
+        config,
+        consent: Consent::local_only(),
+        knowledge: Knowledge::default(),
+        key_seed,
+    };
+    let end = thread::scope(|scope| {
+        shell::play(scope, &surroundings, &mut observer, beginning, interrupt)
+    })?;
+    if end.is_interrupted {
+        output.quiet();
+        output.step("interrupted: taking the network down");
+        output.record(|| json!({"type": "interrupted"}));
+        network.stop()?;
+        return Ok(Exit::Interrupted);
     }
+    let (mut reports, estimates) = observer.results()?;
 
     let settings = Settings::new(env!("CARGO_PKG_VERSION"), generator_started, unix_time_s());
     let bandwidth_file = publish(&network, &documents, &estimates, &settings, &out, output)?;
@@ -103,7 +110,7 @@ pub(crate) fn run(
         generated_unix_s: i64::try_from(unix_time_s()).unwrap_or(i64::MAX),
         software_version: env!("CARGO_PKG_VERSION").to_owned(),
         tor_version: tor_version(&documents.consensus),
-        parameters: parameters(&team),
+        parameters: parameters(&options.team, &team),
         notes: notes(),
         relays: reports,
         bandwidth_file: bandwidth_file.as_ref().map(|published| published.path.clone()),
@@ -119,7 +126,7 @@ pub(crate) fn run(
 fn echo_relays(
     options: &DemoOptions,
     network: &Network,
-    coordinator: &Coordinator,
+    key_seed: &[u8; 32],
     clock: Clock,
     output: &Output,
 ) -> Result<Vec<OwnRelay>, Error> {
@@ -136,7 +143,7 @@ fn echo_relays(
         let spec = OwnRelaySpec {
             nickname,
             limit: (mbit > 0.0).then(|| Rate::from_mbit_per_s(mbit)),
-            coordinator: CoordinatorKey::of_seed(&coordinator.key_seed).to_string(),
+            coordinator: CoordinatorKey::of_seed(key_seed).to_string(),
             authorities: network.directory_addrs(),
             client_percent: None,
             is_open_exit: false,
@@ -165,11 +172,13 @@ fn wait_until_listed(
     Ok(consensus)
 }
 
-/// The seed of a new key.
-fn own_key() -> Result<[u8; 32], Error> {
-    let mut seed = [0; 32];
-    SysRng.try_fill_bytes(&mut seed).map_err(|error| Error::Random(error.to_string()))?;
-    Ok(seed)
+/// The documents of a network with this consensus.
+fn documents(network: &Network, consensus: &str) -> Result<Documents, Error> {
+    let what = "the consensus of the private network".to_owned();
+    let authority = network.authorities().iter().find_map(lab::Node::dir_addr);
+    let authority = authority
+        .ok_or_else(|| Error::Failed("the network has no authority that answers".to_owned()))?;
+    Ok(Documents::new(what, consensus.as_bytes(), Origin::Authority(authority), unix_time_s())?)
 }
 
 /// Prints the results.
@@ -288,8 +297,8 @@ fn tor_version(consensus: &Consensus) -> Option<String> {
     consensus.routers().first()?.tor_version().map(ToOwned::to_owned)
 }
 
-fn parameters(team: &measurer::Team) -> Vec<(String, String)> {
-    let params = &team.options().params;
+fn parameters(arguments: &TeamArguments, team: &LocalTeam) -> Vec<(String, String)> {
+    let params = measuring::params(arguments);
     let pair = |name: &str, value: String| (name.to_owned(), value);
     vec![
         pair("seconds t", params.seconds.to_string()),
@@ -298,8 +307,8 @@ fn parameters(team: &measurer::Team) -> Vec<(String, String)> {
         pair("excess factor f", format!("{:.3}", params.excess_factor())),
         pair("error bounds ε₁, ε₂", format!("{}, {}", params.epsilon_below, params.epsilon_above)),
         pair("share of cells checked p", params.check_share.to_string()),
-        pair("measurers", team.options().measurers.to_string()),
-        pair("capacity of each", team.capacities().next().unwrap_or_default().to_string()),
+        pair("measurers", arguments.measurers.to_string()),
+        pair("capacity of each", team.capacity().to_string()),
     ]
 }
 
@@ -316,26 +325,4 @@ fn notes() -> Vec<String> {
          buckets; the traffic that the relay itself reports agrees."
             .to_owned(),
     ]
-}
-
-/// A relay of the private network as a [`RelayWitness`].
-struct Watched<'w, 'r>(&'w mut RelaySaid<'r>);
-
-impl RelayWitness for Watched<'_, '_> {
-    fn now(&self) -> Instant {
-        self.0.now()
-    }
-
-    fn processor(&self) -> Option<ProcessorReading> {
-        let lab::CpuReading { at, used } = self.0.cpu()?;
-        Some(ProcessorReading { at, used })
-    }
-
-    fn gather_until(&mut self, deadline: Instant) {
-        self.0.gather_until(deadline);
-    }
-
-    fn second_ending(&self, end: Instant) -> Option<Rate> {
-        self.0.second_ending(end)
-    }
 }

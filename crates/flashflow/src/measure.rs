@@ -1,20 +1,29 @@
 //! `flashflow measure`: measures one relay.
 
-use authority::{Config, RemoteTeam};
+use authority::shell::{self, Beginning, Observer, Surroundings};
+use authority::{Config, RemoteTeam, events};
 use clap::Args;
 use cli::Error;
-use coordinator::Verdict;
+use coordinator::journal::Entry;
+use coordinator::period::{
+    Answer, Event, Knowledge, MeasurerConfig, NetworkView, Period, PeriodConfig, PublishedRelay,
+    Router, SlotSeed,
+};
+use coordinator::{Consent, Defences, MeasurerId, ROUNDS_ALLOWED, Verdict};
 use link::unix_time_s;
-use measurer::{Approach, Consent, Coordinator, Defences, Request, Team, TeamOptions};
+use measurer::member::MemberError;
+use measurer::{LocalTeam, Member};
 use netdoc::consensus::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
-use onion::measure::load::Target;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use report::RelayReport;
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use terminal::measuring::{self, Subject};
+use std::thread;
+use terminal::measuring;
 use terminal::{Exit, Interrupt, Output, TeamArguments, socket_address};
 
 /// Measure the capacity of one relay.
@@ -60,37 +69,64 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    let mut subject = subject(options, output)?;
+    let relay = relay(options, output)?;
     let consent = match &options.opt_in {
         Some(list) => measurer::read_opt_in(Consent::local_only(), list)?,
         None => Consent::local_only(),
     };
-    consent.check(subject.target().ids.rsa, subject.target().address.ip())?;
-    // The sessions end when `_remote` is dropped.
-    let (mut team, _remote) = match &options.coordinator {
-        None => (measuring::team(&options.team, output)?, None),
+    // Before keys are made and the measurers asked.
+    consent.check(relay.router.ids.rsa, relay.router.address.ip())?;
+    let params = measuring::params(&options.team);
+    let guess = Rate::from_mbit_per_s(options.team.guess);
+    let id = relay.router.ids.rsa;
+    // The sessions end when the team is dropped.
+    let (team, echo_rounds, key_seed, takes_part) = match &options.coordinator {
+        None => {
+            let team = Team::Local(measuring::local_team(&options.team, output)?);
+            (team, ROUNDS_ALLOWED, shell::random()?, false)
+        }
         Some(path) => {
+            measuring::check(&options.team)?;
             let config = Config::read(path)?;
-            if config.takes_part(&subject) {
-                let coordinator =
-                    Coordinator { key_seed: config.secret.seed(), rounds_max: config.echo_rounds };
-                subject.request.approach = Approach::Echo(coordinator);
-            }
-            let (team, remote) = remote_team(options, &config, output)?;
-            (team, Some(remote))
+            let team = Team::Remote(Box::new(RemoteTeam::new(&config)?), params.sockets);
+            let takes_part = config.takes_part(id, &relay.router.nickname);
+            (team, config.echo_rounds, config.secret.seed(), takes_part)
         }
     };
     interrupt.wind_up_in_order();
     // A line for each second, also in a log.
     output.log_progress();
-    let (_, record) = measuring::measure(&mut team, &subject, None, output, interrupt)?;
+    let config = authority::one_by_one(params, guess, team.configured(), echo_rounds)?;
+    let config = PeriodConfig { always_authenticate: options.team.authenticate, ..config };
+    let knowledge = Knowledge::default();
+    let beginning = Beginning { config, consent, knowledge, key_seed };
+    let surroundings = OneRelay {
+        team,
+        view: NetworkView {
+            valid_after_unix_s: 0,
+            source: relay.source,
+            signers: None,
+            routers: vec![relay.router],
+            named: Some(BTreeSet::from([id])),
+            echo: takes_part.then_some(id).into_iter().collect(),
+            families: Vec::new(),
+            defences: relay.defences,
+        },
+    };
+    let mut observer = Shown { team: &surroundings.team, seconds: params.seconds, output };
+    let end = thread::scope(|scope| {
+        shell::play(scope, &surroundings, &mut observer, beginning, interrupt)
+    })?;
     output.quiet();
-    if interrupt.is_requested() {
+    if end.is_interrupted {
         output.step("interrupted");
         output.record(|| serde_json::json!({"type": "interrupted"}));
         return Ok(Exit::Interrupted);
     }
-    let report = RelayReport::from(&record);
+    let Some(record) = end.records.first() else {
+        return Err(Error::Failed("the relay was not measured: no measurer is left".to_owned()));
+    };
+    let report = RelayReport::from(record);
     output.result(report::table(std::slice::from_ref(&report)), || report.value("summary"));
     Ok(match record.verdict() {
         Verdict::Conclusive => Exit::Done,
@@ -99,41 +135,118 @@ pub(crate) fn run(
     })
 }
 
-/// The measurers of a coordinator's configuration, with the arguments' parameters.
-fn remote_team(
-    options: &MeasureOptions,
-    config: &Config,
-    output: &Output,
-) -> Result<(Team, RemoteTeam), Error> {
-    measuring::check(&options.team)?;
-    let remote = RemoteTeam::new(config)?;
-    let mates = remote.mates(&remote.greet(config.params.sockets, output)?);
-    let choices = TeamOptions {
-        params: measuring::params(&options.team),
-        always_authenticate: options.team.authenticate,
-        ..TeamOptions::default()
-    };
-    Ok((Team::of(mates, choices)?, remote))
+/// The measurers.
+enum Team {
+    /// Threads of this process.
+    Local(LocalTeam),
+    /// Those of a coordinator's configuration, with at most this number of sockets to the relay.
+    Remote(Box<RemoteTeam>, u32),
+}
+
+impl Team {
+    fn configured(&self) -> Vec<MeasurerConfig> {
+        match self {
+            Self::Local(team) => team.configured(),
+            Self::Remote(team, _) => team.configured(),
+        }
+    }
+}
+
+/// A network of the relay alone.
+struct OneRelay {
+    team: Team,
+    view: NetworkView,
+}
+
+impl Surroundings for OneRelay {
+    type Network = NetworkView;
+
+    fn network(&self) -> Result<NetworkView, Error> {
+        Ok(self.view.clone())
+    }
+
+    fn ask(&self, measurer: MeasurerId) -> Result<Answer, String> {
+        match &self.team {
+            Team::Local(team) => Ok(team.abilities()),
+            Team::Remote(team, sockets) => team.ask(measurer, *sockets),
+        }
+    }
+
+    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
+        match &self.team {
+            Team::Local(team) => team.member(measurer),
+            Team::Remote(team, _) => Ok(team.member(measurer)),
+        }
+    }
+}
+
+/// Shows what happens, and keeps nothing.
+struct Shown<'a> {
+    team: &'a Team,
+    seconds: u32,
+    output: &'a Output,
+}
+
+impl Observer<NetworkView> for Shown<'_> {
+    fn take_network(&mut self, network: NetworkView) -> (NetworkView, Option<SlotSeed>) {
+        (network, None)
+    }
+
+    fn show_network_failure(&mut self, error: &Error) {
+        self.output.error(error);
+    }
+
+    fn note(&mut self, _: Entry) {}
+
+    fn publish(&mut self, _: &Period, _: &[PublishedRelay]) {}
+
+    fn show(&mut self, period: &Period, event: Event) {
+        let address = |id| match self.team {
+            Team::Local(_) => None,
+            Team::Remote(team, _) => team.address(id),
+        };
+        match (event, self.team) {
+            // The table shows the result, and a local team has shown its capacity.
+            (Event::RelayDone(_) | Event::Planned { .. }, _)
+            | (Event::Measurer(_, Ok(_)), Team::Local(_)) => {}
+            (event, _) => events::show(period, event, address, self.seconds, self.output),
+        }
+    }
+
+    fn reloaded_consent(&mut self) -> Option<Consent> {
+        None
+    }
+}
+
+/// The relay that the arguments name.
+struct Relay {
+    router: Router,
+    defences: Defences,
+    /// Where its address is from.
+    source: String,
 }
 
 /// Finds the relay that the arguments name.
-fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> {
-    let guess = Rate::from_mbit_per_s(options.team.guess);
+fn relay(options: &MeasureOptions, output: &Output) -> Result<Relay, Error> {
     if let Some(address) = options.address {
         let fingerprint = options.relay.parse::<Fingerprint>().map_err(|error| {
             Error::Usage(format!("with --address, the relay is named by fingerprint: {error}"))
         })?;
         let ed25519 = options.ed25519.as_deref().map(str::parse::<Ed25519Identity>).transpose();
         let ed25519 = ed25519.map_err(|error| Error::Usage(format!("--ed25519: {error}")))?;
-        let ids = Subject::ids(fingerprint, ed25519.map(|id| *id.as_bytes()));
-        let request = Request {
-            target: Target { address, ids },
-            guess,
-            defences: Defences::default(),
-            approach: Approach::Transit,
+        let ids = RelayIds {
+            rsa: RsaId(*fingerprint.as_bytes()),
+            ed25519: ed25519.map(|id| Ed25519Id(*id.as_bytes())),
         };
-        let nickname = fingerprint.to_string();
-        return Ok(Subject { nickname, fingerprint, limit: None, request });
+        let router = Router {
+            ids,
+            nickname: fingerprint.to_string(),
+            address,
+            is_authority: false,
+            is_running: true,
+        };
+        let source = "--address".to_owned();
+        return Ok(Relay { router, defences: Defences::default(), source });
     }
     let (what, consensus) = match (&options.authority, &options.consensus) {
         (Some(authority), _) => {
@@ -155,12 +268,7 @@ fn subject(options: &MeasureOptions, output: &Output) -> Result<Subject, Error> 
     };
     let router = consensus.find(&options.relay);
     let router = router.map_err(|error| Error::Failed(format!("{what}: {error}")))?;
-    let target = Target {
-        address: SocketAddr::new(router.address.into(), router.or_port),
-        ids: Subject::ids(router.fingerprint, router.ed25519.map(|id| *id.as_bytes())),
-    };
+    let router = authority::router(router);
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
-    let request = Request { target, guess, defences, approach: Approach::Transit };
-    let nickname = router.nickname.to_string();
-    Ok(Subject { nickname, fingerprint: router.fingerprint, limit: None, request })
+    Ok(Relay { router, defences, source: what })
 }

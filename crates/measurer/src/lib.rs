@@ -4,11 +4,13 @@
 //! - [`Defences`] reads a relay's limits for a single address from the consensus, and [`Load`] plans within them;
 //! - a [`Member`] is one measurer, local or remote; a [`LocalMember`] is threads of this process, each driving an
 //!   [`onion::measure::load::LoadGenerator`] over real sockets;
-//! - [`Team`] runs a [`coordinator::Measurement`] with its members, and sends a participating relay its order;
+//! - a [`LocalTeam`] is some of those, for a [`coordinator::period::Period`];
+//! - [`Team`] runs a single measurement without a period, for benchmarks and experiments;
 //! - [`capacity`] measures the send and receive rates of the measurers themselves.
 
 pub mod capacity;
 mod local;
+mod local_team;
 pub mod member;
 mod opt_in;
 mod plan;
@@ -16,6 +18,7 @@ mod team;
 
 pub use coordinator::{Consent, ConsentError, Defences, WorkerLoad};
 pub use local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
+pub use local_team::LocalTeam;
 pub use member::Member;
 pub use opt_in::{OptInError, read_opt_in};
 pub use plan::{Load, probe};

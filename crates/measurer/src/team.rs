@@ -3,19 +3,18 @@
 pub(crate) mod ordering;
 mod run;
 
-use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
+use crate::local::{Site, SiteError};
+use crate::local_team::LocalTeam;
 use crate::member::{Member, MemberError};
 use coordinator::{
-    Defences, Launch, Outcome, Params, PathParams, ROUNDS_ALLOWED, RoundHistory, SetupError,
-    WorkerLoad,
+    Defences, Launch, MeasurerId, Outcome, Params, PathParams, ROUNDS_ALLOWED, RoundHistory,
+    SetupError, WorkerLoad,
 };
 use link::pump;
-use link::tls::TlsConfigs;
-use onion::cell::CELLS_PER_RECORD;
+use onion::Rate;
 use onion::measure::load::Target;
-use onion::{Duration, Rate};
+use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
 use std::fmt;
 use std::net::IpAddr;
 use std::sync::atomic::AtomicBool;
@@ -195,23 +194,13 @@ impl Team {
     /// # Errors
     /// [`TeamError`]: this machine cannot measure.
     pub fn new(options: TeamOptions) -> Result<Self, TeamError> {
-        let site = Site::new()?;
-        let pumps = options.pumps.unwrap_or(free_cores() / options.measurers.max(1)).max(1);
-        let capacity = match options.capacity {
-            Some(capacity) => capacity,
-            None => capacity_of_a_measurer(site.tls(), options.measurers, pumps)?,
-        };
-        let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(SiteError::Random)?;
+        let local = LocalTeam::new(&options)?;
         let mut mates = Vec::new();
-        for number in 0..options.measurers {
-            let mut key_seed = [0; 32];
-            rng.fill_bytes(&mut key_seed);
-            let name = format!("measurer-{number}");
-            let own = LocalOptions { name, key_seed, pumps, address: options.address };
-            let member = Box::new(LocalMember::new(site.clone(), own)?);
-            mates.push(Teammate { member, capacity });
+        for number in 0..options.measurers as usize {
+            let member = local.member(MeasurerId(number))?;
+            mates.extend(member.map(|member| Teammate { member, capacity: local.capacity() }));
         }
-        Ok(Self { options, site, rng, mates })
+        Self::of(mates, options)
     }
 
     /// A team of these measurers, local or remote. Only the options about measurements apply.
@@ -268,18 +257,6 @@ impl Team {
         let request = Request { guess: launch.turn.guess, ..*request };
         Ok(run::Run::new(self, &request, Some(launch), cancel)?.until_done(progress, cancel))
     }
-}
-
-/// An even share of the free processors' pumping rate.
-fn capacity_of_a_measurer(tls: &TlsConfigs, measurers: u32, pumps: u32) -> Result<Rate, TeamError> {
-    const RUN: Duration = Duration::from_millis(300);
-    let record_len = CELLS_PER_RECORD * onion::cell::CELL_LEN;
-    let per_core = pump::run(tls, record_len, RUN)?.rate_per_core();
-    let measurers = measurers.max(1);
-    let busy = free_cores().min(measurers.saturating_mul(pumps));
-    // Measuring costs more than pumping: content, cells and checks are additional work.
-    const SHARE_OF_PUMP: f64 = 0.5;
-    Ok(per_core.scaled(SHARE_OF_PUMP * f64::from(busy) / f64::from(measurers)))
 }
 
 #[cfg(test)]

@@ -4,9 +4,9 @@ use crate::arguments::TeamArguments;
 use crate::error::Error;
 use crate::interrupt::Interrupt;
 use crate::output::Output;
-use coordinator::{Facts, Params, ProcessorTime, Record, RelaySelfReport};
+use coordinator::{Facts, Observations, Params, ProcessorTime, Record, RelaySelfReport};
 use link::unix_time_s;
-use measurer::{Progress, Request, Team, TeamError, TeamOptions, TeamResult};
+use measurer::{LocalTeam, Progress, Request, Team, TeamError, TeamOptions, TeamResult};
 use netdoc::Fingerprint;
 use onion::measure::load::Target;
 use onion::{Duration, Instant, Rate};
@@ -41,27 +41,47 @@ pub fn check(arguments: &TeamArguments) -> Result<(), Error> {
     })
 }
 
-/// The team that the arguments describe.
-///
-/// # Errors
-/// [`Error`] if they describe none, or its measurers are not available.
-pub fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
-    check(arguments)?;
-    output.doing("making keys, and finding out what this machine can do");
-    let team = Team::new(TeamOptions {
+fn options(arguments: &TeamArguments) -> TeamOptions {
+    TeamOptions {
         measurers: arguments.measurers,
         capacity: arguments.capacity.map(Rate::from_mbit_per_s),
         address: arguments.own_address,
         params: params(arguments),
         always_authenticate: arguments.authenticate,
         ..TeamOptions::default()
-    })?;
-    let each = team.capacities().next().unwrap_or_default().as_mbit_per_s();
-    output.step(match arguments.measurers {
+    }
+}
+
+/// The team that the arguments describe, for single measurements.
+///
+/// # Errors
+/// [`Error`] if they describe none, or its measurers are not available.
+pub fn team(arguments: &TeamArguments, output: &Output) -> Result<Team, Error> {
+    check(arguments)?;
+    output.doing("making keys, and finding out what this machine can do");
+    let team = Team::new(options(arguments))?;
+    show_team(arguments.measurers, team.capacities().next().unwrap_or_default(), output);
+    Ok(team)
+}
+
+/// The team that the arguments describe, for a period.
+///
+/// # Errors
+/// As for [`team`].
+pub fn local_team(arguments: &TeamArguments, output: &Output) -> Result<LocalTeam, Error> {
+    check(arguments)?;
+    output.doing("making keys, and finding out what this machine can do");
+    let team = LocalTeam::new(&options(arguments))?;
+    show_team(arguments.measurers, team.capacity(), output);
+    Ok(team)
+}
+
+fn show_team(measurers: u32, each: Rate, output: &Output) {
+    let each = each.as_mbit_per_s();
+    output.step(match measurers {
         1 => format!("team: one measurer of {each:.0} Mbit/s"),
         count => format!("team: {count} measurers of {each:.0} Mbit/s each"),
     });
-    Ok(team)
 }
 
 /// The measured relay, in the user's terms.
@@ -118,23 +138,75 @@ pub trait RelayWitness {
     fn second_ending(&self, end: Instant) -> Option<Rate>;
 }
 
-/// Measures one relay, and prints each second. `said` collects the relay's own reports, if available.
+/// Measures one relay with a team of its own, and prints each second.
 ///
 /// # Errors
 /// [`TeamError`] if the team cannot measure. A failed measurement is a result and no error.
 pub fn measure(
     team: &mut Team,
     subject: &Subject,
-    said: Option<&mut dyn RelayWitness>,
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<(TeamResult, Record), TeamError> {
-    let mut watch = Watch::new(subject, said, team.options().params.seconds, output);
-    let mut on_progress = |progress| watch.handle_progress(progress);
+    let (name, id) = (&subject.nickname, subject.fingerprint.to_string());
+    let seconds = team.options().params.seconds;
+    let mut starts = Vec::new();
+    let mut on_progress = |progress| {
+        let progress = match progress {
+            Progress::Preparing { round, allocated, sockets, .. } => {
+                coordinator::Progress::Preparing { round, allocated, sockets }
+            }
+            Progress::Started { round, unix_time_s } => {
+                starts.push((round, unix_time_s));
+                coordinator::Progress::Started { round }
+            }
+            Progress::Second { round, index, measured } => {
+                coordinator::Progress::Second { round, index, measured }
+            }
+        };
+        show_progress(name, &id, progress, seconds, output);
+    };
     let result = team.measure(&subject.request, &mut on_progress, interrupt.requested())?;
-    let record = Record::new(watch.facts(), result.course.clone(), &result.outcome);
+    let Target { address, ids } = *subject.target();
+    let relay = coordinator::Subject { nickname: name.clone(), ids, address, limit: subject.limit };
+    let facts = Facts { relay, ended_unix_s: unix_time_s(), starts };
+    let record = Record::new(facts, result.course.clone(), &result.outcome);
     show_accounts(&record, output);
     Ok((result, record))
+}
+
+/// Shows the progress of the measurement of the relay with this nickname and identity, of so many seconds.
+pub fn show_progress(
+    name: &str,
+    id: &str,
+    progress: coordinator::Progress,
+    seconds: u32,
+    output: &Output,
+) {
+    match progress {
+        coordinator::Progress::Preparing { round, allocated, sockets } => {
+            let mbit_per_s = allocated.as_mbit_per_s();
+            output.doing(format!(
+                "{name}: round {round}: opening {sockets} sockets for {mbit_per_s:.0} Mbit/s"
+            ));
+        }
+        coordinator::Progress::Started { round } => {
+            output.doing(format!("{name}: round {round}: started"));
+        }
+        coordinator::Progress::Second { round, index, measured } => {
+            let mbit_per_s = measured.as_mbit_per_s();
+            let second = index + 1;
+            output.doing(format!(
+                "{name}: round {round}, second {second} of {seconds}: {mbit_per_s:.1} Mbit/s"
+            ));
+            output.record(|| {
+                json!({
+                    "type": "second", "nickname": name, "fingerprint": id, "round": round,
+                    "second": index, "measured_mbit_per_s": mbit_per_s,
+                })
+            });
+        }
+    }
 }
 
 /// The kernels' accounts of the measurers' sockets, second by second: for programs only.
@@ -156,99 +228,58 @@ pub fn show_accounts(record: &Record, output: &Output) {
     }
 }
 
-/// Output and observations while a relay is measured.
-struct Watch<'w, 'r> {
-    subject: &'w Subject,
-    said: Option<&'w mut (dyn RelayWitness + 'r)>,
-    seconds: u32,
-    output: &'w Output,
-    /// The start of each round, in Unix seconds.
-    starts: Vec<(u32, u64)>,
+/// A witness of the measurements of one relay.
+pub struct Watch<W> {
+    witness: W,
+    limit: Option<Rate>,
     /// The start of the last round, by the witness's clock.
     started: Option<Instant>,
     /// The relay's process at the start of the last round, and at its last second.
     processor: (Option<ProcessorReading>, Option<ProcessorReading>),
-    /// Each reported second, and its end, by the witness's clock.
-    told: Vec<(u32, u32, Instant)>,
+    /// The end of each reported second, by the witness's clock.
+    seconds: Vec<(u32, u32, Instant)>,
 }
 
-impl<'w, 'r> Watch<'w, 'r> {
-    fn new(
-        subject: &'w Subject,
-        said: Option<&'w mut (dyn RelayWitness + 'r)>,
-        seconds: u32,
-        output: &'w Output,
-    ) -> Self {
-        Self {
-            subject,
-            said,
-            seconds,
-            output,
-            starts: Vec::new(),
-            started: None,
-            processor: (None, None),
-            told: Vec::new(),
-        }
+impl<W: RelayWitness> Watch<W> {
+    /// A witness of a relay with this known limit.
+    pub const fn new(witness: W, limit: Option<Rate>) -> Self {
+        Self { witness, limit, started: None, processor: (None, None), seconds: Vec::new() }
     }
 
-    fn handle_progress(&mut self, progress: Progress) {
-        let (name, output) = (&self.subject.nickname, self.output);
-        let said = self.said.as_ref();
+    /// Follows a measurement.
+    pub fn handle_progress(&mut self, progress: coordinator::Progress) {
         match progress {
-            Progress::Preparing { round, allocated, sockets, circuits } => output.doing(format!(
-                "{name}: round {round}: opening {circuits} circuits on {sockets} sockets for {:.0} Mbit/s",
-                allocated.as_mbit_per_s()
-            )),
-            Progress::Started { round, unix_time_s } => {
-                self.starts.push((round, unix_time_s));
-                self.started = said.map(|said| said.now());
-                self.processor = (said.and_then(|said| said.processor()), None);
-                output.doing(format!("{name}: round {round}: started"));
+            coordinator::Progress::Preparing { .. } => {}
+            coordinator::Progress::Started { .. } => {
+                self.started = Some(self.witness.now());
+                self.processor = (self.witness.processor(), None);
             }
-            Progress::Second { round, index, measured } => {
-                let mbit_per_s = measured.as_mbit_per_s();
-                let (second, of) = (index + 1, self.seconds);
-                output.doing(format!(
-                    "{name}: round {round}, second {second} of {of}: {mbit_per_s:.1} Mbit/s"
-                ));
-                output.record(|| {
-                    json!({
-                        "type": "second", "nickname": name,
-                        "fingerprint": self.subject.fingerprint.to_string(), "round": round,
-                        "second": index, "measured_mbit_per_s": mbit_per_s,
-                    })
-                });
-                self.processor.1 = said.and_then(|said| said.processor());
-                let ended = self.started.map(|it| it + Duration::from_secs(u64::from(second)));
-                self.told.extend(ended.map(|ended| (round, index, ended)));
+            coordinator::Progress::Second { round, index, .. } => {
+                self.processor.1 = self.witness.processor();
+                let ended = self.started.map(|it| it + Duration::from_secs(u64::from(index) + 1));
+                self.seconds.extend(ended.map(|ended| (round, index, ended)));
             }
         }
     }
 
-    /// The observations, after the measurement.
-    fn facts(mut self) -> Facts {
-        let ended_unix_s = unix_time_s();
-        if let (Some(said), Some((_, _, end))) = (&mut self.said, self.told.last()) {
-            // Its report on the last second arrives within the next one.
-            said.gather_until(*end + Duration::from_millis(1200));
+    /// Collects the relay's report on the last second. Call it at the end of a measurement.
+    pub fn handle_end(&mut self) {
+        if let Some((_, _, end)) = self.seconds.last() {
+            // That report arrives within the next second.
+            self.witness.gather_until(*end + Duration::from_millis(1200));
         }
-        let said = self.said.as_ref();
+    }
+
+    /// What the witness saw, after the last measurement.
+    pub fn observations(&self) -> Observations {
         let heard = |&(round, second, end): &(u32, u32, Instant)| {
-            let rate = said.and_then(|said| said.second_ending(end))?;
+            let rate = self.witness.second_ending(end)?;
             Some(RelaySelfReport { round, second, rate })
         };
         let processor = self.processor.0.zip(self.processor.1).and_then(|(before, after)| {
             ProcessorTime::within(after.used.saturating_sub(before.used), after.at - before.at)
         });
-        let Target { address, ids } = *self.subject.target();
-        let Subject { nickname, limit, .. } = self.subject;
-        let nickname = nickname.clone();
-        Facts {
-            relay: coordinator::Subject { nickname, ids, address, limit: *limit },
-            ended_unix_s,
-            processor,
-            hearsay: self.told.iter().filter_map(heard).collect(),
-            starts: self.starts,
-        }
+        let hearsay = self.seconds.iter().filter_map(heard).collect();
+        Observations { limit: self.limit, processor, hearsay }
     }
 }

@@ -85,6 +85,8 @@ pub struct PeriodConfig {
     pub at_once_max: Option<u32>,
     /// The number of rounds that participating relays allow in a period.
     pub echo_rounds: u32,
+    /// Whether measurers authenticate their links as a relay does, even where that is not needed.
+    pub always_authenticate: bool,
     /// Pairs of relays that share a host, as declared by the operator.
     pub certain: Vec<(RsaId, RsaId)>,
     /// The interval at which the consensus is read and results are published.

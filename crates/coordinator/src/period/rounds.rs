@@ -268,7 +268,7 @@ impl Period {
             guess: launch.turn.guess,
             defences: relay.defences,
             mode: relay.mode,
-            always_authenticate: false,
+            always_authenticate: self.config.always_authenticate,
             params: self.params(relay),
             path: None,
             members: launch.allocation.assignments.iter().filter_map(member).collect(),
@@ -383,9 +383,7 @@ impl Period {
                 limit: None,
             },
             ended_unix_s: now.unix_s(),
-            processor: None,
             starts,
-            hearsay: Vec::new(),
         };
         let record = Record::new(facts, course, outcome).in_team(&launch.allocation);
         for (measurer, path) in record.paths() {

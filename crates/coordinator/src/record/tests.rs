@@ -76,15 +76,11 @@ fn watched(limit: Option<f64>, percent: Option<u64>) -> Record {
     let passed = Duration::from_secs(10);
     let processor =
         percent.and_then(|share| ProcessorTime::within(Duration::from_millis(100 * share), passed));
-    let facts = Facts {
-        relay: Subject { limit: limit.map(mbit), ..plain.relay },
-        ended_unix_s: plain.ended_unix_s,
-        processor,
-        starts: vec![],
-        hearsay: vec![],
-    };
+    let facts = Facts { relay: plain.relay, ended_unix_s: plain.ended_unix_s, starts: vec![] };
     let course = RoundHistory { mode: plain.mode, params: plain.params, rounds: plain.rounds };
-    Record::new(facts, course, &Outcome::Measured(estimate))
+    let limit = limit.map(mbit);
+    let observations = Observations { limit, processor, ..Observations::default() };
+    Record::new(facts, course, &Outcome::Measured(estimate)).observed(observations)
 }
 
 #[test]

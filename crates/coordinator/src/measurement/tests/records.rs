@@ -2,7 +2,7 @@
 
 use super::lab::{mbit, relay};
 use super::*;
-use crate::record::{End, Facts, Record, RelaySelfReport, Subject, Verdict};
+use crate::record::{End, Facts, Observations, Record, RelaySelfReport, Subject, Verdict};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use proptest::prelude::*;
 
@@ -16,9 +16,7 @@ fn facts() -> Facts {
             limit: Some(mbit(100.0)),
         },
         ended_unix_s: 1_800_000_000,
-        processor: None,
         starts: vec![],
-        hearsay: vec![],
     }
 }
 
@@ -32,12 +30,12 @@ fn what_the_shell_observed_is_with_its_round_and_second() {
     let outcome = relay(100.0).run(&mut measurement);
     let said =
         |round, second| RelaySelfReport { round, second, rate: mbit(f64::from(round * second)) };
-    let facts = Facts {
-        starts: vec![(1, 11), (2, 22), (3, 33)],
+    let facts = Facts { starts: vec![(1, 11), (2, 22), (3, 33)], ..facts() };
+    let observations = Observations {
         hearsay: vec![said(1, 4), said(2, 5), said(2, 6), said(2, 29), said(9, 1)],
-        ..facts()
+        ..Observations::default()
     };
-    let record = Record::new(facts, measurement.course(), &outcome);
+    let record = Record::new(facts, measurement.course(), &outcome).observed(observations);
     let starts: Vec<_> = record.rounds.iter().map(|it| it.started_unix_s).collect();
     assert_eq!(starts, [Some(11), Some(22)]);
     assert_eq!(record.rounds[0].seconds[4].relay_said, Some(mbit(4.0)));

@@ -606,6 +606,7 @@ fn config(bounds: Bounds, process: u8) -> PeriodConfig {
         measurers: (0..MEASURERS).map(measurer).collect(),
         at_once_max: None,
         echo_rounds: 4,
+        always_authenticate: false,
         certain: Vec::new(),
         refresh: Duration::from_secs(PERIOD_S / 3),
         secret: [process; 32],

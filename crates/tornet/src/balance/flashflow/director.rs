@@ -95,6 +95,7 @@ impl Team {
             measurers: self.measurers.iter().enumerate().map(measurer).collect(),
             at_once_max: None,
             echo_rounds: self.params.max_rounds,
+            always_authenticate: false,
             certain: Vec::new(),
             refresh: PERIOD,
             secret: [0; 32],

@@ -1,0 +1,101 @@
+//! The daemon's surroundings, and what it does with a period's results.
+
+use super::agreed::Seeds;
+use super::network::{self, Network};
+use super::shell::{Observer, Surroundings};
+use super::{Common, events, publish, reload_if_asked, suspects};
+use cli::Error;
+use coordinator::journal::Entry;
+use coordinator::period::{Answer, Event, NetworkView, Period, PublishedRelay, SlotSeed};
+use coordinator::{Consent, MeasurerId};
+use link::unix_time_s;
+use measurer::Member;
+use measurer::member::MemberError;
+use netdoc::bwfile::Written;
+use std::thread::Scope;
+
+impl Surroundings for Common<'_> {
+    type Network = Network;
+
+    fn network(&self) -> Result<Network, Error> {
+        network::read(self.config, unix_time_s())
+    }
+
+    fn ask(&self, measurer: MeasurerId) -> Result<Answer, String> {
+        self.team.ask(measurer, self.config.params.sockets)
+    }
+
+    fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
+        Ok(self.team.member(measurer))
+    }
+}
+
+/// The daemon in one period.
+pub(super) struct Daemon<'scope, 'env> {
+    pub(super) scope: &'scope Scope<'scope, 'env>,
+    pub(super) common: Common<'env>,
+    /// The seeds of the slots, if there are slots.
+    pub(super) seeds: Option<&'env Seeds>,
+    pub(super) begin_unix_s: u64,
+    /// The start of this process, in Unix seconds.
+    pub(super) generator_started: u64,
+    pub(super) network: Option<Network>,
+    pub(super) written: Option<Written>,
+}
+
+impl Observer<Network> for Daemon<'_, '_> {
+    fn take_network(&mut self, network: Network) -> (NetworkView, Option<SlotSeed>) {
+        if let Some(seeds) = self.seeds {
+            seeds.set_shared_random(network.shared_random());
+        }
+        let seed = self.seeds.map(|it| it.of_period(self.begin_unix_s));
+        let view = network.view.clone();
+        self.network = Some(network);
+        (view, seed)
+    }
+
+    fn show_network_failure(&mut self, error: &Error) {
+        self.common.output.error(error);
+    }
+
+    fn note(&mut self, entry: Entry) {
+        self.common.journal.note(entry);
+    }
+
+    fn publish(&mut self, period: &Period, relays: &[PublishedRelay]) {
+        let Some(network) = &self.network else { return };
+        let listed = period.listed();
+        match publish(self.common, network, relays, &listed, self.generator_started) {
+            Ok(written) => self.written = written.or_else(|| self.written.take()),
+            Err(error) => self.common.output.error(&error),
+        }
+        self.common.journal.tidy(self.common.config, unix_time_s());
+    }
+
+    fn show(&mut self, period: &Period, event: Event) {
+        let Common { team, config, output, .. } = self.common;
+        let planned = match event {
+            Event::Planned { relays, .. } => Some(relays),
+            _ => None,
+        };
+        events::show(period, event, |it| team.address(it), config.params.seconds, output);
+        match (planned, self.seeds) {
+            (Some(_), Some(_)) => self.look_for_suspects(period),
+            (Some(relays), None) => output.step(format!("{relays} relays to be measured")),
+            (None, _) => {}
+        }
+    }
+
+    fn reloaded_consent(&mut self) -> Option<Consent> {
+        reload_if_asked(self.common).then(|| self.common.config.consent())
+    }
+}
+
+impl Daemon<'_, '_> {
+    /// Looks for relays that may share a machine, on a separate thread, so that it blocks nothing.
+    fn look_for_suspects(&self, period: &Period) {
+        let (common, begin_unix_s) = (self.common, self.begin_unix_s);
+        let groups = period.groups();
+        self.scope.spawn(move || suspects::look(common, begin_unix_s, &groups));
+    }
+}

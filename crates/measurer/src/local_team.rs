@@ -1,0 +1,90 @@
+//! A team of measurers on this machine.
+
+use crate::local::{LocalMember, LocalOptions, Site, SiteError, free_cores};
+use crate::member::{MeasurerKey, Member, MemberError};
+use crate::team::{TeamError, TeamOptions};
+use coordinator::MeasurerId;
+use coordinator::period::{Answer, MeasurerConfig};
+use link::pump;
+use link::tls::TlsConfigs;
+use onion::cell::CELLS_PER_RECORD;
+use onion::{Duration, Rate};
+use rand::TryRng as _;
+use rand::rngs::SysRng;
+use std::net::Ipv4Addr;
+
+/// Measurers of this process.
+pub struct LocalTeam {
+    site: Site,
+    capacity: Rate,
+    members: Vec<LocalOptions>,
+}
+
+impl LocalTeam {
+    /// Generates keys, and measures the machine's capacity unless the options state it.
+    ///
+    /// # Errors
+    /// [`TeamError`]: this machine cannot measure.
+    pub fn new(options: &TeamOptions) -> Result<Self, TeamError> {
+        let site = Site::new()?;
+        let pumps = options.pumps.unwrap_or(free_cores() / options.measurers.max(1)).max(1);
+        let capacity = match options.capacity {
+            Some(capacity) => capacity,
+            None => capacity_of_a_measurer(site.tls(), options.measurers, pumps)?,
+        };
+        let member = |number| {
+            let mut key_seed = [0; 32];
+            SysRng.try_fill_bytes(&mut key_seed).map_err(SiteError::Random)?;
+            let name = format!("measurer-{number}");
+            Ok(LocalOptions { name, key_seed, pumps, address: options.address })
+        };
+        let members = (0..options.measurers).map(member).collect::<Result<_, TeamError>>()?;
+        Ok(Self { site, capacity, members })
+    }
+
+    /// The send and receive rate of each measurer.
+    #[must_use]
+    pub const fn capacity(&self) -> Rate {
+        self.capacity
+    }
+
+    /// The measurers as a period needs them.
+    #[must_use]
+    pub fn configured(&self) -> Vec<MeasurerConfig> {
+        let configured = |it: &LocalOptions| MeasurerConfig {
+            name: it.name.clone(),
+            key: MeasurerKey::of_seed(&it.key_seed),
+            address: (Ipv4Addr::LOCALHOST, 0).into(),
+            limit: self.capacity,
+        };
+        self.members.iter().map(configured).collect()
+    }
+
+    /// The abilities of each measurer.
+    #[must_use]
+    pub const fn abilities(&self) -> Answer {
+        Answer { capacity: self.capacity, at_once_max: u32::MAX }
+    }
+
+    /// A measurer for one measurement; `None` if there is no such measurer.
+    ///
+    /// # Errors
+    /// The operating system has no random bytes.
+    pub fn member(&self, measurer: MeasurerId) -> Result<Option<Box<dyn Member>>, MemberError> {
+        let Some(options) = self.members.get(measurer.0) else { return Ok(None) };
+        let member = LocalMember::new(self.site.clone(), options.clone());
+        member.map(|it| Some(Box::new(it) as _)).map_err(|error| MemberError::of(&error))
+    }
+}
+
+/// An even share of the free processors' pumping rate.
+fn capacity_of_a_measurer(tls: &TlsConfigs, measurers: u32, pumps: u32) -> Result<Rate, TeamError> {
+    const RUN: Duration = Duration::from_millis(300);
+    let record_len = CELLS_PER_RECORD * onion::cell::CELL_LEN;
+    let per_core = pump::run(tls, record_len, RUN)?.rate_per_core();
+    let measurers = measurers.max(1);
+    let busy = free_cores().min(measurers.saturating_mul(pumps));
+    // Measuring costs more than pumping: content, cells and checks are additional work.
+    const SHARE_OF_PUMP: f64 = 0.5;
+    Ok(per_core.scaled(SHARE_OF_PUMP * f64::from(busy) / f64::from(measurers)))
+}
