@@ -124,8 +124,8 @@ fn pages_in(folder: &Path) -> Vec<PathBuf> {
 
 fn pages() -> Vec<Page> {
     let root = root();
-    let around = ["README.md", "CHANGELOG.md", "SECURITY.md", "ARCHITECTURE.md", "CONTRIBUTING.md"];
-    let paths = around.iter().map(|name| root.join(name)).chain(pages_in(&root.join("docs")));
+    let around = ["README", "CHANGELOG", "SECURITY", "ARCHITECTURE", "CONTRIBUTING", "GOVERNANCE"];
+    let paths = around.iter().map(|name| root.join(format!("{name}.md"))).chain(pages_in(&root.join("docs")));
     paths
         .map(|path| {
             let name = path.strip_prefix(&root).expect("below").to_str().expect("text").to_owned();
