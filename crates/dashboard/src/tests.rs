@@ -312,6 +312,7 @@ fn the_api_has_the_data_of_the_pages() {
     ] {
         assert!(metrics.lines().any(|it| it == line), "no {line} in\n{metrics}");
     }
+    testbin::monitoring::assert_exported(&metrics, &["flashflow_coordinator_"]);
     assert_eq!(running.get("/health"), (200, "ok\n".to_owned()));
 }
 

@@ -69,6 +69,7 @@ fn a_relay_reads_its_configuration_again_and_tells_systemd_and_prometheus_how_it
     ] {
         assert!(figures.lines().any(|found| found == line), "{line} in {figures}");
     }
+    testbin::monitoring::assert_exported(&figures, &["tor_relay_", "flashflow_relay_"]);
     assert!(answer("/").starts_with("HTTP/1.1 404"));
 
     // What can change changes; what cannot is named.

@@ -5,6 +5,7 @@
 
 pub mod chromium;
 pub mod help;
+pub mod monitoring;
 pub mod team;
 
 use rustix::process::{Pid, Signal, kill_process};
