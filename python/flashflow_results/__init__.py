@@ -9,6 +9,7 @@
 from .durations import Durations
 from .figures import (
     draw,
+    overlay,
     plot_capacities,
     plot_downloads,
     plot_relays,
@@ -26,6 +27,7 @@ __all__ = [
     "draw",
     "load",
     "onionperf",
+    "overlay",
     "plot_capacities",
     "plot_downloads",
     "plot_relays",

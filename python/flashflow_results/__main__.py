@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import Sequence
 
-from .figures import plot_downloads, save_figures
+from .figures import draw, overlay, plot_downloads, save_figures
 from .folder import load
 from .others import onionperf, tor_metrics
 
@@ -22,9 +22,10 @@ def arguments() -> argparse.ArgumentParser:
     figures.add_argument("--format", default="pdf,png", help="formats, separated by commas (default: %(default)s)")
     figures.add_argument("--out", metavar="DIR", help="where to write them (default: each folder itself)")
 
-    plot = commands.add_parser("plot", help="draw download times of several simulations, and of the Tor network, in one figure")
+    plot = commands.add_parser("plot", help="draw several folders, and the Tor network, in one figure: download times, or what --figure names")
     plot.add_argument("folders", nargs="+", metavar="FOLDER")
     plot.add_argument("--out", required=True, metavar="FILE", help="the figure; its name decides the format")
+    plot.add_argument("--figure", metavar="REPORT/FIGURE", help="this figure of a report instead, such as accuracy/figure-6")
     plot.add_argument("--sizes", metavar="BYTES,…", help="sizes of downloads (default: all that the folders have)")
     plot.add_argument("--first-byte", action="store_true", help="times to the first byte instead of the last")
     plot.add_argument("--warm-up", type=float, default=0.0, metavar="SECONDS", help="leave out downloads that began earlier")
@@ -44,6 +45,11 @@ def run(options: argparse.Namespace) -> None:
             out = Path(options.out) / folder.name if options.out and len(folders) > 1 else options.out
             for path in save_figures(folder, out, options.format.split(",")):
                 print(path)
+        return
+    if options.figure:
+        report, _, figure = options.figure.partition("/")
+        draw(overlay(folders, report, figure)).savefig(options.out, dpi=200)
+        print(options.out)
         return
     references = []
     if options.onionperf:

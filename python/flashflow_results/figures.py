@@ -68,6 +68,19 @@ def draw(figure: dict[str, Any], title: bool = True) -> Figure:
     return drawn
 
 
+def overlay(folders: Sequence[Results], report: str, figure: str) -> dict[str, Any]:
+    """A figure of a report, as data for :func:`draw`, with the series of several folders in it."""
+    series = []
+    for folder in folders:
+        if report not in folder.reports:
+            raise KeyError(f"{folder.folder} has no report {report}; it has: {', '.join(folder.reports) or 'none'}")
+        # Raises an error that names the figures.
+        folder.reports[report].points(figure)
+        for one in folder.reports[report].figures[figure]["series"]:
+            series.append({**one, "name": f"{folder.name}: {one['name']}", "role": {"nth": len(series)}})
+    return {**folders[0].reports[report].figures[figure], "series": series}
+
+
 def _lay_out(axes: Any, side: str, axis: dict[str, Any]) -> None:
     both = {"x": (axes.set_xlabel, axes.set_xscale, axes.set_xlim, axes.xaxis), "y": (axes.set_ylabel, axes.set_yscale, axes.set_ylim, axes.yaxis)}
     set_label, set_scale, set_limits, lines = both[side]

@@ -40,6 +40,20 @@ def test_all_figures_become_pdf_and_png(batch, simulated, exported, tmp_path):
         assert path.read_bytes().startswith(start), path
 
 
+def test_a_figure_of_two_folders_has_the_series_of_both(batch, tmp_path):
+    one, other = ff.load(batch, name="one"), ff.load(batch, name="other")
+    name = next(iter(one.reports["batch"].figures))
+    merged = ff.overlay([one, other], "batch", name)
+    series = one.reports["batch"].figures[name]["series"]
+    assert [it["name"] for it in merged["series"]] == [
+        f"{folder}: {it['name']}" for folder in ("one", "other") for it in series
+    ]
+    out = tmp_path / "both.png"
+    assert main(["plot", str(batch), str(batch), "--figure", f"batch/{name}", "--out", str(out)]) == 0
+    assert out.read_bytes().startswith(b"\x89PNG")
+    assert main(["plot", str(batch), "--figure", "batch/nothing", "--out", str(out)]) == 1
+
+
 def test_downloads_of_several_runs_lie_in_one_panel_for_each_size(simulated):
     runs = [ff.load(folder) for folder, _ in simulated.values()]
     panels = ff.plot_downloads(runs).axes
