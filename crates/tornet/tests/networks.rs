@@ -51,7 +51,7 @@ fn the_scenarios_of_the_documentation_can_be_read() {
 fn pages_say_how_often_schedulers_run() {
     let ms = |it: Duration| it.as_millis();
     let relay = ms(onion::router::schedule::SchedulerConfig::INTERVAL);
-    assert!(document("relay.toml").contains(&format!("\n# scheduler_interval_ms = {relay}\n")));
+    assert!(document("relay.toml").contains(&format!("\n#: scheduler_interval_ms = {relay}\n")));
     assert!(document("relay.md").contains(&format!("in runs, every {relay} ms at most")));
     let simulated = ms(tornet::network::SCHEDULER_INTERVAL);
     assert!(

@@ -18,15 +18,7 @@ fn refusal(text: &str) -> String {
 
 /// With the lines that are commented out.
 fn whole_sample() -> String {
-    let uncommented = SAMPLE.lines().map(|line| {
-        let setting = line.strip_prefix("# ").filter(|rest| {
-            rest.split_once(" = ").is_some_and(|(key, _)| {
-                key.bytes()
-                    .all(|byte| byte.is_ascii_lowercase() || byte == b'_' || byte.is_ascii_digit())
-            })
-        });
-        setting.unwrap_or(line)
-    });
+    let uncommented = SAMPLE.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line));
     uncommented.collect::<Vec<_>>().join("\n")
 }
 
