@@ -108,7 +108,7 @@ fn who_asks_to_stop_gets_what_was_simulated_until_then() {
 
 #[test]
 fn a_run_that_ends_early_knows_of_the_same_downloads_and_tells_which_were_under_way() {
-    let busy = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/beside-shadow-busy.toml");
+    let busy = Path::new(env!("CARGO_MANIFEST_DIR")).join("examples/shadow-busy.toml");
     let network = Network::read(&busy).expect("a scenario");
     let of = |seconds| {
         let plan = Plan { seconds, warm_up_s: 10, threads: 2, seed: 1 };
