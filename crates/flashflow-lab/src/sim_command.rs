@@ -47,7 +47,7 @@ pub(crate) enum SimAction {
   flashflow-lab sim run --network docs/scenarios/small.toml --seconds 1200 --out results
   flashflow-lab sim run --network tornet-0.05-1 --seconds 300 --threads 2 --json
 
-See simulation.md in the documentation for samples such as tornet-0.05-1.
+See data.md in the documentation for samples such as tornet-0.05-1.
 
 Exit status: 0 done; 1 the network is invalid, or a file cannot be written; 2 wrong arguments;
 130 interrupted, with the results up to then.")]

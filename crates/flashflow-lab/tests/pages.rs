@@ -95,9 +95,8 @@ impl Page {
                 last.push(' ');
             }
         }
-        let sentences = paragraphs.iter().flat_map(|it| it.split_inclusive([' ']).fold(
-            vec![0],
-            |mut counts, word| {
+        let sentences = paragraphs.iter().flat_map(|it| {
+            it.split_inclusive([' ']).fold(vec![0], |mut counts, word| {
                 if let Some(last) = counts.last_mut() {
                     *last += 1;
                 }
@@ -105,8 +104,8 @@ impl Page {
                     counts.push(0);
                 }
                 counts
-            },
-        ));
+            })
+        });
         sentences.filter(|words| *words > 2).collect()
     }
 }
@@ -125,7 +124,10 @@ fn pages_in(folder: &Path) -> Vec<PathBuf> {
 fn pages() -> Vec<Page> {
     let root = root();
     let around = ["README", "CHANGELOG", "SECURITY", "ARCHITECTURE", "CONTRIBUTING", "GOVERNANCE"];
-    let paths = around.iter().map(|name| root.join(format!("{name}.md"))).chain(pages_in(&root.join("docs")));
+    let paths = around
+        .iter()
+        .map(|name| root.join(format!("{name}.md")))
+        .chain(pages_in(&root.join("docs")));
     paths
         .map(|path| {
             let name = path.strip_prefix(&root).expect("below").to_str().expect("text").to_owned();
@@ -225,7 +227,8 @@ fn tables_hold_phrases_lines_are_short_and_the_manual_has_no_dates() {
     let mut problems = Vec::new();
     for page in pages() {
         for (number, line) in page.prose() {
-            let mut problem = |what: String| problems.push(format!("{}:{number}: {what}", page.name));
+            let mut problem =
+                |what: String| problems.push(format!("{}:{number}: {what}", page.name));
             let length = line.chars().count();
             if line.starts_with('|') {
                 let cells = line.split(" | ").map(|cell| cell.chars().count());
@@ -308,7 +311,9 @@ fn all_fit(patterns: &[String], lines: &[&str]) -> bool {
         counts = match (pattern.as_str(), counts.first()) {
             ("…", Some(least)) => (*least..=lines.len()).collect(),
             _ => {
-                let next = counts.iter().filter(|it| lines.get(**it).is_some_and(|line| fits(pattern, line)));
+                let next = counts
+                    .iter()
+                    .filter(|it| lines.get(**it).is_some_and(|line| fits(pattern, line)));
                 next.map(|it| it + 1).collect()
             }
         };
