@@ -1,11 +1,11 @@
 use crate::input::Input;
-use crate::vectors::{self, Scene};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::circuit::{Builder, NextHop, Step};
 use onion::crypto::{LayerKeys, RelayHop};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use std::sync::OnceLock;
+use testkit::vectors::{self, Scene};
 
 /// Cells in any order, some of them the recorded relay's own, some sealed with its keys: the circuit
 /// is built only by the recorded answer of the second hop.

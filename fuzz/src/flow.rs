@@ -1,5 +1,4 @@
 use crate::input::Input;
-use crate::vectors;
 use onion::cell::msg::{
     CircuitPadding, CircuitPaddingAnswer, ConfluxLink, ConfluxSwitch, LinkPadding, Sendme, Xoff,
     Xon,
@@ -13,6 +12,7 @@ use onion::flow::control::{
 use onion::flow::stream::{StreamFlow, StreamSignal};
 use onion::{Duration, Instant};
 use std::sync::Arc;
+use testkit::vectors;
 
 /// Flow control: its messages, the handshake that agrees on it, and its windows.
 ///

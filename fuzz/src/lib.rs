@@ -31,8 +31,6 @@ mod signed_documents;
 mod target;
 mod told;
 mod transit;
-#[path = "../../crates/onion/tests/common/vectors.rs"]
-mod vectors;
 
 pub use begin_dir::begin_dir;
 pub use capacity::capacity;

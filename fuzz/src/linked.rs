@@ -1,4 +1,4 @@
-use sim::linked::{Linked, LinkedPlan};
+use testkit::linked::{Linked, LinkedPlan};
 
 /// Both ends of a set of linked circuits: cells of its legs arrive in any order, links fail at one end before the
 /// other, legs are added. The received data is a prefix of the sent data, and all of it unless the set is lost; queues

@@ -1,5 +1,4 @@
 use crate::input::{Input, pieces};
-use crate::vectors::{self, RecordedTls};
 use ed25519_dalek::{Signer, SigningKey};
 use onion::cell::{CircId, Command};
 use onion::identity::OwnIdentity;
@@ -7,6 +6,7 @@ use onion::link::{Authentication, Channel, ChannelError, ExpectedPeer, TlsSessio
 use sha2::{Digest, Sha256};
 use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
+use testkit::vectors::{self, RecordedTls};
 
 /// Recorded links with a stock tor.
 pub(crate) struct Recorded {

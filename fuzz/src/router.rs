@@ -2,7 +2,6 @@ mod parties;
 mod streams;
 
 use crate::input::Input;
-use crate::vectors::PARTIES;
 use onion::cell::msg::{Create2, CreatedFast, HANDSHAKE_NTOR, parse_created2};
 use onion::cell::{BODY_LEN, CELL_LEN, CircId, Command};
 use onion::crypto::fast;
@@ -15,11 +14,12 @@ use onion::router::{RateLimit, RouterConfig, RouterEvent};
 use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sim::fixture::{Came, Fixture, RUN};
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use streams::{HELD_BYTES_MAX, Hop, STREAMS_MAX, StreamsHeard};
+use testkit::fixture::{Came, Fixture, RUN};
+use testkit::vectors::PARTIES;
 
 /// The most cells that a circuit may queue in one direction.
 const QUEUE_LIMIT_CELLS: u32 = 20;

@@ -5,8 +5,8 @@ use onion::router::{ExitConfig, ExitPolicy, RateLimit, RouterConfig};
 use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sim::stage::Stage;
 use std::sync::Arc;
+use testkit::stage::Stage;
 
 /// The most cells that a circuit may queue in one direction, unless a consensus sets another limit.
 const QUEUE_LIMIT_CELLS: u32 = 200;

@@ -1,4 +1,4 @@
-use crate::vectors;
+use testkit::vectors;
 
 /// A file of the corpus: its target, name and content.
 pub type Seed = (&'static str, &'static str, Vec<u8>);

@@ -1,10 +1,8 @@
 //! The directory inside circuits of one hop, as stock clients ask for it: of stock authorities, of a fallback, and of guards.
 
-mod common;
-
+use crate::common::{Ours, PATIENCE, exit, network};
 use client::strategy::{Position, Strategy};
 use client::{Choices, Directories, Event, NetDir, OnionDirectory, RelayInfo, Settings};
-use common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, Node, download};
 use netdoc::Fingerprint;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};

@@ -1,10 +1,8 @@
 //! Circuits that are linked at their exit (proposal 329), with stock exits and ours.
 
-mod common;
-
+use crate::common::{Ours, PATIENCE, exit, network};
 use client::strategy::{Position, Strategy};
 use client::{Choices, Event, LegTraffic, NetDir, RelayInfo, Settings};
-use common::{Ours, PATIENCE, exit, network};
 use lab::{
     Content, ContentServer, Network, RelaySpec, connect_through, download, download_while,
     read_rest,
@@ -49,7 +47,7 @@ fn with_legs(network: &Network, folder: &Path, exit: &'static str, legs: usize) 
 
 /// A relay of the crate `relay`, published in this network as an exit.
 fn our_exit(network: &Network, folder: &Path) -> Relay {
-    let config = common::our_exit("ours", network, folder);
+    let config = crate::common::our_exit("ours", network, folder);
     Relay::start(&config.check().expect("sound"), channel().0).expect("started")
 }
 

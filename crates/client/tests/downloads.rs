@@ -1,8 +1,6 @@
 //! Programs download through our client and stock relays.
 
-mod common;
-
-use common::{Ours, PATIENCE, exit, network};
+use crate::common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, download};
 use std::thread;
 

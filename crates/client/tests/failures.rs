@@ -1,9 +1,7 @@
 //! What becomes of streams when things go wrong, and that they are kept apart.
 
-mod common;
-
+use crate::common::{Ours, PATIENCE, exit, exit_with, network};
 use client::Event;
-use common::{Ours, PATIENCE, exit, exit_with, network};
 use lab::{Content, ContentServer, Network, download};
 use netdoc::Fingerprint;
 use std::collections::{BTreeMap, BTreeSet};

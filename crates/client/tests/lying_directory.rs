@@ -3,10 +3,11 @@
 //! A directory can withhold, and nothing else: what it changes is not believed, what it never ends is cut off, and one honest directory among
 //! many of them is enough.
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod common;
 
 use client::{Event, Settings};
-use common::{Ours, PATIENCE, exit, memory_kb, network};
+use common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, Network, Node, download};
 use link::Clock;
 use netdoc::Fingerprint;
@@ -19,6 +20,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
+use testkit::memory_kb;
 
 const KEYS: &str = "/tor/keys/all";
 const CONSENSUS: &str = "/tor/status-vote/current/consensus-microdesc";

@@ -8,6 +8,7 @@ mod exit;
 #[path = "lying_exit/said.rs"]
 mod said;
 
+#[expect(dead_code, reason = "other test programs use the rest")]
 mod common;
 
 use client::strategy::{Position, Strategy};
@@ -155,7 +156,7 @@ fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
 
     // More than may be held: its turn never comes, or nobody reads it.
     for deed in [Deed::FloodBehindGap, Deed::Flood] {
-        let before_kb = common::memory_kb("VmRSS");
+        let before_kb = testkit::memory_kb("VmRSS");
         let stream = open(socks, deed).expect("granted");
         let reason = client.wait_for("end of the flood", |event| match event {
             Event::StreamClosed { target, reason, is_ok: false, .. } => {
@@ -163,7 +164,7 @@ fn an_exit_that_lies_changes_nothing_of_what_it_says_and_fills_no_memory() {
             }
             _ => None,
         });
-        let held_kb = common::memory_kb("VmHWM").saturating_sub(before_kb);
+        let held_kb = testkit::memory_kb("VmHWM").saturating_sub(before_kb);
         println!("{:?} {deed:?}: {held_kb} kB: {reason}", clock.now());
         assert!(held_kb < HELD_MAX_KB, "{deed:?}: {held_kb} kB more are held: {reason}");
         drop(stream);

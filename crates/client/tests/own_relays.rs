@@ -1,23 +1,18 @@
 //! Our client over our relays: the whole way is ours, except for the authorities.
 
-#[path = "../../relay/tests/common/exits.rs"]
-mod exits;
-
-mod common;
-
+use crate::common::{Ours, PATIENCE, exit, network};
 use client::model;
 use client::probe::{self, ProbePlan, Subject};
 use client::strategy::{Position, Strategy};
 use client::{Choices, Directories, NetDir, RelayInfo, Settings};
-use common::{Ours, PATIENCE, exit, network};
 use dirmgr::{CIRCUITS_MIN, LinkObservations};
-use exits::{name_server, ours, wait_until_known};
 use lab::{Content, ContentServer, download};
 use link::Clock;
 use netdoc::Fingerprint;
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use testkit::exits::{name_server, ours, wait_until_known};
 
 /// Relays whose names begin with `ours`, as long as there are any.
 #[derive(Debug)]

@@ -1,13 +1,11 @@
 //! Probing circuits of stock tor and of ours.
 
-mod common;
-
+use crate::common::{Ours, PATIENCE, exit, network};
 use client::model::{Observations, Pair};
 use client::path::{PathRules, select_probe_path};
 use client::probe::{self, ProbePlan, Probed, Subject};
 use client::strategy::Uniform;
 use client::{Directories, Event, NetDir, Settings};
-use common::{Ours, PATIENCE, exit, network};
 use lab::{Content, ContentServer, Network, download};
 use onion::Duration;
 use rand::SeedableRng;

@@ -3,8 +3,6 @@
 //! Neither knows a network. The program says its last word and closes its side, so a request for which a circuit would be needed ends
 //! without an answer, and one that has not come to its end does, too: no clock decides anything.
 
-mod common;
-#[path = "socks/conversations.rs"]
 mod conversations;
 
 use client::{Choices, ClientProxy, Settings};
@@ -15,7 +13,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::channel;
 
-use common::PATIENCE;
+use crate::common::PATIENCE;
 use conversations::{Conversation, conversations, shown};
 
 /// A lone C tor, which ends with this.

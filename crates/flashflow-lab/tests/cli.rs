@@ -2,10 +2,8 @@
 //!
 //! Each run has a folder of its own for its temporary files: whatever it leaves is found there.
 
-mod cli {
-    mod demo;
-    mod lab;
-}
+mod demo;
+mod lab;
 
 use std::process::Command;
 use testbin::{Running, Scratch};

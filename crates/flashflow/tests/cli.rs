@@ -2,10 +2,8 @@
 //!
 //! Each run has a folder of its own for its temporary files: whatever it leaves is found there.
 
-mod cli {
-    mod consent;
-    mod measure_team;
-}
+mod consent;
+mod measure_team;
 
 use std::process::Stdio;
 use testbin::Scratch;

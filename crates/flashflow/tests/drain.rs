@@ -1,6 +1,6 @@
 //! Graceful shutdown of relays under load: no transfer is lost. A reload of the configuration changes the shutdown.
 //!
-//! There are three terminations by default; `FLASHFLOW_TERMINATIONS=200 cargo test -p flashflow --test drain` makes 200.
+//! There are three terminations by default; `FLASHFLOW_TERMINATIONS=200 cargo test -p flashflow --test all drain::` makes 200.
 
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, IdentityIssuer, NodeThread, unix_time_s};

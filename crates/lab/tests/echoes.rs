@@ -2,12 +2,8 @@
 //!
 //! Everything in virtual time, with the coordinator's link, load generators and the router of `onion`.
 
-#[path = "common/echoes.rs"]
-mod common;
-#[path = "common/found.rs"]
-mod found;
-
-use common::Scenario;
+use crate::common::echoes::{self, Scenario};
+use crate::common::found::Found;
 use onion::cell::BODY_LEN;
 use onion::crypto::Keystream;
 use onion::measure::Mismatch;
@@ -175,7 +171,7 @@ impl Behavior for AnswersAhead {
 fn a_relay_that_answers_ahead_of_time_is_found_out_without_a_check() {
     let scenario = Scenario { check_one_in: u32::MAX, ..Scenario::default() };
     let report = scenario.play(AnswersAhead(1));
-    let early = |found: &found::Found| {
+    let early = |found: &Found| {
         matches!(found.result, Some(Err(LoadFailure::AnsweredEarly { sent: 0, .. })))
     };
     assert!(report.measurers.iter().any(early), "{report:?}");
@@ -243,7 +239,7 @@ proptest! {
 
 #[test]
 fn the_seed_of_a_key_is_not_shown() {
-    let (nonce, key_seed) = (common::NONCE, common::measurer_seed(0));
+    let (nonce, key_seed) = (echoes::NONCE, echoes::measurer_seed(0));
     let shown = format!("{:?}", ReturnPath::Echo { nonce, key_seed });
     assert!(shown.contains("0909") && !shown.contains("100"), "{shown}");
 }

@@ -2,30 +2,13 @@
 //!
 //! Each scenario runs in virtual time and on real sockets, with the same code.
 
-#[path = "common/escapes.rs"]
-mod escapes;
-#[path = "common/found.rs"]
-mod found;
-#[expect(dead_code, reason = "it is made for other tests, too")]
-#[path = "common/party.rs"]
-mod party;
-#[expect(dead_code, reason = "it is made for other tests, too")]
-#[path = "common/stage.rs"]
-mod stage;
-#[path = "common/stranger.rs"]
-mod stranger;
-#[path = "common/strangers.rs"]
-mod strangers;
-#[path = "common/transit_play.rs"]
-mod transit_play;
-
+use crate::common::stage::{Stage, in_both_worlds};
+use crate::common::transit_play::{Relay, Report, Scenario};
 use lab::liars::TransitLie;
 use onion::measure::Mismatch;
 use onion::measure::load::LoadFailure;
 use onion::{Duration, Rate};
-use stage::{Stage, in_both_worlds};
 use std::num::NonZeroU64;
-use transit_play::{Relay, Report, Scenario};
 
 in_both_worlds! {
     an_honest_relay_is_measured
@@ -259,7 +242,7 @@ fn a_relay_that_never_answers_gives_no_number(stage: impl Stage) {
 /// Exact results, or ones that need many runs: in virtual time only.
 mod statistics {
     use super::*;
-    use escapes::assert_escapes_as_predicted;
+    use crate::common::escapes::assert_escapes_as_predicted;
 
     /// The first cell that failed its check, on the only circuit.
     fn failing_cell(report: &Report) -> u64 {

@@ -1,9 +1,6 @@
 //! A node on a separate thread: tasks, observers, shutdown.
 
-#[expect(dead_code, reason = "each test file uses a part of it")]
-mod common;
-
-use common::{Puppet, driver, listener};
+use crate::common::{Puppet, driver, listener};
 use link::{Drive, DriverOptions, NodeThread, Observer, ThreadError};
 use onion::{Duration, Instant};
 use std::io::Read;

@@ -1,8 +1,6 @@
 //! Connections without TLS, over real sockets.
 
-mod common;
-
-use common::{Puppet, driver, listener, pattern, run, run_driver};
+use crate::common::{Puppet, driver, listener, pattern, run, run_driver};
 use link::{DriverOptions, Reply, Resolver};
 use onion::Duration;
 use onion::node::{CloseCause, DnsAnswer, DnsQuery, Security};

@@ -163,5 +163,4 @@ pub(crate) fn round_trip(target: SocketAddr) -> Duration {
 }
 
 #[cfg(test)]
-#[path = "plan/tests.rs"]
 mod tests;

@@ -4,12 +4,9 @@
 
 #![expect(clippy::print_stderr, reason = "a long test says what it has found so far")]
 
-mod common;
-
-#[path = "stock_tor/defences.rs"]
 mod defences;
 
-use common::{
+use crate::common::{
     Claims, Observed, Stranger, failure, ids, measure, network, now, observe, options,
     own_connections_to, request, team, threads_and_files, turn,
 };

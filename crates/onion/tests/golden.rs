@@ -1,21 +1,11 @@
 //! The engine against recorded bytes of a C tor relay: see `vectors/README.md`.
 
-#[path = "common/vectors.rs"]
-mod vectors;
-
-#[path = "golden/circuits.rs"]
 mod circuits;
-#[path = "golden/initiator.rs"]
 mod initiator;
-#[path = "golden/messages.rs"]
 mod messages;
-#[path = "golden/outside.rs"]
 mod outside;
-#[path = "golden/proof.rs"]
 mod proof;
-#[path = "golden/renewal.rs"]
 mod renewal;
-#[path = "golden/responder.rs"]
 mod responder;
 
 use onion::cell::{CELL_LEN, Cell, CircId, Command, Framer};

@@ -4,7 +4,7 @@
 use onion::Duration;
 use onion::tunnel::conflux::schedulers;
 use proptest::prelude::*;
-use sim::linked::{LegEnd, Linked, LinkedPlan};
+use testkit::linked::{LegEnd, Linked, LinkedPlan};
 
 fn plan() -> impl Strategy<Value = LinkedPlan> {
     any::<[u8; 2]>().prop_map(LinkedPlan::of_bytes)

@@ -1,9 +1,6 @@
 //! What stock authorities said of bandwidth files, kept, and replayed: `netdoc::check_as_tor` must still say the same. How it was
 //! recorded: `tests/data/README.md`.
 
-#[expect(dead_code, reason = "what writes it is another file of tests")]
-mod said;
-
 use netdoc::bwfile::{FileVerdict, LineVerdict};
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,10 +8,10 @@ use std::path::Path;
 #[test]
 fn the_check_says_what_real_authorities_said_of_thousands_of_lines() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/authorities-said.jsonl.gz");
-    let all = said::read(&path).expect("recorded");
-    let wrong: Vec<String> = all.iter().flat_map(said::Said::differences).collect();
+    let all = crate::said::read(&path).expect("recorded");
+    let wrong: Vec<String> = all.iter().flat_map(crate::said::Said::differences).collect();
     assert!(wrong.is_empty(), "{wrong:#?}");
-    let reports: Vec<_> = all.iter().map(said::Said::report).collect();
+    let reports: Vec<_> = all.iter().map(crate::said::Said::report).collect();
     let lines: usize = reports.iter().map(|report| report.lines.len()).sum();
     let voted: usize = all.iter().map(|it| it.measured.len()).sum();
     let left_out: usize = reports.iter().map(|report| report.skipped().count()).sum();

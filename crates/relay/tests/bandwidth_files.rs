@@ -3,9 +3,7 @@
 //!
 //! Relays are known to the authorities by their descriptors alone, so that many lines can be looked at.
 
-#[expect(dead_code, reason = "what reads it is another file of tests")]
-mod said;
-
+use crate::said::Said;
 use lab::{Network, NetworkSpec, Node};
 use link::{Clock, IdentityIssuer, LongTermKeys, unix_time_s};
 use netdoc::Fingerprint;
@@ -15,7 +13,6 @@ use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 use relay::descriptor::{Announcement, Capabilities, TapKey, write};
 use relay::publish::{self, Answer, Patience};
-use said::Said;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
@@ -387,7 +384,7 @@ fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
         }
     }
     if let Some(path) = std::env::var_os(KEPT_VARIABLE) {
-        said::write(path.as_ref(), &all).expect("written");
+        crate::said::write(path.as_ref(), &all).expect("written");
     }
     let wrong: Vec<String> = all.iter().flat_map(Said::differences).collect();
     let lines: usize = all.iter().map(|it| it.report().lines.len()).sum();

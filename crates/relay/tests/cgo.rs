@@ -1,9 +1,7 @@
 //! Counter Galois Onion between these relays and unmodified clients, and between this client and
 //! unmodified relays.
 
-mod common;
-
-use common::{PATIENCE, config, knowing};
+use crate::common::{PATIENCE, config, knowing};
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
 use link::tls::TlsConfigs;
 use link::{

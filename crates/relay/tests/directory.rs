@@ -1,9 +1,7 @@
 //! Our relay as a directory beside stock tor's, and what it changes while it runs: its onion key, its
 //! certificates.
 
-mod common;
-
-use common::{
+use crate::common::{
     PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, knowing, only,
     published, text, wait_for, wait_until_known,
 };

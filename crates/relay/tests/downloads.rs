@@ -1,11 +1,8 @@
 //! An unmodified client downloads through these relays as guard, middle and exit.
 
-#[path = "common/exits.rs"]
-mod exits;
-
-use exits::{name_server, ours, wait_until_known};
 use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, download};
 use std::time::Duration;
+use testkit::exits::{name_server, ours, wait_until_known};
 
 /// Far more than anything here takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);

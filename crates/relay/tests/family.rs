@@ -1,10 +1,8 @@
 //! Families of relays, as stock tor's authorities and relays see them.
 
-mod common;
-
+use crate::common::{PATIENCE, config, fetched, text, wait_for, wait_until_known};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
-use common::{PATIENCE, config, fetched, text, wait_for, wait_until_known};
 use dirmgr::family::{FamilyId, ProvenFamilies, proven_families};
 use lab::{Network, NetworkSpec, RelaySpec};
 use netdoc::fetch::{Fetcher, Resource};

@@ -1,8 +1,6 @@
 //! Stock clients link circuits at our exit (proposal 329).
 
-mod common;
-
-use common::{PATIENCE, config, knowing};
+use crate::common::{PATIENCE, config, knowing};
 use lab::{
     Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec, connect_through,
     download, read_rest,

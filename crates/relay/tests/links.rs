@@ -1,8 +1,6 @@
 //! Links between stock relays and ours: one is enough, whoever dialled, and what each makes of it.
 
-mod common;
-
-use common::{PATIENCE, authorities, build_circuit, knowing, published, wait_for};
+use crate::common::{PATIENCE, authorities, build_circuit, knowing, published, wait_for};
 use lab::control::Control;
 use lab::{Network, NetworkSpec, RelaySpec};
 use relay::RelayEvent;

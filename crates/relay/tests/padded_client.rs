@@ -1,9 +1,7 @@
 //! A stock client with a relay of ours as its guard: whether it hears padding, and whether not if it
 //! asks for none.
 
-mod common;
-
-use common::{PATIENCE, config};
+use crate::common::{PATIENCE, config};
 use lab::{Client, Network, NetworkSpec, RelaySpec};
 use link::Clock;
 use relay::{Relay, RelayConfig};

@@ -1,8 +1,6 @@
 //! What our relay tests of itself before it publishes, through stock tor.
 
-mod common;
-
-use common::{PATIENCE, config, fetched, only, wait_for, wait_until_known};
+use crate::common::{PATIENCE, config, fetched, only, wait_for, wait_until_known};
 use lab::{Network, NetworkSpec};
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Consensus, Fingerprint};

@@ -1,9 +1,7 @@
 //! What stock tor makes of our relay: authorities list it, relays and clients use it, and it reads
 //! our keys.
 
-mod common;
-
-use common::{
+use crate::common::{
     PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, only, wait_for,
     wait_until_known,
 };

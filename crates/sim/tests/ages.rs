@@ -6,7 +6,7 @@ use onion::cell::{CircId, Command};
 use onion::cell_model::{HeaderOnly, Tor};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sim::stage::{Cast, Handshaking, Stage};
+use testkit::stage::{Cast, Handshaking, Stage};
 
 const WEEK: Duration = Duration::from_secs(7 * 24 * 3600);
 /// Longer than the interval of upkeep.

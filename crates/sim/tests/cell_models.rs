@@ -11,8 +11,8 @@ use onion::{Duration, Rate};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sim::stage::{Cast, Handshaking, Pace, Seen, Stage};
 use std::sync::Arc;
+use testkit::stage::{Cast, Handshaking, Pace, Seen, Stage};
 
 /// The limit of all queues, in cells.
 const HELD_CELLS_MAX: usize = 600;

@@ -12,8 +12,8 @@ use onion::{Duration, Instant};
 use proptest::prelude::*;
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sim::stage::{Cast, Handshaking, Seen, Stage};
 use std::sync::Arc;
+use testkit::stage::{Cast, Handshaking, Seen, Stage};
 
 /// The window of most tests.
 const WINDOW: u32 = 10;
@@ -321,7 +321,7 @@ fn a_client_that_never_says_anything_ends_its_own_circuit_and_is_named_as_a_clie
     middle.back(WINDOW as usize);
     middle.back(QUEUE_LIMIT_CELLS as usize);
     assert_eq!(middle.left(0, Command::DESTROY), 0);
-    assert_eq!(middle.stage.data_cells(0, middle.circ_id), WINDOW.into());
+    assert_eq!(middle.stage.data_cells(0, middle.circ_id), u64::from(WINDOW));
     middle.pass(3000);
     middle.back(1);
     assert_eq!(middle.stage.relay.totals().stalled_circuits, 1);

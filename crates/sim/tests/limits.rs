@@ -7,7 +7,7 @@ use onion::router::{ExitConfig, ExitPolicy, RateLimit, RouterConfig};
 use onion::{Duration, Rate};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sim::stage::{Handshaking, Pace, Stage};
+use testkit::stage::{Handshaking, Pace, Stage};
 
 /// The length of a cell on a link.
 const CELL: f64 = 514.0;

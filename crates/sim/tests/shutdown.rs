@@ -13,7 +13,7 @@ use onion::router::{ExitConfig, ExitPolicy, LinkPeer, RouterConfig, RouterEvent}
 use onion::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sim::stage::{Cast, Handshaking, Said, Stage};
+use testkit::stage::{Cast, Handshaking, Said, Stage};
 
 type Play<S> = Stage<S, ChaCha8Rng>;
 

@@ -1,6 +1,5 @@
 //! Folders of tornettools, of several versions and as their users change them: where files are, and what hosts do.
 
-#[path = "samples/limits.rs"]
 mod limits;
 
 use onion::Duration;

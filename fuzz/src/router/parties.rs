@@ -2,7 +2,6 @@
 
 use super::{COORDINATOR, MEASURERS, QUEUE_LIMIT_CELLS_MOST, World, circ_id};
 use crate::input::Input;
-use crate::vectors::PARTIES;
 use onion::cell::msg::{Create2, Extend2, HANDSHAKE_NTOR, encode_created2_into, link_specifier};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
@@ -12,6 +11,7 @@ use onion::measure::protocol::{
 };
 use onion::node::CloseCause;
 use onion::router::Parameters;
+use testkit::vectors::PARTIES;
 
 impl World {
     pub(super) fn order(&mut self, place: usize, input: &mut Input<'_>) {

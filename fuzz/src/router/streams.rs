@@ -2,13 +2,13 @@
 
 use super::{World, circ_id};
 use crate::input::Input;
-use crate::vectors::PARTIES;
 use onion::cell::msg::{Begin, BeginFlags, Sendme};
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayFormat, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::{ClientHop, HopKeys};
 use onion::node::{CloseCause, ConnId, DnsAnswer, Node};
 use onion::router::{ExitConfig, ExitPolicy};
+use testkit::vectors::PARTIES;
 
 /// The most concurrent streams.
 pub(super) const STREAMS_MAX: u32 = 12;

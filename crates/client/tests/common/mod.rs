@@ -1,11 +1,8 @@
 //! What tests with stock tor's networks have in common.
 
-#![allow(dead_code, reason = "no test needs all of it")]
-
 use client::{ClientProxy, Event, Hop, Settings};
 use lab::{Network, NetworkSpec, RelaySpec};
 use relay::{ExitSection, RelayConfig};
-use std::fs;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
@@ -108,11 +105,4 @@ impl Ours {
         });
         circuit.expect("a stream that was opened")
     }
-}
-
-/// A line of the kernel's status of this process, in kB.
-pub(crate) fn memory_kb(key: &str) -> u64 {
-    let status = fs::read_to_string("/proc/self/status").expect("told");
-    let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("a line");
-    line.trim_start_matches(':').trim_end_matches("kB").trim().parse().expect("a number")
 }

@@ -2,11 +2,11 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use crate::echo_report::{Part, Report};
-use crate::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S, cast};
-use crate::found::Found;
-use crate::party::Party;
-use crate::stage::{Actor, Stage};
+use crate::common::echo_report::{Part, Report};
+use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S, cast};
+use crate::common::found::Found;
+use crate::common::party::Party;
+use crate::common::stage::{Actor, Stage};
 use lab::liars::EchoLiar;
 use onion::measure::Second;
 use onion::measure::load::{

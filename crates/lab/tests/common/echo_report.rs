@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use crate::found::Found;
-use crate::stage::Actor;
+use crate::common::found::Found;
+use crate::common::stage::Actor;
 use coordinator::{Assignment, MeasurerId, Mode, Schedule, SecondReport, Series, Summary};
 use onion::measure::Second;
 use onion::measure::load::LoadFailure;

@@ -1,8 +1,8 @@
 //! A relay with clients, and a party that violates the protocol.
 
-use crate::echo_play::Play;
-use crate::echo_scenario::{COORDINATOR, Scenario};
-use crate::stage::{Actor, Stage};
+use crate::common::echo_play::Play;
+use crate::common::echo_scenario::{COORDINATOR, Scenario};
+use crate::common::stage::{Actor, Stage};
 use onion::Duration;
 use onion::measure::order::{OrderEvent, OrderFailure};
 use onion::measure::protocol::{ErrorCode, Message, Order};

@@ -2,7 +2,7 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use crate::found::Found;
+use crate::common::found::Found;
 use link::IdentityIssuer;
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::measure::load::{LoadConfig, LoadFailure, LoadGenerator, Pace, ReturnPath, Target};

@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use crate::party::Party;
-use crate::stage::{Actor, RealSockets, Stage, VirtualTime};
+use crate::common::party::Party;
+use crate::common::stage::{Actor, RealSockets, Stage, VirtualTime};
 use link::{DriverOptions, IdentityIssuer};
 use onion::circuit::NextHop;
 use onion::client::{

@@ -72,7 +72,6 @@ impl Party {
     }
 
     /// Dials a relay as another relay, which claims these addresses.
-    #[allow(dead_code, reason = "of use to some tests")]
     pub(crate) fn dialling_as(
         target: Target,
         identity: Arc<OwnIdentity>,

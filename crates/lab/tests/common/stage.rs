@@ -260,11 +260,11 @@ impl Stage for RealSockets {
 macro_rules! in_both_worlds {
     ($($claim:ident)*) => {
         mod in_virtual_time {
-            use crate::stage::VirtualTime;
+            use crate::common::stage::VirtualTime;
             $(#[test] fn $claim() { super::$claim(VirtualTime::new(1, Some(3000))); })*
         }
         mod on_real_sockets {
-            use crate::stage::RealSockets;
+            use crate::common::stage::RealSockets;
             $(#[test] fn $claim() { super::$claim(RealSockets::new()); })*
         }
     };

@@ -1,7 +1,7 @@
 //! A client that makes a relay extend circuits to a measurer's return relay, where they are unwanted.
 
-use crate::party::{Party, extend_data, sealed};
-use crate::stage::{Actor, Stage};
+use crate::common::party::{Party, extend_data, sealed};
+use crate::common::stage::{Actor, Stage};
 use link::IdentityIssuer;
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;

@@ -1,11 +1,11 @@
 //! Unwanted circuits at the measurer's return relays.
 
-use crate::transit_play::{lone_measurer, unix_time_s};
+use crate::common::transit_play::{lone_measurer, unix_time_s};
 use onion::Instant;
 use onion::cell::{CircId, Command};
 use onion::link::{Authentication, Channel, ExpectedPeer};
 use onion::node::{ListenerId, Node};
-use sim::fixture::Session;
+use testkit::fixture::Session;
 
 #[test]
 fn who_asks_for_circuits_without_end_and_reads_no_answer_fills_no_memory() {

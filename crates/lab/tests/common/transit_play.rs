@@ -2,10 +2,10 @@
 
 #![expect(clippy::unwrap_used, reason = "a helper of tests: a panic is its report")]
 
-use crate::found::Found;
-use crate::party::Party;
-use crate::stage::{Actor, Stage, VirtualTime};
-use crate::stranger::Stranger;
+use crate::common::found::Found;
+use crate::common::party::Party;
+use crate::common::stage::{Actor, Stage, VirtualTime};
+use crate::common::stranger::Stranger;
 use lab::liars::{LiedAt, TransitLiar, TransitLie};
 use link::IdentityIssuer;
 use onion::identity::{OwnIdentity, RelayIds};

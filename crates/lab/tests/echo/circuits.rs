@@ -1,9 +1,9 @@
 //! Clients' circuits through the router, cell by cell.
 
-use crate::echo_play::Play;
-use crate::echo_scenario::{Scenario, UNIX_TIME_S, cast};
-use crate::party::{Party, created2, extend_data, sealed};
-use crate::stage::{Actor, Stage};
+use crate::common::echo_play::Play;
+use crate::common::echo_scenario::{Scenario, UNIX_TIME_S, cast};
+use crate::common::party::{Party, created2, extend_data, sealed};
+use crate::common::stage::{Actor, Stage};
 use onion::Rate;
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::{RelayCommand, RelayMessage};
@@ -13,7 +13,7 @@ use onion::identity::RelayIds;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     a_circuit_is_extended_and_carries_cells_both_ways
     early_cells_go_on_as_such_and_do_not_come_back
     the_end_of_a_circuit_is_told_to_either_side
@@ -349,7 +349,7 @@ fn only_the_circuit_dies_whose_queue_overruns<S: Stage>(stage: S) {
 /// What takes minutes: in virtual time only.
 mod upkeep {
     use super::*;
-    use crate::stage::VirtualTime;
+    use crate::common::stage::VirtualTime;
     use onion::Duration;
 
     #[test]

@@ -1,10 +1,10 @@
 //! An honest relay, whoever is around it.
 
-use crate::echo_play::{ALONE_S, Play};
-use crate::echo_report::{Part, Report};
-use crate::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S};
-use crate::party::Party;
-use crate::stage::{Actor, Stage};
+use crate::common::echo_play::{ALONE_S, Play};
+use crate::common::echo_report::{Part, Report};
+use crate::common::echo_scenario::{COORDINATOR, MEASURERS, Scenario, UNIX_TIME_S};
+use crate::common::party::Party;
+use crate::common::stage::{Actor, Stage};
 use onion::cell::{CircId, Command};
 use onion::measure::load::{Event, LoadFailure, LoadGenerator};
 use onion::measure::order::{OrderEvent, OrderFailure};
@@ -14,7 +14,7 @@ use onion::router::RouterEvent;
 use onion::{Duration, Instant, Rate};
 use rand_chacha::ChaCha8Rng;
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     an_honest_relay_is_measured
     clients_are_held_to_their_share_and_have_all_back_after
     a_relay_that_takes_part_can_also_be_measured_in_transit
@@ -283,7 +283,7 @@ fn a_measurer_that_never_comes_holds_nothing_up_for_long<S: Stage>(stage: S) {
     // The next may be slow, on a busy machine.
     let params = Scenario::default().target_params();
     let relay = play.relay;
-    let router: &mut crate::echo_play::Relay = play.stage.node(relay);
+    let router: &mut crate::common::echo_play::Relay = play.stage.node(relay);
     router.set_target_params(params);
     assert!(play.measure().summary().median > 0, "the next may come");
 }
@@ -356,7 +356,7 @@ fn connections_cut_in_any_handshake_leave_nothing<S: Stage>(stage: S) {
     let mut play = Play::begin(stage, &scenario);
     for steps in 0..25 {
         let party = Party::dialling(play.target, UNIX_TIME_S);
-        let party = play.stage.add(party, &crate::echo_scenario::cast().others, &[]);
+        let party = play.stage.add(party, &crate::common::echo_scenario::cast().others, &[]);
         for _ in 0..steps {
             play.stage.step();
         }

@@ -1,17 +1,17 @@
 //! Links that other relays have dialled: who proves who it is gets its circuits over them.
 
 use super::circuits::{Built, Next, creates, destroyed, id, last_create, scene};
-use crate::echo_play::Play;
-use crate::echo_scenario::{UNIX_TIME_S, cast};
-use crate::party::{Party, extend_data};
-use crate::stage::{Actor, Stage};
+use crate::common::echo_play::Play;
+use crate::common::echo_scenario::{UNIX_TIME_S, cast};
+use crate::common::party::{Party, extend_data};
+use crate::common::stage::{Actor, Stage};
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
 use onion::cell::{BODY_LEN, CircId, Command};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     a_relay_that_has_dialled_us_gets_its_circuits_over_that_link
     who_proves_nothing_is_dialled
     at_another_address_a_link_serves_if_the_relay_says_where_it_comes_from

@@ -1,17 +1,17 @@
 //! Measurers and strangers that violate the protocol: the consequences, and that nobody else is affected.
 
-use crate::echo_play::Play;
-use crate::echo_scenario::{COORDINATOR, MEASURERS};
-use crate::echo_scene::Scene;
-use crate::honest::{ordered, proven};
-use crate::stage::{Actor, Stage};
+use super::honest::{ordered, proven};
+use crate::common::echo_play::Play;
+use crate::common::echo_scenario::{COORDINATOR, MEASURERS};
+use crate::common::echo_scene::Scene;
+use crate::common::stage::{Actor, Stage};
 use onion::Duration;
 use onion::cell::{Cell, CircId, Command};
 use onion::identity::RelayIds;
 use onion::measure::load::{LoadFailure, ReturnPath};
 use onion::measure::protocol::{ErrorCode, MESSAGE_LEN_MAX, Message, Nonce, Proof};
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     a_measurer_with_an_unknown_key_is_refused
     a_proof_seen_on_another_session_is_worth_nothing
     a_measurer_gets_no_more_sockets_than_were_ordered
@@ -47,7 +47,7 @@ fn a_proof_seen_on_another_session_is_worth_nothing<S: Stage + 'static>(stage: S
     let seen = scene.play.party(measurer).exported;
     let proof = Proof::sign(&MEASURERS[0], nonce, &target, &seen);
     assert_eq!(scene.refused_with(|_| Message::Proof(proof)), ErrorCode::BAD_SIGNATURE);
-    let other = RelayIds { rsa: crate::echo_scenario::cast().next.rsa, ..target };
+    let other = RelayIds { rsa: crate::common::echo_scenario::cast().next.rsa, ..target };
     let code =
         scene.refused_with(|it| Message::Proof(Proof::sign(&MEASURERS[0], nonce, &other, it)));
     assert_eq!(code, ErrorCode::BAD_SIGNATURE, "for another relay");

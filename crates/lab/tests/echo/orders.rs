@@ -1,15 +1,15 @@
 //! Coordinators with invalid orders: the consequences, and that nobody else is affected.
 
-use crate::echo_scenario::{COORDINATOR, MEASURERS, UNIX_TIME_S};
-use crate::echo_scene::Scene;
-use crate::honest::{ordered, proven};
-use crate::stage::Stage;
+use super::honest::{ordered, proven};
+use crate::common::echo_scenario::{COORDINATOR, MEASURERS, UNIX_TIME_S};
+use crate::common::echo_scene::Scene;
+use crate::common::stage::Stage;
 use onion::Duration;
 use onion::cell::{CircId, Command};
 use onion::identity::RelayIds;
 use onion::measure::protocol::{CoordinatorKey, ErrorCode, MeasurerKey, Message, Order, Proof};
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     an_order_seen_on_another_session_is_worth_nothing
     an_order_by_a_key_that_is_not_allowed_is_refused
     an_order_that_is_not_signed_by_its_coordinator_is_refused
@@ -79,7 +79,7 @@ fn an_order_out_of_its_time_is_refused<S: Stage + 'static>(stage: S) {
 
 fn an_order_for_another_relay_is_refused<S: Stage + 'static>(stage: S) {
     let mut scene = Scene::new(stage);
-    let next = crate::echo_scenario::cast().next.ids();
+    let next = crate::common::echo_scenario::cast().next.ids();
     let code = scene.refused(|order| order.target = next);
     assert_eq!(code, ErrorCode::WRONG_TARGET);
     let code = scene.refused(|order| order.target = RelayIds { ed25519: None, ..order.target });
@@ -110,13 +110,13 @@ fn a_relay_that_allows_nobody_says_so<S: Stage + 'static>(stage: S) {
     let mut scene = Scene::new(stage);
     let params = scene.play.scenario.target_params();
     let relay = scene.play.relay;
-    let router: &mut crate::echo_play::Relay = scene.play.stage.node(relay);
+    let router: &mut crate::common::echo_play::Relay = scene.play.stage.node(relay);
     router.set_target_params(onion::measure::target::TargetParams {
         is_allowed: false,
         ..params.clone()
     });
     assert_eq!(scene.refused(|_| {}), ErrorCode::NOT_ALLOWED);
-    let router: &mut crate::echo_play::Relay = scene.play.stage.node(relay);
+    let router: &mut crate::common::echo_play::Relay = scene.play.stage.node(relay);
     router.set_target_params(params);
     scene.assert_unharmed();
 }

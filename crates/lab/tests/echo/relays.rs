@@ -1,10 +1,10 @@
 //! Lying relays: each is detected, or gains no more than the bound.
 
-use crate::echo_play::Play;
-use crate::echo_report::Report;
-use crate::echo_scenario::Scenario;
-use crate::escapes::assert_escapes_as_predicted;
-use crate::stage::{Stage, VirtualTime};
+use crate::common::echo_play::Play;
+use crate::common::echo_report::Report;
+use crate::common::echo_scenario::Scenario;
+use crate::common::escapes::assert_escapes_as_predicted;
+use crate::common::stage::{Stage, VirtualTime};
 use lab::liars::EchoLie;
 use onion::Rate;
 use onion::measure::Mismatch;
@@ -12,7 +12,7 @@ use onion::measure::load::LoadFailure;
 use onion::measure::order::{OrderFailure, OrderViolation};
 use std::num::NonZeroU64;
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     a_relay_that_skips_decryption_is_found_out
     a_relay_that_forges_answers_is_found_out
     a_relay_that_replays_answers_is_found_out

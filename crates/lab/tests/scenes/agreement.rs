@@ -1,7 +1,7 @@
 //! One scene in both worlds with the same statistics: greedy clients share a relay with a rate limit.
 
-use crate::network::{Net, Stock, World};
-use crate::stage::{Actor, RealSockets, VirtualTime};
+use crate::common::network::{Net, Stock, World};
+use crate::common::stage::{Actor, RealSockets, VirtualTime};
 use onion::client::{StreamNumber, Transfer};
 use onion::router::RateLimit;
 use onion::{Duration, Rate};

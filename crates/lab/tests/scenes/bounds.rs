@@ -1,11 +1,11 @@
 //! Slow receivers hold back their senders, and no memory fills.
 
-use crate::network::{Net, World};
+use crate::common::network::{Net, World};
 use onion::Duration;
 use onion::cell::CELL_LEN;
 use onion::client::{ClientEvent, Transfer};
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     a_client_that_does_not_read_holds_the_sender_back
     a_destination_that_does_not_read_holds_the_client_back
     a_stream_that_is_not_read_does_not_stop_the_others

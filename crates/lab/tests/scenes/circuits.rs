@@ -1,14 +1,14 @@
 //! Circuits that end, or are never built.
 
-use crate::network::{Net, SOON, World, cast};
-use crate::party::Party;
+use crate::common::network::{Net, SOON, World, cast};
+use crate::common::party::Party;
 use onion::Duration;
 use onion::cell::msg::DestroyReason;
 use onion::circuit::{CircuitError, NextHop};
 use onion::client::{CircuitPlan, Loss, Transfer};
 use std::sync::Arc;
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     a_destroyed_circuit_leaves_nothing
     an_ended_stream_leaves_nothing
     a_client_that_vanishes_leaves_nothing
@@ -51,12 +51,12 @@ fn a_client_that_vanishes_leaves_nothing<W: World>(world: W) {
     let mut net = Net::new(world);
     let other = net.add_client();
     let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
-    let client: &mut crate::network::Stock = net.stage.node(other);
+    let client: &mut crate::common::network::Stock = net.stage.node(other);
     let circuit = client.open(now, &path);
     client.begin(now, circuit, to.into(), Transfer::download(1, 50_000_000));
     net.until(|net| net.server().open_conns() == 1 && net.relay(2).open_streams() == 1);
     // Its links close without a DESTROY.
-    let client: &mut crate::network::Stock = net.stage.node(other);
+    let client: &mut crate::common::network::Stock = net.stage.node(other);
     client.close_all();
     net.assert_empty();
 }
@@ -93,7 +93,7 @@ fn extending_to_oneself_to_nowhere_and_to_a_stranger_fails_with_a_reason<W: Worl
 fn a_next_hop_that_never_answers_holds_up_nobody_else<W: World>(world: W) {
     let mut net = Net::new(world);
     let mute_at = net.stage.reserve();
-    let mute = Party::mute(crate::network::UNIX_TIME_S);
+    let mute = Party::mute(crate::common::network::UNIX_TIME_S);
     let mute = net.stage.add(mute, &cast().issuer, &[mute_at]);
     let hop = NextHop::to_own(&Arc::clone(&cast().relays[3]), mute_at);
     let path = CircuitPlan::new(vec![net.hops[0], hop]);
@@ -119,7 +119,7 @@ fn a_circuit_goes_on_when_the_calendar_jumps<W: World>(world: W) {
     let mut net = Net::new(world);
     let circuit = net.circuit(true);
     let year = 366 * 86_400;
-    for unix_time_s in [20 * year, 80 * year, crate::network::UNIX_TIME_S] {
+    for unix_time_s in [20 * year, 80 * year, crate::common::network::UNIX_TIME_S] {
         let now = net.stage.now();
         (0..3).for_each(|place| net.relay(place).set_unix_time(now, unix_time_s));
         let stream = net.begin(circuit, Transfer::download(unix_time_s, 200_000));

@@ -1,14 +1,14 @@
 //! Abusive clients, and a quiet circuit that must not be affected.
 
-use crate::network::{Net, World};
-use crate::party::{Party, sealed};
+use crate::common::network::{Net, World};
+use crate::common::party::{Party, sealed};
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::client::Transfer;
 use onion::crypto::ClientHop;
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     a_flood_of_creates_is_refused_beyond_a_bound_and_disturbs_nobody
     a_flood_of_begins_is_refused_beyond_a_bound
     cells_that_do_not_decrypt_end_their_circuit_alone
@@ -42,7 +42,10 @@ fn a_flood_of_creates_is_refused_beyond_a_bound_and_disturbs_nobody<W: World>(wo
 }
 
 /// A circuit of one hop that a party has opened.
-fn open_one<W: World>(net: &mut Net<W>, relay: usize) -> (crate::stage::Actor, CircId, ClientHop) {
+fn open_one<W: World>(
+    net: &mut Net<W>,
+    relay: usize,
+) -> (crate::common::stage::Actor, CircId, ClientHop) {
     let (actor, circ_id) = (net.add_party(relay), CircId::of_initiator(1));
     let party: &mut Party = net.stage.node(actor);
     party.send(circ_id, Command::CREATE_FAST, &[7; 20]);
@@ -54,7 +57,7 @@ fn open_one<W: World>(net: &mut Net<W>, relay: usize) -> (crate::stage::Actor, C
 /// The reason with which its circuit was destroyed.
 fn destroyed<W: World>(
     net: &mut Net<W>,
-    actor: crate::stage::Actor,
+    actor: crate::common::stage::Actor,
     circ_id: CircId,
 ) -> DestroyReason {
     net.until(|net| net.stage.node::<Party>(actor).cell(circ_id, Command::DESTROY).is_some());

@@ -1,7 +1,7 @@
 //! Hop-by-hop windows between our routers and with our client; and paths on which only some nodes have them.
 
-use crate::network::{Net, World};
-use crate::stage::VirtualTime;
+use crate::common::network::{Net, World};
+use crate::common::stage::VirtualTime;
 use onion::client::Transfer;
 use onion::flow::hop::{HopFlows, HopWindows};
 use onion::router::RateLimit;
@@ -10,7 +10,7 @@ use onion::{Duration, Rate};
 use sim::wire::PathModel;
 use std::sync::Arc;
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     transfers_are_intact_at_all_sizes_with_windows_from_hop_to_hop
     transfers_are_intact_with_a_middle_relay_that_has_no_windows
     a_client_that_does_not_read_is_waited_for_where_the_data_comes_from

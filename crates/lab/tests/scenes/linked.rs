@@ -1,7 +1,7 @@
 //! Circuits that are linked at their exit (proposal 329), our client's and our router's.
 
-use crate::network::{Net, World};
-use crate::stage::{Stage, VirtualTime};
+use crate::common::network::{Net, World};
+use crate::common::stage::{Stage, VirtualTime};
 use onion::cell::msg::DesiredUx;
 use onion::client::{
     CircuitNumber, CircuitPlan, ClientEvent, LegFigures, Loss, Outcome, SetPlan, Transfer,
@@ -10,7 +10,7 @@ use onion::tunnel::conflux::{ConfluxError, LegScheduler, schedulers};
 use onion::{Duration, Rate};
 use sim::wire::PathModel;
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     transfers_over_linked_circuits_are_intact_at_all_sizes_by_each_scheduler
     many_streams_share_linked_circuits_both_ways
     linked_circuits_with_counter_galois_onion_are_intact

@@ -1,7 +1,7 @@
 //! Paths with loss, bottlenecks and latencies: in virtual time only.
 
-use crate::network::Net;
-use crate::stage::{Stage, VirtualTime};
+use crate::common::network::Net;
+use crate::common::stage::{Stage, VirtualTime};
 use onion::client::{Figures, Transfer};
 use onion::node::{DnsAnswer, DnsQuery};
 use onion::{Duration, Rate};
@@ -79,7 +79,7 @@ fn a_client_behind_a_trickle_is_shed_and_nobody_else_suffers() {
     let model =
         PathModel { rate: Some(trickle), queue: Duration::from_secs(60), ..PathModel::default() };
     net.stage.wire.set_path(slow_node, guard, model);
-    let client: &mut crate::network::Stock = net.stage.node(slow);
+    let client: &mut crate::common::network::Stock = net.stage.node(slow);
     let circuits: Vec<_> = (0..40).map(|_| client.open(now, &path)).collect();
     for circuit in circuits {
         client.begin(now, circuit, to.into(), Transfer::download(1, 5_000_000));
@@ -103,7 +103,7 @@ fn a_quiet_circuit_does_not_notice_bulk_beside_it_on_a_relay_with_room() {
     let before = net.round_trip(quiet);
     let bulk = net.add_client();
     let (now, path, to) = (net.stage.now(), net.path(3), net.server_at);
-    let client: &mut crate::network::Stock = net.stage.node(bulk);
+    let client: &mut crate::common::network::Stock = net.stage.node(bulk);
     for seed in 0..5 {
         let circuit = client.open(now, &path);
         client.begin(now, circuit, to.into(), Transfer::download(seed, 2_000_000));

@@ -1,12 +1,12 @@
 //! Normal streams.
 
-use crate::network::{Net, World};
+use crate::common::network::{Net, World};
 use onion::cell::msg::EndReason;
 use onion::client::{CircuitPlan, Destination, Outcome, Transfer};
 use onion::router::RateLimit;
 use onion::{Duration, Rate};
 
-crate::stage::in_both_worlds! {
+crate::common::stage::in_both_worlds! {
     downloads_through_three_relays_are_intact_at_all_sizes
     uploads_through_three_relays_are_intact_at_all_sizes
     both_ways_are_intact_at_all_sizes_with_counter_galois_onion

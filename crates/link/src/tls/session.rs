@@ -400,5 +400,4 @@ where
 }
 
 #[cfg(test)]
-#[path = "session/tests.rs"]
 mod tests;

@@ -159,5 +159,4 @@ fn kind_of(failure: &LoadFailure, has_started: bool) -> FailureKind {
 }
 
 #[cfg(test)]
-#[path = "round/tests.rs"]
 mod tests;

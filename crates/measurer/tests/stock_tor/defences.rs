@@ -1,10 +1,10 @@
 //! Relays that defend themselves, by what the consensus says: a team trips none of it.
 
+use super::{limited, relay};
 use crate::common::{
     Claims, heartbeat, log, measure, network, observe, options, own_connections_to, request, team,
     turn, wait_for, warnings_since,
 };
-use crate::{limited, relay};
 use coordinator::Params;
 use lab::{Network, NetworkSpec, Node, RelaySpec};
 use measurer::{Defences, Progress, Request, Team, TeamOptions};

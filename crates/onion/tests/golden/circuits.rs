@@ -1,8 +1,5 @@
 //! Circuits through a relay, replayed.
 
-use crate::vectors::{
-    Scene, circuit, circuit_dead_end, circuit_refused, identity_landing, link_from_relay,
-};
 use onion::cell::msg::{
     Create2, CreatedFast, DestroyReason, Extend2, HANDSHAKE_NTOR, encode_created2_into,
     link_specifier, parse_created2,
@@ -13,6 +10,9 @@ use onion::circuit::{Builder, CircuitError, NextHop, Step};
 use onion::crypto::{ClientHop, HopKeys, Keystream, RelayHop, fast, ntor};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::{Content, Mismatch, compare};
+use testkit::vectors::{
+    Scene, circuit, circuit_dead_end, circuit_refused, identity_landing, link_from_relay,
+};
 
 fn two_hop(scene: &Scene) -> Builder {
     let ids = RelayIds {

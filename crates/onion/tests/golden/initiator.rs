@@ -1,13 +1,13 @@
 //! Our link to a relay, replayed.
 
-use crate::vectors::{Scene, identity_link, link_to_relay};
-use crate::{OwnedCell, but_netinfo, cells, feed, find, output};
+use super::{OwnedCell, but_netinfo, cells, feed, find, output};
 use onion::cell::msg::{NetInfo, encode_versions_cell};
 use onion::cell::{CircId, Command, FrameError, LinkProtocol};
 use onion::identity::{Ed25519Id, RsaId};
 use onion::link::{Authentication, CertError, Channel, ChannelError};
 use proptest::prelude::*;
 use std::sync::Arc;
+use testkit::vectors::{Scene, identity_link, link_to_relay};
 
 fn channel(scene: &Scene, authentication: Authentication) -> Channel {
     let tls = scene.tls(&identity_link().rsa_sha256);
@@ -42,7 +42,7 @@ fn the_link_opens_for_anonymous_clients() {
     assert!(channel.is_open());
     let said = output(&mut channel);
     let said = cells(&said);
-    assert_eq!(crate::commands(&said), [Command::VERSIONS, Command::NETINFO]);
+    assert_eq!(super::commands(&said), [Command::VERSIONS, Command::NETINFO]);
     let info = NetInfo::parse(&find(&said, Command::NETINFO).body).expect("well-formed");
     let other = Some(scene.address("address").ip());
     assert_eq!(info, NetInfo { timestamp: 0, other, mine: vec![] }, "as tor's clients");
@@ -60,7 +60,7 @@ fn windows_from_hop_to_hop_are_offered_by_a_version_and_not_had_from_a_stock_rel
     let offer = encode_versions_cell(&LinkProtocol::SUPPORTED_WITH_FEEDBACK);
     assert!(said.starts_with(&offer), "and nothing before");
     let said = cells(&said);
-    assert_eq!(crate::commands(&said), [Command::VERSIONS, Command::NETINFO]);
+    assert_eq!(super::commands(&said), [Command::VERSIONS, Command::NETINFO]);
 }
 
 #[test]

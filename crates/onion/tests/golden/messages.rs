@@ -1,7 +1,6 @@
 //! Decoding what the relay sent, and encoding it again.
 
-use crate::vectors::{Scene, link_from_relay, link_to_relay};
-use crate::{OwnedCell, cells, commands, find};
+use super::{OwnedCell, cells, commands, find};
 use onion::cell::msg::{
     AUTH_ED25519_SHA256_RFC5705, AuthChallenge, Certs, NetInfo, cert_type, encode_versions_cell,
     parse_versions,
@@ -9,6 +8,7 @@ use onion::cell::msg::{
 use onion::cell::{BODY_LEN, Cell, Command, LinkProtocol};
 use onion::link::{CertError, verify_responder_certs};
 use sha2::{Digest, Sha256};
+use testkit::vectors::{Scene, link_from_relay, link_to_relay};
 
 #[test]
 fn the_stream_comes_apart_and_together_again() {
@@ -243,7 +243,7 @@ fn no_byte_of_a_certificate_can_be_changed() {
 
 #[test]
 fn what_goes_over_circuits_is_encoded_again_as_it_came() {
-    let scene = crate::vectors::circuit();
+    let scene = testkit::vectors::circuit();
     for name in ["created_fast", "create2", "extended2", "forward_arrived", "backward_arrived"] {
         let stream = scene.get(name);
         let mut framer = onion::cell::Framer::new();

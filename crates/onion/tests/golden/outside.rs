@@ -1,8 +1,7 @@
 //! The driver's and the shell's part for a router's links: proofs that are verified elsewhere, and unwritten
 //! bytes.
 
-use crate::vectors::{self, RecordedTls, identity_landing, identity_link, link_to_relay};
-use crate::{feed, output};
+use super::{feed, output};
 use onion::cell::{CELL_LEN, CircId, Command};
 use onion::link::{Authentication, Channel, ExpectedPeer, TlsSession};
 use onion::node::{CloseCause, ConnId, ListenerId, Node, Unwritten};
@@ -11,6 +10,7 @@ use onion::{Duration, Instant};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
+use testkit::vectors::{self, RecordedTls, identity_landing, identity_link, link_to_relay};
 
 const NOW: Instant = Instant::ORIGIN;
 

@@ -1,7 +1,6 @@
 //! The proof of an initiator's identity. Both sides are the engine's; one side's cells are changed in transit.
 
-use crate::vectors::{self, RecordedTls, identity_landing, identity_link, link_to_relay};
-use crate::{OwnedCell, cells, feed, find, output};
+use super::{OwnedCell, cells, feed, find, output};
 use ed25519_dalek::{Signer, SigningKey};
 use onion::cell::msg::{Certs, NetInfo, cert_type};
 use onion::cell::{CircId, Command};
@@ -10,6 +9,7 @@ use onion::link::{Authentication, CertError, Channel, ChannelError, ExpectedPeer
 use proptest::prelude::*;
 use std::net::IpAddr;
 use std::sync::Arc;
+use testkit::vectors::{self, RecordedTls, identity_landing, identity_link, link_to_relay};
 
 /// Bytes of AUTHENTICATE before the proof, of the proof, and of its signature.
 const HEAD: usize = 4;
@@ -154,7 +154,7 @@ fn a_relay_that_proves_itself_is_known_and_a_client_is_not() {
     assert_eq!((peer.ids, peer.rsa_sha256, peer.ed25519), (own.ids(), own.rsa_sha256, own.ed25519));
 
     let (channel, cells) = begin(Authentication::Anonymous, responder(&tls(1), 9, now_s()));
-    assert_eq!(crate::commands(&cells), [Command::NETINFO]);
+    assert_eq!(super::commands(&cells), [Command::NETINFO]);
     let channel = hear((channel, vec![]), &cells).expect("honest");
     assert!(channel.is_open() && !channel.is_canonical() && channel.peer().is_none());
 }

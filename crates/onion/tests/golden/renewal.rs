@@ -1,6 +1,5 @@
 //! Certificates that change while links are being made.
 
-use crate::vectors;
 use onion::Instant;
 use onion::cell::msg::{Certs, cert_type, encode_versions_cell};
 use onion::cell::{Command, Framer, LinkProtocol};
@@ -11,6 +10,7 @@ use onion::router::{Router, RouterConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
 use std::sync::Arc;
+use testkit::vectors;
 
 /// A session that shows the TLS certificate with this digest.
 struct Shows([u8; 32]);

@@ -1,13 +1,13 @@
 //! The relay's link to us, replayed.
 
-use crate::vectors::{identity_landing, link_from_relay, link_to_relay, own_tls, tls_from_relay};
-use crate::{but_netinfo, cells, feed, find, output};
+use super::{but_netinfo, cells, feed, find, output};
 use ed25519_dalek::{Signature, VerifyingKey};
 use onion::cell::msg::{AUTH_ED25519_SHA256_RFC5705, Certs, NetInfo, cert_type};
 use onion::cell::{Command, FrameError, LinkProtocol};
 use onion::link::{Channel, ChannelError, TlsSession, verify_responder_certs};
 use sha2::{Digest, Sha256};
 use std::sync::Arc;
+use testkit::vectors::{identity_landing, link_from_relay, link_to_relay, own_tls, tls_from_relay};
 
 /// The recorded time: all was recorded within a minute.
 fn now_s() -> u64 {
@@ -99,8 +99,8 @@ fn the_relays_proof_is_about_what_we_saw() {
         rest = later;
         taken
     };
-    let transcript = |cells: &[crate::OwnedCell]| -> [u8; 32] {
-        Sha256::digest(cells.iter().flat_map(crate::OwnedCell::bytes).collect::<Vec<_>>()).into()
+    let transcript = |cells: &[super::OwnedCell]| -> [u8; 32] {
+        Sha256::digest(cells.iter().flat_map(super::OwnedCell::bytes).collect::<Vec<_>>()).into()
     };
     assert_eq!(take(8), b"AUTH0003");
     let _cid = take(32);

@@ -1,6 +1,6 @@
 //! The events for a relay's messages.
 
-use crate::world::{
+use super::world::{
     EXPORTED, NONCE, OTHER, RELAY, SECONDS, SEED, World, client_second, traffic, violation,
 };
 use onion::cell::{CircId, Command};

@@ -1,6 +1,6 @@
 //! Timeouts, lost connections, and cancelled orders.
 
-use crate::world::{ACCEPT_TIMEOUT, RELAY, Tls, World, plan};
+use super::world::{ACCEPT_TIMEOUT, RELAY, Tls, World, plan};
 use onion::measure::order::{OrderEvent, OrderFailure};
 use onion::node::{CloseCause, Node};
 use onion::{Duration, Instant};

@@ -1,6 +1,5 @@
 //! A coordinator's link, and the relay at its other end.
 
-use crate::vectors;
 use onion::cell::{CircId, Command};
 use onion::identity::{OwnIdentity, RelayIds};
 use onion::link::{Channel, TlsSession};
@@ -12,9 +11,10 @@ use onion::measure::protocol::{
 };
 use onion::node::{CloseCause, ConnId, Dial, Node, Security};
 use onion::{Duration, Instant};
-use sim::fixture::Session;
 use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
+use testkit::fixture::Session;
+use testkit::vectors;
 
 pub(crate) const NONCE: Nonce = Nonce([9; 32]);
 pub(crate) const SEED: [u8; 32] = [7; 32];

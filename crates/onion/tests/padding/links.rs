@@ -1,6 +1,6 @@
 //! Which links are padded.
 
-use crate::world::{CIRCUIT, World, config};
+use super::world::{CIRCUIT, World, config};
 use onion::Duration;
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::RelayCommand;

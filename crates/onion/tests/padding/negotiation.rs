@@ -1,6 +1,6 @@
 //! What peers ask for.
 
-use crate::world::{CIRCUIT, World};
+use super::world::{CIRCUIT, World};
 use onion::Duration;
 use onion::cell::{CircId, Command};
 

@@ -1,6 +1,6 @@
 //! When cells come.
 
-use crate::world::{CIRCUIT, World};
+use super::world::{CIRCUIT, World};
 use onion::Duration;
 use onion::cell::{BODY_LEN, CircId, Command};
 use rand_chacha::ChaCha8Rng;

@@ -1,9 +1,7 @@
 //! A router, clients' and relays' links to it, and a relay that it dials.
 
-#[path = "world/hearing.rs"]
 mod hearing;
 
-use crate::vectors;
 use onion::Duration;
 use onion::Instant;
 use onion::cell::msg::{Create2, Extend2, HANDSHAKE_NTOR, LinkPadding, link_specifier};
@@ -15,11 +13,12 @@ use onion::node::{CloseCause, Node};
 use onion::router::{Parameters, RouterConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sim::fixture::{Fixture, RUN};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use testkit::fixture::{Fixture, RUN};
+use testkit::vectors;
 
 /// A link by the order in which they came to be.
 pub(crate) type NodeIndex = usize;

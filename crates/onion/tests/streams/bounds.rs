@@ -1,6 +1,6 @@
 //! What floods and peers that read nothing can cost.
 
-use crate::world::{CIRCUIT, World, content, exit};
+use super::world::{CIRCUIT, World, content, exit};
 use onion::Duration;
 use onion::cell::msg::DestroyReason;
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};

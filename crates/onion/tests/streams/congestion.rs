@@ -1,6 +1,6 @@
 //! Streams of circuits with congestion control (proposal 324).
 
-use crate::world::{World, content};
+use super::world::{World, content};
 use onion::Duration;
 use onion::cell::CircId;
 use onion::cell::msg::{DestroyReason, EndReason, Sendme, Xon};

@@ -1,13 +1,13 @@
 //! What streams carry, and how they end.
 
-use crate::world::{CIRCUIT, World, content, exit};
+use super::world::{CIRCUIT, World, content, exit};
 use onion::Duration;
 use onion::cell::msg::{DestroyReason, EndReason};
 use onion::cell::relay::RelayCommand;
 use onion::cell::{CircId, Command};
 use onion::node::{CloseCause, DnsAnswer, Node};
 use onion::router::RouterConfig;
-use sim::fixture::RUN;
+use testkit::fixture::RUN;
 
 #[test]
 fn bytes_go_both_ways() {

@@ -1,13 +1,13 @@
 //! How streams begin, or don't.
 
-use crate::vectors::PARTIES;
-use crate::world::{CIRCUIT, World, exit, middle};
+use super::world::{CIRCUIT, World, exit, middle};
 use onion::cell::msg::{BeginFlags, Connected, DestroyReason, End, EndReason, Resolved};
 use onion::cell::relay::RelayCommand;
 use onion::identity::RsaId;
 use onion::node::{CloseCause, DnsAnswer, DnsQuery};
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
 use std::net::IpAddr;
+use testkit::vectors::PARTIES;
 
 /// The TTL for clients: from the answer, the cache or neither, it is constant.
 const TTL_S: u32 = 60;

@@ -1,10 +1,10 @@
 //! Flow control of both ends with fixed windows, and its forgeries.
 
-use crate::world::{CIRCUIT, World, content};
+use super::world::{CIRCUIT, World, content};
 use onion::cell::msg::{DestroyReason, Sendme};
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
 use onion::node::{ConnId, Node};
-use sim::fixture::RUN;
+use testkit::fixture::RUN;
 
 const PROTOCOL: Option<DestroyReason> = Some(DestroyReason::PROTOCOL);
 
@@ -199,7 +199,7 @@ fn each_hundred_cells_are_acknowledged_with_the_tag_of_the_last() {
         if number % 3 != 0 && of_stream % 50 == 0 {
             let sendme = world.hear();
             assert_eq!((sendme.command, sendme.stream_id), (RelayCommand::SENDME, 5));
-            assert_eq!(sendme.data, []);
+            assert!(sendme.data.is_empty());
         }
     }
     world.hear_nothing();

@@ -1,9 +1,7 @@
 //! A router, one client's link to it, and destinations controlled by the test.
 
-#[path = "world/hearing.rs"]
 mod hearing;
 
-use crate::vectors;
 use onion::Duration;
 use onion::cell::msg::{Begin, BeginFlags, DestroyReason};
 use onion::cell::relay::{RelayCommand, RelayFormat, RelayMessage};
@@ -14,11 +12,12 @@ use onion::node::{CloseCause, ConnId, DnsAnswer};
 use onion::router::{ExitConfig, ExitPolicy, RouterConfig};
 use rand_chacha::ChaCha8Rng;
 use rand_chacha::rand_core::SeedableRng;
-use sim::fixture::{Fixture, RUN};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
+use testkit::fixture::{Fixture, RUN};
+use testkit::vectors;
 
 /// A relay message that has come from the router.
 #[derive(Clone, Debug, PartialEq, Eq)]

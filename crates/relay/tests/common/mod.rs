@@ -1,7 +1,5 @@
 //! What tests with stock tor have in common.
 
-#![allow(dead_code, reason = "no test needs all of it")]
-
 use lab::Network;
 use lab::control::{Control, ControlError};
 use link::Clock;

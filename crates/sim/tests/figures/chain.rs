@@ -1,8 +1,8 @@
 //! One circuit through three relays with fixed windows and with congestion control: its rate, its delay, and
 //! its cells in flight.
 
-use crate::arithmetic::cells_mbit_per_s;
-use crate::world::World;
+use super::arithmetic::cells_mbit_per_s;
+use super::world::World;
 use onion::cell::CELL_LEN;
 use onion::client::CircuitPlan;
 use onion::{Duration, Rate};

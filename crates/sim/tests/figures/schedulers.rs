@@ -1,7 +1,7 @@
 //! Schedulers at a bottleneck relay: bulk circuits and a quiet one on each of several links.
 
-use crate::arithmetic::{cells_mbit_per_s, jain, percentile_ms};
-use crate::world::World;
+use super::arithmetic::{cells_mbit_per_s, jain, percentile_ms};
+use super::world::World;
 use onion::cell::CELL_LEN;
 use onion::client::{CircuitNumber, ClientEvent, Outcome, StreamNumber, Transfer};
 use onion::router::schedule::SchedulerConfig;

@@ -1,8 +1,8 @@
 //! Flows that share a bottleneck before their first relay: each is a download over a circuit of three relays,
 //! on its own link.
 
-use crate::arithmetic::{cells_mbit_per_s, jain};
-use crate::world::World;
+use super::arithmetic::{cells_mbit_per_s, jain};
+use super::world::World;
 use onion::client::CircuitPlan;
 use onion::{Duration, Rate};
 use sim::wire::PathModel;

@@ -1,6 +1,5 @@
 //! Relays that are all exits, clients, and a destination, over modelled paths.
 
-use crate::vectors;
 use onion::circuit::NextHop;
 use onion::client::{CircuitNumber, CircuitPlan, Client, Server, StreamNumber, Transfer};
 use onion::identity::OwnIdentity;
@@ -12,6 +11,7 @@ use rand_chacha::rand_core::SeedableRng;
 use sim::wire::{Ended, NodeId, PathModel, Wire, WireConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use testkit::vectors;
 
 pub(crate) type Relay = Router<ChaCha8Rng>;
 pub(crate) type Stock = Client<ChaCha8Rng>;

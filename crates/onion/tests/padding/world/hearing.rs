@@ -5,7 +5,7 @@ use onion::cell::msg::{CreatedFast, encode_created2_into};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::{ClientHop, fast};
 use onion::node::{CloseCause, Node};
-use sim::fixture::Came;
+use testkit::fixture::Came;
 
 impl World {
     /// Takes in what has come on all links, and answers it, until there is nothing more.

@@ -5,7 +5,7 @@ use onion::cell::msg::{CreatedFast, DestroyReason, End, EndReason, Sendme, parse
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::crypto::fast;
-use sim::fixture::Came;
+use testkit::fixture::Came;
 
 impl World {
     /// Takes in what has come on the client's link.

@@ -4,9 +4,7 @@
 //! and from one of its relays, builds circuits through it, and writes the plaintext of both directions, with
 //! all secrets of this side, to small text files.
 
-#[path = "capture/links.rs"]
 mod links;
-#[path = "capture/scene.rs"]
 mod scene;
 
 use lab::{LabError, Network, NetworkSpec, Node, RelaySpec};

@@ -1,15 +1,15 @@
-//! The recorded vectors: see `vectors/README.md`. Also used by the `fuzz` crate.
+//! The recorded vectors: see `crates/onion/tests/vectors/README.md`.
 
+use crate::fixture::Parties;
 use onion::cell::{BODY_LEN, CELL_LEN};
 use onion::identity::{Ed25519Id, OwnIdentity, RelayIds, RsaId};
 use onion::link::{ExpectedPeer, TlsSession};
-use sim::fixture::Parties;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, LazyLock};
 
 /// One file of vectors: byte strings by name.
-pub(crate) struct Scene(BTreeMap<&'static str, Vec<u8>>);
+pub struct Scene(BTreeMap<&'static str, Vec<u8>>);
 
 impl Scene {
     fn read(text: &'static str) -> Self {
@@ -29,39 +29,39 @@ impl Scene {
 
     /// The byte string of this name.
     #[track_caller]
-    pub(crate) fn get(&self, name: &str) -> &[u8] {
+    pub fn get(&self, name: &str) -> &[u8] {
         self.0.get(name).expect("a vector of this name")
     }
 
     /// The byte string of this name, with a known length.
     #[track_caller]
-    pub(crate) fn array<const N: usize>(&self, name: &str) -> [u8; N] {
+    pub fn array<const N: usize>(&self, name: &str) -> [u8; N] {
         self.get(name).try_into().expect("a vector of this length")
     }
 
     /// The number of this name.
     #[track_caller]
-    pub(crate) fn u64(&self, name: &str) -> u64 {
+    pub fn u64(&self, name: &str) -> u64 {
         u64::from_be_bytes(self.array(name))
     }
 
     /// IPv4 address and port.
     #[track_caller]
-    pub(crate) fn address(&self, name: &str) -> SocketAddr {
+    pub fn address(&self, name: &str) -> SocketAddr {
         let [a, b, c, d, high, low] = self.array(name);
         SocketAddr::from(([a, b, c, d], u16::from_be_bytes([high, low])))
     }
 
     /// The fixed-length cells of this name, without their headers of five bytes.
     #[track_caller]
-    pub(crate) fn bodies(&self, name: &str) -> Vec<&[u8; BODY_LEN]> {
+    pub fn bodies(&self, name: &str) -> Vec<&[u8; BODY_LEN]> {
         let (cells, rest) = self.get(name).as_chunks::<CELL_LEN>();
         assert!(rest.is_empty(), "{name} is not whole cells");
         cells.iter().filter_map(|cell| cell.last_chunk()).collect()
     }
 
     /// An identity of ours.
-    pub(crate) fn identity(&self) -> OwnIdentity {
+    pub fn identity(&self) -> OwnIdentity {
         OwnIdentity {
             rsa: RsaId(self.array("rsa")),
             rsa_sha256: self.array("rsa_sha256"),
@@ -78,7 +78,7 @@ impl Scene {
     }
 
     /// The relay of `link_to_relay`.
-    pub(crate) fn expected_peer(&self) -> ExpectedPeer {
+    pub fn expected_peer(&self) -> ExpectedPeer {
         let ids = RelayIds {
             rsa: RsaId(self.array("rsa")),
             ed25519: Some(Ed25519Id(self.array("ed25519"))),
@@ -87,7 +87,7 @@ impl Scene {
     }
 
     /// The TLS session of `link_to_relay`.
-    pub(crate) fn tls(&self, context: &[u8]) -> RecordedTls {
+    pub fn tls(&self, context: &[u8]) -> RecordedTls {
         RecordedTls {
             certificate: self.get("tls_certificate").to_vec(),
             context: context.to_vec(),
@@ -103,7 +103,7 @@ fn hex_byte(digits: &[u8]) -> u8 {
 
 /// What the engine asked of a TLS session when the vectors were recorded.
 #[derive(Clone)]
-pub(crate) struct RecordedTls {
+pub struct RecordedTls {
     certificate: Vec<u8>,
     context: Vec<u8>,
     exported: [u8; 32],
@@ -111,8 +111,7 @@ pub(crate) struct RecordedTls {
 
 impl RecordedTls {
     /// Whether the engine asked with this context.
-    #[allow(dead_code, reason = "of use to fuzz targets")]
-    pub(crate) fn is_for(&self, context: &[u8]) -> bool {
+    pub fn is_for(&self, context: &[u8]) -> bool {
         self.context == context
     }
 }
@@ -138,13 +137,12 @@ impl TlsSession for RecordedTls {
 }
 
 /// Our link to the relay.
-pub(crate) fn link_to_relay() -> Scene {
-    Scene::read(include_str!("../vectors/link_to_relay.hex"))
+pub fn link_to_relay() -> Scene {
+    Scene::read(include_str!("../../onion/tests/vectors/link_to_relay.hex"))
 }
 
 /// The TLS session of the relay's link to us.
-#[allow(dead_code, reason = "other tests use the rest")]
-pub(crate) fn tls_from_relay() -> RecordedTls {
+pub fn tls_from_relay() -> RecordedTls {
     let scene = link_from_relay();
     let heard = scene.get("heard");
     // Its CID comes first in its proof.
@@ -157,45 +155,44 @@ pub(crate) fn tls_from_relay() -> RecordedTls {
 }
 
 /// The relay's link to us.
-pub(crate) fn link_from_relay() -> Scene {
-    Scene::read(include_str!("../vectors/link_from_relay.hex"))
+pub fn link_from_relay() -> Scene {
+    Scene::read(include_str!("../../onion/tests/vectors/link_from_relay.hex"))
 }
 
 /// A circuit through the relay.
-pub(crate) fn circuit() -> Scene {
-    Scene::read(include_str!("../vectors/circuit.hex"))
+pub fn circuit() -> Scene {
+    Scene::read(include_str!("../../onion/tests/vectors/circuit.hex"))
 }
 
 /// A circuit that leads nowhere.
-pub(crate) fn circuit_dead_end() -> Scene {
-    Scene::read(include_str!("../vectors/circuit_dead_end.hex"))
+pub fn circuit_dead_end() -> Scene {
+    Scene::read(include_str!("../../onion/tests/vectors/circuit_dead_end.hex"))
 }
 
 /// A circuit that the second hop refuses.
-pub(crate) fn circuit_refused() -> Scene {
-    Scene::read(include_str!("../vectors/circuit_refused.hex"))
+pub fn circuit_refused() -> Scene {
+    Scene::read(include_str!("../../onion/tests/vectors/circuit_refused.hex"))
 }
 
 /// Who we are on our link to the relay.
-pub(crate) fn identity_link() -> OwnIdentity {
-    Scene::read(include_str!("../vectors/identity_link.hex")).identity()
+pub fn identity_link() -> OwnIdentity {
+    Scene::read(include_str!("../../onion/tests/vectors/identity_link.hex")).identity()
 }
 
 /// Who we are as the second hop.
-pub(crate) fn identity_landing() -> OwnIdentity {
-    Scene::read(include_str!("../vectors/identity_landing.hex")).identity()
+pub fn identity_landing() -> OwnIdentity {
+    Scene::read(include_str!("../../onion/tests/vectors/identity_landing.hex")).identity()
 }
 
 /// A third one, and its certificate in TLS.
-#[allow(dead_code, reason = "of use to worlds of three relays")]
-pub(crate) fn identity_middle() -> (OwnIdentity, Vec<u8>) {
-    let scene = Scene::read(include_str!("../vectors/identity_middle.hex"));
+pub fn identity_middle() -> (OwnIdentity, Vec<u8>) {
+    let scene = Scene::read(include_str!("../../onion/tests/vectors/identity_middle.hex"));
     (scene.identity(), scene.get("tls_certificate").to_vec())
 }
 
 /// A TLS session with our own certificate, over which [`identity_link`] proves itself.
-pub(crate) fn own_tls() -> RecordedTls {
-    let scene = Scene::read(include_str!("../vectors/identity_landing.hex"));
+pub fn own_tls() -> RecordedTls {
+    let scene = Scene::read(include_str!("../../onion/tests/vectors/identity_landing.hex"));
     RecordedTls {
         certificate: scene.get("tls_certificate").to_vec(),
         context: identity_link().rsa_sha256.to_vec(),
@@ -204,8 +201,7 @@ pub(crate) fn own_tls() -> RecordedTls {
 }
 
 /// A router and another relay, whose certificates hold.
-#[allow(dead_code, reason = "of use to tests with a fixture")]
-pub(crate) static PARTIES: LazyLock<Parties> = LazyLock::new(|| Parties {
+pub static PARTIES: LazyLock<Parties> = LazyLock::new(|| Parties {
     own: Arc::new(identity_link()),
     other: Arc::new(identity_landing()),
     certificate: own_tls().certificate.into(),

@@ -1,4 +1,4 @@
-//! Relays of ours that are exits, and a name server for them.
+//! Our relays as exits in a private network, and a name server for them.
 
 use hickory_proto::op::{Message, MessageType};
 use hickory_proto::rr::rdata::A;
@@ -15,7 +15,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(100);
 
 /// A name server for which all names but those that begin with `no` are names of loopback.
-pub(crate) fn name_server() -> SocketAddr {
+pub fn name_server() -> SocketAddr {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
     let address = socket.local_addr().expect("bound");
     thread::spawn(move || {
@@ -35,8 +35,8 @@ pub(crate) fn name_server() -> SocketAddr {
     address
 }
 
-/// A published relay of this crate that is an exit, and its events.
-pub(crate) fn ours(
+/// A published relay of ours that is an exit, and its events.
+pub fn ours(
     network: &Network,
     nickname: &str,
     (threads, hop_windows): (usize, &str),
@@ -65,7 +65,7 @@ pub(crate) fn ours(
 
 /// Waits until all nodes of the network know these relays of ours, and those each other: an exit ends streams of circuits that come from a
 /// relay of which it has not heard, as C tor does.
-pub(crate) fn wait_until_known(network: &Network, relays: &[(Relay, Receiver<RelayEvent>)]) {
+pub fn wait_until_known(network: &Network, relays: &[(Relay, Receiver<RelayEvent>)]) {
     let all: Vec<[u8; 20]> = relays.iter().map(|(relay, _)| relay.rsa().0).collect();
     let known = network.wait_until_known(&all, PATIENCE).expect("listed as guards");
     for (_, events) in relays {

@@ -1,0 +1,26 @@
+//! The program as researchers run it.
+//!
+//! One program, since linking takes long. `scripts/lanes` says which file runs when.
+
+mod adversity;
+mod anonymity;
+mod balance;
+mod batches;
+mod benches;
+mod broken_paths;
+mod circuitstart;
+mod cli;
+mod client;
+mod distances;
+mod dos;
+mod experiment_accuracy;
+mod kill;
+mod kist;
+mod lab_path;
+mod narrow;
+mod pages;
+mod paths;
+mod probe;
+mod selection;
+mod simulate;
+mod webpage;

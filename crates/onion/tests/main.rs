@@ -1,0 +1,9 @@
+//! The engine on bytes and on cells, from outside.
+//!
+//! One program, since linking takes long. `scripts/lanes` says which file runs when.
+
+mod golden;
+mod linked;
+mod order;
+mod padding;
+mod streams;
