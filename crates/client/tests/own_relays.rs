@@ -55,7 +55,7 @@ fn downloads_come_whole_over_three_relays_of_ours_and_names_are_found() {
     let folder = tempfile::tempdir().expect("a folder");
     let names = name_server();
     let nicknames = ["oursA", "oursB", "oursC"];
-    let relays = nicknames.map(|name| ours(&network, name, (1, "off"), names, folder.path()));
+    let relays = nicknames.map(|name| ours(&network, name, 1, "off", names, folder.path()));
     wait_until_known(&network, &relays);
     let relays = relays.map(|(relay, _)| relay);
     let all = relays.each_ref().map(|relay| relay.rsa().0);

@@ -97,7 +97,7 @@ impl SlotSchedule {
         arrivals: &[Arrival],
         now: u32,
     ) -> Self {
-        Self::among(seed, slots, (&[team], 0), excess_factor, arrivals, now)
+        Self::among(seed, slots, &[team], 0, excess_factor, arrivals, now)
     }
 
     /// Starts a period for one of several teams that plan by one seed. No two of them measure a relay in the same slot,
@@ -107,7 +107,8 @@ impl SlotSchedule {
     pub fn among(
         seed: &Seed,
         slots: u32,
-        (teams, own): (&[TeamRoom], usize),
+        teams: &[TeamRoom],
+        own: usize,
         excess_factor: f64,
         arrivals: &[Arrival],
         now: u32,
@@ -124,7 +125,8 @@ impl SlotSchedule {
     pub fn memoryless(
         seed: &Seed,
         slots: u32,
-        (teams, own): (&[TeamRoom], usize),
+        teams: &[TeamRoom],
+        own: usize,
         excess_factor: f64,
         arrivals: &[Arrival],
         now: u32,

@@ -204,7 +204,8 @@ impl Member for LocalMember {
                 format!("{}-{number}", self.options.name),
                 &self.site,
                 listeners.unwrap_or_default(),
-                (config, StdRng::from_rng(&mut self.rng)),
+                config,
+                StdRng::from_rng(&mut self.rng),
                 move |report| locked(&sums).take_in(number as usize, report),
             );
             round.workers.push(worker.map_err(|error| MemberError::of(&error))?);

@@ -15,7 +15,7 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
     let names = name_server();
     // Alone, and with threads that serve the sockets, and with windows from hop to hop between the last two: nobody is to notice.
     let ours = |name, threads, hop_windows| {
-        ours(&network, name, (threads, hop_windows), names, folder.path())
+        ours(&network, name, threads, hop_windows, names, folder.path())
     };
     let relays = [
         ours("oursA", 1, "off"),

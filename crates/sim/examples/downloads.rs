@@ -78,7 +78,7 @@ fn main() {
     let here: Vec<HostId> = (0..5).map(HostId).collect();
     let seed = 1;
     let mut world =
-        Part::new(&hosts, &here, (&Arc::new(net), &Arc::new(Paths::new(&candidates))), seed);
+        Part::new(&hosts, &here, &Arc::new(net), &Arc::new(Paths::new(&candidates)), seed);
     while world.now_ns() < SECONDS * 1_000_000_000 {
         // Messages between hosts of one part stay inside.
         world.pass_window(|_| unreachable!("all hosts are here"));

@@ -39,7 +39,8 @@ pub fn name_server() -> SocketAddr {
 pub fn ours(
     network: &Network,
     nickname: &str,
-    (threads, hop_windows): (usize, &str),
+    threads: usize,
+    hop_windows: &str,
     names: SocketAddr,
     folder: &Path,
 ) -> (Relay, Receiver<RelayEvent>) {

@@ -100,15 +100,17 @@ pub fn run(
     stop: &AtomicBool,
     progress: Progress<'_>,
 ) -> Result<Outcome, Error> {
-    run_with(network, plan, (&Guests::default(), None), (stop, progress))
+    run_with(network, plan, &Guests::default(), None, stop, progress)
 }
 
 /// Runs a network with guests and their director.
 pub(crate) fn run_with<'d>(
     network: &Network,
     plan: &Plan,
-    (guests, director): (&Guests, Option<&'d mut (dyn Director + 'd)>),
-    (stop, progress): (&AtomicBool, Progress<'_>),
+    guests: &Guests,
+    director: Option<&'d mut (dyn Director + 'd)>,
+    stop: &AtomicBool,
+    progress: Progress<'_>,
 ) -> Result<Outcome, Error> {
     let built = build(network, guests, plan.seed)?;
     let threads = usize::from(plan.threads.max(1)).min(built.hosts.len());
@@ -224,7 +226,7 @@ fn work(number: usize, built: &Built, seed: u64, shared: &Shared<'_, '_>) -> End
     let is_here = |host: &usize| shared.part_of[*host] == number;
     let id = |host: usize| HostId(u32::try_from(host).unwrap_or(u32::MAX));
     let here: Vec<HostId> = (0..built.hosts.len()).filter(is_here).map(id).collect();
-    let mut part = Part::new(&built.hosts, &here, (&built.net, &built.paths), seed);
+    let mut part = Part::new(&built.hosts, &here, &built.net, &built.paths, seed);
     let mut out: Vec<Vec<Mail>> = shared.boxes.iter().map(|_| Vec::new()).collect();
     let mut inbox = Vec::new();
     let mut records = Vec::new();

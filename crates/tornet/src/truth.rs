@@ -129,7 +129,7 @@ pub fn simulate(scene: &Scene, seed: u64) -> Vec<Came> {
         net.add(place, false);
     }
     let all: Vec<HostId> = (0..=u32::from(flows)).map(HostId).collect();
-    let mut part = Part::new(&hosts, &all, (&Arc::new(net), &Arc::new(Paths::new(&[]))), seed);
+    let mut part = Part::new(&hosts, &all, &Arc::new(net), &Arc::new(Paths::new(&[])), seed);
     let mut records = Vec::new();
     while records.len() < usize::from(flows) {
         part.pass_window(|_| ());

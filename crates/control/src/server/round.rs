@@ -17,7 +17,8 @@ pub(super) struct Round {
 impl Round {
     /// Prepares at once, on a separate thread.
     pub(super) fn begin(
-        (reservation, claim): (Reservation, Claim),
+        reservation: Reservation,
+        claim: Claim,
         order: RoundOrder,
         reports: Reports,
     ) -> io::Result<Self> {

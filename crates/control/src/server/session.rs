@@ -162,13 +162,13 @@ impl Session {
         self.consent
             .check_for(self.peer.address.ip(), target.ids.rsa, target.address.ip())
             .map_err(|error| Refusal::new(RefusalCode::NoConsent, error))?;
-        let reservation = self.book.reserve(self.peer.key, order.rate, order.sockets)?;
+        let (reservation, claim) = self.book.reserve(self.peer.key, order.rate, order.sockets)?;
         let reporter = self.reporter.clone();
         let reports: Reports = Arc::new(move |report| {
             // The receiver is gone after the end of the session.
             let _ = reporter.blocking_send((number, report));
         });
-        let round = Round::begin(reservation, order, reports)
+        let round = Round::begin(reservation, claim, order, reports)
             .map_err(|error| Refusal::new(RefusalCode::Unable, error))?;
         let state = State { round, phase: Phase::Preparing, seconds: order.seconds };
         self.rounds.insert(number, state);

@@ -27,11 +27,11 @@ impl Period {
         let bounds = self.config.bounds;
         let factor = self.config.params.excess_factor();
         let (slots, slot) = (bounds.slots(), bounds.slot(now.unix_s()));
-        let (arrivals, teams) = (self.arrivals(now), (teams.as_slice(), own));
+        let arrivals = self.arrivals(now);
         let plan = if bounds.length_s >= MEMORYLESS_S {
-            SlotSchedule::memoryless(&seed, slots, teams, factor, &arrivals, slot)
+            SlotSchedule::memoryless(&seed, slots, &teams, own, factor, &arrivals, slot)
         } else {
-            SlotSchedule::among(&seed, slots, teams, factor, &arrivals, slot)
+            SlotSchedule::among(&seed, slots, &teams, own, factor, &arrivals, slot)
         };
         self.event(Event::Counts(plan.counts()));
         self.slots = Some(plan);

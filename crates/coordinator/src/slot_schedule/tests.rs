@@ -155,7 +155,7 @@ fn teams_with_one_seed_never_measure_a_relay_in_the_same_slot() {
     let teams = [team(), TeamRoom::of(Rate::from_mbit_per_s(300.0)), team()];
     let seed = Seed::from_bytes([1; 32]);
     let slots_of = |own| {
-        let mut rota = SlotSchedule::among(&seed, SLOTS, (&teams, own), F, &all, 0);
+        let mut rota = SlotSchedule::among(&seed, SLOTS, &teams, own, F, &all, 0);
         play(&mut rota, 0..SLOTS, |_, _| None)
     };
     let mut places: Vec<(u32, RsaId)> = (0..teams.len()).flat_map(slots_of).collect();
@@ -173,7 +173,7 @@ fn a_team_that_claims_to_have_no_room_shuts_nobody_out_of_the_others() {
     for rate in [Rate::ZERO, Rate::from_bit_per_s(1)] {
         let teams = [TeamRoom::of(rate), team()];
         let seed = Seed::from_bytes([1; 32]);
-        let mut rota = SlotSchedule::among(&seed, SLOTS, (&teams, 1), F, &all, 0);
+        let mut rota = SlotSchedule::among(&seed, SLOTS, &teams, 1, F, &all, 0);
         let mut later = all.clone();
         // One that shares a machine comes later, too.
         later.push(Arrival { together: all[0].together, ..arrival(60, Priority::New) });

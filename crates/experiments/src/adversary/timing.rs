@@ -234,7 +234,7 @@ fn slot_of_the_first(seed: &Seed, guess: Rate) -> Option<u32> {
     let arrivals: Vec<Arrival> = (1..=OTHERS).map(arrival).collect();
     let team = TeamRoom::of(guess.scaled(10.0));
     let factor = Params::default().excess_factor();
-    let mut rota = SlotSchedule::memoryless(seed, SLOTS, (&[team], 0), factor, &arrivals, 0);
+    let mut rota = SlotSchedule::memoryless(seed, SLOTS, &[team], 0, factor, &arrivals, 0);
     (0..SLOTS).find(|slot| rota.poll_due(*slot).iter().any(|due| due.relay == RsaId([1; 20])))
 }
 

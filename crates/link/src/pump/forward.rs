@@ -49,10 +49,8 @@ pub fn forward(
             // reads an end of stream.
             let outward = TcpStream::connect(to_exit)?;
             let (inward, _) = entrance.accept()?;
-            pass(
-                (inward, Session::server(configs)?),
-                (outward, Session::client(configs, to_exit.ip())?),
-            )
+            let (from, to) = (Session::server(configs)?, Session::client(configs, to_exit.ip())?);
+            pass(inward, from, outward, to)
         });
         let sent = TcpStream::connect(to_entrance).map_err(PumpError::from).and_then(|stream| {
             send(stream, Session::client(configs, to_entrance.ip())?, record_len, length)
@@ -72,8 +70,10 @@ fn listener() -> io::Result<TcpListener> {
 
 /// Forwards records from one connection to the other until the first ends. Returns the cost.
 fn pass(
-    (mut inward, mut from): (TcpStream, Session),
-    (mut outward, mut to): (TcpStream, Session),
+    mut inward: TcpStream,
+    mut from: Session,
+    mut outward: TcpStream,
+    mut to: Session,
 ) -> Result<Duration, PumpError> {
     shake_hands(&mut outward, &mut to)?;
     shake_hands(&mut inward, &mut from)?;

@@ -63,7 +63,8 @@ impl Worker {
         name: String,
         site: &Site,
         listeners: Vec<TcpListener>,
-        (config, rng): (LoadConfig, StdRng),
+        config: LoadConfig,
+        rng: StdRng,
         report: impl Fn(Report) + Send + 'static,
     ) -> Result<Self, ThreadError> {
         let pump = LoadGenerator::new(config, rng, site.clock.now());

@@ -88,7 +88,8 @@ impl Client {
     pub(super) fn new(
         id: u32,
         config: &ClientConfig,
-        (paths, servers): (Arc<Paths>, Arc<[u32]>),
+        paths: Arc<Paths>,
+        servers: Arc<[u32]>,
         seed: u64,
     ) -> Self {
         let mut rng = SplitMix64::of(seed, u64::from(id) << 8 | 3);

@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::config::{HostConfig, Role};
 use super::direct::DirectClient;
-use super::kernel::{Event, Kernel};
+use super::kernel::{Event, Kernel, Line};
 use super::member::Member;
 use super::message::{HostId, Mail};
 use super::net::Net;
@@ -81,15 +81,15 @@ impl Host {
         Around { net, paths, servers, windows }: &Around,
         seed: u64,
     ) -> Self {
-        let pace = (config.up, config.down, config.queue);
-        let tcp = (config.control, config.segment_memory_bytes);
-        let mut kernel = Kernel::new(id.0, net.clone(), pace, tcp, seed);
+        let line = Line { up: config.up, down: config.down, queue: config.queue };
+        let HostConfig { control, segment_memory_bytes, .. } = *config;
+        let mut kernel = Kernel::new(id.0, net.clone(), line, control, segment_memory_bytes, seed);
         kernel.windows = windows.clone();
         let application = match &config.role {
             Role::Relay(relay) => Application::Relay(Box::new(Relay::new(id.0, relay, seed))),
             Role::Client(client) => {
-                let around = (paths.clone(), servers.clone());
-                Application::Client(Box::new(Client::new(id.0, client, around, seed)))
+                let (paths, servers) = (paths.clone(), servers.clone());
+                Application::Client(Box::new(Client::new(id.0, client, paths, servers, seed)))
             }
             Role::Server(models) => Application::Server(Box::new(Server::new(models.clone()))),
             Role::Member => Application::Member(Box::new(Member::new(id.0))),

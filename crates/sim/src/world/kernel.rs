@@ -107,12 +107,22 @@ fn ps_per_byte(rate: Rate) -> u64 {
     (8_000_000_000_000 / rate.as_bit_per_s().max(1)).max(1)
 }
 
+/// A host's access line.
+#[derive(Clone, Copy)]
+pub(super) struct Line {
+    pub(super) up: Rate,
+    pub(super) down: Rate,
+    /// The delay of a full queue in either direction.
+    pub(super) queue: Duration,
+}
+
 impl Kernel {
     pub(super) fn new(
         id: u32,
         net: Arc<Net>,
-        (up, down, queue): (Rate, Rate, Duration),
-        (control, segment_memory_bytes): (Control, u32),
+        Line { up, down, queue }: Line,
+        control: Control,
+        segment_memory_bytes: u32,
         seed: u64,
     ) -> Self {
         Self {

@@ -119,14 +119,14 @@ impl Member {
         match order {
             TeamOrder::Ask { measurement, target, measurers, seconds, sockets } => {
                 let unix_time_s = UNIX_TIME_S + kernel.now / 1_000_000_000;
-                let named = (measurement, target);
-                let fields = fields(self.id, named, &measurers, (seconds, sockets), unix_time_s);
+                let fields =
+                    fields(self.id, measurement, target, &measurers, seconds, sockets, unix_time_s);
                 let signed = fields.sign(&key_seed(self.id), &exported(self.id, target.0));
                 self.dial(kernel, measurement, target, Link::Ordering(Some(signed)));
             }
             TeamOrder::Prepare { measurement, target, rate, sockets, seconds, held_back_s } => {
                 let now = kernel.instant();
-                let mut pumping = Pumping::new(now, rate, sockets, (seconds, held_back_s));
+                let mut pumping = Pumping::new(now, rate, sockets, seconds, held_back_s);
                 for number in 0..sockets {
                     let is_held_back = held_back_s.is_some() && number % 2 == 1;
                     let link = Link::SettingUp { is_held_back };

@@ -39,7 +39,8 @@ impl Part {
     pub fn new(
         all: &[HostConfig],
         here: &[HostId],
-        (net, paths): (&Arc<Net>, &Arc<Paths>),
+        net: &Arc<Net>,
+        paths: &Arc<Paths>,
         seed: u64,
     ) -> Self {
         let number = |place: usize| u32::try_from(place).unwrap_or(u32::MAX);

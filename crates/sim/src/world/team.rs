@@ -124,9 +124,11 @@ pub enum TeamNews {
 /// The content of an order, before it is signed.
 pub(super) fn fields(
     coordinator: u32,
-    (measurement, target): (u32, HostId),
+    measurement: u32,
+    target: HostId,
     measurers: &[HostId],
-    (seconds, sockets): (u16, u16),
+    seconds: u16,
+    sockets: u16,
     unix_time_s: u64,
 ) -> SignedFields {
     let key = |host: &HostId| MeasurerKey::of_seed(&key_seed(host.0));

@@ -74,8 +74,8 @@ impl Balancer for FlashFlow {
         let mut team = Team::new(self.params, *coordinator, members, jobs.collect(), begins_ns);
         let plan =
             Plan { seconds: how.seconds_max, warm_up_s: 0, threads: how.threads, seed: how.seed };
-        let around = (&guests, Some(&mut team as &mut dyn Director));
-        let outcome = run_with(network, &plan, around, (how.stop, how.progress))?;
+        let director = Some(&mut team as &mut dyn Director);
+        let outcome = run_with(network, &plan, &guests, director, how.stop, how.progress)?;
         if how.stop.load(Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }

@@ -105,8 +105,8 @@ impl Balancer for TorFlow {
         let plan =
             Plan { seconds: how.seconds_max, warm_up_s: 0, threads: how.threads, seed: how.seed };
         let mut end = UntilAll { left: probes.len() as u64 };
-        let around = (&guests, Some(&mut end as &mut dyn Director));
-        let outcome = run_with(network, &plan, around, (how.stop, how.progress))?;
+        let director = Some(&mut end as &mut dyn Director);
+        let outcome = run_with(network, &plan, &guests, director, how.stop, how.progress)?;
         if how.stop.load(std::sync::atomic::Ordering::Relaxed) {
             return Err(Error::Interrupted);
         }

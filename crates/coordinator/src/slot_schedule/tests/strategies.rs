@@ -71,10 +71,10 @@ fn play_for_years(strategy: Strategy, rules: Rules) -> Played {
             (2..8).map(|number| Arrival { due_by: None, ..arrival(number, Priority::Known) });
         let arrivals: Vec<Arrival> = core::iter::once(own).chain(others).collect();
         let seed = Seed::from_bytes([7; 32]).of_period(begin);
-        let teams = (&[team()][..], 0);
+        let teams = [team()];
         let mut rota = match rules {
-            Rules::Before => SlotSchedule::among(&seed, DAY, teams, F, &arrivals, 0),
-            Rules::Now => SlotSchedule::memoryless(&seed, DAY, teams, F, &arrivals, 0),
+            Rules::Before => SlotSchedule::among(&seed, DAY, &teams, 0, F, &arrivals, 0),
+            Rules::Now => SlotSchedule::memoryless(&seed, DAY, &teams, 0, F, &arrivals, 0),
         };
         if rules == Rules::Before {
             slow_until = slow_until.min(begin);
@@ -227,7 +227,7 @@ fn what_a_coordinator_has_to_measure_soon_changes_no_other_slots() {
             ..arrival(number, Priority::Known)
         };
         let arrivals: Vec<Arrival> = (1..60).map(one).collect();
-        let mut rota = SlotSchedule::memoryless(&seed, DAY, (&teams, own), F, &arrivals, 0);
+        let mut rota = SlotSchedule::memoryless(&seed, DAY, &teams, own, F, &arrivals, 0);
         play(&mut rota, 0..DAY, |_, _| None)
     };
     for own in 0..2 {

@@ -1,7 +1,7 @@
 //! The beginnings of flows and streams.
 
 use super::circuits::later;
-use super::streams::Limits;
+use super::streams::{Limits, Request};
 use super::{Client, Timer};
 use crate::split_mix::SplitMix64;
 use crate::world::markov::{Observation, Walk, choose};
@@ -90,7 +90,8 @@ impl Client {
                 let size = fetch.sizes[place];
                 let number = u8::try_from(place).ok();
                 let limits = Limits { timeout: size.timeout, stallout: size.stallout };
-                self.begin_stream(now, None, Job::Fetch(size.bytes), (number, limits));
+                let job = Job::Fetch(size.bytes);
+                self.begin_stream(now, Request { flow: None, job, size: number, limits });
             }
             Users::Scan(_) => {}
         }
@@ -138,7 +139,8 @@ impl Client {
         flow.streams += 1;
         self.set(later(now, pause), Timer::NextStream(place));
         let job = Job::Packets(self.rng.next());
-        self.begin_stream(now, Some(place), job, (None, Limits::default()));
+        let limits = Limits::default();
+        self.begin_stream(now, Request { flow: Some(place), job, size: None, limits });
     }
 
     /// The circuit of a flow, or a new one for a stream without a flow.

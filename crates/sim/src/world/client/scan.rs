@@ -2,7 +2,7 @@
 
 use super::circuits::{Use, later};
 use super::flows::Flow;
-use super::streams::{Limits, TRIES_MAX};
+use super::streams::{Limits, Request, TRIES_MAX};
 use super::{Client, Timer};
 use crate::split_mix::SplitMix64;
 use crate::world::markov::{MarkovModel, Walk};
@@ -43,7 +43,8 @@ impl Client {
         let limits = Limits { timeout: Some(probe.timeout), stallout: None };
         // On another circuit it would measure other relays.
         let job = Job::Fetch(probe.bytes);
-        self.try_stream(now, (Some(place), job), (None, limits), (now, TRIES_MAX));
+        let request = Request { flow: Some(place), job, size: None, limits };
+        self.try_stream(now, request, now, TRIES_MAX);
     }
 
     /// A circuit is lost: ends a probe that waited for it.

@@ -28,6 +28,16 @@ pub(super) struct Limits {
     pub(super) stallout: Option<Duration>,
 }
 
+/// A stream that a user wants.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Request {
+    pub(super) flow: Option<u32>,
+    pub(super) job: Job,
+    /// The place of its size among the sizes of the configuration, if it is one of those.
+    pub(super) size: Option<u8>,
+    pub(super) limits: Limits,
+}
+
 /// A stream, as the client's users see it.
 #[derive(Debug)]
 pub(super) struct Stream {
@@ -79,23 +89,13 @@ impl Application<HeaderOnly> for Traffic {
 
 impl Client {
     /// Begins a transfer.
-    pub(super) fn begin_stream(
-        &mut self,
-        now: u64,
-        flow: Option<u32>,
-        job: Job,
-        (size, limits): (Option<u8>, Limits),
-    ) {
-        self.try_stream(now, (flow, job), (size, limits), (now, 1));
+    pub(super) fn begin_stream(&mut self, now: u64, request: Request) {
+        self.try_stream(now, request, now, 1);
     }
 
-    pub(super) fn try_stream(
-        &mut self,
-        now: u64,
-        (flow, job): (Option<u32>, Job),
-        (size, limits): (Option<u8>, Limits),
-        (begun, tries): (u64, u8),
-    ) {
+    /// `begun` is the time of the first of the `tries`.
+    pub(super) fn try_stream(&mut self, now: u64, request: Request, begun: u64, tries: u8) {
+        let Request { flow, job, size, limits } = request;
         let servers = self.servers.len() as u64;
         let circuit = (servers > 0).then(|| self.circuit_for(now, flow)).flatten();
         let Some(circuit) = circuit else {
@@ -262,7 +262,7 @@ impl Client {
     fn try_again(&mut self, now: u64, stream: &Stream, figures: &Figures) {
         if stream.tries < TRIES_MAX && figures.received_bytes == 0 {
             let Stream { flow, job, size, limits, begun, tries, .. } = *stream;
-            self.try_stream(now, (flow, job), (size, limits), (begun, tries + 1));
+            self.try_stream(now, Request { flow, job, size, limits }, begun, tries + 1);
         } else {
             self.record(stream, figures, None, Ending::Lost);
         }

@@ -1,6 +1,6 @@
 //! Two kernels and a link between them, for tests.
 
-use super::{Event, Kernel};
+use super::{Event, Kernel, Line};
 use crate::world::message::{Mail, Purpose};
 use crate::world::net::Net;
 use crate::world::socket::Phase;
@@ -28,9 +28,9 @@ impl Pair {
         let mut net = Net::new(1, |_, _| (Duration::from_millis(10), loss));
         (0..2).for_each(|_| _ = net.add(0, true));
         let net = Arc::new(net);
-        let link = (rate, rate, Duration::from_millis(100));
+        let line = Line { up: rate, down: rate, queue: Duration::from_millis(100) };
         let kernel =
-            |id| Kernel::new(id, Arc::clone(&net), link, (Control::Cubic, SEGMENT_MEMORY_BYTES), 5);
+            |id| Kernel::new(id, Arc::clone(&net), line, Control::Cubic, SEGMENT_MEMORY_BYTES, 5);
         let mut pair = Self {
             kernels: [kernel(0), kernel(1)],
             under_way: Vec::new(),

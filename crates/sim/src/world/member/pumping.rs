@@ -43,7 +43,8 @@ impl Pumping {
         now: Instant,
         rate: Rate,
         sockets: u32,
-        (seconds, held_back_s): (u32, Option<u32>),
+        seconds: u32,
+        held_back_s: Option<u32>,
     ) -> Self {
         Self {
             sockets: Vec::with_capacity(sockets as usize),

@@ -56,7 +56,7 @@ fn fetch_and_count(
         net.add(u16::try_from(place + 1).expect("few"), false);
     }
     let all: Vec<HostId> = (0..=round_trips_ms.len()).map(host_at).collect();
-    let mut part = Part::new(&hosts, &all, (&Arc::new(net), &Arc::new(Paths::new(&[]))), seed);
+    let mut part = Part::new(&hosts, &all, &Arc::new(net), &Arc::new(Paths::new(&[])), seed);
     while part.now_ns() < (seconds + 1) * 1_000_000_000 {
         part.pass_window(|_| ());
     }

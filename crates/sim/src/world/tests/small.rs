@@ -122,7 +122,7 @@ impl Small {
         let here = |part: usize| -> Vec<HostId> {
             (0..self.hosts.len()).filter(|it| it % parts == part).map(id).collect()
         };
-        let part = |part| Part::new(&self.hosts, &here(part), (&net, &paths), seed);
+        let part = |part| Part::new(&self.hosts, &here(part), &net, &paths, seed);
         (0..parts).map(part).collect()
     }
 
