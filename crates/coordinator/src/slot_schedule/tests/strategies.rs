@@ -254,7 +254,7 @@ fn after_a_measurement_the_next_one_is_as_likely_in_each_hour() {
         let due_by = last.filter(|at| at + DAY_S < begin).and_then(|at| due_slot(at, begin));
         let arrivals = [Arrival { due_by, ..arrival(1, Priority::Known) }];
         let seed = Seed::from_bytes([8; 32]).of_period(begin);
-        let mut rota = SlotSchedule::memoryless(&seed, DAY, (&[team()], 0), F, &arrivals, 0);
+        let mut rota = SlotSchedule::memoryless(&seed, DAY, &[team()], 0, F, &arrivals, 0);
         for slot in 0..DAY {
             for due in rota.poll_due(slot) {
                 let now = begin + u64::from(slot) * SLOT_S;
