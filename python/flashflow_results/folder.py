@@ -15,6 +15,8 @@ from .durations import Durations
 RUN_TABLES = ("transfers", "relays", "seconds")
 #: What each kind of file is read by, in the order of preference.
 SUFFIXES = (".parquet", ".csv", ".jsonl")
+#: Columns that are text, also if all their values look like numbers: 40 hexadecimal digits may be 12E34.
+TEXT = {"fingerprint": str, "other_fingerprint": str, "seed": str, "nickname": str, "relay": str, "client": str}
 
 
 @dataclass
@@ -176,5 +178,5 @@ def _table(path: Path) -> pd.DataFrame:
             table[column] = table[column].map(lambda it: it.decode() if isinstance(it, bytes) else it)
         return table
     if path.suffix == ".jsonl":
-        return pd.read_json(path, lines=True)
-    return pd.read_csv(path)
+        return pd.read_json(path, lines=True, dtype=False, convert_dates=False)
+    return pd.read_csv(path, dtype=TEXT)

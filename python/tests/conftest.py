@@ -93,8 +93,8 @@ def batch(tmp_path_factory, networks) -> Path:
 def exported(tmp_path_factory) -> Path:
     """Tables of a coordinator's store."""
     folder = tmp_path_factory.mktemp("store")
-    # The store of a test network of 40 relays, filled as a coordinator fills it.
-    call("examples/year", folder, 40, 3)
+    # A store of 1,000 relays, filled as a coordinator fills it. The program asks for pages of its 4,711th measurement.
+    call("examples/year", folder, 1000, 5)
     tables = folder / "tables"
     tables.mkdir()
     for table, suffix in [("relays", "csv"), ("measurements", "jsonl"), ("seconds", "csv"), ("periods", "jsonl")]:

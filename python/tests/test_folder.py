@@ -85,7 +85,7 @@ def test_the_points_of_a_figure_are_those_of_its_csv(batch):
 
 def test_an_export_has_its_tables(exported):
     store = ff.load(exported, name="store")
-    assert len(store["relays"]) == 40
+    assert len(store["relays"]) == 1000
     assert store["measurements"]["fingerprint"].str.fullmatch("[0-9A-F]{40}").all()
     assert store["seconds"]["bytes"].gt(0).any()
     assert store.name == "store"
