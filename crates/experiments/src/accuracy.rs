@@ -4,10 +4,10 @@
 mod judge;
 mod results;
 
-use crate::common::{Common, Session, or};
+use crate::common::{Session, or};
 use crate::distant::Relays;
-use crate::error::Error;
-use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::error::Result;
+use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::mode::Mode;
 use crate::stage::Stage;
 use crate::trial::Trial;
@@ -148,12 +148,8 @@ struct AccuracyGrid {
     modes: Vec<Mode>,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    session: Session<'_>,
-) -> Result<ExperimentReport, Error> {
-    grid::run(&AccuracyGrid::new(options, common.quick), options.grid, common, session)
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    grid::run(&AccuracyGrid::new(options, session.common.quick), options.grid, session)
 }
 
 impl AccuracyGrid {
@@ -247,7 +243,7 @@ impl Grid for AccuracyGrid {
         format!("{} {}", cell.mode.word(), cell.limit)
     }
 
-    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<World>, Error> {
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<World>> {
         let mut stage = Stage::new()?;
         for _ in 0..self.team_max() {
             stage.add_measurer(self.capacity(), self.pumps())?;
@@ -258,13 +254,8 @@ impl Grid for AccuracyGrid {
         Ok(Some(World { relays, stage }))
     }
 
-    fn play(
-        &self,
-        world: &mut World,
-        cell: &Cell,
-        earlier: Rows<'_, Cell>,
-        session: Session<'_>,
-    ) -> Result<Option<Row>, Error> {
+    fn play(&self, world: &mut World, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
+        let Turn { cell, earlier, session } = turn;
         let World { relays, stage } = world;
         let of_relay = earlier.cases().filter(|(it, _)| self.group(it) == self.group(cell));
         let last = of_relay.filter_map(|(_, case)| case.estimate_mbit_per_s).last();
@@ -281,7 +272,7 @@ impl Grid for AccuracyGrid {
         Ok(tried.map(|tried| judge::row(cell, guess, &tried)))
     }
 
-    fn stop(&self, world: World) -> Result<(), Error> {
+    fn stop(&self, world: World) -> Result<()> {
         world.relays.stop()
     }
 

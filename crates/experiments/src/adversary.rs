@@ -8,8 +8,8 @@ mod parties;
 mod relays;
 mod timing;
 
-use crate::common::Common;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::Result;
 use crate::reporting::{self, pair, print_case};
 use crate::stage::{Stage, echo_limit};
 use clap::Args;
@@ -79,17 +79,13 @@ struct Laboratory<'s> {
     interrupt: &'s Interrupt,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
     let plan = AdversarySettings {
-        seconds: options.seconds.unwrap_or(if common.quick { 6 } else { 15 }),
+        seconds: session.or(options.seconds, 6, 15),
         limit: echo_limit(options.limit)?,
         only: options.only.clone(),
-        forgers: options.forgers.unwrap_or(if common.quick { 300 } else { 2000 }),
+        forgers: session.or(options.forgers, 300, 2000),
         first_seed: options.seed,
     };
     let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
@@ -118,7 +114,7 @@ impl Laboratory<'_> {
     fn each<N: Into<String>, T>(
         &self,
         parts: impl IntoIterator<Item = (N, T)>,
-        mut play: impl FnMut(T) -> Result<Case, Error>,
+        mut play: impl FnMut(T) -> Result<Case>,
     ) -> Vec<Case> {
         let mut cases = Vec::new();
         for (name, part) in parts {
@@ -126,7 +122,7 @@ impl Laboratory<'_> {
                 break;
             }
             let case = play(part).unwrap_or_else(|error| {
-                Case::new(name, None, None).ended(CaseVerdict::Failed, error.to_string())
+                Case::named(name).ended(CaseVerdict::Failed, error.to_string())
             });
             if self.interrupt.is_requested() {
                 break; // it was cut short
@@ -143,12 +139,12 @@ fn begin(plan: &AdversarySettings) -> ExperimentReport {
     let report = reporting::report("adversary", text);
     ExperimentReport {
         parameters: vec![
-            pair("limit of the relays", plan.limit.to_string()),
-            pair("share of clients r", RATIO.to_string()),
+            pair("limit of the relays", plan.limit),
+            pair("share of clients r", RATIO),
             pair("length of a measurement", format!("{} s", plan.seconds)),
             pair("measurers", format!("{MEASURERS} processes")),
-            pair("forgers in virtual time", plan.forgers.to_string()),
-            pair("seed of the first forger", plan.first_seed.to_string()),
+            pair("forgers in virtual time", plan.forgers),
+            pair("seed of the first forger", plan.first_seed),
         ],
         ..report
     }

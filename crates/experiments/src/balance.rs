@@ -3,15 +3,14 @@
 mod judge;
 mod weighed;
 
-use crate::common::Common;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::{Error, Result};
 use crate::reporting;
 use crate::simulated::{Batch, Runner, Runs, SimulatedOptions, Store, run_case};
 use clap::{Args, ValueEnum};
 use judge::Results;
 use report::experiment::ExperimentReport;
 use std::path::PathBuf;
-use terminal::{Interrupt, Output};
 use tornet::balance::{
     Balancer, Capacities, Conditions, FlashFlow, TorFlow, Weighing, WeightsFile,
 };
@@ -63,7 +62,7 @@ enum Name {
 }
 
 /// Who gives weights.
-fn balancers(options: &Options, common: &Common) -> Result<Vec<Box<dyn Balancer>>, Error> {
+fn balancers(options: &Options, session: Session<'_>) -> Result<Vec<Box<dyn Balancer>>> {
     let all = [Name::Ideal, Name::Torflow, Name::Flashflow];
     let mut balancers: Vec<Box<dyn Balancer>> = Vec::new();
     for name in crate::common::or(&options.balancers, false, &all, &all) {
@@ -72,8 +71,7 @@ fn balancers(options: &Options, common: &Common) -> Result<Vec<Box<dyn Balancer>
             Name::Torflow => Box::new(TorFlow::default()),
             Name::Flashflow => {
                 let mut flashflow = FlashFlow::default();
-                flashflow.params.seconds =
-                    options.seconds.unwrap_or(if common.quick { 10 } else { 30 });
+                flashflow.params.seconds = session.or(options.seconds, 10, 30);
                 Box::new(flashflow)
             }
             Name::Network => Box::new(WeightsFile(None)),
@@ -89,19 +87,14 @@ fn balancers(options: &Options, common: &Common) -> Result<Vec<Box<dyn Balancer>
     Ok(balancers)
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let path = options.simulated.network.as_deref();
     let path = path.ok_or_else(|| Error::Usage("--network PATH is missing".to_owned()))?;
-    let mut batch = Batch::new(&options.simulated.runs, path, common.quick)?;
-    let balancers = balancers(options, common)?;
+    let mut batch = Batch::new(&options.simulated.runs, path, session.common.quick)?;
+    let balancers = balancers(options, session)?;
     batch.conditions.push_str(&format!(
         ", t = {} s, measured for {} s at most, FlashFlow's method {}",
-        options.seconds.unwrap_or(if common.quick { 10 } else { 30 }),
+        session.or(options.seconds, 10, 30),
         options.measure_seconds,
         FlashFlow::METHOD,
     ));
@@ -112,14 +105,14 @@ pub(super) fn run(
         batch.conditions.push_str(&format!(", weights {} (digest {digest})", path.display()));
     }
     let names: Vec<&str> = balancers.iter().map(|it| it.name()).collect();
-    let store = &Store::new(common.out.join("balance-runs"))?;
+    let store = &Store::new(session.common.out.join("balance-runs"))?;
     let variants = names.iter().map(|name| (*name, &batch)).collect();
-    let runner = Runner { variants, store, output, interrupt };
+    let runner = Runner { variants, store, session };
     let seconds_max = options.measure_seconds;
     let Runs { runs, planned, .. } = runner.play_all(|batch, point| {
         let balancer = balancers.iter().find(|it| it.name() == point.variant);
         let Some(balancer) = balancer else { return Ok(None) };
-        let weigher = Weigher { batch, store, output, interrupt };
+        let weigher = Weigher { batch, store, session };
         let weighing = weigher.weighing(&**balancer, point.seed, seconds_max)?;
         let network = batch.at_load(point.load_percent);
         Ok(weighing.map(|it| network.weighted(&it.weights)))
@@ -132,8 +125,7 @@ pub(super) fn run(
 struct Weigher<'a> {
     batch: &'a Batch,
     store: &'a Store,
-    output: &'a Output,
-    interrupt: &'a Interrupt,
+    session: Session<'a>,
 }
 
 impl Weigher<'_> {
@@ -143,7 +135,7 @@ impl Weigher<'_> {
         balancer: &dyn Balancer,
         seed: u64,
         seconds_max: u32,
-    ) -> Result<Option<Weighing>, Error> {
+    ) -> Result<Option<Weighing>> {
         let name = weights_name(balancer.name(), seed);
         if let Some(Weighed { conditions, weighing }) = self.store.read(&name)? {
             return if conditions == self.batch.conditions {
@@ -156,13 +148,15 @@ impl Weigher<'_> {
         let who = balancer.name();
         let progress = |second: u32, wall: std::time::Duration| {
             let wall_s = wall.as_secs_f64();
-            self.output.doing(format!("{who}, seed {seed}: measures, {second} s in {wall_s:.0} s"));
+            self.session
+                .output
+                .doing(format!("{who}, seed {seed}: measures, {second} s in {wall_s:.0} s"));
         };
         let how = Conditions {
             seed,
             threads: self.batch.threads,
             seconds_max,
-            stop: self.interrupt.requested(),
+            stop: self.session.interrupt.requested(),
             progress: &progress,
         };
         let weighing = match balancer.weigh(&self.batch.network, &how) {
@@ -170,7 +164,7 @@ impl Weigher<'_> {
             weighed => weighed?,
         };
         for note in weighing.notes.iter().take(3) {
-            self.output.step(format!("{}, seed {seed}: {note}", balancer.name()));
+            self.session.output.step(format!("{}, seed {seed}: {note}", balancer.name()));
         }
         let weighed = Weighed { conditions: self.batch.conditions.clone(), weighing };
         self.store.write(&name, &weighed)?;

@@ -11,7 +11,7 @@ mod subjects;
 
 pub use options::BenchOptions;
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::private_network as network;
 use crate::reporting::median;
 use lab::NetworkSpec;
@@ -31,7 +31,7 @@ use terminal::{Exit, Interrupt, Output};
 ///
 /// # Errors
 /// [`Error`] if it cannot be run.
-pub fn run(options: &BenchOptions, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+pub fn run(options: &BenchOptions, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
     match &options.what {
         BenchWhat::Measurer { seconds, runs, limit } => {
             measurer(*seconds, *runs, *limit, output, interrupt)
@@ -65,7 +65,7 @@ fn measurer(
     limit_mbit: f64,
     output: &Output,
     interrupt: &Interrupt,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let arguments = arguments(seconds, Some(100_000.0));
     let mut team = measuring::team(&arguments, output)?;
     let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
@@ -145,7 +145,7 @@ fn measurer(
 }
 
 /// Compares a measurer's load with pumps with records of the same lengths.
-fn sample(load: &WorkerLoad, tls: &TlsConfigs) -> Result<Sample, Error> {
+fn sample(load: &WorkerLoad, tls: &TlsConfigs) -> Result<Sample> {
     const LENGTH: Duration = Duration::from_secs(1);
     let traffic = &load.traffic;
     let sending = pump::run(tls, sent_record_len(traffic), LENGTH)?;

@@ -4,10 +4,10 @@ mod busy;
 mod judge;
 mod place;
 
-use crate::common::{Common, Session, as_text, mbit, or};
+use crate::common::{Session, as_text, mbit, or};
 use crate::distant::{Measurement, Site, enter, measurer_at, way_of_rtt};
-use crate::error::Error;
-use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::error::{Error, Result};
+use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::midway::midway;
 use crate::mode::Mode;
 use crate::reporting::{list, pair, rule};
@@ -138,19 +138,15 @@ fn grid(options: &Options, is_quick: bool) -> BottleneckGrid {
     }
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    session: Session<'_>,
-) -> Result<ExperimentReport, Error> {
-    let grid = grid(options, common.quick);
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let grid = grid(options, session.common.quick);
     if let Some(place) = grid.place_without_mode().filter(|_| !options.places.is_empty()) {
         return Err(Error::Usage(format!(
             "--places: there is nothing like {} in these --modes: a coordinator has a path of its own only to relays that take part (echo)",
             place.words()
         )));
     }
-    grid::run(&grid, options.grid, common, session)
+    grid::run(&grid, options.grid, session)
 }
 
 impl BottleneckGrid {
@@ -171,8 +167,8 @@ impl BottleneckGrid {
         site: &Site,
         cell: &Cell,
         measurers: &[usize],
-        around: impl FnOnce(Trial<'_, '_>) -> Result<Option<Tried>, Error>,
-    ) -> Result<Option<Tried>, Error> {
+        around: impl FnOnce(Trial<'_, '_>) -> Result<Option<Tried>>,
+    ) -> Result<Option<Tried>> {
         let team = |stage: &Stage| {
             let params = Params { seconds: self.seconds, ..TeamOptions::default().params };
             stage.team_of(measurers.iter().map(|it| (*it, self.capacity())), params)
@@ -183,12 +179,7 @@ impl BottleneckGrid {
         site.measure(&measurement, around)
     }
 
-    fn measure(
-        &self,
-        site: &Site,
-        cell: &Cell,
-        session: Session<'_>,
-    ) -> Result<Option<Measured>, Error> {
+    fn measure(&self, site: &Site, cell: &Cell, session: Session<'_>) -> Result<Option<Measured>> {
         let place = cell.narrow;
         let way = way_of_rtt(cell.rtt_ms, 0.0);
         let paths = site.paths();
@@ -251,9 +242,9 @@ impl BottleneckGrid {
     fn while_paths_break(
         &self,
         site: &Site,
-        break_paths: impl Fn() -> Result<(), Error> + Sync + Send,
-        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<Option<Tried>, Error>,
-    ) -> Result<Option<Tried>, Error> {
+        break_paths: impl Fn() -> Result<()> + Sync + Send,
+        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<Option<Tried>>,
+    ) -> Result<Option<Tried>> {
         let breaks_at = self.seconds / 4;
         let has_come = |progress: &Progress| matches!(progress, Progress::Second { index, .. } if *index + 1 >= breaks_at);
         let acts = vec![(Duration::ZERO, ())];
@@ -300,7 +291,7 @@ impl Grid for BottleneckGrid {
         format!("{}, {} ms", self.world(cell), cell.rtt_ms)
     }
 
-    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>, Error> {
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
         let hosts = [FIRST, SECOND, RELAY, COORDINATOR].into_iter().zip(1..).map(|(name, at)| {
             HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)).with_congestion(cell.congestion)
         });
@@ -317,13 +308,8 @@ impl Grid for BottleneckGrid {
         Site::start(cell.mode, &[self.limit], (wan, RELAY), stage, session.output).map(Some)
     }
 
-    fn play(
-        &self,
-        site: &mut Site,
-        cell: &Cell,
-        earlier: Rows<'_, Cell>,
-        session: Session<'_>,
-    ) -> Result<Option<Row>, Error> {
+    fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
+        let Turn { cell, earlier, session } = turn;
         let Some(measured) = self.measure(site, cell, session)? else { return Ok(None) };
         let free = Cell { narrow: Place::Nowhere, ..*cell };
         let sent = |case: &Case| case.value("sent_mbit_per_s").and_then(Value::as_f64);
@@ -335,7 +321,7 @@ impl Grid for BottleneckGrid {
         Ok(Some(judge::case(cell, truth, &measured).into()))
     }
 
-    fn stop(&self, site: Site) -> Result<(), Error> {
+    fn stop(&self, site: Site) -> Result<()> {
         site.stop()
     }
 
@@ -345,12 +331,12 @@ impl Grid for BottleneckGrid {
             "In {held} of {all} runs the estimate was conclusive and right, and the bottleneck was named."
         );
         report.parameters = vec![
-            pair("seconds t", self.seconds.to_string()),
+            pair("seconds t", self.seconds),
             pair("round trips, ms", list(&self.rtts_ms)),
             pair("congestion control", list(&self.congestions)),
             pair("the relay's limit", self.limit.to_string()),
-            pair("its link, where that is narrow", self.link.to_string()),
-            pair("a measurer's link, where that is narrow", self.measurer.to_string()),
+            pair("its link, where that is narrow", self.link),
+            pair("a measurer's link, where that is narrow", self.measurer),
         ];
         let held = all > 0 && held == all;
         report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };

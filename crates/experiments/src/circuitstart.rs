@@ -8,8 +8,8 @@ mod noted;
 mod real;
 mod scene;
 
-use crate::common::Common;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::{Error, Result};
 use crate::reporting::{self, pair, print_case};
 use crate::simulated::SimulatedOptions;
 use chain::{RELAYS, WIDE_MBIT};
@@ -20,7 +20,6 @@ use onion::Duration;
 use onion::flow::hop::{HopWindow, HopWindows};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 use scene::Path;
-use terminal::{Interrupt, Output};
 
 /// How windows begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,35 +135,26 @@ impl Options {
     }
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     if let Some(path) = &options.simulated.network {
-        return network::run(options, path, common, output, interrupt);
+        return network::run(options, path, session);
     }
-    let stars = options.stars.unwrap_or(if common.quick { 3 } else { 10 });
+    let stars = session.or(options.stars, 3, 10);
     let mut report = begin(options, stars);
     if options.has(World::Simulated) {
-        play_model(options, stars, &mut report, (output, interrupt));
+        play_model(options, stars, &mut report, session);
     }
-    if options.has(World::Real) && !interrupt.is_requested() {
-        let runs = options.runs.unwrap_or(if common.quick { 1 } else { 5 });
-        play_real(options, runs, &mut report, (output, interrupt))?;
+    if options.has(World::Real) && !session.interrupt.is_requested() {
+        let runs = session.or(options.runs, 1, 5);
+        play_real(options, runs, &mut report, session)?;
     }
     conclude(&mut report);
     Ok(report)
 }
 
 /// Traces, and stars.
-fn play_model(
-    options: &Options,
-    stars: u32,
-    report: &mut ExperimentReport,
-    (output, interrupt): (&Output, &Interrupt),
-) {
+fn play_model(options: &Options, stars: u32, report: &mut ExperimentReport, session: Session<'_>) {
+    let Session { output, interrupt, .. } = session;
     for distance in 1..=RELAYS {
         let chain = model::chain(options.narrow, options.delay(), distance);
         let (trace, figure) = model::trace(&chain);
@@ -195,8 +185,8 @@ fn play_real(
     options: &Options,
     runs: u32,
     report: &mut ExperimentReport,
-    (output, interrupt): (&Output, &Interrupt),
-) -> Result<(), Error> {
+    session: Session<'_>,
+) -> Result<()> {
     for distance in 1..=RELAYS {
         let path = Path {
             distance,
@@ -206,7 +196,7 @@ fn play_real(
             congestion: options.congestion,
             seed: options.seed,
         };
-        match real::play(path, (runs, options.stretch), (output, interrupt)) {
+        match real::play(path, (runs, options.stretch), session) {
             Ok(Some(played)) => {
                 let figure = format!("trace-{distance}");
                 if let Some(figure) = report.figures.iter_mut().find(|it| it.name == figure) {
@@ -216,10 +206,10 @@ fn play_real(
             }
             Ok(None) => return Ok(()),
             Err(Error::Wan(WanError::Namespace(problem))) if options.has(World::Simulated) => {
-                let case = Case::new("real paths", None, None);
+                let case = Case::named("real paths");
                 let told = format!("it needs root, for network namespaces: {problem}");
                 let case = case.ended(CaseVerdict::Skipped, told);
-                print_case(&case, output);
+                print_case(&case, session.output);
                 report.cases.push(case);
                 return Ok(());
             }
@@ -246,11 +236,11 @@ fn begin(options: &Options, stars: u32) -> ExperimentReport {
         parameters: vec![
             pair("narrow place", format!("{} Mbit/s", options.narrow)),
             pair("from a node to the middle", format!("{} ms", options.delay_ms)),
-            pair("stars", stars.to_string()),
+            pair("stars", stars),
             pair("circuits of a star", format!("{CIRCUITS}, {TRANSFER_KB} kB each")),
             pair("real paths are longer and narrower", format!("{} times", options.stretch)),
-            pair("congestion control of real paths", options.congestion.to_string()),
-            pair("seed", options.seed.to_string()),
+            pair("congestion control of real paths", options.congestion),
+            pair("seed", options.seed),
         ],
         ..reporting::report("circuitstart", TEXT)
     }

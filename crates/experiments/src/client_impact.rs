@@ -3,9 +3,9 @@
 mod judge;
 mod scene;
 
-use crate::common::{Common, Session, or, percent};
-use crate::error::Error;
-use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::common::{Session, or, percent};
+use crate::error::Result;
+use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::reporting::{median, pair, rule};
 use clap::{Args, ValueEnum};
 use judge::{Rates, WIDEST};
@@ -116,12 +116,8 @@ struct ClientImpactGrid {
     seed: u64,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    session: Session<'_>,
-) -> Result<ExperimentReport, Error> {
-    let is_quick = common.quick;
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let is_quick = session.common.quick;
     let grid = ClientImpactGrid {
         runs: options.runs.unwrap_or(if is_quick { 4 } else { 5 }),
         bytes: options.bytes.unwrap_or(if is_quick { 4_000_000 } else { 20_000_000 }),
@@ -131,7 +127,7 @@ pub(super) fn run(
         congestion: options.congestion,
         seed: options.seed,
     };
-    grid::run(&grid, options.grid, common, session)
+    grid::run(&grid, options.grid, session)
 }
 
 impl Grid for ClientImpactGrid {
@@ -165,17 +161,12 @@ impl Grid for ClientImpactGrid {
         cell.to_string()
     }
 
-    fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<Network>, Error> {
+    fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<Network>> {
         Network::start(self.congestion, self.seed, session.output).map(Some)
     }
 
-    fn play(
-        &self,
-        network: &mut Network,
-        cell: &Cell,
-        _: Rows<'_, Cell>,
-        session: Session<'_>,
-    ) -> Result<Option<Row>, Error> {
+    fn play(&self, network: &mut Network, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
+        let Turn { cell, session, .. } = turn;
         for software in Software::ALL {
             // Relays keep their links: those of the last hop exist already.
             let content = Content { len: WARM_UP_BYTES, seed: 0 };
@@ -198,7 +189,7 @@ impl Grid for ClientImpactGrid {
         Ok(Some(rates.case(cell.to_string()).into()))
     }
 
-    fn stop(&self, network: Network) -> Result<(), Error> {
+    fn stop(&self, network: Network) -> Result<()> {
         network.stop()
     }
 
@@ -213,14 +204,14 @@ impl Grid for ClientImpactGrid {
             ratio.unwrap_or(f64::NAN),
         );
         report.parameters = vec![
-            pair("downloads through each, for a case", self.runs.to_string()),
-            pair("bytes of each", self.bytes.to_string()),
-            pair("congestion control", self.congestion.to_string()),
+            pair("downloads through each, for a case", self.runs),
+            pair("bytes of each", self.bytes),
+            pair("congestion control", self.congestion),
             pair(
                 "an interval is too wide if it reaches above its middle by",
                 format!("× {WIDEST}"),
             ),
-            pair("seed", self.seed.to_string()),
+            pair("seed", self.seed),
         ];
         let held = held > 0 && held + open == all;
         report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };

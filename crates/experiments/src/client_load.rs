@@ -1,18 +1,14 @@
 //! Clients of a relay on this machine: circuits of two hops through it, back to ourselves.
 
-use crate::error::Error;
-use link::tls::TlsConfigs;
-use link::{
-    Clock, Drive, Driver, DriverOptions, IdentityIssuer, NodeThread, Observer, ThreadError,
-    unix_time_s,
-};
+use crate::error::Result;
+use crate::nodes::{Nodes, broken, listen, rng};
+use link::{Clock, Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::measure::load::{
     Event, LoadConfig, LoadGenerator, Pace, ReturnPath, ReturnRelay, Target,
 };
 use onion::{Duration, Instant, Rate};
-use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
-use std::net::{Ipv4Addr, TcpListener};
+use rand::rngs::StdRng;
+use std::net::Ipv4Addr;
 use std::num::NonZeroU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -59,17 +55,12 @@ impl SharedState {
 
 impl ClientLoad {
     /// Opens circuits through a relay on loopback, and sends at this rate. Returns once it flows.
-    pub(super) fn start(target: Target, rate: Rate, clock: Clock) -> Result<Self, Error> {
-        let mut seed = [0; 32];
-        let mut rng =
-            StdRng::try_from_rng(&mut SysRng).map_err(|error| Error::Random(error.to_string()))?;
-        rng.fill_bytes(&mut seed);
-        let mut issuer = IdentityIssuer::new(seed, unix_time_s())?;
+    pub(super) fn start(target: Target, rate: Rate, clock: Clock) -> Result<Self> {
+        let mut nodes = Nodes::new(clock)?;
         let (mut landings, mut listeners) = (Vec::new(), Vec::new());
         for _ in 0..SOCKETS {
-            let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(broken)?;
-            let address = listener.local_addr().map_err(broken)?;
-            landings.push(ReturnRelay { identity: Arc::new(issuer.identity()?), address });
+            let (address, listener) = listen(None, (Ipv4Addr::LOCALHOST, 0))?;
+            landings.push(ReturnRelay { identity: nodes.identity()?, address });
             listeners.push(listener);
         }
         let config = LoadConfig {
@@ -89,20 +80,18 @@ impl ClientLoad {
             stall_timeout: Duration::from_secs(u64::from(LENGTH_S)),
             unix_time_s: unix_time_s(),
         };
-        let pump = LoadGenerator::new(config, rng, clock.now());
-        let tls = TlsConfigs::new(&issuer)?;
+        let pump = LoadGenerator::new(config, rng()?, clock.now());
         let options =
             DriverOptions { coalesce: Duration::from_millis(1), ..DriverOptions::default() };
-        let driver = Driver::new(pump, clock, tls, listeners, options).map_err(broken)?;
         let told = SharedState::default();
         let starter = Starter { told: told.clone() };
-        let thread = NodeThread::start("clients", Box::new(driver), starter)?;
+        let thread = nodes.start(None, pump, listeners, options, starter)?;
         let load = Self { clock, told, _thread: thread };
         load.wait_until_flowing()?;
         Ok(load)
     }
 
-    fn wait_until_flowing(&self) -> Result<(), Error> {
+    fn wait_until_flowing(&self) -> Result<()> {
         let deadline = self.clock.now() + SETUP + SETUP;
         loop {
             let told = self.told.lock();
@@ -124,10 +113,6 @@ impl ClientLoad {
     pub(super) fn failure(&self) -> Option<String> {
         self.told.lock().failure.clone()
     }
-}
-
-fn broken(problem: impl ToString) -> Error {
-    Error::Clients(problem.to_string())
 }
 
 /// Starts the pump once it can, and hears why it ends.

@@ -17,11 +17,19 @@ pub(crate) struct Common {
     pub(crate) quick: bool,
 }
 
-/// The terminal, and whether the user has interrupted.
+/// What all parts of an experiment may use: its options, the terminal, and whether the user has interrupted.
 #[derive(Clone, Copy)]
 pub(crate) struct Session<'a> {
+    pub(crate) common: &'a Common,
     pub(crate) output: &'a Output,
     pub(crate) interrupt: &'a Interrupt,
+}
+
+impl Session<'_> {
+    /// The asked value, or the default: that of --quick, or the usual one.
+    pub(crate) fn or<T>(&self, asked: Option<T>, quick: T, usual: T) -> T {
+        asked.unwrap_or(if self.common.quick { quick } else { usual })
+    }
 }
 
 /// Serializes something as its text.

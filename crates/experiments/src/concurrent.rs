@@ -3,9 +3,9 @@
 mod results;
 mod set;
 
-use crate::common::{Common, Session};
-use crate::error::Error;
-use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::common::Session;
+use crate::error::{Error, Result};
+use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::stage::Stage;
 use clap::Args;
 use coordinator::Params;
@@ -94,7 +94,7 @@ struct ConcurrentGrid {
 }
 
 impl ConcurrentGrid {
-    fn new(options: &Options, is_quick: bool) -> Result<Self, Error> {
+    fn new(options: &Options, is_quick: bool) -> Result<Self> {
         let Options { total, .. } = options;
         let mut relays = options.relays.clone();
         relays.sort_unstable_by(|one, other| other.cmp(one));
@@ -135,12 +135,8 @@ struct World {
     stage: Stage,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    session: Session<'_>,
-) -> Result<ExperimentReport, Error> {
-    grid::run(&ConcurrentGrid::new(options, common.quick)?, options.grid, common, session)
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    grid::run(&ConcurrentGrid::new(options, session.common.quick)?, options.grid, session)
 }
 
 impl Grid for ConcurrentGrid {
@@ -168,7 +164,7 @@ impl Grid for ConcurrentGrid {
         format!("{} relays", cell.of)
     }
 
-    fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<World>, Error> {
+    fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<World>> {
         let mut stage = Stage::new()?;
         for capacity in self.capacities() {
             stage.add_measurer(capacity, 1)?;
@@ -176,20 +172,11 @@ impl Grid for ConcurrentGrid {
         Ok(Some(World { set: Set::start(&stage, cell.of, self.limit(cell.of))?, stage }))
     }
 
-    fn play(
-        &self,
-        world: &mut World,
-        cell: &Cell,
-        earlier: Rows<'_, Cell>,
-        session: Session<'_>,
-    ) -> Result<Option<Row>, Error> {
+    fn play(&self, world: &mut World, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
+        let Turn { cell, earlier, session } = turn;
         let places = cell.first..cell.first + cell.relays_at_once;
         let all = world.set.measure(places, self, &world.stage, session)?;
         Ok(all.map(|all| results::row(cell, self.limit(cell.of), &all, &earlier)))
-    }
-
-    fn stop(&self, _: World) -> Result<(), Error> {
-        Ok(())
     }
 
     fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {

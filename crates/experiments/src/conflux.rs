@@ -5,15 +5,14 @@ mod plan;
 mod scene;
 mod simulated;
 
-use crate::common::Common;
-use crate::error::Error;
-use crate::reporting::{pair, print_case, report, rule};
+use crate::common::Session;
+use crate::error::Result;
+use crate::reporting::{pair, print_case, report, rule, some_held};
 use clap::Args;
 use lab::Content;
 use plan::{ConfluxSettings, ExitOf, Trial};
 use report::experiment::{ExperimentReport, Promise};
 use scene::BridgeNetwork;
-use terminal::{Interrupt, Output};
 
 /// How much sooner do downloads end over linked circuits?
 ///
@@ -55,37 +54,27 @@ pub(super) struct Options {
     seed: u64,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
-    let plan = ConfluxSettings::new(options, common.quick);
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
+    let plan = ConfluxSettings::new(options, session.common.quick);
     output.step(format!("{} downloads", plan.downloads()));
-    let trials = if plan.is_simulated {
-        simulated::play(&plan, output, interrupt)?
-    } else {
-        play(&plan, output, interrupt)?
-    };
+    let trials =
+        if plan.is_simulated { simulated::play(&plan, session)? } else { play(&plan, session)? };
     let cases = judge::cases(&plan, &trials);
     cases.iter().for_each(|case| print_case(case, output));
     let name = if plan.is_simulated { "conflux-simulated" } else { "conflux" };
     let is_over = interrupt.is_requested();
     Ok(ExperimentReport {
         answer: judge::answer(&plan, &trials, &cases),
-        promise: Promise::Decided {
-            held: !is_over && judge::held(&cases),
-            rule: rule(judge::TEXT),
-        },
+        promise: Promise::Decided { held: !is_over && some_held(&cases), rule: rule(judge::TEXT) },
         parameters: vec![
-            pair("runs of each case", plan.runs.to_string()),
+            pair("runs of each case", plan.runs),
             pair("sizes in MB", plan::list(&plan.sizes_mb)),
             pair(
                 "bridges",
                 if plan.is_simulated { simulated::described() } else { scene::described() },
             ),
-            pair("seed", plan.seed.to_string()),
+            pair("seed", plan.seed),
         ],
         figures: judge::figures(&plan, &trials),
         notes: judge::notes(&plan),
@@ -95,11 +84,8 @@ pub(super) fn run(
 }
 
 /// All downloads in the network of processes, one of each method in turn: what else goes on on this machine meets all alike.
-fn play(
-    plan: &ConfluxSettings,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Vec<Trial>, Error> {
+fn play(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
+    let Session { output, interrupt, .. } = session;
     let mut scene = BridgeNetwork::start(plan, output)?;
     let mut trials = Vec::new();
     'all: for first in 0..scene::BRIDGES {

@@ -7,8 +7,8 @@ mod round;
 mod show;
 mod traces;
 
-use crate::common::Common;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::Result;
 use crate::reporting;
 use cast::Processes;
 use clap::Args;
@@ -19,7 +19,6 @@ use onion::{Duration, Rate};
 use plan::{Blow, Fate, Victim, fates};
 use report::experiment::{Case, ExperimentReport};
 use round::{CrashRound, play};
-use terminal::{Interrupt, Output};
 
 /// What if a process is killed at any moment?
 ///
@@ -50,13 +49,9 @@ const ROUNDS_QUICK: u32 = 12;
 /// The relay's limit in Mbit/s: little, so that even a busy machine keeps up.
 const LIMIT: f64 = 30.0;
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
-    let count = options.rounds.unwrap_or(if common.quick { ROUNDS_QUICK } else { ROUNDS });
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
+    let count = session.or(options.rounds, ROUNDS_QUICK, ROUNDS);
     let limit = Rate::from_mbit_per_s(LIMIT);
     // As `flashflow measure` has them.
     let params = Params { seconds: options.seconds, ..TeamOptions::default().params };
@@ -93,7 +88,7 @@ pub(super) fn run(
 }
 
 /// Starts anew who was killed, and who hangs: the next round is to be judged by itself.
-fn mend(cast: &mut Processes, played: &CrashRound) -> Result<(), Error> {
+fn mend(cast: &mut Processes, played: &CrashRound) -> Result<()> {
     let hang = played.ends.iter().filter(|(_, end)| end.is_none()).map(|(who, _)| *who);
     let killed = played.kill.map(|_| played.fate.victim);
     for who in hang.chain(killed).filter(|who| *who != Victim::Nobody) {

@@ -3,9 +3,9 @@
 mod judge;
 mod scene;
 
-use crate::common::{Common, or};
+use crate::common::{Session, or};
 use crate::crowd::{Crowd, Member};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::load::{Load, Reading};
 use crate::reporting::{pair, print_case, report, rule};
 use clap::Args;
@@ -17,7 +17,7 @@ use onion::Duration;
 use report::experiment::{ExperimentReport, Promise};
 use scene::{SharedNetwork, Software};
 use std::sync::Arc;
-use terminal::{Interrupt, Output};
+use terminal::Interrupt;
 
 /// What does a stream, or a circuit that is set up, lose to others that use the same relays?
 ///
@@ -50,15 +50,12 @@ const BEGINNING: Duration = Duration::from_secs(20);
 /// Circuits that one of the others is given at once.
 const MANY: usize = 10_000;
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
-    let penetrators = or(&options.penetrators, common.quick, &[0, 4], &[0, 1, 2, 4, 8, 14, 20]);
-    let streams = or(&options.streams, common.quick, &[1, 4], &[1, 2, 4, 6, 8, 10]);
-    let repeats = options.repeats.unwrap_or(if common.quick { 12 } else { 30 });
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
+    let penetrators =
+        or(&options.penetrators, session.common.quick, &[0, 4], &[0, 1, 2, 4, 8, 14, 20]);
+    let streams = or(&options.streams, session.common.quick, &[1, 4], &[1, 2, 4, 6, 8, 10]);
+    let repeats = session.or(options.repeats, 12, 30);
     let in_words = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let report = ExperimentReport {
         parameters: vec![
@@ -87,16 +84,16 @@ pub(super) fn run(
     }
     let load = Reading::take(std::process::id(), clock.now()).since(&before);
     scene.stop()?;
-    Ok(concluded(report, &points, load, output, interrupt))
+    Ok(concluded(report, &points, load, session))
 }
 
 fn concluded(
     report: ExperimentReport,
     points: &[Point],
     load: Load,
-    output: &Output,
-    interrupt: &Interrupt,
+    session: Session<'_>,
 ) -> ExperimentReport {
+    let Session { output, interrupt, .. } = session;
     let cases = judge::cases(points);
     cases.iter().for_each(|case| print_case(case, output));
     ExperimentReport {
@@ -123,7 +120,7 @@ struct Step {
 }
 
 impl Step {
-    fn play(self, scene: &SharedNetwork, interrupt: &Interrupt) -> Result<Point, Error> {
+    fn play(self, scene: &SharedNetwork, interrupt: &Interrupt) -> Result<Point> {
         let own = scene.path(self.kind)?;
         let download = Some((scene.server(), self.bytes));
         let plan = ProbePlan { rounds: 0, pause: Duration::ZERO, ..ProbePlan::default() };
@@ -169,12 +166,7 @@ impl Step {
 }
 
 /// One of the others: the same circuit again and again.
-fn keep_on(
-    view: &Arc<NetDir>,
-    plan: &ProbePlan,
-    path: &Subject,
-    member: &Member,
-) -> Result<(), Error> {
+fn keep_on(view: &Arc<NetDir>, plan: &ProbePlan, path: &Subject, member: &Member) -> Result<()> {
     while !member.is_over() {
         let subjects = vec![path.clone(); MANY];
         probe::run(plan.clone(), subjects, view, |it| member.saw(it), || member.is_over())?;

@@ -1,6 +1,6 @@
 //! Probers that go on until they are stopped, each on a thread of its own.
 
-use crate::error::Error;
+use crate::error::Result;
 use client::probe::{ProbeError, Probed};
 use link::Clock;
 use onion::{Duration, Instant};
@@ -14,7 +14,7 @@ const STEP: Duration = Duration::from_millis(20);
 /// All of them. They end with this value, too.
 pub(crate) struct Crowd {
     common: Member,
-    threads: Vec<JoinHandle<Result<(), Error>>>,
+    threads: Vec<JoinHandle<Result<()>>>,
     clock: Clock,
     began: Instant,
 }
@@ -53,8 +53,8 @@ impl Crowd {
     /// Another one, in the network of this thread.
     pub(crate) fn join(
         &mut self,
-        life: impl FnOnce(&Member) -> Result<(), Error> + Send + 'static,
-    ) -> Result<(), Error> {
+        life: impl FnOnce(&Member) -> Result<()> + Send + 'static,
+    ) -> Result<()> {
         let member = self.common.clone();
         let thread = Builder::new()
             .name(format!("crowd{}", self.threads.len()))
@@ -90,7 +90,7 @@ impl Crowd {
     }
 
     /// Ends them; returns how their circuits ended, and after what time.
-    pub(crate) fn stop(mut self) -> Result<(Vec<Probed>, Duration), Error> {
+    pub(crate) fn stop(mut self) -> Result<(Vec<Probed>, Duration)> {
         let lasted = self.clock.now() - self.began;
         self.common.is_over.store(true, Ordering::Relaxed);
         for thread in std::mem::take(&mut self.threads) {
@@ -118,6 +118,7 @@ impl Drop for Crowd {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::Error;
     use std::sync::mpsc::channel;
 
     fn failed(why: &str) -> Probed {

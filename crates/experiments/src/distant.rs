@@ -1,50 +1,25 @@
 //! Relays and other nodes beyond a distance.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::private_network as network;
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
 use lab::wan::{Host, Wan, Way};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid, RelaySpec};
-use link::tls::TlsConfigs;
-use link::{Clock, Driver, DriverOptions, NodeThread, Observer};
 use measurer::{Approach, Defences, Request, Team};
 use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
 use onion::measure::load::Target;
-use onion::node::Node;
 use onion::{Duration, Rate};
 use rustix::process::{Pid, setpriority_process};
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::{fs, thread};
 use terminal::Output;
 use terminal::measuring::Subject;
 
 /// Nearly the priority of the path itself (`lab::wan`), which must be late for nobody.
 const PRIORITY: i32 = -14;
-
-/// Lets nodes run at hosts, by one clock and with the keys of one side of TLS.
-pub(crate) struct Starter {
-    pub(crate) clock: Clock,
-    pub(crate) tls: TlsConfigs,
-}
-
-impl Starter {
-    /// Lets a node run at a host; `watch` looks after it.
-    pub(crate) fn start<N: Node + Send + 'static>(
-        &self,
-        host: &Host,
-        node: N,
-        listeners: Vec<TcpListener>,
-        options: DriverOptions,
-        watch: impl Observer<N> + 'static,
-    ) -> Result<NodeThread<N>, Error> {
-        let driver = Driver::new(node, self.clock, self.tls.clone(), listeners, options)?;
-        // A thread is in the network of the one that starts it.
-        Ok(host.run(|| NodeThread::start(host.name(), Box::new(driver), watch))??)
-    }
-}
 
 /// Relays, all of one kind, in the network namespace of this thread.
 pub(crate) enum Relays {
@@ -62,7 +37,7 @@ impl Relays {
         address: Ipv4Addr,
         stage: &Stage,
         output: &Output,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let limits = (1..).zip(limits.iter().copied());
         match mode {
             Mode::Transit => {
@@ -85,15 +60,8 @@ impl Relays {
             }
             Mode::Echo => {
                 let start = |(number, limit): (u32, Option<Rate>)| {
-                    stage.start_relay(OwnRelaySpec {
-                        nickname: format!("own{number}"),
-                        limit,
-                        coordinator: stage.key().public().to_string(),
-                        authorities: Vec::new(),
-                        client_percent: None,
-                        is_open_exit: false,
-                        address,
-                    })
+                    let spec = OwnRelaySpec::new(format!("own{number}"), stage.key().public());
+                    stage.start_relay(OwnRelaySpec { limit, address, ..spec })
                 };
                 Ok(Self::Own(limits.map(start).collect::<Result<_, _>>()?))
             }
@@ -106,7 +74,7 @@ impl Relays {
         relay: usize,
         guess: Rate,
         stage: &Stage,
-    ) -> Result<(Request, u32, RelaySaid<'_>), Error> {
+    ) -> Result<(Request, u32, RelaySaid<'_>)> {
         match self {
             Self::Stock(network, defences) => {
                 let node = &network.relays()[relay];
@@ -124,7 +92,7 @@ impl Relays {
         }
     }
 
-    pub(crate) fn stop(self) -> Result<(), Error> {
+    pub(crate) fn stop(self) -> Result<()> {
         match self {
             Self::Stock(network, _) => Ok(network.stop()?),
             Self::Own(_) => Ok(()),
@@ -151,7 +119,7 @@ pub(crate) struct Measurement<'m> {
     pub(crate) guess: Rate,
     /// The coordinator's host.
     pub(crate) from: &'static str,
-    pub(crate) team: &'m dyn Fn(&Stage) -> Result<Team, Error>,
+    pub(crate) team: &'m dyn Fn(&Stage) -> Result<Team>,
 }
 
 impl Site {
@@ -162,7 +130,7 @@ impl Site {
         (wan, at): (Wan, &'static str),
         stage: Stage,
         output: &Output,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let host = wan.host(at)?;
         enter(host)?;
         let limits: Vec<Option<Rate>> = limits.iter().copied().map(Some).collect();
@@ -174,8 +142,8 @@ impl Site {
     pub(crate) fn measure(
         &self,
         measurement: &Measurement<'_>,
-        around: impl FnOnce(Trial<'_, '_>) -> Result<Option<Tried>, Error>,
-    ) -> Result<Option<Tried>, Error> {
+        around: impl FnOnce(Trial<'_, '_>) -> Result<Option<Tried>>,
+    ) -> Result<Option<Tried>> {
         let Measurement { name, relay, guess, from, team } = measurement;
         enter(self.wan.host(self.at)?)?;
         let (request, pid, mut said) = self.relays.subject(*relay, *guess, &self.stage)?;
@@ -190,7 +158,7 @@ impl Site {
         Paths { wan: &self.wan, at: self.at }
     }
 
-    pub(crate) fn stop(self) -> Result<(), Error> {
+    pub(crate) fn stop(self) -> Result<()> {
         self.relays.stop()
     }
 }
@@ -204,7 +172,7 @@ pub(crate) struct Paths<'a> {
 
 impl Paths<'_> {
     /// Changes the path of a host: to the relays, and from them.
-    pub(crate) fn set(self, host: &str, [to, from]: [Way; 2]) -> Result<(), Error> {
+    pub(crate) fn set(self, host: &str, [to, from]: [Way; 2]) -> Result<()> {
         self.wan.set_way(host, self.at, to)?;
         Ok(self.wan.set_way(self.at, host, from)?)
     }
@@ -222,9 +190,9 @@ pub(crate) fn measurer_at(
     host: &Host,
     stage: &mut Stage,
     capacity: Rate,
-    prepare: impl FnOnce() -> Result<(), Error> + Send,
-) -> Result<(), Error> {
-    let start = || -> Result<(), Error> {
+    prepare: impl FnOnce() -> Result<()> + Send,
+) -> Result<()> {
+    let start = || -> Result<()> {
         enter(host)?;
         prepare()?;
         stage.add_measurer_at(host.address(), capacity, 1)
@@ -236,7 +204,7 @@ pub(crate) fn measurer_at(
 }
 
 /// Brings this thread to a host.
-pub(crate) fn enter(host: &Host) -> Result<(), Error> {
+pub(crate) fn enter(host: &Host) -> Result<()> {
     host.namespace().enter().map_err(|error| Error::Network(error.to_string()))
 }
 

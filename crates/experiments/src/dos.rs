@@ -10,9 +10,9 @@ mod scene;
 pub(super) mod soak;
 mod watch;
 
-use crate::common::{Common, mbit};
+use crate::common::{Session, mbit};
 use crate::downloading::{AT_ONCE, Downloads};
-use crate::error::Error;
+use crate::error::Result;
 use crate::load::{Load, Reading};
 use crate::reporting::{self, pair, print_case};
 use attack::{Assault, Kind, Reader, Spent};
@@ -28,7 +28,6 @@ use report::experiment::{
 use scene::{FRESH, Scene};
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use terminal::{Interrupt, Output};
 use watch::{Memory, Witness};
 
 /// Does our relay withstand attacks better than C tor?
@@ -75,20 +74,16 @@ struct Force {
     memory: u32,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
     link::raise_descriptor_limit();
-    let plan = plan(options, common.quick);
+    let plan = plan(options, session.common.quick);
     let mut report = begin(&plan);
-    let Some(mut scene) = Scene::start(&plan, output, interrupt)? else { return Ok(report) };
+    let Some(mut scene) = Scene::start(&plan, session)? else { return Ok(report) };
     let mut findings: Vec<Finding> = Vec::new();
     while !scene.subjects.is_empty() && !interrupt.is_requested() {
         let (kind, side) = (scene.subjects[0].kind, scene.subjects[0].side);
-        let found = play(&mut scene, &plan, output, interrupt);
+        let found = play(&mut scene, &plan, session);
         if interrupt.is_requested() {
             break;
         }
@@ -101,7 +96,7 @@ pub(super) fn run(
             // What cannot be played is a case that failed; the others are played all the same.
             Err(error) => {
                 let name = format!("{} on {}", kind.word(), side.word());
-                let case = Case::new(name, None, None)
+                let case = Case::named(name)
                     .column("attack", kind.word())
                     .column("relay", side.word())
                     .column("held", false);
@@ -143,8 +138,8 @@ fn begin(plan: &Plan) -> ExperimentReport {
     let report = reporting::report("dos", TEXT);
     ExperimentReport {
         parameters: vec![
-            pair("attacker's rate", plan.rate.to_string()),
-            pair("honest downloads take", plan.demand.to_string()),
+            pair("attacker's rate", plan.rate),
+            pair("honest downloads take", plan.demand),
             pair("peace before each attack", format!("{} s", plan.peace_s)),
             pair("length of each attack", format!("{} s", plan.seconds)),
             pair("bound on memory of either relay", format!("{} MiB", plan.memory_mib)),
@@ -155,16 +150,11 @@ fn begin(plan: &Plan) -> ExperimentReport {
 }
 
 /// Attacks the first of the relays that are left.
-fn play(
-    scene: &mut Scene,
-    plan: &Plan,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Finding, Error> {
+fn play(scene: &mut Scene, plan: &Plan, session: Session<'_>) -> Result<Finding> {
     let prey = scene.prey(0, plan)?;
     // It leaves the scene while the scene works for it.
     let subject = scene.subjects.remove(0);
-    let found = play_attack(scene, &subject, subject.kind, prey, plan, output, interrupt);
+    let found = play_attack(scene, &subject, subject.kind, prey, plan, session);
     scene.subjects.insert(0, subject);
     found
 }
@@ -176,9 +166,9 @@ fn play_attack(
     kind: Kind,
     prey: attack::Prey,
     plan: &Plan,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Finding, Error> {
+    session: Session<'_>,
+) -> Result<Finding> {
+    let Session { output, interrupt, .. } = session;
     let (side, pid, clock) = (subject.side, subject.pid, scene.clock);
     let name = format!("{} on {}", kind.word(), side.word());
     output.doing(format!("{name}: honest clients begin"));

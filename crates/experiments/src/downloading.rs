@@ -1,13 +1,13 @@
 //! Downloads of a C tor client, one after another, until they are stopped.
 
-use crate::error::Error;
+use crate::background::Background;
+use crate::error::{Error, Result};
 use lab::{Content, download_while};
 use link::Clock;
 use onion::Duration;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 use terminal::Interrupt;
 
 /// Downloads at a time, each on a circuit of its own.
@@ -30,13 +30,12 @@ pub(crate) struct Each {
 /// Downloads until it is dropped.
 pub(crate) struct Downloads {
     shared: Arc<Shared>,
-    threads: Vec<JoinHandle<()>>,
+    _threads: Background,
 }
 
 #[derive(Default)]
 struct Shared {
     each: Each,
-    must_stop: AtomicBool,
     bytes: AtomicU64,
     completed: AtomicU64,
     failed: AtomicU64,
@@ -45,56 +44,55 @@ struct Shared {
 }
 
 impl Shared {
-    /// Downloads one after another; each is compared with what it should be.
-    fn run(&self, (socks, server): (SocketAddr, SocketAddr), name: &str, number: u64) {
+    /// Downloads once, and compares that with what it should be. Returns the pause after it.
+    fn download(
+        &self,
+        (socks, server): (SocketAddr, SocketAddr),
+        isolation: &str,
+        seed: u64,
+        must_stop: &AtomicBool,
+    ) -> Duration {
         let host = server.ip().to_string();
-        let from = (host.as_str(), server.port());
         let Each { bytes: len, patience } = self.each;
-        for seed in (number..).step_by(usize::try_from(AT_ONCE).unwrap_or(1)) {
-            let mut on_bytes = |more: u64| {
-                self.bytes.fetch_add(more, Ordering::AcqRel);
-                !self.must_stop.load(Ordering::Acquire)
-            };
-            // Tor replaces a circuit that breaks for the next download.
-            let isolation = format!("{name} {number}");
-            let content = Content { len, seed };
-            let result = download_while(socks, from, content, &isolation, patience, &mut on_bytes);
-            if self.must_stop.load(Ordering::Acquire) {
-                return;
-            }
-            let problem = match result {
-                Ok(download) if download.is_right => {
-                    self.completed.fetch_add(1, Ordering::AcqRel);
-                    continue;
-                }
-                Ok(download) => {
-                    format!("{} of {len} bytes arrived, or wrong ones", download.received)
-                }
-                Err(error) => error.to_string(),
-            };
-            self.failed.fetch_add(1, Ordering::AcqRel);
-            *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
-            thread::park_timeout(STEP);
+        let mut on_bytes = |more: u64| {
+            self.bytes.fetch_add(more, Ordering::AcqRel);
+            !must_stop.load(Ordering::Acquire)
+        };
+        let (from, content) = ((host.as_str(), server.port()), Content { len, seed });
+        let result = download_while(socks, from, content, isolation, patience, &mut on_bytes);
+        if must_stop.load(Ordering::Acquire) {
+            return Duration::ZERO;
         }
+        let problem = match result {
+            Ok(download) if download.is_right => {
+                self.completed.fetch_add(1, Ordering::AcqRel);
+                return Duration::ZERO;
+            }
+            Ok(download) => format!("{} of {len} bytes arrived, or wrong ones", download.received),
+            Err(error) => error.to_string(),
+        };
+        self.failed.fetch_add(1, Ordering::AcqRel);
+        *self.problem.lock().unwrap_or_else(PoisonError::into_inner) = Some(problem);
+        STEP
     }
 }
 
 impl Downloads {
     /// Starts them over the client's SOCKS port, from a server; `name` isolates their circuits from others.
-    pub(crate) fn start(
-        places: (SocketAddr, SocketAddr),
-        name: &str,
-        each: Each,
-    ) -> Result<Self, Error> {
+    pub(crate) fn start(places: (SocketAddr, SocketAddr), name: &str, each: Each) -> Result<Self> {
         let shared = Arc::new(Shared { each, ..Shared::default() });
-        let mut this = Self { shared: Arc::clone(&shared), threads: Vec::new() };
+        let mut threads = Background::default();
         for number in 1..=AT_ONCE {
-            let (theirs, name) = (Arc::clone(&shared), name.to_owned());
-            let run = move || theirs.run(places, &name, number);
-            let thread = thread::Builder::new().name("downloads".to_owned()).spawn(run);
-            this.threads.push(thread.map_err(|error| Error::Clients(error.to_string()))?);
+            // C tor replaces a circuit that breaks for the next download.
+            let (theirs, isolation) = (Arc::clone(&shared), format!("{name} {number}"));
+            let mut seed = number;
+            threads.add("downloads", move |must_stop| {
+                let pause = theirs.download(places, &isolation, seed, must_stop);
+                seed += AT_ONCE;
+                pause
+            })?;
         }
-        Ok(this)
+        Ok(Self { shared, _threads: threads })
     }
 
     /// Waits until this number of downloads has completed.
@@ -103,7 +101,7 @@ impl Downloads {
         count: u64,
         clock: Clock,
         interrupt: &Interrupt,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let deadline = clock.now() + START;
         while self.completed() < count {
             if clock.now() > deadline {
@@ -135,15 +133,5 @@ impl Downloads {
     /// Why the last one of these failed.
     pub(crate) fn problem(&self) -> Option<String> {
         self.shared.problem.lock().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-}
-
-impl Drop for Downloads {
-    fn drop(&mut self) {
-        self.shared.must_stop.store(true, Ordering::Release);
-        for thread in self.threads.drain(..) {
-            // Its panic has been printed.
-            let _ = thread.join();
-        }
     }
 }

@@ -4,8 +4,8 @@ mod plan;
 mod results;
 mod stage;
 
-use crate::common::Common;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::Result;
 use crate::reporting;
 use clap::Args;
 use lab::{Content, Download, download};
@@ -20,7 +20,7 @@ use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
 use std::time::Duration;
-use terminal::{Interrupt, Output};
+use terminal::Interrupt;
 
 /// Downloads, if not said otherwise.
 const COUNT: u32 = 100;
@@ -55,14 +55,10 @@ struct Done {
     result: io::Result<Download>,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
-    let count = options.count.unwrap_or(if common.quick { COUNT_QUICK } else { COUNT });
-    let largest = options.largest.unwrap_or(if common.quick { 10 << 20 } else { 100 << 20 });
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
+    let count = session.or(options.count, COUNT_QUICK, COUNT);
+    let largest = session.or(options.largest, 10 << 20, 100 << 20);
     let mut stage = DownloadNetwork::start(output)?;
     let mut results = Results::default();
     for placement in Placement::ALL {

@@ -105,3 +105,6 @@ impl Error {
         }
     }
 }
+
+/// What may fail with an [`Error`].
+pub(crate) type Result<T, E = Error> = std::result::Result<T, E>;

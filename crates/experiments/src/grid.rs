@@ -2,8 +2,8 @@
 //! once what all of them need: it starts a world for the cells that share it, keeps the row of each cell in a file so that an
 //! interrupted experiment continues, plays a shard, reports progress, and collects the rows.
 
-use crate::common::{Common, Session};
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::{Error, Result};
 use crate::reporting::{print_case, report, unplayed};
 use crate::simulated::{Shard, Store, missing};
 use clap::Args;
@@ -53,22 +53,25 @@ pub(crate) trait Grid {
     }
 
     /// Starts the world of a cell; `None` if the user has interrupted.
-    fn start(&self, cell: &Self::Cell, session: Session<'_>) -> Result<Option<Self::World>, Error>;
+    fn start(&self, cell: &Self::Cell, session: Session<'_>) -> Result<Option<Self::World>>;
 
     /// Plays a cell; `None` if the user has interrupted.
-    fn play(
-        &self,
-        world: &mut Self::World,
-        cell: &Self::Cell,
-        earlier: Rows<'_, Self::Cell>,
-        session: Session<'_>,
-    ) -> Result<Option<Row>, Error>;
+    fn play(&self, world: &mut Self::World, turn: Turn<'_, Self::Cell>) -> Result<Option<Row>>;
 
-    /// Stops a world.
-    fn stop(&self, world: Self::World) -> Result<(), Error>;
+    /// Stops a world that does not stop when it is dropped.
+    fn stop(&self, _: Self::World) -> Result<()> {
+        Ok(())
+    }
 
     /// Adds answer, promise, parameters and figures of all rows to a report that contains what the rows contain.
     fn conclude(&self, rows: Rows<'_, Self::Cell>, report: &mut ExperimentReport);
+}
+
+/// A cell that is to be played.
+pub(crate) struct Turn<'a, C> {
+    pub(crate) cell: &'a C,
+    pub(crate) earlier: Rows<'a, C>,
+    pub(crate) session: Session<'a>,
 }
 
 /// What came of a cell.
@@ -125,8 +128,8 @@ struct Files {
 }
 
 impl Files {
-    fn open<G: Grid>(grid: &G, common: &Common) -> Result<Self, Error> {
-        let store = Store::new(common.out.join(format!("{}-runs", G::NAME)))?;
+    fn open<G: Grid>(grid: &G, session: Session<'_>) -> Result<Self> {
+        let store = Store::new(session.common.out.join(format!("{}-runs", G::NAME)))?;
         Ok(Self { store, conditions: format!("{}, program {}", grid.conditions(), program()?) })
     }
 
@@ -134,7 +137,7 @@ impl Files {
     ///
     /// # Errors
     /// If its file is of other parameters or of another program, or if this program did not write it.
-    fn read(&self, cell: &impl Display) -> Result<Option<Row>, Error> {
+    fn read(&self, cell: &impl Display) -> Result<Option<Row>> {
         let name = file_name(cell);
         let Some(kept) = self.store.read::<Kept>(&name)? else { return Ok(None) };
         if kept.conditions == self.conditions {
@@ -148,7 +151,7 @@ impl Files {
         )))
     }
 
-    fn write(&self, cell: &impl Display, row: &Row) -> Result<(), Error> {
+    fn write(&self, cell: &impl Display, row: &Row) -> Result<()> {
         let kept = Kept { conditions: self.conditions.clone(), row: row.clone() };
         self.store.write(&file_name(cell), &kept)
     }
@@ -162,7 +165,7 @@ fn file_name(cell: &impl Display) -> String {
 }
 
 /// This program: its version and the digest of its file, since a version has many builds.
-fn program() -> Result<String, Error> {
+fn program() -> Result<String> {
     const FILE: &str = "/proc/self/exe";
     let failed =
         |source| Error::File { what: "read this program's file", path: FILE.into(), source };
@@ -180,10 +183,9 @@ fn program() -> Result<String, Error> {
 pub(crate) fn run<G: Grid>(
     grid: &G,
     options: GridOptions,
-    common: &Common,
     session: Session<'_>,
-) -> Result<ExperimentReport, Error> {
-    let files = Files::open(grid, common)?;
+) -> Result<ExperimentReport> {
+    let files = Files::open(grid, session)?;
     let cells = grid.cells();
     session.output.step(format!("{} runs, {}", cells.len(), grid.conditions()));
     // Before anything is played: a file of other runs is an error at once.
@@ -246,7 +248,7 @@ impl<G: Grid> Play<'_, G> {
     }
 
     /// Plays these cells, which share a world.
-    fn world(&mut self, wanted: &[usize]) -> Result<(), Error> {
+    fn world(&mut self, wanted: &[usize]) -> Result<()> {
         let Some(first) = wanted.first().map(|place| &self.cells[*place]) else { return Ok(()) };
         let name = self.grid.world(first);
         self.session.output.doing(format!("starting {name}"));
@@ -268,10 +270,11 @@ impl<G: Grid> Play<'_, G> {
     }
 
     /// Plays a cell; `false` if the user has interrupted.
-    fn cell(&mut self, world: &mut G::World, place: usize) -> Result<bool, Error> {
+    fn cell(&mut self, world: &mut G::World, place: usize) -> Result<bool> {
         let cell = &self.cells[place];
         let earlier = Rows { cells: self.cells, rows: &self.rows };
-        let mut row = match self.grid.play(world, cell, earlier, self.session) {
+        let turn = Turn { cell, earlier, session: self.session };
+        let mut row = match self.grid.play(world, turn) {
             Ok(Some(row)) => row,
             Ok(None) => return Ok(false),
             Err(_) if self.session.interrupt.is_requested() => return Ok(false),
@@ -291,7 +294,7 @@ impl<G: Grid> Play<'_, G> {
         Ok(true)
     }
 
-    fn finish(self) -> Result<ExperimentReport, Error> {
+    fn finish(self) -> Result<ExperimentReport> {
         let Self { grid, cells, rows, mut unplayed, .. } = self;
         let played = rows.iter().flatten().count();
         if played == 0 && !unplayed.is_empty() {
@@ -315,6 +318,7 @@ impl<G: Grid> Play<'_, G> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::common::Common;
     use std::cell::RefCell;
     use terminal::{Interrupt, Output};
 
@@ -357,20 +361,15 @@ mod tests {
             format!("world {}", cell.world)
         }
 
-        fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<u32>, Error> {
+        fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<u32>> {
             if self.breaks == Some(cell.world) {
                 return Err(Error::Failed("no such world".to_owned()));
             }
             Ok(Some(cell.world))
         }
 
-        fn play(
-            &self,
-            world: &mut u32,
-            cell: &Cell,
-            earlier: Rows<'_, Cell>,
-            _: Session<'_>,
-        ) -> Result<Option<Row>, Error> {
+        fn play(&self, world: &mut u32, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
+            let Turn { cell, earlier, .. } = turn;
             self.played.borrow_mut().push(cell.to_string());
             let before = earlier.cases().filter(|(it, _)| it.world == *world);
             let sum: f64 = before.filter_map(|(_, case)| case.truth_mbit_per_s).sum();
@@ -379,25 +378,17 @@ mod tests {
             Ok(Some(Row { is_temporary: cell.number == 2, ..row }))
         }
 
-        fn stop(&self, _: u32) -> Result<(), Error> {
-            Ok(())
-        }
-
         fn conclude(&self, rows: Rows<'_, Cell>, report: &mut ExperimentReport) {
             report.answer = rows.iter().count().to_string();
         }
     }
 
-    fn play(
-        grid: &Sums,
-        out: &std::path::Path,
-        shard: Option<&str>,
-    ) -> Result<ExperimentReport, Error> {
+    fn play(grid: &Sums, out: &std::path::Path, shard: Option<&str>) -> Result<ExperimentReport> {
         let common = Common { out: out.to_owned(), quick: true };
         let options = GridOptions { shard: shard.map(|it| it.parse().expect("a part")) };
         let (output, interrupt) = (Output::new(true), Interrupt::install().expect("signals"));
-        let session = Session { output: &output, interrupt: &interrupt };
-        run(grid, options, &common, session)
+        let session = Session { common: &common, output: &output, interrupt: &interrupt };
+        run(grid, options, session)
     }
 
     #[test]

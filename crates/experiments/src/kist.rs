@@ -1,6 +1,5 @@
 //! `flashflow-lab experiment kist`: what schedulers do to quiet circuits at a narrow place.
 
-mod actor;
 mod client;
 mod judge;
 mod net;
@@ -9,8 +8,8 @@ mod run;
 mod server;
 mod trace;
 
-use crate::common::Common;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::{Error, Result};
 use crate::reporting::{self, median, pair, print_case};
 use crate::simulated::SimulatedOptions;
 use crate::stage;
@@ -22,7 +21,6 @@ use net::{Narrow, NarrowAt, Network, usual_congestion};
 use onion::{Duration, Rate};
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
 use run::Scheduler;
-use terminal::{Interrupt, Output};
 
 /// Do quiet circuits wait less under KIST, and is nothing lost by it?
 ///
@@ -83,7 +81,7 @@ struct KistSettings {
 }
 
 impl KistSettings {
-    fn new(options: &Options, is_quick: bool) -> Result<Self, Error> {
+    fn new(options: &Options, is_quick: bool) -> Result<Self> {
         if !(1.0..=1000.0).contains(&options.rate) {
             return Err(Error::Usage(format!("--rate {}: not 1 to 1000 Mbit/s", options.rate)));
         }
@@ -107,16 +105,12 @@ impl KistSettings {
     }
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
     if let Some(path) = &options.simulated.network {
-        return network::run(options, path, common, output, interrupt);
+        return network::run(options, path, session);
     }
-    let plan = KistSettings::new(options, common.quick)?;
+    let plan = KistSettings::new(options, session.common.quick)?;
     let network = Network::new(plan.narrow)?;
     let folder = stage::temporary_folder()?;
     let mut report = begin(&plan);
@@ -133,7 +127,7 @@ pub(super) fn run(
                 Ok(None) => break 'all,
                 // What cannot be played is a case that failed; the others are played all the same.
                 Err(error) => {
-                    let case = Case::new(format!("{name}, run {number}"), None, None);
+                    let case = Case::named(format!("{name}, run {number}"));
                     let case = case.ended(CaseVerdict::Failed, error.to_string());
                     print_case(&case, output);
                     failed.push(case);
@@ -164,13 +158,13 @@ fn begin(plan: &KistSettings) -> ExperimentReport {
         parameters: vec![
             pair("narrow place", format!("{} (tbf), {place}", plan.narrow.rate)),
             pair("its queue", format!("{} KiB", plan.narrow.queue_bytes / 1024)),
-            pair("links of clients", links.to_string()),
+            pair("links of clients", links),
             pair("circuits on each", format!("{bulk_per_link} bulk, 1 quiet")),
             pair("circuit window", "1000 cells".to_owned()),
             pair("congestion control of TCP", plan.narrow.congestion.name().to_owned()),
             pair("scheduler's interval", format!("{} ms", plan.interval.as_millis())),
-            pair("runs with each scheduler", plan.runs.to_string()),
-            pair("seconds of each that count", plan.length.as_secs().to_string()),
+            pair("runs with each scheduler", plan.runs),
+            pair("seconds of each that count", plan.length.as_secs()),
         ],
         ..report
     }

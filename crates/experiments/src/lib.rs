@@ -5,6 +5,7 @@
 
 mod accuracy;
 mod adversary;
+mod background;
 mod balance;
 pub mod batch;
 pub mod bench;
@@ -29,6 +30,7 @@ mod kist;
 mod load;
 mod midway;
 mod mode;
+mod nodes;
 mod paper_hosts;
 pub mod private_network;
 mod ratio;
@@ -96,44 +98,28 @@ pub fn run(
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
     interrupt.wind_up_in_order();
-    let common = &options.common;
-    let session = Session { output, interrupt };
+    let session = Session { common: &options.common, output, interrupt };
     let report: ExperimentReport = match &options.what {
-        Experiment::Accuracy(options) => accuracy::run(options, common, session)?,
-        Experiment::Adversary(options) => adversary::run(options, common, output, interrupt)?,
-        Experiment::Balance(options) => balance::run(options, common, output, interrupt)?,
-        Experiment::CircuitStart(options) => circuitstart::run(options, common, output, interrupt)?,
-        Experiment::Concurrent(options) => concurrent::run(options, common, session)?,
-        Experiment::Conflux(options) => conflux::run(options, common, output, interrupt)?,
-        Experiment::Downloads(options) => downloads::run(options, common, output, interrupt)?,
-        Experiment::ClientImpact(options) => client_impact::run(options, common, session)?,
-        Experiment::PaperHosts(options) => paper_hosts::run(options, common, session)?,
-        Experiment::Crash(options) => crash::run(options, common, output, interrupt)?,
-        Experiment::Kist(options) => kist::run(options, common, output, interrupt)?,
-        Experiment::Bottleneck(options) => bottleneck::run(options, common, session)?,
-        Experiment::Wan(options) => wan::run(options, common, session)?,
-        Experiment::CrossTraffic(options) => {
-            cross_traffic::run(options, common, output, interrupt)?
-        }
-        Experiment::Ratio(options) => ratio::run(options, common, session)?,
-        Experiment::Selection(options) => selection::run(options, common, output, interrupt)?,
-        Experiment::Dos(options) => dos::run(options, common, output, interrupt)?,
-        Experiment::Soak(options) => dos::soak::run(options, common, output, interrupt)?,
+        Experiment::Accuracy(options) => accuracy::run(options, session)?,
+        Experiment::Adversary(options) => adversary::run(options, session)?,
+        Experiment::Balance(options) => balance::run(options, session)?,
+        Experiment::Bottleneck(options) => bottleneck::run(options, session)?,
+        Experiment::CircuitStart(options) => circuitstart::run(options, session)?,
+        Experiment::ClientImpact(options) => client_impact::run(options, session)?,
+        Experiment::Concurrent(options) => concurrent::run(options, session)?,
+        Experiment::Conflux(options) => conflux::run(options, session)?,
+        Experiment::Crash(options) => crash::run(options, session)?,
+        Experiment::CrossTraffic(options) => cross_traffic::run(options, session)?,
+        Experiment::Dos(options) => dos::run(options, session)?,
+        Experiment::Downloads(options) => downloads::run(options, session)?,
+        Experiment::Kist(options) => kist::run(options, session)?,
+        Experiment::PaperHosts(options) => paper_hosts::run(options, session)?,
+        Experiment::Ratio(options) => ratio::run(options, session)?,
+        Experiment::Selection(options) => selection::run(options, session)?,
+        Experiment::Soak(options) => dos::soak::run(options, session)?,
+        Experiment::Wan(options) => wan::run(options, session)?,
     };
-    conclude(&report, &options.common, output, interrupt)
-}
-
-/// Writes the results, and prints them.
-fn conclude(
-    report: &ExperimentReport,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Exit, Error> {
-    let written = report.write(&common.out)?;
-    output.quiet();
-    output.step(format!("page: {}", written.html.display()));
-    output.result(&report.answer, || report.summary_value());
+    reporting::publish(&report, &options.common.out, output)?;
     Ok(if interrupt.is_requested() {
         Exit::Interrupted
     } else if report.held() {

@@ -1,6 +1,6 @@
 //! Actions during something else.
 
-use crate::error::Error;
+use crate::error::Result;
 use link::Clock;
 use onion::{Duration, Instant};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -15,12 +15,12 @@ pub(crate) fn midway<P, A: Send, T>(
     clock: Clock,
     mut has_come: impl FnMut(&P) -> bool,
     acts: Vec<(Duration, A)>,
-    mut act: impl FnMut(A) -> Result<(), Error> + Send,
-    body: impl FnOnce(&mut dyn FnMut(&P)) -> Result<T, Error>,
-) -> Result<(T, Option<Instant>), Error> {
+    mut act: impl FnMut(A) -> Result<()> + Send,
+    body: impl FnOnce(&mut dyn FnMut(&P)) -> Result<T>,
+) -> Result<(T, Option<Instant>)> {
     let (begins, begun) = channel::<()>();
     thread::scope(|scope| {
-        let acting = scope.spawn(move || -> Result<Option<Instant>, Error> {
+        let acting = scope.spawn(move || -> Result<Option<Instant>> {
             // It is over before.
             let Ok(()) = begun.recv() else { return Ok(None) };
             let mut first = None;

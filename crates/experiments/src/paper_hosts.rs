@@ -2,10 +2,10 @@
 
 mod plan;
 
-use crate::common::{Common, Session, mbit, percent};
+use crate::common::{Session, mbit, percent};
 use crate::distant::{Measurement, Site, enter, measurer_at, way_of_rtt};
-use crate::error::Error;
-use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::error::Result;
+use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::mode::Mode;
 use crate::reporting::{list, pair, rule};
 use crate::stage::Stage;
@@ -103,31 +103,22 @@ struct PaperHostsGrid {
     cells: Vec<Cell>,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    session: Session<'_>,
-) -> Result<ExperimentReport, Error> {
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let grid = PaperHostsGrid {
-        seconds: plan::seconds(options, common.quick),
-        limits: plan::limits(options, common.quick),
+        seconds: plan::seconds(options, session.common.quick),
+        limits: plan::limits(options, session.common.quick),
         congestion: options.congestion,
         loss_percent: options.loss_percent,
         seed: options.seed,
         sockets: options.sockets,
-        cells: plan::cells(options, common.quick),
+        cells: plan::cells(options, session.common.quick),
     };
-    grid::run(&grid, options.grid, common, session)
+    grid::run(&grid, options.grid, session)
 }
 
 impl PaperHostsGrid {
     /// Measures a relay with the right guess; `None` if the user has interrupted.
-    fn measure(
-        &self,
-        site: &Site,
-        cell: &Cell,
-        session: Session<'_>,
-    ) -> Result<Option<Tried>, Error> {
+    fn measure(&self, site: &Site, cell: &Cell, session: Session<'_>) -> Result<Option<Tried>> {
         let team = |stage: &Stage| {
             let shares = cell.hosts.0.iter().map(|it| (*it, HOSTS[*it].rate()));
             let (params, path) = (cell.params(), cell.path());
@@ -166,7 +157,7 @@ impl Grid for PaperHostsGrid {
         format!("relays and measurers: {}{tuned}", cell.mode.word())
     }
 
-    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>, Error> {
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
         let spec = |name, at| {
             let tuned = cell.tuned.then_some(TUNED);
             let spec = HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at));
@@ -191,13 +182,8 @@ impl Grid for PaperHostsGrid {
         Site::start(cell.mode, &limits, (wan, RELAYS), stage, session.output).map(Some)
     }
 
-    fn play(
-        &self,
-        site: &mut Site,
-        cell: &Cell,
-        earlier: Rows<'_, Cell>,
-        session: Session<'_>,
-    ) -> Result<Option<Row>, Error> {
+    fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
+        let Turn { cell, earlier, session } = turn;
         let is_same = |it: &Cell| self.world(it) == self.world(cell) && it.relay == cell.relay;
         let known = earlier.cases().filter(|(it, _)| is_same(it));
         let mut truth = known.filter_map(|(_, case)| case.truth_mbit_per_s).next();
@@ -220,7 +206,7 @@ impl Grid for PaperHostsGrid {
         Ok(Some(tried.with_loads(case).into()))
     }
 
-    fn stop(&self, site: Site) -> Result<(), Error> {
+    fn stop(&self, site: Site) -> Result<()> {
         site.stop()
     }
 
@@ -235,15 +221,15 @@ impl Grid for PaperHostsGrid {
         );
         let by_distance = || "by distance and rate".to_owned();
         report.parameters = vec![
-            pair("seconds t, where not varied", self.seconds.to_string()),
+            pair("seconds t, where not varied", self.seconds),
             pair("limits, Mbit/s", list(&self.limits)),
             pair("congestion control", self.congestion.to_string()),
-            pair("lost in each direction, %", self.loss_percent.to_string()),
+            pair("lost in each direction, %", self.loss_percent),
             pair(
                 "sockets, where not varied",
                 self.sockets.map_or_else(by_distance, |it| it.to_string()),
             ),
-            pair("seed", self.seed.to_string()),
+            pair("seed", self.seed),
         ];
         let of_paper = PAPER.iter().filter(|(vary, _)| rows.iter().any(|(it, _)| it.vary == *vary));
         let of_paper = of_paper.map(|(_, text)| (*text).to_owned());

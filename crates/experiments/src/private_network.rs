@@ -1,6 +1,6 @@
 //! A private network from a list of limits.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use lab::{Network, NetworkSpec, RelaySpec};
 use onion::Rate;
 use terminal::Output;
@@ -9,7 +9,7 @@ use terminal::Output;
 ///
 /// # Errors
 /// [`Error::Usage`] without limits, or if one is no rate.
-pub fn relays(count: Option<u32>, limits_mbit: &[f64]) -> Result<Vec<RelaySpec>, Error> {
+pub fn relays(count: Option<u32>, limits_mbit: &[f64]) -> Result<Vec<RelaySpec>> {
     if limits_mbit.is_empty() {
         return Err(Error::Usage("--limits needs at least one limit; 0 for none".to_owned()));
     }
@@ -31,7 +31,7 @@ pub fn relays(count: Option<u32>, limits_mbit: &[f64]) -> Result<Vec<RelaySpec>,
 ///
 /// # Errors
 /// [`Error::Lab`] if it does not come up.
-pub fn start(spec: &NetworkSpec, output: &Output) -> Result<Network, Error> {
+pub fn start(spec: &NetworkSpec, output: &Output) -> Result<Network> {
     Ok(Network::start(spec, &mut |progress| {
         output.doing(format!("network: {progress}"));
         if let lab::Progress::Ready { .. } | lab::Progress::Retrying { .. } = progress {

@@ -6,10 +6,10 @@ mod network;
 mod seen;
 
 use crate::client_load::ClientLoad;
-use crate::common::{Common, Session};
+use crate::common::Session;
 use crate::downloading::{AT_ONCE, Downloads, Each};
-use crate::error::Error;
-use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::error::{Error, Result};
+use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::reporting::pair;
 use crate::stage::echo_limit;
 use crate::witness::{Count, Witness};
@@ -93,18 +93,14 @@ struct RatioGrid {
     shares: Vec<u32>,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    session: Session<'_>,
-) -> Result<ExperimentReport, Error> {
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let grid = RatioGrid {
-        seconds: options.seconds.unwrap_or(if common.quick { 10 } else { 30 }),
-        around: options.around.unwrap_or(if common.quick { 6 } else { 10 }),
+        seconds: session.or(options.seconds, 10, 30),
+        around: session.or(options.around, 6, 10),
         limit: echo_limit(options.limit)?,
         shares: BTreeSet::from_iter(options.shares.iter().copied()).into_iter().collect(),
     };
-    grid::run(&grid, options.grid, common, session)
+    grid::run(&grid, options.grid, session)
 }
 
 impl Grid for RatioGrid {
@@ -132,17 +128,12 @@ impl Grid for RatioGrid {
         cell.to_string()
     }
 
-    fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<RatioNetwork>, Error> {
+    fn start(&self, _: &Cell, session: Session<'_>) -> Result<Option<RatioNetwork>> {
         RatioNetwork::start(self, self.limit.scaled(STOCK), session)
     }
 
-    fn play(
-        &self,
-        network: &mut RatioNetwork,
-        cell: &Cell,
-        _: Rows<'_, Cell>,
-        session: Session<'_>,
-    ) -> Result<Option<Row>, Error> {
+    fn play(&self, network: &mut RatioNetwork, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
+        let Turn { cell, session, .. } = turn;
         let window = play(network, self, cell, session)?;
         Ok(window.map(|window| Row {
             cases: window.cases(),
@@ -152,16 +143,12 @@ impl Grid for RatioGrid {
         }))
     }
 
-    fn stop(&self, _: RatioNetwork) -> Result<(), Error> {
-        Ok(())
-    }
-
     fn conclude(&self, _: Rows<'_, Cell>, report: &mut ExperimentReport) {
         report.answer = answer(report);
         report.parameters = vec![
-            pair("limit of the relay", self.limit.to_string()),
-            pair("steady clients", self.limit.scaled(STEADY).to_string()),
-            pair("downloads of a C tor client", self.limit.scaled(STOCK).to_string()),
+            pair("limit of the relay", self.limit),
+            pair("steady clients", self.limit.scaled(STEADY)),
+            pair("downloads of a C tor client", self.limit.scaled(STOCK)),
             pair("length of a measurement", format!("{} s", self.seconds)),
             pair("before and after", format!("{} s each", self.around)),
             pair("measurers", format!("{MEASURERS} processes")),
@@ -175,9 +162,9 @@ fn play(
     grid: &RatioGrid,
     cell: &Cell,
     session: Session<'_>,
-) -> Result<Option<Window>, Error> {
+) -> Result<Option<Window>> {
     let (r, percent) = (cell.client_share, cell.percent);
-    let Session { output, interrupt } = session;
+    let Session { output, interrupt, .. } = session;
     network.enter_by(percent)?;
     let (stage, relay) = (&network.stage, network.relay(percent)?);
     let clock = stage.clock();

@@ -1,9 +1,10 @@
 //! What the reports of experiments have in common, and reporting of cases as they end.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use link::unix_time_s;
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Value};
 use std::fmt::Write;
+use std::path::Path;
 use std::{env, fs, thread};
 use terminal::Output;
 
@@ -22,6 +23,15 @@ pub(super) fn report(name: &str, text: &str) -> ExperimentReport {
         command: command(),
         ..ExperimentReport::default()
     }
+}
+
+/// Writes the results to a folder, and prints the answer.
+pub(super) fn publish(report: &ExperimentReport, out: &Path, output: &Output) -> Result<()> {
+    let written = report.write(out)?;
+    output.quiet();
+    output.step(format!("page: {}", written.html.display()));
+    output.result(&report.answer, || report.summary_value());
+    Ok(())
 }
 
 /// The rule by which an experiment holds, from its text.
@@ -49,12 +59,19 @@ pub(super) fn list(values: &[impl ToString]) -> String {
 
 /// The case of something that could not be played at all. What was found before it is not lost for that.
 pub(super) fn unplayed(name: String, error: &Error) -> Case {
-    Case::new(name, None, None).ended(CaseVerdict::Failed, error.to_string())
+    Case::named(name).ended(CaseVerdict::Failed, error.to_string())
 }
 
 /// A parameter of a report.
-pub(super) fn pair(name: &str, value: String) -> (String, String) {
-    (name.to_owned(), value)
+pub(super) fn pair(name: &str, value: impl ToString) -> (String, String) {
+    (name.to_owned(), value.to_string())
+}
+
+/// Whether some of these cases have held, and none has missed or failed.
+pub(super) fn some_held<'a>(cases: impl IntoIterator<Item = &'a Case>) -> bool {
+    let verdicts: Vec<CaseVerdict> = cases.into_iter().map(|it| it.verdict).collect();
+    let is_bad = |it: &CaseVerdict| matches!(it, CaseVerdict::Missed | CaseVerdict::Failed);
+    verdicts.contains(&CaseVerdict::Held) && !verdicts.iter().any(is_bad)
 }
 
 /// A case that has held or not; failed if nobody knows.
@@ -64,7 +81,7 @@ pub(super) fn judged(name: String, held: Option<bool>, detail: String) -> Case {
         Some(false) => (CaseVerdict::Missed, detail),
         None => (CaseVerdict::Failed, "there are no runs to compare".to_owned()),
     };
-    Case::new(name, None, None).ended(verdict, detail)
+    Case::named(name).ended(verdict, detail)
 }
 
 /// Tells of a case that has ended.

@@ -11,10 +11,10 @@ mod scene;
 mod users;
 mod ways;
 
-use crate::common::Common;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::{Error, Result};
 use crate::load::{Load, Reading};
-use crate::reporting::{pair, print_case, report, rule};
+use crate::reporting::{pair, print_case, report, rule, some_held};
 use crate::simulated::SimulatedOptions;
 use clap::Args;
 use client::NetDir;
@@ -29,7 +29,6 @@ use rand::rngs::StdRng;
 use report::experiment::{ExperimentReport, Promise};
 use scene::SelectionNetwork;
 use std::sync::Arc;
-use terminal::{Interrupt, Output};
 use users::{Used, Users};
 use ways::NamedStrategy;
 
@@ -102,27 +101,24 @@ const TEXT: &str = include_str!("../../../docs/experiments/selection.md");
 /// All may be on one machine.
 const RULES: PathRules = PathRules { distinct_subnets: false };
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
     if let Some(path) = &options.simulated.network {
-        return network::run(&options.simulated, path, common, output, interrupt);
+        return network::run(&options.simulated, path, session);
     }
-    let count =
-        |asked: Option<u32>, quick, all| asked.unwrap_or(if common.quick { quick } else { all });
+    let count = |asked: Option<u32>, quick, all| {
+        asked.unwrap_or(if session.common.quick { quick } else { all })
+    };
     let circuits = count(options.circuits, 6, 60);
     let learning = count(options.learning, 24, 120);
     let bytes = options.bytes.unwrap_or(if options.users == 0 { 400_000 } else { 200_000 });
     let is_flat = options.flat || link::Namespace::new().is_err();
     let mut report = ExperimentReport {
         parameters: vec![
-            pair("circuits of each strategy", circuits.to_string()),
-            pair("circuits to learn from", learning.to_string()),
+            pair("circuits of each strategy", circuits),
+            pair("circuits to learn from", learning),
             pair("a download", format!("{bytes} bytes")),
-            pair("users", options.users.to_string()),
+            pair("users", options.users),
             pair(
                 "distances",
                 if is_flat { "none: loopback" } else { "three continents" }.to_owned(),
@@ -138,7 +134,7 @@ pub(super) fn run(
     }
     let mut rng = StdRng::seed_from_u64(options.seed);
     let plan = ProbePlan {
-        rounds: if common.quick { 5 } else { 10 },
+        rounds: if session.common.quick { 5 } else { 10 },
         gap: Duration::from_millis(10),
         pause: Duration::from_millis(20),
         download: Some((scene.server(), bytes)),
@@ -230,7 +226,7 @@ pub(super) fn run(
     report.notes = judge::notes(is_flat, options.users, load);
     report.answer = judge::answer(&report);
     report.promise = Promise::Decided {
-        held: !interrupt.is_requested() && judge::held(&report),
+        held: !interrupt.is_requested() && some_held(&report.cases),
         rule: rule(TEXT),
     };
     scene.stop()?;
@@ -245,12 +241,7 @@ fn model(probed: &[Probed]) -> Model {
 }
 
 /// Paths that are chosen uniformly.
-fn uniform(
-    view: &NetDir,
-    hops: usize,
-    count: u32,
-    rng: &mut StdRng,
-) -> Result<Vec<Subject>, Error> {
+fn uniform(view: &NetDir, hops: usize, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>> {
     let draw = |_| {
         let need = Some(Need::Lookup);
         let path = select_probe_path(view, &client::strategy::Uniform, RULES, need, hops, rng);

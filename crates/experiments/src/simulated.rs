@@ -4,6 +4,7 @@
 //! several machines that share a folder, or whose files are put into one, make one report.
 
 mod change;
+mod comparison;
 mod figures;
 mod interval;
 mod options;
@@ -12,19 +13,19 @@ mod progress;
 mod store;
 
 pub(crate) use change::Change;
+pub(crate) use comparison::{Claim, Comparison, Expected, Quantity, compared};
 pub(crate) use figures::{of_runs, per_second, times, together};
 pub use interval::Interval;
 pub(crate) use options::{Batch, RunsOptions, Shard, SimulatedOptions};
 pub(crate) use played::{Played, Point, play};
 pub(crate) use store::Store;
 
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::Result;
 use crate::reporting::print_case;
 use progress::Progress;
 use report::experiment::{Case, CaseVerdict};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
-use terminal::{Interrupt, Output};
 use tornet::network::Network;
 
 /// Plays all variants of networks at all loads with all seeds.
@@ -33,8 +34,7 @@ pub(crate) struct Runner<'a> {
     pub(crate) variants: Vec<(&'a str, &'a Batch)>,
     /// Where the results of runs are.
     pub(crate) store: &'a Store,
-    pub(crate) output: &'a Output,
-    pub(crate) interrupt: &'a Interrupt,
+    pub(crate) session: Session<'a>,
 }
 
 /// The runs that were played, now or before.
@@ -52,12 +52,12 @@ impl Runner<'_> {
     /// user has interrupted.
     pub(crate) fn play_all(
         &self,
-        network: impl Fn(&Batch, &Point) -> Result<Option<Network>, Error>,
-    ) -> Result<Runs, Error> {
+        network: impl Fn(&Batch, &Point) -> Result<Option<Network>>,
+    ) -> Result<Runs> {
         let Some((_, first)) = self.variants.first() else { return Ok(Runs::default()) };
         let names: Vec<&str> = self.variants.iter().map(|(name, _)| *name).collect();
         let points = first.points(&names);
-        self.output.step(format!("{} runs, {}", points.len(), first.conditions));
+        self.session.output.step(format!("{} runs, {}", points.len(), first.conditions));
         let ours = points.iter().filter(|it| first.is_ours(it, &names)).count();
         let mut progress = Progress::new(ours);
         let mut runs = Vec::new();
@@ -69,10 +69,10 @@ impl Runner<'_> {
             let is_ours = first.is_ours(point, &names);
             if played.is_some() {
                 progress.was_there(is_ours);
-            } else if is_ours && !self.interrupt.is_requested() {
-                self.output.step(progress.next(point));
+            } else if is_ours && !self.session.interrupt.is_requested() {
+                self.session.output.step(progress.next(point));
                 if let Some(network) = network(batch, point)? {
-                    played = play(batch, &network, point, self.output, self.interrupt)?;
+                    played = play(batch, &network, point, self.session)?;
                 }
                 if let Some(played) = &played {
                     self.store.write(&name, played)?;
@@ -80,27 +80,11 @@ impl Runner<'_> {
                 }
             }
             let Some(played) = played else { continue };
-            print_case(&run_case(&played), self.output);
+            print_case(&run_case(&played), self.session.output);
             runs.push(played);
         }
         Ok(Runs { runs, planned: points.len(), left: progress.left })
     }
-}
-
-/// Plays all runs of a batch that were not played yet, or reads their results from `folder`; `choose` makes the network of a variant.
-pub(crate) fn play_all(
-    batch: &Batch,
-    variants: &[&str],
-    folder: PathBuf,
-    choose: impl Fn(Network, &str) -> Network,
-    (output, interrupt): (&Output, &Interrupt),
-) -> Result<Runs, Error> {
-    let store = &Store::new(folder)?;
-    let variants = variants.iter().map(|name| (*name, batch)).collect();
-    let runner = Runner { variants, store, output, interrupt };
-    runner.play_all(|batch, point| {
-        Ok(Some(choose(batch.at_load(point.load_percent), &point.variant)))
-    })
 }
 
 /// That some were not played, if so.
@@ -140,7 +124,7 @@ pub(crate) fn run_case(it: &Played) -> Case {
             detail.push_str(&format!("; {} in {last:.2} s", in_words(size.bytes)));
         }
     }
-    let mut case = Case::new(it.point.name(), None, None)
+    let mut case = Case::named(it.point.name())
         .ended(CaseVerdict::Held, detail)
         .column("variant", it.point.variant.as_str())
         .column("load_percent", it.point.load_percent)

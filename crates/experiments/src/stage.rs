@@ -1,10 +1,13 @@
 //! What experiments are played with: relays and measurers as processes, on loopback.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use control::keys::SecretKey;
 use control::{RemoteMeasurer, Remotes};
 use coordinator::Params;
-use lab::{ContentServer, Network, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, TemporaryFolder};
+use lab::{
+    Client, ContentServer, LabError, Network, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, Pins,
+    TemporaryFolder,
+};
 use link::Clock;
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions, Teammate};
 use onion::measure::load::Target;
@@ -15,6 +18,9 @@ use terminal::Output;
 
 /// Far more than a measurer needs to start.
 const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Far more than a consensus takes.
+const LISTED: Duration = Duration::from_secs(120);
 
 /// A coordinator in this process, and the measurers that obey it, each a process.
 pub(crate) struct Stage {
@@ -35,7 +41,7 @@ pub(crate) struct StageMeasurer {
 }
 
 /// A folder for all that an experiment leaves lying about; it is removed with this, and with this process however that ends.
-pub(crate) fn temporary_folder() -> Result<TemporaryFolder, Error> {
+pub(crate) fn temporary_folder() -> Result<TemporaryFolder> {
     Ok(TemporaryFolder::new()?)
 }
 
@@ -46,7 +52,7 @@ pub(crate) fn wait_until_known<'a>(
     relays: &[[u8; 20]],
     ours: impl IntoIterator<Item = &'a OwnRelay>,
     patience: Duration,
-) -> Result<(), Error> {
+) -> Result<()> {
     let valid_after_unix_s = network.wait_until_known(relays, patience)?;
     for relay in ours {
         relay.wait_until_it_goes_by(valid_after_unix_s, patience)?;
@@ -59,16 +65,46 @@ pub(crate) fn open_exit(
     nickname: &str,
     network: &Network,
     address: Ipv4Addr,
-) -> Result<OwnRelaySpec, Error> {
-    Ok(OwnRelaySpec {
-        nickname: nickname.to_owned(),
-        limit: None,
-        coordinator: SecretKey::generate()?.public().to_string(),
-        authorities: network.directory_addrs(),
-        client_percent: None,
-        is_open_exit: true,
-        address,
-    })
+) -> Result<OwnRelaySpec> {
+    let spec = OwnRelaySpec::new(nickname, SecretKey::generate()?.public());
+    let authorities = network.directory_addrs();
+    Ok(OwnRelaySpec { authorities, is_open_exit: true, address, ..spec })
+}
+
+/// Starts open exits of ours in a network on loopback, and waits until all know each other.
+pub(crate) fn start_exits(
+    nicknames: &[&str],
+    network: &Network,
+    folder: &TemporaryFolder,
+    output: &Output,
+) -> Result<Vec<OwnRelay>> {
+    output.doing("starting our relays");
+    let start = |nickname: &&str| {
+        let spec = open_exit(nickname, network, Ipv4Addr::LOCALHOST)?;
+        Ok(OwnRelay::start(spec, folder.path(), Clock::start())?)
+    };
+    let ours = nicknames.iter().map(start).collect::<Result<Vec<_>>>()?;
+    let fingerprints: Vec<[u8; 20]> = ours.iter().map(OwnRelay::rsa).collect();
+    output.doing("waiting for the consensus that lists them");
+    wait_until_known(network, &fingerprints, &ours, LISTED)?;
+    Ok(ours)
+}
+
+/// The first two authorities of a network, and its first relay as the exit.
+pub(crate) fn path_of(network: &Network) -> Result<[[u8; 20]; 3]> {
+    let [first, second, ..] = network.authorities() else {
+        return Err(LabError::Spec("a network without authorities".to_owned()).into());
+    };
+    let exit = network.relays().first().unwrap_or(second);
+    Ok([first.rsa(), second.rsa(), exit.rsa()])
+}
+
+/// Has a client use this path only. What it used before is forgotten.
+pub(crate) fn pin(client: &mut Client, path: [[u8; 20]; 3]) -> Result<()> {
+    let [entry, middle, exit] = path.map(|rsa| vec![rsa]);
+    client.pin(&Pins { entry, middle, exit })?;
+    client.used_paths()?;
+    Ok(())
 }
 
 /// The relays that a client must know: the network's own, and these.
@@ -78,7 +114,7 @@ pub(crate) fn all_relays(network: &Network, others: &[[u8; 20]]) -> Vec<[u8; 20]
 }
 
 /// What clients download from, at this address.
-pub(crate) fn content_server(address: Ipv4Addr) -> Result<ContentServer, Error> {
+pub(crate) fn content_server(address: Ipv4Addr) -> Result<ContentServer> {
     let path = address.to_string().into();
     ContentServer::start_at(address).map_err(|source| Error::File {
         what: "listen on",
@@ -89,7 +125,7 @@ pub(crate) fn content_server(address: Ipv4Addr) -> Result<ContentServer, Error> 
 
 impl Stage {
     /// A stage without measurers and relays.
-    pub(crate) fn new() -> Result<Self, Error> {
+    pub(crate) fn new() -> Result<Self> {
         let key = SecretKey::generate()?;
         let folder = temporary_folder()?;
         let remotes = Remotes::start(key.clone())?;
@@ -97,11 +133,7 @@ impl Stage {
     }
 
     /// A stage with `count` measurers of one pump each.
-    pub(crate) fn with_measurers(
-        count: usize,
-        capacity: Rate,
-        output: &Output,
-    ) -> Result<Self, Error> {
+    pub(crate) fn with_measurers(count: usize, capacity: Rate, output: &Output) -> Result<Self> {
         let mut stage = Self::new()?;
         for number in 1..=count {
             output.doing(format!("starting measurer {number}"));
@@ -122,7 +154,7 @@ impl Stage {
     }
 
     /// Starts a measurer of this capacity and number of pumps.
-    pub(crate) fn add_measurer(&mut self, capacity: Rate, pumps: u32) -> Result<(), Error> {
+    pub(crate) fn add_measurer(&mut self, capacity: Rate, pumps: u32) -> Result<()> {
         self.add_measurer_at(Ipv4Addr::LOCALHOST, capacity, pumps)
     }
 
@@ -132,7 +164,7 @@ impl Stage {
         address: Ipv4Addr,
         capacity: Rate,
         pumps: u32,
-    ) -> Result<(), Error> {
+    ) -> Result<()> {
         let name = format!("measurer{}", self.measurers.len() + 1);
         let key = SecretKey::generate()?;
         let folder = self.folder.path().join(&name);
@@ -168,7 +200,7 @@ impl Stage {
     }
 
     /// A team of the first `count` measurers.
-    pub(crate) fn team(&self, count: usize, params: Params) -> Result<Team, Error> {
+    pub(crate) fn team(&self, count: usize, params: Params) -> Result<Team> {
         let mates = self.measurers.iter().take(count).map(|measurer| Teammate {
             member: Box::new(measurer.remote.member()),
             capacity: measurer.capacity,
@@ -181,7 +213,7 @@ impl Stage {
         &self,
         shares: impl IntoIterator<Item = (usize, Rate)>,
         params: Params,
-    ) -> Result<Team, Error> {
+    ) -> Result<Team> {
         self.team_with(shares, TeamOptions { params, ..TeamOptions::default() })
     }
 
@@ -190,7 +222,7 @@ impl Stage {
         &self,
         shares: impl IntoIterator<Item = (usize, Rate)>,
         options: TeamOptions,
-    ) -> Result<Team, Error> {
+    ) -> Result<Team> {
         let mate = |(place, capacity): (usize, Rate)| {
             let member = Box::new(self.measurers.get(place)?.remote.member());
             Some(Teammate { member, capacity })
@@ -204,7 +236,7 @@ impl Stage {
         nickname: &str,
         limit: Option<Rate>,
         client_percent: Option<u32>,
-    ) -> Result<OwnRelay, Error> {
+    ) -> Result<OwnRelay> {
         self.published_relay(nickname, limit, client_percent, Vec::new())
     }
 
@@ -215,21 +247,13 @@ impl Stage {
         limit: Option<Rate>,
         client_percent: Option<u32>,
         authorities: Vec<SocketAddr>,
-    ) -> Result<OwnRelay, Error> {
-        let spec = OwnRelaySpec {
-            nickname: nickname.to_owned(),
-            limit,
-            coordinator: self.key.public().to_string(),
-            authorities,
-            client_percent,
-            is_open_exit: false,
-            address: Ipv4Addr::LOCALHOST,
-        };
-        self.start_relay(spec)
+    ) -> Result<OwnRelay> {
+        let spec = OwnRelaySpec::new(nickname, self.key.public());
+        self.start_relay(OwnRelaySpec { limit, authorities, client_percent, ..spec })
     }
 
     /// Starts our relay as specified.
-    pub(crate) fn start_relay(&self, spec: OwnRelaySpec) -> Result<OwnRelay, Error> {
+    pub(crate) fn start_relay(&self, spec: OwnRelaySpec) -> Result<OwnRelay> {
         Ok(OwnRelay::start(spec, self.folder.path(), self.clock)?)
     }
 
@@ -243,7 +267,7 @@ impl Stage {
 
 /// A relay's limit, in Mbit/s. Below 20, what proposal 316 grants clients at least would be more than
 /// their share.
-pub(crate) fn echo_limit(mbit: f64) -> Result<Rate, Error> {
+pub(crate) fn echo_limit(mbit: f64) -> Result<Rate> {
     if !mbit.is_finite() || mbit < 20.0 {
         return Err(Error::Usage(format!("--limit {mbit}: not 20 Mbit/s or more")));
     }

@@ -1,7 +1,7 @@
 //! One measurement of an experiment, with what is known of it besides the estimate.
 
 use crate::common::Session;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::load::{Load, Reading};
 use crate::reporting::middle;
 use crate::witness::{Count, Witness, mbit};
@@ -105,7 +105,7 @@ struct Round {
 
 impl Trial<'_, '_> {
     /// Measures; `None` if the user has interrupted.
-    pub(super) fn run(self, session: Session<'_>) -> Result<Option<Tried>, Error> {
+    pub(super) fn run(self, session: Session<'_>) -> Result<Option<Tried>> {
         self.run_telling(session, &mut |_| ())
     }
 
@@ -114,8 +114,8 @@ impl Trial<'_, '_> {
         self,
         session: Session<'_>,
         told: &mut dyn FnMut(&Progress),
-    ) -> Result<Option<Tried>, Error> {
-        let Session { output, interrupt } = session;
+    ) -> Result<Option<Tried>> {
+        let Session { output, interrupt, .. } = session;
         let Self { name, team, request, pid, said } = self;
         let mut rounds: Vec<Round> = Vec::new();
         let witness = Witness::start(vec![Count::Sent { by: pid }], said.clock())?;

@@ -19,7 +19,7 @@ pub use real::RealSockets;
 pub use scenes::{Downloads, LIMIT, NARROW, Queueing, downloads, measurement, queueing};
 pub use simulated::Simulated;
 
-use crate::error::Error;
+use crate::error::Result;
 use onion::Duration;
 use std::sync::atomic::AtomicBool;
 use tornet::network::Network;
@@ -33,13 +33,13 @@ pub trait World {
     ///
     /// # Errors
     /// Where it cannot be played, or somebody has asked to stop.
-    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played, Error>;
+    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played>;
 
     /// Lets one measurer measure a relay as an echo.
     ///
     /// # Errors
     /// Where it cannot be played, or somebody has asked to stop. That it has come to no estimate is no error.
-    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured, Error>;
+    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured>;
 }
 
 /// What does not belong to a network.

@@ -3,10 +3,10 @@
 mod fault;
 mod judge;
 
-use crate::common::{Common, Session, as_text, mbit, or, percent};
+use crate::common::{Session, as_text, mbit, or, percent};
 use crate::distant::{Measurement, Site, way_of_rtt};
-use crate::error::Error;
-use crate::grid::{self, Grid, GridOptions, Row, Rows};
+use crate::error::Result;
+use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::midway::midway;
 use crate::mode::Mode;
 use crate::stage::Stage;
@@ -143,12 +143,8 @@ struct Timed {
     took_since_fault: Option<Duration>,
 }
 
-pub(super) fn run(
-    options: &Options,
-    common: &Common,
-    session: Session<'_>,
-) -> Result<ExperimentReport, Error> {
-    let is_quick = common.quick;
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let is_quick = session.common.quick;
     let every = [Congestion::Bbr, Congestion::Reno, Congestion::Cubic];
     let modes = [Mode::Transit, Mode::Echo];
     let losses = &options.losses_percent;
@@ -163,7 +159,7 @@ pub(super) fn run(
         fault_at: options.fault_at,
         seed: options.seed,
     };
-    grid::run(&grid, options.grid, common, session)
+    grid::run(&grid, options.grid, session)
 }
 
 impl WanGrid {
@@ -192,7 +188,7 @@ impl WanGrid {
         cell: &Cell,
         sockets: Option<u32>,
         session: Session<'_>,
-    ) -> Result<Option<Timed>, Error> {
+    ) -> Result<Option<Timed>> {
         site.paths().set(NEAR, [cell.way(); 2])?;
         let guess = Rate::from_mbit_per_s(cell.limit_mbit_per_s);
         let address = site.wan.host(NEAR)?.address();
@@ -239,8 +235,8 @@ impl WanGrid {
         site: &Site,
         cell: &Cell,
         relay_pid: u32,
-        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T, Error>,
-    ) -> Result<(T, Option<Instant>), Error> {
+        body: impl FnOnce(&mut dyn FnMut(&Progress)) -> Result<T>,
+    ) -> Result<(T, Option<Instant>)> {
         let acts = cell.fault.map(|it| it.acts(cell.way())).unwrap_or_default();
         let Some(moment) = cell.fault_at.filter(|_| !acts.is_empty()) else {
             return Ok((body(&mut |_| ())?, None));
@@ -327,7 +323,7 @@ impl Grid for WanGrid {
         format!("{}, {}", self.world(cell), cell.limit_mbit_per_s)
     }
 
-    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>, Error> {
+    fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
         let mut spec = WanSpec::pair(cell.near().way()).with_seed(self.seed);
         spec.hosts.iter_mut().for_each(|host| host.congestion = Some(cell.congestion));
         let wan = (Wan::start(&spec)?, FAR);
@@ -335,13 +331,8 @@ impl Grid for WanGrid {
         Site::start(cell.mode, &limits, wan, Stage::new()?, session.output).map(Some)
     }
 
-    fn play(
-        &self,
-        site: &mut Site,
-        cell: &Cell,
-        earlier: Rows<'_, Cell>,
-        session: Session<'_>,
-    ) -> Result<Option<Row>, Error> {
+    fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {
+        let Turn { cell, earlier, session } = turn;
         let Some(timed) = self.measure(site, cell, None, session)? else { return Ok(None) };
         let sockets = timed.tried.sockets;
         let near = match judge::known_near_mbit(earlier, cell, sockets) {
@@ -354,7 +345,7 @@ impl Grid for WanGrid {
         Ok(Some(judge::row(self, cell, near, &timed)))
     }
 
-    fn stop(&self, site: Site) -> Result<(), Error> {
+    fn stop(&self, site: Site) -> Result<()> {
         site.stop()
     }
 

@@ -1,16 +1,15 @@
 //! What was really forwarded: the kernel's counters of processes' sockets, which neither a relay nor a
 //! measurer can mislead.
 
-use crate::error::Error;
+use crate::background::Background;
+use crate::error::{Error, Result};
 use lab::{Connection, connections};
 use link::Clock;
 use onion::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread::{self, JoinHandle};
 
 /// How often sockets are looked at. What lies between two looks is taken to have come evenly.
 const STEP: Duration = Duration::from_millis(20);
@@ -59,19 +58,8 @@ impl SocketCounts {
 
 /// Counts for as long as it lives, on a thread of its own.
 pub(crate) struct Witness {
-    shared: Arc<Shared>,
-    thread: Option<JoinHandle<()>>,
-}
-
-struct Shared {
-    must_stop: AtomicBool,
-    tallies: Mutex<Vec<Tally>>,
-}
-
-impl Shared {
-    fn tallies(&self) -> MutexGuard<'_, Vec<Tally>> {
-        self.tallies.lock().unwrap_or_else(PoisonError::into_inner)
-    }
+    tallies: Arc<Mutex<Vec<Tally>>>,
+    _thread: Background,
 }
 
 /// One count, and what it has come to so far.
@@ -95,34 +83,33 @@ impl Witness {
     ///
     /// # Errors
     /// The kernel does not let us look.
-    pub(crate) fn start(counts: Vec<Count>, clock: Clock) -> Result<Self, Error> {
+    pub(crate) fn start(counts: Vec<Count>, clock: Clock) -> Result<Self> {
         let mut tallies: Vec<Tally> = counts.into_iter().map(Tally::new).collect();
         tallies.iter_mut().for_each(|tally| tally.read(clock));
         if let Some(problem) = tallies.iter().find_map(|tally| tally.problem.clone()) {
             return Err(Error::Witness(problem));
         }
-        let shared =
-            Arc::new(Shared { must_stop: AtomicBool::new(false), tallies: Mutex::new(tallies) });
-        let theirs = Arc::clone(&shared);
-        let watch = move || {
-            while !theirs.must_stop.load(Ordering::Acquire) {
-                thread::park_timeout(STEP);
-                theirs.tallies().iter_mut().for_each(|tally| tally.read(clock));
-            }
-        };
-        let thread = thread::Builder::new().name("witness".to_owned()).spawn(watch);
-        let thread = thread.map_err(|error| Error::Witness(error.to_string()))?;
-        Ok(Self { shared, thread: Some(thread) })
+        let tallies = Arc::new(Mutex::new(tallies));
+        let theirs = Arc::clone(&tallies);
+        let thread = Background::start("witness", move || {
+            lock(&theirs).iter_mut().for_each(|tally| tally.read(clock));
+            STEP
+        })?;
+        Ok(Self { tallies, _thread: thread })
+    }
+
+    fn tallies(&self) -> MutexGuard<'_, Vec<Tally>> {
+        lock(&self.tallies)
     }
 
     /// Why the kernel has stopped reporting, if it has.
     pub(crate) fn problem(&self) -> Option<String> {
-        self.shared.tallies().iter().find_map(|tally| tally.problem.clone())
+        self.tallies().iter().find_map(|tally| tally.problem.clone())
     }
 
     /// Of one of the counts, by its place: bytes between two instants.
     pub(crate) fn bytes_between(&self, place: usize, from: Instant, to: Instant) -> f64 {
-        let tallies = self.shared.tallies();
+        let tallies = self.tallies();
         let readings = tallies.get(place).map_or(&[][..], |tally| &tally.readings);
         by(readings, to) - by(readings, from)
     }
@@ -135,7 +122,7 @@ impl Witness {
         bytes: u64,
         (from, to): (Instant, Instant),
     ) -> f64 {
-        let tallies = self.shared.tallies();
+        let tallies = self.tallies();
         let unread = tallies.get(place).map_or(&[][..], |tally| &tally.unread);
         share_of_at_least(unread, bytes, (from, to))
     }
@@ -151,15 +138,8 @@ impl Witness {
     }
 }
 
-impl Drop for Witness {
-    fn drop(&mut self) {
-        self.shared.must_stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // Its panic has been printed.
-            let _ = thread.join();
-        }
-    }
+fn lock(tallies: &Mutex<Vec<Tally>>) -> MutexGuard<'_, Vec<Tally>> {
+    tallies.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Tally {
@@ -293,6 +273,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{Ipv4Addr, TcpListener, TcpStream};
     use std::process::Command;
+    use std::thread;
 
     fn at(ms: u64) -> Instant {
         Instant::from_millis(ms)

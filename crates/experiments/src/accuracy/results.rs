@@ -26,12 +26,12 @@ pub(super) fn conclude(grid: &AccuracyGrid, rows: Rows<'_, Cell>, report: &mut E
         pair("limits", list(&grid.limits)),
         pair("measurers, each a process", list(&grid.teams)),
         pair("pumps of each", grid.pumps().to_string()),
-        pair("runs of each setting", grid.runs.to_string()),
-        pair("seconds t", params.seconds.to_string()),
-        pair("sockets s, at most", params.sockets.to_string()),
-        pair("multiplier m", params.multiplier.to_string()),
+        pair("runs of each setting", grid.runs),
+        pair("seconds t", params.seconds),
+        pair("sockets s, at most", params.sockets),
+        pair("multiplier m", params.multiplier),
         pair("excess factor f", format!("{:.3}", params.excess_factor())),
-        pair("share of cells checked p", params.check_share.to_string()),
+        pair("share of cells checked p", params.check_share),
         pair("first guess over limit", "1, ½, 2, in turn".to_owned()),
     ];
 }
@@ -69,7 +69,7 @@ fn figures(grid: &AccuracyGrid, cases: &[(&Cell, &Case)]) -> Vec<ExperimentFigur
             Mode::Transit => ("what tor sent, by the kernel", "In transit", "-transit"),
         };
         let figure = |name: &str, what: &str, groups: Vec<(String, Vec<f64>)>| {
-            distributions(&format!("{name}{end}"), &format!("{how}, by {what}"), by, &groups)
+            distributions(&format!("{name}{end}"), &format!("{how}, by {what}"), by, groups)
         };
         figures.push(figure("figure-6", "the relay's limit", by_limit.collect()));
         figures.push(figure("by-team", "the team's size", by_team.collect()));
@@ -98,11 +98,10 @@ fn distributions(
     name: &str,
     title: &str,
     truth: &str,
-    groups: &[(String, Vec<f64>)],
+    groups: Vec<(String, Vec<f64>)>,
 ) -> ExperimentFigure {
     let label = format!("estimate ÷ {truth}");
-    let of = groups.iter().map(|(name, ratios)| (name.as_str(), ratios.as_slice()));
-    let mut figure = ExperimentFigure::distributions(name, title, &label, of)
+    let mut figure = ExperimentFigure::distributions(name, title, &label, groups)
         .band(On::X, *BOUNDS.start(), *BOUNDS.end(), "−10 % to +5 %", Role::Truth)
         .caption("The share of the runs whose estimate divided by the truth is at most x.");
     figure.x = figure.x.showing(0.85, 1.10);

@@ -1,7 +1,7 @@
 //! How many forged answers come back before one is checked: many forgers, in virtual time.
 
 use super::Laboratory;
-use crate::error::Error;
+use crate::error::Result;
 use crate::reporting::print_case;
 use lab::liars::{ForgerRun, Forgers};
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
@@ -44,7 +44,7 @@ struct Point {
 
 impl Evasion {
     /// Plays all forgers; `None` if the user has had enough.
-    pub(super) fn play(scene: &Laboratory<'_>) -> Result<Option<Self>, Error> {
+    pub(super) fn play(scene: &Laboratory<'_>) -> Result<Option<Self>> {
         if scene.interrupt.is_requested() {
             return Ok(None);
         }
@@ -96,16 +96,16 @@ impl Evasion {
         let is_right = self.wrongly_accused == 0;
         let accused =
             format!("{} of {} accused rightly", self.runs - self.wrongly_accused, self.runs);
-        let case = Case::new("forgers: nobody is accused of an honest answer", None, None);
-        let verdict = if is_right { CaseVerdict::Held } else { CaseVerdict::Missed };
+        let case = Case::named("forgers: nobody is accused of an honest answer");
+        let verdict = CaseVerdict::of(is_right);
         cases.push(case.ended(verdict, accused).column("kind", "evasion"));
         cases
     }
 
     fn case(&self, point: &Point) -> Case {
         let Point { forged, evaded, share, predicted, exact, interval: (low, high) } = *point;
-        let verdict = if point.is_as_predicted() { CaseVerdict::Held } else { CaseVerdict::Missed };
-        Case::new(format!("forgers: {forged} forged answers"), None, None)
+        let verdict = CaseVerdict::of(point.is_as_predicted());
+        Case::named(format!("forgers: {forged} forged answers"))
             .ended(
                 verdict,
                 format!(

@@ -3,7 +3,7 @@
 use super::Laboratory;
 use super::inflating::{Claim, Inflating, Notes};
 use super::relays::{params, start};
-use crate::error::Error;
+use crate::error::Result;
 use crate::reporting::median;
 use coordinator::{Failure, Outcome, Violation};
 use measurer::{Member, Team, TeamOptions, Teammate};
@@ -42,7 +42,7 @@ struct Found {
 }
 
 /// Each claim once. They are played with an honest relay of their own.
-pub(super) fn cases(scene: &Laboratory<'_>) -> Result<Vec<Case>, Error> {
+pub(super) fn cases(scene: &Laboratory<'_>) -> Result<Vec<Case>> {
     if scene.interrupt.is_requested() {
         return Ok(Vec::new());
     }
@@ -55,11 +55,7 @@ pub(super) fn cases(scene: &Laboratory<'_>) -> Result<Vec<Case>, Error> {
     Ok(cases)
 }
 
-fn play(
-    scene: &Laboratory<'_>,
-    part: Part,
-    target: onion::measure::load::Target,
-) -> Result<Found, Error> {
+fn play(scene: &Laboratory<'_>, part: Part, target: onion::measure::load::Target) -> Result<Found> {
     let all: Vec<Notes> = scene.stage.measurers().iter().map(|_| Notes::default()).collect();
     let mates = scene.stage.measurers().iter().zip(&all).enumerate().map(|(place, (it, notes))| {
         let claim = if place == 0 { part.claim } else { Claim::Times(1) };

@@ -2,7 +2,7 @@
 
 use super::Laboratory;
 use super::relays::{random, start};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use lab::liars::{Caller, LiarRelay};
 use link::tls::TlsConfigs;
 use link::unix_time_s;
@@ -97,13 +97,13 @@ impl Breach {
 }
 
 /// Each breach once.
-pub(super) fn cases(scene: &Laboratory<'_>) -> Result<Vec<Case>, Error> {
+pub(super) fn cases(scene: &Laboratory<'_>) -> Result<Vec<Case>> {
     if scene.interrupt.is_requested() {
         return Ok(Vec::new());
     }
     let tls = Caller::tls(random()?, unix_time_s())?;
     let seed = scene.stage.key().seed();
-    let subject = |quota: u32| -> Result<Party, Error> {
+    let subject = |quota: u32| -> Result<Party> {
         let relay = start(scene, None, quota)?;
         Ok(Party { relay, tls: tls.clone(), seed, measurer: random()? })
     };
@@ -122,7 +122,7 @@ pub(super) fn cases(scene: &Laboratory<'_>) -> Result<Vec<Case>, Error> {
 }
 
 fn judge(name: &str, expected: ErrorCode, answer: Option<Message>) -> Case {
-    let case = Case::new(name, None, None).column("kind", "party");
+    let case = Case::named(name).column("kind", "party");
     let case = case.column("expected_error", expected.get());
     match answer {
         Some(Message::Error { code, text }) => {
@@ -147,7 +147,7 @@ struct Party {
 }
 
 impl Party {
-    fn order(&self) -> Result<Order, Error> {
+    fn order(&self) -> Result<Order> {
         Ok(Order {
             coordinator: CoordinatorKey::of_seed(&self.seed),
             target: self.relay.ids(),
@@ -160,12 +160,12 @@ impl Party {
         })
     }
 
-    fn dial(&self) -> Result<Caller, Error> {
+    fn dial(&self) -> Result<Caller> {
         let (target, tls) = (self.relay.target(), self.tls.clone());
         Ok(Caller::dial(target, tls, unix_time_s(), PATIENCE)?)
     }
 
-    fn say_order(&self, order: &Order) -> Result<(Caller, Option<Message>), Error> {
+    fn say_order(&self, order: &Order) -> Result<(Caller, Option<Message>)> {
         let mut caller = self.dial()?;
         let message = Message::Order(order.sign(&self.seed, &caller.exported()));
         let answer = caller.say(&message)?;
@@ -174,7 +174,7 @@ impl Party {
 
     /// Gives an order once the relay is no longer busy with the one before, whose link has just been
     /// closed. The link lives as long as the answer is of use.
-    fn say_when_free(&self, order: &Order) -> Result<(Caller, Option<Message>), Error> {
+    fn say_when_free(&self, order: &Order) -> Result<(Caller, Option<Message>)> {
         const TRIES: u32 = 100;
         let mut said = self.say_order(order)?;
         for _ in 0..TRIES {
@@ -188,7 +188,7 @@ impl Party {
     }
 
     /// An order that is accepted, and its link.
-    fn accepted(&self, order: &Order) -> Result<Caller, Error> {
+    fn accepted(&self, order: &Order) -> Result<Caller> {
         match self.say_when_free(order)? {
             (caller, Some(Message::Accepted { .. })) => Ok(caller),
             (_, answer) => {
@@ -202,7 +202,7 @@ impl Party {
     }
 
     /// Has it done, and says what the relay answers.
-    fn play(&self, breach: Breach) -> Result<Option<Message>, Error> {
+    fn play(&self, breach: Breach) -> Result<Option<Message>> {
         let mut order = self.order()?;
         match breach {
             Breach::OverheardOrder => {

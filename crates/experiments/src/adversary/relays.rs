@@ -2,7 +2,7 @@
 
 use super::{GAIN, Laboratory, MEASURERS, RATIO, TOLERANCE};
 use crate::client_load::ClientLoad;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::reporting::median;
 use coordinator::{Blame, Outcome, Params};
 use lab::liars::{EchoLie, LiarRelay, LiarSetup};
@@ -99,7 +99,7 @@ pub(super) fn start(
     scene: &Laboratory<'_>,
     lie: Option<EchoLie>,
     measurements: u32,
-) -> Result<LiarRelay, Error> {
+) -> Result<LiarRelay> {
     let target = TargetParams {
         is_allowed: true,
         coordinators: vec![CoordinatorKey::of_seed(&scene.stage.key().seed())],
@@ -120,7 +120,7 @@ pub(super) fn start(
 }
 
 /// Random bytes.
-pub(super) fn random() -> Result<[u8; 32], Error> {
+pub(super) fn random() -> Result<[u8; 32]> {
     let mut bytes = [0; 32];
     SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
     Ok(bytes)
@@ -150,7 +150,7 @@ pub(super) fn cases(scene: &Laboratory<'_>) -> Vec<Case> {
     scene.each(parts.map(|part| (part.name, part)), |part| play(scene, &part))
 }
 
-fn play(scene: &Laboratory<'_>, part: &Part) -> Result<Case, Error> {
+fn play(scene: &Laboratory<'_>, part: &Part) -> Result<Case> {
     let (name, limit) = (part.name, scene.plan.limit);
     scene.output.doing(format!("{name}: starting the relay"));
     let relay = start(scene, part.lie, u32::MAX)?;

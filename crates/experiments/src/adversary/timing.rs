@@ -3,7 +3,7 @@
 //! decides, on a machine and a calendar that are computed.
 
 use super::{GAIN, Laboratory, RATIO, TOLERANCE};
-use crate::error::Error;
+use crate::error::Result;
 use coordinator::plan::{Seed, TeamRoom};
 use coordinator::{
     Arrival, Attempt, End, Mode, Params, Priority, Record, RoundRecord, Schedule, SecondRecord,
@@ -43,7 +43,7 @@ enum Part {
 pub(super) fn cases(scene: &Laboratory<'_>) -> Vec<Case> {
     let rng = &mut StdRng::seed_from_u64(scene.plan.first_seed);
     let parts = [(TURNS, Part::Turns), (BURSTS, Part::Bursts), (YESTERDAY, Part::Yesterday)];
-    scene.each(parts, |part| -> Result<Case, Error> {
+    scene.each(parts, |part| -> Result<Case> {
         Ok(match part {
             Part::Turns => turns(scene.plan.limit, scene.plan.seconds, rng),
             Part::Bursts => bursts(scene.plan.limit, scene.plan.seconds, rng),

@@ -2,7 +2,7 @@
 
 use super::weighed::{Errors, Weighed};
 use super::weights_name;
-use crate::error::Error;
+use crate::error::Result;
 use crate::reporting::judged;
 use crate::simulated::{
     self, Batch, Change, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
@@ -30,7 +30,7 @@ pub(super) struct Results {
 
 impl Results {
     /// Runs, and the errors of their weights.
-    pub(super) fn of_runs(batch: &Batch, store: &Store, runs: Vec<Played>) -> Result<Self, Error> {
+    pub(super) fn of_runs(batch: &Batch, store: &Store, runs: Vec<Played>) -> Result<Self> {
         let mut errors: Vec<Errors> = Vec::new();
         for played in &runs {
             let (name, seed) = (&played.point.variant, played.point.seed);
@@ -103,7 +103,7 @@ impl Results {
             "{ours:.2} s with FlashFlow, {theirs:.2} s with TorFlow: {change:+.0} %{usual}{lacks}"
         );
         if !lacks.is_empty() {
-            return Some(Case::new(name, None, None).ended(CaseVerdict::Inconclusive, detail));
+            return Some(Case::named(name).ended(CaseVerdict::Inconclusive, detail));
         }
         Some(judged(name, change.mean.is_finite().then_some(change.mean < 0.0), detail))
     }
@@ -174,14 +174,14 @@ impl Results {
                 "figure-8a",
                 "Relay capacity error",
                 "1 − estimate ÷ capacity",
-                &pooled(&|it| it.rce.clone()),
+                pooled(&|it| it.rce.clone()),
             )
             .caption("Equation 2 of the paper, of all relays and seeds: 0 is right."),
             errors(
                 "figure-8b",
                 "Relay weight error",
                 "log10 (share of weight ÷ share of capacity)",
-                &pooled(&|it| it.log_rwe.clone()),
+                pooled(&|it| it.log_rwe.clone()),
             )
             .caption("Equation 5 of the paper: 0 is right, 1 is ten times too much."),
         ];
@@ -218,8 +218,12 @@ impl Results {
     }
 }
 
-fn errors(name: &str, title: &str, label: &str, groups: &[(String, Vec<f64>)]) -> ExperimentFigure {
-    let groups = groups.iter().map(|(name, values)| (name.as_str(), values.as_slice()));
+fn errors(
+    name: &str,
+    title: &str,
+    label: &str,
+    groups: Vec<(String, Vec<f64>)>,
+) -> ExperimentFigure {
     let mut figure = ExperimentFigure::distributions(name, title, label, groups);
     figure.y.label = "share of relays".to_owned();
     figure.mark(On::X, 0.0, "", Role::Truth)

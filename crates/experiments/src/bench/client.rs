@@ -1,7 +1,7 @@
 //! `flashflow-lab bench client`: what downloads cost our client and C tor, and the time to their first byte.
 
 use super::options::ClientBench;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::factor::Factor;
 use crate::private_network as network;
 use crate::reporting::median;
@@ -70,11 +70,7 @@ impl ClientSample {
     }
 }
 
-pub(super) fn run(
-    options: ClientBench,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Exit, Error> {
+pub(super) fn run(options: ClientBench, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
     let exits = ["exita", "exitb", "exitc"].map(RelaySpec::open_exit);
     let network = network::start(&NetworkSpec::new(exits.to_vec()), output)?;
     interrupt.wind_up_in_order();
@@ -114,10 +110,7 @@ pub(super) fn run(
 }
 
 /// Our client, in a process of its own, once it knows the network.
-fn start_ours(
-    network: &Network,
-    folder: &TemporaryFolder,
-) -> Result<(OwnProcess, SocketAddr), Error> {
+fn start_ours(network: &Network, folder: &TemporaryFolder) -> Result<(OwnProcess, SocketAddr)> {
     let data = folder.path().join("client");
     let arguments = [
         "client".as_ref(),
@@ -143,7 +136,7 @@ fn sample(
     subject: &BenchClient,
     run: u32,
     server: &ContentServer,
-) -> Result<ClientSample, Error> {
+) -> Result<ClientSample> {
     let at = server.address();
     let one = |content: Content, stream: u64| {
         let isolation = format!("{run}-{stream}");
@@ -171,7 +164,7 @@ fn sample(
     let clock = Clock::start();
     let (began, before) = (clock.now(), cpu()?);
     let len = u64::from(options.mb) * 1_000_000;
-    let done: Vec<Result<_, Error>> = thread::scope(|scope| {
+    let done: Vec<Result<_>> = thread::scope(|scope| {
         let one = &one;
         let each = |stream: u64| scope.spawn(move || one(Content { len, seed: stream }, stream));
         let all: Vec<_> = streams.clone().map(each).collect();
@@ -179,7 +172,7 @@ fn sample(
         all.into_iter().map(|it| it.join().map_err(|_| failed()).flatten()).collect()
     });
     let (took, cpu) = (clock.now() - began, cpu()?.saturating_sub(before));
-    done.into_iter().collect::<Result<Vec<_>, Error>>()?;
+    done.into_iter().collect::<Result<Vec<_>>>()?;
     if cpu.is_zero() {
         let problem = "too little was downloaded to see its processor time; take more --mb";
         return Err(Error::Failed(problem.to_owned()));

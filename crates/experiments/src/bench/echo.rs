@@ -2,7 +2,7 @@
 
 use super::options::BesideTor;
 use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
-use crate::error::Error;
+use crate::error::Result;
 use serde_json::json;
 use terminal::{Exit, Interrupt, Output};
 
@@ -13,7 +13,7 @@ pub(super) fn run(
     BesideTor { seconds, runs, capacity }: BesideTor,
     output: &Output,
     interrupt: &Interrupt,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let mut stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
     let samples = stage.run(&SUBJECTS, 1..=runs, output, interrupt)?;
     stage.stop()?;

@@ -4,13 +4,12 @@
 mod crowd;
 
 use super::subjects::{BenchNetwork, Subject};
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::nodes::rng;
 use crowd::Crowd;
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, IdentityIssuer, unix_time_s};
 use onion::Duration;
-use rand::SeedableRng;
-use rand::rngs::{StdRng, SysRng};
 use serde_json::{Value, json};
 use terminal::{Exit, Interrupt, Output};
 
@@ -41,7 +40,7 @@ struct IdleReading {
 }
 
 impl IdleReading {
-    fn take(pid: u32) -> Result<Self, Error> {
+    fn take(pid: u32) -> Result<Self> {
         let cannot =
             || Error::Failed("the relay's memory or processor time cannot be read".to_owned());
         let resident_bytes = lab::resident_bytes(pid).ok_or_else(cannot)?;
@@ -49,11 +48,7 @@ impl IdleReading {
     }
 }
 
-pub(super) fn run(
-    plan: &IdleSettings,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Exit, Error> {
+pub(super) fn run(plan: &IdleSettings, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
     let needed = plan.connections.saturating_mul(2);
     let limit = link::raise_descriptor_limit();
     // Our relay keeps some for streams.
@@ -94,13 +89,11 @@ fn one(
     subject: Subject,
     output: &Output,
     interrupt: &Interrupt,
-) -> Result<Option<Value>, Error> {
+) -> Result<Option<Value>> {
     let (relay, pid) = (subject.relay(), stage.pid(subject));
-    let random = |error: rand::rngs::SysError| Error::Random(error.to_string());
-    let rng = StdRng::try_from_rng(&mut SysRng).map_err(random)?;
     let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
     let crowd =
-        Crowd::new(stage.target(subject), plan.connections, plan.circuits, unix_time_s(), rng);
+        Crowd::new(stage.target(subject), plan.connections, plan.circuits, unix_time_s(), rng()?);
     let max_conns = usize::MAX;
     let options =
         DriverOptions { handshake_timeout: PATIENCE, max_conns, ..DriverOptions::default() };
@@ -152,12 +145,7 @@ struct IdleLoad<'a> {
 
 impl IdleLoad<'_> {
     /// Continues until there is this number; false if interrupted.
-    fn wait_for(
-        &mut self,
-        count: fn(&Crowd) -> u64,
-        wanted: u64,
-        what: &str,
-    ) -> Result<bool, Error> {
+    fn wait_for(&mut self, count: fn(&Crowd) -> u64, wanted: u64, what: &str) -> Result<bool> {
         let (mut seen, mut seen_at) = (0, self.driver.now());
         loop {
             let now = self.driver.now();
@@ -184,7 +172,7 @@ impl IdleLoad<'_> {
     }
 
     /// Lets time pass.
-    fn idle(&mut self, time: Duration) -> Result<(), Error> {
+    fn idle(&mut self, time: Duration) -> Result<()> {
         self.output.doing(format!("{}: watching it idle", self.relay));
         let until = self.driver.now() + time;
         while self.driver.now() < until {

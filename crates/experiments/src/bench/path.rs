@@ -1,7 +1,7 @@
 //! What a network of our own with real distances carries, and what that costs.
 
 use super::options::PathBench;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::reporting::median;
 use lab::wan::{Counts, Host, SocketBuffer, Unordered, Wan, WanSpec, Way};
 use link::{Clock, tcp_bytes};
@@ -30,11 +30,7 @@ struct PathSample {
     unordered: Unordered,
 }
 
-pub(super) fn run(
-    options: PathBench,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Exit, Error> {
+pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
     interrupt.wind_up_in_order();
     let mut samples = Vec::new();
     for run in 1..=options.runs {
@@ -97,7 +93,7 @@ fn print(run: u32, sample: &PathSample, output: &Output) {
 }
 
 /// One run; `None` if the user has ended it.
-fn sample(options: PathBench, interrupt: &Interrupt) -> Result<Option<PathSample>, Error> {
+fn sample(options: PathBench, interrupt: &Interrupt) -> Result<Option<PathSample>> {
     let latency = Duration::from_millis(u64::from(options.rtt_ms)) / 2;
     let back = Way::with_latency(latency);
     let out = back.losing(options.loss_percent / 100.0);
@@ -129,7 +125,7 @@ fn observe(
     wan: &Wan,
     pairs: &[(TcpStream, TcpStream)],
     interrupt: &Interrupt,
-) -> Result<Option<PathSample>, Error> {
+) -> Result<Option<PathSample>> {
     let untold = |what: &str| Error::Witness(format!("the kernel does not report {what}"));
     let clock = Clock::start();
     let look = || {
@@ -162,11 +158,7 @@ fn observe(
 }
 
 /// Connections from one host to the other: the ends of the sender and of the receiver.
-fn connect(
-    near: &Host,
-    far: &Host,
-    count: u32,
-) -> Result<io::Result<Vec<(TcpStream, TcpStream)>>, Error> {
+fn connect(near: &Host, far: &Host, count: u32) -> Result<io::Result<Vec<(TcpStream, TcpStream)>>> {
     let address = (far.address(), PORT);
     let listener = match far.run(|| TcpListener::bind(address))? {
         Ok(listener) => listener,

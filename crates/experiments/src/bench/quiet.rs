@@ -1,12 +1,9 @@
 //! A circuit with next to nothing on it, through a relay that is busy with others: how long is its
 //! round trip?
 
-use crate::error::Error;
-use link::tls::TlsConfigs;
-use link::{
-    Clock, Drive, Driver, DriverOptions, IdentityIssuer, NodeThread, Observer, ThreadError,
-    unix_time_s,
-};
+use crate::error::Result;
+use crate::nodes::{Nodes, broken, listen, rng};
+use link::{Clock, Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::cell::msg::BeginFlags;
 use onion::circuit::NextHop;
 use onion::client::{
@@ -16,9 +13,8 @@ use onion::measure::load::Target;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{Router, RouterConfig};
 use onion::{Duration, Instant};
-use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
-use std::net::{Ipv4Addr, TcpListener};
+use rand::rngs::StdRng;
+use std::net::Ipv4Addr;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
@@ -62,41 +58,28 @@ impl SharedTold {
     }
 }
 
-fn broken(problem: impl ToString) -> Error {
-    Error::Clients(problem.to_string())
-}
-
 impl QuietCircuit {
     /// Builds it; `clock` dates its round trips.
-    pub(super) fn start(target: Target, clock: Clock) -> Result<Self, Error> {
-        let mut rng =
-            StdRng::try_from_rng(&mut SysRng).map_err(|error| Error::Random(error.to_string()))?;
-        let mut seed = [0; 32];
-        rng.fill_bytes(&mut seed);
-        let mut issuer = IdentityIssuer::new(seed, unix_time_s())?;
-        let tls = TlsConfigs::new(&issuer)?;
-        let identity = Arc::new(issuer.identity()?);
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).map_err(broken)?;
-        let landing = NextHop::to_own(&identity, listener.local_addr().map_err(broken)?);
+    pub(super) fn start(target: Target, clock: Clock) -> Result<Self> {
+        let mut nodes = Nodes::new(clock)?;
+        let identity = nodes.identity()?;
+        let (at, listener) = listen(None, (Ipv4Addr::LOCALHOST, 0))?;
+        let landing = NextHop::to_own(&identity, at);
         // What is at the end is to add as little as can be.
         let scheduler = SchedulerConfig::vanilla();
         let config = RouterConfig { scheduler, ..RouterConfig::new(identity, unix_time_s()) };
-        let router = Router::new(config, StdRng::from_rng(&mut rng), clock.now());
-        let options = DriverOptions::default();
-        let router = Driver::new(router, clock, tls.clone(), vec![listener], options)?;
+        let router = Router::new(config, rng()?, clock.now());
+        let (options, told) = (DriverOptions::default(), SharedTold::default());
+        let router = nodes.start(None, router, vec![listener], options, told.clone())?;
 
         // By CREATE_FAST the first hop's onion key is not needed.
         let first = NextHop { address: target.address, ids: target.ids, onion_key: [0; 32] };
         let path = CircuitPlan { is_fast: true, ..CircuitPlan::new(vec![first, landing]) };
-        let mut client = Client::new(unix_time_s(), rng);
+        let mut client = Client::new(unix_time_s(), rng()?);
         let circuit = client.open(clock.now(), &path);
-        let client = Driver::new(client, clock, tls, Vec::new(), options)?;
-
-        let told = SharedTold::default();
         let asker = Asker { path, circuit, tries: 1, next: None, told: told.clone() };
-        let landing = NodeThread::start("landing", Box::new(router), told.clone())?;
-        let client = NodeThread::start("quiet", Box::new(client), asker)?;
-        let quiet = Self { told, _client: client, _landing: landing };
+        let client = nodes.start(None, client, Vec::new(), options, asker)?;
+        let quiet = Self { told, _client: client, _landing: router };
         let deadline = clock.now() + SETUP;
         loop {
             let (is_built, failure) = quiet.told.with(|told| (told.is_built, told.failure.clone()));
@@ -112,7 +95,7 @@ impl QuietCircuit {
     }
 
     /// The round trips that ended between two instants.
-    pub(super) fn round_trips(&self, from: Instant, to: Instant) -> Result<Vec<Duration>, Error> {
+    pub(super) fn round_trips(&self, from: Instant, to: Instant) -> Result<Vec<Duration>> {
         self.told.with(|told| {
             if let Some(failure) = &told.failure {
                 return Err(broken(failure));

@@ -4,7 +4,7 @@
 use super::options::BesideTor;
 use super::quiet::QuietCircuit;
 use super::subjects::{BenchNetwork, Sample, Subject, median_gbit_per_cpu_s};
-use crate::error::Error;
+use crate::error::Result;
 use crate::reporting::median;
 use link::tls::TlsConfigs;
 use link::{IdentityIssuer, pump, unix_time_s};
@@ -24,7 +24,7 @@ pub(super) fn run(
     BesideTor { seconds, runs, capacity }: BesideTor,
     output: &Output,
     interrupt: &Interrupt,
-) -> Result<Exit, Error> {
+) -> Result<Exit> {
     let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
     let tls = TlsConfigs::new(&issuer)?;
     let mut stage = BenchNetwork::start(seconds, Some(capacity), output, interrupt)?;
@@ -74,7 +74,7 @@ fn quiet_circuits(
     samples: &[Sample],
     output: &Output,
     interrupt: &Interrupt,
-) -> Result<Option<Vec<Quiet>>, Error> {
+) -> Result<Option<Vec<Quiet>>> {
     let mut found = Vec::new();
     let [tor, ours] = SUBJECTS;
     for (subject, of) in [(tor, tor), (ours, tor), (ours, ours)] {

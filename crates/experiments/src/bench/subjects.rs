@@ -1,6 +1,6 @@
 //! C tor and our relay, measured in turn with the same cells.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::private_network as network;
 use crate::reporting::median;
 use crate::stage;
@@ -12,7 +12,6 @@ use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::load::Target;
 use onion::{Duration, Instant, Rate};
 use serde_json::json;
-use std::net::Ipv4Addr;
 use std::ops::RangeInclusive;
 use terminal::{Interrupt, Output, TeamArguments, measuring};
 
@@ -130,7 +129,7 @@ impl BenchNetwork {
         capacity_mbit: Option<f64>,
         output: &Output,
         interrupt: &Interrupt,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let arguments = arguments(seconds, capacity_mbit);
         let team = measuring::team(&arguments, output)?;
         let network = network::start(&NetworkSpec::new(network::relays(Some(1), &[0.0])?), output)?;
@@ -138,15 +137,7 @@ impl BenchNetwork {
         let folder = stage::temporary_folder()?;
         let key = SecretKey::generate()?;
         output.doing("starting our relay");
-        let spec = OwnRelaySpec {
-            nickname: "ours".to_owned(),
-            limit: None,
-            coordinator: key.public().to_string(),
-            authorities: Vec::new(),
-            client_percent: None,
-            is_open_exit: false,
-            address: Ipv4Addr::LOCALHOST,
-        };
+        let spec = OwnRelaySpec::new("ours", key.public());
         let clock = Clock::start();
         let ours = OwnRelay::start(spec, folder.path(), clock)?;
         let guess = Rate::from_mbit_per_s(arguments.guess);
@@ -175,7 +166,7 @@ impl BenchNetwork {
     }
 
     /// Limits the rate to this.
-    pub(super) fn limit(&mut self, rate: Rate, output: &Output) -> Result<(), Error> {
+    pub(super) fn limit(&mut self, rate: Rate, output: &Output) -> Result<()> {
         let arguments = arguments(self.seconds, Some(rate.as_mbit_per_s()));
         self.team = measuring::team(&arguments, output)?;
         Ok(())
@@ -188,7 +179,7 @@ impl BenchNetwork {
         runs: RangeInclusive<u32>,
         output: &Output,
         interrupt: &Interrupt,
-    ) -> Result<Option<Vec<Sample>>, Error> {
+    ) -> Result<Option<Vec<Sample>>> {
         let mut samples = Vec::new();
         for run in runs {
             for subject in subjects {
@@ -206,7 +197,7 @@ impl BenchNetwork {
     }
 
     /// Ends the network.
-    pub(super) fn stop(self) -> Result<(), Error> {
+    pub(super) fn stop(self) -> Result<()> {
         Ok(self.network.stop()?)
     }
 
@@ -218,7 +209,7 @@ impl BenchNetwork {
         run: u32,
         output: &Output,
         interrupt: &Interrupt,
-    ) -> Result<Sample, Error> {
+    ) -> Result<Sample> {
         let what = format!("run {run}, {} in {}", subject.relay(), subject.mode());
         let length = self.team.options().params.seconds;
         output.doing(format!("{what}: preparing"));

@@ -1,6 +1,6 @@
 //! A processor that others want, too.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -11,7 +11,7 @@ use std::{hint, thread};
 const NICE: i32 = 19;
 
 /// The processor that the slow measurer shares: the last that this thread may use.
-fn shared_processor() -> Result<CpuSet, Error> {
+fn shared_processor() -> Result<CpuSet> {
     let mine = sched_getaffinity(None).map_err(refused)?;
     let last = (0..CpuSet::MAX_CPU).rev().find(|cpu| mine.is_set(*cpu));
     let mut set = CpuSet::new();
@@ -20,13 +20,13 @@ fn shared_processor() -> Result<CpuSet, Error> {
 }
 
 /// Leaves this thread, and the processes that it starts, little of one processor if others want it.
-pub(super) fn slow_down() -> Result<(), Error> {
+pub(super) fn slow_down() -> Result<()> {
     sched_setaffinity(None, &shared_processor()?).map_err(refused)?;
     setpriority_process(None, NICE).map_err(refused)
 }
 
 /// Runs `body` while a thread wants all of that processor.
-pub(super) fn with_busy_thread<T>(body: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+pub(super) fn with_busy_thread<T>(body: impl FnOnce() -> Result<T>) -> Result<T> {
     let set = shared_processor()?;
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

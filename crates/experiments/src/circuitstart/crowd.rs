@@ -123,7 +123,7 @@ fn median_of(times: &[f64]) -> Option<f64> {
 
 fn star_case(begin: Begin, times: &[f64], baseline: &[f64]) -> Case {
     let (least, largest) = gains(times, baseline);
-    let case = Case::new(format!("star, {}", begin.word()), None, None)
+    let case = Case::named(format!("star, {}", begin.word()))
         .column("begin", begin.word())
         .column("median_ttlb_s", median_of(times))
         .column("median_ttlb_baseline_s", median_of(baseline))

@@ -96,9 +96,9 @@ pub(super) fn trace(chain: &Chain) -> (Case, ExperimentFigure) {
         settled_at: settled_at(&sizes, optimal, chain.waiting_cells(), SETTLED),
         largest_cells: largest(&sizes),
     };
-    let case = Case::new(format!("trace, {}", hops(chain.distance)), None, None);
+    let case = Case::named(format!("trace, {}", hops(chain.distance)));
     let case = found.columns(case, "simulated", chain.distance);
-    let verdict = if found.settled_at.is_some() { CaseVerdict::Held } else { CaseVerdict::Missed };
+    let verdict = CaseVerdict::of(found.settled_at.is_some());
     let title = format!("The source's window, narrow place {} away", hops(chain.distance));
     let name = format!("trace-{}", chain.distance);
     let figure = ExperimentFigure::new(&name, &title, Axis::new("ms"), Axis::new("kB"))
@@ -144,8 +144,8 @@ pub(super) fn ramp_case(chain: &Chain, mode: &str, took: Option<Duration>) -> Ca
         format!("at the new optimum after {took_ms:.0} ms, {round_trips:.1} round trips to it")
     });
     let is_soon = round_trips.is_some_and(|it| it <= ROUND_TRIPS_MAX);
-    let verdict = if is_soon { CaseVerdict::Held } else { CaseVerdict::Missed };
-    Case::new(name, None, None)
+    let verdict = CaseVerdict::of(is_soon);
+    Case::named(name)
         .column("mode", mode)
         .column("widened_hops", distance)
         .column("new_optimal_kb", kb(chain.doubled().optimal_cells()))

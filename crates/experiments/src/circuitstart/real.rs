@@ -4,12 +4,12 @@ use super::Begin;
 use super::chain::{Chain, Sizes, median_cells, reached, settled_at};
 use super::model::{Found, drawn, hops, kb, largest, new_optimum, ramp_case};
 use super::scene::{ObservedWindow, Path, RealPath};
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::Result;
 use crate::reporting::print_case;
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Instant};
 use report::experiment::{Case, CaseVerdict, Series};
-use terminal::{Interrupt, Output};
 
 /// How windows begin here: with what the paper leaves for later, or they would not find what becomes wider.
 pub(super) const BEGIN: Begin = Begin::Again;
@@ -34,8 +34,9 @@ pub(super) struct RealTrace {
 pub(super) fn play(
     path: Path,
     (runs, stretch): (u32, u32),
-    (output, interrupt): (&Output, &Interrupt),
-) -> Result<Option<RealTrace>, Error> {
+    session: Session<'_>,
+) -> Result<Option<RealTrace>> {
+    let Session { output, interrupt, .. } = session;
     let distance = path.distance;
     output.doing(format!("real paths, {}: starting relays", hops(distance)));
     let scene = RealPath::start(path, BEGIN)?;
@@ -133,7 +134,7 @@ fn middle(all: &[Run]) -> Option<&Run> {
 }
 
 fn trace_case(all: &[Run], distance: usize) -> Case {
-    let case = Case::new(format!("trace over real paths, {}", hops(distance)), None, None);
+    let case = Case::named(format!("trace over real paths, {}", hops(distance)));
     let Some(run) = middle(all) else { return case };
     let (found, ratio) = (run.found(), run.ratio());
     let told = format!(

@@ -6,11 +6,10 @@
 use super::Begin;
 use super::chain::{RELAYS, Sizes};
 use super::noted::{NotedFlows, WindowLog};
-use crate::distant::Starter;
-use crate::error::Error;
-use lab::wan::{Access, Congestion, Host, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
-use link::tls::TlsConfigs;
-use link::{Clock, Drive, DriverOptions, IdentityIssuer, NodeThread, unix_time_s};
+use crate::error::Result;
+use crate::nodes::{Nodes, broken, listen, rng};
+use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
+use link::{Clock, Drive, DriverOptions, NodeThread, unix_time_s};
 use onion::cell::CELL_LEN;
 use onion::circuit::NextHop;
 use onion::client::{CircuitNumber, CircuitPlan, Client, ClientEvent, Server, Transfer};
@@ -18,9 +17,8 @@ use onion::flow::control::FlowFactory;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use onion::{Duration, Instant, Rate};
-use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use rand::rngs::StdRng;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 use terminal::Interrupt;
 
@@ -115,21 +113,18 @@ struct Carried {
 }
 
 impl RealPath {
-    pub(super) fn start(path: Path, begin: Begin) -> Result<Self, Error> {
+    pub(super) fn start(path: Path, begin: Begin) -> Result<Self> {
         let wan = lay(&path)?;
         let clock = Clock::start();
-        let mut rng = rng()?;
-        let mut seed = [0; 32];
-        rng.fill_bytes(&mut seed);
-        let mut issuer = IdentityIssuer::new(seed, unix_time_s())?;
-        let starter = Starter { clock, tls: TlsConfigs::new(&issuer)? };
+        let mut nodes = Nodes::new(clock)?;
         let flows = begin.windows().flows(SchedulerConfig::INTERVAL);
         let notes = WindowLog::default();
         let (mut relays, mut hops) = (Vec::new(), Vec::new());
         for place in 0..=RELAYS {
             let host = wan.host(&name(place))?;
-            let (at, listener) = listen(host, RELAY_PORT)?;
-            let identity = Arc::new(issuer.identity()?);
+            let namespace = Some(host.namespace());
+            let (at, listener) = listen(namespace, (host.address(), RELAY_PORT))?;
+            let identity = nodes.identity()?;
             hops.push(NextHop::to_own(&identity, at));
             let flows: Arc<dyn FlowFactory> = match place {
                 0 => Arc::new(NotedFlows { flows, notes: notes.clone() }),
@@ -138,26 +133,27 @@ impl RealPath {
             let policy = ExitPolicy::accept_all();
             let exit = (place == 0).then(|| ExitConfig { policy, ..ExitConfig::default() });
             let config = RouterConfig { flows, exit, ..RouterConfig::new(identity, unix_time_s()) };
-            let router = Router::new(config, self::rng()?, clock.now());
+            let router = Router::new(config, rng()?, clock.now());
             let options = DriverOptions::default();
-            relays.push(starter.start(host, router, vec![listener], options, ())?);
+            relays.push(nodes.start(namespace, router, vec![listener], options, ())?);
         }
         // The exit is the source, and the client the sink.
         hops.reverse();
         let source = wan.host(&name(0))?;
-        let (server_at, listener) = listen(source, SERVER_PORT)?;
+        let namespace = Some(source.namespace());
+        let (server_at, listener) = listen(namespace, (source.address(), SERVER_PORT))?;
         let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
-        let server = starter.start(source, Server::new(), vec![listener], options, ())?;
-        let mut client = Client::new(unix_time_s(), rng);
+        let server = nodes.start(namespace, Server::new(), vec![listener], options, ())?;
+        let mut client = Client::new(unix_time_s(), rng()?);
         client.set_flows(Arc::new(flows));
-        let sink = wan.host(&name(RELAYS + 1))?;
-        let client = starter.start(sink, client, Vec::new(), DriverOptions::default(), ())?;
+        let sink = Some(wan.host(&name(RELAYS + 1))?.namespace());
+        let client = nodes.start(sink, client, Vec::new(), DriverOptions::default(), ())?;
         let plan = CircuitPlan::new(hops);
         Ok(Self { client, relays, _server: server, plan, server_at, notes, clock, path, wan })
     }
 
     /// Downloads over a new circuit; `None` if the user has asked for the end.
-    pub(super) fn download(&self, interrupt: &Interrupt) -> Result<Option<ObservedWindow>, Error> {
+    pub(super) fn download(&self, interrupt: &Interrupt) -> Result<Option<ObservedWindow>> {
         let narrow = Rate::from_mbit_per_s(self.path.narrow_mbit);
         self.set_narrow(narrow)?;
         let before = self.notes.count();
@@ -211,7 +207,7 @@ impl RealPath {
     }
 
     /// Ends a circuit, and waits until no relay knows of it.
-    fn end(&self, circuit: CircuitNumber, interrupt: &Interrupt) -> Result<(), Error> {
+    fn end(&self, circuit: CircuitNumber, interrupt: &Interrupt) -> Result<()> {
         self.ask(move |client, _| client.destroy(circuit))?;
         self.wait(interrupt, || {
             let open = |relay: &NodeThread<Router<StdRng>>| {
@@ -226,7 +222,7 @@ impl RealPath {
     fn ask<T: Send + 'static>(
         &self,
         task: impl FnOnce(&mut Client<StdRng>, Instant) -> T + Send + 'static,
-    ) -> Result<T, Error> {
+    ) -> Result<T> {
         let asked = self.client.handle().call(move |it: &mut dyn Drive<Client<StdRng>>| {
             let now = it.now();
             task(it.node_mut(), now)
@@ -235,11 +231,7 @@ impl RealPath {
     }
 
     /// Waits until a condition holds, or the client has lost a circuit; false if the user has interrupted.
-    fn wait(
-        &self,
-        interrupt: &Interrupt,
-        is_so: impl Fn() -> Result<bool, Error>,
-    ) -> Result<bool, Error> {
+    fn wait(&self, interrupt: &Interrupt, is_so: impl Fn() -> Result<bool>) -> Result<bool> {
         let deadline = self.clock.now() + PATIENCE;
         while !is_so()? {
             let lost = self.ask(|client, _| {
@@ -267,12 +259,12 @@ impl RealPath {
         interrupt.wait(until - self.clock.now())
     }
 
-    fn set_narrow(&self, rate: Rate) -> Result<(), Error> {
+    fn set_narrow(&self, rate: Rate) -> Result<()> {
         Ok(self.wan.set_access(&name(self.path.distance), access(&self.path, rate))?)
     }
 
     /// Packets that found the queue of the narrow host's link full.
-    fn dropped(&self) -> Result<u64, Error> {
+    fn dropped(&self) -> Result<u64> {
         let (narrow, mut dropped) = (name(self.path.distance), 0);
         for other in (0..RELAYS + 2).map(name).filter(|other| *other != narrow) {
             dropped += self.wan.counts(&other, &narrow)?.dropped_by_access;
@@ -282,7 +274,7 @@ impl RealPath {
     }
 
     /// What has passed the narrow host so far.
-    fn carried(&self) -> Result<Carried, Error> {
+    fn carried(&self) -> Result<Carried> {
         let narrow = name(self.path.distance);
         let (mut into_bytes, mut out_bytes) = (0, 0);
         for other in (0..RELAYS + 2).map(name).filter(|other| *other != narrow) {
@@ -321,7 +313,7 @@ fn access(path: &Path, rate: Rate) -> Access {
 }
 
 /// Hosts and the ways between them.
-fn lay(path: &Path) -> Result<Wan, Error> {
+fn lay(path: &Path) -> Result<Wan> {
     let wide = access(path, Rate::from_mbit_per_s(path.wide_mbit));
     let host = |(place, at): (usize, u8)| {
         HostSpec::new(name(place), Ipv4Addr::new(10, 77, 0, at))
@@ -333,21 +325,7 @@ fn lay(path: &Path) -> Result<Wan, Error> {
     Ok(Wan::start(&WanSpec { way, ..WanSpec::new(hosts) }.with_seed(path.seed))?)
 }
 
-fn listen(host: &Host, port: u16) -> Result<(SocketAddr, TcpListener), Error> {
-    let address = SocketAddr::from((host.address(), port));
-    let listener = host.run(|| TcpListener::bind(address))?;
-    Ok((address, listener.map_err(broken)?))
-}
-
 #[expect(clippy::cast_precision_loss, reason = "some megabytes")]
 const fn float(number: u64) -> f64 {
     number as f64
-}
-
-fn broken(problem: impl ToString) -> Error {
-    Error::Clients(problem.to_string())
-}
-
-fn rng() -> Result<StdRng, Error> {
-    StdRng::try_from_rng(&mut SysRng).map_err(|error| Error::Random(error.to_string()))
 }

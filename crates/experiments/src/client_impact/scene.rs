@@ -2,12 +2,12 @@
 
 use super::Cell;
 use crate::distant::{enter, way_of_rtt};
-use crate::error::Error;
+use crate::error::Result;
 use crate::private_network as network;
 use crate::stage;
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec};
 use lab::{
-    Client, Content, ContentServer, Download, JoinedRelay, NetworkSpec, OwnRelay, Pins, RelaySpec,
+    Client, Content, ContentServer, Download, JoinedRelay, NetworkSpec, OwnRelay, RelaySpec,
     TemporaryFolder, download,
 };
 use link::Clock;
@@ -55,7 +55,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn start(congestion: Congestion, seed: u64, output: &Output) -> Result<Self, Error> {
+    pub(super) fn start(congestion: Congestion, seed: u64, output: &Output) -> Result<Self> {
         let hosts = [CLIENT, CORE, FAR].into_iter().zip(1..).map(|(name, at)| {
             HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)).with_congestion(congestion)
         });
@@ -98,25 +98,18 @@ impl Network {
         cell: &Cell,
         software: Software,
         content: Content,
-    ) -> Result<io::Result<Download>, Error> {
+    ) -> Result<io::Result<Download>> {
         for other in [CLIENT, CORE] {
             let way = way_of_rtt(cell.rtt_ms, cell.loss_percent);
             self.wan.set_way(other, FAR, way)?;
             self.wan.set_way(FAR, other, way)?;
         }
-        let [first, second, ..] = self.network.authorities() else {
-            return Err(lab::LabError::Spec("a network without authorities".to_owned()).into());
-        };
-        let exit = self.network.relays().first().unwrap_or(second);
-        let mut path = [first.rsa(), second.rsa(), exit.rsa()];
+        let mut path = stage::path_of(&self.network)?;
         path[cell.place.number()] = match software {
             Software::CTor => self.stock.rsa(),
             Software::Ours => self.ours.rsa(),
         };
-        let [entry, middle, exit] = path.map(|rsa| vec![rsa]);
-        self.client.pin(&Pins { entry, middle, exit })?;
-        // Forgets the paths of earlier streams.
-        self.client.used_paths()?;
+        stage::pin(&mut self.client, path)?;
         self.downloads += 1;
         let isolation = self.downloads.to_string();
         let server = self.server.address();
@@ -131,7 +124,7 @@ impl Network {
         Ok(done)
     }
 
-    pub(super) fn stop(self) -> Result<(), Error> {
+    pub(super) fn stop(self) -> Result<()> {
         let Self { client, server, ours, stock, network, wan, .. } = self;
         drop((client, server, ours, stock));
         network.stop()?;

@@ -95,9 +95,9 @@ pub(super) fn conclude(grid: &ConcurrentGrid, rows: Rows<'_, Cell>, report: &mut
         pair("relays at once", grid.relays.iter().map(set).collect::<Vec<_>>().join(", ")),
         pair("measurers, each a process", capacities.join(" and ")),
         pair("runs at once", grid.runs.to_string()),
-        pair("seconds t", params.seconds.to_string()),
-        pair("sockets s of each, at most", params.sockets.to_string()),
-        pair("multiplier m", params.multiplier.to_string()),
+        pair("seconds t", params.seconds),
+        pair("sockets s of each, at most", params.sockets),
+        pair("multiplier m", params.multiplier),
         pair("excess factor f", format!("{:.3}", params.excess_factor())),
     ];
 }
@@ -145,7 +145,6 @@ fn figures(
         let at_once = ratios(&|cell| cell.of == count && cell.run.is_some());
         groups.push((format!("{count} at once"), at_once));
     }
-    let groups = groups.iter().map(|(name, ratios)| (name.as_str(), ratios.as_slice()));
     let mut ratios = ExperimentFigure::distributions(
         "ratios",
         "Estimate over limit",

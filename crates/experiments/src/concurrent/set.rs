@@ -2,7 +2,7 @@
 
 use super::ConcurrentGrid;
 use crate::common::Session;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::stage::Stage;
 use crate::trial::{Trial, Tried};
 use coordinator::{Campaign, Priority, RelayIndex};
@@ -23,7 +23,7 @@ pub(super) struct Set {
 pub(super) struct OneOf {
     pub(super) place: u32,
     pub(super) measurers: usize,
-    pub(super) tried: Result<Tried, Error>,
+    pub(super) tried: Result<Tried>,
 }
 
 /// A measurement about to begin.
@@ -54,7 +54,7 @@ impl Ready<'_> {
 }
 
 impl Set {
-    pub(super) fn start(stage: &Stage, count: u32, limit: Rate) -> Result<Self, Error> {
+    pub(super) fn start(stage: &Stage, count: u32, limit: Rate) -> Result<Self> {
         let relay = |number| stage.relay(&format!("no{number}of{count}"), Some(limit), None);
         Ok(Self { relays: (1..=count).map(relay).collect::<Result<_, _>>()?, limit })
     }
@@ -67,7 +67,7 @@ impl Set {
         grid: &ConcurrentGrid,
         stage: &Stage,
         session: Session<'_>,
-    ) -> Result<Option<Vec<OneOf>>, Error> {
+    ) -> Result<Option<Vec<OneOf>>> {
         // Before any of them begins, since making a team takes its time.
         let ready = self.ready(places, grid, stage)?;
         let all = ready.len();
@@ -89,7 +89,7 @@ impl Set {
         places: Range<u32>,
         grid: &ConcurrentGrid,
         stage: &Stage,
-    ) -> Result<Vec<Ready<'_>>, Error> {
+    ) -> Result<Vec<Ready<'_>>> {
         let (params, limit) = (grid.params(), self.limit);
         let mut campaign = Campaign::new(params.excess_factor(), params.sockets, grid.capacities());
         for place in places {

@@ -117,7 +117,7 @@ fn case(plan: &ConfluxSettings, trials: &[Trial], method: Method, size_mb: f64) 
     if let Some((tor, fewer)) = paper {
         told += &format!(" (paper −{tor:.0} and −{fewer:.0} %)");
     }
-    let case = Case::new(format!("{size_mb} MB, {method}"), None, None)
+    let case = Case::named(format!("{size_mb} MB, {method}"))
         .column("size_mb", size_mb)
         .column("legs", legs)
         .column("client", who.word())
@@ -188,7 +188,6 @@ pub(super) fn figures(plan: &ConfluxSettings, trials: &[Trial]) -> Vec<Experimen
             .map(|it| (it.to_string(), times(trials, *it, size_mb).into_values().collect()))
             .collect();
         let title = format!("Time of a download of {size_mb} MB");
-        let groups = groups.iter().map(|(name, times)| (name.as_str(), times.as_slice()));
         figures.push(ExperimentFigure::distributions(&name, &title, "s", groups));
     }
     let title = "What more legs gain";
@@ -252,16 +251,11 @@ pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -
     format!("{held} of {judged} are sooner than plain Tor beyond chance. {}.", all.join("; "))
 }
 
-/// Whether legs gain somewhere, and lose nowhere.
-pub(super) fn held(cases: &[Case]) -> bool {
-    let is_bad = |it: &Case| matches!(it.verdict, CaseVerdict::Missed | CaseVerdict::Failed);
-    cases.iter().any(|it| it.verdict == CaseVerdict::Held) && !cases.iter().any(is_bad)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::conflux::plan::DownloadFigures;
+    use crate::reporting::some_held;
 
     fn plan() -> ConfluxSettings {
         let method = |who, exit, legs| Method { who, exit, legs };
@@ -317,7 +311,7 @@ mod tests {
         // What is left is 0.1, −0.1 and 0; Student's 4.303 with two degrees of freedom.
         let half = value("interval").as_f64().expect("a number");
         assert!((half - 4.303 * 0.1 / 3f64.sqrt() / (28.0 / 3.0) * 100.0).abs() < 1e-2, "{half}");
-        assert!(held(&cases));
+        assert!(some_held(&cases));
         assert!(answer(&plan, &trials, &cases).contains("2 legs -50 %"));
         assert_eq!(figures(&plan, &trials).len(), 2);
     }
@@ -333,6 +327,6 @@ mod tests {
         let found = cases(&plan, &cut);
         assert_eq!(found[2].verdict, CaseVerdict::Failed);
         assert!(found[2].detail.contains("1 of 3 failed: cut"), "{}", found[2].detail);
-        assert!(!held(&found) && !held(&cases(&plan, &slow)));
+        assert!(!some_held(&found) && !some_held(&cases(&plan, &slow)));
     }
 }

@@ -2,7 +2,7 @@
 
 use super::plan::{ClientKind, ConfluxSettings, DownloadFigures, ExitOf, Method};
 use crate::distant::enter;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::private_network as network;
 use crate::stage;
 use client::strategy::{Position, Strategy};
@@ -114,7 +114,7 @@ pub(super) struct BridgeNetwork {
 }
 
 impl BridgeNetwork {
-    pub(super) fn start(plan: &ConfluxSettings, output: &Output) -> Result<Self, Error> {
+    pub(super) fn start(plan: &ConfluxSettings, output: &Output) -> Result<Self> {
         let wan = lay(plan.seed)?;
         // Its keeper stays outside of all hosts.
         let folder = stage::temporary_folder()?;
@@ -173,7 +173,7 @@ impl BridgeNetwork {
 
     /// Makes paths begin with this bridge, and further legs with those that follow it. Starts our clients for each way, and
     /// waits until all of them come through.
-    pub(super) fn begin_with(&mut self, plan: &ConfluxSettings, first: usize) -> Result<(), Error> {
+    pub(super) fn begin_with(&mut self, plan: &ConfluxSettings, first: usize) -> Result<()> {
         self.ours.clear();
         self.first = first;
         let [entry, middle, exit] = self.stock_path();
@@ -219,7 +219,7 @@ impl BridgeNetwork {
         &mut self,
         method: Method,
         content: Content,
-    ) -> Result<Result<DownloadFigures, String>, Error> {
+    ) -> Result<Result<DownloadFigures, String>> {
         self.downloads += 1;
         let isolation = self.downloads.to_string();
         let server = self.server.address();
@@ -278,7 +278,7 @@ impl BridgeNetwork {
         }
     }
 
-    pub(super) fn stop(self) -> Result<(), Error> {
+    pub(super) fn stop(self) -> Result<()> {
         let Self { ours, tor, linked_tor, server, exit, bridges, network, wan, .. } = self;
         drop((ours, tor, linked_tor, server, exit, bridges));
         network.stop()?;
@@ -338,7 +338,7 @@ fn linked(
     server: SocketAddr,
     content: Content,
     isolation: &str,
-) -> Result<Result<DownloadFigures, String>, Error> {
+) -> Result<Result<DownloadFigures, String>> {
     let clock = Clock::start();
     for attempt in 0.. {
         let isolation = format!("{isolation}-{attempt}");
@@ -361,7 +361,7 @@ fn linked(
 }
 
 /// Whether the circuit that has got a stream of late is one of a set.
-fn is_linked(tor: &mut Client) -> Result<bool, Error> {
+fn is_linked(tor: &mut Client) -> Result<bool> {
     let events = tor.events()?;
     // "STREAM 12 SUCCEEDED 7 127.0.0.1:80"
     let used = events.iter().filter_map(|text| text.strip_prefix("STREAM "));
@@ -379,7 +379,7 @@ fn seen(done: &Download, carried: Vec<u64>) -> DownloadFigures {
 }
 
 /// Hosts and the ways between them.
-fn lay(seed: u64) -> Result<Wan, Error> {
+fn lay(seed: u64) -> Result<Wan> {
     let host = |name: &str, at| HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at));
     let mut hosts = vec![host(CLIENT, 1), host(CORE, 2)];
     for (at, (number, place)) in (3..).zip(PLACES.iter().enumerate()) {

@@ -1,7 +1,8 @@
 //! The same in virtual time: bridges that each run draws, middles, an exit and a destination, over modelled paths.
 
 use super::plan::{self, ClientKind, ConfluxSettings, DownloadFigures, Method, Trial};
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::{Error, Result};
 use link::IdentityIssuer;
 use onion::circuit::NextHop;
 use onion::client::{
@@ -16,7 +17,6 @@ use rand::{RngExt, SeedableRng};
 use sim::wire::{Ended, NodeId, PathModel, Wire, WireConfig};
 use std::net::SocketAddr;
 use std::sync::Arc;
-use terminal::{Interrupt, Output};
 
 /// Legs at most.
 const WAYS: usize = 4;
@@ -67,7 +67,7 @@ struct Identities {
 }
 
 impl Identities {
-    fn new() -> Result<Self, Error> {
+    fn new() -> Result<Self> {
         let mut issuer = IdentityIssuer::new([3; 32], UNIX_TIME_S)?;
         let certificates = issuer.tls_credentials()?.0;
         let certificate = certificates.first().map(|it| it.to_vec()).unwrap_or_default();
@@ -79,11 +79,8 @@ impl Identities {
 }
 
 /// All downloads; a world of its own for each, so that none has what another has warmed.
-pub(super) fn play(
-    plan: &ConfluxSettings,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Vec<Trial>, Error> {
+pub(super) fn play(plan: &ConfluxSettings, session: Session<'_>) -> Result<Vec<Trial>> {
+    let Session { output, interrupt, .. } = session;
     let cast = Identities::new()?;
     let mut trials = Vec::new();
     for run in 1..=plan.runs {
@@ -122,7 +119,7 @@ impl SimulatedBridges {
         ways: &[SimulatedLeg],
         plan: &ConfluxSettings,
         seed: u64,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let mut wire = Wire::new(WireConfig { seed, ..WireConfig::default() });
         wire.set_all_paths(PathModel::default());
         let server = wire.add(Server::new());

@@ -2,7 +2,7 @@
 
 use super::plan::{MEASURERS, Victim};
 use super::traces::{self, Sockets};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::witness::{Count, Witness};
 use control::keys::{PublicKey, SecretKey};
 use lab::{OwnError, OwnProcess, OwnRelay, OwnRelaySpec};
@@ -10,7 +10,7 @@ use link::Clock;
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::{Duration, Rate};
 use std::fmt::Write;
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 use tempfile::TempDir;
@@ -54,7 +54,7 @@ impl Actor {
         file: &Path,
         temporary: &Path,
         clock: Clock,
-    ) -> Result<(OwnProcess, SocketAddr), Error> {
+    ) -> Result<(OwnProcess, SocketAddr)> {
         let arguments = ["measurer".as_ref(), "--config".as_ref(), file.as_os_str()];
         let process = OwnProcess::start_in(name, arguments, Some(temporary), clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
@@ -65,7 +65,7 @@ impl Actor {
 }
 
 impl Processes {
-    pub(super) fn new(limit: Rate, clock: Clock) -> Result<Self, Error> {
+    pub(super) fn new(limit: Rate, clock: Clock) -> Result<Self> {
         let failed =
             |source| Error::File { what: "make a folder in", path: env::temp_dir(), source };
         let folder =
@@ -74,15 +74,7 @@ impl Processes {
         fs::create_dir(&temporary).map_err(failed)?;
         let key = SecretKey::generate()?;
         key.write_new(&folder.path().join("coordinator.key"))?;
-        let spec = OwnRelaySpec {
-            nickname: "target".to_owned(),
-            limit: Some(limit),
-            coordinator: key.public().to_string(),
-            authorities: Vec::new(),
-            client_percent: None,
-            is_open_exit: false,
-            address: Ipv4Addr::LOCALHOST,
-        };
+        let spec = OwnRelaySpec { limit: Some(limit), ..OwnRelaySpec::new("target", key.public()) };
         let relay = OwnRelay::start_in(spec, folder.path(), Some(&temporary), clock)?;
         let mut cast = Self { relay, measurers: Vec::new(), limit, key, clock, folder };
         for place in 0..MEASURERS {
@@ -91,7 +83,7 @@ impl Processes {
         Ok(cast)
     }
 
-    fn add_measurer(&mut self, name: &str) -> Result<(), Error> {
+    fn add_measurer(&mut self, name: &str) -> Result<()> {
         let key = SecretKey::generate()?;
         key.write_new(&self.folder.path().join(format!("{name}.key")))?;
         let file = self.folder.path().join(format!("{name}.toml"));
@@ -123,7 +115,7 @@ impl Processes {
     }
 
     /// A coordinator that measures the relay once with all measurers, and ends.
-    pub(super) fn coordinator(&self, seconds: u32) -> Result<OwnProcess, Error> {
+    pub(super) fn coordinator(&self, seconds: u32) -> Result<OwnProcess> {
         let target = &self.relay.target;
         let fingerprint = Fingerprint::from_bytes(target.ids.rsa.0).to_string();
         let file = self.folder.path().join("coordinator.toml");
@@ -159,7 +151,7 @@ impl Processes {
     }
 
     /// What counts what the measurers receive from the relay, as they are now.
-    pub(super) fn witness(&self) -> Result<Witness, Error> {
+    pub(super) fn witness(&self) -> Result<Witness> {
         let by = self.measurers.iter().map(|actor| actor.process.pid()).collect();
         Witness::start(vec![Count::Received { by, from: self.relay.process.pid() }], self.clock)
     }
@@ -213,7 +205,7 @@ impl Processes {
     }
 
     /// Starts one anew, with its keys; what may be left of the old one is killed.
-    pub(super) fn restart(&mut self, who: Victim) -> Result<(), Error> {
+    pub(super) fn restart(&mut self, who: Victim) -> Result<()> {
         self.kill(who);
         let temporary = self.temporary();
         match who {
@@ -266,7 +258,7 @@ impl Processes {
     }
 }
 
-fn write(path: &Path, text: &str) -> Result<(), Error> {
+fn write(path: &Path, text: &str) -> Result<()> {
     let failed = |source| Error::File { what: "write", path: path.to_owned(), source };
     fs::write(path, text).map_err(failed)
 }

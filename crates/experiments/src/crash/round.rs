@@ -3,7 +3,7 @@
 use super::cast::Processes;
 use super::plan::{Blow, Fate, Victim};
 use super::traces::Sockets;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::trial;
 use coordinator::Params;
 use lab::{OwnProcess, OwnRelay};
@@ -112,7 +112,7 @@ pub(super) fn play(
     length: Duration,
     clock: Clock,
     interrupt: &Interrupt,
-) -> Result<Option<CrashRound>, Error> {
+) -> Result<Option<CrashRound>> {
     let address = cast.address(fate.victim);
     let witness = cast.witness()?;
     let begun = clock.now();

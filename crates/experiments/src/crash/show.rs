@@ -118,13 +118,12 @@ fn distribution(rounds: &[CrashRound], params: &Params) -> ExperimentFigure {
         let times = rounds.filter_map(CrashRound::took).map(|took| took.as_secs_f64().max(LEAST_S));
         (name, times.collect::<Vec<f64>>())
     });
-    let groups = times.iter().map(|(name, times)| (*name, times.as_slice()));
     let deadline = Duration::from_secs(u64::from(params.seconds)) + params.report_grace;
     let mut figure = ExperimentFigure::distributions(
         "to-end",
         "From the kill to the end of the last survivor",
         "seconds",
-        groups,
+        times,
     )
     .caption(
         "A survivor's part has ended when it has no connection left, a coordinator's when its \

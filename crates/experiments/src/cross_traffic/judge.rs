@@ -3,7 +3,7 @@
 use super::scene::Software;
 use crate::factor::{Factor, side};
 use crate::load::Load;
-use crate::reporting::section;
+use crate::reporting::{section, some_held};
 use crate::simulated::Interval;
 use client::probe::Probed;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
@@ -139,7 +139,7 @@ pub(super) fn cases(points: &[Point]) -> Vec<Case> {
 fn of_point(point: &Point) -> Case {
     let (name, _) = point.what.figure();
     let interval = point.interval();
-    let case = Case::new(point.name(), None, None)
+    let case = Case::named(point.name())
         .column("figure", name)
         .column("relays", point.kind.word())
         .column(point.what.others(), point.level)
@@ -156,7 +156,7 @@ fn of_point(point: &Point) -> Case {
 fn compared(name: String, (part, whole): (&Point, &Point), expected: f64) -> Case {
     let factor = Factor::of(part.interval(), whole.interval());
     let column = |at: fn((f64, f64)) -> f64| factor.interval.map(at).and_then(rounded);
-    Case::new(name, None, None)
+    Case::named(name)
         .column("factor", rounded(factor.value))
         .column("factor_low", column(|it| it.0))
         .column("factor_high", column(|it| it.1))
@@ -221,9 +221,7 @@ pub(super) fn answer(cases: &[Case]) -> String {
 /// Our relays compared with C tor's: reported, and not promised.
 pub(super) fn held(cases: &[Case]) -> bool {
     let promised = |it: &&Case| is_judged(it) && !it.name.contains("ours over stock");
-    let is_bad = |it: &Case| matches!(it.verdict, CaseVerdict::Missed | CaseVerdict::Failed);
-    cases.iter().filter(promised).any(|it| it.verdict == CaseVerdict::Held)
-        && !cases.iter().filter(promised).any(is_bad)
+    some_held(cases.iter().filter(promised))
 }
 
 #[cfg(test)]

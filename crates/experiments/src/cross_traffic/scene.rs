@@ -1,12 +1,11 @@
 //! Stock relays and ours in one private network on loopback, and a server.
 
-use crate::error::Error;
+use crate::error::Result;
 use crate::private_network as network;
 use crate::stage;
 use client::probe::{self, ProbeServer, Subject};
 use client::{Directories, NetDir, RelayInfo};
 use lab::{LabError, Network, NetworkSpec, OwnRelay, RelaySpec, TemporaryFolder};
-use link::Clock;
 use netdoc::Fingerprint;
 use onion::Duration;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -47,21 +46,13 @@ pub(super) struct SharedNetwork {
 }
 
 impl SharedNetwork {
-    pub(super) fn start(output: &Output) -> Result<Self, Error> {
+    pub(super) fn start(output: &Output) -> Result<Self> {
         // Three for circuits, and one aside, over which penetrators reach the middle.
         let stock = (1..=4).map(|it| RelaySpec::open_exit(&format!("stock{it}"))).collect();
         let network = network::start(&NetworkSpec::new(stock), output)?;
         let folder = stage::temporary_folder()?;
-        output.doing("starting our relays");
-        let start = |number| -> Result<OwnRelay, Error> {
-            let nickname = format!("ours{number}");
-            let spec = stage::open_exit(&nickname, &network, Ipv4Addr::LOCALHOST)?;
-            Ok(OwnRelay::start(spec, folder.path(), Clock::start())?)
-        };
-        let relays = (1..=3).map(start).collect::<Result<Vec<_>, _>>()?;
+        let relays = stage::start_exits(&["ours1", "ours2", "ours3"], &network, &folder, output)?;
         let own: Vec<[u8; 20]> = relays.iter().map(OwnRelay::rsa).collect();
-        output.doing("waiting for the consensus that lists them");
-        stage::wait_until_known(&network, &own, &relays, PATIENCE)?;
         let all = |rsa: Vec<[u8; 20]>| rsa.into_iter().map(Fingerprint::from_bytes).collect();
         let stock: Vec<Fingerprint> = all(network.relays().iter().map(lab::Node::rsa).collect());
         let ours: Vec<Fingerprint> = all(own);
@@ -83,17 +74,17 @@ impl SharedNetwork {
         self.server.address()
     }
 
-    fn subject(&self, path: &[Fingerprint]) -> Result<Subject, Error> {
+    fn subject(&self, path: &[Fingerprint]) -> Result<Subject> {
         let find = |relay: &Fingerprint| {
             let unknown = || LabError::Spec(format!("{relay} is no longer in the consensus"));
             Ok(self.view.find(relay).ok_or_else(unknown)?)
         };
-        let path: Vec<&RelayInfo> = path.iter().map(find).collect::<Result<_, Error>>()?;
+        let path: Vec<&RelayInfo> = path.iter().map(find).collect::<Result<_>>()?;
         Ok(Subject::new(&path))
     }
 
     /// The circuit that is measured.
-    pub(super) fn path(&self, kind: Software) -> Result<Subject, Error> {
+    pub(super) fn path(&self, kind: Software) -> Result<Subject> {
         self.subject(match kind {
             Software::Stock => &self.stock[..3],
             Software::Ours => &self.ours,
@@ -101,7 +92,7 @@ impl SharedNetwork {
     }
 
     /// A circuit that ends at the middle of the one that is measured, and has nothing else in common with it.
-    pub(super) fn aside(&self, kind: Software) -> Result<Subject, Error> {
+    pub(super) fn aside(&self, kind: Software) -> Result<Subject> {
         let middle = match kind {
             Software::Stock => &self.stock[1],
             Software::Ours => &self.ours[1],
@@ -109,7 +100,7 @@ impl SharedNetwork {
         self.subject(&[self.stock[3], *middle])
     }
 
-    pub(super) fn stop(self) -> Result<(), Error> {
+    pub(super) fn stop(self) -> Result<()> {
         let Self { relays, network, server, .. } = self;
         drop((relays, server));
         network.stop()?;

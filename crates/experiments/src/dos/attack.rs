@@ -33,18 +33,16 @@ pub(super) use reader::{Reader, Reads};
 pub(super) use requests::DocumentNames;
 pub(super) use watchlist::{Probe, Watchlist};
 
-use crate::error::Error;
+use crate::background::Background;
+use crate::error::{Error, Result};
+use crate::nodes::rng;
 use circuits::Circuit;
 use clap::ValueEnum;
 use field::{Field, LineId};
 use link::Clock;
-use onion::Rate;
 use onion::cell::{BODY_LEN, CircId, Command};
-use rand::SeedableRng;
-use rand::rngs::{StdRng, SysRng};
+use onion::{Duration, Rate};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
 
 /// A way to do harm.
 trait Attack: Send {
@@ -190,7 +188,7 @@ impl Kind {
         matches!(self, Self::DialExhaustion | Self::WaitAndDie)
     }
 
-    fn program(self, prey: &Prey) -> Result<Box<dyn Attack>, Error> {
+    fn program(self, prey: &Prey) -> Result<Box<dyn Attack>> {
         Ok(match self {
             Self::SniperWide => Box::new(snipers::wide()),
             Self::SniperDeep => Box::new(snipers::deep()),
@@ -208,7 +206,7 @@ impl Kind {
             Self::HalfOpen => Box::new(connections::HalfOpen::default()),
             Self::SlowReaders => Box::new(connections::SlowReaders::default()),
             Self::PaddingFlood => Box::new(messages::Padding::default()),
-            Self::SendmeFlood => Box::new(messages::Sendmes::default()),
+            Self::SendmeFlood => Box::new(messages::Sendmes),
             Self::Garbage => Box::new(messages::Garbage::default()),
             Self::IdleFast => Box::new(idle::Idle::fast(prey)),
             Self::IdleCreate2 => Box::new(idle::Idle::create2(prey)),
@@ -228,55 +226,29 @@ impl Kind {
 /// An attack under way, on a thread of its own, until it is dropped.
 pub(super) struct Assault {
     counts: Arc<Counts>,
-    must_stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    _thread: Background,
 }
 
 impl Assault {
     /// Begins it, at this rate at most.
-    pub(super) fn start(kind: Kind, prey: Prey, rate: Rate, clock: Clock) -> Result<Self, Error> {
+    pub(super) fn start(kind: Kind, prey: Prey, rate: Rate, clock: Clock) -> Result<Self> {
         Self::run(kind.program(&prey)?, prey, rate, clock)
     }
 
     /// Runs a program, at this rate at most.
-    fn run(
-        mut attack: Box<dyn Attack>,
-        prey: Prey,
-        rate: Rate,
-        clock: Clock,
-    ) -> Result<Self, Error> {
-        let rng = StdRng::try_from_rng(&mut SysRng);
-        let rng = rng.map_err(|error| Error::Random(error.to_string()))?;
+    fn run(mut attack: Box<dyn Attack>, prey: Prey, rate: Rate, clock: Clock) -> Result<Self> {
         let counts = Arc::new(Counts::default());
-        let mut field = Field::new(prey, rate, clock, rng, Arc::clone(&counts))?;
-        let must_stop = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&must_stop);
-        let run = move || {
-            while !stop.load(Ordering::Acquire) {
-                field.begin_turn();
-                attack.act(&mut field);
-                if !field.turn(&mut *attack) {
-                    thread::park_timeout(Field::PAUSE);
-                }
-            }
-        };
-        let thread = thread::Builder::new().name("attack".to_owned()).spawn(run);
-        let thread = thread.map_err(|error| Error::Clients(error.to_string()))?;
-        Ok(Self { counts, must_stop, thread: Some(thread) })
+        let mut field = Field::new(prey, rate, clock, rng()?, Arc::clone(&counts))?;
+        let thread = Background::start("attack", move || {
+            field.begin_turn();
+            attack.act(&mut field);
+            if field.turn(&mut *attack) { Duration::ZERO } else { Field::PAUSE }
+        })?;
+        Ok(Self { counts, _thread: thread })
     }
 
     /// What it has spent so far.
     pub(super) fn spent(&self) -> Spent {
         self.counts.spent()
-    }
-}
-
-impl Drop for Assault {
-    fn drop(&mut self) {
-        self.must_stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            // Its panic has been printed.
-            let _ = thread.join();
-        }
     }
 }

@@ -3,7 +3,7 @@
 use super::plan::Plan;
 use super::scene::{FRESH, Scene, Subject};
 use crate::downloading::{Downloads, Each};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::reporting::median;
 use lab::Client;
 use link::Clock;
@@ -82,7 +82,7 @@ impl Circuits {
         scene: &mut Scene,
         subject: &Subject,
         paths: &Range<usize>,
-    ) -> Result<Option<String>, Error> {
+    ) -> Result<Option<String>> {
         let number = paths.start + self.asked % paths.len().max(1);
         let path = scene.path(subject, number)?;
         self.asked += 1;
@@ -128,7 +128,7 @@ impl Circuits {
         subject: &Subject,
         plan: &Plan,
         interrupt: &Interrupt,
-    ) -> Result<usize, Error> {
+    ) -> Result<usize> {
         for _ in 0..plan.standing {
             self.ask(scene, subject, &(0..FRESH))?;
             if interrupt.wait(STEP) {
@@ -159,7 +159,7 @@ impl Circuits {
         seconds: u32,
         on_end: &mut dyn FnMut(),
         interrupt: &Interrupt,
-    ) -> Result<Stretch, Error> {
+    ) -> Result<Stretch> {
         let clock = scene.clock;
         let began = clock.now();
         let (mut second, mut next) = (began, began);

@@ -169,7 +169,7 @@ impl Finding {
             Value::from((value * scale).round() / scale)
         };
         let some = |value: Option<f64>| value.map_or(Value::Null, |value| number(value, 1));
-        let case = Case::new(self.name(), None, None)
+        let case = Case::named(self.name())
             .column("attack", self.kind.word())
             .column("relay", self.side.word())
             .column("honest_throughput_share", number(self.throughput_share(), 3))

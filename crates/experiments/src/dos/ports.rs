@@ -1,6 +1,6 @@
 //! Where a process listens, by the kernel's tables: our relay does not report the loopback port of its directory.
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use std::fs;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, SocketAddrV4, TcpStream};
@@ -14,7 +14,7 @@ const ANSWER: &[u8] = b"HTTP/1.0 200";
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The directory port of a process on loopback: the port that answers as a directory does.
-pub(super) fn directory(pid: u32) -> Result<SocketAddr, Error> {
+pub(super) fn directory(pid: u32) -> Result<SocketAddr> {
     let none = || Error::Clients(format!("process {pid} has no directory port on loopback"));
     listening(pid).into_iter().find(|address| is_directory(*address)).ok_or_else(none)
 }

@@ -3,7 +3,8 @@
 use super::attack::{DocumentNames, Interceptor, Kind, Prey, Watchlist};
 use super::plan::{Plan, Side};
 use super::ports;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::{Error, Result};
 use crate::private_network as network;
 use crate::stage;
 use base64::Engine;
@@ -25,7 +26,6 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
-use terminal::{Interrupt, Output};
 
 /// Far more than a consensus of all takes.
 const PATIENCE: Duration = Duration::from_secs(180);
@@ -109,11 +109,8 @@ pub(super) struct Scene {
 
 impl Scene {
     /// Starts it all; `None` if the user has had enough.
-    pub(super) fn start(
-        plan: &Plan,
-        output: &Output,
-        interrupt: &Interrupt,
-    ) -> Result<Option<Self>, Error> {
+    pub(super) fn start(plan: &Plan, session: Session<'_>) -> Result<Option<Self>> {
+        let Session { output, interrupt, .. } = session;
         let folder = stage::temporary_folder()?;
         let names = NameServer::start(NAMES_DELAY, NAMES_TTL_S).map_err(|source| Error::File {
             what: "listen on",
@@ -129,7 +126,7 @@ impl Scene {
         }
         let clock = Clock::start();
         output.doing("starting our relays");
-        let key = SecretKey::generate()?.public().to_string();
+        let key = SecretKey::generate()?.public();
         let mut subjects = Vec::new();
         for (kind, side) in plan.cases() {
             let name = nickname(kind, side);
@@ -139,16 +136,12 @@ impl Scene {
                     let intercepts = kind.intercepts() || plan.is_soak;
                     let interceptor = intercept(intercepts, side, &network, clock)?;
                     let spec = OwnRelaySpec {
-                        nickname: name,
-                        limit: None,
-                        coordinator: key.clone(),
                         authorities: match &interceptor {
                             Some(interceptor) => interceptor.addresses().to_vec(),
                             None => network.directory_addrs(),
                         },
-                        client_percent: None,
                         is_open_exit: kind.is_on_exit(),
-                        address: Ipv4Addr::LOCALHOST,
+                        ..OwnRelaySpec::new(name, key)
                     };
                     let mib = plan.memory_mib.to_string();
                     let arguments = ["--max-mem-in-queues-mib", &mib];
@@ -176,8 +169,7 @@ impl Scene {
             return Ok(None);
         }
         output.doing("starting stock clients");
-        let stock = network.nodes().iter().map(Node::rsa);
-        let known: Vec<[u8; 20]> = ours.iter().copied().chain(stock).collect();
+        let known = stage::all_relays(&network, &ours);
         let loader = Client::start(&network, "loader", &loader_torrc(plan), &known, PATIENCE)?;
         let builder = Client::start(&network, "builder", &builder_torrc(), &known, PATIENCE)?;
         let server = stage::content_server(Ipv4Addr::LOCALHOST)?;
@@ -193,25 +185,25 @@ impl Scene {
         }))
     }
 
-    fn authority(&self, place: usize) -> Result<&Node, Error> {
+    fn authority(&self, place: usize) -> Result<&Node> {
         let none = || LabError::Spec("a network with too few authorities".to_owned());
         Ok(self.network.authorities().get(place).ok_or_else(none)?)
     }
 
     /// Where honest circuits enter that do not enter by the relay itself: each relay's clients by another one, since defences
     /// count them there as well.
-    fn entry(&self, subject: &Subject) -> Result<&Node, Error> {
+    fn entry(&self, subject: &Subject) -> Result<&Node> {
         self.authority(usize::from(subject.side == Side::Tor))
     }
 
-    fn stock(&self, nickname: &str) -> Result<&Node, Error> {
+    fn stock(&self, nickname: &str) -> Result<&Node> {
         let none = || LabError::Spec(format!("a network without {nickname}"));
         Ok(self.network.node(nickname).ok_or_else(none)?)
     }
 
     /// The path of the honest circuit with this number through a relay. Where links are what is attacked, its second hop is a
     /// relay to which there is none yet, for the first circuit that goes there.
-    pub(super) fn path(&self, subject: &Subject, number: usize) -> Result<[[u8; 20]; 3], Error> {
+    pub(super) fn path(&self, subject: &Subject, number: usize) -> Result<[[u8; 20]; 3]> {
         let (rsa, kind) = (subject.rsa(), subject.kind);
         let exit = self.stock(EXIT)?.rsa();
         Ok(if kind.is_on_exit() {
@@ -229,7 +221,7 @@ impl Scene {
     }
 
     /// Makes downloads go through a relay.
-    pub(super) fn pin(&mut self, subject: &Subject) -> Result<(), Error> {
+    pub(super) fn pin(&mut self, subject: &Subject) -> Result<()> {
         let authority = |place| Ok::<_, Error>(self.authority(place)?.rsa());
         let entry = vec![self.entry(subject)?.rsa()];
         let (rsa, exit) = (subject.rsa(), self.stock(EXIT)?.rsa());
@@ -256,7 +248,7 @@ impl Scene {
     }
 
     /// Has the downloading client go to those of the names that somebody is to ask for, through the exit that it is pinned to.
-    pub(super) fn ask_for(&self, names: &Watchlist, isolation: &str) -> Result<(), Error> {
+    pub(super) fn ask_for(&self, names: &Watchlist, isolation: &str) -> Result<()> {
         for name in names.to_be_asked() {
             let from = (name.as_str(), self.server.address().port());
             let done = download(self.loader.socks(), from, LOOKED_UP, isolation, NAME_PATIENCE);
@@ -269,7 +261,7 @@ impl Scene {
     }
 
     /// A relay as attackers see it.
-    pub(super) fn prey(&mut self, place: usize, plan: &Plan) -> Result<Prey, Error> {
+    pub(super) fn prey(&mut self, place: usize, plan: &Plan) -> Result<Prey> {
         let none = || Error::Failed("no such relay".to_owned());
         let subject = self.subjects.get(place).ok_or_else(none)?;
         // Honest circuits to an exit come by others.
@@ -288,18 +280,12 @@ impl Scene {
         kind: Kind,
         place: usize,
         plan: &Plan,
-    ) -> Result<Prey, Error> {
+    ) -> Result<Prey> {
         let by = target_of(self.authority(place)?);
         self.prey_of(subject, kind, by, plan)
     }
 
-    fn prey_of(
-        &mut self,
-        subject: &Subject,
-        kind: Kind,
-        by: Target,
-        plan: &Plan,
-    ) -> Result<Prey, Error> {
+    fn prey_of(&mut self, subject: &Subject, kind: Kind, by: Target, plan: &Plan) -> Result<Prey> {
         let relay = self.hop(subject.target)?;
         let by = self.hop(by)?;
         let prey = Prey::new(relay, by)?.holding(plan.memory_mib, self.documents()?);
@@ -311,7 +297,7 @@ impl Scene {
     }
 
     /// The documents of the network's relays, as its consensuses name them now.
-    fn documents(&self) -> Result<DocumentNames, Error> {
+    fn documents(&self) -> Result<DocumentNames> {
         let unusable = |error: String| Error::Clients(format!("no usable consensus: {error}"));
         let authority = self.network.directory_addrs().first().copied();
         let authority = authority.ok_or_else(|| unusable("no authority".to_owned()))?;
@@ -325,7 +311,7 @@ impl Scene {
     }
 
     /// What a client knows of a relay, by its microdescriptor.
-    fn hop(&mut self, target: Target) -> Result<NextHop, Error> {
+    fn hop(&mut self, target: Target) -> Result<NextHop> {
         let unusable = || Error::Clients("a relay's microdescriptor has no onion key".to_owned());
         let key = format!("md/id/{}", hex::encode_upper(target.ids.rsa.0));
         let text = self.builder.control().get_info(&key);
@@ -355,7 +341,7 @@ fn target_of(node: &Node) -> Target {
     Target { address: node.or_addr(), ids }
 }
 
-fn of_tor(kind: Kind, network: &Network, name: &str, clock: Clock) -> Result<Subject, Error> {
+fn of_tor(kind: Kind, network: &Network, name: &str, clock: Clock) -> Result<Subject> {
     let none = || LabError::Spec(format!("a network without {name}"));
     let node = network.node(name).ok_or_else(none)?;
     let interceptor = intercept(kind.intercepts(), Side::Tor, network, clock)?;
@@ -382,7 +368,7 @@ fn intercept(
     side: Side,
     network: &Network,
     clock: Clock,
-) -> Result<Option<Arc<Interceptor>>, Error> {
+) -> Result<Option<Arc<Interceptor>>> {
     if !is_wanted {
         return Ok(None);
     }
@@ -392,7 +378,7 @@ fn intercept(
 }
 
 /// Has a running C tor send all its directory requests by a proxy. The ports in `DirAuthority` do not matter once it has a consensus.
-fn redirect(node: &Node, by: &Interceptor) -> Result<(), Error> {
+fn redirect(node: &Node, by: &Interceptor) -> Result<()> {
     let Some(proxy) = by.addresses().first() else { return Ok(()) };
     let set = node.control()?.request(&format!("SETCONF HTTPProxy={proxy}"));
     set.map_err(|error| Error::Clients(error.to_string()))?;

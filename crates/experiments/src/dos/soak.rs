@@ -6,8 +6,8 @@ use super::judge::Finding;
 use super::plan::{Plan, Side};
 use super::scene::{Scene, Subject};
 use super::watch::{Memory, Sampler};
-use crate::common::Common;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::Result;
 use crate::reporting::{self, pair, print_case};
 use clap::{Args, ValueEnum};
 use onion::{Duration, Instant, Rate};
@@ -21,7 +21,6 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::UNIX_EPOCH;
-use terminal::{Interrupt, Output};
 
 /// A relay's memory after the last round may be larger than after the first by this factor,
 const GROWTH_MAX: f64 = 1.1;
@@ -66,15 +65,11 @@ pub(crate) struct Options {
     seed: u64,
 }
 
-pub(crate) fn run(
-    options: &Options,
-    common: &Common,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<ExperimentReport, Error> {
+pub(crate) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
     link::raise_descriptor_limit();
-    let rounds = options.rounds.unwrap_or(if common.quick { 2 } else { 4 });
-    let seconds = options.seconds.unwrap_or(if common.quick { 4 } else { 10 });
+    let rounds = session.or(options.rounds, 2, 4);
+    let seconds = session.or(options.seconds, 4, 10);
     let plan = Plan {
         attacks: vec![POSITION],
         sides: vec![Side::Ours],
@@ -88,7 +83,7 @@ pub(crate) fn run(
         is_soak: true,
     };
     let mut report = begin(&plan, rounds, options.seed);
-    let Some(mut scene) = Scene::start(&plan, output, interrupt)? else { return Ok(report) };
+    let Some(mut scene) = Scene::start(&plan, session)? else { return Ok(report) };
     let subject = scene.subjects.remove(0);
     let sampler = Sampler::start(subject.pid, scene.clock)?;
     let mut soak = Soak { scene, subject, plan, seen: Seen::default() };
@@ -103,7 +98,7 @@ pub(crate) fn run(
             soak.outdate_onion_key();
         }
         for kind in &attacks {
-            let case = soak.suffer(*kind, round, output, interrupt);
+            let case = soak.suffer(*kind, round, session);
             if interrupt.is_requested() {
                 break 'rounds;
             }
@@ -130,10 +125,10 @@ fn begin(plan: &Plan, rounds: u32, seed: u64) -> ExperimentReport {
     let report = reporting::report("soak", TEXT);
     ExperimentReport {
         parameters: vec![
-            pair("rounds", rounds.to_string()),
-            pair("seed", seed.to_string()),
-            pair("attacker's rate", plan.rate.to_string()),
-            pair("honest downloads take", plan.demand.to_string()),
+            pair("rounds", rounds),
+            pair("seed", seed),
+            pair("attacker's rate", plan.rate),
+            pair("honest downloads take", plan.demand),
             pair("peace before each attack", format!("{} s", plan.peace_s)),
             pair("length of each attack", format!("{} s", plan.seconds)),
             pair("bound on memory", format!("{} MiB", plan.memory_mib)),
@@ -167,14 +162,14 @@ impl Soak {
     }
 
     /// One attack, and peace before it.
-    fn suffer(&mut self, kind: Kind, round: u32, output: &Output, interrupt: &Interrupt) -> Case {
+    fn suffer(&mut self, kind: Kind, round: u32, session: Session<'_>) -> Case {
         let Self { scene, subject, plan, seen } = self;
         // Its peak is to be this attack's. Where the kernel refuses, it is that of all so far, which is more.
         let _refused = fs::write(format!("/proc/{}/clear_refs", subject.pid), "5");
         // By another relay than honest circuits come: what that one suffers is not ours.
-        let found = scene.prey_by(subject, kind, 1, plan).and_then(|prey| {
-            super::play_attack(scene, subject, kind, prey, plan, output, interrupt)
-        });
+        let found = scene
+            .prey_by(subject, kind, 1, plan)
+            .and_then(|prey| super::play_attack(scene, subject, kind, prey, plan, session));
         // As its operator would.
         let pid = i32::try_from(subject.pid).ok().and_then(Pid::from_raw);
         let _gone = pid.map(|pid| kill_process(pid, Signal::HUP));

@@ -1,15 +1,14 @@
 //! The kernel's counters of the relay: memory, processor time, and bytes from the attackers.
 
 use super::attack::ATTACKERS;
-use crate::error::Error;
+use crate::background::Background;
+use crate::error::{Error, Result};
 use link::Clock;
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::fs;
 use std::net::IpAddr;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
 
 /// How often the relay's sockets are looked at.
 const STEP: Duration = Duration::from_millis(400);
@@ -22,7 +21,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    pub(super) fn of(pid: u32) -> Result<Self, Error> {
+    pub(super) fn of(pid: u32) -> Result<Self> {
         let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
         Self::parse(&status).ok_or_else(|| {
             Error::Witness(format!("the relay's process {pid} has ended, or shows no memory"))
@@ -42,20 +41,22 @@ impl Memory {
 /// Looks at a process' memory once a second, until it is dropped.
 pub(super) struct Sampler {
     taken: Arc<Mutex<Vec<(f64, f64)>>>,
-    _watch: Watch,
+    _thread: Background,
 }
 
 impl Sampler {
-    pub(super) fn start(pid: u32, clock: Clock) -> Result<Self, Error> {
+    pub(super) fn start(pid: u32, clock: Clock) -> Result<Self> {
         let taken = Arc::<Mutex<Vec<_>>>::default();
         let theirs = Arc::clone(&taken);
-        let watch = Watch::start(Duration::from_secs(1), move || {
+        let thread = Background::start("memory", move || {
             // A process that has ended has no memory.
-            let Ok(memory) = Memory::of(pid) else { return };
-            let at_s = (clock.now() - Instant::ORIGIN).as_secs_f64();
-            theirs.lock().unwrap_or_else(PoisonError::into_inner).push((at_s, memory.now_mib));
+            if let Ok(memory) = Memory::of(pid) {
+                let at_s = (clock.now() - Instant::ORIGIN).as_secs_f64();
+                theirs.lock().unwrap_or_else(PoisonError::into_inner).push((at_s, memory.now_mib));
+            }
+            Duration::from_secs(1)
         })?;
-        Ok(Self { taken, _watch: watch })
+        Ok(Self { taken, _thread: thread })
     }
 
     /// All so far: seconds of the clock, MiB.
@@ -67,7 +68,7 @@ impl Sampler {
 /// Counts what a relay's sockets receive from attackers' addresses, for as long as it lives.
 pub(super) struct Witness {
     seen: Arc<Mutex<Seen>>,
-    _watch: Watch,
+    _thread: Background,
 }
 
 #[derive(Default)]
@@ -79,11 +80,14 @@ struct Seen {
 
 impl Witness {
     /// Begins to count.
-    pub(super) fn start(pid: u32) -> Result<Self, Error> {
+    pub(super) fn start(pid: u32) -> Result<Self> {
         let seen = Arc::<Mutex<Seen>>::default();
         let theirs = Arc::clone(&seen);
-        let look = move || theirs.lock().unwrap_or_else(PoisonError::into_inner).look(pid);
-        Ok(Self { seen, _watch: Watch::start(STEP, look)? })
+        let look = move || {
+            theirs.lock().unwrap_or_else(PoisonError::into_inner).look(pid);
+            STEP
+        };
+        Ok(Self { seen, _thread: Background::start("witness", look)? })
     }
 
     /// Bytes that came from attackers, at least, and their most connections at a time.
@@ -105,39 +109,6 @@ impl Seen {
             *most = (*most).max(connection.bytes.received);
         }
         self.most_connections = self.most_connections.max(count);
-    }
-}
-
-/// A thread that looks at something again and again, until this is dropped.
-struct Watch {
-    must_stop: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl Watch {
-    fn start(every: Duration, mut look: impl FnMut() + Send + 'static) -> Result<Self, Error> {
-        let must_stop = Arc::new(AtomicBool::new(false));
-        let stop = Arc::clone(&must_stop);
-        let watch = move || {
-            while !stop.load(Ordering::Acquire) {
-                look();
-                thread::park_timeout(every);
-            }
-        };
-        let thread = thread::Builder::new().name("witness".to_owned()).spawn(watch);
-        let thread = thread.map_err(|error| Error::Witness(error.to_string()))?;
-        Ok(Self { must_stop, thread: Some(thread) })
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.must_stop.store(true, Ordering::Release);
-        if let Some(thread) = self.thread.take() {
-            thread.thread().unpark();
-            // Its panic has been printed.
-            let _ = thread.join();
-        }
     }
 }
 

@@ -27,7 +27,7 @@ const TEXT: &str = include_str!("../../../../docs/experiments/downloads.md");
 impl Results {
     pub(super) fn add(&mut self, placement: Placement, done: Done) -> Case {
         let len = done.content.len;
-        let case = Case::new(format!("{placement}, {}", size(len)), None, None)
+        let case = Case::named(format!("{placement}, {}", size(len)))
             .column("placement", placement.word())
             .column("content_bytes", len);
         let is_ours = placement != Placement::Stock;
@@ -66,7 +66,7 @@ impl Results {
         downloads: usize,
     ) -> Option<Case> {
         let others = used.iter().filter(|one| **one != path).count();
-        let case = Case::new(format!("{placement}: circuits"), None, None)
+        let case = Case::named(format!("{placement}: circuits"))
             .column("placement", placement.word())
             .column("circuits", used.len());
         let case = match (others, used.len()) {
@@ -136,7 +136,7 @@ impl Results {
                 figure.with(Series::dots(placement.word(), Role::Nth(nth), dots.clone()))
             });
         let groups = self.first_bytes_ms.iter();
-        let groups = groups.map(|(placement, all)| (placement.word(), all.as_slice()));
+        let groups = groups.map(|(placement, all)| (placement.word(), all));
         let title = "Time to the first byte";
         let first = ExperimentFigure::distributions("first-byte", title, "milliseconds", groups)
             .caption("With the building of the circuit, where none was ready.");

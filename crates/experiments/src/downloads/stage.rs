@@ -1,13 +1,10 @@
 //! The network, our relays in it, a client, and a server.
 
 use super::plan::Placement;
-use crate::error::Error;
+use crate::error::Result;
 use crate::private_network as network;
 use crate::stage;
-use lab::{
-    Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec, TemporaryFolder,
-};
-use link::Clock;
+use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, RelaySpec, TemporaryFolder};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -39,20 +36,13 @@ pub(super) struct Cost {
 }
 
 impl DownloadNetwork {
-    pub(super) fn start(output: &Output) -> Result<Self, Error> {
+    pub(super) fn start(output: &Output) -> Result<Self> {
         let stock = RelaySpec::open_exit("stockexit");
         let spec = NetworkSpec::new(vec![stock]);
         let network = network::start(&spec, output)?;
         let folder = stage::temporary_folder()?;
-        output.doing("starting our relays");
-        let start = |nickname: &str| -> Result<OwnRelay, Error> {
-            let spec = stage::open_exit(nickname, &network, Ipv4Addr::LOCALHOST)?;
-            Ok(OwnRelay::start(spec, folder.path(), Clock::start())?)
-        };
-        let ours = OURS.into_iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let ours = stage::start_exits(&OURS, &network, &folder, output)?;
         let fingerprints: Vec<[u8; 20]> = ours.iter().map(OwnRelay::rsa).collect();
-        output.doing("waiting for the consensus that lists them");
-        stage::wait_until_known(&network, &fingerprints, &ours, PATIENCE)?;
         output.doing("starting the client");
         let known = stage::all_relays(&network, &fingerprints);
         // A client that uses two circuits for a stream has two guards.
@@ -73,26 +63,19 @@ impl DownloadNetwork {
     }
 
     /// Has the client use one path only, and says which.
-    pub(super) fn pin(&mut self, placement: Placement) -> Result<[[u8; 20]; 3], Error> {
-        let [first, second, ..] = self.network.authorities() else {
-            return Err(lab::LabError::Spec("a network without authorities".to_owned()).into());
-        };
-        let stock_exit = self.network.relays().first().unwrap_or(second);
-        let stock = [first.rsa(), second.rsa(), stock_exit.rsa()];
+    pub(super) fn pin(&mut self, placement: Placement) -> Result<[[u8; 20]; 3]> {
+        let stock = stage::path_of(&self.network)?;
         let is_ours = placement.ours();
         let path = std::array::from_fn(|place| {
             let ours = self.ours.get(place).filter(|_| is_ours[place]);
             ours.map_or(stock[place], OwnRelay::rsa)
         });
-        let [entry, middle, exit] = path.map(|rsa| vec![rsa]);
-        self.client.pin(&Pins { entry, middle, exit })?;
-        // Forgets the paths of earlier streams.
-        self.client.used_paths()?;
+        stage::pin(&mut self.client, path)?;
         Ok(path)
     }
 
     /// The paths of the circuits that had streams since the last pinning.
-    pub(super) fn used_paths(&mut self) -> Result<Vec<Vec<[u8; 20]>>, Error> {
+    pub(super) fn used_paths(&mut self) -> Result<Vec<Vec<[u8; 20]>>> {
         Ok(self.client.used_paths()?)
     }
 

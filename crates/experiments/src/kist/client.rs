@@ -1,10 +1,10 @@
 //! A client: a link to the relay, with bulk circuits and a quiet one.
 
-use super::actor::{KistNetwork, rng};
 use super::server::Servers;
 use super::trace::SharedTrace;
-use crate::error::Error;
-use link::{Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
+use crate::error::Result;
+use crate::nodes::{Nodes, rng};
+use link::{Drive, DriverOptions, Namespace, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::circuit::NextHop;
 use onion::client::{CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, Transfer};
@@ -35,17 +35,19 @@ pub(super) struct BulkLoad {
 
 /// Starts one of the clients. Its circuits lead through the relay to the servers.
 pub(super) fn start(
-    scene: &KistNetwork<'_>,
+    namespace: &Namespace,
+    nodes: &Nodes,
+    trace: SharedTrace,
     relay: Target,
     servers: &Servers,
     number: u32,
     load: BulkLoad,
-) -> Result<NodeThread<Client<StdRng>>, Error> {
+) -> Result<NodeThread<Client<StdRng>>> {
     // By CREATE_FAST the relay's onion key is not needed.
     let relay = NextHop { address: relay.address, ids: relay.ids, onion_key: [0; 32] };
     let path = CircuitPlan { is_fast: true, ..CircuitPlan::new(vec![relay, servers.exit]) };
     let mut client = Client::new(unix_time_s(), rng()?);
-    let now = scene.clock.now();
+    let now = nodes.clock.now();
     let errands = Errands {
         number,
         to: servers.at,
@@ -57,9 +59,9 @@ pub(super) fn start(
         // Apart from the seeds of all other streams.
         asked: ((u64::from(number) + 1) << 32, now),
         asks_at: None,
-        trace: scene.trace.clone(),
+        trace,
     };
-    scene.add(&scene.network.clients, client, Vec::new(), DriverOptions::default(), errands)
+    nodes.start(Some(namespace), client, Vec::new(), DriverOptions::default(), errands)
 }
 
 /// What a client does in addition to its node.

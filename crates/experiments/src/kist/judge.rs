@@ -56,11 +56,11 @@ impl Runs {
                     unit: &str,
                     found: Option<(f64, f64, f64)>,
                     holds: &dyn Fn(f64) -> bool| {
-            let case = Case::new(name, None, None);
+            let case = Case::named(name);
             let Some((vanilla, kist, ratio)) = found else {
                 return case.ended(CaseVerdict::Failed, "there are no runs to compare");
             };
-            let verdict = if holds(ratio) { CaseVerdict::Held } else { CaseVerdict::Missed };
+            let verdict = CaseVerdict::of(holds(ratio));
             let change = (ratio - 1.0) * 100.0;
             let detail = format!("Vanilla {vanilla:.1}, KIST {kist:.1} {unit}: {change:+.1} %");
             Case { ratio: Some(ratio), ..case }.ended(verdict, detail)
@@ -138,7 +138,7 @@ fn run_case(scheduler: Scheduler, number: u32, seen: &RunFigures, path_s: f64) -
         "queue time {queued:.1} ms, first byte {first:.1} ms, {:.2} Mbit/s",
         seen.mbit_per_s
     );
-    Case::new(format!("{} {number}", scheduler.name()), None, None)
+    Case::named(format!("{} {number}", scheduler.name()))
         .ended(CaseVerdict::Held, detail)
         .column("scheduler", scheduler.name())
         .column("queue_ms", queued)

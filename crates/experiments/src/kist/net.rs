@@ -4,7 +4,7 @@
 //! clients --- narrow place --- relay --- servers
 //! ```
 
-use crate::error::Error;
+use crate::error::{Error, Result};
 use lab::wan::Congestion;
 use link::Namespace;
 use onion::Rate;
@@ -67,7 +67,7 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn new(narrow: Narrow) -> Result<Self, Error> {
+    pub(super) fn new(narrow: Narrow) -> Result<Self> {
         let make = || {
             Namespace::new().map_err(|error| {
                 Error::Network(format!(

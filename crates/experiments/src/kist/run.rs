@@ -1,19 +1,17 @@
 //! One run: a relay with one scheduler, first with quiet circuits alone, then with all.
 
-use super::actor::{KistNetwork, broken, rng};
 use super::net::{Network, RELAY};
 use super::server::Servers;
 use super::trace::{SharedTrace, Trace};
 use super::{KistSettings, client};
-use crate::error::Error;
+use crate::error::{Error, Result};
+use crate::nodes::{Nodes, broken};
 use crate::reporting::median;
 use lab::{OwnProcess, OwnRelay};
-use link::tls::TlsConfigs;
-use link::{Clock, IdentityIssuer, unix_time_s};
+use link::Clock;
 use onion::cell::CELL_LEN;
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::{Duration, Instant};
-use rand::Rng;
 use std::fs;
 use std::path::Path;
 use terminal::Interrupt;
@@ -44,7 +42,7 @@ impl Scheduler {
     }
 
     /// As a relay's configuration calls it.
-    const fn key(self) -> &'static str {
+    pub(super) const fn key(self) -> &'static str {
         match self {
             Self::Vanilla => "vanilla",
             Self::KistLite => "kist-lite",
@@ -84,20 +82,19 @@ pub(super) fn play(
     scheduler: Scheduler,
     folder: &Path,
     interrupt: &Interrupt,
-) -> Result<Option<RunFigures>, Error> {
+) -> Result<Option<RunFigures>> {
     let clock = Clock::start();
     let relay = start_relay(plan, network, scheduler, folder, clock)?;
     let listening = relay.wait_for("listening", PATIENCE)?;
     let target = OwnRelay::target_of(&listening).ok_or_else(|| broken("the relay says nothing"))?;
 
-    let mut seed = [0; 32];
-    rng()?.fill_bytes(&mut seed);
-    let mut issuer = IdentityIssuer::new(seed, unix_time_s())?;
-    let tls = TlsConfigs::new(&issuer)?;
-    let scene = KistNetwork { network, clock, tls, trace: SharedTrace::default() };
-    let shared = &scene.trace;
-    let servers = Servers::start(&scene, issuer.identity()?)?;
-    let start = |number| client::start(&scene, target, &servers, number, plan.load);
+    let mut nodes = Nodes::new(clock)?;
+    let shared = &SharedTrace::default();
+    let servers = Servers::start(&network.servers, &mut nodes, shared)?;
+    let start = |number| {
+        let (namespace, trace) = (&network.clients, shared.clone());
+        client::start(namespace, &nodes, trace, target, &servers, number, plan.load)
+    };
     let clients = (0..plan.load.links).map(start).collect::<Result<Vec<_>, _>>()?;
     let deadline = clock.now() + PATIENCE;
     while shared.lock().ready < plan.load.links {
@@ -154,7 +151,7 @@ pub(super) fn play(
     Ok(Some(seen))
 }
 
-fn check(trace: &Trace) -> Result<(), Error> {
+fn check(trace: &Trace) -> Result<()> {
     trace.failure.as_ref().map_or(Ok(()), |failure| Err(broken(failure)))
 }
 
@@ -164,7 +161,7 @@ fn start_relay(
     scheduler: Scheduler,
     folder: &Path,
     clock: Clock,
-) -> Result<OwnProcess, Error> {
+) -> Result<OwnProcess> {
     let file = folder.join("relay.toml");
     let configuration = format!(
         "nickname = \"kist\"\naddress = \"{RELAY}\"\nkeys = \"keys\"\nscheduler = \"{}\"\n\

@@ -1,19 +1,17 @@
 //! Where circuits end: our exit, and next to it the server of its streams.
 
-use super::actor::{KistNetwork, broken, rng};
 use super::net::SERVERS;
 use super::trace::SharedTrace;
-use crate::error::Error;
-use link::{Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
+use crate::error::Result;
+use crate::nodes::{Nodes, listen, rng};
+use link::{Drive, DriverOptions, Namespace, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::Instant;
 use onion::circuit::NextHop;
 use onion::client::Server;
-use onion::identity::OwnIdentity;
 use onion::router::schedule::SchedulerConfig;
 use onion::router::{ExitConfig, ExitPolicy, Router, RouterConfig};
 use rand::rngs::StdRng;
-use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::net::SocketAddr;
 
 /// Ports in a network where nobody else is.
 const EXIT_PORT: u16 = 5000;
@@ -30,28 +28,28 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    pub(super) fn start(scene: &KistNetwork<'_>, identity: OwnIdentity) -> Result<Self, Error> {
-        let namespace = &scene.network.servers;
-        let listen = |port| -> Result<(SocketAddr, TcpListener), Error> {
-            let address = SocketAddr::from((SERVERS, port));
-            let listener = namespace.run(|| TcpListener::bind(address));
-            Ok((address, listener.and_then(|listener| listener).map_err(broken)?))
-        };
-        let (exit_at, listener) = listen(EXIT_PORT)?;
+    pub(super) fn start(
+        namespace: &Namespace,
+        nodes: &mut Nodes,
+        trace: &SharedTrace,
+    ) -> Result<Self> {
+        let namespace = Some(namespace);
+        let (exit_at, listener) = listen(namespace, (SERVERS, EXIT_PORT))?;
+        let identity = nodes.identity()?;
         let exit = NextHop::to_own(&identity, exit_at);
         let config = RouterConfig {
             // Cells are to wait nowhere but in the relay before it.
             scheduler: SchedulerConfig::vanilla(),
             exit: Some(ExitConfig { policy: ExitPolicy::accept_all(), ..ExitConfig::default() }),
-            ..RouterConfig::new(Arc::new(identity), unix_time_s())
+            ..RouterConfig::new(identity, unix_time_s())
         };
-        let router = Router::new(config, rng()?, scene.clock.now());
-        let (options, trace) = (DriverOptions::default(), &scene.trace);
-        let router = scene.add(namespace, router, vec![listener], options, trace.clone())?;
-
-        let (at, listener) = listen(SERVER_PORT)?;
+        let router = Router::new(config, rng()?, nodes.clock.now());
+        let options = DriverOptions::default();
+        let router = nodes.start(namespace, router, vec![listener], options, trace.clone())?;
+        let (at, listener) = listen(namespace, (SERVERS, SERVER_PORT))?;
         let options = DriverOptions { accepts_plain: true, ..options };
-        let server = scene.add(namespace, Server::new(), vec![listener], options, trace.clone())?;
+        let server =
+            nodes.start(namespace, Server::new(), vec![listener], options, trace.clone())?;
         Ok(Self { exit, at, _exit: router, _server: server })
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::error::Error;
 use std::sync::mpsc::Receiver;
 
 const NEVER: Duration = Duration::from_secs(3600);

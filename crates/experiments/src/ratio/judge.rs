@@ -104,7 +104,7 @@ impl Window {
         let is_held = over <= 1.0 + TOLERANCE;
         Case { ratio: Some(over), ..Case::new(self.name(HELD), Some(allowed), Some(received)) }
             .ended(
-                if is_held { CaseVerdict::Held } else { CaseVerdict::Missed },
+                CaseVerdict::of(is_held),
                 "truth is what they may have, the estimate what they received",
             )
     }
@@ -133,7 +133,7 @@ impl Window {
             None => format!("never a second at {BACK} of it"),
         };
         Case::new(self.name(BACK_SOON), Some(level), later)
-            .ended(if is_back { CaseVerdict::Held } else { CaseVerdict::Missed }, detail)
+            .ended(CaseVerdict::of(is_back), detail)
             .column("back_after_s", self.back_after_s)
     }
 

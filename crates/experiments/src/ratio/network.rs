@@ -2,7 +2,7 @@
 
 use super::{MEASURERS, RatioGrid};
 use crate::common::Session;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::private_network as network;
 use crate::stage::{self, Stage};
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec};
@@ -34,8 +34,8 @@ impl RatioNetwork {
         grid: &RatioGrid,
         demand: Rate,
         session: Session<'_>,
-    ) -> Result<Option<Self>, Error> {
-        let Session { output, interrupt } = session;
+    ) -> Result<Option<Self>> {
+        let Session { output, interrupt, .. } = session;
         let stage = Stage::with_measurers(MEASURERS, grid.limit.scaled(CAPACITY), output)?;
         if interrupt.is_requested() {
             return Ok(None);
@@ -52,7 +52,7 @@ impl RatioNetwork {
             Ok((percent, relay))
         };
         let relays = grid.shares.iter().copied().map(start);
-        let relays = relays.collect::<Result<Vec<_>, Error>>()?;
+        let relays = relays.collect::<Result<Vec<_>>>()?;
         let fingerprints: Vec<[u8; 20]> = relays.iter().map(|(_, relay)| relay.rsa()).collect();
         output.doing("waiting for the consensus that lists them");
         network.wait_until_running(&fingerprints, PATIENCE)?;
@@ -68,7 +68,7 @@ impl RatioNetwork {
     }
 
     /// The relay that lets clients have this share.
-    pub(super) fn relay(&self, percent: u32) -> Result<&OwnRelay, Error> {
+    pub(super) fn relay(&self, percent: u32) -> Result<&OwnRelay> {
         let found = self.relays.iter().find(|(its, _)| *its == percent);
         found
             .map(|(_, relay)| relay)
@@ -76,7 +76,7 @@ impl RatioNetwork {
     }
 
     /// Makes one relay the guard of the C tor client.
-    pub(super) fn enter_by(&mut self, percent: u32) -> Result<(), Error> {
+    pub(super) fn enter_by(&mut self, percent: u32) -> Result<()> {
         let entry = self.relay(percent)?.rsa();
         let [first, ..] = self.network.authorities() else {
             return Err(lab::LabError::Spec("a network without authorities".to_owned()).into());

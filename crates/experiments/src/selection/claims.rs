@@ -35,7 +35,7 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], users: Users) -
             (verdict, _) => verdict,
         };
         with_interval(
-            Case::new(format!("table III: {name}, weighted over uniform"), None, None),
+            Case::named(format!("table III: {name}, weighted over uniform")),
             "factor",
             (factor.value, factor.interval, paper),
         )
@@ -68,7 +68,7 @@ pub(super) fn correlations(all: &[&Probed]) -> Vec<Case> {
         let pairs: Vec<(f64, f64)> = all.iter().filter_map(|it| Some((x(it)?, y(it)?))).collect();
         let found = Correlation::of(&pairs);
         with_interval(
-            Case::new(format!("correlation: {name}"), None, None),
+            Case::named(format!("correlation: {name}")),
             "correlation",
             (found.coefficient, found.interval, paper),
         )

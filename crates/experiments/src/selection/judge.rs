@@ -7,7 +7,7 @@ use super::quiet;
 use super::scene::SelectionNetwork;
 use super::ways::NamedStrategy;
 use super::{Course, RULES, users};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::reporting::{median, section};
 use crate::simulated::Interval;
@@ -64,7 +64,7 @@ pub(super) fn cases(
     course: &Course,
     scene: &SelectionNetwork,
     rng: &mut StdRng,
-) -> Result<Vec<Case>, Error> {
+) -> Result<Vec<Case>> {
     let mut cases = Vec::new();
     for (way, probed) in &course.ways {
         cases.push(strategy(way, probed, scene, rng)?);
@@ -118,7 +118,7 @@ fn users(course: &Course, scene: &SelectionNetwork) -> (Option<Case>, claims::Us
         of(&used.circuits, setup_ms),
         used.circuits.iter().filter(|it| it.throughput_kb_s.is_none()).count(),
     );
-    let case = Case::new("users load slow relays and no fast ones", None, None)
+    let case = Case::named("users load slow relays and no fast ones")
         .column("users", used.users)
         .column("circuits", used.circuits.len())
         .column("failed", failed)
@@ -144,7 +144,7 @@ fn strategy(
     probed: &[Probed],
     scene: &SelectionNetwork,
     rng: &mut StdRng,
-) -> Result<Case, Error> {
+) -> Result<Case> {
     let need = Need::Port { port: scene.server().port(), is_ipv6: false };
     let view = scene.view();
     let study = Study { netdir: view, strategy: &*way.strategy, rules: RULES, need, pairs: 10_000 };
@@ -154,7 +154,7 @@ fn strategy(
     let (setup, rtt) = (of(probed, setup_ms), of(probed, rtt_ms));
     let rates = of(probed, rate);
     let failed = probed.iter().filter(|it| it.failure.is_some()).count();
-    let case = Case::new(way.name, None, None)
+    let case = Case::named(way.name)
         .column("strategy", way.name)
         .column("circuits", probed.len())
         .column("failed", failed);
@@ -198,7 +198,7 @@ fn shorter(faster: &str, fast: &[Probed], slower: &str, slow: &[Probed]) -> Case
     let (fast, slow) = (of(fast, rtt_ms), of(slow, rtt_ms));
     let width = fast.half_width.zip(slow.half_width).map(|(a, b)| a.hypot(b));
     let verdict = decided(slow.mean - fast.mean, width);
-    let case = Case::new(format!("round trips: {faster} below {slower}"), None, None);
+    let case = Case::named(format!("round trips: {faster} below {slower}"));
     let case = with(case, "rtt_ms", fast);
     let told = format!("{fast:.0} ms, compared with {slow:.0} ms");
     with(case, "rtt_beside_ms", slow).ended(verdict, told)
@@ -215,7 +215,7 @@ fn lengths(course: &Course) -> Vec<Case> {
         let all = of_length(hops);
         let (setup, rtt) = (of(&all, setup_ms), of(&all, rtt_ms));
         let failed = all.iter().filter(|it| it.setup().is_none()).count();
-        let case = Case::new(format!("{hops} hops"), None, None)
+        let case = Case::named(format!("{hops} hops"))
             .column("hops", hops)
             .column("circuits", all.len())
             .column("failed", failed);
@@ -263,12 +263,7 @@ pub(super) fn figures(course: &Course) -> Vec<ExperimentFigure> {
         dots("figure-6", "Throughput and round trip", "round trip in ms", "kB/s", &|it| {
             Some((rtt_ms(it)?, it.throughput_kb_s?))
         }),
-        ExperimentFigure::distributions(
-            "figure-7",
-            "Round trips by strategy",
-            "ms",
-            rtts.iter().map(|(name, rtts)| (*name, rtts.as_slice())),
-        ),
+        ExperimentFigure::distributions("figure-7", "Round trips by strategy", "ms", rtts),
     ]
 }
 
@@ -295,12 +290,6 @@ pub(super) fn answer(report: &ExperimentReport) -> String {
     let held = judged.iter().filter(|it| it.verdict == CaseVerdict::Held).count();
     let open = judged.iter().filter(|it| it.verdict == CaseVerdict::Inconclusive).count();
     format!("{held} of {} comparisons held; {open} could be chance.", judged.len())
-}
-
-pub(super) fn held(report: &ExperimentReport) -> bool {
-    let is_bad = |it: &Case| matches!(it.verdict, CaseVerdict::Missed | CaseVerdict::Failed);
-    let has_held = report.cases.iter().any(|it| it.verdict == CaseVerdict::Held);
-    has_held && !report.cases.iter().any(is_bad)
 }
 
 #[cfg(test)]

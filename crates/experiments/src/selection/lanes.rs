@@ -1,6 +1,6 @@
 //! Several probers side by side: where users make relays slow, one after the other takes hours.
 
-use crate::error::Error;
+use crate::error::Result;
 use client::NetDir;
 use client::probe::{self, ProbePlan, Probed, Subject};
 use std::sync::mpsc::channel;
@@ -17,7 +17,7 @@ pub(super) fn play(
     lanes: usize,
     mut done: impl FnMut(usize),
     is_over: impl Fn() -> bool + Sync,
-) -> Result<Vec<(usize, Probed)>, Error> {
+) -> Result<Vec<(usize, Probed)>> {
     let lanes = lanes.clamp(1, subjects.len().max(1));
     let mut split = vec![Vec::new(); lanes];
     for (place, subject) in subjects.into_iter().enumerate() {
@@ -25,7 +25,7 @@ pub(super) fn play(
     }
     let mut all = Vec::new();
     let is_over = &is_over;
-    thread::scope(|scope| -> Result<(), Error> {
+    thread::scope(|scope| -> Result<()> {
         let (sender, receiver) = channel();
         let start = |(lane, subjects): (usize, Vec<Subject>)| {
             let sender = sender.clone();

@@ -2,7 +2,7 @@
 
 use super::judge::rounded;
 use super::scene::SelectionNetwork;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::factor::{Factor, side};
 use crate::reporting::median;
 use crate::simulated::Interval;
@@ -90,10 +90,10 @@ pub(super) struct Fetched {
 
 impl Readers {
     /// Starts them at the client's host, where this thread is, while nobody loads the network.
-    pub(super) fn start(scene: &SelectionNetwork) -> Result<Self, Error> {
+    pub(super) fn start(scene: &SelectionNetwork) -> Result<Self> {
         let network = scene.network();
         let here = |number: &usize| scene.server_at(*number);
-        let servers = SERVERS.iter().map(here).collect::<Result<Vec<_>, Error>>()?;
+        let servers = SERVERS.iter().map(here).collect::<Result<Vec<_>>>()?;
         let known: Vec<[u8; 20]> = scene.relays().iter().map(|it| *it.as_bytes()).collect();
         // Whoever uses two circuits for a stream has two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
@@ -131,7 +131,7 @@ impl Readers {
         &self,
         count: usize,
         is_over: impl Fn() -> bool + Sync,
-    ) -> Result<Vec<Fetched>, Error> {
+    ) -> Result<Vec<Fetched>> {
         let (is_over, clock) = (&is_over, Clock::start());
         let servers: Vec<SocketAddr> = self.servers.iter().map(ContentServer::address).collect();
         let (tor, ours) = (self.tor.socks(), self.ours.socks());
@@ -195,7 +195,7 @@ pub(super) fn cases(fetched: &[Fetched]) -> Vec<Case> {
     for (name, part, whole, paper) in pairs {
         let Some((part, whole)) = of(part).zip(of(whole)) else { continue };
         let factor = Factor::of(part, whole);
-        let case = Case::new(format!("table V: {name}"), None, None)
+        let case = Case::named(format!("table V: {name}"))
             .column("factor", rounded(factor.value))
             .column("factor_low", factor.interval.and_then(|it| rounded(it.0)))
             .column("factor_high", factor.interval.and_then(|it| rounded(it.1)))
@@ -222,7 +222,7 @@ fn of_one(fetched: &Fetched) -> Case {
     let least = seconds.iter().copied().fold(f64::INFINITY, f64::min);
     let most = seconds.iter().copied().fold(0.0, f64::max);
     let middle = median(seconds.iter().copied());
-    let case = Case::new(format!("table V: headers by {}", fetched.by.words()), None, None)
+    let case = Case::named(format!("table V: headers by {}", fetched.by.words()))
         .column("headers", fetched.headers.len())
         .column("failed", failed)
         .column("header_s_median", middle.and_then(rounded))

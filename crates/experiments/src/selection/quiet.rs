@@ -3,7 +3,7 @@
 use super::judge::{rounded, with};
 use super::scene::SelectionNetwork;
 use super::uniform;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::load::Load;
 use crate::simulated::Interval;
 use client::NetDir;
@@ -22,7 +22,7 @@ const BUSY: f64 = 0.9;
 const DRAWN: u32 = 30;
 
 /// Paths of three hops that meet as many links as they can.
-pub(super) fn covering(view: &NetDir, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>, Error> {
+pub(super) fn covering(view: &NetDir, count: u32, rng: &mut StdRng) -> Result<Vec<Subject>> {
     let mut met = BTreeSet::new();
     let mut all = Vec::new();
     for _ in 0..count {
@@ -69,7 +69,7 @@ fn compared(links: &[(f64, Duration)], load: Load) -> Case {
         mean.mean * 100.0,
         load.machine * 100.0,
     );
-    let case = Case::new("links' round trips", None, None)
+    let case = Case::named("links' round trips")
         .column("links", errors.len())
         .column("within_tenth", close)
         .column("worst_error", rounded(worst))

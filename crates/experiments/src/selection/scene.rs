@@ -1,7 +1,7 @@
 //! Stock relays of unequal rates, on three continents or on loopback, and a server.
 
 use crate::distant::enter;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::private_network as network;
 use crate::stage;
 use client::countries::Countries;
@@ -81,7 +81,7 @@ pub(super) struct SelectionNetwork {
 }
 
 impl SelectionNetwork {
-    pub(super) fn start(is_flat: bool, seed: u64, output: &Output) -> Result<Self, Error> {
+    pub(super) fn start(is_flat: bool, seed: u64, output: &Output) -> Result<Self> {
         let wan = if is_flat { None } else { Some(lay(seed)?) };
         let folder = stage::temporary_folder()?;
         let core = wan.as_ref().map(|wan| wan.host(CORE)).transpose()?;
@@ -155,7 +155,7 @@ impl SelectionNetwork {
         &self,
         number: usize,
         body: impl FnOnce() -> T + Send,
-    ) -> Result<T, Error> {
+    ) -> Result<T> {
         match &self.wan {
             Some(wan) => Ok(wan.host(&name(number % PLACES.len()))?.run(body)?),
             None => Ok(body()),
@@ -168,7 +168,7 @@ impl SelectionNetwork {
     }
 
     /// A server of pages at the host of a relay.
-    pub(super) fn server_at(&self, number: usize) -> Result<ContentServer, Error> {
+    pub(super) fn server_at(&self, number: usize) -> Result<ContentServer> {
         let name = name(number % PLACES.len());
         let host = self.wan.as_ref().map(|wan| wan.host(&name)).transpose()?;
         let address = host.map_or(Ipv4Addr::LOCALHOST, lab::wan::Host::address);
@@ -214,7 +214,7 @@ impl SelectionNetwork {
         Countries::parse(&text).ok().map(Arc::new)
     }
 
-    pub(super) fn stop(self) -> Result<(), Error> {
+    pub(super) fn stop(self) -> Result<()> {
         let Self { joined, network, wan, server, .. } = self;
         drop((joined, server));
         network.stop()?;
@@ -224,7 +224,7 @@ impl SelectionNetwork {
 }
 
 /// Starts a relay at each place, all at once: each waits until it can build circuits.
-fn join_all(wan: &Wan, network: &Network) -> Result<Vec<JoinedRelay>, Error> {
+fn join_all(wan: &Wan, network: &Network) -> Result<Vec<JoinedRelay>> {
     let start = |number: usize, place: &Place| {
         let host = wan.host(&name(number))?;
         enter(host)?;
@@ -246,7 +246,7 @@ fn join_all(wan: &Wan, network: &Network) -> Result<Vec<JoinedRelay>, Error> {
 }
 
 /// Hosts and the ways between them.
-fn lay(seed: u64) -> Result<Wan, Error> {
+fn lay(seed: u64) -> Result<Wan> {
     let own = [(CLIENT.to_owned(), CLIENT_AT_MS), (CORE.to_owned(), CLIENT_AT_MS)];
     let places = PLACES.iter().enumerate().map(|(number, place)| (name(number), place.at_ms));
     let all: Vec<(String, (f64, f64))> = own.into_iter().chain(places).collect();
@@ -268,7 +268,7 @@ fn weight_kb_s(place: &Place) -> u32 {
 }
 
 /// Gives the authorities a bandwidth file with what relays can carry, as if they had been measured without error.
-fn weigh(network: &Network, relays: &[Fingerprint]) -> Result<(), Error> {
+fn weigh(network: &Network, relays: &[Fingerprint]) -> Result<()> {
     let mut text = format!("{}\nversion=1.4.0\nsoftware=flashflow\n=====\n", unix_time_s());
     for (relay, place) in relays.iter().zip(&PLACES) {
         // Writing to a string cannot fail.

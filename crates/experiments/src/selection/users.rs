@@ -6,7 +6,7 @@
 use super::scene::SelectionNetwork;
 use super::uniform;
 use crate::crowd::{Crowd, Member};
-use crate::error::Error;
+use crate::error::Result;
 use client::NetDir;
 use client::probe::{self, ProbePlan, Probed};
 use onion::Duration;
@@ -41,7 +41,7 @@ impl Users {
         count: u32,
         seed: u64,
         is_interrupted: impl Fn() -> bool,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let mut crowd = Crowd::new();
         for number in 0..count {
             let (view, server) = (scene.shared_view(), scene.server());
@@ -54,14 +54,14 @@ impl Users {
     }
 
     /// Ends them, and returns what they downloaded.
-    pub(super) fn stop(self) -> Result<Used, Error> {
+    pub(super) fn stop(self) -> Result<Used> {
         let (circuits, lasted) = self.crowd.stop()?;
         Ok(Used { users: self.count, circuits, lasted })
     }
 }
 
 /// A user's life.
-fn live(view: &NetDir, server: SocketAddr, mut rng: StdRng, member: &Member) -> Result<(), Error> {
+fn live(view: &NetDir, server: SocketAddr, mut rng: StdRng, member: &Member) -> Result<()> {
     let plan = ProbePlan {
         rounds: 0,
         pause: Duration::from_millis(100),

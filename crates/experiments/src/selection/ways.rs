@@ -1,7 +1,7 @@
 //! The strategies that are compared.
 
 use super::scene::SelectionNetwork;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use client::model::Model;
 use client::strategy::{
     GeoRule, Geography, Latency, Ranking, Strategy, Throughput, Uniform, Weighted,
@@ -34,7 +34,7 @@ pub(super) struct NamedStrategy {
 
 impl NamedStrategy {
     /// All that the scene permits.
-    pub(super) fn all(scene: &SelectionNetwork, model: &Arc<Model>) -> Result<Vec<Self>, Error> {
+    pub(super) fn all(scene: &SelectionNetwork, model: &Arc<Model>) -> Result<Vec<Self>> {
         let way = |name, strategy: Box<dyn Strategy>| Self { name, strategy };
         let mut ways = vec![
             way("uniform", Box::new(Uniform)),
@@ -60,7 +60,7 @@ impl NamedStrategy {
     }
 }
 
-fn ranking(scene: &SelectionNetwork) -> Result<Ranking, Error> {
+fn ranking(scene: &SelectionNetwork) -> Result<Ranking> {
     let authorities = scene.authorities();
     let first = authorities.first().copied();
     let first = first.ok_or_else(|| Error::Failed("a network without authorities".to_owned()))?;

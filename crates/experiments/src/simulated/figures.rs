@@ -59,7 +59,6 @@ pub(crate) fn times(
             let name = format!("{prefix}-{what}-byte-{}", size.replace(' ', "").to_lowercase());
             let title = format!("Time to the {what} byte of {size}");
             let label = format!("time to the {what} byte in s");
-            let waits = waits.iter().map(|(name, shares)| (name.as_str(), shares.clone()));
             let mut figure = ExperimentFigure::shares(&name, &title, &label, waits);
             figure.y.label = "share of downloads".to_owned();
             figures.push(figure);
@@ -77,7 +76,6 @@ pub(crate) fn per_second(
 ) -> ExperimentFigure {
     let groups = together(all, variants, loads, |it| it.sent_mbit_per_s.clone());
     let label = "what all relays sent, in Mbit/s";
-    let groups = groups.iter().map(|(name, values)| (name.as_str(), values.as_slice()));
     let mut figure =
         ExperimentFigure::distributions(name, "Throughput of all relays", label, groups);
     figure.y.label = "share of seconds".to_owned();

@@ -1,5 +1,5 @@
 use super::Point;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::reporting::pair;
 use clap::Args;
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ pub(crate) struct Batch {
 
 impl Batch {
     /// `path` is the network's.
-    pub(crate) fn new(options: &RunsOptions, path: &Path, is_quick: bool) -> Result<Self, Error> {
+    pub(crate) fn new(options: &RunsOptions, path: &Path, is_quick: bool) -> Result<Self> {
         let scale = options.scale;
         if !(0.01..=100.0).contains(&scale) {
             return Err(Error::Usage(format!("--scale {scale}: from 0.01 to 100 please")));

@@ -1,8 +1,8 @@
 use super::Batch;
-use crate::error::Error;
+use crate::common::Session;
+use crate::error::Result;
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
-use terminal::{Interrupt, Output};
 use tornet::network::Network;
 use tornet::results::{Transfers, finish, transfers};
 use tornet::run::{Plan, run};
@@ -95,9 +95,9 @@ pub(crate) fn play(
     batch: &Batch,
     network: &Network,
     point: &Point,
-    output: &Output,
-    interrupt: &Interrupt,
-) -> Result<Option<Played>, Error> {
+    session: Session<'_>,
+) -> Result<Option<Played>> {
+    let Session { output, interrupt, .. } = session;
     let warm_up_s = batch.warm_up_s();
     let plan = Plan { seconds: batch.seconds, warm_up_s, threads: batch.threads, seed: point.seed };
     let name = point.name();

@@ -1,7 +1,7 @@
 //! The files of runs that are over.
 
 use super::Played;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io;
@@ -13,19 +13,19 @@ pub(crate) struct Store {
 }
 
 impl Store {
-    pub(crate) fn new(folder: PathBuf) -> Result<Self, Error> {
+    pub(crate) fn new(folder: PathBuf) -> Result<Self> {
         std::fs::create_dir_all(&folder).map_err(failed("make the folder", &folder))?;
         Ok(Self { folder })
     }
 
     /// One that somebody has written.
-    pub(crate) fn existing(folder: PathBuf) -> Result<Self, Error> {
+    pub(crate) fn existing(folder: PathBuf) -> Result<Self> {
         std::fs::read_dir(&folder).map_err(failed("read the runs in", &folder))?;
         Ok(Self { folder })
     }
 
     /// All runs that are there, by name.
-    pub(crate) fn read_runs(&self) -> Result<Vec<Played>, Error> {
+    pub(crate) fn read_runs(&self) -> Result<Vec<Played>> {
         let unreadable = failed("read the runs in", &self.folder);
         let entries = std::fs::read_dir(&self.folder).map_err(&unreadable)?;
         let mut names = Vec::new();
@@ -36,7 +36,7 @@ impl Store {
         }
         names.sort();
         let read = names.iter().map(|name| self.read::<Played>(name));
-        Ok(read.collect::<Result<Vec<_>, Error>>()?.into_iter().flatten().collect())
+        Ok(read.collect::<Result<Vec<_>>>()?.into_iter().flatten().collect())
     }
 
     /// The file of a name.
@@ -45,7 +45,7 @@ impl Store {
     }
 
     /// What is there under a name.
-    pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, Error> {
+    pub(crate) fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>> {
         let path = self.path(name);
         let text = match std::fs::read_to_string(&path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
@@ -62,7 +62,7 @@ impl Store {
     }
 
     /// Reads a run, which must have been played under these conditions.
-    pub(crate) fn read_run(&self, name: &str, conditions: &str) -> Result<Option<Played>, Error> {
+    pub(crate) fn read_run(&self, name: &str, conditions: &str) -> Result<Option<Played>> {
         let Some(played) = self.read::<Played>(name)? else { return Ok(None) };
         if played.conditions != conditions {
             return Err(Error::Failed(format!(
@@ -75,7 +75,7 @@ impl Store {
     }
 
     /// Puts it there.
-    pub(crate) fn write(&self, name: &str, what: &impl Serialize) -> Result<(), Error> {
+    pub(crate) fn write(&self, name: &str, what: &impl Serialize) -> Result<()> {
         let path = self.path(name);
         let write = || files::replace(&path, &serde_json::to_vec(what)?, files::Access::Umask);
         // On a full disk, for one, nothing of this run is there, and all that were over before are.

@@ -1,8 +1,8 @@
 //! A real client that fetches what `sim::world`'s clients do, by the same rules: prebuilt circuits, one for each download, which is given up after its time.
 
 use super::Download;
-use super::real::broken;
-use crate::error::Error;
+use crate::error::Result;
+use crate::nodes::broken;
 use link::{Drive, Observer, ThreadError};
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, StreamNumber, Transfer,
@@ -35,7 +35,7 @@ impl Notes {
     }
 
     /// Whether this number of clients has fetched all that they want.
-    pub(super) fn are_over(&self, clients: usize) -> Result<bool, Error> {
+    pub(super) fn are_over(&self, clients: usize) -> Result<bool> {
         let noted = self.lock();
         noted.failure.as_ref().map_or(Ok(noted.over >= clients), |failure| Err(broken(failure)))
     }
@@ -80,7 +80,7 @@ impl Errands {
         (plan, to): (CircuitPlan, SocketAddr),
         (began, next_at): (Instant, Instant),
         notes: Notes,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let (&[size], &[every], Some(left)) = (&fetch.sizes[..], &fetch.pauses[..], fetch.count)
         else {
             return Err(broken(

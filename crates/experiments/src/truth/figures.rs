@@ -1,7 +1,7 @@
 //! The figures of each scene: what `flashflow-lab sim truth` holds side by side.
 
 use super::{World, downloads, measurement, queueing};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use crate::reporting::median;
 use onion::Duration;
 use onion::router::schedule::SchedulerConfig;
@@ -61,7 +61,7 @@ impl Scene {
         self,
         world: &dyn World,
         around: (u64, &AtomicBool),
-    ) -> Result<(Vec<Figure>, Duration), Error> {
+    ) -> Result<(Vec<Figure>, Duration)> {
         let scheduler = match self {
             Self::Downloads { bytes } => {
                 let seen = downloads(world, bytes, around)?;
@@ -93,7 +93,7 @@ fn figures(all: &[(&'static str, f64)]) -> Vec<Figure> {
     all.iter().map(|&(name, value)| Figure { name, value }).collect()
 }
 
-fn middle_ms(seconds: &[f64]) -> Result<f64, Error> {
+fn middle_ms(seconds: &[f64]) -> Result<f64> {
     median(seconds.iter().map(|it| it * 1e3)).ok_or_else(|| missing(Some("nothing completed")))
 }
 

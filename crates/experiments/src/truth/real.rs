@@ -3,11 +3,10 @@
 use super::client::{Errands, Notes};
 use super::simulated::asked_to_stop;
 use super::{Around, Measured, Measuring, Played, RelaySeen, World};
-use crate::distant::Starter;
-use crate::error::Error;
-use lab::wan::{Access, Congestion, Host, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
-use link::tls::TlsConfigs;
-use link::{Clock, DriverOptions, IdentityIssuer, NodeThread, unix_time_s};
+use crate::error::Result;
+use crate::nodes::{Nodes, broken, listen, rng};
+use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
+use link::{Clock, DriverOptions, NodeThread, unix_time_s};
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions};
 use onion::cell::CELL_LEN;
 use onion::circuit::NextHop;
@@ -17,11 +16,9 @@ use onion::measure::protocol::CoordinatorKey;
 use onion::measure::target::TargetParams;
 use onion::router::{ExitConfig, ExitPolicy, RateLimit, Router, RouterConfig};
 use onion::{Duration, Rate};
-use rand::rngs::{StdRng, SysRng};
-use rand::{Rng, SeedableRng};
+use rand::rngs::StdRng;
 use sim::world::Control;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::sync::Arc;
+use std::net::Ipv4Addr;
 use std::thread;
 use tornet::network::{Network, Relay, Site, Users};
 use tornet::places::Places;
@@ -52,7 +49,7 @@ impl World for RealSockets {
         "real"
     }
 
-    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played, Error> {
+    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played> {
         let Network { relays, servers, clients, .. } = network;
         let sites: Vec<&Site> = relays
             .iter()
@@ -61,18 +58,19 @@ impl World for RealSockets {
             .chain(clients.iter().map(|it| &it.site))
             .collect();
         let wan = lay(network, &sites, around.seed)?;
-        let mut scene = Scene::new()?;
+        let mut nodes = Nodes::new(Clock::start())?;
         let started: Vec<Started> = relays
             .iter()
-            .map(|relay| scene.start_relay(&wan, relay, network, TargetParams::default()))
+            .map(|relay| start_relay(&mut nodes, &wan, relay, network, TargetParams::default()))
             .collect::<Result<_, _>>()?;
         let plan = CircuitPlan::new(hops(relays, &started)?);
         let Some(server) = servers.first() else { return Err(broken("there is no server")) };
-        let (server_at, listener) = listen(wan.host(&server.name)?, SERVER_PORT)?;
-        let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
         let host = wan.host(&server.name)?;
-        let _server = scene.starter.start(host, Server::new(), vec![listener], options, ())?;
-        let begin = scene.starter.clock.now();
+        let (server_at, listener) = listen(Some(host.namespace()), (host.address(), SERVER_PORT))?;
+        let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
+        let namespace = Some(host.namespace());
+        let _server = nodes.start(namespace, Server::new(), vec![listener], options, ())?;
+        let begin = nodes.clock.now();
         let notes = Notes::default();
         let mut running = Vec::new();
         for (place, client) in clients.iter().enumerate() {
@@ -86,12 +84,12 @@ impl World for RealSockets {
                 notes.clone(),
             )?;
             let node = Client::new(unix_time_s(), rng()?);
-            let host = wan.host(&client.site.name)?;
+            let namespace = Some(wan.host(&client.site.name)?.namespace());
             let options = DriverOptions::default();
-            running.push(scene.starter.start(host, node, Vec::new(), options, errands)?);
+            running.push(nodes.start(namespace, node, Vec::new(), options, errands)?);
         }
         let end = begin + Duration::from_secs(u64::from(around.seconds_max));
-        while !notes.are_over(clients.len())? && scene.starter.clock.now() < end {
+        while !notes.are_over(clients.len())? && nodes.clock.now() < end {
             asked_to_stop(around)?;
             thread::park_timeout(LOOK);
         }
@@ -104,17 +102,17 @@ impl World for RealSockets {
         })
     }
 
-    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured, Error> {
+    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured> {
         let (network, site) = (measuring.network(), measuring.site());
         let wan = lay(&network, &[&measuring.relay.site, &site], around.seed)?;
-        let mut scene = Scene::new()?;
+        let mut nodes = Nodes::new(Clock::start())?;
         let target = TargetParams {
             is_allowed: true,
             coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
             measurements_per_period: u32::MAX,
             ..TargetParams::default()
         };
-        let relay = scene.start_relay(&wan, &measuring.relay, &network, target)?;
+        let relay = start_relay(&mut nodes, &wan, &measuring.relay, &network, target)?;
         let request = Request {
             target: Target { address: relay.hop.address, ids: relay.hop.ids },
             guess: measuring.guess(),
@@ -147,57 +145,41 @@ impl World for RealSockets {
     }
 }
 
-/// What starts relays.
-struct Scene {
-    starter: Starter,
-    issuer: IdentityIssuer,
-}
-
 /// A relay that runs.
 struct Started {
     hop: NextHop,
     node: NodeThread<Router<StdRng>>,
 }
 
-impl Scene {
-    fn new() -> Result<Self, Error> {
-        let mut seed = [0; 32];
-        rng()?.fill_bytes(&mut seed);
-        let issuer = IdentityIssuer::new(seed, unix_time_s())?;
-        let tls = TlsConfigs::new(&issuer)?;
-        Ok(Self { starter: Starter { clock: Clock::start(), tls }, issuer })
-    }
-
-    fn start_relay(
-        &mut self,
-        wan: &Wan,
-        relay: &Relay,
-        network: &Network,
-        target: TargetParams,
-    ) -> Result<Started, Error> {
-        let host = wan.host(&relay.site.name)?;
-        let (at, listener) = listen(host, RELAY_PORT)?;
-        let identity = Arc::new(self.issuer.identity()?);
-        let hop = NextHop::to_own(&identity, at);
-        let policy = ExitPolicy::accept_all();
-        let config = RouterConfig {
-            target,
-            limit: relay.limit.map(|rate| RateLimit { rate, burst_bytes: rate.as_byte_per_s() }),
-            scheduler: network.choices.scheduler,
-            exit: relay.is_exit.then(|| ExitConfig { policy, ..ExitConfig::default() }),
-            addresses: vec![at.ip()],
-            padding: false,
-            ..RouterConfig::new(identity, unix_time_s())
-        };
-        let router = Router::new(config, rng()?, self.starter.clock.now());
-        let node =
-            self.starter.start(host, router, vec![listener], DriverOptions::default(), ())?;
-        Ok(Started { hop, node })
-    }
+fn start_relay(
+    nodes: &mut Nodes,
+    wan: &Wan,
+    relay: &Relay,
+    network: &Network,
+    target: TargetParams,
+) -> Result<Started> {
+    let host = wan.host(&relay.site.name)?;
+    let (at, listener) = listen(Some(host.namespace()), (host.address(), RELAY_PORT))?;
+    let identity = nodes.identity()?;
+    let hop = NextHop::to_own(&identity, at);
+    let policy = ExitPolicy::accept_all();
+    let config = RouterConfig {
+        target,
+        limit: relay.limit.map(|rate| RateLimit { rate, burst_bytes: rate.as_byte_per_s() }),
+        scheduler: network.choices.scheduler,
+        exit: relay.is_exit.then(|| ExitConfig { policy, ..ExitConfig::default() }),
+        addresses: vec![at.ip()],
+        padding: false,
+        ..RouterConfig::new(identity, unix_time_s())
+    };
+    let router = Router::new(config, rng()?, nodes.clock.now());
+    let options = DriverOptions::default();
+    let node = nodes.start(Some(host.namespace()), router, vec![listener], options, ())?;
+    Ok(Started { hop, node })
 }
 
 impl Started {
-    fn seen(&self) -> Result<RelaySeen, Error> {
+    fn seen(&self) -> Result<RelaySeen> {
         let seen = self.node.handle().call(|it| {
             let router = it.node();
             RelaySeen {
@@ -210,7 +192,7 @@ impl Started {
 }
 
 /// The one path that there is.
-fn hops(relays: &[Relay], started: &[Started]) -> Result<Vec<NextHop>, Error> {
+fn hops(relays: &[Relay], started: &[Started]) -> Result<Vec<NextHop>> {
     let the = |what: &str, is_it: &dyn Fn(&Relay) -> bool| {
         let mut all = relays.iter().zip(started).filter(|(relay, _)| is_it(relay));
         match (all.next(), all.next()) {
@@ -226,7 +208,7 @@ fn hops(relays: &[Relay], started: &[Started]) -> Result<Vec<NextHop>, Error> {
 }
 
 /// Hosts and the ways between them, as `tornet` builds them for virtual time.
-fn lay(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan, Error> {
+fn lay(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan> {
     let choices = &network.choices;
     let congestion = match choices.control {
         Control::Cubic => Congestion::Cubic,
@@ -250,18 +232,4 @@ fn lay(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan, Error> {
         }
     }
     Ok(Wan::start(&spec)?)
-}
-
-fn listen(host: &Host, port: u16) -> Result<(SocketAddr, TcpListener), Error> {
-    let address = SocketAddr::from((host.address(), port));
-    let listener = host.run(|| TcpListener::bind(address))?;
-    Ok((address, listener.map_err(broken)?))
-}
-
-pub(super) fn broken(problem: impl ToString) -> Error {
-    Error::Clients(problem.to_string())
-}
-
-fn rng() -> Result<StdRng, Error> {
-    StdRng::try_from_rng(&mut SysRng).map_err(|error| Error::Random(error.to_string()))
 }

@@ -1,7 +1,7 @@
 //! What both worlds play, and what is looked at.
 
 use super::{Around, Download, Measured, Measuring, Played, World};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use coordinator::{Params, PathParams};
 use onion::router::schedule::SchedulerConfig;
 use onion::{Duration, Rate};
@@ -108,7 +108,7 @@ pub fn downloads(
     world: &dyn World,
     bytes: u32,
     (seed, stop): (u64, &AtomicBool),
-) -> Result<Downloads, Error> {
+) -> Result<Downloads> {
     /// Far more than a download takes.
     const TIMEOUT: Duration = Duration::from_secs(30);
     const EVERY: Duration = Duration::from_secs(4);
@@ -130,7 +130,7 @@ pub fn downloads(
 }
 
 /// From the first of these countries to the last, by way of the others.
-fn way(countries: &[&str]) -> Result<Duration, Error> {
+fn way(countries: &[&str]) -> Result<Duration> {
     let known = Places::new()?;
     let places = countries.iter().map(|it| known.find(it)).collect::<Result<Vec<_>, _>>()?;
     Ok(places.windows(2).map(|pair| pair[0].latency_to(&pair[1])).sum())
@@ -160,7 +160,7 @@ pub fn queueing(
     world: &dyn World,
     scheduler: SchedulerConfig,
     (seed, stop): (u64, &AtomicBool),
-) -> Result<Queueing, Error> {
+) -> Result<Queueing> {
     /// More than comes, and so given up after this time.
     const BULK_BYTES: u32 = 1 << 30;
     const BULK: Duration = Duration::from_secs(20);
@@ -194,7 +194,7 @@ pub fn queueing(
 }
 
 /// In the middle relay.
-fn wait_s(played: &Played) -> Result<f64, Error> {
+fn wait_s(played: &Played) -> Result<f64> {
     let mean = played.relays.get(1).and_then(super::RelaySeen::mean_wait_s);
     mean.ok_or_else(|| Error::Clients("no cell came through the middle relay".to_owned()))
 }
@@ -203,7 +203,7 @@ fn wait_s(played: &Played) -> Result<f64, Error> {
 ///
 /// # Errors
 /// Those of the world.
-pub fn measurement(world: &dyn World, (seed, stop): (u64, &AtomicBool)) -> Result<Measured, Error> {
+pub fn measurement(world: &dyn World, (seed, stop): (u64, &AtomicBool)) -> Result<Measured> {
     const SOCKETS: u32 = 16;
     let relay = Relay {
         site: site("relay", "DE"),

@@ -1,7 +1,7 @@
 //! Virtual time.
 
 use super::{Around, Download, Measured, Measuring, Played, RelaySeen, World};
-use crate::error::Error;
+use crate::error::Result;
 use onion::cell::CELL_LEN;
 use onion::{Duration, Rate};
 use sim::world::Ending;
@@ -19,7 +19,7 @@ impl World for Simulated {
         "simulated"
     }
 
-    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played, Error> {
+    fn play(&self, network: &Network, around: &Around<'_>) -> Result<Played> {
         let Around { seconds_max: seconds, seed, stop } = *around;
         let plan = Plan { seconds, warm_up_s: 0, threads: 1, seed };
         let outcome = run(network, &plan, stop, &|_, _| ())?;
@@ -44,7 +44,7 @@ impl World for Simulated {
         })
     }
 
-    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured, Error> {
+    fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured> {
         let (country, rate) = &measuring.measurer;
         let flashflow =
             FlashFlow { params: measuring.params, measurers: vec![((*country).to_owned(), *rate)] };
@@ -64,7 +64,7 @@ impl World for Simulated {
     }
 }
 
-pub(super) fn asked_to_stop(around: &Around<'_>) -> Result<(), Error> {
+pub(super) fn asked_to_stop(around: &Around<'_>) -> Result<()> {
     if around.stop.load(Ordering::Relaxed) {
         return Err(tornet::Error::Interrupted.into());
     }

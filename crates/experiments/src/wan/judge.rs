@@ -206,7 +206,7 @@ pub(super) fn conclude(grid: &WanGrid, rows: Rows<'_, Cell>, report: &mut Experi
     let faults: Vec<String> = grid.faults.iter().map(|it| it.words().to_owned()).collect();
     let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
     report.parameters = vec![
-        pair("seconds t", grid.seconds.to_string()),
+        pair("seconds t", grid.seconds),
         pair("round trips, ms", list(&grid.rtts_ms)),
         pair("losses in each direction, %", list(&grid.losses_percent)),
         pair("congestion control", list(&grid.congestions)),

@@ -37,6 +37,22 @@ pub struct OwnRelaySpec {
     pub address: Ipv4Addr,
 }
 
+impl OwnRelaySpec {
+    /// A relay on loopback in no network: without a limit, and no exit.
+    #[must_use]
+    pub fn new(nickname: impl Into<String>, coordinator: impl ToString) -> Self {
+        Self {
+            nickname: nickname.into(),
+            limit: None,
+            coordinator: coordinator.to_string(),
+            authorities: Vec::new(),
+            client_percent: None,
+            is_open_exit: false,
+            address: Ipv4Addr::LOCALHOST,
+        }
+    }
+}
+
 /// Rarely needed settings.
 #[derive(Clone, Copy)]
 struct Further<'a> {

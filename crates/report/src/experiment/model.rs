@@ -187,6 +187,12 @@ impl Case {
         }
     }
 
+    /// A case that has nothing to do with rates.
+    #[must_use]
+    pub fn named(name: impl Into<String>) -> Self {
+        Self::new(name, None, None)
+    }
+
     /// A case that holds if its ratio is within these bounds, and failed if it has no estimate.
     #[must_use]
     pub fn judged(
@@ -269,6 +275,12 @@ impl CaseVerdict {
     /// All of them.
     pub(super) const ALL: [Self; 6] =
         [Self::Held, Self::Refused, Self::Missed, Self::Failed, Self::Inconclusive, Self::Skipped];
+
+    /// Held, or missed.
+    #[must_use]
+    pub const fn of(is_held: bool) -> Self {
+        if is_held { Self::Held } else { Self::Missed }
+    }
 
     /// In one word.
     #[must_use]

@@ -34,28 +34,32 @@ impl ExperimentFigure {
     /// How the values of each group are distributed, as in figure 6 of the paper: a step line for
     /// each, which begins at zero. Groups without values are left out.
     #[must_use]
-    pub fn distributions<'a, G>(name: &str, title: &str, x_label: &str, groups: G) -> Self
-    where
-        G: IntoIterator<Item = (&'a str, &'a [f64])>,
-    {
-        let groups = groups.into_iter().map(|(name, values)| (name, cumulative(values)));
+    pub fn distributions(
+        name: &str,
+        title: &str,
+        x_label: &str,
+        groups: impl IntoIterator<Item = (impl AsRef<str>, impl AsRef<[f64]>)>,
+    ) -> Self {
+        let groups = groups.into_iter().map(|(name, values)| (name, cumulative(values.as_ref())));
         Self::shares(name, title, x_label, groups)
     }
 
     /// Distributions whose shares are known, each with the value that it has at most: where some are known only to be larger, they are not those of
     /// a list.
     #[must_use]
-    pub fn shares<'a, G>(name: &str, title: &str, x_label: &str, groups: G) -> Self
-    where
-        G: IntoIterator<Item = (&'a str, Vec<(f64, f64)>)>,
-    {
+    pub fn shares(
+        name: &str,
+        title: &str,
+        x_label: &str,
+        groups: impl IntoIterator<Item = (impl AsRef<str>, Vec<(f64, f64)>)>,
+    ) -> Self {
         let y = Axis { is_percent: true, ..Axis::new("share of runs").showing(0.0, 1.02) };
         let mut figure = Self::new(name, title, Axis::new(x_label), y);
         for (index, (name, mut points)) in
             groups.into_iter().filter(|(_, points)| !points.is_empty()).enumerate()
         {
             points.insert(0, (points[0].0, 0.0));
-            figure = figure.with(Series::steps(name, Role::Nth(index), points));
+            figure = figure.with(Series::steps(name.as_ref(), Role::Nth(index), points));
         }
         figure
     }

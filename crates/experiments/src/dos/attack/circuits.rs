@@ -138,47 +138,10 @@ impl Field {
     }
 }
 
-/// The lines of an attack, each from an address of its own: under the bound at which defences look at circuits.
-#[derive(Default)]
-pub(super) struct Lines {
-    all: Vec<LineId>,
-    next_address: u32,
-}
-
-impl Lines {
-    /// Keeps this number of them.
-    pub(super) fn keep(&mut self, field: &mut Field, count: usize) -> &[LineId] {
-        while self.all.len() < count {
-            let Some(line) = field.dial(self.next_address, super::line::Depth::Link) else { break };
-            self.add(line);
-        }
-        &self.all
-    }
-
-    /// A circuit to the relay by which some attacks come.
-    pub(super) fn keep_to_other(&mut self, field: &mut Field, count: usize) -> &[LineId] {
-        while self.all.len() < count {
-            let Some(line) = field.dial_other(self.next_address) else { break };
-            self.add(line);
-        }
-        &self.all
-    }
-
-    fn add(&mut self, line: LineId) {
-        self.next_address += 1;
-        self.all.push(line);
-    }
-
-    pub(super) fn handle_lost(&mut self, line: LineId) {
-        self.all.retain(|it| *it != line);
-    }
-}
-
 /// Idle circuits to the relay by another one: what binds a link of clients binds that of relays, too, if nobody
 /// thinks of it.
 #[derive(Default)]
 pub(super) struct Idle {
-    lines: Lines,
     standing: Vec<Circuit>,
 }
 
@@ -191,7 +154,7 @@ impl Idle {
 impl Attack for Idle {
     fn act(&mut self, field: &mut Field) {
         let relay = *field.prey().relay();
-        let lines = self.lines.keep_to_other(field, Self::LINES).to_vec();
+        let lines = field.keep_to_other(Self::LINES);
         for line in lines {
             if field.building() < Self::AT_ONCE && field.takes(line) {
                 field.begin(line, &[relay]);
@@ -204,7 +167,6 @@ impl Attack for Idle {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
         self.standing.retain(|circuit| circuit.line != line);
     }
 }

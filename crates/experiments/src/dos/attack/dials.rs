@@ -1,9 +1,9 @@
 //! Circuits to places where nobody answers.
 
 use super::Attack;
-use super::circuits::{Circuit, Lines};
+use super::circuits::Circuit;
 use super::field::{Field, LineId};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use onion::cell::Command;
 use onion::cell::relay::{RelayCommand, RelayFormat};
 use onion::cell_model::{CellModel, Handshake, Tor};
@@ -38,21 +38,19 @@ pub(super) struct BlackHoles {
     after: After,
     /// Nobody accepts what they hold.
     holes: Vec<(SocketAddr, TcpListener)>,
-    lines: Lines,
     waiting: VecDeque<Circuit>,
     asked: u64,
 }
 
 impl BlackHoles {
-    pub(super) fn new(after: After) -> Result<Self, Error> {
+    pub(super) fn new(after: After) -> Result<Self> {
         let hole = |number: u8| {
             let listener = TcpListener::bind((Ipv4Addr::new(127, 67, 0, number), 0))?;
             Ok((listener.local_addr()?, listener))
         };
         let holes: Result<Vec<_>, std::io::Error> = (1..=HOLES).map(hole).collect();
         let holes = holes.map_err(|error| Error::Clients(error.to_string()))?;
-        let (lines, waiting) = (Lines::default(), VecDeque::new());
-        Ok(Self { after, holes, lines, waiting, asked: 0 })
+        Ok(Self { after, holes, waiting: VecDeque::new(), asked: 0 })
     }
 
     /// A relay that is not there.
@@ -73,7 +71,7 @@ impl BlackHoles {
 
 impl Attack for BlackHoles {
     fn act(&mut self, field: &mut Field) {
-        let lines = self.lines.keep(field, LINES).to_vec();
+        let lines = field.keep(LINES);
         for line in lines {
             if field.building() < AT_ONCE && field.takes(line) {
                 field.begin(line, &[]);
@@ -101,7 +99,6 @@ impl Attack for BlackHoles {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
         self.waiting.retain(|circuit| circuit.line != line);
     }
 }

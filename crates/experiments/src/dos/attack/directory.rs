@@ -1,6 +1,6 @@
 //! Work for the relay's directory, and places in it, over streams (BEGIN_DIR): anonymous, and by the relay's own port.
 
-use super::circuits::{Circuit, Lines};
+use super::circuits::Circuit;
 use super::field::{Field, LineId};
 use super::requests::{Requests, get};
 use super::{Attack, Prey};
@@ -23,7 +23,6 @@ fn ask(circuit: &mut Circuit, field: &mut Field, stream_id: u16, request: &[u8])
 
 /// Requests that have the relay look up, put together and compress documents.
 pub(super) struct Work {
-    lines: Lines,
     requests: Requests,
     /// Circuits whose requests are not all answered: how many are not, and since when.
     asking: BTreeMap<(LineId, CircId), (Circuit, u16, Instant)>,
@@ -41,7 +40,7 @@ impl Work {
 
     pub(super) fn new(prey: &Prey) -> Self {
         let requests = Requests::new(prey.names().clone());
-        Self { lines: Lines::default(), requests, asking: BTreeMap::new() }
+        Self { requests, asking: BTreeMap::new() }
     }
 }
 
@@ -52,7 +51,7 @@ impl Attack for Work {
         for (_, (circuit, ..)) in self.asking.extract_if(.., |_, (.., since)| is_late(*since)) {
             circuit.destroy(field);
         }
-        for line in self.lines.keep(field, LINES).iter().copied() {
+        for line in field.keep(LINES) {
             if self.asking.len() + field.building() < Self::AT_ONCE && field.takes(line) {
                 field.begin(line, &[]);
             }
@@ -89,7 +88,6 @@ impl Attack for Work {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
         self.asking.retain(|(its, _), _| *its != line);
     }
 }
@@ -98,7 +96,6 @@ impl Attack for Work {
 /// acknowledge nothing of it. For each that the relay ends there is another.
 #[derive(Default)]
 pub(super) struct SlowReaders {
-    lines: Lines,
     circuits: BTreeMap<(LineId, CircId), (Circuit, u16)>,
 }
 
@@ -120,7 +117,7 @@ pub(super) fn slow_request(number: u32) -> Vec<u8> {
 
 impl Attack for SlowReaders {
     fn act(&mut self, field: &mut Field) {
-        for line in self.lines.keep(field, LINES).iter().copied() {
+        for line in field.keep(LINES) {
             if self.circuits.len() + field.building() < Self::CIRCUITS && field.takes(line) {
                 field.begin(line, &[]);
             }
@@ -155,7 +152,6 @@ impl Attack for SlowReaders {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
         self.circuits.retain(|(its, _), _| *its != line);
     }
 }

@@ -4,7 +4,7 @@ use super::Attack;
 use super::circuits::Yard;
 use super::line::{Depth, Line};
 use super::prey::{Prey, address_of};
-use crate::error::Error;
+use crate::error::Result;
 use link::tls::{Buffers, TlsConfigs};
 use link::{Clock, unix_time_s};
 use onion::cell::{CircId, Command};
@@ -104,6 +104,9 @@ pub(super) struct Field {
     buffers: Buffers,
     lines: Vec<Option<Line>>,
     free: Vec<usize>,
+    /// Those that the attack keeps, and the address of the next of them.
+    kept: Vec<LineId>,
+    next_address: u32,
     /// Circuits that are being built.
     pub(super) yard: Yard,
     /// Another line is served first each time.
@@ -121,7 +124,7 @@ impl Field {
         clock: Clock,
         rng: StdRng,
         counts: Arc<Counts>,
-    ) -> Result<Self, Error> {
+    ) -> Result<Self> {
         let tls = TlsConfigs::nameless([66; 32], unix_time_s())?;
         let now = clock.now();
         Ok(Self {
@@ -135,6 +138,8 @@ impl Field {
             buffers: Buffers::default(),
             lines: Vec::new(),
             free: Vec::new(),
+            kept: Vec::new(),
+            next_address: 0,
             yard: Yard::default(),
             turns: 0,
             counts,
@@ -194,6 +199,30 @@ impl Field {
     pub(super) fn dial_honestly(&mut self) -> Option<LineId> {
         let relay = *self.prey.relay();
         self.dial_to(HONEST.into(), Depth::Link, relay, false)
+    }
+
+    /// Links to the relay, as many as this, each from an address of its own: under the bound at which defences look at circuits.
+    pub(super) fn keep(&mut self, count: usize) -> Vec<LineId> {
+        self.keep_by(count, |field, address| field.dial(address, Depth::Link))
+    }
+
+    /// Links to the relay by which some attacks come.
+    pub(super) fn keep_to_other(&mut self, count: usize) -> Vec<LineId> {
+        self.keep_by(count, Self::dial_other)
+    }
+
+    fn keep_by(
+        &mut self,
+        count: usize,
+        dial: impl Fn(&mut Self, u32) -> Option<LineId>,
+    ) -> Vec<LineId> {
+        while self.kept.len() < count
+            && let Some(line) = dial(self, self.next_address)
+        {
+            self.next_address += 1;
+            self.kept.push(line);
+        }
+        self.kept.clone()
     }
 
     fn dial_to(
@@ -327,6 +356,7 @@ impl Field {
                     arrived.clear();
                     self.free.push(place);
                     self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                    self.kept.retain(|it| *it != id);
                     self.yard.handle_lost(id);
                     attack.handle_lost(id);
                 }

@@ -1,9 +1,8 @@
 //! Floods of handshakes: what a relay computes for others before it knows them.
 
-use super::circuits::Lines;
 use super::field::{Field, LineId};
 use super::{Attack, Prey};
-use crate::error::Error;
+use crate::error::{Error, Result};
 use onion::cell::Command;
 use onion::cell::msg::{Create2, HANDSHAKE_NTOR_V3};
 use onion::cell_model::{CellModel, Handshake, Tor};
@@ -21,14 +20,12 @@ const STANDING: usize = 400;
 pub(super) struct Flood {
     command: Command,
     body: Vec<u8>,
-    lines: Lines,
     standing: BTreeMap<LineId, VecDeque<onion::cell::CircId>>,
 }
 
 impl Flood {
     fn new((command, body): (Command, Vec<u8>)) -> Self {
-        let (lines, standing) = (Lines::default(), BTreeMap::new());
-        Self { command, body, lines, standing }
+        Self { command, body, standing: BTreeMap::new() }
     }
 
     /// CREATE2 with ntor, by the right keys.
@@ -37,7 +34,7 @@ impl Flood {
     }
 
     /// CREATE2 with ntor of version 3, by the right keys; the client's proof that it knows them may be wrong.
-    pub(super) fn ntor_v3(prey: &Prey, is_right: bool) -> Result<Self, Error> {
+    pub(super) fn ntor_v3(prey: &Prey, is_right: bool) -> Result<Self> {
         let relay = prey.relay();
         let wrong = |problem: String| Error::Clients(format!("a relay of no use: {problem}"));
         let ed25519_id =
@@ -62,7 +59,7 @@ impl Flood {
 
 impl Attack for Flood {
     fn act(&mut self, field: &mut Field) {
-        let lines = self.lines.keep(field, LINES).to_vec();
+        let lines = field.keep(LINES);
         for line in lines {
             let standing = self.standing.entry(line).or_default();
             while field.takes(line) {
@@ -79,7 +76,6 @@ impl Attack for Flood {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
         self.standing.remove(&line);
     }
 }

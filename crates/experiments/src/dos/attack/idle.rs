@@ -1,7 +1,6 @@
 //! Idle circuits of one hop, held over links of the attacker's own: each costs the attacker one cell, once, and the relay
 //! memory for as long as the link is open.
 
-use super::circuits::Lines;
 use super::field::{Field, LineId};
 use super::{Attack, Prey};
 use onion::cell::{BODY_LEN, CircId, Command};
@@ -38,7 +37,6 @@ pub(super) struct Idle {
     /// Links, each from an address of its own, and circuits on each of them.
     links: usize,
     circuits_per_link: u64,
-    lines: Lines,
     open: BTreeMap<LineId, u64>,
 }
 
@@ -61,15 +59,14 @@ impl Idle {
 
     fn new(prey: &Prey, (command, body): (Command, Vec<u8>), links: usize) -> Self {
         let circuits_per_link = circuits_for(prey.memory_mib()).div_ceil(links as u64);
-        let (lines, open) = (Lines::default(), BTreeMap::new());
-        Self { command, body, links, circuits_per_link, lines, open }
+        Self { command, body, links, circuits_per_link, open: BTreeMap::new() }
     }
 }
 
 impl Attack for Idle {
     fn act(&mut self, field: &mut Field) {
         let soon = self.open.len() + AT_ONCE;
-        for line in self.lines.keep(field, self.links.min(soon)).iter().copied() {
+        for line in field.keep(self.links.min(soon)) {
             let open = self.open.entry(line).or_default();
             while *open < self.circuits_per_link && field.takes(line) {
                 let circ_id = field.next_id(line);
@@ -94,7 +91,6 @@ impl Attack for Idle {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
         self.open.remove(&line);
     }
 }

@@ -1,7 +1,7 @@
 //! Floods of what is allowed, or not, and means nothing.
 
 use super::Attack;
-use super::circuits::{Circuit, Lines};
+use super::circuits::Circuit;
 use super::field::{Field, LineId};
 use super::line::Depth;
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
@@ -14,13 +14,12 @@ const LINES: usize = 24;
 /// PADDING, VPADDING and DROP in turn.
 #[derive(Default)]
 pub(super) struct Padding {
-    lines: Lines,
     circuits: Vec<Circuit>,
 }
 
 impl Attack for Padding {
     fn act(&mut self, field: &mut Field) {
-        for line in self.lines.keep(field, LINES).to_vec() {
+        for line in field.keep(LINES) {
             if field.takes(line) {
                 if field.begun(line) == 0 {
                     field.begin(line, &[]);
@@ -41,17 +40,13 @@ impl Attack for Padding {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
         self.circuits.retain(|circuit| circuit.line != line);
     }
 }
 
 /// SENDMEs for circuits and streams on which nothing was sent. A relay that minds destroys the circuit: there is another
 /// one at once.
-#[derive(Default)]
-pub(super) struct Sendmes {
-    lines: Lines,
-}
+pub(super) struct Sendmes;
 
 impl Sendmes {
     /// Circuits that are being built at a time.
@@ -63,7 +58,7 @@ impl Sendmes {
 
 impl Attack for Sendmes {
     fn act(&mut self, field: &mut Field) {
-        for line in self.lines.keep(field, LINES).to_vec() {
+        for line in field.keep(LINES) {
             if field.building() < Self::AT_ONCE && field.takes(line) {
                 field.begin(line, &[]);
             }
@@ -77,10 +72,6 @@ impl Attack for Sendmes {
             circuit.send(field, RelayCommand::SENDME, number, &tag);
         }
         circuit.destroy(field);
-    }
-
-    fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::bomb::Interceptor;
 use super::requests::DocumentNames;
 use super::watchlist::Watchlist;
-use crate::error::Error;
+use crate::error::{Error, Result};
 use onion::circuit::NextHop;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ impl Prey {
     ///
     /// # Errors
     /// Where one of them is not on this machine's loopback interface: this software attacks nobody else.
-    pub(in crate::dos) fn new(relay: NextHop, by: NextHop) -> Result<Self, Error> {
+    pub(in crate::dos) fn new(relay: NextHop, by: NextHop) -> Result<Self> {
         check(relay.address)?;
         check(by.address)?;
         Ok(Self {
@@ -52,7 +52,7 @@ impl Prey {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub(in crate::dos) fn with_dir_port(self, address: SocketAddr) -> Result<Self, Error> {
+    pub(in crate::dos) fn with_dir_port(self, address: SocketAddr) -> Result<Self> {
         check(address)?;
         Ok(Self { dir_port: Some(address), ..self })
     }
@@ -103,7 +103,7 @@ impl Prey {
     }
 }
 
-fn check(address: SocketAddr) -> Result<(), Error> {
+fn check(address: SocketAddr) -> Result<()> {
     if address.ip().is_loopback() {
         return Ok(());
     }

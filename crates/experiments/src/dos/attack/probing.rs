@@ -1,7 +1,7 @@
 //! DNS probing: an exit asks for names on behalf of all its clients and keeps the answers. A stranger asks it for the same names: does an
 //! answer reveal, by its speed or its lifetime, whether somebody else has asked before?
 
-use super::circuits::{Circuit, Lines};
+use super::circuits::Circuit;
 use super::field::{Field, LineId};
 use super::watchlist::{Probe, Watchlist};
 use super::{Attack, Prey};
@@ -30,7 +30,6 @@ pub(super) struct Prober {
     to_ask: VecDeque<(String, bool)>,
     /// The question that waits for its answer: since when, and whether somebody has asked before.
     asking: Option<(Instant, bool)>,
-    lines: Lines,
     circuits: Vec<(Circuit, u16)>,
     names: Vec<String>,
     flooded: usize,
@@ -41,15 +40,7 @@ impl Prober {
         let watchlist = prey.watchlist();
         let to_ask: VecDeque<_> = watchlist.all().collect();
         let names = to_ask.iter().map(|(name, _)| name.clone()).collect();
-        Self {
-            watchlist,
-            to_ask,
-            asking: None,
-            lines: Lines::default(),
-            circuits: Vec::new(),
-            names,
-            flooded: 0,
-        }
+        Self { watchlist, to_ask, asking: None, circuits: Vec::new(), names, flooded: 0 }
     }
 
     /// Asks for the next name, if no question is under way.
@@ -101,7 +92,7 @@ fn begin(host: &str, port: u16) -> Vec<u8> {
 impl Attack for Prober {
     fn act(&mut self, field: &mut Field) {
         let relay = *field.prey().relay();
-        for line in self.lines.keep_to_other(field, LINES).iter().copied() {
+        for line in field.keep_to_other(LINES) {
             if field.begun(line) < CIRCUITS && field.takes(line) {
                 field.begin(line, &[relay]);
             }
@@ -160,7 +151,6 @@ impl Attack for Prober {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
         self.circuits.retain(|(circuit, _)| circuit.line != line);
         // Its answer will not come.
         self.asking = None;

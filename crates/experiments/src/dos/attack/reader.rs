@@ -5,7 +5,7 @@ use super::circuits::Circuit;
 use super::field::{Field, LineId};
 use super::requests::get;
 use super::{Assault, Attack, Prey};
-use crate::error::Error;
+use crate::error::Result;
 use link::Clock;
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
 use onion::cell::{BODY_LEN, CircId, Command};
@@ -54,7 +54,7 @@ pub(in crate::dos) struct Reads {
 }
 
 impl Reader {
-    pub(in crate::dos) fn start(prey: Prey, clock: Clock) -> Result<Self, Error> {
+    pub(in crate::dos) fn start(prey: Prey, clock: Clock) -> Result<Self> {
         let readings = Arc::<Mutex<Vec<Reading>>>::default();
         let paths = ["/tor/status-vote/current/consensus-microdesc".to_owned()];
         let paths = [&paths[..], &[prey.names().micro_path(MICRO)]].concat();

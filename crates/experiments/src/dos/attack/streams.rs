@@ -1,7 +1,7 @@
 //! Floods of streams that nobody means to use.
 
 use super::Attack;
-use super::circuits::{Circuit, Lines};
+use super::circuits::Circuit;
 use super::field::{Field, LineId};
 use onion::cell::relay::RelayCommand;
 
@@ -19,7 +19,6 @@ pub(super) struct Flood {
     command: RelayCommand,
     /// Over circuits of two hops, whose last is the relay.
     comes_by_another: bool,
-    lines: Lines,
     circuits: Vec<(Circuit, u16)>,
     asked: u64,
 }
@@ -36,7 +35,7 @@ impl Flood {
     }
 
     fn new(command: RelayCommand, comes_by_another: bool) -> Self {
-        Self { command, comes_by_another, lines: Lines::default(), circuits: Vec::new(), asked: 0 }
+        Self { command, comes_by_another, circuits: Vec::new(), asked: 0 }
     }
 }
 
@@ -44,11 +43,11 @@ impl Attack for Flood {
     fn act(&mut self, field: &mut Field) {
         let relay = *field.prey().relay();
         let (lines, onward) = if self.comes_by_another {
-            (self.lines.keep_to_other(field, LINES), &[relay][..])
+            (field.keep_to_other(LINES), &[relay][..])
         } else {
-            (self.lines.keep(field, LINES), &[][..])
+            (field.keep(LINES), &[][..])
         };
-        for line in lines.iter().copied() {
+        for line in lines {
             if field.begun(line) < CIRCUITS && field.takes(line) {
                 field.begin(line, onward);
             }
@@ -75,7 +74,6 @@ impl Attack for Flood {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.lines.handle_lost(line);
         self.circuits.retain(|(circuit, _)| circuit.line != line);
     }
 }

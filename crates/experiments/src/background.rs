@@ -1,0 +1,79 @@
+//! Threads that go on until they are dropped.
+
+use crate::error::{Error, Result};
+use onion::Duration;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+/// Threads, each of which does something again and again until this is dropped.
+#[derive(Default)]
+pub(crate) struct Background {
+    must_stop: Arc<AtomicBool>,
+    threads: Vec<JoinHandle<()>>,
+}
+
+impl Background {
+    /// One thread that takes a turn again and again, each time after the pause that the turn before it returned.
+    pub(crate) fn start(
+        name: &str,
+        mut turn: impl FnMut() -> Duration + Send + 'static,
+    ) -> Result<Self> {
+        let mut this = Self::default();
+        this.add(name, move |_| turn())?;
+        Ok(this)
+    }
+
+    /// Adds a thread. A turn that takes its time looks whether it must stop.
+    pub(crate) fn add(
+        &mut self,
+        name: &str,
+        mut turn: impl FnMut(&AtomicBool) -> Duration + Send + 'static,
+    ) -> Result<()> {
+        let must_stop = Arc::clone(&self.must_stop);
+        let run = move || {
+            while !must_stop.load(Ordering::Acquire) {
+                thread::park_timeout(turn(&must_stop));
+            }
+        };
+        let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
+        self.threads.push(thread.map_err(|error| Error::Clients(error.to_string()))?);
+        Ok(())
+    }
+}
+
+impl Drop for Background {
+    fn drop(&mut self) {
+        self.must_stop.store(true, Ordering::Release);
+        for thread in self.threads.drain(..) {
+            thread.thread().unpark();
+            // Its panic has been printed.
+            let _ = thread.join();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc::channel;
+
+    #[test]
+    fn all_threads_have_ended_when_they_are_dropped() {
+        let (sender, turns) = channel();
+        let mut both = Background::default();
+        for number in 0..2 {
+            let sender = sender.clone();
+            let turn = move |_: &AtomicBool| {
+                sender.send(number).expect("somebody listens");
+                Duration::from_secs(3600)
+            };
+            both.add("a pause that nobody waits for", turn).expect("a thread");
+        }
+        drop(sender);
+        let first = [turns.recv(), turns.recv()].map(|it| it.expect("a turn"));
+        assert_eq!(first.iter().sum::<i32>(), 1, "each has had one");
+        drop(both);
+        assert!(turns.recv().is_err(), "nobody is left to take a turn");
+    }
+}
