@@ -76,6 +76,11 @@ impl Seeds {
         Ok(Self { master, path, offer_path, agreed, shared_random })
     }
 
+    /// Reads what [`open`](Self::open) reads, and creates nothing.
+    pub(super) fn check(seed_file: &Path) -> Result<(), Error> {
+        if seed_file.exists() { Self::open(seed_file).map(drop) } else { Ok(()) }
+    }
+
     fn all(&self) -> MutexGuard<'_, BTreeMap<u64, Agreed>> {
         // No code that holds the lock panics.
         self.agreed.lock().unwrap_or_else(PoisonError::into_inner)

@@ -128,7 +128,7 @@ impl<'env> Party<'env> {
             Ok(offer) => offer,
             Err(error) => {
                 // A different contribution after a restart would be a lie.
-                self.common.output.error(&error);
+                super::log_error(&error, self.common.output);
                 tracing::warn!(
                     "no part in the agreement on the seed of the period that begins at Unix time {begin_unix_s}"
                 );
@@ -203,7 +203,7 @@ impl<'env> Party<'env> {
             && let Err(error) = self.seeds.keep(begin_unix_s, agreed)
         {
             // It is known until the process ends.
-            self.common.output.error(&error);
+            super::log_error(&error, self.common.output);
         }
         self.common.output.record(|| {
             let keys =

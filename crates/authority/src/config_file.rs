@@ -5,6 +5,7 @@ use control::keys::PublicKey;
 use onion::Rate;
 use serde::de::{DeserializeOwned, Error as _};
 use serde::{Deserialize, Deserializer};
+use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 
 /// Reads a configuration file. Unknown settings are errors.
@@ -23,6 +24,16 @@ pub fn read<T: DeserializeOwned>(path: &Path) -> Result<T, Error> {
 /// The path of a file in a configuration, which is relative to the folder of the configuration.
 pub fn resolve(config: &Path, file: &Path) -> PathBuf {
     config.parent().unwrap_or(Path::new("")).join(file)
+}
+
+/// Whether a daemon can listen at this address. The port is not tried: the daemon itself may be using it.
+pub fn check_listen(address: SocketAddr) -> Result<(), Error> {
+    TcpListener::bind((address.ip(), 0)).map(drop).map_err(|error| {
+        Error::Failed(format!(
+            "cannot listen on {}: {error}; is it an address of this machine?",
+            address.ip()
+        ))
+    })
 }
 
 /// A public key as `flashflow keys` prints it.
@@ -47,18 +58,4 @@ impl<'de> Deserialize<'de> for Mbit {
         }
         Err(D::Error::custom(format!("{mbit} is not a rate in Mbit/s above zero")))
     }
-}
-
-/// Logs to stderr, at the level of `RUST_LOG`.
-pub fn log_to_stderr() {
-    let filter = tracing_subscriber::EnvFilter::builder()
-        .with_default_directive(tracing_subscriber::filter::LevelFilter::INFO.into())
-        .from_env_lossy();
-    // Tests that run a command twice have set a subscriber already.
-    let _ = tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(false)
-        .with_target(false)
-        .try_init();
 }

@@ -55,7 +55,7 @@ impl Observer<Network> for Daemon<'_, '_> {
     }
 
     fn show_network_failure(&mut self, error: &Error) {
-        self.common.output.error(error);
+        super::log_error(error, self.common.output);
     }
 
     fn note(&mut self, entry: Entry) {
@@ -67,7 +67,7 @@ impl Observer<Network> for Daemon<'_, '_> {
         let listed = period.listed();
         match publish(self.common, network, relays, &listed, self.generator_started) {
             Ok(written) => self.written = written.or_else(|| self.written.take()),
-            Err(error) => self.common.output.error(&error),
+            Err(error) => super::log_error(&error, self.common.output),
         }
         self.common.journal.tidy(self.common.config, unix_time_s());
     }
@@ -81,7 +81,7 @@ impl Observer<Network> for Daemon<'_, '_> {
         events::show(period, event, |it| team.address(it), config.params.seconds, output);
         match (planned, self.seeds) {
             (Some(_), Some(_)) => self.look_for_suspects(period),
-            (Some(relays), None) => output.step(format!("{relays} relays to be measured")),
+            (Some(relays), None) => tracing::info!("{relays} relays to be measured"),
             (None, _) => {}
         }
     }

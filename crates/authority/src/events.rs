@@ -1,10 +1,21 @@
 //! The events of a period as the operator's output.
 
 use coordinator::period::{Event, Period};
-use coordinator::{Counts, Failure, MeasurerId};
+use coordinator::{Counts, Failure, MeasurerId, Record};
 use report::RelayReport;
 use std::net::SocketAddr;
 use terminal::{Output, measuring};
+
+/// A line of a daemon's log, with fields; a step of the progress of other commands.
+macro_rules! say {
+    ($output:expr, $level:ident, [$($field:tt)*], $($text:tt)+) => {
+        if $output.is_log() {
+            tracing::$level!($($field)* $($text)+)
+        } else {
+            $output.step(format!($($text)+))
+        }
+    };
+}
 
 /// Shows the operator an event. `address` gives a measurer's address, and `seconds` is the length of a measurement.
 pub fn show(
@@ -14,34 +25,42 @@ pub fn show(
     seconds: u32,
     output: &Output,
 ) {
+    let address = |id| address(id).map(|it| it.to_string()).unwrap_or_default();
     match event {
         Event::Measurer(id, Ok(capacity)) => {
-            let address = address(id).map(|it| it.to_string()).unwrap_or_default();
-            output.step(format!("measurer {address}: {capacity}"));
+            let measurer = address(id);
+            say!(output, info, [measurer,], "measurer {measurer}: {capacity}");
         }
-        Event::Measurer(_, Err(problem)) => output.step(format!("without a measurer: {problem}")),
-        Event::MeasurerBack(measurer, capacity) => {
-            output.step(format!("{measurer} is back, with {capacity}"));
+        Event::Measurer(id, Err(problem)) => {
+            let measurer = address(id);
+            say!(output, warn, [measurer,], "without a measurer: {problem}");
         }
-        Event::MeasurerLost(measurer, record) => {
+        Event::MeasurerBack(id, capacity) => {
+            let measurer = address(id);
+            say!(output, info, [measurer,], "{id} is back, with {capacity}");
+        }
+        Event::MeasurerLost(id, record) => {
+            let (measurer, relay) = (address(id), fingerprint(&record));
             let name = &record.relay.nickname;
-            output.step(format!("{measurer} ({name}) has failed: {record}"));
+            say!(output, warn, [measurer, relay,], "{id} ({name}) has failed: {record}");
         }
-        Event::MeasurerLeftOut(measurer, record) => {
+        Event::MeasurerLeftOut(id, record) => {
+            let (measurer, relay) = (address(id), fingerprint(&record));
             let name = &record.relay.nickname;
-            output.step(match record.failure() {
+            let text = match record.failure() {
                 Some(Failure::OutOfReach { detail }) => {
-                    format!("{name}: {measurer} does not reach it, and another does: {detail}")
+                    format!("{name}: {id} does not reach it, and another does: {detail}")
                 }
-                _ => format!("{name}: it is measured without {measurer}: {record}"),
-            });
+                _ => format!("{name}: it is measured without {id}: {record}"),
+            };
+            say!(output, warn, [measurer, relay,], "{text}");
         }
         Event::Planned { at_once_max, .. } => {
             if at_once_max < u32::MAX {
-                output.step(format!("at most {at_once_max} relays are measured at once"));
+                say!(output, info, [], "at most {at_once_max} relays are measured at once");
             }
         }
-        Event::Counts(counts) => output.step(in_words(counts)),
+        Event::Counts(counts) => say!(output, info, [], "{}", in_words(counts)),
         Event::Progress(relay, progress) => {
             if let Some(relay) = period.relay(relay) {
                 let id = relay.id().to_string();
@@ -51,13 +70,22 @@ pub fn show(
         Event::MeasurementEnded(record) => measuring::show_accounts(&record, output),
         Event::RelayDone(record) => {
             let report = RelayReport::from(&*record);
-            output.step(report::line(&report));
+            let (relay, rounds, line) =
+                (fingerprint(&record), report.rounds, report::line(&report));
+            match report.error {
+                None => say!(output, info, [relay, rounds,], "{line}"),
+                Some(_) => say!(output, warn, [relay, rounds,], "{line}"),
+            }
             output.record(|| report.value("relay"));
         }
         Event::NotMeasured(left) => {
-            output.step(format!("no measurer is left: {left} relays are not measured"));
+            say!(output, error, [], "no measurer is left: {left} relays are not measured");
         }
     }
+}
+
+fn fingerprint(record: &Record) -> String {
+    record.relay.ids.rsa.to_string()
 }
 
 /// The progress of the period; never the future schedule.

@@ -6,11 +6,13 @@
 
 mod agreed;
 mod agreeing;
+mod check;
 mod config;
 pub mod config_file;
 mod daemon;
 pub mod events;
 mod journal;
+pub mod log;
 mod network;
 mod past;
 mod seed;
@@ -18,6 +20,7 @@ pub mod shell;
 mod suspects;
 mod team;
 
+pub use check::check;
 pub use config::{Authorities, Authority, Config, ConfiguredMeasurer, Schedule, Source, slot_s};
 pub use network::{router, view};
 pub use team::RemoteTeam;
@@ -137,7 +140,7 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
         let rest = Duration::from_secs(rest_s);
         interrupt.wait(match &done {
             Err(error) => {
-                output.error(error);
+                log_error(error, output);
                 // The error may be temporary.
                 RETRY.min(rest)
             }
@@ -146,9 +149,15 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
     }
 }
 
+/// An error after which the coordinator goes on.
+fn log_error(error: &Error, output: &Output) {
+    tracing::error!("{error}");
+    output.record(|| json!({"type": "error", "error": error.to_string()}));
+}
+
 fn interrupted(output: &Output) -> Exit {
     output.quiet();
-    output.step("interrupted");
+    tracing::info!("interrupted");
     output.record(|| json!({"type": "interrupted"}));
     Exit::Interrupted
 }
@@ -170,7 +179,7 @@ fn slotted_period(
     started: u64,
 ) -> Result<Exit, Error> {
     publish_seeds(common, seeds)?;
-    common.output.step(format!("a period of {} slots", bounds.slots()));
+    tracing::info!("a period of {} slots", bounds.slots());
     play(common, bounds, Timing::Slots, Some(seeds), started)
 }
 
@@ -270,12 +279,15 @@ pub fn one_by_one(
 }
 
 /// Reads the opt-in list again, if the operator requested it; returns whether.
-fn reload_if_asked(Common { config, output, hangup, .. }: Common<'_>) -> bool {
+fn reload_if_asked(Common { config, team, output, hangup, .. }: Common<'_>) -> bool {
     let is_asked = hangup.take();
     if is_asked {
         match config.reload_consent() {
-            Ok(()) => output.step("read the opt-in list again"),
-            Err(error) => output.error(&error),
+            Ok(()) => {
+                team.hand_out(&config.consent());
+                tracing::info!("read the opt-in list again");
+            }
+            Err(error) => log_error(&error, output),
         }
     }
     is_asked
@@ -283,7 +295,7 @@ fn reload_if_asked(Common { config, output, hangup, .. }: Common<'_>) -> bool {
 
 /// Writes the bandwidth file, unless it would be empty. `generator_started` is the start of this process.
 fn publish(
-    Common { config, journal, output, .. }: Common<'_>,
+    Common { config, journal, .. }: Common<'_>,
     network: &Network,
     relays: &[PublishedRelay],
     listed: &[ListedRelay],
@@ -310,7 +322,7 @@ fn publish(
             Ok(Some(written))
         }
         Err(error @ bwfile::GenerateError::NoResults { .. }) => {
-            output.step(format!("no bandwidth file: {error}"));
+            tracing::warn!("no bandwidth file: {error}");
             Ok(None)
         }
         Err(error) => Err(error.into()),

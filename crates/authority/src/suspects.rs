@@ -10,7 +10,7 @@ use store::{Entry, Reader};
 ///
 /// It has its own connection to the store, and blocks nothing else.
 pub(super) fn look(
-    Common { config, journal, output, interrupt, .. }: Common<'_>,
+    Common { config, journal, interrupt, .. }: Common<'_>,
     before_unix_s: u64,
     together: &BTreeMap<RsaId, RsaId>,
 ) {
@@ -34,9 +34,9 @@ pub(super) fn look(
     let suspicions = likeness.suspicions(is_known);
     if !suspicions.is_empty() {
         let count = suspicions.len();
-        output.step(format!(
+        tracing::warn!(
             "{count} pairs of relays may share machines: `flashflow export --what suspicions` names them"
-        ));
+        );
     }
     journal.note(Entry::Suspicions(suspicions));
 }

@@ -6,8 +6,8 @@ use control::keys::PublicKey;
 use control::{RemoteMeasurer, Remotes};
 use coordinator::MeasurerId;
 use coordinator::period::{Answer, MeasurerConfig};
-use measurer::Member;
 use measurer::member::MeasurerKey;
+use measurer::{Consent, Member};
 use onion::Rate;
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ pub struct RemoteTeam {
     /// Each measurer's last reported number of relays that it can help to measure at once.
     at_once_max: Mutex<BTreeMap<MeasurerId, u32>>,
     // Last, since dropping it ends the sessions.
-    _remotes: Remotes,
+    remotes: Remotes,
 }
 
 impl RemoteTeam {
@@ -37,12 +37,18 @@ impl RemoteTeam {
             .map(ConfiguredMeasurer::bound)
             .collect::<Result<Vec<_>, _>>()?;
         let remotes = Remotes::start(config.secret.clone())?;
+        remotes.hand_out(&config.consent());
         let mut measurers = Vec::new();
         for (mate, bound) in config.measurers.iter().zip(bounds) {
             measurers.push((remotes.measurer(mate.address, mate.key)?, bound));
         }
         let keys = config.measurers.iter().map(|mate| mate.key).collect();
-        Ok(Self { measurers, keys, at_once_max: Mutex::default(), _remotes: remotes })
+        Ok(Self { measurers, keys, at_once_max: Mutex::default(), remotes })
+    }
+
+    /// Hands an opt-in list to the measurers that take it.
+    pub(super) fn hand_out(&self, consent: &Consent) {
+        self.remotes.hand_out(consent);
     }
 
     /// Its measurers' public keys, as text.

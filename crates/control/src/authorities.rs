@@ -188,7 +188,7 @@ async fn serve(
     service: Service,
 ) -> std::io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
-    let mut incoming = accept::incoming(listener, tls, "`[[authorities]]`");
+    let mut incoming = accept::incoming(listener, move || Arc::clone(&tls), "`[[authorities]]`");
     while let Some(accepted) = incoming.recv().await {
         tokio::spawn(service.clone().answer_all(accepted));
     }

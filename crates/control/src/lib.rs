@@ -37,4 +37,7 @@ pub use remote::{
     Abilities, CapacityPlan, CapacityResult, CapacityTestError, ConnectError, RemoteError,
     RemoteMeasurer, RemoteMember, Remotes,
 };
-pub use server::{MakeMember, MeasurerServer, ROUNDS_MAX, ServerError, ServerOptions};
+pub use server::{
+    MakeMember, MeasurerServer, MeasurerStatus, MeasurerTotals, ROUNDS_MAX, Rules, ServerError,
+    ServerOptions, StatusReader,
+};

@@ -25,6 +25,13 @@ pub enum FromCoordinator {
     Session,
     /// Orders a capacity test. The first and only message of a connection.
     Capacity(CapacityOrder),
+    /// A part of the coordinator's opt-in list, for measurers that take it ([`Hello::takes_opt_in`]).
+    OptIn {
+        /// Lines of the list.
+        lines: Vec<String>,
+        /// Whether the list is complete; from then on it replaces the previous one.
+        is_last: bool,
+    },
     /// Open sockets and circuits, and do not send yet.
     Prepare {
         /// The new round.
@@ -85,6 +92,9 @@ pub struct Hello {
     pub rounds_max: u32,
     /// Maximum number of sockets to relays.
     pub sockets_max: u32,
+    /// Whether it takes the coordinator's opt-in list in addition to its own.
+    #[serde(default)]
+    pub takes_opt_in: bool,
 }
 
 /// The reason why a measurer closes a connection.

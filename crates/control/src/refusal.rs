@@ -24,7 +24,8 @@ pub enum RefusalCode {
 }
 
 impl RefusalCode {
-    const ALL: [Self; 7] = [
+    /// All reasons.
+    pub const ALL: [Self; 7] = [
         Self::Malformed,
         Self::Busy,
         Self::NoConsent,
@@ -33,6 +34,20 @@ impl RefusalCode {
         Self::Duplicate,
         Self::Unable,
     ];
+
+    /// Its name in messages and metrics.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::Busy => "busy",
+            Self::NoConsent => "no_consent",
+            Self::UnknownRound => "unknown_round",
+            Self::OutOfOrder => "out_of_order",
+            Self::Duplicate => "duplicate",
+            Self::Unable => "unable",
+        }
+    }
 
     /// The text for logs and messages.
     #[must_use]

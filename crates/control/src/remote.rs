@@ -8,14 +8,16 @@ mod member;
 use crate::keys::{PublicKey, SecretKey};
 use crate::messages::Hello;
 use crate::tls;
+use connect::Route;
 use courier::{Command, Courier};
+use measurer::Consent;
 use onion::Rate;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use std::thread::{self, JoinHandle};
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{mpsc, oneshot, watch};
 
 pub use capacity::{CapacityPlan, CapacityResult, CapacityTestError};
 pub use connect::ConnectError;
@@ -37,6 +39,8 @@ pub enum RemoteError {
 pub struct Remotes {
     key: SecretKey,
     handle: tokio::runtime::Handle,
+    /// The lines of the opt-in list for measurers that take it.
+    list: watch::Sender<Arc<[String]>>,
     /// Dropping the sender is the command to end.
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -57,7 +61,17 @@ impl Remotes {
             let _ = runtime.block_on(stopped);
         });
         let thread = Some(thread.map_err(RemoteError::Thread)?);
-        Ok(Self { key, handle, stop: Some(stop), thread })
+        let (list, _) = watch::channel(Arc::from([]));
+        Ok(Self { key, handle, list, stop: Some(stop), thread })
+    }
+
+    /// Hands this opt-in list to all measurers that take it, now or when their sessions begin.
+    pub fn hand_out(&self, consent: &Consent) {
+        let lines = consent.entries().flat_map(|(relay, addresses)| {
+            let any = addresses.is_empty().then(|| relay.to_string());
+            any.into_iter().chain(addresses.iter().map(move |address| format!("{relay} {address}")))
+        });
+        self.list.send_replace(lines.collect());
     }
 
     /// A measurer of the team. It is contacted on demand, and again after its session was lost.
@@ -67,7 +81,8 @@ impl Remotes {
     pub fn measurer(&self, at: SocketAddr, key: PublicKey) -> Result<RemoteMeasurer, RemoteError> {
         let tls = Arc::new(tls::client_config(&self.key, key)?);
         let (commands, receiver) = mpsc::unbounded_channel();
-        let courier = Courier::new(at, key, self.key.public(), tls);
+        let route = Route { at, pinned: key, own: self.key.public(), tls };
+        let courier = Courier::new(route, self.list.subscribe());
         self.handle.spawn(courier.run(receiver));
         Ok(RemoteMeasurer { at, key, commands })
     }

@@ -6,6 +6,7 @@ mod capacity;
 mod handshakes;
 mod round;
 mod session;
+mod status;
 
 use crate::frames::{Connection, Limits};
 use crate::keys::{PublicKey, SecretKey};
@@ -18,6 +19,7 @@ use measurer::member::MemberError;
 use measurer::{Consent, Member};
 use onion::Rate;
 use session::Session;
+pub use status::{MeasurerStatus, MeasurerTotals, StatusReader};
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
@@ -45,14 +47,12 @@ pub struct ServerOptions {
     pub listen: SocketAddr,
     /// Its key.
     pub key: SecretKey,
-    /// The coordinators whose orders it accepts; all others are refused.
-    pub coordinators: Vec<PublicKey>,
+    /// Whom it obeys, and whom it may flood.
+    pub rules: Rules,
     /// Its send and receive rate over all rounds.
     pub capacity: Rate,
     /// The number of sockets to relays, over all rounds, for which it has file descriptors.
     pub sockets_max: u32,
-    /// The relays that it may flood, whatever a coordinator orders.
-    pub consent: Consent,
     /// The factory of members.
     pub members: MakeMember,
 }
@@ -78,47 +78,62 @@ pub enum ServerError {
     Thread(io::Error),
 }
 
+/// What an operator may change while the daemon runs.
+pub struct Rules {
+    /// The coordinators whose orders it accepts; all others are refused.
+    pub coordinators: Vec<PublicKey>,
+    /// The relays that it may flood, whatever a coordinator orders.
+    pub consent: Consent,
+    /// Public addresses of measurers that capacity tests may flood, since their operators agreed.
+    pub peers: BTreeSet<IpAddr>,
+    /// Whether relays on public addresses may also be flooded if they are on the list that the coordinator hands over.
+    pub takes_opt_in: bool,
+}
+
+/// The rules in force, and what follows from them.
+struct InForce {
+    rules: Rules,
+    tls: Arc<rustls::ServerConfig>,
+}
+
+impl InForce {
+    fn new(key: &SecretKey, rules: Rules) -> Result<Arc<Self>, ServerError> {
+        let tls = tls::server_config(key, rules.coordinators.clone()).map_err(ServerError::Tls)?;
+        Ok(Arc::new(Self { rules, tls: Arc::new(tls) }))
+    }
+}
+
 /// A measurer's daemon, on a separate thread. Dropping it closes its sessions and stops its rounds.
 pub struct MeasurerServer {
     address: SocketAddr,
+    key: SecretKey,
+    in_force: watch::Sender<Arc<InForce>>,
+    status: StatusReader,
     stop: watch::Sender<bool>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl MeasurerServer {
-    /// Listens and executes orders. Capacity tests flood measurers on loopback and private addresses only.
+    /// Listens and executes orders.
     ///
     /// # Errors
     /// [`ServerError`]: it cannot listen.
     pub fn start(options: ServerOptions) -> Result<Self, ServerError> {
-        Self::start_with_peers(options, BTreeSet::new())
-    }
-
-    /// Listens and executes orders. Capacity tests may also flood measurers at `peers`, public addresses whose
-    /// operators agreed.
-    ///
-    /// # Errors
-    /// [`ServerError`]: it cannot listen.
-    pub fn start_with_peers(
-        options: ServerOptions,
-        peers: BTreeSet<IpAddr>,
-    ) -> Result<Self, ServerError> {
-        let ServerOptions { listen, key, coordinators, capacity, sockets_max, consent, members } =
-            options;
+        let ServerOptions { listen, key, rules, capacity, sockets_max, members } = options;
         let listen_error = |source| ServerError::Listen { address: listen, source };
         let listener = TcpListener::bind(listen).map_err(listen_error)?;
         listener.set_nonblocking(true).map_err(listen_error)?;
         let address = listener.local_addr().map_err(listen_error)?;
-        let tls = Arc::new(tls::server_config(&key, coordinators).map_err(ServerError::Tls)?);
+        let (in_force, receiver) = watch::channel(InForce::new(&key, rules)?);
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(ServerError::Thread)?;
         let (stop, stopped) = watch::channel(false);
         let book = Arc::new(Book::new(capacity, sockets_max, members));
-        let service =
-            Arc::new(Service { book, consent: Arc::new(consent), stopped, address, peers });
+        let status = StatusReader { book: Arc::clone(&book), in_force: receiver.clone() };
+        let service = Arc::new(Service { book, in_force: receiver, stopped, address });
         let thread = thread::Builder::new().name("measurer".to_owned()).spawn(move || {
             let book = Arc::clone(&service.book);
-            if let Err(error) = runtime.block_on(serve(listener, tls, &service)) {
+            if let Err(error) = runtime.block_on(serve(listener, &service)) {
                 tracing::error!("the measurer broke down: {error}");
             }
             // Ends the remaining sessions, and with them their rounds.
@@ -126,13 +141,28 @@ impl MeasurerServer {
             book.wait_until_idle(END_TIMEOUT);
         });
         let thread = Some(thread.map_err(ServerError::Thread)?);
-        Ok(Self { address, stop, thread })
+        Ok(Self { address, key, in_force, status, stop, thread })
     }
 
     /// The address on which it listens.
     #[must_use]
     pub const fn address(&self) -> SocketAddr {
         self.address
+    }
+
+    /// Replaces the rules. Running rounds go on, except those of a coordinator that is no longer accepted: its session ends.
+    ///
+    /// # Errors
+    /// [`ServerError::Tls`]; the previous rules stay in force.
+    pub fn reload(&self, rules: Rules) -> Result<(), ServerError> {
+        self.in_force.send_replace(InForce::new(&self.key, rules)?);
+        Ok(())
+    }
+
+    /// For metrics.
+    #[must_use]
+    pub fn status(&self) -> StatusReader {
+        self.status.clone()
     }
 
     /// Whether it has ended without a request. The log then has the reason.
@@ -153,12 +183,10 @@ impl Drop for MeasurerServer {
     }
 }
 
-async fn serve(
-    listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
-    service: &Arc<Service>,
-) -> io::Result<()> {
+async fn serve(listener: TcpListener, service: &Arc<Service>) -> io::Result<()> {
     let listener = tokio::net::TcpListener::from_std(listener)?;
+    let in_force = service.in_force.clone();
+    let tls = move || Arc::clone(&in_force.borrow().tls);
     let mut incoming = accept::incoming(listener, tls, "`coordinators`");
     let mut stopped = service.stopped.clone();
     let mut connections = JoinSet::new();
@@ -185,12 +213,10 @@ async fn serve(
 /// The state that all connections share.
 struct Service {
     book: Arc<Book>,
-    consent: Arc<Consent>,
+    in_force: watch::Receiver<Arc<InForce>>,
     stopped: watch::Receiver<bool>,
     /// The listen address: capacity tests use UDP at the same address and port.
     address: SocketAddr,
-    /// Public addresses that capacity tests may flood.
-    peers: BTreeSet<IpAddr>,
 }
 
 impl Service {
@@ -202,9 +228,9 @@ impl Service {
         let done = match first {
             Ok(Ok(Some(FromCoordinator::Session))) => match self.book.enter(peer.key) {
                 Some(ticket) => {
-                    let (book, consent) = (Arc::clone(&self.book), Arc::clone(&self.consent));
+                    let (book, in_force) = (Arc::clone(&self.book), self.in_force.clone());
                     let outgoing = connection.outgoing.clone();
-                    let session = Session::new(peer, ticket, book, consent, outgoing);
+                    let session = Session::new(peer, ticket, book, in_force, outgoing);
                     session.run(&mut connection.incoming, self.stopped.clone()).await
                 }
                 None => {

@@ -119,6 +119,17 @@ impl Consent {
         Ok(self)
     }
 
+    /// The relays on opt-in lists, each with the addresses at which it may be measured; any if there are none.
+    pub fn entries(&self) -> impl Iterator<Item = (RsaId, &BTreeSet<IpAddr>)> {
+        self.opted_in.iter().map(|(relay, addresses)| (*relay, addresses))
+    }
+
+    /// The number of relays on opt-in lists.
+    #[must_use]
+    pub fn listed(&self) -> usize {
+        self.opted_in.len()
+    }
+
     /// Whether `relay` at `address` may be measured.
     ///
     /// # Errors

@@ -7,11 +7,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::IntoResponse;
-use std::fmt::Write as _;
+use metrics::{FORMAT, Text};
 use store::{MeasurerRow, Overview};
-
-/// The text format of Prometheus.
-const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(crate) async fn metrics(State(shared): App) -> Result<impl IntoResponse, ErrorResponse> {
     let now = shared.now();
@@ -41,72 +38,61 @@ pub(crate) async fn health(State(shared): App) -> impl IntoResponse {
     }
 }
 
+/// Each metric is declared, even if there is no value yet.
 fn text(overview: &Overview, measurers: &[MeasurerRow]) -> String {
-    let mut text = String::new();
-    let mut gauge = |name: &str, help: &str, values: &[(String, u64)]| {
+    let mut text = Text::default();
+    let mut gauge = |name: &str, help: &str, values: &[(&[(&str, &str)], u64)]| {
         let name = format!("flashflow_coordinator_{name}");
-        let _cannot_fail = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        text.head(&name, "gauge", help);
         for (labels, value) in values {
-            let _cannot_fail = writeln!(text, "{name}{labels} {value}");
+            text.value(&name, labels, value);
         }
     };
-    let plain = |value: u64| vec![(String::new(), value)];
-    let label = |name: &str, value: &str| format!("{{{name}=\"{}\"}}", escaped(value));
-    if let Some(progress) = &overview.progress {
-        let counts = progress.counts;
-        let relays = [
-            ("waiting", counts.waiting),
-            ("running", counts.running),
-            ("done", counts.done),
-            ("without_slot", counts.without_slot),
-        ];
-        let relays = relays.map(|(state, count)| (label("state", state), count as u64));
-        gauge("relays", "Relays of the period, by state.", &relays);
-        gauge(
-            "reported_seconds",
-            "When the coordinator last reported, in Unix seconds.",
-            &plain(progress.at_unix_s),
-        );
-    }
-    gauge("estimates", "Relays with an estimate from the last 30 days.", &plain(overview.relays));
-    let capacity = plain(overview.capacity.as_byte_per_s());
+    let plain = |value: Option<u64>| -> Vec<(&[(&str, &str)], u64)> {
+        value.into_iter().map(|value| (&[][..], value)).collect()
+    };
+    let progress = overview.progress.as_ref();
+    let relays: Vec<(&[_], u64)> = progress.map_or_else(Vec::new, |it| {
+        vec![
+            (&[("state", "waiting")][..], it.counts.waiting as u64),
+            (&[("state", "running")][..], it.counts.running as u64),
+            (&[("state", "done")][..], it.counts.done as u64),
+            (&[("state", "without_slot")][..], it.counts.without_slot as u64),
+        ]
+    });
+    gauge("relays", "Relays of the period, by state.", &relays);
+    let help = "When the coordinator last reported, in Unix seconds.";
+    gauge("reported_seconds", help, &plain(progress.map(|it| it.at_unix_s)));
+    let help = "Relays with an estimate from the last 30 days.";
+    gauge("estimates", help, &plain(Some(overview.relays)));
+    let capacity = plain(Some(overview.capacity.as_byte_per_s()));
     gauge("capacity_bytes_per_second", "The sum of those estimates.", &capacity);
     let [conclusive, lower_bound, failed] = overview.endings;
-    let endings = [
-        ("conclusive", conclusive),
-        ("lower_bound", lower_bound),
-        ("failed", failed),
-        ("broken_off", overview.broken_off),
+    let endings: [(&[_], u64); 4] = [
+        (&[("state", "conclusive")][..], conclusive),
+        (&[("state", "lower_bound")][..], lower_bound),
+        (&[("state", "failed")][..], failed),
+        (&[("state", "broken_off")][..], overview.broken_off),
     ];
-    let endings = endings.map(|(state, count)| (label("state", state), count));
     gauge("measurements_of_a_day", "Measurements of the last 24 hours, by outcome.", &endings);
-    let causes = overview.causes.iter().map(|it| (label("cause", &it.name), it.count));
+    let causes: Vec<_> =
+        overview.causes.iter().map(|it| ([("cause", it.name.as_str())], it.count)).collect();
+    let causes: Vec<_> = causes.iter().map(|(labels, count)| (&labels[..], *count)).collect();
     let help = "Causes of inconclusive measurements in the last 24 hours.";
-    gauge("causes_of_a_day", help, &causes.collect::<Vec<_>>());
-    if let Some(consensus) = &overview.consensus {
-        let value = plain(consensus.valid_after_unix_s);
-        gauge("consensus_valid_after_seconds", "The newest consensus, in Unix seconds.", &value);
-    }
-    if let Some(file) = &overview.file {
-        let help = "When the newest bandwidth file was created, in Unix seconds.";
-        gauge("bandwidth_file_created_seconds", help, &plain(file.created_unix_s));
-        gauge(
-            "bandwidth_file_voted",
-            "Its relays that authorities use in their votes.",
-            &plain(file.voted),
-        );
-    }
-    let up =
-        measurers.iter().map(|it| (label("measurer", &it.address), u64::from(it.state == "up")));
-    gauge("measurer_up", "Whether a measurer responds.", &up.collect::<Vec<_>>());
-    let capacities =
-        measurers.iter().map(|it| (label("measurer", &it.address), it.capacity.as_byte_per_s()));
-    let help = "Capacity of a measurer.";
-    gauge("measurer_capacity_bytes_per_second", help, &capacities.collect::<Vec<_>>());
-    text
-}
-
-/// Escapes the value of a label.
-fn escaped(text: &str) -> String {
-    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
+    gauge("causes_of_a_day", help, &causes);
+    let value = plain(overview.consensus.as_ref().map(|it| it.valid_after_unix_s));
+    gauge("consensus_valid_after_seconds", "The newest consensus, in Unix seconds.", &value);
+    let file = overview.file.as_ref();
+    let help = "When the newest bandwidth file was created, in Unix seconds.";
+    gauge("bandwidth_file_created_seconds", help, &plain(file.map(|it| it.created_unix_s)));
+    let help = "Its relays that authorities use in their votes.";
+    gauge("bandwidth_file_voted", help, &plain(file.map(|it| it.voted)));
+    let labels: Vec<_> = measurers.iter().map(|it| [("measurer", it.address.as_str())]).collect();
+    let labelled = || labels.iter().map(|it| &it[..]).zip(measurers);
+    let up: Vec<_> = labelled().map(|(it, row)| (it, u64::from(row.state == "up"))).collect();
+    gauge("measurer_up", "Whether a measurer responds.", &up);
+    let capacities: Vec<_> =
+        labelled().map(|(it, row)| (it, row.capacity.as_byte_per_s())).collect();
+    gauge("measurer_capacity_bytes_per_second", "Capacity of a measurer.", &capacities);
+    text.into_string()
 }

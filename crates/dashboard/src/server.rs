@@ -135,6 +135,7 @@ fn router(shared: Arc<Shared>) -> Router {
         .route("/", get(pages::overview))
         .route("/relays", get(pages::relays))
         .route("/relays/{fingerprint}", get(pages::relay))
+        .route("/relay/{fingerprint}", get(pages::relay))
         .route("/relays/{fingerprint}/history.svg", get(figures::history))
         .route("/measurements/{id}/seconds.svg", get(figures::seconds))
         .route("/measurers", get(pages::measurers))

@@ -169,7 +169,12 @@ fn all_pages_show_the_content_of_the_store() {
     assert!(found.contains("relay2") && !found.contains("relay1"));
     let relay = running.page(&format!("/relays/{}", "01".repeat(20)));
     assert!(relay.contains("Why it has its weight") && relay.contains("42.00 Mbit/s"), "{relay}");
+    let same = running.page(&format!("/relay/{}", "01".repeat(20)));
+    assert!(same.contains("Why it has its weight"), "{same}");
     assert!(running.page("/measurers").contains("127.0.0.1:7100"));
+    let weeks = running.page("/periods");
+    let (_, weeks) = weeks.split_once("Verdicts by week").expect("a table");
+    assert!(weeks.contains("<td class=\"number\">1</td>") && weeks.contains("<rect"), "{weeks}");
     assert!(running.page("/periods").contains(&format!("/periods/{}", NOW - 3600)));
     let period = running.page(&format!("/periods/{}", NOW - 3600));
     assert!(period.contains("relay2") && period.contains("running"));

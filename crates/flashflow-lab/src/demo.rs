@@ -44,6 +44,7 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
+    let options = &options.settled();
     let generator_started = unix_time_s();
     let relays = network::relays(options.relays, &options.limits)?;
     measuring::check(&options.team)?;

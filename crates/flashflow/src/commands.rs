@@ -8,6 +8,7 @@ use crate::keys::{self, KeysOptions};
 use crate::measure::{self, MeasureOptions};
 use crate::measure_team::{self, MeasureTeamOptions};
 use crate::measurer_command::{self, MeasurerOptions};
+use crate::opt_in_command::{self, OptInOptions};
 use crate::relay_command::{self, RelayOptions};
 use crate::schedule_command::{self, ScheduleOptions};
 use crate::store_command::{self, StoreOptions};
@@ -24,6 +25,7 @@ pub(crate) enum Command {
     Measurer(MeasurerOptions),
     Coordinator(CoordinatorOptions),
     Relay(RelayOptions),
+    OptIn(OptInOptions),
     Schedule(ScheduleOptions),
     Bwfile(BwfileOptions),
     Store(StoreOptions),
@@ -54,7 +56,7 @@ impl Commands for Command {
         ("Measure relays", &["measure", "measure-team"]),
         (
             "Run a bandwidth authority",
-            &["keys", "measurer", "coordinator", "schedule", "dashboard"],
+            &["keys", "measurer", "coordinator", "opt-in", "schedule", "dashboard"],
         ),
         ("Inspect results", &["bwfile", "store", "export"]),
         ("Run a relay", &["relay"]),
@@ -69,6 +71,7 @@ impl Commands for Command {
             Self::Measurer(options) => measurer_command::run(options, output, interrupt),
             Self::Coordinator(options) => coordinator_command::run(options, output, interrupt),
             Self::Relay(options) => relay_command::run(options, output, interrupt),
+            Self::OptIn(options) => opt_in_command::run(options, output),
             Self::Schedule(options) => schedule_command::run(options, output),
             Self::Bwfile(options) => bwfile_command::run(options, output),
             Self::Store(options) => store_command::run(options, output),

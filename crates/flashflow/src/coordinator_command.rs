@@ -1,6 +1,6 @@
 //! `flashflow coordinator`: measures all relays with a team of measurers, and writes bandwidth files.
 
-use authority::config_file::log_to_stderr;
+use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
 use std::path::PathBuf;
@@ -14,11 +14,12 @@ use terminal::{Exit, Interrupt, Output};
 #[command(after_help = "Examples:
   flashflow coordinator --config coordinator.toml --once
   flashflow coordinator --config coordinator.toml
+  flashflow coordinator --config coordinator.toml --check
 
 The sample coordinator.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
 Without --once, all relays are measured once in each period. The coordinator logs to stderr; RUST_LOG=debug logs more.
 
-Exit status: 0 each relay has an estimate; 1 something failed; 2 wrong arguments; 130 interrupted.")]
+Exit status: 0 each relay has an estimate, or the check passed; 1 something failed; 2 wrong arguments; 130 interrupted.")]
 pub(crate) struct CoordinatorOptions {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
@@ -26,6 +27,11 @@ pub(crate) struct CoordinatorOptions {
     /// Measure all relays once, and end.
     #[arg(long)]
     once: bool,
+    /// Read the configuration and all files that it names, print what the coordinator would do, and end. Contacts no other host.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 pub(crate) fn run(
@@ -33,6 +39,9 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    log_to_stderr();
+    if options.check {
+        return authority::check(&options.config, options.once, output);
+    }
+    log::start(options.log, output);
     authority::run(&options.config, options.once, output, interrupt)
 }

@@ -1,6 +1,6 @@
 //! `flashflow dashboard`: serves the contents of a coordinator's store.
 
-use authority::config_file::log_to_stderr;
+use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
 use dashboard::{Options, Server};
@@ -41,6 +41,8 @@ pub(crate) struct DashboardOptions {
     /// Accepted host name in requests, such as that of a reverse proxy; may be repeated.
     #[arg(long, value_name = "NAME")]
     host_name: Vec<String>,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 pub(crate) fn run(
@@ -48,7 +50,7 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    log_to_stderr();
+    log::start(options.log, output);
     if !options.listen.ip().is_loopback() && !options.allow_others {
         return Err(Error::Usage(format!(
             "--listen {}: other hosts could read the dashboard, and there is no password. Use an address of loopback, or add \

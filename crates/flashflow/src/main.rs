@@ -9,6 +9,7 @@ mod keys;
 mod measure;
 mod measure_team;
 mod measurer_command;
+mod opt_in_command;
 mod relay_command;
 mod schedule_command;
 mod service;

@@ -1,19 +1,26 @@
 //! `flashflow measurer`: the daemon of a measurer.
 
+mod metrics;
+
 use authority::config_file::{self as config, Key, Mbit};
+use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
 use control::keys::SecretKey;
-use control::{MeasurerServer, ServerOptions};
+use control::{MeasurerServer, Rules, ServerOptions};
+use coordinator::is_local;
 use measurer::member::MemberError;
-use measurer::{Consent, LocalMember, LocalOptions, Site, Team, TeamOptions, free_cores};
+use measurer::{
+    Consent, LocalMember, LocalOptions, PortRange, Site, Team, TeamOptions, free_cores,
+};
 use onion::{Duration, Rate};
-use serde::Deserialize;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer};
 use serde_json::json;
 use std::net::{IpAddr, SocketAddr};
 use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
-use terminal::{Exit, Interrupt, Output};
+use terminal::{Exit, Hangup, Interrupt, Output};
 
 /// File descriptors for one socket to a relay, in transit: the socket, the connection of the relay to the return relay, and the
 /// listening sockets of the return relay, some of which are left from the previous round.
@@ -22,23 +29,33 @@ const DESCRIPTORS_PER_SOCKET: u32 = 5;
 /// File descriptors for everything else: sessions, logs, and epoll of the threads.
 const DESCRIPTORS_OTHER: u32 = 512;
 
+/// The maximum delay until SIGHUP is noticed.
+const LATENCY: Duration = Duration::from_millis(200);
+
 /// Run a measurer, which loads relays for its coordinators.
 ///
 /// A measurer accepts sessions of the coordinators whose keys its configuration lists. It loads only relays on its own opt-in list,
 /// relays on private addresses if its configuration has `private_network = true`, and, for a coordinator on this host, relays on
 /// loopback. It prints `listening on ADDRESS:PORT` when it is ready.
 #[derive(Debug, Args)]
-#[command(after_help = "Example:
+#[command(after_help = "Examples:
   flashflow measurer --config measurer.toml
+  flashflow measurer --config measurer.toml --check
 
 The sample measurer.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
-SIGTERM or Ctrl-C ends the measurer and its measurements. The log goes to stderr; RUST_LOG=debug adds details.
+SIGHUP reloads the opt-in list, `accept_opt_in`, `coordinators`, `private_network` and `peers`; running measurements continue. SIGTERM or Ctrl-C ends
+the measurer and its measurements. The log goes to stderr; RUST_LOG=debug adds details.
 
-Exit status: 0 interrupted; 1 failed; 2 wrong arguments.")]
+Exit status: 0 interrupted, or the check passed; 1 failed; 2 wrong arguments.")]
 pub(crate) struct MeasurerOptions {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
+    /// Read the configuration and all files that it names, print what the measurer would do, and end. Contacts no other host.
+    #[arg(long)]
+    check: bool,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 /// `measurer.toml`.
@@ -57,6 +74,9 @@ struct Config {
     pumps: Option<NonZeroU32>,
     /// File with fingerprints of relays whose operators agreed to be measured.
     opt_in: Option<PathBuf>,
+    /// Whether relays on the opt-in lists of coordinators may be loaded, too.
+    #[serde(default)]
+    accept_opt_in: bool,
     /// Whether relays on private addresses are measured for coordinators on other hosts.
     #[serde(default)]
     private_network: bool,
@@ -64,6 +84,81 @@ struct Config {
     peers: Option<Vec<IpAddr>>,
     /// Address of the return relays; that of the route to the relay if absent.
     own_address: Option<IpAddr>,
+    /// Ports of the return relays; any if absent.
+    landing_ports: Option<Ports>,
+    /// Address for Prometheus; no metrics if absent.
+    metrics: Option<SocketAddr>,
+}
+
+impl Config {
+    /// The names of settings that differ and take effect at the next start only.
+    fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
+        [
+            ("listen", self.listen != other.listen),
+            ("key", self.key != other.key),
+            ("capacity_mbit_per_s", self.capacity_mbit_per_s != other.capacity_mbit_per_s),
+            ("pumps", self.pumps != other.pumps),
+            ("own_address", self.own_address != other.own_address),
+            ("metrics", self.metrics != other.metrics),
+            ("landing_ports", self.landing_ports != other.landing_ports),
+        ]
+        .into_iter()
+        .filter_map(|(name, differs)| differs.then_some(name))
+        .collect()
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Ports(PortRange);
+
+impl<'de> Deserialize<'de> for Ports {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        String::deserialize(from)?.parse().map(Self).map_err(D::Error::custom)
+    }
+}
+
+/// A configuration, with the files that it names.
+struct Checked {
+    config: Config,
+    key: SecretKey,
+    consent: Consent,
+}
+
+impl Checked {
+    fn read(path: &Path) -> Result<Self, Error> {
+        let config: Config = config::read(path)?;
+        if config.coordinators.is_empty() {
+            let problem = "`coordinators` is empty: no coordinator could use this measurer";
+            return Err(Error::Config { path: path.to_owned(), problem: problem.to_owned() });
+        }
+        if let Some(address) = config.metrics.filter(|it| !is_local(it.ip())) {
+            let problem = format!(
+                "`metrics` is at {address}, where others could read them: use a loopback or private address"
+            );
+            return Err(Error::Config { path: path.to_owned(), problem });
+        }
+        let key = SecretKey::read(&config::resolve(path, &config.key))?;
+        let local = Consent::local_only();
+        let consent = match &config.opt_in {
+            Some(list) => measurer::read_opt_in(local, &config::resolve(path, list))?,
+            None => local,
+        };
+        let consent = consent.in_private_network(config.private_network);
+        Ok(Self { config, key, consent })
+    }
+
+    fn rules(&self) -> Rules {
+        Rules {
+            coordinators: self.config.coordinators.iter().map(|key| key.0).collect(),
+            consent: self.consent.clone(),
+            peers: self.config.peers.iter().flatten().copied().collect(),
+            takes_opt_in: self.config.accept_opt_in,
+        }
+    }
+
+    fn pumps(&self) -> u32 {
+        self.config.pumps.map_or_else(free_cores, NonZeroU32::get)
+    }
 }
 
 pub(crate) fn run(
@@ -71,20 +166,31 @@ pub(crate) fn run(
     output: &Output,
     interrupt: &Interrupt,
 ) -> Result<Exit, Error> {
-    config::log_to_stderr();
-    let config: Config = config::read(&options.config)?;
-    let peers = config.peers.iter().flatten().copied().collect();
-    let server =
-        MeasurerServer::start_with_peers(server_options(&options.config, &config)?, peers)?;
+    let checked = Checked::read(&options.config)?;
+    if options.check {
+        return check(&options.config, &checked, output);
+    }
+    log::start(options.log, output);
+    let hangup = Hangup::install()?;
+    let server = MeasurerServer::start(server_options(&checked)?)?;
+    let metrics = start_metrics(checked.config.metrics, &server)?;
     interrupt.wind_up_in_order();
     let address = server.address();
     output.result(
         format!("listening on {address}"),
         || json!({"type": "listening", "address": address}),
     );
+    if let Some(metrics) = &metrics {
+        let address = metrics.address();
+        tracing::info!("metrics at http://{address}/metrics");
+        output.record(|| json!({"type": "metrics", "address": address}));
+    }
     // The server ends without a signal only after a fatal error, which it logs.
     while !server.has_ended() {
-        if interrupt.wait(Duration::from_secs(1)) {
+        if hangup.take() {
+            reload(&options.config, &checked.config, &server);
+        }
+        if interrupt.wait(LATENCY) {
             tracing::info!("ending");
             drop(server);
             return Ok(Exit::Done);
@@ -93,18 +199,82 @@ pub(crate) fn run(
     Ok(Exit::Failed)
 }
 
-fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> {
-    let bad = |problem: &str| Error::Config { path: path.to_owned(), problem: problem.to_owned() };
-    if config.coordinators.is_empty() {
-        return Err(bad("`coordinators` is empty: no coordinator could use this measurer"));
+fn start_metrics(
+    address: Option<SocketAddr>,
+    server: &MeasurerServer,
+) -> Result<Option<::metrics::Server>, Error> {
+    let Some(address) = address else { return Ok(None) };
+    let status = server.status();
+    let started = ::metrics::Server::start(address, move || Some(metrics::text(&status.read())));
+    started.map(Some).map_err(|error| {
+        Error::Failed(format!("cannot serve metrics on {address}: {error}; is the port free?"))
+    })
+}
+
+/// Prints what a measurer with this configuration would do.
+fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error> {
+    let Checked { config, key, consent } = checked;
+    config::check_listen(config.listen)?;
+    config.metrics.into_iter().try_for_each(config::check_listen)?;
+    if let Some(own) = config.own_address {
+        config::check_listen(SocketAddr::new(own, 0))?;
     }
-    let key = SecretKey::read(&config::resolve(path, &config.key))?;
-    let consent = match &config.opt_in {
-        Some(list) => measurer::read_opt_in(Consent::local_only(), &config::resolve(path, list))?,
-        None => Consent::local_only(),
-    };
-    let consent = consent.in_private_network(config.private_network);
-    let pumps = config.pumps.map_or_else(free_cores, NonZeroU32::get);
+    let (key, capacity) = (key.public().to_string(), config.capacity_mbit_per_s.map(|it| it.0));
+    let (coordinators, opted_in) = (config.coordinators.len(), consent.listed());
+    let ports = config.landing_ports.as_ref().map(|ports| ports.0.to_string());
+    let or = |value: Option<String>, or: &str| value.unwrap_or_else(|| or.to_owned());
+    let text = [
+        format!("{}: the configuration is valid", path.display()),
+        format!("measurer: {key}, listening on {}", config.listen),
+        format!("capacity: {}", or(capacity.map(|it| it.to_string()), "measured at the start")),
+        format!("coordinators: {coordinators}"),
+        format!("relays on the opt-in list: {opted_in}"),
+        format!(
+            "opt-in lists of coordinators: {}",
+            if config.accept_opt_in { "accepted" } else { "ignored" }
+        ),
+        format!(
+            "private addresses: {}",
+            if config.private_network { "all" } else { "listed ones" }
+        ),
+        format!("ports of return relays: {}", or(ports.clone(), "any")),
+    ];
+    output.result(text.join("\n"), || {
+        json!({
+            "type": "check", "configuration": path, "key": key, "listen": config.listen,
+            "capacity_mbit_per_s": capacity.map(|it| it.as_mbit_per_s()), "coordinators": coordinators,
+            "opted_in": opted_in, "accept_opt_in": config.accept_opt_in, "private_network": config.private_network, "landing_ports": ports,
+        })
+    });
+    Ok(Exit::Done)
+}
+
+/// Reads the configuration and the opt-in list again. If they are invalid, the previous ones stay in force. Running rounds go on.
+fn reload(path: &Path, started_with: &Config, server: &MeasurerServer) {
+    let reloaded = Checked::read(path).and_then(|checked| {
+        server.reload(checked.rules())?;
+        Ok(checked)
+    });
+    match reloaded {
+        Ok(checked) => {
+            let listed = report::plural(checked.consent.listed() as u64, "relay");
+            tracing::info!("configuration reloaded, with {listed} on the opt-in list");
+            let fixed = checked.config.fixed_differences(started_with);
+            if !fixed.is_empty() {
+                tracing::warn!("only a restart changes: {}", fixed.join(", "));
+            }
+        }
+        Err(error) => {
+            tracing::error!(
+                "configuration not reloaded: {error}; the previous one stays in effect"
+            );
+        }
+    }
+}
+
+fn server_options(checked: &Checked) -> Result<ServerOptions, Error> {
+    let Checked { config, key, .. } = checked;
+    let pumps = checked.pumps();
     let capacity = match config.capacity_mbit_per_s {
         Some(Mbit(capacity)) => capacity,
         None => own_capacity(pumps)?,
@@ -113,6 +283,10 @@ fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> 
     let (public, pumps_text) = (key.public(), report::plural(u64::from(pumps), "pump"));
     tracing::info!("measurer {public}: {capacity}, {pumps_text}, {sockets_max} sockets");
     let site = Site::new().map_err(measurer::TeamError::from)?;
+    let site = match &config.landing_ports {
+        Some(Ports(ports)) => site.with_landing_ports(ports.clone()),
+        None => site,
+    };
     let local = LocalOptions {
         name: "pump".to_owned(),
         key_seed: key.seed(),
@@ -121,11 +295,10 @@ fn server_options(path: &Path, config: &Config) -> Result<ServerOptions, Error> 
     };
     Ok(ServerOptions {
         listen: config.listen,
-        key,
-        coordinators: config.coordinators.iter().map(|key| key.0).collect(),
+        key: key.clone(),
+        rules: checked.rules(),
         capacity,
         sockets_max,
-        consent,
         members: Box::new(move || {
             let member = LocalMember::new(site.clone(), local.clone());
             member.map(|it| Box::new(it) as _).map_err(|error| MemberError::of(&error))
@@ -174,6 +347,7 @@ mod tests {
             .collect();
         let config = parse(&all).expect("valid");
         assert!(config.pumps.is_some() && config.opt_in.is_some() && config.own_address.is_some());
+        assert_eq!(config.landing_ports.map(|Ports(ports)| ports.count()), Some(1000));
         assert_eq!(config.peers.map(|peers| peers.len()), Some(2));
     }
 
@@ -187,6 +361,7 @@ mod tests {
             ("pumps = \"two\"", "pumps = \"two\""),
             ("capacity_mbit_per_s = -3", "above zero"),
             ("capacity_mbit_per_s = nan", "above zero"),
+            ("landing_ports = \"20000\"", "20000-20999"),
         ] {
             let error = parse(&format!("{good}{more}\n")).expect_err(more).to_string();
             assert!(error.contains(word) && error.contains("measurer.toml"), "{error}");

@@ -1,13 +1,17 @@
 //! `flashflow relay`: the daemon of a relay that takes part in its measurement.
 
 use crate::service::Service;
+use authority::config_file::check_listen;
+use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
 use link::Clock;
 use onion::measure::protocol::CoordinatorKey;
 use onion::router::RouterEvent;
 use relay::publish::Answer;
-use relay::{FlashFlowConfig, Reachability, Relay, RelayConfig, RelayEvent, coordinator_key};
+use relay::{
+    FlashFlowConfig, Reachability, Relay, RelayConfig, RelayEvent, Settings, coordinator_key,
+};
 use serde_json::{Value, json};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -27,6 +31,7 @@ const STEP: Duration = Duration::from_millis(100);
   flashflow relay --config relay.toml
   flashflow relay --nickname mine --address 127.0.0.1 --keys keys --rate 100 \\
     --authority 127.0.0.1:7001 --coordinator d75a…511a
+  flashflow relay --config relay.toml --check
 
 The sample relay.toml has all settings: in the source under docs/, in the package under /usr/share/doc/flashflow/examples.
 
@@ -35,7 +40,7 @@ to stdout as well. On SIGTERM or Ctrl-C the relay refuses new links and circuits
 --shutdown-wait-s has passed. A second signal ends it at once. On SIGHUP it reloads its configuration, and logs which changes need
 a restart. It supports sd_notify(3) (Type=notify).
 
-Exit status: 0 interrupted; 1 failed; 2 wrong arguments.")]
+Exit status: 0 interrupted, or the check passed; 1 failed; 2 wrong arguments.")]
 pub(crate) struct RelayOptions {
     /// Configuration file.
     #[arg(long, value_name = "FILE")]
@@ -91,9 +96,14 @@ pub(crate) struct RelayOptions {
     /// Memory limit of the queues (MaxMemInQueues), in MiB. By default two fifths of the machine's memory.
     #[arg(long, value_name = "MIB")]
     max_mem_in_queues_mib: Option<u32>,
+    /// Read the configuration and the keys, print what the relay would do, and end. Makes no keys, and contacts no other host.
+    #[arg(long)]
+    check: bool,
     /// Print the load once a second, for experiments.
     #[arg(long, hide = true)]
     print_load: bool,
+    #[command(flatten)]
+    log: LogArguments,
 }
 
 impl RelayOptions {
@@ -147,6 +157,10 @@ pub(crate) fn run(
         None => Error::Usage(error.to_string()),
         Some(_) => error.into(),
     })?;
+    if options.check {
+        return check(&settings, output);
+    }
+    log::start(options.log, output);
     let (sender, events) = mpsc::channel();
     let hangup = Hangup::install()?;
     let mut relay = Relay::start(&settings, sender)?;
@@ -165,7 +179,7 @@ pub(crate) fn run(
     );
     let clock = relay.clock();
     if let Some(metrics) = relay.metrics() {
-        output.step(format!("metrics at http://{metrics}/metrics"));
+        tracing::info!("metrics at http://{metrics}/metrics");
         output.record(|| json!({"type": "metrics", "address": metrics}));
     }
     let service = Service::start(clock);
@@ -184,9 +198,9 @@ pub(crate) fn run(
     if !shutdown_wait.is_zero() && !interrupt.is_orphaned() {
         let left = relay.shut_down();
         let wait_s = shutdown_wait.as_secs();
-        output.step(format!(
+        tracing::info!(
             "shutting down: no new circuits, and at most {wait_s} s for {left}; a second signal ends the relay at once"
-        ));
+        );
         output.record(|| {
             json!({"type": "shutting_down", "circuits": left.circuits, "streams": left.streams,
                 "wait_s": wait_s})
@@ -198,11 +212,42 @@ pub(crate) fn run(
     }
     let left = relay.unfinished();
     drop(relay);
-    output.step(match left.is_nothing() {
-        true => "ended".to_owned(),
-        false => format!("ended: {left} aborted"),
-    });
+    match left.is_nothing() {
+        true => tracing::info!("ended"),
+        false => tracing::warn!("ended: {left} aborted"),
+    }
     output.record(|| json!({"type": "ended", "circuits": left.circuits, "streams": left.streams}));
+    Ok(Exit::Done)
+}
+
+/// Reads what a relay reads at its start, and prints what it would do.
+fn check(settings: &Settings, output: &Output) -> Result<Exit, Error> {
+    let fingerprint = relay::keys::check(&settings.keys, &settings.family_ids)?;
+    check_listen(settings.listen)?;
+    settings.metrics.into_iter().try_for_each(check_listen)?;
+    let known = fingerprint.map(|it| it.to_string());
+    let identity = known.clone().unwrap_or_else(|| "a new one: the folder has no keys".to_owned());
+    let address = SocketAddr::new(settings.address.into(), settings.listen.port());
+    let authorities = settings.authorities.len();
+    let coordinators = settings.flashflow.allowed_coordinators.iter().flatten().count();
+    let limit = settings.limit.map(|limit| limit.rate);
+    let text = [
+        "the configuration is valid".to_owned(),
+        format!("relay: {} at {address}, listening on {}", settings.nickname, settings.listen),
+        format!("identity: {identity}"),
+        format!("rate limit: {}", limit.map_or_else(|| "none".to_owned(), |rate| rate.to_string())),
+        format!("authorities that it publishes to: {authorities}"),
+        format!("exit: {}", if settings.exit.is_some() { "yes" } else { "no" }),
+        format!("coordinators that may measure it: {coordinators}"),
+    ];
+    output.result(text.join("\n"), || {
+        json!({
+            "type": "check", "nickname": settings.nickname.to_string(), "address": address,
+            "listen": settings.listen, "fingerprint": known, "authorities": authorities,
+            "rate_mbit_per_s": limit.map(|rate| rate.as_mbit_per_s()),
+            "exit": settings.exit.is_some(), "coordinators": coordinators,
+        })
+    });
     Ok(Exit::Done)
 }
 
@@ -221,16 +266,16 @@ impl Run<'_> {
         let reloaded = settings.and_then(|settings| Ok(relay.reload(settings)?));
         match reloaded {
             Ok(reloaded) => {
-                self.output.step(&reloaded);
+                tracing::info!("{reloaded}");
                 self.output.record(|| {
                     json!({"type": "reloaded", "changed": reloaded.changed,
                         "needs_restart": reloaded.needs_restart})
                 });
             }
             Err(error) => {
-                self.output.step(format!(
+                tracing::error!(
                     "configuration not reloaded: {error}; the previous one stays in effect"
-                ));
+                );
                 self.output.record(|| json!({"type": "reloaded", "error": error.to_string()}));
             }
         }
@@ -243,7 +288,11 @@ impl Run<'_> {
             Ok(RelayEvent::Drained) => return Ok(true),
             Ok(RelayEvent::Load(_)) if !self.options.print_load => {}
             Ok(event) => {
-                self.output.step(&event);
+                if is_problem(&event) {
+                    tracing::warn!("{event}");
+                } else {
+                    tracing::info!("{event}");
+                }
                 self.output.record(|| value(&event, self.clock));
             }
             Err(RecvTimeoutError::Timeout) => {}
@@ -257,6 +306,26 @@ impl Run<'_> {
 
 fn ended(reason: &str) -> Error {
     Error::Failed(format!("the relay has ended: {reason}"))
+}
+
+/// Whether an event is one that an operator should look at.
+fn is_problem(event: &RelayEvent) -> bool {
+    matches!(
+        event,
+        RelayEvent::Answered { answer: Answer::Refused { .. }, .. }
+            | RelayEvent::Unanswered { .. }
+            | RelayEvent::Listed(None)
+            | RelayEvent::NoConsensus(_)
+            | RelayEvent::Reachability(Reachability::Unreached { .. })
+            | RelayEvent::Trouble(_)
+            | RelayEvent::Router(
+                RouterEvent::MemoryReclaimed { .. }
+                    | RouterEvent::Evicted { .. }
+                    | RouterEvent::FeedbackRefused { .. }
+                    | RouterEvent::CircuitStalled { .. }
+                    | RouterEvent::MeasurementOver(Some(_))
+            )
+    )
 }
 
 /// An event for programs.

@@ -3,19 +3,19 @@
 mod network;
 mod newcomers;
 mod picture;
+mod settings;
 
 use clap::Args;
 use cli::Error;
-use coordinator::Params;
 use coordinator::plan::{Machine, Plan, Seed, TeamRoom};
 use link::Clock;
-use measurer::TeamOptions;
 use network::Network;
 use newcomers::Newcomers;
 use onion::Rate;
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use serde_json::{Value, json};
+use settings::Settings;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::{fmt, fs};
@@ -28,6 +28,7 @@ use terminal::{Exit, Output};
 /// coordinator keeps its own seed secret. With --greedy, the plan is the shortest one instead (section 7). Nothing is measured.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
+  flashflow schedule --config coordinator.toml
   flashflow schedule --consensus cached-consensus --team 1000,1000,1000
   flashflow schedule --consensus cached-consensus --team 1000,1000,1000 --greedy
   flashflow schedule --consensus cached-consensus --team 1000,1000 --team 2500 --svg filled.svg
@@ -39,14 +40,17 @@ relay's own rate limit, as in the paper (section 7).
 Exit status: 0 each relay has a slot, and the teams are large enough; 1 some have no slot, or a file cannot be used; 2 wrong
 arguments; 3 each relay has a slot, but some need more than a team has: their results would be lower bounds.")]
 pub(crate) struct ScheduleOptions {
+    /// Plan with the settings of a coordinator: its team, consensus, relays, families, slots and period. Options override them.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["greedy", "apart", "excess", "families"])]
+    config: Option<PathBuf>,
     /// Consensus. Authorities and relays that are down are left out.
-    #[arg(long, value_name = "FILE")]
-    consensus: PathBuf,
+    #[arg(long, value_name = "FILE", required_unless_present = "config")]
+    consensus: Option<PathBuf>,
     /// Server descriptors, for capacities and families.
     #[arg(long, value_name = "FILE")]
     descriptors: Option<PathBuf>,
     /// Capacities of a team's measurers, in Mbit/s; repeated for each team.
-    #[arg(long, value_name = "MBIT,MBIT,...", required = true)]
+    #[arg(long, value_name = "MBIT,MBIT,...", required_unless_present = "config")]
     team: Vec<TeamArgument>,
     /// The seed of the period, 64 hexadecimal digits. By default a new one is drawn and printed.
     #[arg(long, value_name = "HEX", conflicts_with = "greedy")]
@@ -63,16 +67,16 @@ pub(crate) struct ScheduleOptions {
     /// Excess factor f: allocated measurer capacity, relative to the expected capacity of a relay. By default 2.95.
     #[arg(long, value_name = "FACTOR")]
     excess: Option<f64>,
-    /// Length of a slot, including the set-up before the seconds that count. The default is the coordinator's; the paper's plans
-    /// have slots of 30 s.
-    #[arg(long, value_name = "SECONDS", default_value_t = default_slot_s(), value_parser = clap::value_parser!(u32).range(1..=86_400))]
-    slot_s: u32,
-    /// Length of the period.
-    #[arg(long, value_name = "SECONDS", default_value_t = 86_400, value_parser = clap::value_parser!(u32).range(1..=31 * 86_400))]
-    period_s: u32,
-    /// Relays that a team measures at once, at most. The default is what a measurer allows.
-    #[arg(long, value_name = "COUNT", default_value_t = control::ROUNDS_MAX, value_parser = clap::value_parser!(u32).range(1..))]
-    at_once: u32,
+    /// Length of a slot, including the set-up before the seconds that count. The default is the coordinator's, 71 s; the paper's
+    /// plans have slots of 30 s.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    slot_s: Option<u32>,
+    /// Length of the period. By default a day.
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=31 * 86_400))]
+    period_s: Option<u32>,
+    /// Relays that a team measures at once, at most. The default is what a measurer allows, 64.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    at_once: Option<u32>,
     /// Measure relays of one family at the same time, like relays at one address: those that name each other in their
     /// descriptors, or have certificates by the key of one family.
     #[arg(long, requires = "descriptors")]
@@ -86,12 +90,6 @@ pub(crate) struct ScheduleOptions {
     /// Write a picture of how full the slots are to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
-}
-
-/// The length of a coordinator's slots.
-fn default_slot_s() -> u32 {
-    let slot_s = authority::slot_s(&TeamOptions::default().params);
-    u32::try_from(slot_s).unwrap_or(u32::MAX)
 }
 
 /// A team as on the command line.
@@ -136,26 +134,26 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
             return Err(Error::Usage(format!("--{name} {value}: not a number above zero")));
         }
     }
-    let network = Network::read(options)?;
-    let excess = options.excess.unwrap_or_else(|| Params::default().excess_factor());
-    let room = |team: &TeamArgument| TeamRoom { capacity: team.0, at_once_max: options.at_once };
-    let teams: Vec<TeamRoom> = options.team.iter().map(room).collect();
+    let settings = Settings::of(options)?;
+    let network = Network::read(options, &settings)?;
+    let Settings { excess, slot_s, is_greedy, .. } = settings;
+    let teams = &settings.teams;
     let (seed, drawn) = match &options.seed {
         Some(seed) => (seed.0.clone(), false),
-        None => (draw()?, !options.greedy),
+        None => (draw()?, !is_greedy),
     };
-    let period_slots = options.period_s / options.slot_s;
+    let period_slots = settings.period_s / slot_s;
     let machines = network.machines();
     let machine_count = machines.len();
     let shared = machines.iter().filter(|it| it.count() > 1).count();
-    let short = Short::find(&machines, &teams, excess);
+    let short = Short::find(&network, &machines, teams, excess);
 
     let clock = Clock::start();
     let began = clock.now();
-    let mut plan = if options.greedy {
-        Plan::greedy(&teams, excess, machines)
+    let mut plan = if is_greedy {
+        Plan::greedy(teams, excess, machines)
     } else {
-        Plan::randomised(&seed, period_slots, &teams, excess, machines)
+        Plan::randomised(&seed, period_slots, teams, excess, machines)
     };
     let wall = clock.now().saturating_since(began);
 
@@ -163,13 +161,13 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let slots = places.last().map_or(0, |place| place.slot + 1);
     let without_slot: usize = (0..teams.len()).map(|team| plan.without_slot(team).len()).sum();
     let fingerprint = hex::encode(plan.fingerprint());
-    let bound_slots = bound(&network, &teams, excess);
+    let bound_slots = bound(&network, teams, excess);
     for place in &places {
         output.record(|| {
             let relay = network.relay(place.relay);
             json!({
                 "type": "measurement", "team": place.team, "slot": place.slot,
-                "start_s": u64::from(place.slot) * u64::from(options.slot_s),
+                "start_s": u64::from(place.slot) * u64::from(slot_s),
                 "fingerprint": hex::encode_upper(place.relay.0),
                 "nickname": relay.map(|it| it.nickname.as_str()),
                 "capacity_mbit_per_s": plan.guess(place.relay).map(Rate::as_mbit_per_s),
@@ -179,21 +177,21 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     }
     let filled: Vec<Vec<f64>> =
         teams.iter().enumerate().map(|(team, it)| fill(&plan, team, it.capacity)).collect();
-    output.text(picture::text(&filled, options.slot_s));
+    output.text(picture::text(&filled, slot_s));
     if let Some(path) = &options.svg {
-        let svg = picture::figure(&filled, options.slot_s, options.greedy).to_svg();
+        let svg = picture::figure(&filled, slot_s, is_greedy).to_svg();
         let failed = |source| Error::File { what: "write the picture", path: path.clone(), source };
         fs::write(path, svg).map_err(failed)?;
     }
     let newcomers = match &options.next {
-        Some(path) => Some(Newcomers::admit(&mut plan, &network, path, options)?),
+        Some(path) => Some(Newcomers::admit(&mut plan, &network, path, &settings)?),
         None => None,
     };
     if let Some(newcomers) = &newcomers {
         output.result(newcomers, || newcomers.value());
     }
-    let hours = f64::from(slots) * f64::from(options.slot_s) / 3600.0;
-    let kind = if options.greedy { "greedy" } else { "randomised" };
+    let hours = f64::from(slots) * f64::from(slot_s) / 3600.0;
+    let kind = if is_greedy { "greedy" } else { "randomised" };
     let capacity: Rate = network.relays.iter().map(|it| it.guess).sum();
     let gbit = capacity.as_mbit_per_s() / 1000.0;
     let in_words = format!(
@@ -205,7 +203,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         report::plural(machine_count as u64, "machine"),
         report::plural(teams.len() as u64, "team"),
         report::plural(without_slot as u64, "measurement"),
-        options.slot_s,
+        slot_s,
         wall.as_secs_f64() * 1e3,
         if drawn { format!("\nseed {}", hex::encode(seed.as_bytes())) } else { String::new() },
     );
@@ -213,8 +211,8 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         "type": "summary", "plan": kind, "relays": network.relays.len(), "machines": machine_count,
         "shared_machines": shared, "short_machines": short.machines, "lower_bound_relays": short.relays,
         "largest_need_mbit_per_s": short.largest.as_mbit_per_s(), "smallest_team_mbit_per_s": short.team.as_mbit_per_s(),
-        "at_once": options.at_once, "capacity_gbit_per_s": gbit, "teams": teams.len(), "excess": excess,
-        "slots": slots, "bound_slots": bound_slots, "slot_s": options.slot_s, "hours": hours,
+        "at_once": settings.at_once, "capacity_gbit_per_s": gbit, "teams": teams.len(), "excess": excess,
+        "slots": slots, "bound_slots": bound_slots, "slot_s": slot_s, "hours": hours,
         "period_slots": period_slots, "without_slot": without_slot,
         "wall_ms": wall.as_secs_f64() * 1e3, "fingerprint": fingerprint,
     });
@@ -222,7 +220,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
         summary.insert("seed".to_owned(), hex::encode(seed.as_bytes()).into());
     }
     output.result(in_words, || summary);
-    let has_room = without_slot == 0 && (!options.greedy || slots <= period_slots);
+    let has_room = without_slot == 0 && (!is_greedy || slots <= period_slots);
     Ok(match (has_room, short.relays) {
         (false, _) => Exit::Failed,
         (true, 0) => Exit::Done,
@@ -234,6 +232,8 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
 struct Short {
     relays: usize,
     machines: usize,
+    /// The names of the first ones, the largest first.
+    names: Vec<String>,
     /// What the machine with the largest capacity needs.
     largest: Rate,
     /// What the smallest team has.
@@ -241,13 +241,19 @@ struct Short {
 }
 
 impl Short {
-    fn find(machines: &[Machine], teams: &[TeamRoom], excess: f64) -> Self {
+    /// The number of relays that are named.
+    const NAMED: usize = 10;
+
+    fn find(network: &Network, machines: &[Machine], teams: &[TeamRoom], excess: f64) -> Self {
         let team = teams.iter().map(|team| team.capacity).min().unwrap_or_default();
         let needs = |machine: &Machine| machine.guess().scaled(excess);
-        let short = machines.iter().filter(|it| needs(it) > team);
+        let mut short: Vec<&Machine> = machines.iter().filter(|it| needs(it) > team).collect();
+        short.sort_by_key(|it| std::cmp::Reverse(it.guess()));
+        let names = short.iter().flat_map(|it| it.relays()).filter_map(|id| network.relay(id));
         Self {
-            relays: short.clone().map(|it| it.count() as usize).sum(),
-            machines: short.count(),
+            relays: short.iter().map(|it| it.count() as usize).sum(),
+            machines: short.len(),
+            names: names.map(|it| it.nickname.clone()).take(Self::NAMED).collect(),
             largest: machines.iter().map(needs).max().unwrap_or_default(),
             team,
         }
@@ -267,7 +273,9 @@ impl fmt::Display for Short {
         write!(
             f,
             "warning: {relays} will only get lower bounds: the smallest team has {team:.0} Mbit/s, the largest machine needs \
-             {largest:.0} Mbit/s"
+             {largest:.0} Mbit/s\nlower bounds: {}{}",
+            self.names.join(", "),
+            if self.relays > self.names.len() { ", …" } else { "" },
         )
     }
 }

@@ -2,8 +2,11 @@
 //!
 //! Each run has a folder of its own for its temporary files: whatever it leaves is found there.
 
+mod check;
 mod consent;
+mod log;
 mod measure_team;
+mod metrics;
 
 use std::process::Stdio;
 use testbin::Scratch;

@@ -198,3 +198,44 @@ fn what_is_wrong_is_told() {
         assert!(told.contains(word), "{told}");
     }
 }
+
+#[test]
+fn a_coordinators_configuration_is_planned_as_it_would_measure() {
+    let scratch = testbin::Scratch::new();
+    let config = |more: &str, capacity: u32| {
+        let consensus = small();
+        let text = format!(
+            "key = \"c.key\"\nout = \"out\"\nconsensus = \"{}\"\nopt_in = \"list\"\n{more}\n[[measurers]]\n\
+             address = \"127.0.0.1:1\"\ncapacity_mbit_per_s = {capacity}\n\
+             key = \"19bf44096984cdfe8541bac167dc3b96c85086aa30b6b6cb0c5c38ad703166e1\"\n",
+            consensus.display()
+        );
+        std::fs::write(scratch.path("c.toml"), text).expect("space");
+        scratch.run(&["schedule", "--json", "--config", "c.toml"])
+    };
+    testbin::team::make_key(&scratch, "c.key");
+    std::fs::write(scratch.path("list"), "").expect("space");
+    config("", 100_000).assert_refused(&["no relay may be measured"]);
+
+    let text = std::fs::read(small()).expect("the consensus");
+    let consensus = netdoc::consensus::Consensus::parse(&text).expect("a consensus");
+    let measurable = consensus.routers().iter().filter(|it| it.is_measurable());
+    let all: Vec<String> = measurable.map(|it| it.fingerprint.to_string()).collect();
+    std::fs::write(scratch.path("list"), all.join("\n")).expect("space");
+    let ended = config("seconds = 20\nperiod_s = 7200\nat_once_max = 3", 100_000);
+    ended.assert_code(0);
+    let summary = ended.summary();
+    let slot_s = default_of_coordinator("slot_s") - 10;
+    assert_eq!(
+        (&summary["slot_s"], &summary["period_slots"]),
+        (&slot_s.into(), &(7200 / slot_s).into())
+    );
+    assert_eq!((&summary["relays"], &summary["at_once"]), (&all.len().into(), &3.into()));
+    std::fs::write(scratch.path("list"), &all[0]).expect("space");
+    assert_eq!(config("", 100_000).summary()["relays"], 1, "only the one that opted in");
+    std::fs::write(scratch.path("list"), all.join("\n")).expect("space");
+    config("", 50).assert_code(3);
+    config("period_s = 71", 1).assert_code(1);
+    let planned = scratch.run(&["schedule", "--config", "c.toml"]).out.join("\n");
+    assert!(planned.contains("\nlower bounds: "), "{planned}");
+}

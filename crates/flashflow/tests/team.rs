@@ -55,6 +55,33 @@ fn a_measurer_obeys_its_own_coordinators_only_and_ends_when_it_is_told_to() {
 }
 
 #[test]
+fn a_measurer_reloads_its_lists_and_keeps_the_previous_ones_if_the_new_ones_are_wrong() {
+    let scratch = Scratch::new();
+    let coordinator = make_key(&scratch, "c.key");
+    make_key(&scratch, "m.key");
+    write_measurer(&scratch, "m", "127.0.0.1:0", &coordinator);
+    let config = fs::read_to_string(scratch.path("m.toml")).expect("written");
+    let write = |more: &str, list: &str| {
+        fs::write(scratch.path("m.toml"), format!("{config}{more}\n")).expect("written");
+        fs::write(scratch.path("list"), list).expect("written");
+    };
+    let (mut measurer, address) = start_measurer(&scratch, "m.toml");
+    let relay = "8EE1049573B16673000000000000000000001267";
+    write("opt_in = \"list\"\nown_address = \"127.0.0.1\"", relay);
+    measurer.signal(Signal::HUP);
+    let has = |part: &'static str| move |line: &str| line.contains(part);
+    measurer.wait_for_error("a reload", has("with 1 relay on the opt-in list"));
+    measurer.wait_for_error("what needs a restart", has("only a restart changes: own_address"));
+    write("opt_in = \"list\"", "nonsense");
+    measurer.signal(Signal::HUP);
+    measurer.wait_for_error("an error", has("not reloaded: line 1 of the opt-in list"));
+    // It still listens.
+    std::net::TcpStream::connect(&address).expect("connected");
+    measurer.signal(Signal::TERM);
+    measurer.end().assert_code(0);
+}
+
+#[test]
 fn a_configuration_that_is_wrong_is_refused_with_the_field() {
     let scratch = Scratch::new();
     fs::write(scratch.path("m.toml"), "listen = \"127.0.0.1:0\"\nkye = \"m.key\"\n")

@@ -14,6 +14,7 @@ mod local_team;
 pub mod member;
 mod opt_in;
 mod plan;
+mod ports;
 mod team;
 
 pub use coordinator::{Consent, ConsentError, Defences, WorkerLoad};
@@ -22,6 +23,7 @@ pub use local_team::LocalTeam;
 pub use member::Member;
 pub use opt_in::{OptInError, read_opt_in};
 pub use plan::{Load, probe};
+pub use ports::{BadPortRange, PortRange};
 pub use team::ordering::{OrderReport, give as give_order};
 pub use team::{
     Approach, Coordinator, Progress, Request, Team, TeamError, TeamOptions, TeamResult, Teammate,

@@ -7,6 +7,7 @@ mod worker;
 
 use crate::member::{MeasurerKey, Member, MemberError, Reports, RoundMode, RoundOrder};
 use crate::plan::{Load, round_trip};
+use crate::ports::PortRange;
 use landings::{Landings, Lease, address_towards, check_address};
 use link::tls::TlsConfigs;
 use link::{Clock, IdentityIssuer, IssueError, unix_time_s};
@@ -39,6 +40,13 @@ impl Site {
         let issuer = IdentityIssuer::new(seed, unix_time_s())?;
         let tls = TlsConfigs::new(&issuer)?;
         Ok(Self { clock: Clock::start(), tls, landings: Arc::new(Landings::new(issuer)) })
+    }
+
+    /// Restricts the landings to these ports.
+    #[must_use]
+    pub fn with_landing_ports(self, ports: PortRange) -> Self {
+        self.landings.listen_on(ports);
+        self
     }
 
     /// The clock of its threads.

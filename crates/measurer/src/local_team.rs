@@ -27,6 +27,10 @@ impl LocalTeam {
     /// [`TeamError`]: this machine cannot measure.
     pub fn new(options: &TeamOptions) -> Result<Self, TeamError> {
         let site = Site::new()?;
+        let site = match options.landing_ports.clone() {
+            Some(ports) => site.with_landing_ports(ports),
+            None => site,
+        };
         let pumps = options.pumps.unwrap_or(free_cores() / options.measurers.max(1)).max(1);
         let capacity = match options.capacity {
             Some(capacity) => capacity,

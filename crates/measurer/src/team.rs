@@ -6,6 +6,7 @@ mod run;
 use crate::local::{Site, SiteError};
 use crate::local_team::LocalTeam;
 use crate::member::{Member, MemberError};
+use crate::ports::PortRange;
 use coordinator::{
     Defences, Launch, MeasurerId, Outcome, Params, PathParams, ROUNDS_ALLOWED, RoundHistory,
     SetupError, WorkerLoad,
@@ -30,6 +31,8 @@ pub struct TeamOptions {
     pub capacity: Option<Rate>,
     /// Address of our landings, as seen by the target. If `None`, the address from which the target is reached.
     pub address: Option<IpAddr>,
+    /// Ports of our landings; any if `None`.
+    pub landing_ports: Option<PortRange>,
     /// Parameters of the measurements; `sockets` is a maximum.
     pub params: Params,
     /// The requirements of the path to a relay; derived from its round trip if `None`.
@@ -46,6 +49,7 @@ impl Default for TeamOptions {
             pumps: None,
             capacity: None,
             address: None,
+            landing_ports: None,
             params: Params::default(),
             path: None,
             always_authenticate: false,

@@ -12,7 +12,7 @@ use crate::engine::{Engine, EngineObserver};
 use crate::event::{RelayEvent, Unfinished};
 use crate::family;
 use crate::keys;
-use crate::metrics::{Metrics, SharedStatus, Sources};
+use crate::metrics::{SharedStatus, Sources};
 use crate::observations::{self, ObservationWriter};
 use crate::own_addresses::own_addresses;
 use crate::policy::target_params;
@@ -77,7 +77,7 @@ pub struct Relay {
     /// The documents that it serves.
     cache: Cache,
     /// The Prometheus endpoint, if any.
-    metrics: Option<Metrics>,
+    metrics: Option<metrics::Server>,
     /// Health of the exit's name servers.
     pub(crate) dns: Arc<Health>,
     /// Where the bandwidth history is stored.
@@ -206,7 +206,7 @@ impl Relay {
                     descriptors_max: descriptors,
                 };
                 let failed = |source| RelayError::Metrics { address, source };
-                Some(Metrics::start(address, sources).map_err(failed)?)
+                Some(metrics::Server::start(address, move || sources.text()).map_err(failed)?)
             }
         };
         let (wake_directory, wakes) = mpsc::channel();
@@ -294,7 +294,7 @@ impl Relay {
     /// The address of its Prometheus endpoint; `None` if there is none.
     #[must_use]
     pub fn metrics(&self) -> Option<SocketAddr> {
-        self.metrics.as_ref().map(Metrics::address)
+        self.metrics.as_ref().map(metrics::Server::address)
     }
 
     /// Time limit for existing circuits at shutdown.

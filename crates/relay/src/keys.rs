@@ -8,15 +8,17 @@ mod format;
 #[cfg(test)]
 mod tests;
 
+use crate::family::{self, FamilyIds};
 use files::Access;
 use link::{IssueError, LongTermKeys};
+use onion::identity::RsaId;
 use rand::CryptoRng;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use tor_llcrypto::pk::ed25519;
+use tor_llcrypto::pk::{ed25519, rsa as tor_rsa};
 
 /// The RSA identity key.
 const RSA: &str = "secret_id_key";
@@ -134,20 +136,9 @@ pub fn open(folder: &Path, rng: &mut impl CryptoRng) -> Result<LongTermKeys, Key
     };
 
     let mut made = LongTermKeys::generate(rng)?;
-    let (rsa, ed25519) = match (secret(RSA)?, secret(ED25519)?) {
-        (Some(rsa), Some(ed25519)) => {
-            let rsa = format::read_rsa(&rsa).map_err(damaged(RSA))?;
-            let ed25519 = format::read_ed25519(&ed25519).map_err(damaged(ED25519))?;
-            if let Some(public) = read(&path(ED25519_PUBLIC), false)? {
-                let public =
-                    format::read_ed25519_public(&public).map_err(damaged(ED25519_PUBLIC))?;
-                if public != ed25519.public().to_bytes() {
-                    return Err(damaged(ED25519)("its public key is another one"));
-                }
-            }
-            (rsa, ed25519)
-        }
-        (None, None) => {
+    let (rsa, ed25519) = match read_identity(folder)? {
+        Some(identity) => identity,
+        None => {
             let ed25519 = &made.ed25519;
             // The RSA key last: an interruption before leaves the folder incomplete, not different.
             write(&path(ED25519), &format::ed25519(ed25519))?;
@@ -159,12 +150,6 @@ pub fn open(folder: &Path, rng: &mut impl CryptoRng) -> Result<LongTermKeys, Key
             })?;
             write(&path(RSA), rsa.as_bytes())?;
             (made.rsa, made.ed25519)
-        }
-        (Some(_), None) => {
-            return Err(KeyError::Incomplete { present: path(RSA), missing: ED25519 });
-        }
-        (None, Some(_)) => {
-            return Err(KeyError::Incomplete { present: path(ED25519), missing: RSA });
         }
     };
     match secret(ONION)? {
@@ -178,6 +163,56 @@ pub fn open(folder: &Path, rng: &mut impl CryptoRng) -> Result<LongTermKeys, Key
         None => None,
     };
     Ok(LongTermKeys { rsa, ed25519, previous_onion_secret, ..made })
+}
+
+/// Reads the keys in a folder as [`open`] does, and family keys, but writes nothing. Returns the fingerprint; `None` if a relay
+/// would generate a new identity.
+///
+/// # Errors
+/// [`KeyError`], as for [`open`].
+pub fn check(folder: &Path, families: &FamilyIds) -> Result<Option<RsaId>, KeyError> {
+    if !folder.is_dir() {
+        return Ok(None);
+    }
+    check_owner(folder)?;
+    let identity = read_identity(folder)?;
+    for name in [ONION, OLD_ONION] {
+        let path = folder.join(name);
+        if let Some(onion) = read(&path, true)? {
+            let damaged = |reason| KeyError::Damaged { path, reason };
+            format::read_onion(&onion).map_err(damaged)?;
+        }
+    }
+    family::open(folder, families)?;
+    Ok(identity.map(|(rsa, _)| RsaId(rsa.to_public_key().to_rsa_identity().to_bytes())))
+}
+
+/// The identity keys in a folder; `None` if there are none.
+fn read_identity(
+    folder: &Path,
+) -> Result<Option<(tor_rsa::KeyPair, ed25519::ExpandedKeypair)>, KeyError> {
+    let path = |name: &str| folder.join(name);
+    let damaged = |name: &str| {
+        let path = path(name);
+        move |reason| KeyError::Damaged { path, reason }
+    };
+    match (read(&path(RSA), true)?, read(&path(ED25519), true)?) {
+        (Some(rsa), Some(ed25519)) => {
+            let rsa = format::read_rsa(&rsa).map_err(damaged(RSA))?;
+            let ed25519 = format::read_ed25519(&ed25519).map_err(damaged(ED25519))?;
+            if let Some(public) = read(&path(ED25519_PUBLIC), false)? {
+                let public =
+                    format::read_ed25519_public(&public).map_err(damaged(ED25519_PUBLIC))?;
+                if public != ed25519.public().to_bytes() {
+                    return Err(damaged(ED25519)("its public key is another one"));
+                }
+            }
+            Ok(Some((rsa, ed25519)))
+        }
+        (None, None) => Ok(None),
+        (Some(_), None) => Err(KeyError::Incomplete { present: path(RSA), missing: ED25519 }),
+        (None, Some(_)) => Err(KeyError::Incomplete { present: path(ED25519), missing: RSA }),
+    }
 }
 
 /// When the onion key was generated, in Unix seconds: the modification time of its file. A copy
@@ -244,13 +279,19 @@ fn make_folder(folder: &Path) -> Result<(), KeyError> {
         .map_err(KeyError::io("create the folder of keys", folder))
 }
 
-/// As in C tor: the folder of another user is refused, and group and other permissions are removed.
-fn look_at_folder(folder: &Path) -> Result<(), KeyError> {
+/// The metadata of a folder of this user. As in C tor, the folder of another user is refused.
+fn check_owner(folder: &Path) -> Result<fs::Metadata, KeyError> {
     let metadata = fs::metadata(folder).map_err(KeyError::io("look at the folder", folder))?;
     let (owner, we) = (metadata.uid(), rustix::process::geteuid().as_raw());
     if owner != we {
         return Err(KeyError::Foreign { path: folder.to_owned(), owner, we });
     }
+    Ok(metadata)
+}
+
+/// As in C tor, group and other permissions are removed.
+fn look_at_folder(folder: &Path) -> Result<(), KeyError> {
+    let metadata = check_owner(folder)?;
     if metadata.mode() & 0o077 != 0 {
         let closed = fs::Permissions::from_mode(0o700);
         fs::set_permissions(folder, closed).map_err(KeyError::io("close the folder", folder))?;

@@ -7,30 +7,11 @@ mod tests;
 use crate::bandwidth::Bandwidth;
 use crate::dns::health::{Health, Outcome};
 use crate::engine::Engine;
-use bytes::Bytes;
-use http_body_util::Full;
-use hyper::body::Incoming;
-use hyper::header::{CONTENT_TYPE, HeaderValue};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper::{Request, Response, StatusCode};
-use hyper_util::rt::{TokioIo, TokioTimer};
 use link::{Exhaustion, NodeHandle, Traffic};
+use metrics::Text;
 use netdoc::consensus::{Flag, Flags};
 use onion::router::RouterTotals;
-use std::convert::Infallible;
-use std::fmt::Write;
-use std::io;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
-use std::time::Duration;
-use tokio::sync::oneshot;
-
-/// Time limit for a request and its answer.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// The text format of Prometheus.
-const FORMAT: &str = "text/plain; version=0.0.4";
 
 /// Facts about the relay outside its engine.
 #[derive(Clone, Copy, Debug, Default)]
@@ -73,7 +54,7 @@ struct Reading {
 
 impl Sources {
     /// All metrics; `None` if the engine has ended.
-    fn text(&self) -> Option<String> {
+    pub(crate) fn text(&self) -> Option<String> {
         let reading = self.engine.call(|drive| {
             let node = drive.node();
             Reading {
@@ -106,66 +87,49 @@ impl Sources {
             "The observed bandwidth of its descriptor",
             self.bandwidth.observed_bytes_s(),
         );
-        Some(text.0)
+        Some(text.into_string())
     }
 }
 
-/// Formats metrics as text.
-#[derive(Default)]
-struct Text(String);
+/// Groups of the relay's metrics.
+trait RelayMetrics {
+    fn engine(&mut self, reading: &Reading);
+    fn conflux(&mut self, totals: &RouterTotals);
+    fn dns(&mut self, health: &Health);
+    fn process(&mut self, reading: &Reading, exhaustion: Exhaustion, descriptors_max: u32);
+    fn status(&mut self, status: &RelayStatus);
+}
 
-impl Text {
-    // Writing to a string does not fail.
-    fn head(&mut self, name: &str, kind: &str, help: &str) {
-        let _ = writeln!(self.0, "# HELP {name} {help}\n# TYPE {name} {kind}");
-    }
-
-    fn value(&mut self, name: &str, labels: &str, value: impl std::fmt::Display) {
-        let _ = match labels {
-            "" => writeln!(self.0, "{name} {value}"),
-            labels => writeln!(self.0, "{name}{{{labels}}} {value}"),
-        };
-    }
-
-    fn counter(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, "counter", help);
-        self.value(name, "", value);
-    }
-
-    fn gauge(&mut self, name: &str, help: &str, value: u64) {
-        self.head(name, "gauge", help);
-        self.value(name, "", value);
-    }
-
+impl RelayMetrics for Text {
     fn engine(&mut self, reading: &Reading) {
         let totals = &reading.totals;
         let name = "tor_relay_connections";
         self.head(name, "gauge", "Total number of opened connections");
-        self.value(name, "type=\"OR\",state=\"opened\"", reading.links);
-        self.value(name, "type=\"Exit\",state=\"opened\"", reading.streams);
+        self.value(name, &[("type", "OR"), ("state", "opened")], reading.links);
+        self.value(name, &[("type", "Exit"), ("state", "opened")], reading.streams);
         let name = "tor_relay_connections_total";
         self.head(name, "counter", "Total number of created/rejected connections");
         self.value(
             name,
-            "type=\"OR\",direction=\"received\",state=\"rejected\"",
+            &[("type", "OR"), ("direction", "received"), ("state", "rejected")],
             totals.refused_links,
         );
         let name = "tor_relay_circuits_total";
         self.head(name, "gauge", "Total number of circuits");
-        self.value(name, "state=\"opened\"", reading.circuits);
+        self.value(name, &[("state", "opened")], reading.circuits);
         let name = "tor_relay_traffic_bytes";
         self.head(name, "counter", "Traffic related counters: bytes inside TLS");
-        self.value(name, "direction=\"read\"", reading.traffic.received_bytes);
-        self.value(name, "direction=\"written\"", reading.traffic.sent_bytes);
+        self.value(name, &[("direction", "read")], reading.traffic.received_bytes);
+        self.value(name, &[("direction", "written")], reading.traffic.sent_bytes);
         let name = "tor_relay_dos_total";
         self.head(name, "counter", "Denial of Service defenses related counters");
-        self.value(name, "type=\"circuit_rejected\"", totals.refused_circuits);
+        self.value(name, &[("type", "circuit_rejected")], totals.refused_circuits);
         let name = "tor_relay_load_oom_bytes_total";
         self.head(name, "counter", "Total number of bytes the OOM has freed by subsystem");
-        self.value(name, "subsys=\"cell\"", totals.reclaimed_bytes);
+        self.value(name, &[("subsys", "cell")], totals.reclaimed_bytes);
         let name = "tor_relay_load_global_rate_limit_reached_total";
         self.head(name, "counter", "Total number of global connection bucket limit reached");
-        self.value(name, "side=\"write\"", totals.limited);
+        self.value(name, &[("side", "write")], totals.limited);
 
         self.counter("flashflow_relay_circuits_opened_total", "Circuits opened", totals.circuits);
         let help = "Streams opened and names looked up for clients";
@@ -186,7 +150,7 @@ impl Text {
             "counter",
             "Seconds that cells have waited in circuits' queues, all together",
         );
-        self.value(name, "", reading.waited_cell_s);
+        self.value(name, &[], reading.waited_cell_s);
         let help = "Bytes of cells and of streams' data that wait";
         self.gauge("flashflow_relay_queued_bytes", help, reading.queued_bytes as u64);
         let help = "Bytes that peers have it hold in all, the kernel's buffers aside";
@@ -211,15 +175,15 @@ impl Text {
         let name = "tor_relay_exit_dns_error_total";
         self.head(name, "counter", "Total number of DNS errors encountered by this relay");
         for (outcome, reason) in Outcome::ALL {
-            self.value(name, &format!("reason=\"{reason}\""), health.count(outcome));
+            self.value(name, &[("reason", reason)], health.count(outcome));
         }
     }
 
     fn process(&mut self, reading: &Reading, exhaustion: Exhaustion, descriptors_max: u32) {
         let name = "tor_relay_load_socket_total";
         self.head(name, "gauge", "Total number of sockets");
-        self.value(name, "state=\"opened\"", reading.links + reading.streams);
-        self.value(name, "", descriptors_max);
+        self.value(name, &[("state", "opened")], reading.links + reading.streams);
+        self.value(name, &[], descriptors_max);
         let name = "tor_relay_load_tcp_exhaustion_total";
         self.counter(name, "Total number of times we ran out of TCP ports", exhaustion.ports);
         let name = "flashflow_relay_descriptor_exhaustion_total";
@@ -235,7 +199,7 @@ impl Text {
         self.head(name, "gauge", "Relay flags from consensus");
         for flag in Flag::ALL {
             let is_set = u8::from(status.flags.contains(*flag));
-            self.value(name, &format!("type=\"{}\"", flag.name()), is_set);
+            self.value(name, &[("type", flag.name())], is_set);
         }
         let name = "tor_relay_signing_cert_expiry_timestamp";
         self.gauge(
@@ -247,78 +211,9 @@ impl Text {
         self.gauge(
             name,
             "Whether a circuit through others has come back to its port",
-            status.is_reached.into(),
+            u64::from(status.is_reached),
         );
         let name = "flashflow_relay_published_timestamp";
         self.gauge(name, "When it last made a descriptor; 0 if it has not", status.published);
     }
-}
-
-/// The metrics server. Dropping it stops it.
-#[derive(Debug)]
-pub(crate) struct Metrics {
-    address: SocketAddr,
-    /// Dropping it ends the server.
-    _stop: oneshot::Sender<Infallible>,
-}
-
-impl Metrics {
-    /// Listens, and answers `/metrics`. Anybody who can connect gets an answer: restrict access by
-    /// the address.
-    pub(crate) fn start(address: SocketAddr, sources: Sources) -> io::Result<Self> {
-        let listener = std::net::TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        let address = listener.local_addr()?;
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-        let (stop, stopped) = oneshot::channel();
-        thread::Builder::new().name("metrics".to_owned()).spawn(move || {
-            runtime.block_on(async move {
-                tokio::select! {
-                    () = serve(listener, sources) => {}
-                    _ = stopped => {}
-                }
-            });
-        })?;
-        Ok(Self { address, _stop: stop })
-    }
-
-    /// The address of the listener.
-    pub(crate) const fn address(&self) -> SocketAddr {
-        self.address
-    }
-}
-
-/// Serves one request at a time: there is one scraper.
-async fn serve(listener: std::net::TcpListener, sources: Sources) {
-    // A non-blocking socket cannot fail here.
-    let Ok(listener) = tokio::net::TcpListener::from_std(listener) else { return };
-    loop {
-        let Ok((stream, _)) = listener.accept().await else {
-            tokio::time::sleep(Duration::from_millis(100)).await;
-            continue;
-        };
-        let service = service_fn(async |request: Request<Incoming>| {
-            let text = (request.uri().path() == "/metrics").then(|| sources.text());
-            Ok::<_, Infallible>(response(text))
-        });
-        let connection = http1::Builder::new()
-            .keep_alive(false)
-            .timer(TokioTimer::new())
-            .serve_connection(TokioIo::new(stream), service);
-        // A client that disconnects or is too slow needs no report.
-        let _ = tokio::time::timeout(TIMEOUT, connection).await;
-    }
-}
-
-/// The metrics, or an error: no such path, or the engine has ended.
-fn response(text: Option<Option<String>>) -> Response<Full<Bytes>> {
-    let (status, text) = match text {
-        None => (StatusCode::NOT_FOUND, String::new()),
-        Some(None) => (StatusCode::SERVICE_UNAVAILABLE, String::new()),
-        Some(Some(text)) => (StatusCode::OK, text),
-    };
-    let mut response = Response::new(Full::new(text.into()));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(FORMAT));
-    response
 }

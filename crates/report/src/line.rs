@@ -1,6 +1,6 @@
 //! A relay's result in a line.
 
-use crate::RelayReport;
+use crate::{Mode, RelayReport};
 
 /// A line about a measured relay.
 #[must_use]
@@ -10,6 +10,9 @@ pub fn line(report: &RelayReport) -> String {
         (Some(estimate), _) => {
             let verdict = match &report.inconclusive_reason {
                 Some(reason) => format!("inconclusive: {reason}"),
+                None if report.mode == Mode::Transit => {
+                    "conclusive, without client traffic".to_owned()
+                }
                 None => "conclusive".to_owned(),
             };
             let rounds = if report.rounds == 1 { "round" } else { "rounds" };

@@ -37,7 +37,7 @@ pub use error::StoreError;
 pub use explain::{Line, Story, explain};
 pub use likeness::Suspect;
 pub use open::{Reader, Store};
-pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, Pass};
+pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, Pass, Week};
 pub use read::{Measurement, State};
 pub use relays::{RelayPage, RelayQuery, RelayRow, Sort};
 pub use retention::{Removed, Retention};

@@ -112,6 +112,15 @@ pub struct Pass {
 
 const DAY_S: u64 = 24 * 3600;
 
+/// The measurements that ended in a week.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Week {
+    /// Its first second, a Thursday 00:00 UTC, as Unix weeks begin.
+    pub begin_unix_s: u64,
+    /// Conclusive ones, lower bounds, and failures.
+    pub endings: [u64; 3],
+}
+
 impl Reader {
     /// The current state.
     ///
@@ -261,6 +270,28 @@ impl Reader {
                 relays: time(row, 5)?,
                 failed: time(row, 6)?,
             })
+        })
+    }
+
+    /// Verdicts by week, the newest first; weeks without any are left out.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn weeks(&self, now_unix_s: u64, most: u64) -> Result<Vec<Week>, StoreError> {
+        const WEEK_S: u64 = 7 * DAY_S;
+        let from = (now_unix_s / WEEK_S).saturating_sub(most.saturating_sub(1)) * WEEK_S;
+        let count = |state: u8| format!("count(CASE state WHEN {state} THEN 1 END)");
+        // The index of ends and states has all of it.
+        let sql = format!(
+            "SELECT ended_unix_s / {WEEK_S}, {}, {}, {} FROM measurement
+             WHERE ended_unix_s >= ?1 GROUP BY 1 ORDER BY 1 DESC",
+            count(1),
+            count(2),
+            count(3)
+        );
+        self.all(&sql, [int(from)], |row| {
+            let endings = [time(row, 1)?, time(row, 2)?, time(row, 3)?];
+            Ok(Week { begin_unix_s: time(row, 0)? * WEEK_S, endings })
         })
     }
 

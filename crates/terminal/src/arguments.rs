@@ -1,6 +1,7 @@
 //! Options of several commands.
 
 use clap::Args;
+use measurer::PortRange;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 
 /// An IP address and a port. `localhost` is the only name that needs no look-up: it is always loopback (RFC 6761, section 6.3).
@@ -41,6 +42,9 @@ pub struct TeamArguments {
     /// Address at which the relay reaches the measurers. By default that of the route to the relay.
     #[arg(long, value_name = "ADDRESS")]
     pub own_address: Option<IpAddr>,
+    /// Ports at which the relay reaches the measurers, such as 20000-20999. By default any.
+    #[arg(long, value_name = "FIRST-LAST")]
+    pub landing_ports: Option<PortRange>,
     /// Authenticate links as a relay does, even where that is not needed.
     #[arg(long)]
     pub authenticate: bool,

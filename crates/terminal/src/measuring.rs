@@ -46,6 +46,7 @@ fn options(arguments: &TeamArguments) -> TeamOptions {
         measurers: arguments.measurers,
         capacity: arguments.capacity.map(Rate::from_mbit_per_s),
         address: arguments.own_address,
+        landing_ports: arguments.landing_ports.clone(),
         params: params(arguments),
         always_authenticate: arguments.authenticate,
         ..TeamOptions::default()
@@ -196,7 +197,7 @@ pub fn show_progress(
         coordinator::Progress::Second { round, index, measured } => {
             let mbit_per_s = measured.as_mbit_per_s();
             let second = index + 1;
-            output.doing(format!(
+            output.progress(format!(
                 "{name}: round {round}, second {second} of {seconds}: {mbit_per_s:.1} Mbit/s"
             ));
             output.record(|| {

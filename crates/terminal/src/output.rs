@@ -2,8 +2,12 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
+use std::env;
 use std::fmt::Display;
+use std::fs::File;
 use std::io::{self, ErrorKind, Write};
+use std::os::fd::AsFd as _;
+use std::os::unix::fs::MetadataExt as _;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -13,14 +17,43 @@ pub struct Output {
     bar: ProgressBar,
     /// Whether progress is printed line by line if stderr is no terminal.
     is_logged: AtomicBool,
+    /// Whether a daemon writes a log.
+    is_log: AtomicBool,
     /// A result was lost: writing to standard output failed.
     has_lost: AtomicBool,
+}
+
+/// Standard error for a log whose lines do not break the progress display.
+#[derive(Clone)]
+pub struct ErrorStream(ProgressBar);
+
+impl Write for ErrorStream {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.suspend(|| io::stderr().lock().write(bytes))
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        io::stderr().lock().flush()
+    }
+}
+
+/// Whether stderr is the journal's: systemd names device and inode of its stream in `JOURNAL_STREAM`. Then lines may begin with
+/// a priority (sd-daemon(3)).
+#[must_use]
+pub fn is_journal() -> bool {
+    let is_stream = |named: String| {
+        let stderr = File::from(io::stderr().as_fd().try_clone_to_owned().ok()?);
+        let stream = stderr.metadata().ok()?;
+        Some(named == format!("{}:{}", stream.dev(), stream.ino()))
+    };
+    env::var("JOURNAL_STREAM").ok().and_then(is_stream).unwrap_or(false)
 }
 
 /// Reports a warning on stderr.
 pub fn note(message: impl Display) {
     // An error on stderr cannot be reported.
-    let _ = writeln!(io::stderr().lock(), "flashflow: note: {message}");
+    let priority = if is_journal() { "<4>" } else { "" };
+    let _ = writeln!(io::stderr().lock(), "{priority}flashflow: note: {message}");
 }
 
 impl Output {
@@ -32,8 +65,8 @@ impl Output {
         if let Ok(style) = ProgressStyle::with_template("{spinner} {elapsed:>4} {msg}") {
             bar.set_style(style);
         }
-        let (is_logged, has_lost) = (AtomicBool::new(false), AtomicBool::new(false));
-        Self { is_json, bar, is_logged, has_lost }
+        let [is_logged, is_log, has_lost] = [false; 3].map(AtomicBool::new);
+        Self { is_json, bar, is_logged, is_log, has_lost }
     }
 
     /// A result: `text` for people, `value` for programs.
@@ -103,11 +136,33 @@ impl Output {
         self.bar.set_message(message);
     }
 
+    /// Shows a part of the current activity: as a line of its own after [`log_progress`](Self::log_progress), also on a terminal.
+    pub fn progress(&self, message: impl Into<String>) {
+        if self.is_logged.load(Ordering::Relaxed) {
+            self.step(message.into());
+        } else {
+            self.doing(message);
+        }
+    }
+
     /// Prints a step permanently, on stderr.
     pub fn step(&self, message: impl Display) {
         self.bar.suspend(|| {
             let _ = writeln!(io::stderr().lock(), "{message}");
         });
+    }
+
+    /// Whether this is the output of a daemon, which has taken [`error_stream`](Self::error_stream).
+    #[must_use]
+    pub fn is_log(&self) -> bool {
+        self.is_log.load(Ordering::Relaxed)
+    }
+
+    /// Standard error for a daemon's log.
+    #[must_use]
+    pub fn error_stream(&self) -> ErrorStream {
+        self.is_log.store(true, Ordering::Relaxed);
+        ErrorStream(self.bar.clone())
     }
 
     /// Ends the progress display.
@@ -118,7 +173,8 @@ impl Output {
     /// Prints an error on stderr; as a value, too, for programs.
     pub fn error(&self, error: impl Display) {
         self.quiet();
-        let _ = writeln!(io::stderr().lock(), "flashflow: {error}");
+        let priority = if is_journal() { "<3>" } else { "" };
+        let _ = writeln!(io::stderr().lock(), "{priority}flashflow: {error}");
         self.record(|| serde_json::json!({"type": "error", "error": error.to_string()}));
     }
 }

@@ -3,14 +3,15 @@
 use super::connect::{ConnectError, Line, Route};
 use crate::check::{DELAY_MAX, plain, report_in};
 use crate::frames::Lost;
-use crate::keys::PublicKey;
 use crate::messages::{End, FromCoordinator, FromMeasurer, Hello};
 use measurer::member::{FailureKind, MemberReport, Reports, RoundOrder};
 use onion::Duration;
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
+
+/// Of the opt-in list: with an IPv6 address each, they are shorter than `MESSAGE_MAX_BYTES`.
+const LINES_OF_A_MESSAGE: usize = 80;
 
 /// The receiver of a round's reports, until it is closed: later reports are dropped.
 #[derive(Clone)]
@@ -71,6 +72,8 @@ struct Round {
 pub(super) struct Courier {
     route: Route,
     line: Option<Line>,
+    /// The opt-in list for a measurer that takes it.
+    list: watch::Receiver<Arc<[String]>>,
     /// By their numbers in the session.
     rounds: BTreeMap<u64, Round>,
     /// Numbers continue from one session to the next.
@@ -79,18 +82,13 @@ pub(super) struct Courier {
 
 enum News {
     Command(Option<Command>),
+    List,
     Message(Result<Option<FromMeasurer>, Lost>),
 }
 
 impl Courier {
-    pub(super) const fn new(
-        at: SocketAddr,
-        pinned: PublicKey,
-        own: PublicKey,
-        tls: Arc<rustls::ClientConfig>,
-    ) -> Self {
-        let route = Route { at, pinned, own, tls };
-        Self { route, line: None, rounds: BTreeMap::new(), newest: 0 }
+    pub(super) const fn new(route: Route, list: watch::Receiver<Arc<[String]>>) -> Self {
+        Self { route, line: None, list, rounds: BTreeMap::new(), newest: 0 }
     }
 
     /// Executes commands until all senders are dropped.
@@ -100,12 +98,14 @@ impl Courier {
                 Some(line) => tokio::select! {
                     command = commands.recv() => News::Command(command),
                     message = line.from_measurer.next() => News::Message(message),
+                    Ok(()) = self.list.changed() => News::List,
                 },
                 None => News::Command(commands.recv().await),
             };
             match news {
                 News::Command(Some(command)) => self.obey(command).await,
                 News::Command(None) => return,
+                News::List => self.hand_over_list().await,
                 News::Message(Ok(Some(message))) => self.take_in(message),
                 News::Message(Ok(None)) => self.lose("it ended the session"),
                 News::Message(Err(lost)) => self.lose(&plain(&lost.0)),
@@ -153,8 +153,27 @@ impl Courier {
         }
         if self.line.is_none() {
             self.line = Some(self.route.connect().await?);
+            self.hand_over_list().await;
         }
         self.line.as_mut().ok_or(ConnectError::Ended)
+    }
+
+    /// Sends the opt-in list, if the measurer takes it.
+    async fn hand_over_list(&mut self) {
+        let lines = Arc::clone(&self.list.borrow_and_update());
+        let Some(line) = self.line.as_ref().filter(|line| line.hello.takes_opt_in) else { return };
+        let mut chunks = lines.chunks(LINES_OF_A_MESSAGE).peekable();
+        // An empty list replaces the previous one as well.
+        let mut chunk = chunks.next().unwrap_or_default();
+        loop {
+            let is_last = chunks.peek().is_none();
+            let message = FromCoordinator::OptIn { lines: chunk.to_vec(), is_last };
+            // A lost connection is noticed at the next command.
+            if line.to_measurer.send(message).await.is_err() || is_last {
+                return;
+            }
+            chunk = chunks.next().unwrap_or_default();
+        }
     }
 
     fn number(&self, key: &RoundKey) -> Option<u64> {

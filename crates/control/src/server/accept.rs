@@ -60,21 +60,21 @@ pub(crate) struct Accepted {
     pub(crate) permit: OwnedSemaphorePermit,
 }
 
-/// Accepts connections. Several TLS handshakes run at the same time, so that none delays others. `list` is the name of
-/// the key list in the configuration.
+/// Accepts connections. Several TLS handshakes run at the same time, so that none delays others. Each takes
+/// the TLS configuration of its time. `list` is the name of the key list in the configuration.
 pub(crate) fn incoming(
     listener: TcpListener,
-    tls: Arc<rustls::ServerConfig>,
+    tls: impl Fn() -> Arc<rustls::ServerConfig> + Send + 'static,
     list: &'static str,
 ) -> mpsc::Receiver<Accepted> {
     let (sender, receiver) = mpsc::channel(1);
-    tokio::spawn(accept(listener, TlsAcceptor::from(tls), list, sender));
+    tokio::spawn(accept(listener, tls, list, sender));
     receiver
 }
 
 async fn accept(
     listener: TcpListener,
-    tls: TlsAcceptor,
+    tls: impl Fn() -> Arc<rustls::ServerConfig>,
     list: &'static str,
     accepted: mpsc::Sender<Accepted>,
 ) {
@@ -93,7 +93,7 @@ async fn accept(
             },
             () = accepted.closed() => return,
         };
-        let (tls, accepted, once) = (tls.clone(), accepted.clone(), Arc::clone(&once));
+        let (tls, accepted, once) = (TlsAcceptor::from(tls()), accepted.clone(), Arc::clone(&once));
         let places = Arc::clone(&places);
         let handshake = tokio::spawn(async move {
             match tokio::time::timeout(HANDSHAKE_TIMEOUT, shake_hands(socket, address, &tls)).await

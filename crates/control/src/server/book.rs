@@ -1,6 +1,7 @@
 //! The sessions, and the capacity that their rounds use.
 
 use super::MakeMember;
+use super::status::{MeasurerStatus, MeasurerTotals};
 use crate::keys::PublicKey;
 use crate::refusal::{Refusal, RefusalCode};
 use measurer::Member;
@@ -35,6 +36,7 @@ struct Pages {
     idle: Vec<Box<dyn Member>>,
     /// Identifies entries.
     next: u64,
+    totals: MeasurerTotals,
 }
 
 struct Entry {
@@ -77,6 +79,26 @@ impl Book {
     /// The maximum rate of all rounds together.
     pub(super) const fn capacity(&self) -> Rate {
         self.capacity
+    }
+
+    /// Adds to the sums since the start.
+    pub(super) fn count(&self, add: impl FnOnce(&mut MeasurerTotals)) {
+        add(&mut self.pages().totals);
+    }
+
+    /// The status, without the opt-in list.
+    pub(super) fn status(&self) -> MeasurerStatus {
+        let pages = self.pages();
+        MeasurerStatus {
+            capacity: self.capacity,
+            reserved: pages.rounds.iter().map(|entry| entry.rate).sum(),
+            sessions: pages.sessions.len(),
+            rounds: pages.rounds.len(),
+            sockets: pages.rounds.iter().fold(0, |sum, entry| sum.saturating_add(entry.sockets)),
+            sockets_max: self.sockets_max,
+            opted_in: 0,
+            totals: pages.totals.clone(),
+        }
     }
 
     /// Begins a coordinator's session, unless it has one.

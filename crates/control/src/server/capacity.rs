@@ -23,8 +23,9 @@ pub(super) async fn serve(
     service: &Service,
 ) -> Result<CapacityAnswer, End> {
     let book = &service.book;
-    let test =
-        order.test(service.address, book.capacity(), &service.peers).map_err(End::lasting)?;
+    let in_force = Arc::clone(&service.in_force.borrow());
+    let peers = &in_force.rules.peers;
+    let test = order.test(service.address, book.capacity(), peers).map_err(End::lasting)?;
     // It opens no socket to a relay.
     let reserved = book.reserve(peer.key, test.rate, 0);
     let (reservation, claim) = reserved.map_err(|refusal| End::lasting(refusal.reason))?;

@@ -1,5 +1,6 @@
 //! A coordinator's session: its orders, and the reports of its rounds.
 
+use super::InForce;
 use super::accept::Peer;
 use super::book::{Book, ROUNDS_MAX, Ticket};
 use super::round::Round;
@@ -7,8 +8,8 @@ use crate::check::{self, plain};
 use crate::frames::Incoming;
 use crate::messages::{End, FromCoordinator, FromMeasurer, Hello};
 use crate::refusal::{Refusal, RefusalCode};
-use measurer::Consent;
 use measurer::member::{MemberReport, Reports, RoundOrder};
+use measurer::{Consent, ConsentError};
 use onion::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,6 +17,9 @@ use tokio::sync::{mpsc, watch};
 
 /// Maximum number of queued reports to the session's task, over all its rounds; then the reporting thread blocks.
 const REPORTS_MAX: usize = 256;
+
+/// Maximum number of relays on a coordinator's opt-in list: many times the public network.
+const LISTED_MAX: usize = 100_000;
 
 /// The number of refused orders after which the session ends.
 const REFUSALS_MAX: u32 = 100;
@@ -25,7 +29,10 @@ pub(super) struct Session {
     /// Makes room for the next session when this one is dropped.
     _ticket: Ticket,
     book: Arc<Book>,
-    consent: Arc<Consent>,
+    in_force: watch::Receiver<Arc<InForce>>,
+    /// The coordinator's opt-in list, and the part of the next one that has arrived.
+    handed: Consent,
+    arriving: Consent,
     to_coordinator: mpsc::Sender<FromMeasurer>,
     reports: mpsc::Receiver<(u64, MemberReport)>,
     reporter: mpsc::Sender<(u64, MemberReport)>,
@@ -54,7 +61,7 @@ impl Session {
         peer: Peer,
         ticket: Ticket,
         book: Arc<Book>,
-        consent: Arc<Consent>,
+        in_force: watch::Receiver<Arc<InForce>>,
         to_coordinator: mpsc::Sender<FromMeasurer>,
     ) -> Self {
         let (reporter, reports) = mpsc::channel(REPORTS_MAX);
@@ -62,7 +69,9 @@ impl Session {
             peer,
             _ticket: ticket,
             book,
-            consent,
+            in_force,
+            handed: Consent::local_only(),
+            arriving: Consent::local_only(),
             to_coordinator,
             reports,
             reporter,
@@ -102,6 +111,7 @@ impl Session {
             capacity: self.book.capacity(),
             rounds_max: ROUNDS_MAX,
             sockets_max: self.book.sockets_max(),
+            takes_opt_in: self.in_force.borrow().rules.takes_opt_in,
         }))
     }
 
@@ -112,6 +122,11 @@ impl Session {
     ) -> Result<(), End> {
         let gone = self.to_coordinator.clone();
         loop {
+            if !self.in_force.borrow_and_update().rules.coordinators.contains(&self.peer.key) {
+                let reason =
+                    "the measurer's operator has removed this coordinator from `coordinators`";
+                return Err(End::lasting(reason));
+            }
             tokio::select! {
                 order = orders.next() => match order {
                     Ok(Some(order)) => self.carry_out(order)?,
@@ -124,6 +139,7 @@ impl Session {
                         self.pass_on(round, report)?;
                     }
                 }
+                Ok(()) = self.in_force.changed() => {}
                 () = gone.closed() => return Err(End::lasting("the connection is lost")),
                 _ = stopped.wait_for(|stop| *stop) => {
                     return Err(End::lasting("the measurer is ending"));
@@ -137,18 +153,45 @@ impl Session {
             FromCoordinator::Prepare { round, order } => (round, self.prepare(round, order)),
             FromCoordinator::Start { round, delay } => (round, self.start(round, delay)),
             FromCoordinator::Stop { round } => (round, self.stop(round)),
+            FromCoordinator::OptIn { lines, is_last } => return self.take_list(&lines, is_last),
             FromCoordinator::Session | FromCoordinator::Capacity(_) => {
                 return Err(End::lasting("a session is open on this connection already"));
             }
         };
         let Err(Refusal { code, reason }) = done else { return Ok(()) };
         let (peer, number) = (&self.peer, code.number());
-        tracing::warn!("order for round {round} of {peer} refused (code {number}): {reason}");
+        tracing::warn!(
+            round,
+            code = number,
+            "order for round {round} of {peer} refused (code {number}): {reason}"
+        );
         self.refusals += 1;
+        self.book.count(|totals| *totals.refused_orders.entry(code).or_default() += 1);
         if self.refusals > REFUSALS_MAX {
             return Err(End::lasting("too many orders had to be refused"));
         }
         self.send(FromMeasurer::Refused { round, code, reason: plain(&reason) })
+    }
+
+    fn take_list(&mut self, lines: &[String], is_last: bool) -> Result<(), End> {
+        let arriving = std::mem::take(&mut self.arriving).with_list(&lines.join("\n"));
+        let arriving =
+            arriving.map_err(|_| End::lasting("a line of the opt-in list is invalid"))?;
+        if arriving.listed() > LISTED_MAX {
+            return Err(End::lasting(format!("the opt-in list has more than {LISTED_MAX} relays")));
+        }
+        if is_last {
+            let listed = arriving.listed();
+            tracing::info!(
+                relays = listed,
+                "{} handed over an opt-in list of {listed} relays",
+                self.peer
+            );
+            self.handed = arriving;
+        } else {
+            self.arriving = arriving;
+        }
+        Ok(())
     }
 
     fn prepare(&mut self, number: u64, order: RoundOrder) -> Result<(), Refusal> {
@@ -159,9 +202,18 @@ impl Session {
         self.newest = number;
         check::order(&order).map_err(|error| Refusal::new(RefusalCode::Malformed, error))?;
         let target = order.target;
-        self.consent
-            .check_for(self.peer.address.ip(), target.ids.rsa, target.address.ip())
-            .map_err(|error| Refusal::new(RefusalCode::NoConsent, error))?;
+        let in_force = Arc::clone(&self.in_force.borrow());
+        let check = |consent: &Consent| {
+            consent.check_for(self.peer.address.ip(), target.ids.rsa, target.address.ip())
+        };
+        match check(&in_force.rules.consent) {
+            // Private and local addresses depend on our own list alone.
+            Err(ConsentError::NotGiven { .. }) if in_force.rules.takes_opt_in => {
+                check(&self.handed)
+            }
+            own => own,
+        }
+        .map_err(|error| Refusal::new(RefusalCode::NoConsent, error))?;
         let (reservation, claim) = self.book.reserve(self.peer.key, order.rate, order.sockets)?;
         let reporter = self.reporter.clone();
         let reports: Reports = Arc::new(move |report| {
@@ -172,8 +224,10 @@ impl Session {
             .map_err(|error| Refusal::new(RefusalCode::Unable, error))?;
         let state = State { round, phase: Phase::Preparing, seconds: order.seconds };
         self.rounds.insert(number, state);
+        self.book.count(|totals| totals.rounds += 1);
         let (id, address, rate) = (target.ids.rsa, target.address, order.rate);
-        tracing::info!("round {number} of {}: {id} at {address}, {rate}", self.peer);
+        let peer = self.peer;
+        tracing::info!(round = number, relay = %id, "round {number} of {peer}: {id} at {address}, {rate}");
         Ok(())
     }
 
@@ -209,10 +263,15 @@ impl Session {
                 state.phase = Phase::Ready;
                 false
             }
-            MemberReport::Second(second, _) => second.index.saturating_add(1) >= state.seconds,
+            MemberReport::Second(second, _) => {
+                let bytes = second.bytes;
+                self.book.count(|totals| totals.measured_bytes += bytes);
+                second.index.saturating_add(1) >= state.seconds
+            }
             MemberReport::Load(_) => false,
             MemberReport::Failed { detail, .. } => {
-                tracing::info!("round {round} of {} has failed: {detail}", self.peer);
+                tracing::warn!(round, "round {round} of {} has failed: {detail}", self.peer);
+                self.book.count(|totals| totals.failed_rounds += 1);
                 true
             }
         };

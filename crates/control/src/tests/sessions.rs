@@ -2,8 +2,8 @@
 
 use super::world::*;
 use crate::testing::order;
-use measurer::Member as _;
 use measurer::member::{FailureKind, MemberReport, RoundOrder};
+use measurer::{Consent, Member as _};
 use onion::Rate;
 use std::net::SocketAddr;
 
@@ -135,4 +135,108 @@ fn the_measurers_own_consent_rule_stands_above_any_order() {
     }
     assert!(daemon.is_quiet(), "the member has never heard of it");
     assert_measures(&daemon, &mut member);
+}
+
+#[test]
+fn new_rules_hold_for_the_next_order_and_spare_running_rounds_but_not_those_of_a_removed_coordinator()
+ {
+    let daemon = Daemon::start();
+    let (ours, others) = (remotes(COORDINATOR), remotes(OTHER_COORDINATOR));
+    let measurer = |remotes: &crate::Remotes| {
+        remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key")
+    };
+    let (measurer, others_measurer) = (measurer(&ours), measurer(&others));
+    let prepared = |measurer: &crate::RemoteMeasurer| {
+        let (reporter, received) = reports();
+        let mut member = measurer.member();
+        let rate = Rate::from_mbit_per_s(1.0);
+        member.prepare(RoundOrder { rate, ..order() }, reporter).expect("a thread");
+        let (_, notify) = daemon.prepared();
+        (member, received, notify)
+    };
+    let (_running, received, notify) = prepared(&measurer);
+    let (_removed, removed_received, _) = prepared(&others_measurer);
+
+    let mut abroad = RoundOrder { rate: Rate::from_mbit_per_s(1.0), ..order() };
+    abroad.target.address = SocketAddr::from(([198, 51, 100, 7], 443));
+    let refused = |word: &str| {
+        let (reporter, received) = reports();
+        let mut member = measurer.member();
+        member.prepare(abroad, reporter).expect("a thread");
+        match received.recv_timeout(PATIENCE) {
+            Ok(MemberReport::Failed { kind: FailureKind::Refused, detail }) => {
+                assert!(detail.contains(word), "{detail}");
+            }
+            other => panic!("{other:?} instead of a refusal"),
+        }
+    };
+    refused("has not opted in");
+    let list = format!("{} 198.51.100.7", abroad.target.ids.rsa);
+    let consent = Consent::local_only().with_list(&list).expect("a list");
+    daemon.reload(rules(&[COORDINATOR], consent));
+    assert_broken(&removed_received, "removed this coordinator");
+    daemon.stopped();
+    assert!(others_measurer.abilities().is_err(), "no new session either");
+    let (reporter, _received) = reports();
+    let mut member = measurer.member();
+    member.prepare(abroad, reporter).expect("a thread");
+    assert_eq!(daemon.prepared().0, abroad);
+    notify(MemberReport::Ready { sockets: 3 });
+    let report = received.recv_timeout(PATIENCE);
+    assert_eq!(report, Ok(MemberReport::Ready { sockets: 3 }), "the first round goes on");
+    daemon.reload(rules(&[COORDINATOR], Consent::local_only()));
+    refused("has not opted in");
+}
+
+#[test]
+fn a_measurer_that_takes_the_coordinators_list_obeys_it_on_public_addresses_only() {
+    let daemon = Daemon::start();
+    let taking = |takes_opt_in| crate::Rules {
+        takes_opt_in,
+        ..rules(&[COORDINATOR], Consent::local_only())
+    };
+    daemon.reload(taking(true));
+    let remotes = remotes(COORDINATOR);
+    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    let mut abroad = order();
+    abroad.target.address = SocketAddr::from(([198, 51, 100, 7], 443));
+    let id = abroad.target.ids.rsa;
+    let list = |text: &str| Consent::local_only().with_list(text).expect("a list");
+    // More than fits into one message, and ours last.
+    let others: String = (0..500).map(|n| format!("{n:040X} 2001:db8::{n:x}\n")).collect();
+    remotes.hand_out(&list(&format!("{others}{id} 198.51.100.7")));
+    let answer = |order: RoundOrder| {
+        let (reporter, received) = reports();
+        let mut member = measurer.member();
+        member.prepare(order, reporter).expect("a thread");
+        match daemon.prepared_or(&received) {
+            Some(MemberReport::Failed { detail, .. }) => Err(detail),
+            Some(other) => panic!("{other:?} of a member that says nothing"),
+            None => {
+                member.stop();
+                daemon.stopped();
+                Ok(())
+            }
+        }
+    };
+    assert_eq!(answer(abroad), Ok(()));
+    let mut elsewhere = abroad;
+    elsewhere.target.address = SocketAddr::from(([198, 51, 100, 8], 443));
+    assert!(answer(elsewhere).expect_err("another address").contains("not at 198.51.100.8"));
+    remotes.hand_out(&list(&others));
+    until(|| answer(abroad).is_err());
+    remotes.hand_out(&list(&id.to_string()));
+    until(|| answer(abroad).is_ok());
+    daemon.reload(taking(false));
+    until(|| answer(abroad).is_err());
+}
+
+/// Until what was sent has arrived.
+fn until(mut holds: impl FnMut() -> bool) {
+    for _ in 0..10_000 {
+        if holds() {
+            return;
+        }
+    }
+    panic!("it never happens");
 }

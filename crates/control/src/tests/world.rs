@@ -2,13 +2,14 @@
 
 use crate::keys::{PublicKey, SecretKey};
 use crate::remote::connect::Route;
-use crate::{MeasurerServer, Remotes, ServerOptions, tls};
+use crate::{MeasurerServer, Remotes, Rules, ServerOptions, tls};
 use measurer::member::{
     FailureKind, MeasurerKey, MemberError, MemberReport, Reports, RoundOrder, WorkerLoad,
 };
 use measurer::{Consent, Member};
 use onion::measure::Second;
 use onion::{Duration, Rate};
+use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -58,6 +59,12 @@ impl Member for ScriptedMember {
     }
 }
 
+/// The rules of a measurer that obeys these coordinators.
+pub(super) fn rules(coordinators: &[u8], consent: Consent) -> Rules {
+    let coordinators = coordinators.iter().map(|seed| public(*seed)).collect();
+    Rules { coordinators, consent, peers: BTreeSet::new(), takes_opt_in: false }
+}
+
 /// A measurer's daemon of 1000 Mbit/s, and the commands to its members.
 pub(super) struct Daemon {
     server: MeasurerServer,
@@ -75,10 +82,9 @@ impl Daemon {
         let server = MeasurerServer::start(ServerOptions {
             listen,
             key: key(MEASURER),
-            coordinators: vec![public(COORDINATOR), public(OTHER_COORDINATOR)],
+            rules: rules(&[COORDINATOR, OTHER_COORDINATOR], Consent::local_only()),
             capacity: Rate::from_mbit_per_s(1000.0),
             sockets_max: 5000,
-            consent: Consent::local_only(),
             members: Box::new(move || {
                 Ok(Box::new(ScriptedMember(sender.lock().expect("no panic").clone())))
             }),
@@ -90,11 +96,28 @@ impl Daemon {
         self.server.address()
     }
 
+    pub(super) fn reload(&self, rules: Rules) {
+        self.server.reload(rules).expect("a good key");
+    }
+
     pub(super) fn prepared(&self) -> (RoundOrder, Reports) {
         match self.told.recv_timeout(PATIENCE) {
             Ok(Told::Prepared(order, reports)) => (*order, reports),
             Ok(_) => panic!("the member got another command"),
             Err(_) => panic!("the member got no command"),
+        }
+    }
+
+    /// Waits until a member is told to prepare, or until there is a report instead.
+    pub(super) fn prepared_or(&self, reports: &Receiver<MemberReport>) -> Option<MemberReport> {
+        loop {
+            if let Ok(report) = reports.try_recv() {
+                return Some(report);
+            }
+            if let Ok(told) = self.told.recv_timeout(Duration::from_millis(1)) {
+                assert!(matches!(told, Told::Prepared(..)), "the member got another command");
+                return None;
+            }
         }
     }
 

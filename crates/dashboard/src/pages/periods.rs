@@ -8,10 +8,12 @@ use askama::Template;
 use axum::extract::{Path, Query, State};
 use axum::response::Html;
 use serde::Deserialize;
-use store::{Measurement, Pass};
+use store::{Measurement, Pass, Reader, Week};
 
 /// Periods on a page.
 pub(crate) const PERIODS: usize = 14;
+/// Weeks whose verdicts are shown.
+const WEEKS: u64 = 26;
 /// Measurements on a page.
 const ROWS: usize = 200;
 
@@ -20,6 +22,32 @@ const ROWS: usize = 200;
 struct All {
     here: &'static str,
     periods: Vec<Period>,
+    weeks: Vec<WeekRow>,
+}
+
+/// Verdicts of a week.
+struct WeekRow {
+    begin: String,
+    conclusive: u64,
+    lower_bounds: u64,
+    failed: u64,
+    /// Shares in per cent: conclusive, and with lower bounds.
+    bar: [f64; 2],
+}
+
+impl WeekRow {
+    fn of(week: &Week) -> Self {
+        let [conclusive, lower_bounds, failed] = week.endings;
+        let all = (conclusive + lower_bounds + failed).max(1) as f64;
+        let percent = |count: u64| count as f64 * 100.0 / all;
+        Self {
+            begin: time(Some(week.begin_unix_s)),
+            conclusive,
+            lower_bounds,
+            failed,
+            bar: [percent(conclusive), percent(conclusive + lower_bounds)],
+        }
+    }
 }
 
 struct Period {
@@ -34,8 +62,14 @@ struct Period {
 }
 
 pub(crate) async fn periods(State(shared): App) -> Result<Html<String>, ErrorResponse> {
-    let passes = shared.read(|store| store.passes(PERIODS)).await?;
-    page(&All { here: "periods", periods: passes.iter().map(of_pass).collect() })
+    let now = shared.now();
+    let read = move |store: &Reader| Ok((store.passes(PERIODS)?, store.weeks(now, WEEKS)?));
+    let (passes, weeks) = shared.read(read).await?;
+    page(&All {
+        here: "periods",
+        periods: passes.iter().map(of_pass).collect(),
+        weeks: weeks.iter().map(WeekRow::of).collect(),
+    })
 }
 
 fn of_pass(it: &Pass) -> Period {

@@ -25,6 +25,7 @@ pub(super) const fn arguments(seconds: u32, capacity_mbit: Option<f64>) -> TeamA
         guess: 2000.0,
         check_share: coordinator::CHECK_SHARE,
         own_address: None,
+        landing_ports: None,
         authenticate: false,
     }
 }

@@ -4,13 +4,17 @@ use clap::Args;
 use std::path::PathBuf;
 use terminal::TeamArguments;
 
+/// The length of a measurement of the quick demo.
+const QUICK_SECONDS: u32 = 5;
+
 /// Start a private Tor network on this machine and measure it end to end.
 ///
 /// Processes of C tor form a network on loopback. Each relay is measured. The authorities of the network vote with the resulting
 /// bandwidth file, and the next consensus is compared with it. The results are the bandwidth file and an HTML report. No traffic
 /// leaves this machine, and everything else is removed.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
+  flashflow-lab demo --quick
   flashflow-lab demo
   flashflow-lab demo --limits 10,50,100,250 --seconds 10 --json
   flashflow-lab demo --relays 2 --limits 0 --out /tmp/results
@@ -18,6 +22,9 @@ use terminal::TeamArguments;
 Exit status: 0 all relays measured and the weights voted; 1 failed; 2 wrong arguments;
 130 interrupted.")]
 pub(crate) struct DemoOptions {
+    /// Only two relays of C tor, limited to 10 and 50 Mbit/s, and measurements of 5 seconds: about 40 seconds in all.
+    #[arg(long, conflicts_with_all = ["relays", "limits", "echo_limits", "seconds"])]
+    pub(crate) quick: bool,
     /// Number of relays, 1 to 50. By default one for each limit.
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=50))]
     pub(crate) relays: Option<u32>,
@@ -37,6 +44,17 @@ pub(crate) struct DemoOptions {
     pub(crate) out: PathBuf,
     #[command(flatten)]
     pub(crate) team: TeamArguments,
+}
+
+impl DemoOptions {
+    /// These options, with those that `--quick` sets.
+    pub(super) fn settled(&self) -> Self {
+        if !self.quick {
+            return self.clone();
+        }
+        let team = TeamArguments { seconds: QUICK_SECONDS, ..self.team.clone() };
+        Self { limits: vec![10.0, 50.0], echo_limits: vec![None], team, ..self.clone() }
+    }
 }
 
 /// A limit in Mbit/s, or `none`.

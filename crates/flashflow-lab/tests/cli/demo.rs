@@ -92,6 +92,29 @@ fn the_demo_measures_votes_reports_and_leaves_nothing() {
 }
 
 #[test]
+fn the_quick_demo_measures_two_relays_for_five_seconds_and_takes_no_other_size() {
+    let scratch = Scratch::new();
+    let ended = scratch.run(&["demo", "--quick", "--json"]);
+    eprintln!("the quick demo took {:?}", ended.took);
+    scratch.assert_clean();
+    ended.assert_measured();
+    let values = ended.values();
+    let summary = values.last().expect("output");
+    let relays = summary["relays"].as_array().expect("a list");
+    assert_eq!(relays.len(), 2, "{summary}");
+    for (relay, limit) in relays.iter().zip([10.0, 50.0]) {
+        assert_eq!(number(relay, "limit_mbit_per_s"), limit);
+        assert_eq!((&relay["mode"], &relay["seconds"]), (&"transit".into(), &5.into()));
+        assert_close(relay);
+    }
+    assert_eq!(summary["weights_in_consensus"], true);
+    for more in [["--seconds", "10"], ["--limits", "5"], ["--echo-limits", "20"]] {
+        let ended = scratch.run(&[&["demo", "--quick"][..], &more].concat());
+        assert_eq!(ended.code, Some(2), "{}", ended.error);
+    }
+}
+
+#[test]
 fn a_network_that_is_kept_is_named_and_stays_but_does_not_run() {
     let scratch = Scratch::new();
     let ended = scratch.run(&[

@@ -1,17 +1,21 @@
 //! The relays of a consensus with their expected capacities.
 
 use super::ScheduleOptions;
+use super::settings::Settings;
+use authority::Source;
 use cli::Error;
 use coordinator::plan::{Candidate, Machine, machines};
 use documents::{consensus, families, newest, no_weights, read};
 use link::unix_time_s;
 use netdoc::Fingerprint;
-use netdoc::consensus::Router;
+use netdoc::consensus::{Consensus, Router};
+use netdoc::fetch::{Fetcher, Resource};
 use onion::Rate;
 use onion::identity::RsaId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::net::IpAddr;
-use std::path::Path;
+use terminal::note;
 
 /// A relay in the plan.
 #[derive(Clone)]
@@ -32,10 +36,43 @@ pub(super) struct Network {
 }
 
 impl Network {
-    pub(super) fn read(options: &ScheduleOptions) -> Result<Self, Error> {
-        let (valid_after, mut relays) = relays(&options.consensus)?;
-        let mut families = Vec::new();
-        if let Some(path) = &options.descriptors {
+    pub(super) fn read(options: &ScheduleOptions, settings: &Settings) -> Result<Self, Error> {
+        let (what, consensus) = match &settings.source {
+            Source::File(path) => {
+                (format!("the consensus in {}", path.display()), consensus(path, unix_time_s())?)
+            }
+            Source::Authority(authority) => {
+                let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
+                let what = format!("the consensus from {authority}");
+                let consensus = Consensus::parse(&text);
+                (
+                    what.clone(),
+                    consensus.map_err(|error| Error::Failed(format!("{what}: {error}")))?,
+                )
+            }
+        };
+        let (valid_after, mut relays) = relays(&consensus, &what)?;
+        if let Some(names) = &settings.relays {
+            let named = names.iter().map(|name| consensus.find(name).map(|it| id(it.fingerprint)));
+            let named = named.collect::<Result<BTreeSet<_>, _>>();
+            let named = named.map_err(|error| Error::Failed(format!("{what}: {error}")))?;
+            relays.retain(|relay| named.contains(&relay.id));
+        }
+        if let Some(consent) = &settings.consent {
+            relays.retain(|relay| consent.check(relay.id, relay.address).is_ok());
+            if relays.is_empty() {
+                return Err(Error::Failed(format!(
+                    "{what}: no relay may be measured: none is on a private address or has opted in"
+                )));
+            }
+        }
+        let mut families = settings.together.clone();
+        if settings.families && settings.descriptors.is_none() {
+            note(
+                "families are in descriptors: without --descriptors, their relays are planned separately",
+            );
+        }
+        if let Some(path) = &settings.descriptors {
             let text = read(path, "read the descriptors")?;
             // Relays whose descriptors cannot be read have the weight of the consensus.
             let descriptors = newest(path, &text)?.descriptors;
@@ -48,15 +85,13 @@ impl Network {
             for relay in &mut relays {
                 relay.guess = claims.get(&relay.id).copied().unwrap_or(relay.guess);
             }
-            if options.families {
+            if settings.families {
                 // Of a file of long ago, as it was then.
-                families = families::pairs(descriptors.iter(), valid_after);
+                families.extend(families::pairs(descriptors.iter(), valid_after));
             }
         }
         if relays.iter().all(|relay| relay.guess == Rate::ZERO) {
-            return Err(
-                no_weights(&format!("the consensus in {}", options.consensus.display())).into()
-            );
+            return Err(no_weights(&what).into());
         }
         let mut rates: Vec<f64> = relays.iter().map(|relay| relay.guess.as_mbit_per_s()).collect();
         let most = options.max_mbit_per_s.unwrap_or(f64::INFINITY);
@@ -98,8 +133,10 @@ impl Relay {
 }
 
 /// The valid-after time of a consensus, and its relays with their weights as capacities.
-pub(super) fn relays(path: &Path) -> Result<(u64, Vec<Relay>), Error> {
-    let consensus = consensus(path, unix_time_s())?;
+pub(super) fn relays(
+    consensus: &Consensus,
+    what: impl fmt::Display,
+) -> Result<(u64, Vec<Relay>), Error> {
     let relay = |router: &Router| Relay {
         id: id(router.fingerprint),
         nickname: router.nickname.to_string(),
@@ -109,10 +146,7 @@ pub(super) fn relays(path: &Path) -> Result<(u64, Vec<Relay>), Error> {
     let relays: Vec<Relay> =
         consensus.routers().iter().filter(|it| it.is_measurable()).map(relay).collect();
     if relays.is_empty() {
-        return Err(Error::Failed(format!(
-            "the consensus in {} has no relay that is up",
-            path.display()
-        )));
+        return Err(Error::Failed(format!("{what} has no relay that is up")));
     }
     Ok((consensus.valid_after, relays))
 }

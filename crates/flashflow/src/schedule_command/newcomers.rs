@@ -1,10 +1,11 @@
 //! Relays that are new in a later consensus.
 
-use super::ScheduleOptions;
 use super::network::{Network, Relay, relays};
+use super::settings::Settings;
 use cli::Error;
 use coordinator::plan::{Admission, Plan};
 use coordinator::{Percentile, Priority};
+use link::unix_time_s;
 use onion::Rate;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -36,15 +37,18 @@ impl Newcomers {
         plan: &mut Plan,
         network: &Network,
         next: &Path,
-        options: &ScheduleOptions,
+        settings: &Settings,
     ) -> Result<Self, Error> {
-        let (valid_after, later) = relays(next)?;
+        let (valid_after, later) = relays(
+            &documents::consensus(next, unix_time_s())?,
+            format_args!("the consensus in {}", next.display()),
+        )?;
         let Some(passed_s) = valid_after.checked_sub(network.valid_after) else {
             let problem = format!("{} is older than the consensus before it", next.display());
             return Err(Error::Usage(problem));
         };
-        let from = u32::try_from(passed_s.div_ceil(u64::from(options.slot_s))).unwrap_or(u32::MAX);
-        plan.extend_to(options.period_s / options.slot_s);
+        let from = u32::try_from(passed_s.div_ceil(u64::from(settings.slot_s))).unwrap_or(u32::MAX);
+        plan.extend_to(settings.period_s / settings.slot_s);
         let mut known: Vec<Rate> = network.relays.iter().map(|it| it.guess).collect();
         known.sort_unstable();
         let guess = Percentile::P75.of(&known).unwrap_or_default();
@@ -65,7 +69,7 @@ impl Newcomers {
             waits_s: Vec::new(),
             joined: 0,
             next_period: 0,
-            slot_s: options.slot_s,
+            slot_s: settings.slot_s,
             moved: 0,
         };
         for machine in network.together(&all) {

@@ -77,3 +77,36 @@ fn an_opt_in_list_with_a_bad_line_is_refused_with_its_place() {
     let ended = scratch.run(&[&measure[..], &["absent"]].concat());
     ended.assert_refused(&["absent"]);
 }
+
+#[test]
+fn opt_in_lists_are_compared_with_each_other_and_a_consensus_and_merged() {
+    let scratch = Scratch::new();
+    let [one, two] = ["AB", "CD"].map(|digits| digits.repeat(20));
+    let write = |name: &str, text: String| fs::write(scratch.path(name), text).expect("written");
+    write("a", format!("{one} 198.51.100.7 # agreed\n{two}\n"));
+    write("b", format!("{one} 198.51.100.8\n"));
+    scratch.run(&["opt-in", "check", "a", "a"]).assert_code(0);
+    let ended = scratch.run(&["opt-in", "check", "a", "b", "--json"]);
+    ended.assert_code(1);
+    let values = ended.values();
+    let problem = |value: &serde_json::Value| value["problem"].as_str().map(ToOwned::to_owned);
+    let problems: Vec<_> = values.iter().filter_map(problem).collect();
+    assert_eq!(problems, ["other addresses on b", "not on b"]);
+    assert_eq!(values[2]["relays"], 2);
+
+    let merged = scratch.run(&["opt-in", "merge", "a", "b"]);
+    merged.assert_code(0);
+    let lower = |line: &String| line.to_lowercase().trim_start_matches('$').to_owned();
+    let lines: Vec<_> = merged.out.iter().map(lower).collect();
+    let [one, two] = [one.to_lowercase(), two.to_lowercase()];
+    assert_eq!(lines, [format!("{one} 198.51.100.7"), format!("{one} 198.51.100.8"), two]);
+    write("merged", merged.out.join("\n"));
+    scratch.run(&["opt-in", "check", "merged"]).assert_code(0);
+
+    write("live", public_relays());
+    let ended = scratch.run(&["opt-in", "check", "b", "--consensus", "live"]);
+    ended.assert_code(1);
+    assert!(ended.out[0].ends_with("not in the consensus"), "{:?}", ended.out);
+    write("b", "nonsense".to_owned());
+    scratch.run(&["opt-in", "check", "a", "b"]).assert_refused(&["line 1", "b"]);
+}

@@ -1,9 +1,11 @@
 use crate::member::MemberError;
+use crate::ports::PortRange;
 use link::{Clock, IdentityIssuer, IssueError};
 use onion::identity::OwnIdentity;
 use onion::measure::load::ReturnRelay;
 use onion::{Duration, Instant};
 use std::collections::VecDeque;
+use std::io::ErrorKind;
 use std::net::{IpAddr, SocketAddr, TcpListener, UdpSocket};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,6 +20,10 @@ struct Pool {
     issuer: IdentityIssuer,
     slots: Vec<Slot>,
     clock: Clock,
+    /// Any port if `None`.
+    ports: Option<PortRange>,
+    /// The number of ports of the range that were tried so far.
+    tried: usize,
     /// The unused ones, the longest unused first, with the time of release; those that were never used come first.
     free: VecDeque<(Option<Instant>, usize)>,
 }
@@ -57,6 +63,11 @@ pub(super) enum LandingError {
     Issue(#[from] IssueError),
     #[error("cannot listen on {address}: {source}; is it an address of this machine?")]
     Listen { address: IpAddr, source: std::io::Error },
+    #[error(
+        "no port of `landing_ports` {ports} is free on {address}; a measurer needs one for each socket of its rounds, and as many \
+         for those that have just ended: use a wider range, outside net.ipv4.ip_local_port_range"
+    )]
+    NoPort { address: IpAddr, ports: PortRange },
     #[error("no way from this machine to {target}: {source}")]
     NoRoute { target: IpAddr, source: std::io::Error },
 }
@@ -70,7 +81,13 @@ impl From<LandingError> for MemberError {
 impl Landings {
     pub(super) fn new(issuer: IdentityIssuer) -> Self {
         let clock = Clock::start();
-        Self(Mutex::new(Pool { issuer, slots: Vec::new(), clock, free: VecDeque::new() }))
+        let (slots, free) = (Vec::new(), VecDeque::new());
+        Self(Mutex::new(Pool { issuer, slots, clock, ports: None, tried: 0, free }))
+    }
+
+    /// Restricts new listening sockets to these ports.
+    pub(super) fn listen_on(&self, ports: PortRange) {
+        self.pool().ports = Some(ports);
     }
 
     fn pool(&self) -> MutexGuard<'_, Pool> {
@@ -119,9 +136,7 @@ impl Landings {
             let mut pool = self.pool();
             let number = pool.take_rested().map_or_else(|| pool.add(), Ok)?;
             lease.slots.push(number);
-            let Pool { issuer, slots, .. } = &mut *pool;
-            let slot = &mut slots[number];
-            let filled = slot.fill(address, authenticate, issuer, &mut lease);
+            let filled = pool.fill(number, address, authenticate, &mut lease);
             drop(pool);
             filled?;
         }
@@ -136,6 +151,54 @@ impl Pool {
         let (since, _) = self.free.front()?;
         let has_rested = since.is_none_or(|since| now - since >= REST);
         if has_rested { self.free.pop_front().map(|(_, slot)| slot) } else { None }
+    }
+
+    /// A listening socket at this address.
+    fn listen(&mut self, address: IpAddr) -> Result<TcpListener, LandingError> {
+        let failed = |source| LandingError::Listen { address, source };
+        let Some(ports) = &self.ports else {
+            return TcpListener::bind((address, 0)).map_err(failed);
+        };
+        for _ in 0..ports.count() {
+            let port = ports.port(self.tried);
+            self.tried = self.tried.wrapping_add(1);
+            match TcpListener::bind((address, port)) {
+                Err(error) if error.kind() == ErrorKind::AddrInUse => {}
+                bound => return bound.map_err(failed),
+            }
+        }
+        // Better a socket that has not rested than none.
+        let idle = self.free.iter().find_map(|(_, number)| {
+            self.slots[*number].listener.take_if(|(bound_to, _)| *bound_to == address)
+        });
+        let none = || LandingError::NoPort { address, ports: ports.clone() };
+        idle.map(|(_, listener)| listener).ok_or_else(none)
+    }
+
+    /// Adds a landing at `address` to a lease.
+    fn fill(
+        &mut self,
+        number: usize,
+        address: IpAddr,
+        authenticate: bool,
+        lease: &mut Lease,
+    ) -> Result<(), LandingError> {
+        let failed = |source| LandingError::Listen { address, source };
+        let previous = self.slots[number].listener.take();
+        let listener = match previous.filter(|(bound_to, _)| *bound_to == address) {
+            Some((_, listener)) => listener,
+            None => self.listen(address)?,
+        };
+        let port = listener.local_addr().map_err(failed)?.port();
+        lease.listeners.push(listener.try_clone().map_err(failed)?);
+        let slot = &mut self.slots[number];
+        slot.listener = Some((address, listener));
+        let identity = Arc::clone(&slot.landing);
+        lease.landings.push(ReturnRelay { identity, address: SocketAddr::new(address, port) });
+        if authenticate {
+            lease.authenticate_as.push(slot.authenticating(&mut self.issuer)?);
+        }
+        Ok(())
     }
 
     fn add(&mut self) -> Result<usize, LandingError> {
@@ -156,29 +219,6 @@ impl Slot {
         let identity = Arc::new(issuer.identity()?);
         Ok(Arc::clone(self.authenticating.insert(identity)))
     }
-
-    fn fill(
-        &mut self,
-        address: IpAddr,
-        authenticate: bool,
-        issuer: &mut IdentityIssuer,
-        lease: &mut Lease,
-    ) -> Result<(), LandingError> {
-        let failed = |source| LandingError::Listen { address, source };
-        let listener = match self.listener.take().filter(|(bound_to, _)| *bound_to == address) {
-            Some((_, listener)) => listener,
-            None => TcpListener::bind((address, 0)).map_err(failed)?,
-        };
-        let port = listener.local_addr().map_err(failed)?.port();
-        lease.listeners.push(listener.try_clone().map_err(failed)?);
-        self.listener = Some((address, listener));
-        let identity = Arc::clone(&self.landing);
-        lease.landings.push(ReturnRelay { identity, address: SocketAddr::new(address, port) });
-        if authenticate {
-            lease.authenticate_as.push(self.authenticating(issuer)?);
-        }
-        Ok(())
-    }
 }
 
 /// Whether landings can listen at this address.
@@ -197,4 +237,44 @@ pub(super) fn address_towards(target: SocketAddr) -> Result<IpAddr, LandingError
     found
         .map(|address| address.ip())
         .map_err(|source| LandingError::NoRoute { target: target.ip(), source })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn landings(ports: PortRange) -> Arc<Landings> {
+        let landings = Landings::new(IdentityIssuer::new([7; 32], 1_800_000_000).expect("keys"));
+        landings.listen_on(ports);
+        Arc::new(landings)
+    }
+
+    fn ports(lease: &Lease) -> Vec<u16> {
+        lease.landings.iter().map(|it| it.address.port()).collect()
+    }
+
+    #[test]
+    fn landings_take_ports_of_the_range_only_pass_over_used_ones_and_come_back_to_it() {
+        let address = IpAddr::from([127, 0, 0, 1]);
+        // Ports of this machine that nobody else has: the range begins with one that is in use.
+        let (used, first) = (1..)
+            .map(|number: u16| 21_000 + 10 * number)
+            .find_map(|first| {
+                let all = (first..first + 4).map(|port| TcpListener::bind((address, port)));
+                let mut all: Vec<_> = all.collect::<Result<_, _>>().ok()?;
+                Some((all.swap_remove(0), first))
+            })
+            .expect("free ports");
+        let range: PortRange = format!("{first}-{}", first + 3).parse().expect("a range");
+        let landings = landings(range);
+        let lease = landings.lease(address, 3, false).expect("three are free");
+        assert_eq!(ports(&lease), [first + 1, first + 2, first + 3]);
+        let error = landings.lease(address, 1, false).map(drop).expect_err("none is left");
+        assert!(error.to_string().contains("landing_ports"), "{error}");
+        drop(lease);
+        // Although they have not rested: there are no others.
+        let again = landings.lease(address, 3, false).expect("free again");
+        assert_eq!(ports(&again).len(), 3);
+        drop(used);
+    }
 }

@@ -26,7 +26,7 @@ fn whole() -> String {
         health.note(onion::Instant::from_millis(1), outcome);
     }
     text.dns(&health);
-    text.0
+    text.into_string()
 }
 
 #[test]

@@ -1,0 +1,104 @@
+//! `--check`: reads what the coordinator reads at its start, and changes nothing.
+
+use super::agreed::Seeds;
+use super::config::{Config, ConfiguredMeasurer, Schedule, Source};
+use super::config_file::check_listen;
+use cli::Error;
+use onion::Rate;
+use rustix::fs::Access;
+use serde_json::json;
+use std::fs::File;
+use std::path::Path;
+use store::{Reader, StoreError};
+use terminal::{Exit, Output};
+
+/// Checks the configuration at `path`, with all files that it names, and prints what a coordinator would do. Contacts nobody.
+///
+/// # Errors
+/// The reason why the coordinator would not start.
+pub fn check(path: &Path, is_once: bool, output: &Output) -> Result<Exit, Error> {
+    let config = Config::read(path)?;
+    let bounds = config.measurers.iter().map(ConfiguredMeasurer::bound);
+    let capacity = bounds.sum::<Result<Rate, Error>>()?;
+    for folder in [Some(config.out.as_path()), config.store.parent()].into_iter().flatten() {
+        check_writable(folder)?;
+    }
+    let store = match Reader::open(&config.store) {
+        Ok(_) => "exists",
+        Err(StoreError::Missing { .. }) => "will be created",
+        Err(error) => return Err(error.into()),
+    };
+    let documents = match &config.source {
+        Source::Authority(authority) => format!("of the authority at {authority}"),
+        Source::File(consensus) => {
+            let files =
+                [Some(consensus), config.certificates.as_ref(), config.descriptors.as_ref()];
+            files.into_iter().flatten().try_for_each(|file| check_readable(file))?;
+            format!("of the file {}", consensus.display())
+        }
+    };
+    let signatures = match config.authority_identities.len() {
+        0 => "not verified".to_owned(),
+        count => format!("of more than half of the {count} authorities"),
+    };
+    let is_slotted = config.schedule == Schedule::Randomised && !is_once;
+    if is_slotted {
+        Seeds::check(&config.seed)?;
+    }
+    let schedule = match config.schedule {
+        _ if is_once => "each relay once, at once".to_owned(),
+        Schedule::Greedy => {
+            format!("a period of {} s, the largest relays first", config.period.as_secs())
+        }
+        Schedule::Randomised => {
+            format!("a period of {} s, slots of {} s", config.period.as_secs(), config.slot_s)
+        }
+    };
+    if let Some(authorities) = &config.authorities {
+        check_listen(authorities.listen)?;
+    }
+    let relays = match &config.relays {
+        None => "all that may be measured".to_owned(),
+        Some(names) => format!("{} by name", names.len()),
+    };
+    let agreement = config.authorities.as_ref().map_or(0, |it| it.others.len());
+    let (key, opted_in) = (config.secret.public().to_string(), config.consent().listed());
+    let team = report::plural(config.measurers.len() as u64, "measurer");
+    let text = [
+        format!("{}: the configuration is valid", path.display()),
+        format!("coordinator: {key}"),
+        format!("team: {team}, {capacity}"),
+        format!("consensus: {documents}; signatures: {signatures}"),
+        format!("relays: {relays}; {opted_in} on the opt-in list"),
+        format!("schedule: {schedule}; seed agreed with {agreement} other coordinators"),
+        format!("store: {} ({store})", config.store.display()),
+        format!(
+            "bandwidth files: in {}, every {} s",
+            config.out.display(),
+            config.refresh.as_secs()
+        ),
+    ];
+    output.result(text.join("\n"), || {
+        json!({
+            "type": "check", "configuration": path, "key": key, "measurers": config.measurers.len(),
+            "capacity_mbit_per_s": capacity.as_mbit_per_s(), "opted_in": opted_in,
+            "period_s": config.period.as_secs(), "slot_s": config.slot_s, "authorities": agreement,
+            "store": config.store, "out": config.out,
+        })
+    });
+    Ok(Exit::Done)
+}
+
+fn check_readable(path: &Path) -> Result<(), Error> {
+    let failed = |source| Error::File { what: "read", path: path.to_owned(), source };
+    File::open(path).map(drop).map_err(failed)
+}
+
+/// Whether files can be made in this folder, which may have to be made first.
+fn check_writable(folder: &Path) -> Result<(), Error> {
+    let existing = folder.ancestors().find(|it| it.as_os_str().is_empty() || it.exists());
+    let existing = existing.filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let failed = |source| Error::File { what: "write to", path: existing.to_owned(), source };
+    rustix::fs::access(existing, Access::WRITE_OK | Access::EXEC_OK)
+        .map_err(|error| failed(error.into()))
+}

@@ -1,0 +1,123 @@
+//! `flashflow opt-in`: lists of relays whose operators agreed to be measured.
+
+use clap::{Args, Subcommand};
+use cli::Error;
+use coordinator::Consent;
+use link::unix_time_s;
+use onion::identity::RsaId;
+use serde_json::json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use terminal::{Exit, Output};
+
+/// Check and merge opt-in lists.
+///
+/// An opt-in list names relays whose operators agreed to be measured: a fingerprint a line, and better the address of the relay after
+/// it. The coordinator and each of its measurers have one, and a relay must be on all of them.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow opt-in check coordinator.txt measurer1.txt measurer2.txt
+  flashflow opt-in check opt-in.txt --consensus cached-consensus
+  flashflow opt-in merge opt-in.txt new-relays.txt > merged.txt
+
+Exit status: 0 done, and with `check` all lists agree; 1 lists differ, or one cannot be used; 2 wrong arguments.")]
+pub(crate) struct OptInOptions {
+    #[command(subcommand)]
+    command: OptInCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum OptInCommand {
+    /// Compare lists with each other, and with a consensus.
+    Check {
+        /// Opt-in lists.
+        #[arg(required = true, value_name = "LIST")]
+        lists: Vec<PathBuf>,
+        /// A consensus: prints the relays that are not in it, or at another address.
+        #[arg(long, value_name = "FILE")]
+        consensus: Option<PathBuf>,
+    },
+    /// Print one list with all relays of several.
+    Merge {
+        /// Opt-in lists.
+        #[arg(required = true, value_name = "LIST")]
+        lists: Vec<PathBuf>,
+    },
+}
+
+pub(crate) fn run(options: &OptInOptions, output: &Output) -> Result<Exit, Error> {
+    match &options.command {
+        OptInCommand::Check { lists, consensus } => check(lists, consensus.as_deref(), output),
+        OptInCommand::Merge { lists } => merge(lists, output),
+    }
+}
+
+fn check(lists: &[PathBuf], consensus: Option<&Path>, output: &Output) -> Result<Exit, Error> {
+    let read = |list: &PathBuf| measurer::read_opt_in(Consent::local_only(), list);
+    let read = lists.iter().map(read).collect::<Result<Vec<Consent>, _>>()?;
+    let relays: BTreeSet<RsaId> = read.iter().flat_map(Consent::entries).map(|it| it.0).collect();
+    let mut problems = 0;
+    let mut tell = |relay: RsaId, problem: String, list: Option<&PathBuf>| {
+        problems += 1;
+        output.result(
+            format!("{relay}: {problem}"),
+            || json!({"type": "difference", "fingerprint": relay.to_string(), "problem": problem, "list": list}),
+        );
+    };
+    let maps: Vec<BTreeMap<RsaId, &BTreeSet<IpAddr>>> =
+        read.iter().map(|it| it.entries().collect()).collect();
+    for relay in &relays {
+        let named = maps.iter().find_map(|map| map.get(relay).copied());
+        for (list, map) in lists.iter().zip(&maps) {
+            match map.get(relay) {
+                None => tell(*relay, format!("not on {}", list.display()), Some(list)),
+                Some(here) if Some(*here) != named => {
+                    tell(*relay, format!("other addresses on {}", list.display()), Some(list));
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    if let Some(path) = consensus {
+        let consensus = documents::consensus(path, unix_time_s())?;
+        let routers = consensus.routers().iter();
+        let routers: BTreeMap<RsaId, IpAddr> =
+            routers.map(|it| (RsaId(*it.fingerprint.as_bytes()), it.address.into())).collect();
+        for (relay, addresses) in read.iter().flat_map(Consent::entries) {
+            match routers.get(&relay) {
+                None => tell(relay, "not in the consensus".to_owned(), None),
+                Some(at) if !addresses.is_empty() && !addresses.contains(at) => {
+                    tell(relay, format!("the consensus has it at {at}"), None);
+                }
+                Some(_) => {}
+            }
+        }
+    }
+    let count = report::plural(relays.len() as u64, "relay");
+    let of = report::plural(lists.len() as u64, "list");
+    let differences = report::plural(problems, "difference");
+    output.result(format!("{count} on {of}, {differences}"), || {
+        json!({"type": "summary", "relays": relays.len(), "lists": lists.len(), "differences": problems})
+    });
+    Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
+}
+
+fn merge(lists: &[PathBuf], output: &Output) -> Result<Exit, Error> {
+    let mut all = Consent::local_only();
+    for list in lists {
+        all = measurer::read_opt_in(all, list)?;
+    }
+    for (relay, addresses) in all.entries() {
+        let digits = relay.to_string();
+        let lines = match addresses.is_empty() {
+            true => vec![digits],
+            false => addresses.iter().map(|address| format!("{digits} {address}")).collect(),
+        };
+        output.result(
+            lines.join("\n"),
+            || json!({"type": "relay", "fingerprint": relay.to_string(), "addresses": addresses}),
+        );
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,96 @@
+//! What is planned: the settings of a coordinator, of the command line, or of both.
+
+use super::ScheduleOptions;
+use authority::{Config, ConfiguredMeasurer, Schedule, Source, slot_s};
+use cli::Error;
+use coordinator::Params;
+use coordinator::plan::TeamRoom;
+use measurer::{Consent, TeamOptions};
+use onion::Rate;
+use onion::identity::RsaId;
+use std::num::NonZeroU32;
+use std::path::PathBuf;
+
+/// The settings of a plan.
+pub(super) struct Settings {
+    pub(super) source: Source,
+    pub(super) descriptors: Option<PathBuf>,
+    pub(super) teams: Vec<TeamRoom>,
+    pub(super) is_greedy: bool,
+    pub(super) slot_s: u32,
+    pub(super) period_s: u32,
+    pub(super) at_once: u32,
+    pub(super) excess: f64,
+    pub(super) families: bool,
+    /// Pairs of relays that the operator declares to be measured together.
+    pub(super) together: Vec<(RsaId, RsaId)>,
+    /// By fingerprint or nickname; all relays if `None`.
+    pub(super) relays: Option<Vec<String>>,
+    /// The relays that may be measured; all if `None`.
+    pub(super) consent: Option<Consent>,
+}
+
+impl Settings {
+    pub(super) fn of(options: &ScheduleOptions) -> Result<Self, Error> {
+        let defaults = TeamOptions::default().params;
+        let settings = match &options.config {
+            Some(path) => Self::of_coordinator(Config::read(path)?)?,
+            None => Self {
+                source: Source::File(PathBuf::new()),
+                descriptors: None,
+                teams: Vec::new(),
+                is_greedy: options.greedy,
+                slot_s: seconds(slot_s(&defaults)),
+                period_s: 86_400,
+                at_once: control::ROUNDS_MAX,
+                excess: Params::default().excess_factor(),
+                families: options.families,
+                together: Vec::new(),
+                relays: None,
+                consent: None,
+            },
+        };
+        let at_once = options.at_once.unwrap_or(settings.at_once);
+        let room = |capacity| TeamRoom { capacity, at_once_max: at_once };
+        let teams: Vec<TeamRoom> = match &options.team[..] {
+            [] => settings.teams.iter().map(|team| room(team.capacity)).collect(),
+            teams => teams.iter().map(|team| room(team.0)).collect(),
+        };
+        Ok(Self {
+            source: options.consensus.clone().map_or(settings.source, Source::File),
+            descriptors: options.descriptors.clone().or(settings.descriptors),
+            teams,
+            slot_s: options.slot_s.unwrap_or(settings.slot_s),
+            period_s: options.period_s.unwrap_or(settings.period_s),
+            at_once,
+            excess: options.excess.unwrap_or(settings.excess),
+            ..settings
+        })
+    }
+
+    /// The settings of a coordinator with one team.
+    fn of_coordinator(config: Config) -> Result<Self, Error> {
+        let bounds = config.measurers.iter().map(ConfiguredMeasurer::bound);
+        let capacity = bounds.sum::<Result<Rate, Error>>()?;
+        let at_once = config.at_once_max.map_or(control::ROUNDS_MAX, NonZeroU32::get);
+        let at_once_max = at_once.min(control::ROUNDS_MAX);
+        Ok(Self {
+            teams: vec![TeamRoom { capacity, at_once_max }],
+            is_greedy: config.schedule == Schedule::Greedy,
+            slot_s: seconds(config.slot_s),
+            period_s: seconds(config.period.as_secs()),
+            at_once: at_once_max,
+            excess: config.params.excess_factor(),
+            families: config.family,
+            consent: Some(config.consent()),
+            source: config.source,
+            descriptors: config.descriptors,
+            together: config.together,
+            relays: config.relays,
+        })
+    }
+}
+
+fn seconds(seconds: u64) -> u32 {
+    u32::try_from(seconds).unwrap_or(u32::MAX)
+}

@@ -1,0 +1,108 @@
+//! `--check` of the daemons.
+
+use std::fs;
+use testbin::Scratch;
+use testbin::team::{make_key, measurer_of, write_measurer};
+
+const RELAY: &str = "8EE1049573B16673000000000000000000001267 198.51.100.7\n";
+
+/// Writes `m.toml` and `c.toml` with all files that they need.
+fn write_team(scratch: &Scratch) {
+    let (coordinator, measurer) = (make_key(scratch, "c.key"), make_key(scratch, "m.key"));
+    write_measurer(scratch, "m", "127.0.0.1:7100", &coordinator);
+    let config = format!(
+        "key = \"c.key\"\nout = \"bandwidth\"\nauthority = \"127.0.0.1:7001\"\nopt_in = \"list\"\n{}",
+        measurer_of("127.0.0.1:7100", &measurer)
+    );
+    fs::write(scratch.path("c.toml"), config).expect("written");
+    fs::write(scratch.path("list"), RELAY).expect("written");
+}
+
+#[test]
+fn a_check_of_a_coordinator_reads_all_its_files_says_what_it_would_do_and_makes_none() {
+    let scratch = Scratch::new();
+    write_team(&scratch);
+    let check = ["coordinator", "--config", "c.toml", "--check"];
+    let ended = scratch.run(&check);
+    ended.assert_code(0);
+    let said = ended.out.join("\n");
+    for part in ["is valid", "1 measurer, 200.00 Mbit/s", "1 on the opt-in list", "slots of 71 s"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    let value = scratch.run(&[&check[..], &["--json"]].concat()).summary();
+    assert_eq!((&value["type"], &value["opted_in"]), (&"check".into(), &1.into()));
+    assert!(!scratch.path("bandwidth").exists(), "it makes neither store nor seed");
+
+    fs::create_dir(scratch.path("bandwidth")).expect("made");
+    for (file, content, parts) in [
+        ("list", "not a fingerprint\n", ["line 1", "list"]),
+        ("bandwidth/schedule.seed", "12", ["schedule.seed", "seed"]),
+        ("bandwidth/store.db", "no database", ["store.db", "store.db"]),
+        ("c.key", "no key", ["c.key", "c.key"]),
+    ] {
+        let path = scratch.path(file);
+        let before = fs::read(&path).ok();
+        fs::write(&path, content).expect("written");
+        let ended = scratch.run(&check);
+        ended.assert_refused(&parts);
+        assert_eq!(ended.code, Some(1), "{file}");
+        match before {
+            Some(before) => fs::write(&path, before).expect("written"),
+            None => fs::remove_file(&path).expect("removed"),
+        }
+    }
+    scratch.run(&check).assert_code(0);
+}
+
+#[test]
+fn a_check_of_a_measurer_reads_its_key_and_list_and_looks_at_its_addresses() {
+    let scratch = Scratch::new();
+    write_team(&scratch);
+    let check = ["measurer", "--config", "m.toml", "--check"];
+    let config = fs::read_to_string(scratch.path("m.toml")).expect("written");
+    let with = |more: &str| {
+        fs::write(scratch.path("m.toml"), format!("{config}{more}\n")).expect("written");
+        scratch.run(&check)
+    };
+    let ended = with("opt_in = \"list\"\nlanding_ports = \"20000-20999\"");
+    ended.assert_code(0);
+    let said = ended.out.join("\n");
+    for part in ["is valid", "200.00 Mbit/s", "opt-in list: 1", "20000-20999"] {
+        assert!(said.contains(part), "no {part}: {said}");
+    }
+    for (more, part) in [
+        ("opt_in = \"absent\"", "absent"),
+        ("own_address = \"198.51.100.7\"", "is it an address of this machine?"),
+        ("landing_ports = \"5-4\"", "20000-20999"),
+    ] {
+        let ended = with(more);
+        ended.assert_refused(&[part]);
+        assert_eq!(ended.code, Some(1), "{more}");
+    }
+}
+
+#[test]
+fn a_check_of_a_relay_reads_its_keys_and_makes_none() {
+    let scratch = Scratch::new();
+    let relay = ["relay", "--nickname", "mine", "--address", "127.0.0.1", "--keys", "keys"];
+    let check = [&relay[..], &["--or-port", "9001", "--check"]].concat();
+    let ended = scratch.run(&check);
+    ended.assert_code(0);
+    let said = ended.out.join("\n");
+    assert!(said.contains("mine at 127.0.0.1:9001") && said.contains("a new one"), "{said}");
+    assert!(!scratch.path("keys").exists());
+    let mut running = scratch.start(&relay);
+    running.wait_for_out("listening", |line| line.starts_with("listening on "));
+    let listening = running.out()[0].clone();
+    let ended = scratch.run(&check);
+    ended.assert_code(0);
+    let fingerprint = listening.split(' ').skip_while(|it| *it != "fingerprint").nth(1);
+    let identity = format!("identity: {}", fingerprint.expect("in the line"));
+    assert!(ended.out.contains(&identity), "{listening}: {:?}", ended.out);
+    drop(running);
+    fs::write(scratch.path("keys/secret_id_key"), "damaged").expect("written");
+    let ended = scratch.run(&check);
+    ended.assert_refused(&["secret_id_key", "damaged"]);
+    assert_eq!(ended.code, Some(1));
+    scratch.run(&["relay", "--nickname", "mine", "--check"]).assert_code(2);
+}
