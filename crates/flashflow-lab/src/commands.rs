@@ -1,6 +1,8 @@
 //! The commands.
 
 use crate::anonymity_command::{self, AnonymityOptions};
+#[cfg(feature = "archive")]
+use crate::archive_command;
 use crate::client_command::{self, ClientOptions};
 use crate::demo::{self, DemoOptions};
 use crate::lab_command::{self, LabOptions};
@@ -25,6 +27,8 @@ pub(crate) enum Command {
     Probe(ProbeOptions),
     Model(ModelOptions),
     Anonymity(AnonymityOptions),
+    #[cfg(feature = "archive")]
+    Archive(archive_command::ArchiveOptions),
     #[command(after_help = "Examples:
   flashflow-lab completions bash > ~/.local/share/bash-completion/completions/flashflow-lab
   flashflow-lab completions zsh > ~/.zfunc/_flashflow-lab
@@ -51,6 +55,8 @@ impl Commands for Command {
         ("Private networks", &["demo", "lab"]),
         ("Experiments and simulations", &["experiment", "bench", "sim"]),
         ("Clients and paths", &["client", "probe", "model", "anonymity"]),
+        #[cfg(feature = "archive")]
+        ("Tor's archives", &["archive"]),
         ("Other", &["completions", "help"]),
     ];
 
@@ -64,6 +70,8 @@ impl Commands for Command {
             Self::Probe(options) => probe_command::run(options, output, interrupt),
             Self::Model(options) => model_command::run(&options.action, output, interrupt),
             Self::Anonymity(options) => anonymity_command::run(options, output),
+            #[cfg(feature = "archive")]
+            Self::Archive(options) => archive_command::run(options, output, interrupt),
             Self::Sim(options) => sim_command::run(&options.action, output, interrupt),
             Self::Completions(options) => Ok(options.run(cli::command::<Self>(), output)),
             Self::Manual(options) => options.run(&cli::command::<Self>(), output),

@@ -2,6 +2,8 @@
 //! experiment are processes of `flashflow`.
 
 mod anonymity_command;
+#[cfg(feature = "archive")]
+mod archive_command;
 mod authorities;
 mod choosing;
 mod client_command;

@@ -270,6 +270,16 @@ impl Consensus {
         parse::parse(bytes, parse::Kind::Consensus)
     }
 
+    /// Parses a consensus of any age, as archives have them: the footer may be missing (consensus methods before 9), keywords may
+    /// follow `opt`, and relays may be in any order. Of two entries of one relay the first counts.
+    ///
+    /// # Errors
+    /// As [`parse`](Self::parse). At least one complete signature must be present: a truncated consensus would silently shrink the
+    /// network.
+    pub fn parse_archived(bytes: &[u8]) -> Result<Self, ConsensusError> {
+        parse::parse(bytes, parse::Kind::Archived)
+    }
+
     /// Parses a vote of one authority, with or without `@` annotations before it.
     ///
     /// # Errors

@@ -16,6 +16,8 @@ const BYTES_PER_ROUTER: usize = 350;
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Consensus,
+    /// A consensus of any age: without a footer, with `opt`, in any order.
+    Archived,
     Vote,
 }
 
@@ -31,6 +33,7 @@ pub(super) fn parse(bytes: &[u8], kind: Kind) -> Result<Consensus, ConsensusErro
         if !line.complete {
             return Err(truncated(line.number - 1, "a line is cut"));
         }
+        let line = if kind == Kind::Archived { reader.modern(line)? } else { line };
         match reader.part {
             Part::Head => reader.head(line)?,
             Part::Routers => reader.router(line)?,
@@ -138,6 +141,21 @@ impl Reader {
         }
     }
 
+    /// A line of an old document as today's has it. Methods before 9 wrote no `directory-footer`; `opt` marked optional items.
+    fn modern<'l>(&mut self, line: Line<'l>) -> Result<Line<'l>, ConsensusError> {
+        let line = match line.bytes.strip_prefix(b"opt ") {
+            Some(bytes) => Line { bytes, ..line },
+            None => line,
+        };
+        if line.bytes.starts_with(b"directory-signature ") && !matches!(self.part, Part::Foot) {
+            if !self.has_flags {
+                return Err(bad(line, "the relay before this line has no flags (`s`)"));
+            }
+            self.part = Part::Foot;
+        }
+        Ok(line)
+    }
+
     fn head(&mut self, line: Line<'_>) -> Result<(), ConsensusError> {
         let (keyword, rest) = line.keyword();
         let time = |slot: &mut Option<u64>| match (date_time(rest), &slot) {
@@ -184,11 +202,13 @@ impl Reader {
         }
         self.has_status = true;
         match (self.kind, rest.trim_ascii_end()) {
-            (Kind::Consensus, b"consensus") | (Kind::Vote, b"vote") => Ok(()),
-            (Kind::Consensus, b"vote" | b"opinion") => {
+            (Kind::Consensus | Kind::Archived, b"consensus") | (Kind::Vote, b"vote") => Ok(()),
+            (Kind::Consensus | Kind::Archived, b"vote" | b"opinion") => {
                 Err(ConsensusError::Vote { line: line.number, found: text::excerpt(line.bytes) })
             }
-            (Kind::Consensus, _) => Err(bad(line, "expected `vote-status consensus`")),
+            (Kind::Consensus | Kind::Archived, _) => {
+                Err(bad(line, "expected `vote-status consensus`"))
+            }
             (Kind::Vote, _) => Err(bad(line, "expected `vote-status vote`")),
         }
     }
@@ -201,7 +221,8 @@ impl Reader {
         match keyword {
             b"r" => {
                 let next = r_line(line, rest, self.flavour)?;
-                if self.routers.last().is_some_and(|last| last.fingerprint >= next.fingerprint) {
+                let last = self.routers.last().filter(|_| self.kind != Kind::Archived);
+                if last.is_some_and(|last| last.fingerprint >= next.fingerprint) {
                     return Err(bad(line, "expected relays in ascending order of identity"));
                 }
                 self.routers.push(next);
@@ -272,7 +293,7 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(self, lines: usize) -> Result<Consensus, ConsensusError> {
+    fn finish(mut self, lines: usize) -> Result<Consensus, ConsensusError> {
         if !matches!(self.part, Part::Foot) {
             return Err(truncated(lines, "`directory-footer` is missing"));
         }
@@ -282,6 +303,10 @@ impl Reader {
         let missing = |what| ConsensusError::Malformed { line: lines, what, found: String::new() };
         if !self.has_status {
             return Err(missing("expected `vote-status` somewhere before the end"));
+        }
+        if self.kind == Kind::Archived {
+            self.routers.sort_by_key(|router| router.fingerprint);
+            self.routers.dedup_by_key(|router| router.fingerprint);
         }
         Ok(Consensus {
             flavour: self.flavour,

@@ -297,3 +297,30 @@ fn the_versions_of_protocols_that_a_relay_speaks_are_read() {
     relay.protocols = None;
     assert!(!relay.supports("Link", 4));
 }
+
+#[test]
+fn an_archived_consensus_may_be_as_old_as_consensuses_are() {
+    // Without a footer, with `opt`, and with relays in any order, of which one is there twice.
+    let (head, rest) = NS.split_at(NS.find("\nr ").unwrap() + 1);
+    let (body, foot) = rest.split_at(rest.find("directory-footer").unwrap());
+    let signatures = &foot[foot.find("directory-signature").unwrap()..];
+    let mut entries: Vec<&str> = body.split_inclusive("\nr ").collect();
+    entries.reverse();
+    let entries: Vec<String> = entries
+        .iter()
+        .map(|it| format!("r {}\n", it.trim_start_matches("r ").trim_end_matches("r ").trim_end()))
+        .collect();
+    let body = format!("{}{}", entries.concat(), entries[0]).replace("\ns ", "\nopt s ");
+    let text = format!("{head}{body}{signatures}");
+    assert!(parse(&text).is_err());
+    let archived = Consensus::parse_archived(text.as_bytes()).unwrap();
+    assert_eq!(archived.routers(), parse(NS).unwrap().routers());
+    assert_eq!(archived.signatures, 2);
+    // What is cut is refused all the same.
+    for cut in [head.len() + 10, text.len() - 40] {
+        assert!(Consensus::parse_archived(&text.as_bytes()[..cut]).is_err());
+    }
+    let no_flags = format!("{head}{}{signatures}", entries[0].replace("\ns ", "\nx "));
+    assert!(Consensus::parse_archived(no_flags.as_bytes()).is_err());
+    assert!(Consensus::parse_archived(VOTE.as_bytes()).is_err());
+}

@@ -1,0 +1,71 @@
+//! Why something of an archive cannot be used.
+
+use arrow_schema::ArrowError;
+#[cfg(feature = "engine")]
+use datafusion::error::DataFusionError;
+use std::io;
+use std::path::PathBuf;
+
+/// Why an archive or a dataset cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum ArchiveError {
+    /// A file or folder cannot be read or written.
+    #[error("cannot {what} {}: {source}", path.display())]
+    File {
+        /// What was attempted, as it follows "cannot".
+        what: &'static str,
+        /// The file or folder.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// A source has content that no reader knows, or that breaks its format.
+    #[error("{}: {problem}", path.display())]
+    Source {
+        /// The file or folder.
+        path: PathBuf,
+        /// What is wrong, with the remedy.
+        problem: String,
+    },
+    /// A file of the dataset is damaged.
+    #[error("{}: {problem}; remove the file and import its sources again with --again", path.display())]
+    Dataset {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: String,
+    },
+    /// The dataset lacks what the command needs.
+    #[error("{0}")]
+    Missing(String),
+    #[cfg(feature = "engine")]
+    /// The query engine refuses or fails.
+    #[error("{}", brief(.0))]
+    Query(#[from] DataFusionError),
+    /// A value cannot be printed.
+    #[error(transparent)]
+    Arrow(#[from] ArrowError),
+}
+
+#[cfg(feature = "engine")]
+/// The error without the engine's internal context.
+fn brief(error: &DataFusionError) -> String {
+    error.strip_backtrace()
+}
+
+impl ArchiveError {
+    /// For `map_err` on the system's errors.
+    pub(crate) fn file(
+        what: &'static str,
+        path: &std::path::Path,
+    ) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_owned();
+        move |source| Self::File { what, path, source }
+    }
+
+    /// For `map_err` on errors of Parquet.
+    pub(crate) fn damaged<E: ToString>(path: &std::path::Path) -> impl FnOnce(E) -> Self {
+        let path = path.to_owned();
+        move |error| Self::Dataset { path, problem: error.to_string() }
+    }
+}

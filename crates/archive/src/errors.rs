@@ -1,0 +1,199 @@
+//! The errors of section 3 and appendix A of the FlashFlow paper, equations 1 to 7, over a dataset.
+//!
+//! *t* are the times of the views of the network; *C(r,t,p)* is the column `capacity_P_byte_per_s` of `relay_hours`. Relays without a
+//! descriptor, or whose capacity is 0, have no error. *W* and *C̄* of equations 5 and 6 are normalised over the relays that have both a
+//! weight and a capacity, so that an archive without some descriptors, or with the weights of guards only, gives the error of those.
+
+mod figures;
+mod paper;
+#[cfg(test)]
+mod tests;
+
+pub use figures::report;
+pub use paper::{Line, lines};
+
+use crate::engine::{Engine, Period, View, integers, numbers};
+use crate::error::ArchiveError;
+
+/// From when on the errors of a period count.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WarmUp {
+    /// The longest period after the first view, for all periods: as in the paper.
+    Longest,
+    /// Each period's own length after the first view.
+    Own,
+}
+
+/// Which errors to compute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ErrorsOptions {
+    /// The relays, weights and periods.
+    pub view: View,
+    /// When errors begin to count.
+    pub warm_up: WarmUp,
+    /// The earliest *t*, in Unix seconds.
+    pub from_unix_s: Option<i64>,
+    /// The first time that is no *t* any more.
+    pub until_unix_s: Option<i64>,
+}
+
+/// The network's errors at a time.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NetworkHour {
+    /// *t*, in Unix seconds.
+    pub unix_s: i64,
+    /// NCE, equation 3.
+    pub capacity_error: Option<f64>,
+    /// NWE, equation 6.
+    pub weight_error: Option<f64>,
+}
+
+/// The errors of a period *p*.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PeriodErrors {
+    /// The period.
+    pub period: Period,
+    /// The first *t*.
+    pub from_unix_s: i64,
+    /// For each relay the mean of its RCE, equation 2; ascending.
+    pub capacity_errors: Vec<f64>,
+    /// For each relay the mean of its RWE, equation 5.
+    pub weight_errors: Vec<f64>,
+    /// For each relay the mean of the RSD of its advertised bandwidths, equation 7.
+    pub advertised_rsds: Vec<f64>,
+    /// For each relay the mean of the RSD of its shares of the weight.
+    pub weight_rsds: Vec<f64>,
+    /// The network, in order of time.
+    pub network: Vec<NetworkHour>,
+}
+
+/// The errors of all periods.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Errors {
+    /// In the order of the options.
+    pub periods: Vec<PeriodErrors>,
+    /// Rows of relays and times.
+    pub rows: u64,
+    /// Relays that are in any view.
+    pub relays: usize,
+    /// The first and the last view, in Unix seconds.
+    pub span_unix_s: (i64, i64),
+}
+
+/// Computes the errors.
+///
+/// # Errors
+/// The dataset has no views, or cannot be read.
+pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, ArchiveError> {
+    engine.view(options.view.clone())?;
+    let periods = &options.view.periods;
+    let names: Vec<&str> = periods.iter().map(|it| it.name.as_str()).collect();
+    let network = engine.query(&network_query(&names))?;
+    let times = integers(&network, "t");
+    let (Some(first), Some(last)) = (times.first().copied(), times.last().copied()) else {
+        return Err(ArchiveError::Missing(format!(
+            "the dataset has no views of the network of the origin `{}`",
+            options.view.origin
+        )));
+    };
+    let longest = periods.iter().map(|it| it.length_s).max().unwrap_or_default();
+    let begin = |period: &Period| {
+        let warm_up = if options.warm_up == WarmUp::Own { period.length_s } else { longest };
+        (first + warm_up).max(options.from_unix_s.unwrap_or(i64::MIN))
+    };
+    let until = options.until_unix_s.unwrap_or(i64::MAX);
+    engine.keep("network", network.clone())?;
+    let weights = engine.query(&weights_query(&names))?;
+    let begins: Vec<(&str, i64)> = periods.iter().map(|it| (it.name.as_str(), begin(it))).collect();
+    let relays = engine.query(&relays_query(&begins, until))?;
+
+    let advertised = numbers(&network, "advertised");
+    let weight_times = integers(&weights, "t");
+    let errors = |period: &Period| {
+        let name = &period.name;
+        let from_unix_s = begin(period);
+        let capacities = numbers(&network, &format!("capacity_{name}"));
+        let mut weight_errors =
+            weight_times.iter().zip(numbers(&weights, &format!("nwe_{name}"))).peekable();
+        let mut hours = Vec::new();
+        for ((unix_s, advertised), capacity) in times.iter().zip(&advertised).zip(capacities) {
+            while weight_errors.next_if(|(time, _)| *time < unix_s).is_some() {}
+            let weight_error =
+                weight_errors.next_if(|(time, _)| *time == unix_s).and_then(|(_, it)| it);
+            if (from_unix_s..until).contains(unix_s) {
+                let capacity = capacity.filter(|it| *it > 0.0);
+                let capacity_error = advertised.zip(capacity).map(|(a, c)| 1.0 - a / c);
+                hours.push(NetworkHour { unix_s: *unix_s, capacity_error, weight_error });
+            }
+        }
+        let means = |what: &str| {
+            let mut means: Vec<f64> =
+                numbers(&relays, &format!("{what}_{name}")).into_iter().flatten().collect();
+            means.sort_by(f64::total_cmp);
+            means
+        };
+        PeriodErrors {
+            period: period.clone(),
+            from_unix_s,
+            capacity_errors: means("rce"),
+            weight_errors: means("rwe"),
+            advertised_rsds: means("rsd_a"),
+            weight_rsds: means("rsd_w"),
+            network: hours,
+        }
+    };
+    Ok(Errors {
+        periods: periods.iter().map(errors).collect(),
+        rows: integers(&network, "relays").iter().sum::<i64>() as u64,
+        relays: relays.iter().map(datafusion::arrow::array::RecordBatch::num_rows).sum(),
+        span_unix_s: (first, last),
+    })
+}
+
+/// The network's sums at each time: all relays with a descriptor, and those with a weight as well.
+fn network_query(periods: &[&str]) -> String {
+    let mut sql = "SELECT valid_after_unix_s AS t, COUNT(*) AS relays, SUM(advertised_byte_per_s) AS advertised, \
+                   SUM(CASE WHEN advertised_byte_per_s IS NOT NULL THEN weight_kb_per_s END) AS weight"
+        .to_owned();
+    for name in periods {
+        sql += &format!(
+            ", SUM(capacity_{name}_byte_per_s) AS capacity_{name}, \
+             SUM(CASE WHEN weight_kb_per_s IS NOT NULL THEN capacity_{name}_byte_per_s END) AS weighted_{name}"
+        );
+    }
+    sql + " FROM relay_hours GROUP BY valid_after_unix_s ORDER BY valid_after_unix_s"
+}
+
+/// Normalised weight and capacity of a row, in SQL.
+const SHARE: &str = "CAST(h.weight_kb_per_s AS DOUBLE) / NULLIF(n.weight, 0)";
+
+fn capacity_share(name: &str) -> String {
+    format!("CAST(h.capacity_{name}_byte_per_s AS DOUBLE) / NULLIF(n.weighted_{name}, 0)")
+}
+
+fn weights_query(periods: &[&str]) -> String {
+    let mut sql = "SELECT h.valid_after_unix_s AS t".to_owned();
+    for name in periods {
+        sql += &format!(", 0.5 * SUM(ABS({SHARE} - {})) AS nwe_{name}", capacity_share(name));
+    }
+    sql + " FROM relay_hours h JOIN network n ON h.valid_after_unix_s = n.t \
+           WHERE h.weight_kb_per_s IS NOT NULL AND h.advertised_byte_per_s IS NOT NULL \
+           GROUP BY h.valid_after_unix_s ORDER BY h.valid_after_unix_s"
+}
+
+fn relays_query(periods: &[(&str, i64)], until: i64) -> String {
+    let mut sql = "SELECT h.relay AS relay".to_owned();
+    for (name, from) in periods {
+        let counts = format!("h.valid_after_unix_s >= {from} AND h.valid_after_unix_s < {until}");
+        let capacity = format!("h.capacity_{name}_byte_per_s");
+        sql += &format!(
+            ", AVG(CASE WHEN {counts} AND {capacity} > 0 \
+             THEN 1.0 - CAST(h.advertised_byte_per_s AS DOUBLE) / {capacity} END) AS rce_{name}\
+             , AVG(CASE WHEN {counts} AND {capacity} > 0 THEN ({SHARE}) / NULLIF({}, 0) END) AS rwe_{name}\
+             , AVG(CASE WHEN {counts} THEN h.advertised_rsd_{name} END) AS rsd_a_{name}\
+             , AVG(CASE WHEN {counts} THEN h.weight_rsd_{name} END) AS rsd_w_{name}",
+            capacity_share(name),
+        );
+    }
+    sql + " FROM relay_hours h JOIN network n ON h.valid_after_unix_s = n.t GROUP BY h.relay"
+}

@@ -1,0 +1,141 @@
+//! Figures 1, 2, 3, 4, 10a and 10b, and the table, as a report.
+
+use super::{Errors, PeriodErrors, lines};
+use crate::times::{decimal_year, minute};
+use report::experiment::{
+    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Role, Series, cumulative,
+};
+
+/// The most points of a line: more are not to be told apart.
+const POINTS_MAX: usize = 800;
+
+/// The report.
+#[must_use]
+pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
+    let share = |label: &str| Axis { is_percent: true, ..Axis::new(label) };
+    let distribution =
+        |name: &str, title: &str, axis: Axis, values: fn(&PeriodErrors) -> Vec<f64>| {
+            let y = share("share of relays").showing(0.0, 1.0);
+            let mut figure = ExperimentFigure::new(name, title, axis, y);
+            for (index, period) in errors.periods.iter().enumerate() {
+                let points = thinned(cumulative(&values(period)));
+                figure = figure.with(Series::steps(&period.period.name, Role::Nth(index), points));
+            }
+            figure
+        };
+    let over_time = |name: &str,
+                     title: &str,
+                     label: &str,
+                     value: fn(&super::NetworkHour) -> Option<f64>| {
+        let mut figure = ExperimentFigure::new(name, title, Axis::new("year"), share(label));
+        for (index, period) in errors.periods.iter().enumerate() {
+            let points =
+                period.network.iter().filter_map(|it| Some((decimal_year(it.unix_s), value(it)?)));
+            figure = figure.with(Series::line(
+                &period.period.name,
+                Role::Nth(index),
+                medians(points.collect()),
+            ));
+        }
+        figure
+    };
+    let figures = vec![
+        distribution("figure-1", "Relay capacity error", share("mean error (RCE)").showing(0.0, 1.0), |it| {
+            it.capacity_errors.clone()
+        })
+        .caption("For each relay the mean share by which its advertised bandwidth is below its largest one of the period before."),
+        over_time("figure-2", "Network capacity error", "error (NCE)", |it| it.capacity_error)
+            .caption("The share of the network's capacity that advertised bandwidths miss. Points are medians of neighbouring hours."),
+        distribution("figure-3", "Relay weight error", Axis::new("log10 of the mean weight over capacity (RWE)").showing(-2.0, 2.0), |it| {
+            it.weight_errors.iter().filter(|it| **it > 0.0).map(|it| libm::log10(*it)).collect()
+        })
+        .caption("Below 0, the weight is smaller than the capacity deserves. Relays whose weight is always 0 are left out."),
+        over_time("figure-4", "Network weight error", "error (NWE)", |it| it.weight_error)
+            .caption("The share of the weight that would have to move to other relays."),
+        distribution("figure-10a", "Variation of advertised bandwidths", share("mean relative standard deviation").showing(0.0, 2.0), |it| {
+            it.advertised_rsds.clone()
+        }),
+        distribution("figure-10b", "Variation of weights", share("mean relative standard deviation").showing(0.0, 2.0), |it| {
+            it.weight_rsds.clone()
+        }),
+    ];
+    // A dataset without weights has no figures of them.
+    let figures = figures
+        .into_iter()
+        .filter(|it| it.series.iter().any(|series| !series.points.is_empty()))
+        .collect();
+    let (first, last) = errors.span_unix_s;
+    let answer = errors.periods.iter().filter_map(|it| {
+        let median = crate::percentile(&it.capacity_errors, 0.5)?;
+        Some(format!("{:.1} % ({})", median * 100.0, it.period.name))
+    });
+    ExperimentReport {
+        name: "archive-errors".into(),
+        title: "Errors of Tor's capacities and weights".into(),
+        question: "How far are advertised bandwidths below what relays have shown, and weights off their capacities?".into(),
+        answer: format!("The median relay is underestimated by {}.", answer.collect::<Vec<_>>().join(", ")),
+        promise: Promise::Decided {
+            held: true,
+            rule: "Nothing is promised: the paper's numbers are of 2009 to 2019, and of all of Tor's archives.".into(),
+        },
+        software_version: env!("CARGO_PKG_VERSION").into(),
+        parameters: vec![
+            ("views of the network".into(), format!("{} to {}", minute(first), minute(last))),
+            ("origin".into(), origin.into()),
+            ("relays".into(), errors.relays.to_string()),
+            ("relay hours".into(), errors.rows.to_string()),
+        ],
+        cases: cases(errors),
+        figures,
+        notes: errors
+            .periods
+            .iter()
+            .map(|it| format!("{}: errors count from {} on.", it.period.name, minute(it.from_unix_s)))
+            .collect(),
+        ..ExperimentReport::default()
+    }
+}
+
+fn cases(errors: &Errors) -> Vec<Case> {
+    let lines = lines(errors);
+    let lines = lines.into_iter().filter(|it| it.here_percent.is_some());
+    lines
+        .map(|it| {
+            let name =
+                format!("figure {}: {}, {}, {}", it.figure, it.quantity, it.period, it.statistic);
+            Case::new(name, None, None)
+                .ended(CaseVerdict::Held, "")
+                .says("computed")
+                .column("here_percent", rounded(it.here_percent))
+                .column("paper_percent", rounded(it.paper_percent))
+        })
+        .collect()
+}
+
+/// To a hundredth: the last digits depend on the number of threads.
+fn rounded(value: Option<f64>) -> serde_json::Value {
+    value.map_or(serde_json::Value::Null, |it| ((it * 100.0).round() / 100.0).into())
+}
+
+/// Every nth point, and the last.
+fn thinned(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let step = points.len().div_ceil(POINTS_MAX).max(1);
+    let last = points.len().saturating_sub(1);
+    points
+        .into_iter()
+        .enumerate()
+        .filter(|(index, _)| index % step == 0 || *index == last)
+        .map(|it| it.1)
+        .collect()
+}
+
+/// Medians of neighbouring points.
+fn medians(points: Vec<(f64, f64)>) -> Vec<(f64, f64)> {
+    let step = points.len().div_ceil(POINTS_MAX).max(1);
+    let median = |chunk: &[(f64, f64)]| {
+        let mut values: Vec<f64> = chunk.iter().map(|it| it.1).collect();
+        values.sort_by(f64::total_cmp);
+        (chunk[chunk.len() / 2].0, values[values.len() / 2])
+    };
+    points.chunks(step).map(median).collect()
+}

@@ -1,0 +1,424 @@
+//! Import: sources of all kinds into a dataset.
+//!
+//! Archives are streamed and never unpacked. One thread decompresses and cuts documents, the calling one parses them. Names inside
+//! archives are only printed: nothing outside the dataset is written. A source that was imported completely is in the manifest, with its
+//! digest, and is not read again.
+
+mod changes;
+mod documents;
+mod json;
+mod source;
+mod speedtest;
+
+use crate::dataset::{Dataset, Imported};
+use crate::error::ArchiveError;
+use crate::rows::Relays;
+use documents::{Documents, Kind, Piece, Rows};
+use sha2::{Digest as _, Sha256};
+use std::collections::BTreeMap;
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::thread;
+
+/// Rows that are held before they are written: 24 to 28 bytes each.
+const PENDING_MAX: usize = 6_000_000;
+/// Bytes of documents that pass from one thread to the other at once.
+const BATCH: usize = 1 << 20;
+/// Damaged documents of a source that are named; the others are counted.
+const NAMED_MAX: u64 = 10;
+
+/// How to import.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ImportOptions {
+    /// Read sources again that the manifest has.
+    pub is_again: bool,
+}
+
+/// What an import did.
+#[derive(Clone, Debug, Default)]
+pub struct ImportReport {
+    /// Sources that were read, in order.
+    pub imported: Vec<Imported>,
+    /// Sources that cannot be read, as they are compressed in another way. They are not in the manifest.
+    pub unreadable: usize,
+    /// Sources that the manifest had already.
+    pub known: usize,
+    /// Rows that are new in the dataset.
+    pub new_rows: u64,
+    /// It was interrupted.
+    pub is_interrupted: bool,
+}
+
+/// Who is kept informed.
+pub trait Observer {
+    /// Bytes of all sources that were read, of how many, before decompression; and of the documents parsed so far.
+    fn progress(&mut self, read: u64, total: u64, parsed: u64);
+    /// Something that cannot be used, with its place.
+    fn problem(&mut self, message: String);
+}
+
+/// A source.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Source {
+    /// A document, or many, perhaps in a tar, perhaps compressed.
+    File(PathBuf),
+    /// A folder of change tables: see docs/archives.md.
+    Changes(PathBuf),
+    /// The folder of the authors' speed test.
+    SpeedTest(PathBuf),
+}
+
+impl Source {
+    fn path(&self) -> &Path {
+        match self {
+            Self::File(path) | Self::Changes(path) | Self::SpeedTest(path) => path,
+        }
+    }
+
+    /// The files that it is made of.
+    fn files(&self) -> io::Result<Vec<PathBuf>> {
+        match self {
+            Self::File(path) => Ok(vec![path.clone()]),
+            Self::Changes(path) | Self::SpeedTest(path) => {
+                let files: io::Result<Vec<PathBuf>> =
+                    fs::read_dir(path)?.map(|it| Ok(it?.path())).collect();
+                let mut files = files?;
+                files.retain(|it| it.is_file());
+                files.sort();
+                Ok(files)
+            }
+        }
+    }
+}
+
+/// Finds the sources in a file or folder. Symbolic links in folders are not followed.
+fn sources(path: &Path, found: &mut Vec<Source>) -> Result<(), ArchiveError> {
+    if !path.is_dir() {
+        found.push(Source::File(path.to_owned()));
+        return Ok(());
+    }
+    let has = |name: &str| changes::table_file(path, name).is_some();
+    if has("presence.csv") && has("relays.csv") && has("snapshots.csv") {
+        found.push(Source::Changes(path.to_owned()));
+    } else if has("speedtest.diffs.json") {
+        found.push(Source::SpeedTest(path.to_owned()));
+    } else {
+        let entries: io::Result<Vec<fs::DirEntry>> = fs::read_dir(path).and_then(Iterator::collect);
+        let mut entries = entries.map_err(ArchiveError::file("read", path))?;
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let kind = entry.file_type().map_err(ArchiveError::file("read", &entry.path()))?;
+            if kind.is_dir() {
+                sources(&entry.path(), found)?;
+            } else if kind.is_file() {
+                found.push(Source::File(entry.path()));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Imports files and folders.
+///
+/// # Errors
+/// A source cannot be opened, or the dataset cannot be written. What is damaged inside a source is reported to the observer, counted
+/// and left out.
+pub fn import(
+    dataset: &Dataset,
+    paths: &[PathBuf],
+    options: ImportOptions,
+    stop: &AtomicBool,
+    observer: &mut dyn Observer,
+) -> Result<ImportReport, ArchiveError> {
+    let mut found = Vec::new();
+    for path in paths {
+        fs::symlink_metadata(path).map_err(ArchiveError::file("read", path))?;
+        sources(path, &mut found)?;
+    }
+    let known: BTreeSet<String> = match options.is_again {
+        true => BTreeSet::new(),
+        false => dataset.manifest()?.into_iter().map(|it| it.sha256).collect(),
+    };
+    let mut total = 0;
+    for source in &found {
+        total += size(source).map_err(ArchiveError::file("read", source.path()))?;
+    }
+    let mut importer = Importer {
+        dataset,
+        relays: Relays::default(),
+        pending: Rows::default(),
+        unwritten: Vec::new(),
+        report: ImportReport::default(),
+        stop,
+        observer,
+        read: Arc::default(),
+        parsed: 0,
+        total,
+    };
+    for source in &found {
+        let (sha256, bytes) = digest(source).map_err(ArchiveError::file("read", source.path()))?;
+        if known.contains(&sha256) {
+            importer.report.known += 1;
+            importer.read.fetch_add(bytes, Ordering::Relaxed);
+            continue;
+        }
+        let entry =
+            Imported { source: source.path().to_owned(), sha256, bytes, ..Imported::default() };
+        importer.source(source, entry)?;
+        if importer.is_stopped() {
+            break;
+        }
+    }
+    importer.flush()?;
+    importer.report.is_interrupted = importer.is_stopped();
+    Ok(importer.report)
+}
+
+fn size(source: &Source) -> io::Result<u64> {
+    source.files()?.iter().map(|file| Ok(fs::metadata(file)?.len())).sum()
+}
+
+/// The SHA-256 of a source's files, and their size.
+fn digest(source: &Source) -> io::Result<(String, u64)> {
+    let (mut hash, mut bytes) = (Sha256::new(), 0);
+    let mut buffer = vec![0; 1 << 16];
+    for file in source.files()? {
+        let mut file = File::open(file)?;
+        loop {
+            let len = file.read(&mut buffer)?;
+            if len == 0 {
+                break;
+            }
+            hash.update(&buffer[..len]);
+            bytes += len as u64;
+        }
+    }
+    Ok((hex::encode(hash.finalize()), bytes))
+}
+
+struct Importer<'a> {
+    dataset: &'a Dataset,
+    relays: Relays,
+    pending: Rows,
+    /// Sources that are read, and not yet written completely.
+    unwritten: Vec<Imported>,
+    report: ImportReport,
+    stop: &'a AtomicBool,
+    observer: &'a mut dyn Observer,
+    read: Arc<AtomicU64>,
+    parsed: u64,
+    total: u64,
+}
+
+/// What the reading thread sends.
+enum Sent {
+    /// Documents of a member of a tar, or of the file.
+    Documents(Option<Arc<str>>, Vec<Piece>),
+    /// The end came early.
+    Broken(String),
+}
+
+impl Importer<'_> {
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Relaxed)
+    }
+
+    fn source(&mut self, source: &Source, mut entry: Imported) -> Result<(), ArchiveError> {
+        match source {
+            Source::File(path) => match source::open(path, Arc::clone(&self.read)) {
+                Ok(opened) => self.file(path, opened, &mut entry)?,
+                Err(error) => {
+                    self.observer.problem(format!("{}: {error}; left out", path.display()));
+                    self.report.unreadable += 1;
+                    return Ok(());
+                }
+            },
+            Source::Changes(path) => self.changes(path, &mut entry)?,
+            Source::SpeedTest(path) => {
+                speedtest::import(
+                    path,
+                    self.dataset,
+                    &mut self.relays,
+                    &mut entry,
+                    &mut self.report.new_rows,
+                )?;
+                self.read.fetch_add(entry.bytes, Ordering::Relaxed);
+            }
+        }
+        if self.is_stopped() {
+            return Ok(()); // The source is not complete: the next import reads it again.
+        }
+        self.unwritten.push(entry);
+        if self.pending.len() >= PENDING_MAX {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    /// Writes what is pending, then the manifest.
+    fn flush(&mut self) -> Result<(), ArchiveError> {
+        let Rows { statuses, descriptors, staged } = std::mem::take(&mut self.pending);
+        self.report.new_rows += self.dataset.add(statuses, &mut self.relays)?;
+        self.report.new_rows += self.dataset.add(descriptors, &mut self.relays)?;
+        self.report.new_rows += self.dataset.add(staged, &mut self.relays)?;
+        for entry in std::mem::take(&mut self.unwritten) {
+            self.dataset.note(&entry)?;
+            self.report.imported.push(entry);
+        }
+        Ok(())
+    }
+
+    fn file(
+        &mut self,
+        path: &Path,
+        opened: source::Opened,
+        entry: &mut Imported,
+    ) -> Result<(), ArchiveError> {
+        let (sender, receiver) = sync_channel(2);
+        thread::scope(|scope| {
+            scope.spawn(move || read(opened, &sender));
+            for sent in receiver {
+                if self.is_stopped() {
+                    break; // The reading thread ends when nobody receives.
+                }
+                match sent {
+                    Sent::Documents(member, pieces) => {
+                        for piece in pieces {
+                            self.document(path, member.as_deref(), &piece, entry);
+                        }
+                        self.observer.progress(
+                            self.read.load(Ordering::Relaxed),
+                            self.total,
+                            self.parsed,
+                        );
+                        if self.pending.len() >= PENDING_MAX {
+                            self.flush()?;
+                        }
+                    }
+                    Sent::Broken(problem) => {
+                        entry.is_truncated = true;
+                        self.observer.problem(format!(
+                            "{}: {problem}; what came before it is kept",
+                            path.display()
+                        ));
+                    }
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn document(&mut self, path: &Path, member: Option<&str>, piece: &Piece, entry: &mut Imported) {
+        self.parsed += piece.text.len() as u64;
+        let kind = match piece.text.as_slice() {
+            [] => Kind::Damaged(format!("longer than {} MiB", documents::DOCUMENT_MAX >> 20)),
+            text => documents::parse(text, &mut self.relays, &mut self.pending),
+        };
+        let count = |kinds: &mut BTreeMap<String, u64>, kind: &str| {
+            *kinds.entry(kind.to_owned()).or_default() += 1;
+        };
+        match kind {
+            Kind::Used(kind) => count(&mut entry.documents, kind),
+            Kind::Skipped(kind) => count(&mut entry.skipped, &kind),
+            Kind::Damaged(reason) => {
+                entry.damaged += 1;
+                if entry.damaged <= NAMED_MAX {
+                    let member = member.map(|it| format!(", {it}")).unwrap_or_default();
+                    let place = format!("{}{member}, byte {}", path.display(), piece.offset);
+                    self.observer.problem(format!("{place}: {reason}; left out"));
+                }
+                if entry.damaged == NAMED_MAX + 1 {
+                    self.observer.problem(format!(
+                        "{}: further damaged documents are only counted",
+                        path.display()
+                    ));
+                }
+            }
+        }
+    }
+
+    fn changes(&mut self, path: &Path, entry: &mut Imported) -> Result<(), ArchiveError> {
+        let table = changes::ChangeTables::read(path)?;
+        let (read, months) = (self.read.load(Ordering::Relaxed), table.months());
+        for (index, month) in months.iter().enumerate() {
+            if self.is_stopped() {
+                return Ok(());
+            }
+            let share = entry.bytes * index as u64 / months.len() as u64;
+            self.observer.progress(read + share, self.total, self.parsed);
+            table.rows(month.clone(), &mut self.relays, &mut self.pending);
+            self.flush()?;
+        }
+        entry.documents.insert("snapshot".to_owned(), table.snapshots() as u64);
+        self.read.fetch_add(entry.bytes, Ordering::Relaxed);
+        Ok(())
+    }
+}
+
+/// Reads a file to its end, or until nobody receives.
+fn read(opened: source::Opened, sender: &SyncSender<Sent>) {
+    let result = match opened.is_tar {
+        true => read_tar(opened.stream, sender),
+        false => read_documents(opened.stream, None, sender),
+    };
+    if let Err(error) = result {
+        // If nobody receives, nobody wants to know.
+        let _ = sender.send(Sent::Broken(error.to_string()));
+    }
+}
+
+fn read_documents(
+    stream: impl Read,
+    member: Option<&Arc<str>>,
+    sender: &SyncSender<Sent>,
+) -> io::Result<()> {
+    let mut documents = Documents::new(stream);
+    let (mut batch, mut len) = (Vec::new(), 0);
+    let send = |batch| {
+        let sent = sender.send(Sent::Documents(member.cloned(), batch));
+        sent.map_err(|_| io::Error::other("interrupted"))
+    };
+    loop {
+        let piece = match documents.next() {
+            Ok(Some(piece)) => piece,
+            Ok(None) => return send(batch),
+            Err(error) => {
+                send(batch)?;
+                return Err(error);
+            }
+        };
+        len += piece.text.len();
+        batch.push(piece);
+        if len >= BATCH {
+            send(std::mem::take(&mut batch))?;
+            len = 0;
+        }
+    }
+}
+
+/// Members of a tar. Extensions for long names are not obeyed: they would be read into memory whatever their size, and names are only
+/// printed.
+fn read_tar(stream: impl Read, sender: &SyncSender<Sent>) -> io::Result<()> {
+    let mut archive = tar::Archive::new(stream);
+    for member in archive.entries()?.raw(true) {
+        let member = member?;
+        let name: String =
+            String::from_utf8_lossy(&member.path_bytes()).chars().take(200).collect();
+        let name: Arc<str> = format!("member {name:?}").into();
+        let size = member.size();
+        if size > source::MEMBER_MAX {
+            let problem =
+                format!("{name} has {size} bytes, more than {}: not read", source::MEMBER_MAX);
+            return Err(io::Error::other(problem));
+        }
+        if member.header().entry_type().is_file() {
+            read_documents(member, Some(&name), sender)?;
+        }
+    }
+    Ok(())
+}

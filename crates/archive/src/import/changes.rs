@@ -1,0 +1,246 @@
+//! Folders of change tables: the relays of each snapshot as runs, and values where they change.
+//!
+//! `relays`, `snapshots`, `presence`, and if they are there `guards`, `exits`, `advertised`, `guard_weights`: CSV files, perhaps
+//! compressed. docs/archives.md describes them.
+
+use super::documents::Rows;
+use super::source;
+use crate::error::ArchiveError;
+use crate::rows::{Descriptor, Origin, Relays, Status};
+use crate::times;
+use csv::{ReaderBuilder, StringRecord};
+use netdoc::Fingerprint;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// The most relays or snapshots of a folder.
+const ENTRIES_MAX: usize = 10_000_000;
+
+/// A table of the folder, as it is or compressed with xz or gzip.
+pub(super) fn table_file(folder: &Path, name: &str) -> Option<PathBuf> {
+    ["", ".xz", ".gz"].iter().map(|end| folder.join(format!("{name}{end}"))).find(|it| it.is_file())
+}
+
+/// A relay's rows of all tables, in order of snapshots.
+#[derive(Clone, Debug, Default)]
+struct History {
+    fingerprint: Option<Fingerprint>,
+    presence: Vec<(u32, u32)>,
+    guards: Vec<(u32, u32)>,
+    exits: Vec<(u32, u32)>,
+    advertised: Vec<(u32, Option<u32>)>,
+    weights: Vec<(u32, Weight)>,
+}
+
+/// A guard's weight; nothing is known of relays that are no guards.
+#[derive(Clone, Copy, Debug, Default)]
+struct Weight {
+    kb_per_s: Option<u32>,
+    is_guard: bool,
+    is_exit: bool,
+}
+
+/// A folder of change tables, in memory.
+pub(super) struct ChangeTables {
+    origin: Origin,
+    times_s: Vec<u32>,
+    histories: Vec<History>,
+}
+
+impl ChangeTables {
+    pub(super) fn read(folder: &Path) -> Result<Self, ArchiveError> {
+        let mut tables =
+            Self { origin: Origin::Membership, times_s: Vec::new(), histories: Vec::new() };
+        each(folder, "snapshots", &["unix_time"], |cells| {
+            tables.times_s.push(number(&cells[0])?);
+            (tables.times_s.len() <= ENTRIES_MAX).then_some(()).ok_or("too many snapshots")
+        })?;
+        if !tables.times_s.is_sorted() {
+            let problem = "snapshots.csv: snapshots are not in order of time".to_owned();
+            return Err(ArchiveError::Source { path: folder.to_owned(), problem });
+        }
+        each(folder, "relays", &["fingerprint"], |cells| {
+            let fingerprint =
+                Fingerprint::parse(cells[0].as_bytes()).map_err(|_| "expected 40 hex digits")?;
+            tables.histories.push(History { fingerprint: Some(fingerprint), ..History::default() });
+            (tables.histories.len() <= ENTRIES_MAX).then_some(()).ok_or("too many relays")
+        })?;
+        let runs: [(&str, fn(&mut History) -> &mut Vec<(u32, u32)>); 3] = [
+            ("presence", |it| &mut it.presence),
+            ("guards", |it| &mut it.guards),
+            ("exits", |it| &mut it.exits),
+        ];
+        for (name, runs) in runs {
+            if table_file(folder, &format!("{name}.csv")).is_some() {
+                each(folder, name, &["relay_index", "first_snapshot", "last_snapshot"], |cells| {
+                    let run = (number(&cells[1])?, number(&cells[2])?);
+                    let count = tables.times_s.len();
+                    if run.0 > run.1 || run.1 as usize >= count {
+                        return Err("expected snapshots that there are, the first before the last");
+                    }
+                    runs(relay(&mut tables.histories, &cells[0])?).push(run);
+                    Ok(())
+                })?;
+            }
+        }
+        if table_file(folder, "advertised.csv").is_some() {
+            tables.origin = Origin::Onionoo;
+            let columns = ["relay_index", "snapshot_index", "advertised_bandwidth_byte_per_s"];
+            each(folder, "advertised", &columns, |cells| {
+                let value = if cells[2].is_empty() { None } else { Some(number(&cells[2])?) };
+                relay(&mut tables.histories, &cells[0])?
+                    .advertised
+                    .push((number(&cells[1])?, value));
+                Ok(())
+            })?;
+        }
+        if table_file(folder, "guard_weights.csv").is_some() {
+            let columns = ["relay_index", "snapshot_index", "weight", "position"];
+            each(folder, "guard_weights", &columns, |cells| {
+                let kb_per_s = match cells[2].as_str() {
+                    "" | "?" | "0" => None,
+                    digits => Some(number(digits)?),
+                };
+                let (is_guard, is_exit) = (kb_per_s.is_some(), cells[3] == "e");
+                let weight = Weight { kb_per_s, is_guard, is_exit };
+                relay(&mut tables.histories, &cells[0])?.weights.push((number(&cells[1])?, weight));
+                Ok(())
+            })?;
+        }
+        for history in &mut tables.histories {
+            history.presence.sort_unstable();
+            history.guards.sort_unstable();
+            history.exits.sort_unstable();
+            history.advertised.sort_by_key(|it| it.0);
+            history.weights.sort_by_key(|it| it.0);
+        }
+        Ok(tables)
+    }
+
+    pub(super) fn snapshots(&self) -> usize {
+        self.times_s.len()
+    }
+
+    /// The snapshots of each month.
+    pub(super) fn months(&self) -> Vec<Range<u32>> {
+        let mut months: Vec<Range<u32>> = Vec::new();
+        let mut last = String::new();
+        for (index, time_s) in (0_u32..).zip(&self.times_s) {
+            let month = times::month(i64::from(*time_s));
+            match months.last_mut().filter(|_| month == last) {
+                Some(range) => range.end = index + 1,
+                None => months.push(index..index + 1),
+            }
+            last = month;
+        }
+        months
+    }
+
+    /// The rows of some snapshots.
+    pub(super) fn rows(&self, snapshots: Range<u32>, relays: &mut Relays, rows: &mut Rows) {
+        for history in &self.histories {
+            let Some(fingerprint) = history.fingerprint else { continue };
+            for (first, last) in &history.presence {
+                for snapshot in *first.max(&snapshots.start)..(*last + 1).min(snapshots.end) {
+                    self.row(history, fingerprint, snapshot, relays, rows);
+                }
+            }
+        }
+    }
+
+    fn row(
+        &self,
+        history: &History,
+        fingerprint: Fingerprint,
+        snapshot: u32,
+        relays: &mut Relays,
+        rows: &mut Rows,
+    ) {
+        let Some(time_s) = self.times_s.get(snapshot as usize).copied() else { return };
+        let relay = relays.id(fingerprint);
+        let weight = in_force(&history.weights, snapshot).unwrap_or_default();
+        rows.statuses.push(Status {
+            relay,
+            valid_after_unix_s: time_s,
+            origin: self.origin,
+            weight_kb_per_s: weight.kb_per_s,
+            is_unmeasured: false,
+            is_running: true,
+            is_guard: weight.is_guard || is_within(&history.guards, snapshot),
+            is_exit: weight.is_exit || is_within(&history.exits, snapshot),
+            is_bad_exit: false,
+            is_authority: false,
+        });
+        if let Some(Some(advertised_byte_per_s)) = in_force(&history.advertised, snapshot) {
+            rows.descriptors.push(Descriptor {
+                relay,
+                published_unix_s: time_s,
+                origin: self.origin,
+                advertised_byte_per_s,
+                rate_byte_per_s: None,
+                burst_byte_per_s: None,
+                observed_byte_per_s: None,
+            });
+        }
+    }
+}
+
+/// The last value at or before a snapshot.
+fn in_force<T: Copy>(values: &[(u32, T)], snapshot: u32) -> Option<T> {
+    let after = values.partition_point(|(at, _)| *at <= snapshot);
+    Some(values.get(after.checked_sub(1)?)?.1)
+}
+
+fn is_within(runs: &[(u32, u32)], snapshot: u32) -> bool {
+    in_force_run(runs, snapshot).is_some_and(|(_, last)| snapshot <= last)
+}
+
+fn in_force_run(runs: &[(u32, u32)], snapshot: u32) -> Option<(u32, u32)> {
+    let after = runs.partition_point(|(first, _)| *first <= snapshot);
+    runs.get(after.checked_sub(1)?).copied()
+}
+
+fn number(text: &str) -> Result<u32, &'static str> {
+    text.parse().map_err(|_| "expected a number below 2^32")
+}
+
+fn relay<'a>(histories: &'a mut [History], cell: &str) -> Result<&'a mut History, &'static str> {
+    histories.get_mut(number(cell)? as usize).ok_or("there is no such relay_index")
+}
+
+/// Calls `row` with these columns of each row.
+fn each(
+    folder: &Path,
+    name: &str,
+    columns: &[&str],
+    mut row: impl FnMut(&[String]) -> Result<(), &'static str>,
+) -> Result<(), ArchiveError> {
+    let Some(path) = table_file(folder, &format!("{name}.csv")) else {
+        let problem = format!("there is no {name}.csv, .csv.xz or .csv.gz");
+        return Err(ArchiveError::Source { path: folder.to_owned(), problem });
+    };
+    let wrong = |line: u64, problem: String| ArchiveError::Source {
+        path: path.clone(),
+        problem: format!("line {line}: {problem}; the folder is not imported"),
+    };
+    let opened = source::open(&path, Arc::default()).map_err(ArchiveError::file("read", &path))?;
+    let mut reader = ReaderBuilder::new().from_reader(opened.stream);
+    let header = reader.headers().map_err(|it| wrong(1, it.to_string()))?;
+    let mut places = Vec::new();
+    for column in columns {
+        let place = header.iter().position(|it| it == *column);
+        places.push(place.ok_or_else(|| wrong(1, format!("there is no column {column}")))?);
+    }
+    let mut record = StringRecord::new();
+    let mut cells = vec![String::new(); columns.len()];
+    while reader.read_record(&mut record).map_err(|it| wrong(0, it.to_string()))? {
+        for (cell, place) in cells.iter_mut().zip(&places) {
+            cell.clear();
+            cell.push_str(record.get(*place).unwrap_or_default());
+        }
+        let line = record.position().map_or(0, csv::Position::line);
+        row(&cells).map_err(|it| wrong(line, it.to_owned()))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,366 @@
+//! Documents of the network, cut out of a stream and parsed.
+
+use super::json;
+use crate::rows::{Descriptor, Origin, Relays, Staged, Status};
+use netdoc::consensus::{Consensus, Flag};
+use netdoc::descriptor;
+use std::io::{self, Read};
+
+/// No document of the network is larger. A consensus of 9,000 relays has 3 MB, a vote 5 MB.
+pub(super) const DOCUMENT_MAX: usize = 1 << 26;
+/// Bytes that are read at once.
+const CHUNK: usize = 1 << 18;
+
+/// A stream of concatenated documents, cut at their first lines.
+pub(super) struct Documents<R> {
+    from: R,
+    buffer: Vec<u8>,
+    /// The next document begins here.
+    begin: usize,
+    /// Lines were looked at up to here.
+    scanned: usize,
+    /// The offset of `buffer` in the stream.
+    offset: u64,
+    is_at_end: bool,
+    /// The last line was an annotation, which belongs to the line after it.
+    is_annotated: bool,
+}
+
+/// A piece of a stream.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Piece {
+    /// Where it begins in the stream.
+    pub(super) offset: u64,
+    /// Its text; empty if it was too large.
+    pub(super) text: Vec<u8>,
+}
+
+impl<R: Read> Documents<R> {
+    pub(super) fn new(from: R) -> Self {
+        Self {
+            from,
+            buffer: Vec::new(),
+            begin: 0,
+            scanned: 0,
+            offset: 0,
+            is_at_end: false,
+            is_annotated: false,
+        }
+    }
+
+    /// The next document, or what is between two.
+    pub(super) fn next(&mut self) -> io::Result<Option<Piece>> {
+        let mut is_too_large = false;
+        loop {
+            while let Some(len) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
+                let line = self.scanned;
+                let first = &self.buffer[line..line + len];
+                let is_annotation = first.starts_with(b"@");
+                let begins = is_annotation && !self.is_annotated
+                    || !self.is_annotated
+                        && (first.starts_with(b"router ")
+                            || first.starts_with(b"network-status-version "));
+                self.is_annotated = is_annotation;
+                self.scanned = line + len + 1;
+                if begins && line > self.begin {
+                    return Ok(Some(self.piece(line, is_too_large)));
+                }
+            }
+            if self.is_at_end {
+                let end = self.buffer.len();
+                return Ok((end > self.begin).then(|| self.piece(end, is_too_large)));
+            }
+            if self.buffer.len() - self.begin > DOCUMENT_MAX {
+                // Its lines are dropped, and the offset of what is left is named.
+                is_too_large = true;
+                let begin = self.begin.min(self.scanned);
+                self.offset += (self.scanned - begin) as u64;
+                self.buffer.drain(begin..self.scanned);
+                self.scanned = begin;
+                if self.buffer.len() - self.begin > DOCUMENT_MAX {
+                    // One line.
+                    self.offset += (self.buffer.len() - begin) as u64;
+                    self.buffer.truncate(begin);
+                }
+            }
+            self.fill()?;
+        }
+    }
+
+    fn piece(&mut self, end: usize, is_too_large: bool) -> Piece {
+        let text = if is_too_large { Vec::new() } else { self.buffer[self.begin..end].to_vec() };
+        let piece = Piece { offset: self.offset + self.begin as u64, text };
+        self.begin = end;
+        self.scanned = self.scanned.max(end);
+        piece
+    }
+
+    fn fill(&mut self) -> io::Result<()> {
+        if self.begin > CHUNK.max(self.buffer.len() / 2) {
+            self.buffer.drain(..self.begin);
+            self.offset += self.begin as u64;
+            self.scanned -= self.begin;
+            self.begin = 0;
+        }
+        let len = self.buffer.len();
+        self.buffer.resize(len + CHUNK, 0);
+        let read = loop {
+            match self.from.read(&mut self.buffer[len..]) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                other => break other,
+            }
+        };
+        self.buffer.truncate(len + read.as_ref().copied().unwrap_or(0));
+        self.is_at_end = read? == 0;
+        Ok(())
+    }
+}
+
+/// What a document was.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// Rows were made of it.
+    Used(&'static str),
+    /// No table has a use for it.
+    Skipped(String),
+    /// It breaks its format, for this reason.
+    Damaged(String),
+}
+
+/// Rows of documents.
+#[derive(Debug, Default)]
+pub(super) struct Rows {
+    pub(super) statuses: Vec<Status>,
+    pub(super) descriptors: Vec<Descriptor>,
+    pub(super) staged: Vec<Staged>,
+}
+
+impl Rows {
+    pub(super) fn len(&self) -> usize {
+        self.statuses.len() + self.descriptors.len() + self.staged.len()
+    }
+}
+
+/// Parses a document and adds its rows.
+pub(super) fn parse(text: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
+    let (annotation, body) = without_annotations(text);
+    if body.trim_ascii().is_empty() {
+        return Kind::Skipped("empty text".to_owned());
+    }
+    if body.trim_ascii_start().starts_with(b"{") {
+        return json::parse(body, relays, rows);
+    }
+    let annotated = |kind: &str| annotation.is_none_or(|it| it == kind);
+    let words = first_words(body);
+    match (words[0], words[1]) {
+        ("network-status-version", "3") if words[2] == "microdesc" => {
+            skipped("microdesc consensus")
+        }
+        ("network-status-version", "3") if annotated("network-status-consensus-3") => {
+            consensus(body, relays, rows)
+        }
+        ("network-status-version", "3") => skipped("network status vote"),
+        ("network-status-version", "2") => skipped("network status of version 2"),
+        ("router", _) if annotated("server-descriptor") => server_descriptor(body, relays, rows),
+        (word, _) => match annotation {
+            Some(kind) if known_kind(kind) => skipped(kind),
+            Some(_) => skipped("document of an unknown @type"),
+            None if KEYWORDS.contains(&word) => skipped(word),
+            None => Kind::Damaged("no document of the network begins like this".to_owned()),
+        },
+    }
+}
+
+/// First keywords of documents that no table has a use for.
+const KEYWORDS: [&str; 6] = [
+    "extra-info",
+    "onion-key",
+    "dir-key-certificate-version",
+    "consensus-digest",
+    "network-status",
+    "signed-directory",
+];
+
+/// Whether CollecTor has such a type. Others are not repeated in messages.
+fn known_kind(kind: &str) -> bool {
+    const KINDS: [&str; 14] = [
+        "server-descriptor",
+        "extra-info",
+        "directory",
+        "network-status-2",
+        "dir-key-certificate-3",
+        "network-status-consensus-3",
+        "network-status-vote-3",
+        "network-status-microdesc-consensus-3",
+        "microdescriptor",
+        "bandwidth-file",
+        "detached-signature-3",
+        "bridge-server-descriptor",
+        "bridge-network-status",
+        "bridge-extra-info",
+    ];
+    KINDS.contains(&kind)
+}
+
+fn skipped(kind: &str) -> Kind {
+    Kind::Skipped(kind.to_owned())
+}
+
+/// The word after `@type`, and the text after all annotations.
+fn without_annotations(text: &[u8]) -> (Option<&str>, &[u8]) {
+    let (mut kind, mut rest) = (None, text);
+    while rest.starts_with(b"@") || rest.starts_with(b"\n") {
+        let len = memchr::memchr(b'\n', rest).unwrap_or(rest.len());
+        let (line, after) = rest.split_at(len);
+        if let Some(words) = line.strip_prefix(b"@type ") {
+            let word = words.split(|it| *it == b' ').next().unwrap_or_default();
+            kind = std::str::from_utf8(word).ok();
+        }
+        rest = after.get(1..).unwrap_or_default();
+    }
+    (kind, rest)
+}
+
+fn first_words(body: &[u8]) -> [&str; 3] {
+    let line = &body[..memchr::memchr(b'\n', body).unwrap_or(body.len()).min(200)];
+    let mut words = std::str::from_utf8(line).unwrap_or_default().split_ascii_whitespace();
+    [(); 3].map(|()| words.next().unwrap_or_default())
+}
+
+fn consensus(body: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
+    let consensus = match Consensus::parse_archived(body) {
+        Ok(consensus) => consensus,
+        Err(netdoc::consensus::ConsensusError::Vote { .. }) => {
+            return skipped("network status vote");
+        }
+        Err(error) => return Kind::Damaged(error.to_string()),
+    };
+    let Ok(valid_after_unix_s) = u32::try_from(consensus.valid_after) else {
+        return Kind::Damaged("`valid-after` is after the year 2106".to_owned());
+    };
+    rows.statuses.extend(consensus.routers().iter().map(|router| Status {
+        relay: relays.id(router.fingerprint),
+        valid_after_unix_s,
+        origin: Origin::Tor,
+        weight_kb_per_s: router.bandwidth_kb_s,
+        is_unmeasured: router.unmeasured,
+        is_running: router.flags.contains(Flag::Running),
+        is_guard: router.flags.contains(Flag::Guard),
+        is_exit: router.flags.contains(Flag::Exit),
+        is_bad_exit: router.flags.contains(Flag::BadExit),
+        is_authority: router.flags.contains(Flag::Authority),
+    }));
+    Kind::Used("consensus")
+}
+
+fn server_descriptor(body: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
+    // The splitter cuts at `router`, so there is one; what follows it is stray text, which does not matter.
+    let found = match descriptor::iter(body).next() {
+        Some(Ok(found)) => found,
+        Some(Err(error)) => return Kind::Damaged(error.to_string()),
+        None => return skipped("empty text"),
+    };
+    let number = |it: u64| u32::try_from(it).ok();
+    let [rate, burst, observed] = [
+        found.bandwidth_avg_bytes_s,
+        found.bandwidth_burst_bytes_s,
+        found.bandwidth_observed_bytes_s,
+    ]
+    .map(number);
+    let advertised = [rate, burst, observed].into_iter().flatten().min();
+    let (Some(published_unix_s), Some(advertised_byte_per_s)) =
+        (number(found.published), advertised)
+    else {
+        return Kind::Damaged("`published` is after the year 2106".to_owned());
+    };
+    rows.descriptors.push(Descriptor {
+        relay: relays.id(found.fingerprint),
+        published_unix_s,
+        origin: Origin::Tor,
+        advertised_byte_per_s,
+        rate_byte_per_s: rate,
+        burst_byte_per_s: burst,
+        observed_byte_per_s: observed,
+    });
+    Kind::Used("server descriptor")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    /// A reader that returns a few bytes at a time.
+    struct Slow<'a>(&'a [u8], usize);
+
+    impl Read for Slow<'_> {
+        fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+            let len = self.1.min(room.len());
+            (&mut self.0).take(len as u64).read(room)
+        }
+    }
+
+    fn cut(text: &str, step: usize) -> Vec<(u64, String)> {
+        let mut documents = Documents::new(Slow(text.as_bytes(), step));
+        let mut pieces = Vec::new();
+        while let Some(piece) = documents.next().unwrap() {
+            pieces.push((piece.offset, String::from_utf8(piece.text).unwrap()));
+        }
+        pieces
+    }
+
+    #[test]
+    fn documents_are_cut_at_their_first_lines() {
+        let text = "@type server-descriptor 1.0\n@source x\nrouter a\nb\nrouter c\n@type y 1.0\nnetwork-status-version 3\nr x\n";
+        let expected = [
+            (0, "@type server-descriptor 1.0\n@source x\nrouter a\nb\n"),
+            (49, "router c\n"),
+            (58, "@type y 1.0\nnetwork-status-version 3\nr x\n"),
+        ];
+        assert_eq!(cut(text, 5), expected.map(|(at, text)| (at, text.to_owned())));
+    }
+
+    #[test]
+    fn a_document_without_end_takes_bounded_memory_and_the_next_is_found() {
+        struct Endless(u64);
+        impl Read for Endless {
+            fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+                let left = usize::try_from(self.0).unwrap().min(room.len());
+                room[..left].fill(b'x');
+                self.0 -= left as u64;
+                Ok(left)
+            }
+        }
+        let large = 3 * DOCUMENT_MAX as u64;
+        let from = b"router a\n".chain(Endless(large)).chain(&b"\nrouter b\n"[..]);
+        let mut documents = Documents::new(from);
+        let mut pieces = Vec::new();
+        while let Some(piece) = documents.next().unwrap() {
+            assert!(
+                documents.buffer.capacity() < 3 * DOCUMENT_MAX,
+                "{}",
+                documents.buffer.capacity()
+            );
+            pieces.push((piece.offset, piece.text));
+        }
+        assert_eq!(pieces.len(), 2);
+        assert!(pieces[0].1.is_empty());
+        assert_eq!(pieces[1], (large + 10, b"router b\n".to_vec()));
+    }
+
+    proptest! {
+        #[test]
+        fn pieces_are_the_whole_stream_and_steps_do_not_matter(
+            text in "((router |@type |network-status-version |x)[ab ]{0,3}\n?){0,30}", step in 1_usize..50,
+        ) {
+            let pieces = cut(&text, step);
+            prop_assert_eq!(pieces.iter().map(|(_, it)| it.as_str()).collect::<String>(), text.clone());
+            prop_assert_eq!(pieces, cut(&text, 1000));
+        }
+
+        #[test]
+        fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
+            parse(&bytes, &mut Relays::default(), &mut Rows::default());
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Files of archives as streams: decompressed, members of tars one after another, and bounded.
+
+use flate2::read::MultiGzDecoder;
+use liblzma::read::XzDecoder;
+use liblzma::stream::{CONCATENATED, Stream};
+use std::fs::File;
+use std::io::{self, BufReader, Read};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// The most memory for a dictionary of xz. `xz -9` needs 65 MiB.
+const XZ_MEMORY: u64 = 1 << 28;
+/// A file may decompress to this, and beyond it to [`RATIO_MAX`] times its size.
+const FREE_BYTES: u64 = 1 << 30;
+/// The most that a file may decompress to, as a multiple of its size. A month of consensuses has 90.
+const RATIO_MAX: u64 = 2_000;
+/// The most bytes of a member of a tar.
+pub(super) const MEMBER_MAX: u64 = 1 << 32;
+
+/// A file as a stream of what it holds.
+pub(super) struct Opened {
+    pub(super) stream: Box<dyn Read + Send>,
+    /// Whether the stream is a tar.
+    pub(super) is_tar: bool,
+}
+
+/// Opens a file. `read` counts its bytes, before decompression.
+pub(super) fn open(path: &Path, read: Arc<AtomicU64>) -> io::Result<Opened> {
+    let file = File::open(path)?;
+    let size = file.metadata()?.len();
+    let (magic, raw) = peek::<6>(Box::new(Counted { from: file, read }))?;
+    let stream: Box<dyn Read + Send> = match magic.as_slice() {
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => {
+            let stream = Stream::new_stream_decoder(XZ_MEMORY, CONCATENATED)?;
+            Box::new(XzDecoder::new_stream(raw, stream))
+        }
+        [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(raw)),
+        [b'B', b'Z', b'h', ..] => {
+            return Err(other("compressed with bzip2, which is not read: use `bunzip2` first"));
+        }
+        [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            return Err(other("compressed with zstd, which is not read: use `unzstd` first"));
+        }
+        _ => raw,
+    };
+    let most = FREE_BYTES.max(size.saturating_mul(RATIO_MAX));
+    let bounded = Bounded { from: stream, left: most };
+    let (head, stream) = peek::<512>(Box::new(bounded))?;
+    Ok(Opened { is_tar: head.get(257..262) == Some(b"ustar"), stream })
+}
+
+/// The whole content of a file that must not be longer than `most` bytes.
+pub(super) fn read_all(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut opened = open(path, Arc::default())?;
+    let mut content = Vec::new();
+    let read = opened.stream.by_ref().take(most + 1).read_to_end(&mut content)?;
+    if read as u64 > most {
+        return Err(other(&format!("longer than {most} bytes")));
+    }
+    Ok(content)
+}
+
+fn other(text: &str) -> io::Error {
+    io::Error::other(text.to_owned())
+}
+
+/// The first bytes, and the stream with them.
+fn peek<const N: usize>(
+    mut from: Box<dyn Read + Send>,
+) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
+    let mut head = Vec::new();
+    from.by_ref().take(N as u64).read_to_end(&mut head)?;
+    let stream = BufReader::with_capacity(1 << 16, io::Cursor::new(head.clone()).chain(from));
+    Ok((head, Box::new(stream)))
+}
+
+struct Counted<R> {
+    from: R,
+    read: Arc<AtomicU64>,
+}
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let len = self.from.read(room)?;
+        self.read.fetch_add(len as u64, Ordering::Relaxed);
+        Ok(len)
+    }
+}
+
+struct Bounded<R> {
+    from: R,
+    left: u64,
+}
+
+impl<R: Read> Read for Bounded<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let len = self.from.read(room)?;
+        self.left = self.left.checked_sub(len as u64).ok_or_else(|| {
+            other(&format!("the file decompresses to more than {RATIO_MAX} times its size, as a bomb does; the rest is not read"))
+        })?;
+        Ok(len)
+    }
+}

@@ -1,0 +1,415 @@
+//! The table `relay_hours`: a row for each relay and view that lists it, with its advertised bandwidth in force, its share of the
+//! weight, and for each period its capacity and deviations.
+//!
+//! It is a plan node: it merges two streams that are sorted by relay and time, statuses and descriptors, and holds one relay's windows.
+//! Relays are split by the first digits of their fingerprints, one range for each thread.
+
+mod columns;
+
+use crate::engine::{Period, View};
+use crate::sliding::{Sliding, WindowSpec};
+use async_trait::async_trait;
+use columns::{Columns, Wanted};
+use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
+use datafusion::physical_expr::expressions::col;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::execution_plan::{
+    Boundedness, EmissionType, ReplaceChildrenOptions,
+};
+use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, execute_stream,
+};
+use datafusion::prelude::SessionContext;
+use futures::StreamExt as _;
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use tokio::sync::mpsc::Sender;
+
+/// Columns before those of the periods.
+const COMMON: usize = 5;
+/// Columns of each period.
+const EACH: usize = 3;
+
+/// The table.
+pub(crate) struct RelayHours {
+    view: View,
+    /// Reads each month as a partition of its own.
+    inner: SessionContext,
+    schema: SchemaRef,
+}
+
+impl RelayHours {
+    pub(crate) fn new(view: View, inner: SessionContext) -> Self {
+        let schema = schema(&view.periods);
+        Self { view, inner, schema }
+    }
+
+    /// The sum of weights in each view of the network.
+    async fn totals(&self) -> Result<BTreeMap<i64, i64>> {
+        let sql = format!(
+            "SELECT valid_after_unix_s AS t, SUM({}) AS w FROM statuses WHERE origin = '{}' AND is_running GROUP BY valid_after_unix_s",
+            self.weight(),
+            self.view.origin,
+        );
+        let mut totals = BTreeMap::new();
+        for batch in self.inner.sql(&sql).await?.collect().await? {
+            let times = batch.column(0).as_primitive::<Int64Type>();
+            let weights = batch.column(1).as_primitive::<Int64Type>();
+            for (time, weight) in times.iter().zip(weights.iter()) {
+                if let (Some(time), Some(weight)) = (time, weight) {
+                    totals.insert(time, weight);
+                }
+            }
+        }
+        Ok(totals)
+    }
+
+    /// The weight that counts, in SQL.
+    const fn weight(&self) -> &'static str {
+        match self.view.is_measured_only {
+            true => "CASE WHEN is_unmeasured THEN NULL ELSE weight_kb_per_s END",
+            false => "weight_kb_per_s",
+        }
+    }
+
+    /// Statuses and descriptors of the relays from `from` up to `to`, in order.
+    async fn inputs(&self, from: &str, to: &str) -> Result<Input> {
+        let origin = &self.view.origin;
+        let range = format!("origin = '{origin}' AND relay >= '{from}' AND relay < '{to}'");
+        let statuses = format!(
+            "SELECT relay, valid_after_unix_s, {} AS weight FROM statuses WHERE {range} AND is_running ORDER BY relay, valid_after_unix_s",
+            self.weight(),
+        );
+        let descriptors = format!(
+            "SELECT relay, published_unix_s, advertised_byte_per_s FROM descriptors WHERE {range} ORDER BY relay, published_unix_s"
+        );
+        Ok(Input {
+            statuses: self.inner.sql(&statuses).await?.create_physical_plan().await?,
+            descriptors: self.inner.sql(&descriptors).await?.create_physical_plan().await?,
+        })
+    }
+}
+
+impl fmt::Debug for RelayHours {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RelayHours").field("view", &self.view).finish_non_exhaustive()
+    }
+}
+
+fn schema(periods: &[Period]) -> SchemaRef {
+    let mut fields = vec![
+        Field::new("relay", DataType::Utf8View, false),
+        Field::new("valid_after_unix_s", DataType::Int64, false),
+        Field::new("advertised_byte_per_s", DataType::Int64, true),
+        Field::new("weight_kb_per_s", DataType::Int64, true),
+        Field::new("weight_share", DataType::Float64, true),
+    ];
+    for Period { name, .. } in periods {
+        fields.push(Field::new(format!("capacity_{name}_byte_per_s"), DataType::Int64, true));
+        fields.push(Field::new(format!("advertised_rsd_{name}"), DataType::Float64, true));
+        fields.push(Field::new(format!("weight_rsd_{name}"), DataType::Float64, true));
+    }
+    Arc::new(Schema::new(fields))
+}
+
+#[async_trait]
+impl TableProvider for RelayHours {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::View
+    }
+
+    // Filters stay where they are; one for a single relay saves reading the others.
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> Result<Vec<TableProviderFilterPushDown>> {
+        let support = |filter: &&Expr| match only_relay(filter) {
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(support).collect())
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        _limit: Option<usize>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let all: Vec<usize> = (0..self.schema.fields().len()).collect();
+        let projection = projection.unwrap_or(&all).clone();
+        let mut inputs = Vec::new();
+        if let Some(relay) = filters.iter().find_map(only_relay) {
+            // A space is below all hex digits, so the range has this relay only.
+            inputs.push(self.inputs(&relay, &format!("{relay} ")).await?);
+        } else {
+            let threads = state.config().target_partitions().clamp(1, 256);
+            for thread in 0..threads {
+                let bound = |thread: usize| format!("{:02X}", thread * 256 / threads);
+                // `G` is above all hex digits.
+                let to = if thread + 1 == threads { "G".to_owned() } else { bound(thread + 1) };
+                inputs.push(self.inputs(&bound(thread), &to).await?);
+            }
+        }
+        let needs_share =
+            |column: usize| column == 4 || column >= COMMON && (column - COMMON) % EACH == 2;
+        let totals = match projection.iter().any(|column| needs_share(*column)) {
+            true => self.totals().await?,
+            false => BTreeMap::new(),
+        };
+        let schema = Arc::new(self.schema.project(&projection)?);
+        let node = RelayHoursExec::new(schema, &projection, &self.view.periods, inputs, totals)?;
+        Ok(Arc::new(node))
+    }
+}
+
+/// The fingerprint of a filter `relay = '…'`.
+fn only_relay(filter: &Expr) -> Option<String> {
+    let Expr::BinaryExpr(binary) = filter else { return None };
+    let (Expr::Column(column), Operator::Eq, Expr::Literal(value, _)) =
+        (&*binary.left, binary.op, &*binary.right)
+    else {
+        return None;
+    };
+    let relay = value.try_as_str()??;
+    // It becomes part of a query.
+    let is_fingerprint = relay.len() == 40 && relay.bytes().all(|it| it.is_ascii_hexdigit());
+    (column.name == "relay" && is_fingerprint).then(|| relay.to_owned())
+}
+
+/// The relays of one thread.
+#[derive(Clone, Debug)]
+struct Input {
+    statuses: Arc<dyn ExecutionPlan>,
+    descriptors: Arc<dyn ExecutionPlan>,
+}
+
+/// The plan node.
+#[derive(Debug)]
+struct RelayHoursExec {
+    inputs: Vec<Input>,
+    wanted: Wanted,
+    specs: Vec<WindowSpec>,
+    totals: Arc<BTreeMap<i64, i64>>,
+    properties: Arc<PlanProperties>,
+}
+
+impl RelayHoursExec {
+    fn new(
+        schema: SchemaRef,
+        projection: &[usize],
+        periods: &[Period],
+        inputs: Vec<Input>,
+        totals: BTreeMap<i64, i64>,
+    ) -> Result<Self> {
+        let mut orderings = Vec::new();
+        if projection.contains(&0) {
+            orderings.push(vec![PhysicalSortExpr::new_default(col("relay", &schema)?)]);
+        }
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new_with_orderings(Arc::clone(&schema), orderings),
+            Partitioning::UnknownPartitioning(inputs.len()),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        // Windows of which nothing is wanted are not kept.
+        let has =
+            |window: usize, what: usize| projection.contains(&(COMMON + window * EACH + what));
+        let spec = |(window, period): (usize, &Period)| WindowSpec {
+            length_s: period.length_s,
+            has_capacity: has(window, 0),
+            has_advertised_rsd: has(window, 1),
+            has_weight_rsd: has(window, 2),
+        };
+        let specs: Vec<WindowSpec> = periods.iter().enumerate().map(spec).collect();
+        Ok(Self {
+            inputs,
+            wanted: Wanted::new(schema, projection),
+            specs,
+            totals: Arc::new(totals),
+            properties: Arc::new(properties),
+        })
+    }
+}
+
+impl DisplayAs for RelayHoursExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "RelayHoursExec: ranges={}, windows={}", self.inputs.len(), self.specs.len())
+    }
+}
+
+impl ExecutionPlan for RelayHoursExec {
+    fn name(&self) -> &'static str {
+        "RelayHoursExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    // Its inputs are planned already, each month a partition: no rule may change them.
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        _: Vec<Arc<dyn ExecutionPlan>>,
+        _: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(self)
+    }
+
+    fn execute(
+        &self,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> Result<SendableRecordBatchStream> {
+        let missing = || DataFusionError::Internal(format!("there is no partition {partition}"));
+        let input = self.inputs.get(partition).ok_or_else(missing)?;
+        let statuses =
+            Cursor::new(execute_stream(Arc::clone(&input.statuses), Arc::clone(&context))?);
+        let descriptors =
+            Cursor::new(execute_stream(Arc::clone(&input.descriptors), Arc::clone(&context))?);
+        let rows = context.session_config().batch_size();
+        let mut stream = RecordBatchReceiverStreamBuilder::new(Arc::clone(self.wanted.schema()), 2);
+        let merge = Merge {
+            statuses,
+            descriptors,
+            sliding: Sliding::new(&self.specs),
+            columns: Columns::new(self.wanted.clone(), self.specs.len(), rows),
+            totals: Arc::clone(&self.totals),
+            relay: String::new(),
+            rows,
+        };
+        let sender = stream.tx();
+        stream.spawn(merge.run(sender));
+        Ok(stream.build())
+    }
+}
+
+/// A sorted stream of relays, times and values.
+struct Cursor {
+    stream: SendableRecordBatchStream,
+    batch: Option<(StringViewArray, Int64Array, Int64Array)>,
+    at: usize,
+}
+
+impl Cursor {
+    fn new(stream: SendableRecordBatchStream) -> Self {
+        Self { stream, batch: None, at: 0 }
+    }
+
+    /// Moves to the next batch if this one is at its end. False at the end of the stream.
+    async fn fill(&mut self) -> Result<bool> {
+        while self.batch.as_ref().is_none_or(|(relays, ..)| self.at >= relays.len()) {
+            let Some(batch) = self.stream.next().await else { return Ok(false) };
+            let batch: RecordBatch = batch?;
+            let column = |index: usize| batch.column(index).as_primitive::<Int64Type>().clone();
+            self.batch = Some((batch.column(0).as_string_view().clone(), column(1), column(2)));
+            self.at = 0;
+        }
+        Ok(true)
+    }
+
+    /// Relay, time and value, after [`fill`](Self::fill).
+    fn row(&self) -> Option<(&str, i64, Option<i64>)> {
+        let (relays, times, values) = self.batch.as_ref()?;
+        if self.at >= relays.len() {
+            return None;
+        }
+        let value = values.is_valid(self.at).then(|| values.value(self.at));
+        Some((relays.value(self.at), times.value(self.at), value))
+    }
+}
+
+/// The work of a thread.
+struct Merge {
+    statuses: Cursor,
+    descriptors: Cursor,
+    sliding: Sliding,
+    columns: Columns,
+    totals: Arc<BTreeMap<i64, i64>>,
+    relay: String,
+    rows: usize,
+}
+
+impl Merge {
+    async fn run(mut self, sender: Sender<Result<RecordBatch>>) -> Result<()> {
+        while self.statuses.fill().await? {
+            let Some((relay, time_s, weight)) = self.statuses.row() else { break };
+            if relay != self.relay {
+                relay.clone_into(&mut self.relay);
+                self.sliding.clear();
+                self.columns.begin(&self.relay);
+            }
+            self.statuses.at += 1;
+            self.publish(time_s).await?;
+            let total = self.totals.get(&time_s).copied().unwrap_or_default();
+            let share = weight.filter(|_| total > 0).map(|it| it as f64 / total as f64);
+            let columns = &mut self.columns;
+            let advertised =
+                self.sliding.listed(time_s, share, |window, found| columns.window(window, found));
+            columns.row(time_s, advertised, weight, share);
+            if columns.len() >= self.rows && sender.send(columns.finish(&self.relay)).await.is_err()
+            {
+                return Ok(()); // Nobody wants more.
+            }
+        }
+        if self.columns.len() > 0 {
+            let _ = sender.send(self.columns.finish(&self.relay)).await;
+        }
+        Ok(())
+    }
+
+    /// Takes the relay's descriptors up to this time.
+    async fn publish(&mut self, time_s: i64) -> Result<()> {
+        loop {
+            let next = self.descriptors.row();
+            let Some((relay, published_s, value)) = next else {
+                if self.descriptors.fill().await? {
+                    continue;
+                }
+                return Ok(());
+            };
+            match relay.cmp(&self.relay) {
+                std::cmp::Ordering::Less => {}
+                std::cmp::Ordering::Equal if published_s <= time_s => {
+                    let value = value.and_then(|it| u32::try_from(it).ok());
+                    if let Some(value) = value {
+                        self.sliding.published(published_s, value);
+                    }
+                }
+                _ => return Ok(()),
+            }
+            self.descriptors.at += 1;
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! The columns of a batch while its rows are found.
+
+use super::{COMMON, EACH};
+use crate::sliding::Windowed;
+use datafusion::arrow::array::{
+    ArrayRef, Float64Builder, Int64Builder, RecordBatch, RecordBatchOptions, StringViewBuilder,
+};
+use datafusion::arrow::buffer::Buffer;
+use datafusion::arrow::datatypes::SchemaRef;
+use datafusion::common::Result;
+use std::sync::Arc;
+
+/// Which columns are wanted, in which order.
+#[derive(Clone, Debug)]
+pub(super) struct Wanted {
+    schema: SchemaRef,
+    projection: Vec<usize>,
+}
+
+impl Wanted {
+    pub(super) fn new(schema: SchemaRef, projection: &[usize]) -> Self {
+        Self { schema, projection: projection.to_vec() }
+    }
+
+    pub(super) fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn has(&self, column: usize) -> bool {
+        self.projection.contains(&column)
+    }
+}
+
+/// One window's columns, if they are wanted.
+struct Window {
+    capacity: Option<Int64Builder>,
+    advertised_rsd: Option<Float64Builder>,
+    weight_rsd: Option<Float64Builder>,
+}
+
+/// The columns.
+pub(super) struct Columns {
+    wanted: Wanted,
+    relays: StringViewBuilder,
+    /// The relay's text in `relays`.
+    block: Option<u32>,
+    has_relays: bool,
+    times: Int64Builder,
+    advertised: Int64Builder,
+    weights: Int64Builder,
+    shares: Float64Builder,
+    windows: Vec<Window>,
+    len: usize,
+}
+
+impl Columns {
+    pub(super) fn new(wanted: Wanted, windows: usize, rows: usize) -> Self {
+        let window = |index: usize| {
+            let column = |what: usize| wanted.has(COMMON + index * EACH + what);
+            Window {
+                capacity: column(0).then(|| Int64Builder::with_capacity(rows)),
+                advertised_rsd: column(1).then(|| Float64Builder::with_capacity(rows)),
+                weight_rsd: column(2).then(|| Float64Builder::with_capacity(rows)),
+            }
+        };
+        Self {
+            windows: (0..windows).map(window).collect(),
+            has_relays: wanted.has(0),
+            wanted,
+            relays: StringViewBuilder::new(),
+            block: None,
+            times: Int64Builder::with_capacity(rows),
+            advertised: Int64Builder::with_capacity(rows),
+            weights: Int64Builder::with_capacity(rows),
+            shares: Float64Builder::with_capacity(rows),
+            len: 0,
+        }
+    }
+
+    pub(super) const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The rows that follow are of this relay.
+    pub(super) fn begin(&mut self, relay: &str) {
+        if self.has_relays {
+            self.block = Some(self.relays.append_block(Buffer::from(relay.as_bytes().to_vec())));
+        }
+    }
+
+    pub(super) fn window(&mut self, window: usize, found: Windowed) {
+        let Some(columns) = self.windows.get_mut(window) else { return };
+        if let Some(column) = &mut columns.capacity {
+            column.append_option(found.capacity_byte_per_s.map(i64::from));
+        }
+        if let Some(column) = &mut columns.advertised_rsd {
+            column.append_option(found.advertised_rsd);
+        }
+        if let Some(column) = &mut columns.weight_rsd {
+            column.append_option(found.weight_rsd);
+        }
+    }
+
+    pub(super) fn row(
+        &mut self,
+        time_s: i64,
+        advertised: Option<u32>,
+        weight: Option<i64>,
+        share: Option<f64>,
+    ) {
+        if let Some(block) = self.block {
+            // A fingerprint has 40 digits, and is its whole block.
+            let _cannot_fail = self.relays.try_append_view(block, 0, 40);
+        }
+        self.times.append_value(time_s);
+        self.advertised.append_option(advertised.map(i64::from));
+        self.weights.append_option(weight);
+        self.shares.append_option(share);
+        self.len += 1;
+    }
+
+    /// The rows so far as a batch; the next rows are of `relay`.
+    pub(super) fn finish(&mut self, relay: &str) -> Result<RecordBatch> {
+        let len = std::mem::take(&mut self.len);
+        let relays: ArrayRef = Arc::new(self.relays.finish());
+        self.begin(relay);
+        let common: [ArrayRef; COMMON] = [
+            relays,
+            Arc::new(self.times.finish()),
+            Arc::new(self.advertised.finish()),
+            Arc::new(self.weights.finish()),
+            Arc::new(self.shares.finish()),
+        ];
+        let mut columns = Vec::with_capacity(self.wanted.projection.len());
+        for column in &self.wanted.projection {
+            let array = match column.checked_sub(COMMON) {
+                None => common.get(*column).cloned(),
+                Some(place) => {
+                    self.windows.get_mut(place / EACH).and_then(|window| match place % EACH {
+                        0 => window.capacity.as_mut().map(|it| Arc::new(it.finish()) as ArrayRef),
+                        1 => window
+                            .advertised_rsd
+                            .as_mut()
+                            .map(|it| Arc::new(it.finish()) as ArrayRef),
+                        _ => window.weight_rsd.as_mut().map(|it| Arc::new(it.finish()) as ArrayRef),
+                    })
+                }
+            };
+            columns.extend(array);
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(len));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(self.wanted.schema()), columns, &options)?)
+    }
+}

@@ -1,0 +1,100 @@
+//! A relay's history as a report.
+
+use crate::engine::{Engine, View, integers, numbers};
+use crate::error::ArchiveError;
+use crate::times::{DAY_S, decimal_year, minute};
+use netdoc::Fingerprint;
+use report::experiment::{
+    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Role, Series,
+};
+
+/// The report of a relay.
+///
+/// # Errors
+/// The dataset does not have the relay, or cannot be read.
+pub fn report(
+    engine: &Engine,
+    view: View,
+    relay: &Fingerprint,
+) -> Result<ExperimentReport, ArchiveError> {
+    let periods = view.periods.clone();
+    engine.view(view)?;
+    let rows = engine.query(&format!(
+        "SELECT * FROM relay_hours WHERE relay = '{relay}' ORDER BY valid_after_unix_s"
+    ))?;
+    let times = integers(&rows, "valid_after_unix_s");
+    let (Some(first), Some(last)) = (times.first(), times.last()) else {
+        return Err(ArchiveError::Missing(format!(
+            "the dataset does not have the relay {relay}; check the fingerprint"
+        )));
+    };
+    let points = |values: Vec<Option<f64>>, factor: f64| -> Vec<(f64, f64)> {
+        let mut points = Vec::new();
+        let mut before: Option<i64> = None;
+        for (time, value) in times.iter().zip(values) {
+            // A line breaks where the relay was away for more than a day.
+            if before.is_some_and(|it| time - it > DAY_S) {
+                points.push((decimal_year(*time), f64::NAN));
+            }
+            points.push((decimal_year(*time), value.map_or(f64::NAN, |it| it * factor)));
+            before = Some(*time);
+        }
+        points
+    };
+    let column = |name: &str| numbers(&rows, name);
+    let advertised = column("advertised_byte_per_s");
+    let mut bandwidth = ExperimentFigure::new(
+        "bandwidth",
+        "Advertised bandwidth",
+        Axis::new("year"),
+        Axis::new("Mbit/s"),
+    )
+    .caption("What the relay advertised, and the most that it advertised in the period before.")
+    .with(Series::steps("advertised", Role::Measurement, points(advertised.clone(), 8e-6)));
+    let mut cases = Vec::new();
+    for (index, period) in periods.iter().enumerate() {
+        let name = &period.name;
+        let capacity = column(&format!("capacity_{name}_byte_per_s"));
+        let errors =
+            advertised.iter().zip(&capacity).filter_map(|(a, c)| a.zip(c.filter(|it| *it > 0.0)));
+        let errors: Vec<f64> = errors.map(|(a, c)| 1.0 - a / c).collect();
+        if !errors.is_empty() {
+            let mean = errors.iter().sum::<f64>() / errors.len() as f64;
+            let case = Case::new(format!("mean capacity error, {name}"), None, None);
+            let percent = (mean * 1e4).round() / 100.0;
+            cases.push(
+                case.ended(CaseVerdict::Held, "").says("computed").column("percent", percent),
+            );
+        }
+        bandwidth = bandwidth.with(Series::steps(
+            &format!("largest, {name}"),
+            Role::Nth(index + 1),
+            points(capacity, 8e-6),
+        ));
+    }
+    let weights = ExperimentFigure::new(
+        "weight",
+        "Share of the consensus weight",
+        Axis::new("year"),
+        Axis { is_percent: true, ..Axis::new("share") },
+    )
+    .with(Series::steps("weight", Role::Measurement, points(column("weight_share"), 1.0)));
+    let mut figures = vec![bandwidth, weights];
+    figures.retain(|it| it.series.iter().any(|it| it.points.iter().any(|(_, y)| y.is_finite())));
+    Ok(ExperimentReport {
+        name: format!("relay-{relay}"),
+        title: format!("Relay {relay}"),
+        question: "What did this relay advertise, and how was it weighted?".into(),
+        answer: format!(
+            "It was listed in {} views of the network, from {} to {}.",
+            times.len(),
+            minute(*first),
+            minute(*last)
+        ),
+        promise: Promise::Decided { held: true, rule: "Nothing is promised.".into() },
+        software_version: env!("CARGO_PKG_VERSION").into(),
+        cases,
+        figures,
+        ..ExperimentReport::default()
+    })
+}

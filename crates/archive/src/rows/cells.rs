@@ -1,0 +1,279 @@
+//! Values of rows, and how they stand in columns.
+
+use arrow_array::builder::StringBuilder;
+use arrow_array::cast::AsArray as _;
+use arrow_array::types::{Float64Type, Int64Type};
+use arrow_array::{Array as _, ArrayRef, BooleanArray, Float64Array, Int64Array, StringArray};
+use arrow_cast::cast;
+use arrow_schema::DataType;
+use netdoc::Fingerprint;
+use std::cmp::Ordering;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// A relay, as an index into [`Relays`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct RelayId(pub(crate) u32);
+
+impl RelayId {
+    pub(crate) fn data_type() -> DataType {
+        DataType::Utf8
+    }
+}
+
+/// Fingerprints, each stored once.
+#[derive(Debug, Default)]
+pub struct Relays {
+    known: BTreeMap<Fingerprint, RelayId>,
+    fingerprints: Vec<Fingerprint>,
+}
+
+impl Relays {
+    /// The index of a relay.
+    ///
+    /// # Panics
+    /// Never: there are fewer relays than memory for 2³² of them.
+    pub fn id(&mut self, fingerprint: Fingerprint) -> RelayId {
+        if let Some(id) = self.known.get(&fingerprint) {
+            return *id;
+        }
+        let id = RelayId(u32::try_from(self.fingerprints.len()).unwrap_or(u32::MAX));
+        self.fingerprints.push(fingerprint);
+        self.known.insert(fingerprint, id);
+        id
+    }
+
+    /// The relay of an index.
+    #[must_use]
+    pub fn fingerprint(&self, id: RelayId) -> Option<Fingerprint> {
+        self.fingerprints.get(id.0 as usize).copied()
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.fingerprints.len()
+    }
+
+    /// Whether there is none.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.fingerprints.is_empty()
+    }
+
+    /// For each index its place in the order of fingerprints.
+    pub(crate) fn ranks(&self) -> Vec<u32> {
+        let mut ranks = vec![0; self.fingerprints.len()];
+        for (rank, id) in (0_u32..).zip(self.known.values()) {
+            if let Some(place) = ranks.get_mut(id.0 as usize) {
+                *place = rank;
+            }
+        }
+        ranks
+    }
+
+    pub(crate) fn column(&self, ids: impl ExactSizeIterator<Item = RelayId>) -> ArrayRef {
+        let mut builder = StringBuilder::with_capacity(ids.len(), ids.len() * 40);
+        let mut digits = [0; 40];
+        let mut last = None;
+        for id in ids {
+            if last != Some(id) {
+                last = Some(id);
+                let fingerprint =
+                    self.fingerprints.get(id.0 as usize).map_or([0; 20], |it| *it.as_bytes());
+                // Room and bytes have fixed sizes that match.
+                let _cannot_fail = hex::encode_to_slice(fingerprint, &mut digits);
+                digits.make_ascii_uppercase();
+            }
+            builder.append_value(std::str::from_utf8(&digits).unwrap_or_default());
+        }
+        Arc::new(builder.finish())
+    }
+
+    /// The indices of a column of fingerprints.
+    pub(crate) fn ids(&mut self, column: &ArrayRef) -> Result<Vec<RelayId>, String> {
+        let column = cast(column, &DataType::Utf8).map_err(|error| error.to_string())?;
+        let texts: &StringArray = column.as_string();
+        let mut last: Option<(&str, RelayId)> = None;
+        let mut ids = Vec::with_capacity(texts.len());
+        for text in texts.iter() {
+            let text = text.ok_or("a row has no relay")?;
+            let id = match last {
+                Some((same, id)) if same == text => id,
+                _ => {
+                    let fingerprint = Fingerprint::parse(text.as_bytes());
+                    self.id(fingerprint.map_err(|error| error.to_string())?)
+                }
+            };
+            last = Some((text, id));
+            ids.push(id);
+        }
+        Ok(ids)
+    }
+}
+
+/// Where a row comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Origin {
+    /// Documents of the network: consensuses and server descriptors.
+    Tor,
+    /// A history of Onionoo's details.
+    Onionoo,
+    /// Lists of running relays.
+    Membership,
+    /// `archive synth`.
+    Synthetic,
+}
+
+impl Origin {
+    /// All of them.
+    pub const ALL: [Self; 4] = [Self::Tor, Self::Onionoo, Self::Membership, Self::Synthetic];
+
+    /// In one word, as the column `origin` has it.
+    #[must_use]
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Tor => "tor",
+            Self::Onionoo => "onionoo",
+            Self::Membership => "membership",
+            Self::Synthetic => "synthetic",
+        }
+    }
+}
+
+/// A value of a row.
+pub(crate) trait Cell: Copy {
+    const NULLABLE: bool;
+
+    fn data_type() -> DataType;
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef;
+    fn values(column: &ArrayRef) -> Option<Vec<Self>>;
+    fn order(&self, other: &Self) -> Ordering;
+}
+
+impl Cell for u32 {
+    const NULLABLE: bool = false;
+
+    fn data_type() -> DataType {
+        DataType::Int64
+    }
+
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(values.map(i64::from)))
+    }
+
+    fn values(column: &ArrayRef) -> Option<Vec<Self>> {
+        column.as_primitive_opt::<Int64Type>()?.iter().map(|it| Self::try_from(it?).ok()).collect()
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+}
+
+impl Cell for Option<u32> {
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Int64
+    }
+
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(values.map(|it| it.map(i64::from)).collect::<Int64Array>())
+    }
+
+    fn values(column: &ArrayRef) -> Option<Vec<Self>> {
+        let column = column.as_primitive_opt::<Int64Type>()?;
+        column
+            .iter()
+            .map(|it| it.map(|it| u32::try_from(it).ok()).map_or(Some(None), |it| it.map(Some)))
+            .collect()
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+}
+
+impl Cell for bool {
+    const NULLABLE: bool = false;
+
+    fn data_type() -> DataType {
+        DataType::Boolean
+    }
+
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(values.map(Some).collect::<BooleanArray>())
+    }
+
+    fn values(column: &ArrayRef) -> Option<Vec<Self>> {
+        column.as_boolean_opt()?.iter().collect()
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+}
+
+impl Cell for f64 {
+    const NULLABLE: bool = false;
+
+    fn data_type() -> DataType {
+        DataType::Float64
+    }
+
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values(values))
+    }
+
+    fn values(column: &ArrayRef) -> Option<Vec<Self>> {
+        column.as_primitive_opt::<Float64Type>()?.iter().collect()
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.total_cmp(other)
+    }
+}
+
+impl Cell for Option<f64> {
+    const NULLABLE: bool = true;
+
+    fn data_type() -> DataType {
+        DataType::Float64
+    }
+
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(values.collect::<Float64Array>())
+    }
+
+    fn values(column: &ArrayRef) -> Option<Vec<Self>> {
+        Some(column.as_primitive_opt::<Float64Type>()?.iter().collect())
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        let number = |it: &Self| it.unwrap_or(f64::NEG_INFINITY);
+        number(self).total_cmp(&number(other))
+    }
+}
+
+impl Cell for Origin {
+    const NULLABLE: bool = false;
+
+    fn data_type() -> DataType {
+        DataType::Utf8
+    }
+
+    fn column(values: impl Iterator<Item = Self>) -> ArrayRef {
+        Arc::new(StringArray::from_iter_values(values.map(Self::word)))
+    }
+
+    fn values(column: &ArrayRef) -> Option<Vec<Self>> {
+        let column = cast(column, &DataType::Utf8).ok()?;
+        let texts: &StringArray = column.as_string_opt()?;
+        texts.iter().map(|text| Self::ALL.into_iter().find(|it| Some(it.word()) == text)).collect()
+    }
+
+    fn order(&self, other: &Self) -> Ordering {
+        self.cmp(other)
+    }
+}

@@ -1,0 +1,261 @@
+//! Section 3.4 of the paper: what a speed test of all relays did to advertised bandwidths and weights. From the authors' data, or from any
+//! dataset and interval.
+
+#[cfg(feature = "engine")]
+mod interval;
+
+#[cfg(feature = "engine")]
+pub use interval::of_interval;
+
+use crate::dataset::Dataset;
+use crate::error::ArchiveError;
+use crate::rows::{Campaign, NetworkHour, Relays};
+use crate::times::{DAY_S, decimal_year, minute};
+use report::experiment::{
+    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Series,
+};
+
+/// A relay before and after.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Change {
+    /// The test measured it.
+    pub is_measured: bool,
+    /// Mean share of the weight before and after.
+    pub weight_share: (f64, f64),
+    /// The largest advertised bandwidth before and after, byte/s.
+    pub advertised_byte_per_s: (f64, f64),
+}
+
+/// The network's advertised bandwidth at a time.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Hour {
+    /// When, in Unix seconds; in the authors' data, on their clock.
+    pub unix_s: i64,
+    /// Of all relays, Gbit/s.
+    pub total_gbit_per_s: f64,
+    /// Of the relays that were measured, Gbit/s.
+    pub measured_gbit_per_s: Option<f64>,
+}
+
+/// A speed test, and the relays around it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct SpeedTest {
+    /// Its begin, in Unix seconds.
+    pub from_unix_s: i64,
+    /// Its end.
+    pub until_unix_s: i64,
+    /// Relays that it measured, whether they are in `changes` or not.
+    pub measured_relays: usize,
+    /// Relays that were there before and after.
+    pub changes: Vec<Change>,
+    /// The network hour by hour.
+    pub hours: Vec<Hour>,
+}
+
+/// What there is to say of a speed test.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Effect {
+    /// Relays that were measured, and were there before and after.
+    pub relays: usize,
+    /// The sum of their largest advertised bandwidths before and after, Gbit/s.
+    pub measured_gbit_per_s: (f64, f64),
+    /// The same sums over all relays.
+    pub all_gbit_per_s: (f64, f64),
+    /// The change that a tenth of the measured relays reaches, Mbit/s, by rank ⌊0.9 n⌋.
+    pub change_90th_mbit_per_s: f64,
+    /// Network weight error before: weights and capacities of before.
+    pub weight_error_before: f64,
+    /// And after: weights and capacities of after.
+    pub weight_error_after: f64,
+    /// Weights of before against the larger of both capacities.
+    pub weight_error_of_larger: f64,
+    /// The median of the network's hours before the test, from its end to five days after its start, and in the five days
+    /// after tor forgot it; Gbit/s.
+    pub median_gbit_per_s: [Option<f64>; 3],
+}
+
+const GBIT_PER_BYTE: f64 = 8e-9;
+/// The authors read times in UTC as their local time, UTC−4; their figure and windows keep to that.
+const AUTHORS_CLOCK_S: i64 = 4 * 3600;
+/// Tor keeps its observed bandwidth for five days.
+const MEMORY_S: i64 = 5 * DAY_S;
+
+/// The authors' data, if they are in the dataset.
+///
+/// # Errors
+/// They are not, or cannot be read.
+pub fn of_authors(dataset: &Dataset) -> Result<SpeedTest, ArchiveError> {
+    let rows: Vec<Campaign> = dataset.read_all(&mut Relays::default())?;
+    let Some(first) = rows.first() else {
+        let problem = "the dataset has no data of the authors' speed test; import their folder, or name an interval with --from and --until";
+        return Err(ArchiveError::Missing(problem.to_owned()));
+    };
+    let changes = rows.iter().filter_map(|it| {
+        let before = f64::from(it.advertised_before_byte_per_s?);
+        let after = f64::from(it.advertised_after_byte_per_s?);
+        Some(Change {
+            is_measured: it.is_measured,
+            weight_share: (it.weight_share_before?, it.weight_share_after?),
+            advertised_byte_per_s: (before, after),
+        })
+    });
+    let hours: Vec<NetworkHour> = dataset.read_all(&mut Relays::default())?;
+    let hour = |it: &NetworkHour| Hour {
+        unix_s: i64::from(it.valid_after_unix_s) + AUTHORS_CLOCK_S,
+        total_gbit_per_s: it.advertised_byte_per_s * GBIT_PER_BYTE,
+        measured_gbit_per_s: Some(it.measured_byte_per_s * GBIT_PER_BYTE),
+    };
+    Ok(SpeedTest {
+        from_unix_s: first.started_unix_s.into(),
+        until_unix_s: first.ended_unix_s.into(),
+        measured_relays: rows.iter().filter(|it| it.is_measured).count(),
+        changes: changes.collect(),
+        hours: hours.iter().map(hour).collect(),
+    })
+}
+
+impl SpeedTest {
+    /// What it did.
+    #[must_use]
+    pub fn effect(&self) -> Effect {
+        let measured: Vec<&Change> = self.changes.iter().filter(|it| it.is_measured).collect();
+        let sums = |changes: &mut dyn Iterator<Item = &Change>| {
+            let (before, after) = changes.fold((0.0, 0.0), |sum, it| {
+                (sum.0 + it.advertised_byte_per_s.0, sum.1 + it.advertised_byte_per_s.1)
+            });
+            (before * GBIT_PER_BYTE, after * GBIT_PER_BYTE)
+        };
+        let mut differences: Vec<f64> = measured
+            .iter()
+            .map(|it| (it.advertised_byte_per_s.1 - it.advertised_byte_per_s.0) * 8e-6)
+            .collect();
+        differences.sort_by(f64::total_cmp);
+        let rank = differences.len() * 9 / 10;
+        let error = |weight: fn(&Change) -> f64, capacity: fn(&Change) -> f64| {
+            weight_error(self.changes.iter().map(|it| (weight(it), capacity(it))))
+        };
+        Effect {
+            relays: measured.len(),
+            measured_gbit_per_s: sums(&mut measured.iter().copied()),
+            all_gbit_per_s: sums(&mut self.changes.iter()),
+            change_90th_mbit_per_s: differences.get(rank).copied().unwrap_or_default(),
+            weight_error_before: error(|it| it.weight_share.0, |it| it.advertised_byte_per_s.0),
+            weight_error_after: error(|it| it.weight_share.1, |it| it.advertised_byte_per_s.1),
+            weight_error_of_larger: error(
+                |it| it.weight_share.0,
+                |it| it.advertised_byte_per_s.0.max(it.advertised_byte_per_s.1),
+            ),
+            median_gbit_per_s: self.medians(),
+        }
+    }
+
+    /// The first day is left out: descriptors of before the data are not known.
+    fn medians(&self) -> [Option<f64>; 3] {
+        let begin = self.hours.first().map_or(0, |it| it.unix_s + DAY_S);
+        let (from, until) = (self.from_unix_s, self.until_unix_s);
+        let later = from + MEMORY_S + (until - from);
+        let median = |begin: i64, end: i64| {
+            let hours = self.hours.iter().filter(|it| (begin..end).contains(&it.unix_s));
+            let mut values: Vec<f64> = hours.map(|it| it.total_gbit_per_s).collect();
+            values.sort_by(f64::total_cmp);
+            crate::percentile(&values, 0.5)
+        };
+        [median(begin, from), median(until, from + MEMORY_S), median(later, later + MEMORY_S)]
+    }
+
+    /// Figure 5, and the numbers.
+    #[must_use]
+    pub fn report(&self) -> ExperimentReport {
+        let effect = self.effect();
+        let points = |value: fn(&Hour) -> Option<f64>| -> Vec<(f64, f64)> {
+            self.hours
+                .iter()
+                .filter_map(|it| Some((decimal_day(it.unix_s, self.from_unix_s), value(it)?)))
+                .collect()
+        };
+        let (begin, end) = (0.0, decimal_day(self.until_unix_s, self.from_unix_s));
+        let mut figure = ExperimentFigure::new(
+            "figure-5",
+            "Advertised bandwidth of the network",
+            Axis::new("days since the test began"),
+            Axis::new("Gbit/s"),
+        )
+        .band(On::X, begin, end, "speed test", Role::Muted)
+        .with(Series::line(
+            "all relays",
+            Role::Nth(0),
+            points(|it| Some(it.total_gbit_per_s)),
+        ));
+        let measured = points(|it| it.measured_gbit_per_s);
+        if !measured.is_empty() {
+            figure = figure.with(Series::line("measured relays", Role::Nth(1), measured));
+        }
+        let percent = |it: f64| format!("{:.2} %", it * 100.0);
+        let pair = |it: (f64, f64)| {
+            format!("{:.2} → {:.2} Gbit/s ({:+.1} %)", it.0, it.1, (it.1 / it.0 - 1.0) * 100.0)
+        };
+        let case = |name: &str, value: String| {
+            Case::new(name, None, None)
+                .ended(CaseVerdict::Held, "")
+                .says("computed")
+                .column("value", value)
+        };
+        let mut cases = vec![
+            case("relays that were measured", self.measured_relays.to_string()),
+            case("of these, present before and after", effect.relays.to_string()),
+            case("advertised bandwidth of these", pair(effect.measured_gbit_per_s)),
+            case("advertised bandwidth of all relays", pair(effect.all_gbit_per_s)),
+            case(
+                "change that a tenth of them reaches",
+                format!("{:.2} Mbit/s", effect.change_90th_mbit_per_s),
+            ),
+            case("network weight error before", percent(effect.weight_error_before)),
+            case("network weight error after", percent(effect.weight_error_after)),
+            case(
+                "weights of before against the larger capacity",
+                percent(effect.weight_error_of_larger),
+            ),
+        ];
+        for (name, value) in ["before", "from its end to its sixth day", "later"]
+            .iter()
+            .zip(effect.median_gbit_per_s)
+        {
+            if let Some(value) = value {
+                cases.push(case(&format!("median hour {name}"), format!("{value:.2} Gbit/s")));
+            }
+        }
+        ExperimentReport {
+            name: "archive-speedtest".into(),
+            title: "What a speed test did to advertised bandwidths".into(),
+            question: "By how much do relays underestimate themselves until they are flooded?"
+                .into(),
+            answer: format!("Measured relays advertised {}.", pair(effect.measured_gbit_per_s)),
+            promise: Promise::Decided { held: true, rule: "Nothing is promised.".into() },
+            software_version: env!("CARGO_PKG_VERSION").into(),
+            parameters: vec![
+                ("begin".into(), minute(self.from_unix_s)),
+                ("end".into(), minute(self.until_unix_s)),
+                ("year".into(), format!("{:.2}", decimal_year(self.from_unix_s))),
+            ],
+            cases,
+            figures: vec![figure],
+            ..ExperimentReport::default()
+        }
+    }
+}
+
+fn decimal_day(unix_s: i64, from_unix_s: i64) -> f64 {
+    (unix_s - from_unix_s) as f64 / DAY_S as f64
+}
+
+/// Equation 6 over pairs of weight and capacity, both normalised over the pairs. Zero if all weights or capacities are.
+pub(crate) fn weight_error(pairs: impl Iterator<Item = (f64, f64)> + Clone) -> f64 {
+    let (weights, capacities) =
+        pairs.clone().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    if weights <= 0.0 || capacities <= 0.0 {
+        return 0.0;
+    }
+    0.5 * pairs
+        .map(|(weight, capacity)| (weight / weights - capacity / capacities).abs())
+        .sum::<f64>()
+}

@@ -1,0 +1,57 @@
+//! The errors of weights in a network that tornettools staged: a month as one point in time.
+
+use crate::dataset::Dataset;
+use crate::error::ArchiveError;
+use crate::rows::{Relays, Staged};
+use crate::speedtest::weight_error;
+
+/// A staged network, or a part of it.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct StagedErrors {
+    /// Relays.
+    pub relays: usize,
+    /// The sum of min(capacity, rate, burst), Gbit/s.
+    pub capacity_gbit_per_s: f64,
+    /// The largest of these, Mbit/s.
+    pub largest_mbit_per_s: f64,
+    /// Their 75th percentile, Mbit/s.
+    pub percentile_75_mbit_per_s: f64,
+    /// Network weight error, equation 6, of the month.
+    pub weight_error: f64,
+    /// The share of relays whose weight is below their capacity, both normalised.
+    pub underweighted_share: f64,
+}
+
+/// All relays, and those that were there in at least half of the month's consensuses.
+///
+/// # Errors
+/// The dataset has no staged network, or cannot be read.
+pub fn errors(dataset: &Dataset) -> Result<[StagedErrors; 2], ArchiveError> {
+    let rows: Vec<Staged> = dataset.read_all(&mut Relays::default())?;
+    if rows.is_empty() {
+        let problem =
+            "the dataset has no staged network; import tornettools' relayinfo_staging_*.json";
+        return Err(ArchiveError::Missing(problem.to_owned()));
+    }
+    let capacity =
+        |it: &Staged| it.capacity_byte_per_s.min(it.rate_byte_per_s).min(it.burst_byte_per_s);
+    let relays = |least: f64| rows.iter().filter(move |it| it.running_share >= least);
+    Ok([0.0, 0.5].map(|least| of(relays(least).map(|it| (it.weight_share, capacity(it))))))
+}
+
+fn of(relays: impl Iterator<Item = (f64, f64)> + Clone) -> StagedErrors {
+    let (weights, capacities) =
+        relays.clone().fold((0.0, 0.0), |sum, it| (sum.0 + it.0, sum.1 + it.1));
+    let mut sorted: Vec<f64> = relays.clone().map(|it| it.1).collect();
+    sorted.sort_by(f64::total_cmp);
+    let percentile = |share| crate::percentile(&sorted, share).unwrap_or_default() * 8e-6;
+    let under = relays.clone().filter(|it| it.0 / weights < it.1 / capacities).count();
+    StagedErrors {
+        relays: sorted.len(),
+        capacity_gbit_per_s: capacities * 8e-9,
+        largest_mbit_per_s: percentile(1.0),
+        percentile_75_mbit_per_s: percentile(0.75),
+        weight_error: weight_error(relays),
+        underweighted_share: under as f64 / sorted.len().max(1) as f64,
+    }
+}

@@ -1,0 +1,176 @@
+//! A synthetic archive: relays that come and go, and whose advertised bandwidth follows their load. For tests, and to plan machines.
+//!
+//! A relay's capacity is log-normal, and constant. Its load is a share of the capacity that drifts from hour to hour towards a mean. It
+//! publishes what it carried at most since its last descriptor, every 18 hours; so it underestimates itself as real relays do. Its
+//! weight is what it published last, times an error of its own.
+
+use crate::dataset::Dataset;
+use crate::error::ArchiveError;
+use crate::rows::{Descriptor, Origin, Relays, Status};
+use netdoc::Fingerprint;
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Rows that are held before they are written.
+const PENDING_MAX: usize = 6_000_000;
+
+/// What to make.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SynthOptions {
+    /// Relays that run at a time.
+    pub relays: u32,
+    /// Consensuses, one an hour.
+    pub hours: u32,
+    /// The first consensus, in Unix seconds.
+    pub from_unix_s: u32,
+    /// Mean life of a relay, in hours.
+    pub mean_life_hours: f64,
+    /// Mean load, as a share of the capacity.
+    pub mean_load: f64,
+    /// Seed of all choices.
+    pub seed: u64,
+}
+
+impl Default for SynthOptions {
+    /// A month of 1,000 relays from 2020 on.
+    fn default() -> Self {
+        Self {
+            relays: 1000,
+            hours: 720,
+            from_unix_s: 1_577_836_800,
+            mean_life_hours: 2000.0,
+            mean_load: 0.4,
+            seed: 1,
+        }
+    }
+}
+
+struct Relay {
+    fingerprint: Fingerprint,
+    capacity_byte_per_s: f64,
+    /// How far its weight is off.
+    bias: f64,
+    load: f64,
+    /// The most that it carried since it last published.
+    most_byte_per_s: f64,
+    published_byte_per_s: u32,
+    publishes_in_hours: u32,
+    ends_at_hour: u32,
+    is_guard: bool,
+    is_exit: bool,
+}
+
+/// Adds a synthetic archive to a dataset. Returns how many rows are new. `progress` gets the hours done.
+///
+/// # Errors
+/// The dataset cannot be written.
+pub fn synthesize(
+    dataset: &Dataset,
+    options: &SynthOptions,
+    stop: &AtomicBool,
+    progress: &mut dyn FnMut(u32),
+) -> Result<u64, ArchiveError> {
+    let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+    let mut known = Relays::default();
+    let mut relays: Vec<Relay> =
+        (0..options.relays).map(|_| Relay::new(&mut rng, options, 0)).collect();
+    let (mut statuses, mut descriptors): (Vec<Status>, Vec<Descriptor>) = (Vec::new(), Vec::new());
+    let mut new = 0;
+    for hour in 0..options.hours {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let now = options.from_unix_s.saturating_add(hour * 3600);
+        for relay in &mut relays {
+            if hour >= relay.ends_at_hour {
+                *relay = Relay::new(&mut rng, options, hour);
+            }
+            let id = known.id(relay.fingerprint);
+            if let Some(advertised_byte_per_s) = relay.hour(&mut rng, options) {
+                descriptors.push(Descriptor {
+                    relay: id,
+                    published_unix_s: now - rng.random_range(0..3600),
+                    origin: Origin::Synthetic,
+                    advertised_byte_per_s,
+                    rate_byte_per_s: Some(1 << 30),
+                    burst_byte_per_s: Some(1 << 30),
+                    observed_byte_per_s: Some(advertised_byte_per_s),
+                });
+            }
+            statuses.push(Status {
+                relay: id,
+                valid_after_unix_s: now,
+                origin: Origin::Synthetic,
+                weight_kb_per_s: Some(relay.weight_kb_per_s()),
+                is_unmeasured: false,
+                is_running: true,
+                is_guard: relay.is_guard,
+                is_exit: relay.is_exit,
+                is_bad_exit: false,
+                is_authority: false,
+            });
+        }
+        let is_month_end =
+            crate::times::month(i64::from(now)) != crate::times::month(i64::from(now) + 3600);
+        if is_month_end || statuses.len() + descriptors.len() >= PENDING_MAX {
+            new += dataset.add(std::mem::take(&mut statuses), &mut known)?;
+            new += dataset.add(std::mem::take(&mut descriptors), &mut known)?;
+            progress(hour + 1);
+        }
+    }
+    new += dataset.add(statuses, &mut known)?;
+    new += dataset.add(descriptors, &mut known)?;
+    Ok(new)
+}
+
+impl Relay {
+    fn new(rng: &mut ChaCha8Rng, options: &SynthOptions, hour: u32) -> Self {
+        // A third of the relays has less than 4 Mbit/s, and a tenth more than 200, as in Tor.
+        let capacity_byte_per_s = (libm::exp(14.5 + 1.8 * normal(rng))).clamp(2e4, 1.2e8);
+        let life = -libm::log(1.0 - rng.random::<f64>()) * options.mean_life_hours;
+        #[expect(clippy::cast_possible_truncation, reason = "casts from floats saturate")]
+        let life = (life as u32).max(1);
+        Self {
+            fingerprint: Fingerprint::from_bytes(rng.random()),
+            capacity_byte_per_s,
+            bias: libm::exp(0.4 * normal(rng)),
+            load: options.mean_load,
+            most_byte_per_s: 0.0,
+            published_byte_per_s: 0,
+            publishes_in_hours: 0,
+            ends_at_hour: hour.saturating_add(life),
+            is_guard: rng.random_bool(0.4),
+            is_exit: rng.random_bool(0.2),
+        }
+    }
+
+    /// An hour passes. Returns what the relay publishes in it.
+    fn hour(&mut self, rng: &mut ChaCha8Rng, options: &SynthOptions) -> Option<u32> {
+        let drift = 0.1 * (options.mean_load - self.load) + 0.05 * (rng.random::<f64>() - 0.5);
+        self.load = (self.load + drift).clamp(0.01, 1.0);
+        self.most_byte_per_s = self.most_byte_per_s.max(self.load * self.capacity_byte_per_s);
+        if self.publishes_in_hours > 0 {
+            self.publishes_in_hours -= 1;
+            return None;
+        }
+        self.publishes_in_hours = 17;
+        #[expect(clippy::cast_possible_truncation, reason = "capacities are clamped")]
+        let published = self.most_byte_per_s as u32;
+        self.published_byte_per_s = published;
+        self.most_byte_per_s = 0.0;
+        Some(published)
+    }
+
+    fn weight_kb_per_s(&self) -> u32 {
+        #[expect(clippy::cast_possible_truncation, reason = "capacities are clamped")]
+        let weight = (f64::from(self.published_byte_per_s) * self.bias / 1000.0) as u32;
+        weight.max(1)
+    }
+}
+
+/// A number of the normal distribution, by the method of Box and Muller.
+fn normal(rng: &mut ChaCha8Rng) -> f64 {
+    let radius = (-2.0 * libm::log(1.0 - rng.random::<f64>())).sqrt();
+    radius * libm::cos(std::f64::consts::TAU * rng.random::<f64>())
+}

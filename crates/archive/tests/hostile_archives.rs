@@ -1,0 +1,260 @@
+//! Archives that are cut, shuffled, or made to do harm: what is good in them is kept, memory is bounded, and nothing outside the dataset
+//! is written.
+
+use archive::dataset::Dataset;
+use archive::import::{ImportOptions, ImportReport, Observer, import};
+use std::fs;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use tempfile::TempDir;
+
+#[derive(Default)]
+struct Problems(Vec<String>);
+
+impl Observer for Problems {
+    fn progress(&mut self, _: u64, _: u64, _: u64) {}
+
+    fn problem(&mut self, message: String) {
+        self.0.push(message);
+    }
+}
+
+/// A folder with the sources, and beside it the dataset.
+struct Place {
+    folder: TempDir,
+}
+
+impl Place {
+    fn new() -> Self {
+        Self { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn write(&self, name: &str, content: &[u8]) -> PathBuf {
+        let path = self.folder.path().join("sources").join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, content).unwrap();
+        path
+    }
+
+    fn dataset(&self) -> Dataset {
+        Dataset::create(&self.folder.path().join("dataset")).unwrap()
+    }
+
+    fn import(&self, sources: &[PathBuf]) -> (ImportReport, Vec<String>) {
+        let mut problems = Problems::default();
+        let stop = AtomicBool::new(false);
+        let report =
+            import(&self.dataset(), sources, ImportOptions::default(), &stop, &mut problems)
+                .unwrap();
+        (report, problems.0)
+    }
+
+    /// All files, with their sizes.
+    fn files(&self) -> Vec<(PathBuf, u64)> {
+        fn walk(folder: &Path, files: &mut Vec<(PathBuf, u64)>) {
+            for entry in fs::read_dir(folder).unwrap() {
+                let path = entry.unwrap().path();
+                if path.is_dir() {
+                    walk(&path, files);
+                } else {
+                    files.push((path.clone(), fs::metadata(&path).unwrap().len()));
+                }
+            }
+        }
+        let mut files = Vec::new();
+        walk(self.folder.path(), &mut files);
+        files.sort();
+        files
+    }
+}
+
+/// A consensus of these relays, as old as can be: no footer, no weights, with `opt`.
+fn consensus(hour: u32, relays: &[u8]) -> String {
+    let mut text = format!(
+        "@type network-status-consensus-3 1.0\nnetwork-status-version 3\nvote-status consensus\nconsensus-method 3\n\
+         valid-after 2008-03-0{} {:02}:00:00\nfresh-until 2008-03-09 00:00:00\nvalid-until 2008-03-09 00:00:00\n",
+        1 + hour / 24,
+        hour % 24,
+    );
+    for relay in relays {
+        let identity = base64(&[*relay; 20]);
+        text += &format!(
+            "r relay{relay} {identity} {identity} 2008-03-01 00:00:00 192.0.2.{relay} 9001 0\nopt s Running Valid\n"
+        );
+    }
+    text + "directory-signature 0000000000000000000000000000000000000000 0000000000000000000000000000000000000000\n\
+            -----BEGIN SIGNATURE-----\nAAAA\n-----END SIGNATURE-----\n"
+}
+
+fn base64(bytes: &[u8]) -> String {
+    const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let mut text = String::new();
+    for chunk in bytes.chunks(3) {
+        let number = chunk.iter().fold(0_u32, |sum, it| sum << 8 | u32::from(*it))
+            << (8 * (3 - chunk.len()));
+        for digit in 0..=chunk.len() {
+            text.push(char::from(DIGITS[(number >> (18 - 6 * digit) & 63) as usize]));
+        }
+    }
+    text
+}
+
+/// A tar of members with these names and contents.
+fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let mut builder = tar::Builder::new(Vec::new());
+    for (name, content) in members {
+        let mut header = tar::Header::new_gnu();
+        // `set_path` refuses what this test is about.
+        let field = &mut header.as_gnu_mut().unwrap().name;
+        field[..name.len()].copy_from_slice(name.as_bytes());
+        header.set_size(content.len() as u64);
+        header.set_entry_type(tar::EntryType::Regular);
+        header.set_cksum();
+        builder.append(&header, *content).unwrap();
+    }
+    builder.into_inner().unwrap()
+}
+
+fn xz(content: &[u8]) -> Vec<u8> {
+    let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 1);
+    encoder.write_all(content).unwrap();
+    encoder.finish().unwrap()
+}
+
+#[test]
+fn old_consensuses_in_any_order_are_read() {
+    let place = Place::new();
+    let text = consensus(1, &[9, 3, 7]) + &consensus(0, &[3]);
+    let archive = place.write("a.tar.xz", &xz(&tar(&[("2008/01", text.as_bytes())])));
+    let (report, problems) = place.import(&[archive]);
+    assert_eq!(problems, [""; 0]);
+    assert_eq!((report.imported[0].documents["consensus"], report.new_rows), (2, 4));
+}
+
+#[test]
+fn names_in_archives_write_nothing_and_are_printed_without_control_characters() {
+    let place = Place::new();
+    let good = consensus(0, &[1]);
+    let archive = place.write(
+        "a.tar",
+        &tar(&[
+            ("../../outside", good.as_bytes()),
+            ("/tmp/flashflow-absolute-name", b"junk that is no document\n"),
+            ("\u{1b}[31mred\n", b"junk that is no document\n"),
+        ]),
+    );
+    let before = place.files();
+    let (report, problems) = place.import(&[archive]);
+    assert_eq!((report.new_rows, report.imported[0].damaged), (1, 2));
+    assert!(problems.iter().all(|it| !it.contains(['\u{1b}', '\n'])), "{problems:?}");
+    let dataset = place.folder.path().join("dataset");
+    let after: Vec<_> =
+        place.files().into_iter().filter(|(path, _)| !path.starts_with(&dataset)).collect();
+    assert_eq!(after, before);
+    assert!(!Path::new("/tmp/flashflow-absolute-name").exists());
+}
+
+#[test]
+fn a_cut_archive_keeps_what_came_before() {
+    let place = Place::new();
+    let texts: Vec<String> = (0..20).map(|hour| consensus(hour, &[1, 2])).collect();
+    let members: Vec<(&str, &[u8])> = texts.iter().map(|text| ("c", text.as_bytes())).collect();
+    let whole = tar(&members);
+    let archive = place.write("cut.tar", &whole[..whole.len() / 2]);
+    let (report, problems) = place.import(&[archive]);
+    assert!(report.imported[0].is_truncated);
+    assert!(problems.iter().any(|it| it.contains("what came before")), "{problems:?}");
+    let documents = report.imported[0].documents["consensus"];
+    assert!((5..15).contains(&documents), "{documents}");
+    // And a document that is cut at the end of its file.
+    let file = place.write("cut", &texts[0].as_bytes()[..texts[0].len() - 30]);
+    let (report, problems) = place.import(&[file]);
+    assert_eq!((report.imported[0].damaged, report.new_rows), (1, 0));
+    assert!(problems[0].contains("byte 0") && problems[0].contains("left out"), "{problems:?}");
+}
+
+#[test]
+fn a_member_of_100_gb_is_refused_at_once() {
+    let place = Place::new();
+    let mut header = tar::Header::new_gnu();
+    header.set_path("huge").unwrap();
+    header.set_size(100_000_000_000);
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_cksum();
+    let good = consensus(0, &[1]);
+    let mut bytes = tar(&[("good", good.as_bytes())]);
+    bytes.truncate(bytes.len() - 1024); // Without the end of the archive.
+    bytes.extend(header.as_bytes());
+    bytes.extend(vec![0; 4096]);
+    let (report, problems) = place.import(&[place.write("huge.tar", &bytes)]);
+    assert_eq!((report.new_rows, report.imported[0].is_truncated), (1, true));
+    assert!(problems[0].contains("100000000000 bytes"), "{problems:?}");
+}
+
+/// A name of a gigabyte would be read into memory by whoever obeys GNU's extension.
+#[test]
+fn a_long_name_is_not_read_into_memory() {
+    let place = Place::new();
+    let mut header = tar::Header::new_gnu();
+    header.set_path("././@LongLink").unwrap();
+    header.set_size(1 << 31);
+    header.set_entry_type(tar::EntryType::GNULongName);
+    header.set_cksum();
+    let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 0);
+    encoder.write_all(header.as_bytes()).unwrap();
+    let block = vec![b'a'; 1 << 20];
+    for _ in 0..64 {
+        encoder.write_all(&block).unwrap();
+    }
+    let before = peak_memory_kib();
+    let (report, _) = place.import(&[place.write("name.tar.xz", &encoder.finish().unwrap())]);
+    assert!(report.imported[0].is_truncated);
+    assert!(peak_memory_kib() - before < 48 << 10, "{} KiB more", peak_memory_kib() - before);
+}
+
+#[test]
+fn a_bomb_is_refused() {
+    let place = Place::new();
+    let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 0);
+    let block = vec![0; 1 << 22];
+    for _ in 0..320 {
+        encoder.write_all(&block).unwrap();
+    }
+    let path = place.write("bomb.xz", &encoder.finish().unwrap());
+    let (report, problems) = place.import(&[path]);
+    assert!(report.imported[0].is_truncated && report.new_rows == 0);
+    assert!(problems.iter().any(|it| it.contains("bomb")), "{problems:?}");
+}
+
+fn peak_memory_kib() -> u64 {
+    let status = fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find(|it| it.starts_with("VmHWM:")).unwrap();
+    line.split_whitespace().nth(1).unwrap().parse().unwrap()
+}
+
+#[test]
+fn an_interrupted_import_is_completed_by_the_next() {
+    let place = Place::new();
+    let first = place.write("a", consensus(0, &[1]).as_bytes());
+    let second = place.write("b", consensus(1, &[1]).as_bytes());
+    struct Stop<'a>(&'a AtomicBool);
+    impl Observer for Stop<'_> {
+        fn progress(&mut self, _: u64, _: u64, _: u64) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+        fn problem(&mut self, _: String) {}
+    }
+    let stop = AtomicBool::new(false);
+    let sources = [first, second];
+    let report =
+        import(&place.dataset(), &sources, ImportOptions::default(), &stop, &mut Stop(&stop))
+            .unwrap();
+    assert!(report.is_interrupted);
+    assert_eq!(place.dataset().manifest().unwrap().len(), 0);
+    let (report, _) = place.import(&sources);
+    assert_eq!(report.imported.len(), 2);
+    assert_eq!(place.dataset().manifest().unwrap().len(), 2);
+    let (report, _) = place.import(&sources);
+    assert_eq!((report.known, report.new_rows), (2, 0));
+}

@@ -1,0 +1,410 @@
+//! What the commands of `archive` do, and print.
+
+use super::{
+    Action, ArchiveOptions, Choice, ErrorsCommand, Format, Import, QueryCommand, RelayCommand,
+    Resources, SpeedtestCommand, StagingCommand, SummaryCommand, SynthCommand, WarmUpName,
+};
+use archive::dataset::{Dataset, Imported};
+use archive::engine::{Engine, Limits, Period, View};
+use archive::errors::{self, ErrorsOptions, WarmUp};
+use archive::import::{self, ImportOptions, Observer};
+use archive::synth::{self, SynthOptions};
+use archive::{printed, relay_page, speedtest, staging, summary, times};
+use cli::Error;
+use link::unix_time_s;
+use netdoc::Fingerprint;
+use report::experiment::ExperimentReport;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::{Path, PathBuf};
+use terminal::{Exit, Interrupt, Output};
+
+impl Resources {
+    fn open(self, dataset: &Path) -> Result<Engine, Error> {
+        let default = Limits::default();
+        let limits = Limits {
+            threads: self.threads.map_or(default.threads, usize::from),
+            memory_mib: usize::try_from(self.memory).unwrap_or(default.memory_mib),
+        };
+        Ok(Engine::open(Dataset::open(dataset)?, limits)?)
+    }
+}
+
+impl Choice {
+    fn view(&self, engine: &Engine) -> Result<View, Error> {
+        let mut names = BTreeSet::new();
+        for Period { name, .. } in &self.periods {
+            if !names.insert(name) {
+                return Err(Error::Usage(format!("--periods: `{name}` is given twice")));
+            }
+        }
+        Ok(View {
+            origin: engine.origin(self.origin.as_deref())?,
+            periods: self.periods.clone(),
+            is_measured_only: self.measured_only,
+        })
+    }
+}
+
+pub fn run(
+    options: &ArchiveOptions,
+    output: &Output,
+    interrupt: &Interrupt,
+) -> Result<Exit, Error> {
+    match &options.action {
+        Action::Import(it) => it.run(output, interrupt),
+        Action::Errors(it) => it.run(output),
+        Action::Speedtest(it) => it.run(output),
+        Action::Staging(it) => it.run(output),
+        Action::Summary(it) => it.run(output),
+        Action::Relay(it) => it.run(output),
+        Action::Query(it) => it.run(output),
+        Action::Synth(it) => it.run(output, interrupt),
+    }
+}
+
+/// Progress on the terminal.
+struct Told<'a> {
+    output: &'a Output,
+    begin_unix_s: u64,
+    last_unix_s: u64,
+}
+
+impl Observer for Told<'_> {
+    fn progress(&mut self, read: u64, total: u64, parsed: u64) {
+        let now = unix_time_s();
+        if now == self.last_unix_s {
+            return;
+        }
+        self.last_unix_s = now;
+        let elapsed_s = (now - self.begin_unix_s).max(1);
+        let left_s = elapsed_s as f64 * total.saturating_sub(read) as f64 / read.max(1) as f64;
+        self.output.doing(format!(
+            "{} of {} MiB, {} MiB of documents, {} MiB/s, {left_s:.0} s to go",
+            read >> 20,
+            total >> 20,
+            parsed >> 20,
+            (parsed >> 20) / elapsed_s,
+        ));
+    }
+
+    fn problem(&mut self, message: String) {
+        self.output.step(message);
+    }
+}
+
+impl Import {
+    fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+        interrupt.wind_up_in_order();
+        let dataset = Dataset::create(&self.to)?;
+        let begin_unix_s = unix_time_s();
+        let mut told = Told { output, begin_unix_s, last_unix_s: begin_unix_s };
+        let options = ImportOptions { is_again: self.again };
+        let report =
+            import::import(&dataset, &self.sources, options, interrupt.requested(), &mut told)?;
+        output.quiet();
+        for entry in &report.imported {
+            output.result(imported(entry), || value("imported", entry));
+        }
+        let (read, known) = (report.imported.len(), report.known);
+        let damaged: u64 = report.imported.iter().map(|it| it.damaged).sum();
+        let text = format!(
+            "{read} sources read, {known} known already; {} new rows; {damaged} damaged documents and {} unreadable sources left out",
+            report.new_rows, report.unreadable
+        );
+        output.result(text, || {
+            json!({"type": "summary", "sources": read, "known": known, "new_rows": report.new_rows, "damaged": damaged, "unreadable": report.unreadable})
+        });
+        Ok(match report.unreadable {
+            _ if report.is_interrupted => Exit::Interrupted,
+            0 => Exit::Done,
+            _ => Exit::Failed,
+        })
+    }
+}
+
+fn imported(entry: &Imported) -> String {
+    let list = |kinds: &std::collections::BTreeMap<String, u64>| {
+        kinds.iter().map(|(kind, count)| format!("{count} × {kind}")).collect::<Vec<_>>().join(", ")
+    };
+    let mut text = format!("{}: {}", entry.source.display(), list(&entry.documents));
+    if entry.documents.is_empty() {
+        text += "nothing";
+    }
+    if !entry.skipped.is_empty() {
+        text += &format!("; skipped: {}", list(&entry.skipped));
+    }
+    if entry.damaged > 0 {
+        text += &format!("; damaged: {}", entry.damaged);
+    }
+    if entry.is_truncated {
+        text += "; truncated";
+    }
+    text
+}
+
+/// A JSON object with its `type`.
+fn value(kind: &str, what: &impl serde::Serialize) -> Value {
+    let mut line = json!({"type": kind});
+    if let (Value::Object(line), Ok(Value::Object(rest))) = (&mut line, serde_json::to_value(what))
+    {
+        line.extend(rest);
+    }
+    line
+}
+
+/// Writes a report, and prints where.
+fn write(mut report: ExperimentReport, out: &Path, output: &Output) -> Result<(), Error> {
+    report.generated_unix_s = i64::try_from(unix_time_s()).unwrap_or_default();
+    report.command = std::env::args().collect::<Vec<_>>().join(" ");
+    let written = report.write(out)?;
+    let page = written.html.display().to_string();
+    output.result(format!("page: {page}"), || json!({"type": "page", "html": page}));
+    Ok(())
+}
+
+impl ErrorsCommand {
+    fn run(&self, output: &Output) -> Result<Exit, Error> {
+        let engine = self.resources.open(&self.dataset)?;
+        let options = ErrorsOptions {
+            view: self.choice.view(&engine)?,
+            warm_up: match self.warm_up {
+                WarmUpName::Longest => WarmUp::Longest,
+                WarmUpName::Own => WarmUp::Own,
+            },
+            from_unix_s: self.from,
+            until_unix_s: self.until,
+        };
+        output.doing("computing errors");
+        let found = errors::compute(&engine, &options)?;
+        output.quiet();
+        output.text(format!(
+            "{} relays, {} relay hours, {} to {}, origin {}",
+            found.relays,
+            found.rows,
+            times::minute(found.span_unix_s.0),
+            times::minute(found.span_unix_s.1),
+            options.view.origin,
+        ));
+        let percent = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.1} %"));
+        output.text(format!(
+            "{:>6} {:<40} {:<6} {:<30} {:>9} {:>9}",
+            "figure", "", "period", "", "here", "paper"
+        ));
+        for line in errors::lines(&found).iter().filter(|it| it.here_percent.is_some()) {
+            let text = format!(
+                "{:>6} {:<40} {:<6} {:<30} {:>9} {:>9}",
+                line.figure,
+                line.quantity,
+                line.period,
+                line.statistic,
+                percent(line.here_percent),
+                percent(line.paper_percent),
+            );
+            output.result(text, || {
+                json!({
+                    "type": "error", "figure": line.figure, "quantity": line.quantity, "period": line.period,
+                    "statistic": line.statistic, "here_percent": line.here_percent, "paper_percent": line.paper_percent,
+                })
+            });
+        }
+        if let Some(out) = &self.out {
+            write(errors::report(&found, &options.view.origin), out, output)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl SpeedtestCommand {
+    fn run(&self, output: &Output) -> Result<Exit, Error> {
+        let engine = self.resources.open(&self.dataset)?;
+        let test = match self.from.zip(self.until) {
+            None => speedtest::of_authors(engine.dataset())?,
+            Some((from, until)) if from >= until => {
+                return Err(Error::Usage("--from must be before --until".to_owned()));
+            }
+            Some(interval) => {
+                let measured = self.relays.as_deref().map(fingerprints).transpose()?;
+                let view = View {
+                    periods: Vec::new(),
+                    ..View::of(&engine.origin(self.origin.as_deref())?)
+                };
+                speedtest::of_interval(&engine, view, interval, measured.as_ref())?
+            }
+        };
+        let report = test.report();
+        for case in &report.cases {
+            let found = case.value("value").cloned().unwrap_or_default();
+            let text = found.as_str().unwrap_or_default().to_owned();
+            output.text(format!("{}: {text}", case.name));
+        }
+        let effect = test.effect();
+        output.record(|| {
+            json!({
+                "type": "speedtest", "measured_relays": test.measured_relays, "relays": effect.relays,
+                "measured_before_gbit_per_s": effect.measured_gbit_per_s.0, "measured_after_gbit_per_s": effect.measured_gbit_per_s.1,
+                "all_before_gbit_per_s": effect.all_gbit_per_s.0, "all_after_gbit_per_s": effect.all_gbit_per_s.1,
+                "change_90th_mbit_per_s": effect.change_90th_mbit_per_s, "weight_error_before": effect.weight_error_before,
+                "weight_error_after": effect.weight_error_after, "weight_error_of_larger": effect.weight_error_of_larger,
+                "median_gbit_per_s": effect.median_gbit_per_s,
+            })
+        });
+        if let Some(out) = &self.out {
+            write(report, out, output)?;
+        }
+        Ok(Exit::Done)
+    }
+}
+
+/// Fingerprints, one a line; other words of a line are ignored.
+fn fingerprints(path: &Path) -> Result<BTreeSet<String>, Error> {
+    let text = fs::read_to_string(path).map_err(|source| Error::File {
+        what: "read",
+        path: path.to_owned(),
+        source,
+    })?;
+    let words = text.lines().filter_map(|line| line.split_whitespace().next());
+    let parsed = words.map(|word| {
+        let parsed = word.parse::<Fingerprint>().map(|it| it.to_string());
+        parsed.map_err(|it| Error::Config { path: path.to_owned(), problem: it.to_string() })
+    });
+    parsed.collect()
+}
+
+impl StagingCommand {
+    fn run(&self, output: &Output) -> Result<Exit, Error> {
+        let engine = self.resources.open(&self.dataset)?;
+        for (name, it) in ["all", "running at least half of the span"]
+            .iter()
+            .zip(staging::errors(engine.dataset())?)
+        {
+            let text = format!(
+                "{name}: {} relays, {:.1} Gbit/s, largest {:.1} Mbit/s, 75th percentile {:.1} Mbit/s; network weight error {:.2} %, \
+                 {:.1} % of relays have less weight than capacity",
+                it.relays,
+                it.capacity_gbit_per_s,
+                it.largest_mbit_per_s,
+                it.percentile_75_mbit_per_s,
+                it.weight_error * 100.0,
+                it.underweighted_share * 100.0,
+            );
+            output.result(text, || {
+                json!({
+                    "type": "staging", "which": name, "relays": it.relays, "capacity_gbit_per_s": it.capacity_gbit_per_s,
+                    "largest_mbit_per_s": it.largest_mbit_per_s, "percentile_75_mbit_per_s": it.percentile_75_mbit_per_s,
+                    "weight_error": it.weight_error, "underweighted_share": it.underweighted_share,
+                })
+            });
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl SummaryCommand {
+    fn run(&self, output: &Output) -> Result<Exit, Error> {
+        let engine = self.resources.open(&self.dataset)?;
+        let origin = match (&self.origin, engine.origins()?.as_slice()) {
+            // Lists of relays have no bandwidths, and a summary all the same.
+            (None, [only]) => only.clone(),
+            (named, _) => engine.origin(named.as_deref())?,
+        };
+        let view = View { periods: Vec::new(), ..View::of(&origin) };
+        let days = summary::days(&engine, view)?;
+        if days.is_empty() {
+            return Err(Error::Failed(
+                "the dataset has no views of the network; import consensuses".to_owned(),
+            ));
+        }
+        output.text("day         views  relays  with bandwidth  Gbit/s    weights, MB/s");
+        for day in days {
+            let number = |it: Option<f64>| it.map_or("-".to_owned(), |it| format!("{it:.1}"));
+            let text = format!(
+                "{} {:>6} {:>7.0} {:>15.0} {:>7} {:>15}",
+                times::day(day.unix_s),
+                day.views,
+                day.relays,
+                day.published_relays,
+                number(day.advertised_gbit_per_s),
+                number(day.weight_kb_per_s.map(|it| it / 1000.0)),
+            );
+            output.result(text, || {
+                json!({
+                    "type": "day", "unix_s": day.unix_s, "views": day.views, "relays": day.relays,
+                    "published_relays": day.published_relays, "advertised_gbit_per_s": day.advertised_gbit_per_s,
+                    "weight_kb_per_s": day.weight_kb_per_s,
+                })
+            });
+        }
+        Ok(Exit::Done)
+    }
+}
+
+impl RelayCommand {
+    fn run(&self, output: &Output) -> Result<Exit, Error> {
+        let engine = self.resources.open(&self.dataset)?;
+        let report = relay_page::report(&engine, self.choice.view(&engine)?, &self.fingerprint)?;
+        output.text(&report.answer);
+        write(report, &self.out, output)?;
+        Ok(Exit::Done)
+    }
+}
+
+impl QueryCommand {
+    fn run(&self, output: &Output) -> Result<Exit, Error> {
+        let engine = self.resources.open(&self.dataset)?;
+        if let Some(origin) = &self.origin {
+            engine.view(View::of(&engine.origin(Some(origin))?))?;
+        }
+        let batches = engine.query(&self.sql)?;
+        if let Some(path) = &self.parquet {
+            printed::parquet(&batches, path)?;
+            let rows: usize = batches.iter().map(archive::engine::RecordBatch::num_rows).sum();
+            output.result(
+                format!("{}: {rows} rows", path.display()),
+                || json!({"type": "parquet", "rows": rows}),
+            );
+            return Ok(Exit::Done);
+        }
+        let rows = printed::json(&batches)?;
+        match self.format {
+            Format::Table => output.text(printed::table(&batches)?),
+            Format::Csv => output.text(printed::csv(&batches)?.trim_end()),
+            Format::Json => rows.iter().for_each(|row| output.text(row)),
+        }
+        rows.iter().for_each(|row| output.record(|| row.clone()));
+        Ok(Exit::Done)
+    }
+}
+
+impl SynthCommand {
+    fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+        let is_share = (0.0..=1.0).contains(&self.mean_load);
+        if !is_share || !(1.0..=1e9).contains(&self.mean_life) {
+            return Err(Error::Usage(
+                "--mean-load must lie in 0..1, and --mean-life in 1..1e9".to_owned(),
+            ));
+        }
+        let Ok(from_unix_s) = u32::try_from(self.from) else {
+            return Err(Error::Usage("--from must lie between 1970 and 2106".to_owned()));
+        };
+        interrupt.wind_up_in_order();
+        let dataset = Dataset::create(&self.to)?;
+        let options = SynthOptions {
+            relays: self.relays,
+            hours: self.hours,
+            from_unix_s,
+            mean_life_hours: self.mean_life,
+            mean_load: self.mean_load,
+            seed: self.seed,
+        };
+        let mut progress = |hours: u32| output.doing(format!("{hours} of {} hours", self.hours));
+        let rows = synth::synthesize(&dataset, &options, interrupt.requested(), &mut progress)?;
+        output.quiet();
+        output.result(
+            format!("{}: {rows} new rows", self.to.display()),
+            || json!({"type": "synth", "new_rows": rows}),
+        );
+        Ok(if interrupt.is_requested() { Exit::Interrupted } else { Exit::Done })
+    }
+}
