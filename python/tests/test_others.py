@@ -10,7 +10,7 @@ import pytest
 
 import flashflow_results as ff
 
-#: Real data, if it is there: see docs/simulation.md for where it is from.
+#: Real data, if it is there.
 DATA = Path(os.environ.get("FLASHFLOW_DATA", Path(__file__).resolve().parents[3] / "shared" / "data"))
 
 
