@@ -12,7 +12,7 @@ LAB = $(or $(CARGO_TARGET_DIR),target)/release/flashflow-lab
 help:
 	@echo 'make demo   measure a private Tor network on this machine; options: make demo ARGS="--limits 10,50"'
 	@echo 'make test   format, lints, house rules, all tests, documentation'
-	@echo 'make test-archive  the tests of the crate archive, with the query engine, which takes ten minutes to compile'
+	@echo 'make test-archive  the tests of the crate archive, with the query engine, which no other command compiles'
 	@echo 'make quick  format, lints, house rules, unit, property and virtual-time tests: two minutes after a build'
 	@echo 'make lint   format, lints and house rules only'
 	@echo 'make test-python  tests of the Python package, on files that the programs write'
