@@ -9,7 +9,7 @@ use std::fs;
 use std::process::Command;
 use std::sync::Mutex;
 use std::thread;
-use testbin::{PATIENCE, Running, Scratch, number, text};
+use testbin::{Ended, PATIENCE, Running, Scratch, number, text};
 
 /// Downloads, and programs that do them at the same time.
 const DOWNLOADS: u64 = 100;
@@ -82,6 +82,21 @@ fn bootstrapped(scratch: &Scratch, arguments: &[&str]) -> (Running, String) {
     (client, socks)
 }
 
+/// A client by which everything was downloaded correctly.
+fn downloaded_by(scratch: &Scratch, arguments: &[&str]) -> Ended {
+    let (mut client, socks) = bootstrapped(scratch, arguments);
+    let server = ContentServer::start().expect("a server");
+    let port = server.address().port();
+    let all = (0..DOWNLOADS).map(content).collect();
+    assert_eq!(all_wrong_by_curl(&socks, port, all), Vec::<String>::new());
+    // Curl may know of a stream's end sooner than the client.
+    client.wait_for_outs("all ends", usize::try_from(DOWNLOADS).expect("few"), is_closed);
+    client.signal(Signal::TERM);
+    let ended = client.end();
+    ended.assert_code(0);
+    ended
+}
+
 #[test]
 fn curl_downloads_through_the_client_and_it_says_what_happens() {
     if let Err(error) = Command::new("curl").arg("--version").output() {
@@ -105,16 +120,7 @@ fn curl_downloads_through_the_client_and_it_says_what_happens() {
         "uniform",
         "--json",
     ];
-    let (mut client, socks) = bootstrapped(&scratch, &arguments);
-    let server = ContentServer::start().expect("a server");
-    let port = server.address().port();
-    let all = (0..DOWNLOADS).map(content).collect();
-    assert_eq!(all_wrong_by_curl(&socks, port, all), Vec::<String>::new());
-    // Curl may know of a stream's end sooner than the client.
-    client.wait_for_outs("all ends", usize::try_from(DOWNLOADS).expect("few"), is_closed);
-    client.signal(Signal::TERM);
-    let ended = client.end();
-    ended.assert_code(0);
+    let ended = downloaded_by(&scratch, &arguments);
     assert!(scratch.path("data/client-state.json").is_file(), "guards are kept");
     let values = ended.values();
     let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
@@ -188,16 +194,7 @@ fn curl_downloads_over_three_relays_of_ours() {
         "measured",
         "--json",
     ];
-    let (mut client, socks) = bootstrapped(&scratch, &arguments);
-    let server = ContentServer::start().expect("a server");
-    let port = server.address().port();
-    let all = (0..DOWNLOADS).map(content).collect();
-    assert_eq!(all_wrong_by_curl(&socks, port, all), Vec::<String>::new());
-    // Curl may know of a stream's end sooner than the client.
-    client.wait_for_outs("all ends", usize::try_from(DOWNLOADS).expect("few"), is_closed);
-    client.signal(Signal::TERM);
-    let ended = client.end();
-    ended.assert_code(0);
+    let ended = downloaded_by(&scratch, &arguments);
     let values = ended.values();
     let of = |kind: &str| values.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
     let used: BTreeSet<u64> =

@@ -3,6 +3,7 @@
 //!
 //! Relays are known to the authorities by their descriptors alone, so that many lines can be looked at.
 
+use crate::common::publish_to_all;
 use crate::said::Said;
 use lab::{Network, NetworkSpec, Node};
 use link::{Clock, IdentityIssuer, LongTermKeys, unix_time_s};
@@ -12,7 +13,6 @@ use onion::Duration;
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng};
 use relay::descriptor::{Announcement, Capabilities, TapKey, write};
-use relay::publish::{self, Answer, Patience};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::net::Ipv4Addr;
@@ -60,12 +60,7 @@ fn publish_relays(network: &Network) -> Vec<Fingerprint> {
             overload: String::new(),
         };
         let text = write(&announcement, None, &keys, &certified, &tap).expect("written");
-        for authority in network.directory_addrs() {
-            let answer = publish::post(authority, &text, Clock::start(), Patience::default());
-            // Authorities exchange the descriptors that they know.
-            let answer = answer.expect("an answer");
-            assert!(matches!(answer, Answer::Accepted | Answer::NotNew), "{answer}");
-        }
+        publish_to_all(network, &text);
         all.push(Fingerprint::from_bytes(certified.identity.rsa.0));
     }
     all

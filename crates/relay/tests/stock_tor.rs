@@ -2,11 +2,11 @@
 //! our keys.
 
 use crate::common::{
-    PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, only, wait_for,
-    wait_until_known,
+    PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, only, publish_to_all,
+    wait_for, wait_until_known,
 };
 use lab::{Network, NetworkSpec, RelaySpec};
-use link::{Clock, IdentityIssuer, unix_time_s};
+use link::{IdentityIssuer, unix_time_s};
 use netdoc::Fingerprint;
 use netdoc::consensus::{Consensus, Flag};
 use onion::Rate;
@@ -14,7 +14,7 @@ use onion::router::RateLimit;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use relay::descriptor::{Announcement, Capabilities, TapKey, write};
-use relay::publish::{self, Answer, Patience};
+use relay::publish::Answer;
 use relay::{FlashFlowConfig, Relay, RelayConfig, RelayEvent, Settings, coordinator_key, keys};
 use std::process::Command;
 use std::sync::mpsc::{Receiver, channel};
@@ -56,12 +56,7 @@ fn publish_from_the_future(settings: &Settings, network: &Network) {
         overload: String::new(),
     };
     let text = write(&announcement, None, &keys, &certified, &tap).expect("written");
-    for authority in network.directory_addrs() {
-        let answer = publish::post(authority, &text, Clock::start(), Patience::default());
-        // Authorities exchange the descriptors that they know.
-        let answer = answer.expect("an answer");
-        assert!(matches!(answer, Answer::Accepted | Answer::NotNew), "{answer}");
-    }
+    publish_to_all(network, &text);
 }
 
 #[test]

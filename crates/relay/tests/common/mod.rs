@@ -5,7 +5,7 @@ use lab::control::{Control, ControlError};
 use link::Clock;
 use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Fingerprint, ServerDescriptor, descriptor};
-use relay::publish::Answer;
+use relay::publish::{self, Answer, Patience};
 use relay::{Relay, RelayConfig, RelayEvent};
 use std::net::SocketAddr;
 use std::path::Path;
@@ -151,4 +151,14 @@ pub(crate) fn only(text: &str) -> ServerDescriptor<'_> {
     let (good, bad) = descriptor::parse_all(text.as_bytes());
     assert!(bad.is_empty() && good.len() == 1, "{bad:?}");
     good[0].clone()
+}
+
+/// Publishes a descriptor at all authorities.
+pub(crate) fn publish_to_all(network: &Network, text: &str) {
+    for authority in network.directory_addrs() {
+        let answer = publish::post(authority, text, Clock::start(), Patience::default());
+        // Authorities exchange the descriptors that they know.
+        let answer = answer.expect("an answer");
+        assert!(matches!(answer, Answer::Accepted | Answer::NotNew), "{answer}");
+    }
 }
