@@ -1,6 +1,7 @@
 //! Manual pages for man, and completions for shells, as files. Packages are made with it.
 
 use crate::error::Error;
+use crate::program::{self, Commands};
 use clap::builder::Resettable;
 use clap::{Args, Command};
 use clap_complete::Shell;
@@ -13,11 +14,12 @@ use terminal::{Exit, Output};
 
 /// Write manual pages and shell completions of this program.
 ///
-/// A page for the program and one for each of its commands, in the format of man, and completions for bash, zsh and fish.
+/// A page for the program, for each of its commands and for each configuration file, in the format of man, and completions for bash,
+/// zsh and fish.
 #[derive(Debug, Args)]
 #[command(after_help = "Exit status: 0 done; 1 failed; 2 wrong arguments.")]
 pub struct ManualOptions {
-    /// Folder, which gets the folders man1 and completions.
+    /// Folder, which gets the folders man1, man5 and completions.
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 }
@@ -27,34 +29,55 @@ impl ManualOptions {
     ///
     /// # Errors
     /// [`Error::File`] if a file or folder cannot be written.
-    pub fn run(&self, command: &Command, output: &Output) -> Result<Exit, Error> {
+    pub fn run<C: Commands>(&self, output: &Output) -> Result<Exit, Error> {
+        let command = program::command::<C>();
         let (pages, completions) = (self.out.join("man1"), self.out.join("completions"));
+        let configurations = self.out.join("man5");
         let failed = |path: &PathBuf| {
             let path = path.clone();
             move |source: io::Error| Error::File { what: "write", path, source }
         };
-        for folder in [&pages, &completions] {
+        for folder in [&pages, &configurations, &completions] {
             fs::create_dir_all(folder).map_err(failed(folder))?;
         }
         let mut program = command.clone().disable_help_subcommand(true);
         program.build();
-        write_pages(&program, &pages).map_err(failed(&pages))?;
+        write_pages(&program, &[], C::CONFIGURATIONS, &pages).map_err(failed(&pages))?;
+        for (name, sample) in C::CONFIGURATIONS {
+            let path = configurations.join(format!("{}-{name}.toml.5", C::NAME));
+            fs::write(&path, configuration_page(C::NAME, name, sample)).map_err(failed(&path))?;
+        }
         for shell in [Shell::Bash, Shell::Zsh, Shell::Fish] {
             let (mut command, name) = (command.clone(), command.get_name().to_owned());
             let written = clap_complete::generate_to(shell, &mut command, name, &completions);
             written.map_err(failed(&completions))?;
         }
-        let folders = format!("{}\n{}", pages.display(), completions.display());
-        let value = || json!({"type": "manual", "pages": pages, "completions": completions});
+        let folders = [&pages, &configurations, &completions].map(|it| it.display().to_string());
+        let folders = folders.join("\n");
+        let value = || json!({"type": "manual", "pages": pages, "configurations": configurations, "completions": completions});
         output.result(folders, value);
         Ok(Exit::Done)
     }
 }
 
-/// A page for the command and one for each below it, but for those that are hidden.
-fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
+/// A page for the command and one for each below it, but for those that are hidden. `above` are the pages of the commands that it is below.
+fn write_pages(
+    command: &Command,
+    above: &[String],
+    configurations: &[(&str, &str)],
+    folder: &Path,
+) -> io::Result<()> {
+    let name = command.get_display_name().unwrap_or(command.get_name());
+    let mut neighbours = above.to_vec();
+    let path = [above, &[format!("{name}(1)")]].concat();
     for below in command.get_subcommands().filter(|it| !it.is_hide_set()) {
-        write_pages(below, folder)?;
+        write_pages(below, &path, configurations, folder)?;
+        neighbours.push(format!("{}(1)", below.get_display_name().unwrap_or(below.get_name())));
+    }
+    let mut files = String::new();
+    for (daemon, _) in configurations.iter().filter(|(daemon, _)| *daemon == command.get_name()) {
+        neighbours.push(format!("{name}.toml(5)"));
+        files = files_of(daemon);
     }
     // In paragraphs, as the library has them, examples would be one long line.
     let more = command.get_after_help().map(ToString::to_string).unwrap_or_default();
@@ -62,6 +85,10 @@ fn write_pages(command: &Command, folder: &Path) -> io::Result<()> {
     let mut page = Vec::new();
     man.render(&mut page)?;
     page.extend(sections(&more).into_bytes());
+    page.extend(files.into_bytes());
+    if !neighbours.is_empty() {
+        page.extend(section("SEE ALSO", &filled(&neighbours.join(", "))).into_bytes());
+    }
     fs::write(folder.join(man.get_filename()), page)
 }
 
@@ -83,7 +110,53 @@ fn sections(text: &str) -> String {
     }
     let all = [("EXIT STATUS", status), ("NOTES", notes), ("EXAMPLES", examples)];
     let all = all.into_iter().filter(|(_, text)| !text.is_empty());
-    all.map(|(heading, text)| format!(".SH \"{heading}\"\n{text}")).collect()
+    all.map(|(heading, text)| section(heading, &text)).collect()
+}
+
+fn section(heading: &str, text: &str) -> String {
+    format!(".SH \"{heading}\"\n{text}")
+}
+
+/// Where the package has the configuration of a daemon, and its sample.
+fn files_of(daemon: &str) -> String {
+    let files = [
+        (format!("/etc/flashflow/{daemon}.toml"), "The configuration that the service reads."),
+        (
+            format!("/usr/share/doc/flashflow/examples/{daemon}.toml"),
+            "A sample with every setting.",
+        ),
+    ];
+    let files = files.map(|(path, text)| format!(".TP\n{}{}", escaped(&path), escaped(text)));
+    section("FILES", &files.concat())
+}
+
+/// The page of a configuration file: its annotated sample, whose comments become text and whose settings stay lines.
+fn configuration_page(program: &str, daemon: &str, sample: &str) -> String {
+    let mut text = String::new();
+    for paragraph in sample.split("\n\n") {
+        let is_comment = |line: &&str| line.starts_with('#') && !line.starts_with("#:");
+        let comments: Vec<&str> = paragraph
+            .lines()
+            .filter(is_comment)
+            .map(|line| line.trim_start_matches(['#', ' ']))
+            .collect();
+        let settings: Vec<&str> = paragraph.lines().filter(|line| !is_comment(line)).collect();
+        if !comments.is_empty() {
+            text += &filled(&comments.join("\n"));
+        }
+        if !settings.is_empty() {
+            text += &format!(".PP\n.nf\n.RS\n{}.RE\n.fi\n", escaped(&settings.join("\n")));
+        }
+    }
+    let name = format!("{program}-{daemon}.toml");
+    [
+        format!(".TH {name} 5\n"),
+        section("NAME", &escaped(&format!("{name} - configuration of {program} {daemon}"))),
+        section("DESCRIPTION", &text),
+        files_of(daemon),
+        section("SEE ALSO", &filled(&format!("{program}-{daemon}(1)"))),
+    ]
+    .concat()
 }
 
 /// A paragraph that man fills.

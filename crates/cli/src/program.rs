@@ -23,6 +23,8 @@ pub trait Commands: Subcommand {
     const EXAMPLES: &'static str;
     /// The commands by purpose: a heading and names. Each command that is not hidden is in one group.
     const GROUPS: &'static [(&'static str, &'static [&'static str])];
+    /// Commands that read a configuration, each with its sample, which lists every setting.
+    const CONFIGURATIONS: &'static [(&'static str, &'static str)] = &[];
 
     /// Runs the command.
     ///

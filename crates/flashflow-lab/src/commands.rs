@@ -74,7 +74,7 @@ impl Commands for Command {
             Self::Archive(options) => archive_command::run(options, output, interrupt),
             Self::Sim(options) => sim_command::run(&options.action, output, interrupt),
             Self::Completions(options) => Ok(options.run(cli::command::<Self>(), output)),
-            Self::Manual(options) => options.run(&cli::command::<Self>(), output),
+            Self::Manual(options) => options.run::<Self>(output),
         }
     }
 

@@ -62,6 +62,11 @@ impl Commands for Command {
         ("Run a relay", &["relay"]),
         ("Other", &["completions", "help"]),
     ];
+    const CONFIGURATIONS: &'static [(&'static str, &'static str)] = &[
+        ("coordinator", include_str!("../../../docs/coordinator.toml")),
+        ("measurer", include_str!("../../../docs/measurer.toml")),
+        ("relay", include_str!("../../../docs/relay.toml")),
+    ];
 
     fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
         match self {
@@ -78,7 +83,7 @@ impl Commands for Command {
             Self::Export(options) => export_command::run(options, output),
             Self::Dashboard(options) => dashboard_command::run(options, output, interrupt),
             Self::Completions(options) => Ok(options.run(cli::command::<Self>(), output)),
-            Self::Manual(options) => options.run(&cli::command::<Self>(), output),
+            Self::Manual(options) => options.run::<Self>(output),
         }
     }
 

@@ -49,8 +49,27 @@ fn each_command_has_a_page_with_its_examples_and_shells_complete_it() {
     }
     let coordinator = page("flashflow-coordinator.1");
     assert!(coordinator.contains("Without \\-\\-once"));
-    for section in [".SH \"EXIT STATUS\"", ".SH \"EXAMPLES\"", ".SH \"NOTES\""] {
-        assert!(coordinator.contains(section), "{section}");
+    for section in ["EXIT STATUS", "EXAMPLES", "NOTES", "FILES", "SEE ALSO"] {
+        assert!(coordinator.contains(&format!(".SH \"{section}\"")), "{section}");
+    }
+    assert!(coordinator.contains("/etc/flashflow/coordinator.toml"));
+    assert!(coordinator.contains("flashflow\\-coordinator.toml(5)"));
+    assert!(page("flashflow-bwfile.1").contains("flashflow\\-bwfile\\-check(1)"));
+    assert!(!page("flashflow-measure.1").contains(".SH \"FILES\""), "it reads no configuration");
+    for daemon in ["coordinator", "measurer", "relay"] {
+        let path = out.join("man5").join(format!("flashflow-{daemon}.toml.5"));
+        let text = fs::read_to_string(path).expect(daemon);
+        let sample =
+            Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("../../docs/{daemon}.toml"));
+        let sample = fs::read_to_string(sample).expect(daemon);
+        let settings =
+            sample.lines().filter_map(|line| line.trim_start_matches("#: ").split_once(" = "));
+        for (setting, _) in settings.filter(|(name, _)| !name.starts_with('#')) {
+            assert!(
+                text.contains(&format!("{} = ", setting.replace('-', "\\-"))),
+                "{daemon}: {setting}"
+            );
+        }
     }
     let refused = flashflow(&["manual", "--out", "/dev/null/manual"]);
     assert_eq!(refused.status.code(), Some(1));
