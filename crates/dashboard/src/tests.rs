@@ -2,7 +2,7 @@
 
 use crate::connections::Limits;
 use crate::{Options, Server};
-use coordinator::{Counts, PastEstimate};
+use coordinator::{Counts, End, Failure, Mode, Params, PastEstimate, Record, Subject};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use store::{
-    ConsensusEntry, Entry, ListedRelay, MeasurementStarted, MeasurerHealth, MeasurerState,
-    PeriodEntry, PeriodProgress, Store,
+    ConsensusEntry, Entry, ListedRelay, MeasurementFinished, MeasurementStarted, MeasurerHealth,
+    MeasurerState, PeriodEntry, PeriodProgress, Store,
 };
 use tempfile::TempDir;
 
@@ -105,6 +105,27 @@ fn begun(number: u8, slot: u32) -> MeasurementStarted {
     }
 }
 
+/// A measurement that failed.
+fn failed(begun: MeasurementStarted) -> MeasurementFinished {
+    let reason = Failure::RelayClosed { detail: "bye".to_owned() };
+    let record = Record {
+        relay: Subject {
+            nickname: begun.nickname.clone(),
+            ids: begun.ids,
+            address: begun.address,
+            limit: None,
+        },
+        ended_unix_s: begun.started_unix_s + 40,
+        mode: Mode::Transit,
+        params: Params::default(),
+        rounds: Vec::new(),
+        processor: None,
+        shared: None,
+        end: End::Failed { reason, measurer: None, round: 1, second: None },
+    };
+    MeasurementFinished { begun, record, follows: None, is_final: true, paths: Vec::new() }
+}
+
 /// Three relays: one with an estimate, one being measured, one left out.
 fn fill(store: &mut Store) {
     let sighting = |number: u8, left_out: Option<&str>| ListedRelay {
@@ -155,6 +176,22 @@ fn fill(store: &mut Store) {
 }
 
 #[test]
+fn verdicts_are_counted_by_week() {
+    let none = Running::new(fill).page("/periods");
+    assert!(!none.contains("Verdicts by week"), "no measurement has ended: {none}");
+    let running = Running::new(|store| {
+        fill(store);
+        let entry = Entry::Finished(Box::new(failed(begun(9, 40))));
+        store.write(&[Entry::Started(begun(9, 40)), entry]).expect("room");
+    });
+    let page = running.page("/periods");
+    let (_, weeks) = page.split_once("Verdicts by week").expect("a table");
+    let cell = |count: u32| format!("<td class=\"number\">{count}</td>");
+    let row = [cell(0), cell(0), cell(1)].concat();
+    assert!(weeks.contains(&row) && weeks.contains("<rect"), "{weeks}");
+}
+
+#[test]
 fn all_pages_show_the_content_of_the_store() {
     let running = Running::new(fill);
     let overview = running.page("/");
@@ -172,9 +209,6 @@ fn all_pages_show_the_content_of_the_store() {
     let same = running.page(&format!("/relay/{}", "01".repeat(20)));
     assert!(same.contains("Why it has its weight"), "{same}");
     assert!(running.page("/measurers").contains("127.0.0.1:7100"));
-    let weeks = running.page("/periods");
-    let (_, weeks) = weeks.split_once("Verdicts by week").expect("a table");
-    assert!(weeks.contains("<td class=\"number\">1</td>") && weeks.contains("<rect"), "{weeks}");
     assert!(running.page("/periods").contains(&format!("/periods/{}", NOW - 3600)));
     let period = running.page(&format!("/periods/{}", NOW - 3600));
     assert!(period.contains("relay2") && period.contains("running"));

@@ -143,15 +143,15 @@ fn windows_from_hop_to_hop_are_set_beside_vegas_in_a_whole_network() {
     let summary = lines(&output).pop().expect("a summary");
     let cases = summary["cases"].as_array().expect("cases");
     let of = |variant: &str, column: &str| {
-        let name = format!("{variant}, load 100 %");
+        let name = format!("{variant}, load 100 %, seed 1");
         let case = cases.iter().find(|case| case["name"] == name.as_str()).expect("a case");
         case[column].as_f64().expect("a number")
     };
     for variant in ["vegas", "fixed", "circuitstart", "vegas-circuitstart"] {
-        assert!(of(variant, "last_byte_of_1_MiB") > 0.0, "{variant}: {summary}");
+        assert!(of(variant, "last_byte_1024_kib_s") > 0.0, "{variant}: {summary}");
     }
     // Four different networks, and not one four times.
-    let sent = ["vegas", "fixed", "circuitstart"].map(|it| of(it, "in_relays_queues"));
+    let sent = ["vegas", "fixed", "circuitstart"].map(|it| of(it, "queue_ms"));
     assert!(sent[0] != sent[1] && sent[1] != sent[2], "{sent:?}");
 }
 
