@@ -1,5 +1,5 @@
 //! The shell of a period: threads, links to relays, and a clock around a
-//! [`Period`](coordinator::period::Period), which decides. The daemon, `flashflow measure` and the demo differ in their
+//! [`Period`], which decides. The daemon, `flashflow measure` and the demo differ in their
 //! [`Surroundings`] and in who [observes](Observer).
 
 use cli::Error;
