@@ -4,6 +4,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt as _;
+use std::process::{Command, Stdio};
 use testbin::team::{make_key, write_measurer};
 use testbin::{Running, Scratch};
 
@@ -16,9 +17,9 @@ fn log_of_a_measurer(arguments: &[&str], is_journal: bool) -> Vec<String> {
     let mut command = scratch.command(&["measurer", "--config", "m.toml"]);
     command.args(arguments).env_remove("JOURNAL_STREAM").env_remove("RUST_LOG");
     let script = "exec \"$@\" 2>log";
-    let mut shell = std::process::Command::new("sh");
+    let mut shell = Command::new("sh");
     shell.args(["-c", script, "sh"]).arg(command.get_program()).args(command.get_args());
-    shell.current_dir(scratch.path(""));
+    shell.current_dir(scratch.path("")).stdin(Stdio::null()).stdout(Stdio::piped());
     let path = scratch.path("log");
     let log = File::create(&path).expect("made").metadata().expect("there");
     if is_journal {
