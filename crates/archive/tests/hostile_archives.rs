@@ -210,7 +210,9 @@ fn a_long_name_is_not_read_into_memory() {
     let before = peak_memory_kib();
     let (report, _) = place.import(&[place.write("name.tar.xz", &encoder.finish().unwrap())]);
     assert!(report.imported[0].is_truncated);
-    assert!(peak_memory_kib() - before < 48 << 10, "{} KiB more", peak_memory_kib() - before);
+    // The kernel's peak lags behind by some pages, so it may even be less.
+    let more = peak_memory_kib().saturating_sub(before);
+    assert!(more < 48 << 10, "{more} KiB more");
 }
 
 #[test]
