@@ -33,7 +33,7 @@ pub struct ErrorsOptions {
     pub warm_up: WarmUp,
     /// The earliest *t*, in Unix seconds.
     pub from_unix_s: Option<i64>,
-    /// The first time that is no *t* any more.
+    /// The first time after the last *t*.
     pub until_unix_s: Option<i64>,
 }
 

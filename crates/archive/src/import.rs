@@ -54,7 +54,7 @@ pub struct ImportReport {
     pub is_interrupted: bool,
 }
 
-/// Who is kept informed.
+/// The receiver of progress events.
 pub trait Observer {
     /// Bytes of all sources that were read, of how many, before decompression; and of the documents parsed so far.
     fn progress(&mut self, read: u64, total: u64, parsed: u64);
@@ -303,7 +303,7 @@ impl Importer<'_> {
                     Sent::Broken(problem) => {
                         entry.is_truncated = true;
                         self.observer.problem(format!(
-                            "{}: {problem}; what came before it is kept",
+                            "{}: {problem}; the documents before it are kept",
                             path.display()
                         ));
                     }

@@ -59,7 +59,7 @@ pub struct Effect {
     pub relays: usize,
     /// The sum of their largest advertised bandwidths before and after, Gbit/s.
     pub measured_gbit_per_s: (f64, f64),
-    /// The same sums over all relays.
+    /// The sum of the largest advertised bandwidths of all relays before and after, Gbit/s.
     pub all_gbit_per_s: (f64, f64),
     /// The change that a tenth of the measured relays reaches, Mbit/s, by rank ⌊0.9 n⌋.
     pub change_90th_mbit_per_s: f64,

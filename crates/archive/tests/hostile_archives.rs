@@ -20,7 +20,7 @@ impl Observer for Problems {
     }
 }
 
-/// A folder with the sources, and beside it the dataset.
+/// A folder with the sources, and a folder for the dataset.
 struct Place {
     folder: TempDir,
 }
@@ -164,7 +164,7 @@ fn a_cut_archive_keeps_what_came_before() {
     let archive = place.write("cut.tar", &whole[..whole.len() / 2]);
     let (report, problems) = place.import(&[archive]);
     assert!(report.imported[0].is_truncated);
-    assert!(problems.iter().any(|it| it.contains("what came before")), "{problems:?}");
+    assert!(problems.iter().any(|it| it.contains("documents before it are kept")), "{problems:?}");
     let documents = report.imported[0].documents["consensus"];
     assert!((5..15).contains(&documents), "{documents}");
     // And a document that is cut at the end of its file.

@@ -71,7 +71,7 @@ pub(crate) fn open_exit(
     Ok(OwnRelaySpec { authorities, is_open_exit: true, address, ..spec })
 }
 
-/// Starts open exits of ours in a network on loopback, and waits until all know each other.
+/// Starts FlashFlow relays as open exits in a network on loopback, and waits until all know each other.
 pub(crate) fn start_exits(
     nicknames: &[&str],
     network: &Network,

@@ -92,7 +92,7 @@ struct Choice {
 
 /// Compute the errors of section 3 of the FlashFlow paper over a dataset.
 ///
-/// The page has figures 1, 2, 3, 4, 10a and 10b and a table beside the paper's numbers. Definitions are in archives.md.
+/// The page has figures 1, 2, 3, 4, 10a and 10b and a table that compares with the paper's numbers. Definitions are in archives.md.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab archive errors tor.dataset --out errors

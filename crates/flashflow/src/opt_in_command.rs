@@ -58,7 +58,7 @@ fn check(lists: &[PathBuf], consensus: Option<&Path>, output: &Output) -> Result
     let read = lists.iter().map(read).collect::<Result<Vec<Consent>, _>>()?;
     let relays: BTreeSet<RsaId> = read.iter().flat_map(Consent::entries).map(|it| it.0).collect();
     let mut problems = 0;
-    let mut tell = |relay: RsaId, problem: String, list: Option<&PathBuf>| {
+    let mut show = |relay: RsaId, problem: String, list: Option<&PathBuf>| {
         problems += 1;
         output.result(
             format!("{relay}: {problem}"),
@@ -71,9 +71,9 @@ fn check(lists: &[PathBuf], consensus: Option<&Path>, output: &Output) -> Result
         let named = maps.iter().find_map(|map| map.get(relay).copied());
         for (list, map) in lists.iter().zip(&maps) {
             match map.get(relay) {
-                None => tell(*relay, format!("not on {}", list.display()), Some(list)),
+                None => show(*relay, format!("not on {}", list.display()), Some(list)),
                 Some(here) if Some(*here) != named => {
-                    tell(*relay, format!("other addresses on {}", list.display()), Some(list));
+                    show(*relay, format!("other addresses on {}", list.display()), Some(list));
                 }
                 Some(_) => {}
             }
@@ -86,9 +86,9 @@ fn check(lists: &[PathBuf], consensus: Option<&Path>, output: &Output) -> Result
             routers.map(|it| (RsaId(*it.fingerprint.as_bytes()), it.address.into())).collect();
         for (relay, addresses) in read.iter().flat_map(Consent::entries) {
             match routers.get(&relay) {
-                None => tell(relay, "not in the consensus".to_owned(), None),
+                None => show(relay, "not in the consensus".to_owned(), None),
                 Some(at) if !addresses.is_empty() && !addresses.contains(at) => {
-                    tell(relay, format!("the consensus has it at {at}"), None);
+                    show(relay, format!("the consensus has it at {at}"), None);
                 }
                 Some(_) => {}
             }

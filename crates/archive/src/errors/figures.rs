@@ -6,7 +6,7 @@ use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Role, Series, cumulative,
 };
 
-/// The most points of a line: more are not to be told apart.
+/// Maximum number of points of a line: more are indistinguishable at the figure's size.
 const POINTS_MAX: usize = 800;
 
 /// The report.

@@ -1,4 +1,4 @@
-//! The paper's numbers beside those of a dataset.
+//! Compares the numbers of a dataset with the paper's.
 
 use super::{Errors, PeriodErrors};
 use crate::percentile;

@@ -17,7 +17,7 @@ use std::sync::Arc;
 /// The most relays or snapshots of a folder.
 const ENTRIES_MAX: usize = 10_000_000;
 
-/// A table of the folder, as it is or compressed with xz or gzip.
+/// A table of the folder, uncompressed or compressed with xz or gzip.
 pub(super) fn table_file(folder: &Path, name: &str) -> Option<PathBuf> {
     ["", ".xz", ".gz"].iter().map(|end| folder.join(format!("{name}{end}"))).find(|it| it.is_file())
 }

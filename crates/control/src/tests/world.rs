@@ -108,7 +108,7 @@ impl Daemon {
         }
     }
 
-    /// Waits until a member is told to prepare, or until there is a report instead.
+    /// Waits until a member gets the order to prepare, or until there is a report instead.
     pub(super) fn prepared_or(&self, reports: &Receiver<MemberReport>) -> Option<MemberReport> {
         loop {
             if let Ok(report) = reports.try_recv() {
