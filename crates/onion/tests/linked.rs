@@ -54,6 +54,24 @@ fn a_set_that_stands_ends_with_its_last_linked_leg() {
     assert!(linked.loss().is_some());
 }
 
+/// Found by fuzzing: the exit has lost all legs and forgotten the set when the LINK of another one arrives. It
+/// counts from zero, and the client would take its next messages for duplicates.
+#[test]
+fn a_set_that_the_exit_has_forgotten_is_lost() {
+    let mut linked = Linked::new(&LinkedPlan { legs: 1, ..LinkedPlan::of_bytes([0, 0]) });
+    linked.begin(1000, 1000);
+    linked.finish();
+    assert_eq!(linked.transfers(), (1, 1));
+    linked.add_leg();
+    assert_eq!(linked.deliver(1, LegEnd::Exit, 1), 1, "CREATE2");
+    assert_eq!(linked.deliver(1, LegEnd::Client, 1), 1, "CREATED2");
+    linked.cut(0, LegEnd::Exit);
+    assert_eq!(linked.deliver(1, LegEnd::Exit, 1), 1, "LINK");
+    linked.begin(1000, 1000);
+    linked.conclude();
+    assert!(linked.loss().is_some());
+}
+
 /// The random runs above are useless if nothing happens in them.
 #[test]
 fn a_play_has_legs_that_carry_and_one_that_is_lost() {

@@ -77,6 +77,7 @@ struct Circuit {
 #[derive(Default)]
 struct Set {
     resumes: bool,
+    first_leg: u8,
     legs: Vec<(ConnId, CircId)>,
     sent: u64,
     flood: u32,
@@ -222,12 +223,14 @@ impl LyingExit {
         let set = self.sets.entry(theirs.nonce).or_default();
         if is_new {
             set.resumes = resumes;
+            set.first_leg = theirs.leg;
         }
         set.legs.push(at);
         let mut ours = ConfluxLink {
             last_sent: set.sent,
             last_received: theirs.last_sent,
             resumes: set.resumes,
+            first_leg: set.first_leg,
             ..theirs
         };
         let lie = if lies { self.rng.random_range(0..30) } else { 99 };

@@ -139,6 +139,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
             kept_age: QueueAge::default(),
         };
         new.conflux.set_resumes(theirs.resumes);
+        new.conflux.set_first_leg(theirs.leg)?;
         let set = match known {
             Some(tunnel) => self.sets.all.get_mut(&tunnel).ok_or(ConfluxError::Handshake)?,
             None => &mut new,

@@ -86,6 +86,8 @@ pub enum Removed {
 pub struct Conflux<L, M> {
     nonce: ConfluxNonce,
     legs: Vec<Sequence<L, M>>,
+    /// The number of the leg with which the relay's state of the set began.
+    first_leg: Option<u8>,
     /// The number of the last message sent, on any leg.
     sent: u64,
     /// Whether both ends keep unacknowledged messages and retransmit those of lost legs.
@@ -125,6 +127,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         Self {
             nonce,
             legs: Vec::new(),
+            first_leg: None,
             sent: 0,
             resumes: false,
             lost: BTreeMap::new(),
@@ -199,7 +202,28 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     #[must_use]
     pub fn link(&self, desired: DesiredUx) -> ConfluxLink {
         let (last_sent, last_received, resumes) = (self.sent, self.delivered, self.resumes);
-        ConfluxLink { nonce: self.nonce, last_sent, last_received, desired, resumes, leg: 0 }
+        let (nonce, first_leg) = (self.nonce, self.first_leg.unwrap_or(0));
+        ConfluxLink { nonce, last_sent, last_received, desired, resumes, leg: 0, first_leg }
+    }
+
+    /// With retransmission, the leg with which the relay's state of the set began: at the relay, the first one
+    /// that is linked; at the client, the one that LINKED states.
+    ///
+    /// # Errors
+    /// If it was another one, and messages were sent or received since: the relay has lost all legs between,
+    /// and forgotten what it had received.
+    pub fn set_first_leg(&mut self, number: u8) -> Result<(), ConfluxError> {
+        let is_other = self.first_leg.is_some_and(|it| it != number);
+        if is_other && self.has_carried() {
+            return Err(ConfluxError::Desynchronised);
+        }
+        self.first_leg = Some(number);
+        Ok(())
+    }
+
+    /// Whether messages were sent or received.
+    fn has_carried(&self) -> bool {
+        self.sent > 0 || self.delivered > 0 || !self.early.is_empty()
     }
 
     fn find(&self, leg: L) -> Option<&Sequence<L, M>> {

@@ -122,8 +122,9 @@ impl Linked {
         let action = [DesiredUx::NoOpinion, DesiredUx::HighThroughput][script.below(2)];
         let (last_sent, last_received) = (script.next().into(), script.next().into());
         let resumes = !script.next().is_multiple_of(3);
-        let (desired, leg) = (action, script.next() % 16);
-        let link = ConfluxLink { nonce, last_sent, last_received, desired, resumes, leg };
+        let (desired, leg, first_leg) = (action, script.next() % 16, script.next() % 16);
+        let link =
+            ConfluxLink { nonce, last_sent, last_received, desired, resumes, leg, first_leg };
         let mut data = Vec::new();
         link.encode_into(&mut data);
         data

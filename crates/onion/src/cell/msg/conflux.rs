@@ -7,8 +7,8 @@ use core::fmt;
 /// The only version of the handshake.
 const VERSION: u8 = 1;
 
-/// FlashFlow's extension: the byte after a LINK or LINKED of a sender that retransmits. The leg's number
-/// follows.
+/// FlashFlow's extension: the byte after a LINK or LINKED of a sender that retransmits. The numbers of the leg
+/// and of the first leg follow.
 const RESUMES: u8 = 2;
 
 /// The first byte of a [`ConfluxNote`].
@@ -76,6 +76,10 @@ pub struct ConfluxLink {
     /// With retransmission: the client's number for the leg, by which a note names it when it is lost;
     /// otherwise zero. LINKED repeats it.
     pub leg: u8,
+    /// With retransmission, in LINKED: the number of the leg with which the relay's set began. A relay that has
+    /// lost all legs of a set forgets it, and counts from zero when the next LINK arrives: by this number the
+    /// client notices. In LINK it has no meaning.
+    pub first_leg: u8,
 }
 
 impl ConfluxLink {
@@ -93,11 +97,11 @@ impl ConfluxLink {
         let last_received = u64::from_be_bytes(reader.take_array()?);
         let desired = DesiredUx::new(reader.take_u8()?);
         let desired = desired.ok_or(reader.malformed("unknown action"))?;
-        let (resumes, leg) = match *reader.rest() {
-            [RESUMES, leg, ..] => (true, leg),
-            _ => (false, 0),
+        let (resumes, leg, first_leg) = match *reader.rest() {
+            [RESUMES, leg, first_leg, ..] => (true, leg, first_leg),
+            _ => (false, 0, 0),
         };
-        Ok(Self { nonce, last_sent, last_received, desired, resumes, leg })
+        Ok(Self { nonce, last_sent, last_received, desired, resumes, leg, first_leg })
     }
 
     /// Appends the data.
@@ -108,7 +112,7 @@ impl ConfluxLink {
         out.extend_from_slice(&self.last_received.to_be_bytes());
         out.push(self.desired as u8);
         if self.resumes {
-            out.extend_from_slice(&[RESUMES, self.leg]);
+            out.extend_from_slice(&[RESUMES, self.leg, self.first_leg]);
         }
     }
 }

@@ -27,6 +27,9 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
         } else if set.conflux.resumes() != theirs.resumes {
             return Err(ConfluxError::Handshake.into());
         }
+        if theirs.resumes {
+            set.conflux.set_first_leg(theirs.first_leg)?;
+        }
         set.conflux.add_leg(leg, &ours, &theirs, asked_at)?;
         set.conflux.handle_answered(now, leg)?;
         self.say_on_leg(number, leg, RelayCommand::CONFLUX_LINKED_ACK, &[]);

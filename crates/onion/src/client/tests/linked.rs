@@ -84,6 +84,7 @@ impl World {
             desired: DesiredUx::NoOpinion,
             resumes: false,
             leg: 0,
+            first_leg: 0,
         };
         let (layers, numbers) = (Vec::new(), vec![0; legs]);
         let (got, events) = (Rc::default(), Vec::new());

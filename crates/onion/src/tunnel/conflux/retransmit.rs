@@ -218,8 +218,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         }
         // Legs that are not linked yet can only start a new set: an exit that has lost all legs forgets its
         // state.
-        let has_carried = self.sent > 0 || self.delivered > 0 || !self.early.is_empty();
-        if leg.kept.is_incomplete() || self.legs.is_empty() && has_carried {
+        if leg.kept.is_incomplete() || self.legs.is_empty() && self.has_carried() {
             self.again_len -= leg.kept.messages.len();
             return Removed::Broken;
         }

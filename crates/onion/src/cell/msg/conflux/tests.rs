@@ -12,6 +12,7 @@ fn a_link_lies_where_the_proposal_has_it() {
         desired: DesiredUx::HighThroughput,
         resumes: false,
         leg: 0,
+        first_leg: 0,
     };
     let mut expected = vec![1];
     expected.extend_from_slice(&[0xab; 32]);
@@ -21,10 +22,10 @@ fn a_link_lies_where_the_proposal_has_it() {
     assert_eq!(data, expected);
     data.resize(498, 0);
     assert_eq!(ConfluxLink::parse(&data), Ok(link), "padding is passed over");
-    let resuming = ConfluxLink { resumes: true, leg: 7, ..link };
+    let resuming = ConfluxLink { resumes: true, leg: 7, first_leg: 3, ..link };
     let mut data = vec![];
     resuming.encode_into(&mut data);
-    assert_eq!((data.len(), &data[50..]), (52, &[2, 7][..]), "what others take for padding");
+    assert_eq!((data.len(), &data[50..]), (53, &[2, 7, 3][..]), "what others take for padding");
 }
 
 #[test]
@@ -59,12 +60,13 @@ proptest! {
     #[test]
     fn what_is_written_is_read(
         nonce: [u8; 32], last_sent: u64, last_received: u64, desired in 0usize..5, resumes: bool,
-        leg: u8, skipped: u32, gone: Vec<u8>,
+        leg: u8, first_leg: u8, skipped: u32, gone: Vec<u8>,
     ) {
         let desired = DesiredUx::ALL[desired];
         let nonce = ConfluxNonce(nonce);
-        let leg = if resumes { leg } else { 0 };
-        let link = ConfluxLink { nonce, last_sent, last_received, desired, resumes, leg };
+        let (leg, first_leg) = if resumes { (leg, first_leg) } else { (0, 0) };
+        let link =
+            ConfluxLink { nonce, last_sent, last_received, desired, resumes, leg, first_leg };
         let mut data = vec![];
         link.encode_into(&mut data);
         prop_assert_eq!(ConfluxLink::parse(&data), Ok(link));
