@@ -21,7 +21,8 @@ fn main() {
     let commit =
         commit.or_else(|| of_git(Path::new("../.."))).unwrap_or("unknown commit".to_owned());
     let target = env::var("TARGET").unwrap_or_default();
-    println!("cargo::rustc-env=FLASHFLOW_BUILT_FROM={commit}, {target}");
+    println!("cargo::rustc-env=FLASHFLOW_COMMIT={commit}");
+    println!("cargo::rustc-env=FLASHFLOW_TARGET={target}");
 }
 
 fn shortened(commit: &str) -> String {

@@ -10,4 +10,4 @@ mod program;
 pub use completions::CompletionsOptions;
 pub use error::Error;
 pub use manual::ManualOptions;
-pub use program::{Commands, command, main};
+pub use program::{COMMIT, Commands, TARGET, command, main};

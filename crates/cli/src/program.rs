@@ -8,8 +8,19 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use terminal::{Exit, Interrupt, Output};
 
+/// The commit that the program is built from; it ends in `-dirty` if its sources have been changed since.
+pub const COMMIT: &str = env!("FLASHFLOW_COMMIT");
+/// The machine that it is built for, such as `x86_64-unknown-linux-gnu`.
+pub const TARGET: &str = env!("FLASHFLOW_TARGET");
 /// The version, the commit, and the target.
-const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), " (", env!("FLASHFLOW_BUILT_FROM"), ")");
+const VERSION: &str = concat!(
+    env!("CARGO_PKG_VERSION"),
+    " (",
+    env!("FLASHFLOW_COMMIT"),
+    ", ",
+    env!("FLASHFLOW_TARGET"),
+    ")"
+);
 
 /// The commands of a program.
 pub trait Commands: Subcommand {
@@ -67,7 +78,7 @@ pub fn main<C: Commands>() -> ExitCode {
         Ok(parsed) => parsed,
         Err(error) => return usage(&error),
     };
-    let output = Output::new(is_json);
+    let output = Output::new(is_json).of_version(VERSION);
     let result = Interrupt::install().map_err(Error::from).and_then(|interrupt| {
         if is_tied {
             interrupt.end_with_stdin();

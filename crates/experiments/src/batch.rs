@@ -163,7 +163,7 @@ fn conclude(
     out: &Path,
     output: &Output,
 ) -> Result<()> {
-    let report = reported(names, runs, missing);
+    let mut report = reported(names, runs, missing);
     // The others are single runs, which were printed before.
     for case in report.cases.iter().filter(|case| case.value("what").is_some()) {
         output.result(format!("{}: {}", case.name, case.detail), || {
@@ -172,7 +172,7 @@ fn conclude(
             value
         });
     }
-    publish(&report, out, output)
+    publish(&mut report, out, output)
 }
 
 const TEXT: &str = include_str!("../../../docs/experiments/batch.md");

@@ -47,6 +47,7 @@ use clap::{Args, Subcommand};
 use common::{Common, Session};
 pub use error::Error;
 use report::experiment::ExperimentReport;
+pub use reporting::machine;
 pub use simulated::Interval;
 use terminal::{Exit, Interrupt, Output};
 
@@ -99,7 +100,7 @@ pub fn run(
 ) -> Result<Exit, Error> {
     interrupt.wind_up_in_order();
     let session = Session { common: &options.common, output, interrupt };
-    let report: ExperimentReport = match &options.what {
+    let mut report: ExperimentReport = match &options.what {
         Experiment::Accuracy(options) => accuracy::run(options, session)?,
         Experiment::Adversary(options) => adversary::run(options, session)?,
         Experiment::Balance(options) => balance::run(options, session)?,
@@ -119,7 +120,7 @@ pub fn run(
         Experiment::Soak(options) => dos::soak::run(options, session)?,
         Experiment::Wan(options) => wan::run(options, session)?,
     };
-    reporting::publish(&report, &options.common.out, output)?;
+    reporting::publish(&mut report, &options.common.out, output)?;
     Ok(if interrupt.is_requested() {
         Exit::Interrupted
     } else if report.held() {

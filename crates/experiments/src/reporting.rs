@@ -17,7 +17,6 @@ pub(super) fn report(name: &str, text: &str) -> ExperimentReport {
         title: title.trim_start_matches("# ").to_owned(),
         question: intro.collect::<Vec<_>>().join(" "),
         notes: section(text, "Notes"),
-        software_version: env!("CARGO_PKG_VERSION").to_owned(),
         machine: machine(),
         generated_unix_s: i64::try_from(unix_time_s()).unwrap_or(i64::MAX),
         command: command(),
@@ -26,7 +25,8 @@ pub(super) fn report(name: &str, text: &str) -> ExperimentReport {
 }
 
 /// Writes the results to a folder, and prints the answer.
-pub(super) fn publish(report: &ExperimentReport, out: &Path, output: &Output) -> Result<()> {
+pub(super) fn publish(report: &mut ExperimentReport, out: &Path, output: &Output) -> Result<()> {
+    output.version().clone_into(&mut report.software_version);
     let written = report.write(out)?;
     output.quiet();
     output.step(format!("page: {}", written.html.display()));
@@ -121,8 +121,9 @@ pub(super) fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     median(values).map(|median| median.min(mean))
 }
 
-/// What runs all this, as `2 cores of an AMD EPYC 9B14, Linux 6.12`.
-fn machine() -> String {
+/// The machine, such as `2 cores of an AMD EPYC 9B14, Linux 6.12`.
+#[must_use]
+pub fn machine() -> String {
     let cores = thread::available_parallelism().map_or(1, usize::from);
     let processors = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = processors

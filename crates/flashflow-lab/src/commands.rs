@@ -8,6 +8,7 @@ use crate::demo::{self, DemoOptions};
 use crate::lab_command::{self, LabOptions};
 use crate::model_command::{self, ModelOptions};
 use crate::probe_command::{self, ProbeOptions};
+use crate::results_command::{self, ResultsOptions};
 use crate::sim_command::{self, SimOptions};
 use clap::Subcommand;
 use cli::{Commands, CompletionsOptions, Error, ManualOptions};
@@ -23,6 +24,7 @@ pub(crate) enum Command {
     Sim(SimOptions),
     Experiment(ExperimentOptions),
     Bench(BenchOptions),
+    Results(ResultsOptions),
     Client(ClientOptions),
     Probe(ProbeOptions),
     Model(ModelOptions),
@@ -53,7 +55,7 @@ impl Commands for Command {
     const EXAMPLES: &'static str = "Example:\n  flashflow-lab demo --limits 10,50,0 --seconds 10";
     const GROUPS: &'static [(&'static str, &'static [&'static str])] = &[
         ("Private networks", &["demo", "lab"]),
-        ("Experiments and simulations", &["experiment", "bench", "sim"]),
+        ("Experiments and simulations", &["experiment", "bench", "sim", "results"]),
         ("Clients and paths", &["client", "probe", "model", "anonymity"]),
         #[cfg(feature = "archive")]
         ("Tor's archives", &["archive"]),
@@ -65,6 +67,7 @@ impl Commands for Command {
             Self::Demo(options) => demo::run(options, output, interrupt),
             Self::Lab(options) => lab_command::run(&options.action, output, interrupt),
             Self::Bench(options) => Ok(bench::run(options, output, interrupt)?),
+            Self::Results(options) => results_command::run(options, output),
             Self::Experiment(options) => Ok(experiments::run(options, output, interrupt)?),
             Self::Client(options) => client_command::run(options, output, interrupt),
             Self::Probe(options) => probe_command::run(options, output, interrupt),

@@ -109,7 +109,7 @@ pub(crate) fn run(
     let report = Report {
         title: "FlashFlow demo: a private Tor network".to_owned(),
         generated_unix_s: i64::try_from(unix_time_s()).unwrap_or(i64::MAX),
-        software_version: env!("CARGO_PKG_VERSION").to_owned(),
+        software_version: output.version().to_owned(),
         tor_version: tor_version(&documents.consensus),
         parameters: parameters(&options.team, &team),
         notes: notes(),

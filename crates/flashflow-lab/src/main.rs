@@ -12,6 +12,7 @@ mod demo;
 mod lab_command;
 mod model_command;
 mod probe_command;
+mod results_command;
 mod sim_command;
 
 use std::process::ExitCode;

@@ -65,6 +65,45 @@ impl Page {
         })
     }
 
+    /// Paragraphs, items of lists and cells of tables, with the numbers of their first lines.
+    fn blocks(&self) -> Vec<(usize, String)> {
+        let mut blocks: Vec<(usize, String)> = Vec::new();
+        let mut previous = 0;
+        for (number, line) in self.prose() {
+            let begins = line.starts_with(['|', '#', '-']) || line.is_empty();
+            if line.starts_with('|') {
+                blocks.extend(line.split(" | ").map(|cell| (number, cell.to_owned())));
+                continue;
+            }
+            match blocks.last_mut() {
+                Some((_, block)) if !begins && previous + 1 == number => {
+                    block.push(' ');
+                    block.push_str(line);
+                }
+                _ => blocks.push((number, line.to_owned())),
+            }
+            previous = number;
+        }
+        blocks
+    }
+
+    /// The text below the heading with this anchor, up to the next one of its level; without an anchor all.
+    fn section(&self, anchor: &str) -> String {
+        if anchor.is_empty() {
+            return self.text.clone();
+        }
+        let level = |line: &str| line.chars().take_while(|it| *it == '#').count();
+        let of = |line: &str| line.trim_start_matches('#').trim().to_lowercase().replace(' ', "-");
+        let mut depth = 0;
+        let lines = self.prose().filter(|(_, line)| {
+            if level(line) > 0 && (depth == 0 || level(line) <= depth) {
+                depth = if of(line) == anchor { level(line) } else { 0 };
+            }
+            depth > 0
+        });
+        lines.map(|(_, line)| line).collect::<Vec<_>>().join("\n")
+    }
+
     /// The anchors of headings, as GitHub and mdBook name them.
     fn anchors(&self) -> BTreeSet<String> {
         let mut seen = BTreeMap::<String, usize>::new();
@@ -175,6 +214,75 @@ fn every_link_leads_to_a_file_and_a_heading_and_none_leaves_the_manual() {
         }
     }
     assert_none(&problems);
+}
+
+/// The numbers of a text outside code and targets of links, without commas between thousands.
+fn numbers(text: &str) -> Vec<String> {
+    let prose: String = text.split('`').step_by(2).collect::<Vec<_>>().join(" ");
+    let mut parts = prose.split("](");
+    let mut kept = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        kept.push_str(part.split_once(')').map_or("", |(_, after)| after));
+    }
+    let words = kept.split(|it: char| !it.is_alphanumeric() && !matches!(it, '.' | ',' | '_'));
+    let numbers = words.map(|it| it.trim_matches(['.', ',']).replace(',', ""));
+    numbers.filter(|it| it.parse::<f64>().is_ok_and(f64::is_finite)).collect()
+}
+
+/// Whether a result has this number, perhaps with more digits.
+fn has(result: &[String], quoted: &str) -> bool {
+    let digits = quoted.split_once('.').map_or(0, |(_, fraction)| fraction.len());
+    result.iter().any(|it| {
+        let exact = it.parse::<f64>().unwrap_or(f64::NAN);
+        it == quoted || format!("{exact:.digits$}") == quoted
+    })
+}
+
+#[test]
+fn numbers_that_a_page_quotes_are_those_of_the_result_that_it_links_to() {
+    let found = numbers("19 % of 6,433 relays, `7 s`, 0.5 [4](results/a2.md#5), v3, in 1999.");
+    assert_eq!(found, ["19", "6433", "0.5", "4", "1999"]);
+    assert!(has(&["19.34".to_owned()], "19.3") && !has(&["19.34".to_owned()], "19.4"));
+    let pages = pages();
+    let by_path: BTreeMap<_, _> = pages.iter().map(|it| (it.path.clone(), it)).collect();
+    let results = root().join("docs/results");
+    let (mut count, mut problems) = (0, Vec::new());
+    for page in pages.iter().filter(|it| !it.is_dated()) {
+        for (number, block) in page.blocks() {
+            let links = block.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+            let targets = links.filter(|it| !it.contains("://")).filter_map(|link| {
+                let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
+                let path = normal(&page.path.parent().expect("a folder").join(file));
+                by_path
+                    .get(&path)
+                    .filter(|_| path.starts_with(&results))
+                    .map(|it| it.section(anchor))
+            });
+            let sections: Vec<String> = targets.collect();
+            if sections.is_empty() {
+                continue;
+            }
+            let known = numbers(&sections.join("\n"));
+            for quoted in numbers(&block) {
+                count += 1;
+                if !has(&known, &quoted) {
+                    let name = &page.name;
+                    problems.push(format!("{name}:{number}: the result has no {quoted}: {block}"));
+                }
+            }
+        }
+    }
+    assert!(count > 3, "{count} numbers are quoted");
+    assert_none(&problems);
+}
+
+#[test]
+fn pages_of_results_are_those_that_the_results_make() {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow-lab"));
+    command.args(["results", "pages", "--check", "--folder"]).arg(root().join("docs/results"));
+    let output = command.output().expect("it starts");
+    let said = [output.stdout, output.stderr].map(|it| String::from_utf8_lossy(&it).into_owned());
+    assert!(output.status.success(), "run `flashflow-lab results pages`: {said:?}");
 }
 
 #[test]
@@ -328,6 +436,8 @@ fn the_commands_of_the_pages_print_what_the_pages_say() {
     let programs = test.parent().and_then(Path::parent).expect("two folders");
     let missing = programs.join("flashflow");
     assert!(missing.is_file(), "no {}: run `cargo build -p flashflow`", missing.display());
+    // scripts/package-try plays the pages in a bare Debian.
+    let program = env::var_os("PAGES_SHELL").unwrap_or_else(|| "sh".into());
     let paths = env::var_os("PATH").unwrap_or_default();
     let paths = [programs.to_owned()].into_iter().chain(env::split_paths(&paths));
     let paths = env::join_paths(paths).expect("paths");
@@ -343,7 +453,7 @@ fn the_commands_of_the_pages_print_what_the_pages_say() {
         }
         for it in played(&page) {
             count += 1;
-            let mut shell = Command::new("sh");
+            let mut shell = Command::new(&program);
             shell.args(["-euc", &it.command]).current_dir(folder.path()).env("PATH", &paths);
             let output = shell.output().expect("a shell");
             let text = String::from_utf8_lossy(&output.stdout).into_owned();

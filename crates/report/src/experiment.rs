@@ -46,3 +46,4 @@ pub use files::{Written, WrittenFigure};
 pub use model::{Case, CaseVerdict, ExperimentReport, Miss, Promise};
 /// What a column of a case holds: text, a number, a truth value, or null for nothing.
 pub use serde_json::Value;
+pub use summary::Fields;

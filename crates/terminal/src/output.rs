@@ -14,6 +14,8 @@ use std::time::Duration;
 /// Output: results to stdout, as text or one JSON value a line; progress and errors to stderr.
 pub struct Output {
     is_json: bool,
+    /// Of the program, with its commit.
+    version: &'static str,
     bar: ProgressBar,
     /// Whether progress is printed line by line if stderr is no terminal.
     is_logged: AtomicBool,
@@ -66,7 +68,20 @@ impl Output {
             bar.set_style(style);
         }
         let [is_logged, is_log, has_lost] = [false; 3].map(AtomicBool::new);
-        Self { is_json, bar, is_logged, is_log, has_lost }
+        Self { is_json, version: env!("CARGO_PKG_VERSION"), bar, is_logged, is_log, has_lost }
+    }
+
+    /// With the program's version, which results name.
+    #[must_use]
+    pub const fn of_version(mut self, version: &'static str) -> Self {
+        self.version = version;
+        self
+    }
+
+    /// The program's version, with its commit if [`of_version`](Self::of_version) gave it.
+    #[must_use]
+    pub const fn version(&self) -> &'static str {
+        self.version
     }
 
     /// A result: `text` for people, `value` for programs.
@@ -84,7 +99,6 @@ impl Output {
 
     /// Reports the first error of standard output, and remembers it for [`has_lost`](Self::has_lost). A closed pipe, as
     /// by `head`, does not count.
-    /// does, is none.
     pub fn keep_account(&self, written: io::Result<()>) {
         match written {
             Err(error) if error.kind() != ErrorKind::BrokenPipe => {

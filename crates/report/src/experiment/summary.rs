@@ -135,7 +135,8 @@ impl<'de> Deserialize<'de> for Case {
 }
 
 /// The fields of an object in their order.
-pub(super) struct Fields(pub(super) Vec<(String, Value)>);
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Fields(pub Vec<(String, Value)>);
 
 impl<'de> Deserialize<'de> for Fields {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {

@@ -1,0 +1,158 @@
+//! `flashflow-lab results`: what was measured as files, and the pages that are made of them.
+//!
+//! A result is a JSON file in `DATA/CLAIM/`: the command, what ran it and when, and a table. A page names a claim between two comments, and
+//! [`pages`] writes the results of the claim there, the newest first.
+
+mod outcome;
+mod page;
+
+use clap::{Args, Subcommand};
+use cli::Error;
+use experiments::machine;
+use link::unix_time_s;
+use outcome::Outcome;
+use page::Claims;
+use serde_json::json;
+use std::env;
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use terminal::{Exit, Output, times};
+
+/// Record results, and write the pages that show them.
+///
+/// A result is a JSON file with a command, its commit, machine, seed and date, and the values. See results/README.md in the documentation.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow-lab results record bench-relay -- bench relay --seconds 6 --runs 2
+  flashflow-lab results pages
+  flashflow-lab results pages --check
+
+Exit status: 0 done; 1 the command failed, a file is invalid, or a page is out of date; 2 wrong arguments.")]
+pub(crate) struct ResultsOptions {
+    #[command(subcommand)]
+    action: ResultsAction,
+    /// Folder of the pages. Results are in its folder `data`.
+    #[arg(long, global = true, value_name = "DIR", default_value = "docs/results")]
+    folder: PathBuf,
+}
+
+#[derive(Debug, Subcommand)]
+enum ResultsAction {
+    /// Run a command of this program, and write its result to a file.
+    Record {
+        /// The claim, as pages name it: letters, digits and `-`.
+        claim: String,
+        /// What else ran on the machine, such as `a quiet machine`.
+        #[arg(long, value_name = "TEXT")]
+        conditions: Option<String>,
+        /// The command with its options. It runs with `--json`.
+        #[arg(last = true, required = true, value_name = "COMMAND")]
+        command: Vec<String>,
+    },
+    /// Write the results into the pages.
+    Pages {
+        /// Change nothing; fail if a page is out of date.
+        #[arg(long)]
+        check: bool,
+    },
+}
+
+pub(crate) fn run(options: &ResultsOptions, output: &Output) -> Result<Exit, Error> {
+    match &options.action {
+        ResultsAction::Record { claim, conditions, command } => {
+            record(&options.folder, claim, conditions.clone(), command, output)
+        }
+        ResultsAction::Pages { check } => pages(&options.folder, *check, output),
+    }
+}
+
+fn record(
+    folder: &Path,
+    claim: &str,
+    conditions: Option<String>,
+    command: &[String],
+    output: &Output,
+) -> Result<Exit, Error> {
+    if claim.is_empty() || !claim.chars().all(|it| it.is_ascii_alphanumeric() || it == '-') {
+        return Err(Error::Usage(format!(
+            "claim `{claim}`: use letters, digits and -, as in bench-relay"
+        )));
+    }
+    let program = env::current_exe().map_err(|error| failed("cannot find this program", &error))?;
+    let mut running = Command::new(program)
+        .args(command)
+        .arg("--json")
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| failed("cannot run this program", &error))?;
+    let mut lines = Vec::new();
+    for line in running.stdout.take().into_iter().flat_map(|it| BufReader::new(it).lines()) {
+        let line = line.map_err(|error| failed("cannot read what the command prints", &error))?;
+        lines.push(line);
+    }
+    let status = running.wait().map_err(|error| failed("cannot wait for the command", &error))?;
+    let seed = command.iter().skip_while(|it| *it != "--seed").nth(1);
+    let date = times::readable(unix_time_s()).chars().take(10).collect();
+    let outcome = Outcome {
+        command: format!("flashflow-lab {}", command.join(" ")),
+        version: Some(env!("CARGO_PKG_VERSION").to_owned()),
+        commit: Some(cli::COMMIT.to_owned()),
+        target: Some(cli::TARGET.to_owned()),
+        machine: machine(),
+        seed: seed.and_then(|it| it.parse().ok()),
+        date,
+        conditions,
+        ..Outcome::of_lines(&lines).ok_or_else(|| {
+            Error::Failed(format!(
+                "the command printed no summary, so there is nothing to record; it ended with {status}"
+            ))
+        })?
+    };
+    let path = folder.join("data").join(claim);
+    fs::create_dir_all(&path).map_err(|error| failed(&path.display().to_string(), &error))?;
+    let path = path.join(format!("{}-{}.json", outcome.date, cli::COMMIT));
+    outcome.write(&path)?;
+    output.result(
+        format!("{}; show it by `flashflow-lab results pages`", path.display()),
+        || json!({"type": "result", "path": path, "claim": claim, "rows": outcome.rows.len()}),
+    );
+    Ok(Exit::Done)
+}
+
+fn pages(folder: &Path, check: bool, output: &Output) -> Result<Exit, Error> {
+    let mut claims = Claims::read(&folder.join("data"))?;
+    let mut stale = Vec::new();
+    for path in page::pages_in(folder)? {
+        let before = fs::read_to_string(&path)
+            .map_err(|error| failed(&path.display().to_string(), &error))?;
+        let after = claims.shown(&path, &before)?;
+        if after != before {
+            if !check {
+                files::replace(&path, after.as_bytes(), files::Access::Umask)
+                    .map_err(|error| failed(&path.display().to_string(), &error))?;
+            }
+            stale.push(path);
+        }
+    }
+    if let Some(claim) = claims.hidden() {
+        return Err(Error::Failed(format!(
+            "no page shows the results of {claim}: write `<!-- results: {claim} -->` and `<!-- end -->` into one, or delete them"
+        )));
+    }
+    let what = if check { "out of date" } else { "written" };
+    for path in &stale {
+        output.result(
+            format!("{}: {what}", path.display()),
+            || json!({"type": "page", "path": path}),
+        );
+    }
+    let is_fine = !check || stale.is_empty();
+    Ok(if is_fine { Exit::Done } else { Exit::Failed })
+}
+
+fn failed(what: &str, error: &std::io::Error) -> Error {
+    Error::Failed(format!("{what}: {error}"))
+}

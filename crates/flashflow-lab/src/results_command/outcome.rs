@@ -1,0 +1,132 @@
+//! The file of one result.
+
+use super::failed;
+use cli::Error;
+use report::experiment::Fields;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// A result: what one run of a command has found.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct Outcome {
+    pub(super) command: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) version: Option<String>,
+    /// Results that are older than this command may lack one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) commit: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) target: Option<String>,
+    pub(super) machine: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) seed: Option<u64>,
+    /// The day in UTC, such as `2026-11-26`.
+    pub(super) date: String,
+    /// What else ran, and settings that the command line does not show.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) conditions: Option<String>,
+    /// Units are part of the names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) columns: Vec<String>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) rows: Vec<Vec<Value>>,
+    /// Paragraphs below the table.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(super) notes: Vec<String>,
+}
+
+impl Outcome {
+    /// Reads a result.
+    pub(super) fn read(path: &Path) -> Result<Self, Error> {
+        let text = fs::read_to_string(path)
+            .map_err(|error| failed(&path.display().to_string(), &error))?;
+        let wrong =
+            |what: String| Error::Failed(format!("{}: this is no result: {what}", path.display()));
+        let outcome: Self =
+            serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
+        let is_day = terminal::times::time(&outcome.date).is_ok() && outcome.date.len() == 10;
+        if !is_day {
+            return Err(wrong(format!("`{}` is no day such as 2026-11-26", outcome.date)));
+        }
+        let width = outcome.columns.len();
+        match outcome.rows.iter().find(|row| row.len() != width) {
+            Some(row) => Err(wrong(format!("a row of {} cells below {width} columns", row.len()))),
+            None => Ok(outcome),
+        }
+    }
+
+    /// Writes a result, in place of an earlier one of the same day and commit.
+    pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
+        let text = serde_json::to_string_pretty(self)
+            .map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
+        files::replace(path, (text + "\n").as_bytes(), files::Access::Umask)
+            .map_err(|error| failed(&path.display().to_string(), &error))
+    }
+
+    /// The table and the answer of a command's JSON lines: a row for each case, relay or run, else the fields of the summary as one row.
+    pub(super) fn of_lines(lines: &[String]) -> Option<Self> {
+        let parsed: Vec<Vec<(String, Value)>> = lines
+            .iter()
+            .filter_map(|line| serde_json::from_str(line).ok().map(|Fields(fields)| fields))
+            .collect();
+        let is = |fields: &[(String, Value)], kind: &str| {
+            fields.iter().any(|(name, value)| name == "type" && value == kind)
+        };
+        let at = parsed.iter().rposition(|it| is(it, "summary"))?;
+        let summary = parsed.get(at)?;
+        let of_cases: Vec<_> = parsed.iter().filter(|it| is(it, "case")).cloned().collect();
+        let objects = if of_cases.is_empty() { vec![summary.clone()] } else { of_cases };
+        let mut columns: Vec<String> = Vec::new();
+        let is_shown = |name: &str, value: &Value| {
+            name != "type" && !value.is_null() && !value.is_object() && !value.is_array()
+        };
+        for (name, value) in objects.iter().flatten() {
+            if is_shown(name, value) && !columns.contains(name) {
+                columns.push(name.clone());
+            }
+        }
+        let cell = |object: &[(String, Value)], column: &str| {
+            let found = object.iter().find(|(name, value)| name == column && is_shown(name, value));
+            found.map_or(Value::Null, |(_, value)| value.clone())
+        };
+        let rows = objects
+            .iter()
+            .map(|object| columns.iter().map(|column| cell(object, column)).collect())
+            .collect();
+        let answer = summary.iter().find(|(name, _)| name == "answer");
+        let answer = answer.and_then(|(_, value)| value.as_str().map(str::to_owned));
+        Some(Self { columns, rows, notes: answer.into_iter().collect(), ..Self::default() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cases_are_rows_and_a_summary_without_cases_is_one() {
+        let lines = [
+            r#"{"type":"case","name":"a","ratio":0.5,"truth":null}"#,
+            r#"{"type":"case","name":"b","more":[1],"held":true}"#,
+            r#"{"type":"summary","answer":"Half.","held":true}"#,
+        ];
+        let lines = lines.map(str::to_owned);
+        let outcome = Outcome::of_lines(&lines).expect("a summary");
+        assert_eq!(outcome.columns, ["name", "ratio", "held"]);
+        assert_eq!(
+            outcome.rows,
+            [
+                [Value::from("a"), 0.5.into(), Value::Null],
+                [Value::from("b"), Value::Null, true.into()]
+            ]
+        );
+        assert_eq!(outcome.notes, ["Half."]);
+        let [_, _, summary] = lines;
+        let outcome = Outcome::of_lines(&[summary]).expect("a summary");
+        assert_eq!(outcome.columns, ["answer", "held"]);
+        assert_eq!(Outcome::of_lines(&[r#"{"type":"error"}"#.to_owned()]), None);
+    }
+}

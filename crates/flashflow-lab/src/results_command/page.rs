@@ -1,0 +1,269 @@
+//! Results as a part of a page.
+
+use super::failed;
+use super::outcome::Outcome;
+use cli::Error;
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Begins the part of a page that shows a claim.
+const BEGIN: &str = "<!-- results: ";
+/// Ends it.
+const END: &str = "<!-- end -->";
+/// The width of lines.
+const WIDTH: usize = 120;
+
+/// The results of all claims, and which of them a page shows.
+pub(super) struct Claims {
+    results: BTreeMap<String, Vec<Outcome>>,
+    shown: BTreeSet<String>,
+}
+
+fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let wrong = |error| failed(&folder.display().to_string(), &error);
+    let entries = fs::read_dir(folder).map_err(wrong)?;
+    let mut paths = Vec::new();
+    for entry in entries {
+        paths.push(entry.map_err(wrong)?.path());
+    }
+    paths.sort();
+    Ok(paths)
+}
+
+/// The pages of a folder.
+pub(super) fn pages_in(folder: &Path) -> Result<Vec<PathBuf>, Error> {
+    let is_page = |path: &PathBuf| path.extension().is_some_and(|it| it == "md");
+    Ok(entries(folder)?.into_iter().filter(is_page).collect())
+}
+
+impl Claims {
+    /// Reads all results.
+    pub(super) fn read(data: &Path) -> Result<Self, Error> {
+        let mut results = BTreeMap::new();
+        for folder in entries(data)? {
+            let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let files = entries(&folder)?;
+            let mut read =
+                files.iter().map(|it| Outcome::read(it)).collect::<Result<Vec<_>, _>>()?;
+            // Those of one day are in the order of their names.
+            read.sort_by(|a, b| b.date.cmp(&a.date));
+            results.insert(name, read);
+        }
+        Ok(Self { results, shown: BTreeSet::new() })
+    }
+
+    /// A claim that no page shows.
+    pub(super) fn hidden(&self) -> Option<&str> {
+        self.results.keys().find(|claim| !self.shown.contains(*claim)).map(String::as_str)
+    }
+
+    /// The page with the results of its claims.
+    pub(super) fn shown(&mut self, path: &Path, page: &str) -> Result<String, Error> {
+        let wrong = |what: String| Error::Failed(format!("{}: {what}", path.display()));
+        let mut text = String::with_capacity(page.len());
+        let mut rest = page;
+        while let Some((before, from)) = rest.split_once(BEGIN) {
+            let Some((claim, (_, after))) =
+                from.split_once(" -->").and_then(|(it, body)| Some((it, body.split_once(END)?)))
+            else {
+                return Err(wrong(format!("`{BEGIN}` without ` -->` and `{END}`")));
+            };
+            let Some(results) = self.results.get(claim) else {
+                return Err(wrong(format!(
+                    "there are no results of {claim}: record one by `flashflow-lab results record {claim} -- COMMAND`"
+                )));
+            };
+            self.shown.insert(claim.to_owned());
+            text += before;
+            // Writing to a string cannot fail.
+            let _ = write!(text, "{BEGIN}{claim} -->\n\n{}\n\n{END}", render(results));
+            rest = after;
+        }
+        Ok(text + rest)
+    }
+}
+
+/// The results of a claim, the newest first: a row for each if they are single rows of one table.
+fn render(results: &[Outcome]) -> String {
+    let columns = results.first().map(|it| &it.columns);
+    let is_one_table = results.len() > 1
+        && results.iter().all(|it| it.rows.len() == 1 && Some(&it.columns) == columns);
+    if !is_one_table {
+        return results.iter().map(section).collect::<Vec<_>>().join("\n\n");
+    }
+    let is_one_command = results.windows(2).all(|it| it[0].command == it[1].command);
+    let mut head = ["Date", "Commit", "Machine"].map(str::to_owned).to_vec();
+    head.extend(columns.into_iter().flatten().cloned());
+    if !is_one_command {
+        head.push("Command".to_owned());
+    }
+    let rows = results.iter().map(|it| {
+        let mut row =
+            vec![it.date.clone(), it.commit.clone().unwrap_or_default(), surroundings(it)];
+        row.extend(it.rows.iter().flatten().map(cell));
+        if !is_one_command {
+            row.push(format!("`{}`", it.command));
+        }
+        row
+    });
+    let mut parts = Vec::new();
+    if is_one_command {
+        parts.extend(results.first().map(command));
+    }
+    parts.push(table(&head, rows));
+    parts.extend(results.iter().filter(|it| !it.notes.is_empty()).map(notes));
+    parts.join("\n\n")
+}
+
+fn surroundings(it: &Outcome) -> String {
+    match &it.conditions {
+        Some(conditions) => format!("{}; {conditions}", it.machine),
+        None => it.machine.clone(),
+    }
+}
+
+fn command(it: &Outcome) -> String {
+    format!("```sh\n{}\n```", it.command.replace("; ", "\n"))
+}
+
+/// A result with its command and its table.
+fn section(it: &Outcome) -> String {
+    let commit = it.commit.as_ref().map_or_else(String::new, |it| format!(", commit {it}"));
+    let seed = it.seed.map_or_else(String::new, |seed| format!(", seed {seed}"));
+    let head = format!("**{}**{commit}{seed}: {}.", it.date, surroundings(it));
+    let mut parts = vec![wrapped(&head), command(it)];
+    if !it.columns.is_empty() {
+        let rows = it.rows.iter().map(|row| row.iter().map(cell).collect());
+        parts.push(table(&it.columns, rows));
+    }
+    if !it.notes.is_empty() {
+        parts.push(notes(it));
+    }
+    parts.join("\n\n")
+}
+
+fn table(head: &[String], rows: impl Iterator<Item = Vec<String>>) -> String {
+    let line = |cells: &[String]| format!("| {} |", cells.join(" | "));
+    let mut lines = vec![line(head), format!("|{}", "---|".repeat(head.len()))];
+    lines.extend(rows.map(|row| line(&row)));
+    lines.join("\n")
+}
+
+fn cell(value: &Value) -> String {
+    match value {
+        Value::Null => String::new(),
+        Value::String(text) => text.replace('|', "\\|"),
+        value => value.to_string(),
+    }
+}
+
+/// Paragraphs; items of a list follow each other.
+fn notes(it: &Outcome) -> String {
+    let mut text = String::new();
+    for (index, note) in it.notes.iter().enumerate() {
+        let both_are_items = |before: &String| before.starts_with("- ") && note.starts_with("- ");
+        let before = index.checked_sub(1).and_then(|it_before| it.notes.get(it_before));
+        text += match before {
+            None => "",
+            Some(before) if both_are_items(before) => "\n",
+            Some(_) => "\n\n",
+        };
+        text += &wrapped(note);
+    }
+    text
+}
+
+fn wrapped(text: &str) -> String {
+    let indent = if text.starts_with("- ") { "\n  " } else { "\n" };
+    let mut lines = String::new();
+    let mut width = 0;
+    for word in text.split_whitespace() {
+        let length = word.chars().count();
+        // A line must not begin as an item of a list does.
+        let is_bound = matches!(word, "-" | "+" | "*") && width > 0;
+        if width == 0 {
+            width = length;
+        } else if width + 1 + length > WIDTH && !is_bound {
+            lines += indent;
+            width = indent.len() - 1 + length;
+        } else {
+            lines.push(' ');
+            width += 1 + length;
+        }
+        lines += word;
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(date: &str, row: &[&str], note: &str) -> Outcome {
+        Outcome {
+            command: format!("flashflow-lab bench relay --seconds {}", row.len()),
+            machine: "two cores".to_owned(),
+            date: date.to_owned(),
+            columns: row.iter().map(|it| format!("of {it}")).collect(),
+            rows: vec![row.iter().map(|it| Value::from(*it)).collect()],
+            notes: vec![note.to_owned()],
+            ..Outcome::default()
+        }
+    }
+
+    #[test]
+    fn the_newest_result_comes_first_and_the_page_around_it_stays() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let claim = folder.path().join("relay");
+        fs::create_dir(&claim).expect("new");
+        outcome("2026-11-25", &["1"], "Old.").write(&claim.join("a.json")).expect("room");
+        outcome("2026-11-26", &["1"], "New.").write(&claim.join("b.json")).expect("room");
+        let mut claims = Claims::read(folder.path()).expect("results");
+        assert_eq!(claims.hidden(), Some("relay"));
+        let page = "# Relay\n\n<!-- results: relay -->\nstale\n<!-- end -->\n\nText.\n";
+        let shown = claims.shown(Path::new("page.md"), page).expect("known");
+        let lines: Vec<&str> = shown.lines().filter(|it| !it.is_empty()).collect();
+        assert_eq!(
+            lines,
+            [
+                "# Relay",
+                "<!-- results: relay -->",
+                "```sh",
+                "flashflow-lab bench relay --seconds 1",
+                "```",
+                "| Date | Commit | Machine | of 1 |",
+                "|---|---|---|---|",
+                "| 2026-11-26 |  | two cores | 1 |",
+                "| 2026-11-25 |  | two cores | 1 |",
+                "New.",
+                "Old.",
+                "<!-- end -->",
+                "Text.",
+            ]
+        );
+        assert_eq!(claims.shown(Path::new("page.md"), &shown).expect("known"), shown);
+        assert_eq!(claims.hidden(), None);
+        let unknown = claims.shown(Path::new("p.md"), "<!-- results: x -->\n<!-- end -->");
+        assert!(unknown.expect_err("none").to_string().contains("no results of x"));
+        assert!(claims.shown(Path::new("p.md"), "<!-- results: relay -->").is_err());
+    }
+
+    #[test]
+    fn a_damaged_result_is_refused_by_its_name() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("a.json");
+        for (text, what) in [
+            ("{}", "missing field"),
+            (r#"{"command":"","machine":"","date":"26 November"}"#, "no day"),
+            (r#"{"command":"","machine":"","date":"2026-11-26","rows":[[1]]}"#, "1 cells below 0"),
+            (r#"{"command":"","machine":"","date":"2026-11-26","values":1}"#, "unknown field"),
+        ] {
+            fs::write(&path, text).expect("room");
+            let error = Outcome::read(&path).expect_err(text).to_string();
+            assert!(error.contains("a.json") && error.contains(what), "{error}");
+        }
+    }
+}
