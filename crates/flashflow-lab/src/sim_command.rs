@@ -12,11 +12,11 @@ use export::ExportOptions;
 use figures::counted;
 use sample::SampleOptions;
 use serde_json::{Value, json};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terminal::{Exit, Interrupt, Output};
 use tornet::network::Network;
-use tornet::results::{SizeFigures, Summary, check_is_free, finish};
+use tornet::results::{SUMMARY, SizeFigures, Summary, check_is_free, finish};
 use tornet::run::{Plan, run as run_network};
 use truth::TruthOptions;
 
@@ -73,7 +73,7 @@ pub(crate) struct RunOptions {
     /// Multiply the number of relays and clients by FACTOR, 0.01 to 100.
     #[arg(long, value_name = "FACTOR")]
     scale: Option<f64>,
-    /// Write transfers.csv, relays.csv and seconds.csv to this folder. Existing files are not overwritten.
+    /// Write transfers.csv, relays.csv, seconds.csv and summary.json to this folder. Existing files are not overwritten.
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Also write transfers.parquet, relays.parquet and seconds.parquet.
@@ -133,6 +133,9 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
     if let Some(folder) = options.out.as_deref().filter(|_| options.parquet) {
         tornet::results::write_parquet(&network, &outcome, folder)?;
     }
+    if let Some(folder) = &options.out {
+        write_summary(folder, options, &summary, output)?;
+    }
     for size in &summary.downloads {
         output.result(download(size), || value("downloads", size));
     }
@@ -142,6 +145,25 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
         return Ok(Exit::Interrupted);
     }
     Ok(Exit::Done)
+}
+
+/// Writes the summary, with what the run was of. It has the times of this run, too, so no two are equal.
+fn write_summary(
+    folder: &Path,
+    options: &RunOptions,
+    summary: &Summary,
+    output: &Output,
+) -> Result<(), Error> {
+    let mut fields = value("summary", summary);
+    fields["network"] = json!(options.network);
+    fields["seed"] = json!(options.seed);
+    fields["load"] = json!(options.load);
+    fields["scale"] = json!(options.scale);
+    fields["version"] = json!(output.version());
+    fields["machine"] = json!(experiments::machine());
+    let path = folder.join(SUMMARY);
+    let written = files::replace(&path, format!("{fields:#}\n").as_bytes(), files::Access::Umask);
+    written.map_err(|source| Error::File { what: "write", path, source })
 }
 
 fn plan(options: &RunOptions) -> Plan {

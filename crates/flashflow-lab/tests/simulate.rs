@@ -39,6 +39,18 @@ fn a_network_is_simulated_and_its_last_line_sums_up() {
     let transfers = std::fs::read_to_string(folder.path().join("transfers.csv")).expect("a file");
     let complete = transfers.lines().filter(|line| line.ends_with(",complete")).count() as u64;
     assert_eq!(Some(complete), downloads["complete"].as_u64());
+    let file = std::fs::read(folder.path().join("summary.json")).expect("a file");
+    let file: Value = serde_json::from_slice(&file).expect("JSON");
+    assert_eq!((&file["fingerprint"], &file["seed"]), (&summary["fingerprint"], &5.into()));
+    let version = file["version"].as_str().expect("text");
+    assert!(version.starts_with(env!("CARGO_PKG_VERSION")) && version.contains('('), "{version}");
+    // Its fields are those of the manual.
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/simulation.md");
+    let page = std::fs::read_to_string(page).expect("the page");
+    let size = file["downloads"][0].as_object().expect("a size");
+    for name in file.as_object().expect("an object").keys().chain(size.keys()) {
+        assert!(page.contains(&format!("`{name}`")), "docs/simulation.md has no {name}");
+    }
     let alone = simulate(&small(), &["--seconds", "115", "--seed", "5", "--json"]);
     let same = &self::lines(&alone)[1]["fingerprint"];
     assert_eq!(same, &summary["fingerprint"], "another number of threads is another run");

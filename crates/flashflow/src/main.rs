@@ -18,5 +18,6 @@ mod store_command;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
+    metrics::declare_build(env!("CARGO_PKG_VERSION"), cli::COMMIT, cli::TARGET);
     cli::main::<commands::Command>()
 }

@@ -8,9 +8,19 @@ mod server;
 pub use server::Server;
 
 use std::fmt::{Display, Write as _};
+use std::sync::OnceLock;
 
 /// The content type of the text format.
 pub const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
+
+/// The build of this program: version, commit and target.
+static BUILD: OnceLock<[&str; 3]> = OnceLock::new();
+
+/// Declares the build of this program. Its metrics name it.
+pub fn declare_build(version: &'static str, commit: &'static str, target: &'static str) {
+    // It is declared once, by the program's main function.
+    let _ = BUILD.set([version, commit, target]);
+}
 
 /// Formats metrics as text.
 #[derive(Debug, Default)]
@@ -48,9 +58,19 @@ impl Text {
         }
     }
 
+    /// The program's build, as the labels of a metric that is always 1.
+    fn build(&mut self, [version, commit, target]: [&str; 3]) {
+        let name = "flashflow_build_info";
+        self.head(name, "gauge", "Version, commit and target of the program.");
+        self.value(name, &[("version", version), ("commit", commit), ("target", target)], 1);
+    }
+
     /// The whole text.
     #[must_use]
-    pub fn into_string(self) -> String {
+    pub fn into_string(mut self) -> String {
+        if let Some(build) = BUILD.get() {
+            self.build(*build);
+        }
         self.0
     }
 }
@@ -63,6 +83,14 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_build_is_in_labels() {
+        let mut text = Text::default();
+        text.build(["1.2.3", "0123abcd", "x86_64-unknown-linux-gnu"]);
+        let value = "flashflow_build_info{version=\"1.2.3\",commit=\"0123abcd\",target=\"x86_64-unknown-linux-gnu\"} 1\n";
+        assert!(text.into_string().ends_with(value));
+    }
 
     #[test]
     fn values_have_their_labels_and_labels_are_escaped() {

@@ -19,8 +19,12 @@ use crate::network::Network;
 use crate::run::{Outcome, Plan};
 use std::path::Path;
 
+/// The summary of a run, which the command writes.
+pub const SUMMARY: &str = "summary.json";
+
 /// The files of a run.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
+    SUMMARY,
     "transfers.csv",
     "relays.csv",
     "seconds.csv",

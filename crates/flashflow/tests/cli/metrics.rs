@@ -16,8 +16,11 @@ fn exported(address: &str) -> BTreeSet<String> {
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    let build =
+        format!("flashflow_build_info{{version=\"{}\",commit=\"", env!("CARGO_PKG_VERSION"));
+    assert!(answer.lines().any(|line| line.starts_with(&build)), "no {build}: {answer}");
     let names = answer.lines().filter_map(|line| line.strip_prefix("# TYPE ")?.split(' ').next());
-    names.map(ToOwned::to_owned).collect()
+    names.filter(|it| *it != "flashflow_build_info").map(ToOwned::to_owned).collect()
 }
 
 /// The names in the table of a section of the page.
