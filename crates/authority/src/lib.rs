@@ -313,11 +313,13 @@ fn publish(
     match BandwidthFile::generate(&estimates, counts, &settings) {
         Ok(file) => {
             let written = write(config, &file)?;
+            let voted = || file.relays.iter().filter(|line| line.vote);
             journal.note(Entry::Published(PublishedFile {
                 created_unix_s: now,
                 path: written.path.display().to_string(),
                 lines: file.relays.len(),
-                voted: file.relays.iter().filter(|line| line.vote).count(),
+                voted: voted().count(),
+                capacity_kb_s: voted().map(|line| line.bw_kb_s).sum(),
             }));
             Ok(Some(written))
         }

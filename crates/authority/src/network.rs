@@ -79,6 +79,7 @@ pub fn router(router: &consensus::Router) -> Router {
         address: SocketAddr::new(router.address.into(), router.or_port),
         is_authority: router.flags.contains(Flag::Authority),
         is_running: router.flags.contains(Flag::Running),
+        weight_kb_s: router.bandwidth_kb_s,
     }
 }
 

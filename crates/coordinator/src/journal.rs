@@ -78,6 +78,8 @@ pub struct ListedRelay {
     pub nickname: String,
     /// Its address.
     pub address: SocketAddr,
+    /// Its weight in the consensus, in KB/s.
+    pub weight_kb_s: Option<u32>,
     /// The reason why it is not measured; `None` if it is.
     pub left_out: Option<String>,
 }
@@ -179,6 +181,8 @@ pub struct PublishedFile {
     pub lines: usize,
     /// The number of lines that authorities use for their votes.
     pub voted: usize,
+    /// The sum of the capacities in these lines, in KB/s.
+    pub capacity_kb_s: u64,
 }
 
 impl MeasurerState {

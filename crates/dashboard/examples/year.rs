@@ -111,7 +111,13 @@ fn ids(relay: u64) -> RelayIds {
 fn sighting(relay: u64) -> ListedRelay {
     let [.., a, b] = relay.to_be_bytes();
     let address = ([10, 0, a, b], 9001).into();
-    ListedRelay { ids: ids(relay), nickname: format!("relay{relay}"), address, left_out: None }
+    ListedRelay {
+        ids: ids(relay),
+        nickname: format!("relay{relay}"),
+        address,
+        weight_kb_s: Some(1000),
+        left_out: None,
+    }
 }
 
 fn capacity(relay: u64, day: u64) -> u64 {

@@ -10,10 +10,10 @@
 //!
 //! | path | content |
 //! |---|---|
-//! | `/` | progress of the period, results, failures and their causes |
+//! | `/` | progress of the period, results, failures and their causes, capacity and weights |
 //! | `/relays` | all relays; `search`, `sort`, `order`, `state`, `cause`, `page` |
 //! | `/relays/FINGERPRINT` | the explanation of a relay's weight, its history, its seconds |
-//! | `/measurers` | the team |
+//! | `/measurers`, `/measurers/KEY` | the team, a measurer's paths |
 //! | `/periods`, `/periods/BEGIN` | measurements by period |
 //! | `/api/…` | the data of these pages as JSON |
 //! | `/metrics` | metrics for Prometheus |

@@ -5,7 +5,7 @@ mod periods;
 mod relay;
 mod relays;
 
-pub(crate) use overview::{SILENT_S, measurers, overview};
+pub(crate) use overview::{SILENT_S, measurer, measurers, overview};
 pub(crate) use periods::{PERIODS, period, periods};
 pub(crate) use relay::{explained, relay};
 pub(crate) use relays::{RelayParameters, query, relays};

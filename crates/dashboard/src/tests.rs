@@ -2,7 +2,7 @@
 
 use crate::connections::Limits;
 use crate::{Options, Server};
-use coordinator::{Counts, End, Failure, Mode, Params, PastEstimate, Record, Subject};
+use coordinator::{Counts, End, Failure, Mode, Params, PastEstimate, PathSeen, Record, Subject};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -14,7 +14,7 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 use store::{
     ConsensusEntry, Entry, ListedRelay, MeasurementFinished, MeasurementStarted, MeasurerHealth,
-    MeasurerState, PeriodEntry, PeriodProgress, Store,
+    MeasurerState, PathEntry, PeriodEntry, PeriodProgress, PublishedFile, Store,
 };
 use tempfile::TempDir;
 
@@ -132,6 +132,7 @@ fn fill(store: &mut Store) {
         ids: ids(number),
         nickname: format!("relay{number}"),
         address: ([127, 0, 0, number], 9001).into(),
+        weight_kb_s: Some(u32::from(number) * 1000),
         left_out: left_out.map(str::to_owned),
     };
     let relays = vec![
@@ -189,6 +190,58 @@ fn verdicts_are_counted_by_week() {
     let cell = |count: u32| format!("<td class=\"number\">{count}</td>");
     let row = [cell(0), cell(0), cell(1)].concat();
     assert!(weeks.contains(&row) && weeks.contains("<rect"), "{weeks}");
+}
+
+#[test]
+fn the_network_slots_and_paths_are_drawn() {
+    let key = "ab".repeat(32);
+    let running = Running::new(|store| {
+        fill(store);
+        let lossy = PathSeen {
+            rtt: Some(Duration::from_millis(80)),
+            loss_ppm: Some(15_000),
+            held_back: Some(Rate::from_mbit_per_s(20.0)),
+        };
+        let seen_unix_s = NOW - 10;
+        let (relay, measurer) = (ids(9).rsa, "ab".repeat(32));
+        let paths = vec![PathEntry { relay, measurer, path: lossy, seen_unix_s }];
+        let closed = MeasurementFinished { paths, ..failed(begun(9, 40)) };
+        let published = PublishedFile {
+            created_unix_s: NOW - 1800,
+            path: "a.v3bw".to_owned(),
+            lines: 2,
+            voted: 1,
+            capacity_kb_s: 5250,
+        };
+        let entries = [Entry::Finished(Box::new(closed)), Entry::Published(published)];
+        store.write(&entries).expect("room");
+    });
+    let totals = running.page("/totals.svg");
+    assert!(
+        totals.contains("capacity measured") && totals.contains("consensus weight"),
+        "{totals}"
+    );
+    let weights = running.page("/weights.svg");
+    assert!(weights.contains("equal shares"), "{weights}");
+    let (_, dots) = weights.split_once("class=\"dots\"").expect("estimates");
+    let dots = dots.split("/>").next().unwrap_or_default();
+    assert!(dots.contains(" d=\"M"), "the relay with an estimate has a dot: {weights}");
+    let overview = running.page("/");
+    assert!(overview.contains("/totals.svg") && overview.contains("/weights.svg"), "{overview}");
+    // 3,600 of 7,200 s have passed: 50 slots of 71 s, of which two were used.
+    let periods = running.page("/periods");
+    assert!(
+        periods.contains("<td class=\"number\">2</td><td class=\"number\">48</td>"),
+        "{periods}"
+    );
+    assert!(running.page("/measurers").contains(&format!("/measurers/{key}")));
+    let measurer = running.page(&format!("/measurers/{key}"));
+    for part in ["relay9", "80.0 ms", "1.500 %", "20.0 Mbit/s"] {
+        assert!(measurer.contains(part), "no {part} in {measurer}");
+    }
+    let paths = running.page(&format!("/measurers/{key}/paths.svg"));
+    assert!(paths.contains("held back by the path"), "{paths}");
+    assert_eq!(running.get("/measurers/cd").0, 404);
 }
 
 #[test]

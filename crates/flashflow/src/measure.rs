@@ -244,6 +244,7 @@ fn relay(options: &MeasureOptions, output: &Output) -> Result<Relay, Error> {
             address,
             is_authority: false,
             is_running: true,
+            weight_kb_s: None,
         };
         let source = "--address".to_owned();
         return Ok(Relay { router, defences: Defences::default(), source });

@@ -26,6 +26,7 @@ mod schema;
 mod series;
 #[cfg(test)]
 mod testing;
+mod weights;
 mod words;
 mod write;
 
@@ -42,4 +43,5 @@ pub use read::{Measurement, State};
 pub use relays::{RelayPage, RelayQuery, RelayRow, Sort};
 pub use retention::{Removed, Retention};
 pub use series::{Limiter, Second};
+pub use weights::{PathRow, Total, Weighed};
 pub use words::utc;

@@ -108,6 +108,8 @@ pub struct Pass {
     pub relays: u64,
     /// The number of measurements without an estimate.
     pub failed: u64,
+    /// The number of slots in which a measurement began.
+    pub slots_used: u64,
 }
 
 const DAY_S: u64 = 24 * 3600;
@@ -259,7 +261,7 @@ impl Reader {
     /// If the store cannot be read.
     pub fn passes(&self, most: usize) -> Result<Vec<Pass>, StoreError> {
         let sql = "SELECT p.begin_unix_s, p.length_s, p.slot_s, p.seed, count(m.id), count(DISTINCT m.relay),
-                   count(CASE m.state WHEN 3 THEN 1 END) FROM
+                   count(CASE m.state WHEN 3 THEN 1 END), count(DISTINCT m.slot) FROM
                    (SELECT * FROM period ORDER BY begin_unix_s DESC LIMIT ?1) p
                    LEFT JOIN measurement m ON m.period_unix_s = p.begin_unix_s
                    GROUP BY p.begin_unix_s ORDER BY p.begin_unix_s DESC";
@@ -269,6 +271,7 @@ impl Reader {
                 measurements: time(row, 4)?,
                 relays: time(row, 5)?,
                 failed: time(row, 6)?,
+                slots_used: time(row, 7)?,
             })
         })
     }

@@ -6,11 +6,17 @@ use rusqlite::{Connection, TransactionBehavior};
 pub(crate) const APPLICATION: i64 = 0x4646_6c6f;
 
 /// Each script migrates from the previous version to the next. Released scripts are never changed; new ones are added.
-const MIGRATIONS: [&str; 3] =
-    [include_str!("schema/1.sql"), include_str!("schema/2.sql"), include_str!("schema/3.sql")];
+const MIGRATIONS: [&str; 4] = [
+    include_str!("schema/1.sql"),
+    include_str!("schema/2.sql"),
+    include_str!("schema/3.sql"),
+    include_str!("schema/4.sql"),
+];
 
 /// The first version with paths.
 pub(crate) const WITH_PATHS: i64 = 3;
+/// The first version with weights.
+pub(crate) const WITH_WEIGHTS: i64 = 4;
 
 /// The newest version (`PRAGMA user_version`).
 pub(crate) fn newest() -> i64 {

@@ -88,8 +88,8 @@ fn write_period(db: &Connection, period: &PeriodEntry) -> rusqlite::Result<()> {
 fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
     let ConsensusEntry { valid_after_unix_s, at_unix_s, source, signers, relays } = seen;
     let sql = "INSERT INTO consensus
-               (valid_after_unix_s, seen_unix_s, source, relays, to_be_measured, signers)
-               VALUES (?1, ?2, ?3, ?4, ?5, ?6) ON CONFLICT (valid_after_unix_s) DO UPDATE SET
+               (valid_after_unix_s, seen_unix_s, source, relays, to_be_measured, signers, weight_kb_s)
+               VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (valid_after_unix_s) DO UPDATE SET
                to_be_measured = excluded.to_be_measured, signers = excluded.signers";
     let measured = relays.iter().filter(|it| it.left_out.is_none()).count();
     db.prepare_cached(sql)?.execute(params![
@@ -99,12 +99,27 @@ fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
         int(relays.len() as u64),
         int(measured as u64),
         signers,
+        int(relays.iter().filter_map(|it| it.weight_kb_s).map(u64::from).sum()),
     ])?;
-    let sql = "UPDATE relay SET left_out = ?2, last_seen_unix_s = max(last_seen_unix_s, ?3) WHERE id = ?1";
-    for ListedRelay { ids, nickname, address, left_out } in relays {
+    let newest = "SELECT max(valid_after_unix_s) <= ?1 FROM consensus";
+    let is_newest: bool =
+        db.prepare_cached(newest)?.query_row([int(*valid_after_unix_s)], |row| row.get(0))?;
+    if is_newest {
+        // A relay that has left the consensus has no weight.
+        db.execute("UPDATE relay SET weight_kb_s = NULL WHERE weight_kb_s IS NOT NULL", [])?;
+    }
+    let sql = "UPDATE relay SET left_out = ?2, last_seen_unix_s = max(last_seen_unix_s, ?3),
+               weight_kb_s = CASE WHEN ?5 THEN ?4 ELSE weight_kb_s END WHERE id = ?1";
+    for ListedRelay { ids, nickname, address, weight_kb_s, left_out } in relays {
         let relay = know(db, ids, nickname, &address.to_string(), *at_unix_s)?;
         let left_out = left_out.as_deref().unwrap_or("");
-        db.prepare_cached(sql)?.execute(params![relay, left_out, int(*at_unix_s)])?;
+        db.prepare_cached(sql)?.execute(params![
+            relay,
+            left_out,
+            int(*at_unix_s),
+            weight_kb_s,
+            is_newest
+        ])?;
     }
     Ok(())
 }
@@ -289,10 +304,12 @@ fn write_progress(db: &Connection, progress: &PeriodProgress) -> rusqlite::Resul
 }
 
 fn write_issue(db: &Connection, issue: &PublishedFile) -> rusqlite::Result<()> {
-    let PublishedFile { created_unix_s, path, lines, voted } = issue;
-    let sql = "INSERT OR REPLACE INTO bandwidth_file (created_unix_s, path, lines, voted)
-               VALUES (?1, ?2, ?3, ?4)";
-    let values = params![int(*created_unix_s), path, int(*lines as u64), int(*voted as u64)];
+    let PublishedFile { created_unix_s, path, lines, voted, capacity_kb_s } = issue;
+    let sql =
+        "INSERT OR REPLACE INTO bandwidth_file (created_unix_s, path, lines, voted, capacity_kb_s)
+               VALUES (?1, ?2, ?3, ?4, ?5)";
+    let [lines, voted] = [*lines, *voted].map(|it| int(it as u64));
+    let values = params![int(*created_unix_s), path, lines, voted, int(*capacity_kb_s)];
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
 

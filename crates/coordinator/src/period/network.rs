@@ -53,6 +53,8 @@ pub struct Router {
     pub is_authority: bool,
     /// Whether the authorities found it running.
     pub is_running: bool,
+    /// Its weight in the consensus, in KB/s.
+    pub weight_kb_s: Option<u32>,
 }
 
 /// A relay that is measured.
@@ -133,6 +135,7 @@ impl NetworkView {
             ids: router.ids,
             nickname: router.nickname.clone(),
             address: router.address,
+            weight_kb_s: router.weight_kb_s,
             left_out: self.exclusion(router, consent),
         };
         self.routers.iter().map(listed).collect()

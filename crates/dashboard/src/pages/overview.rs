@@ -4,10 +4,11 @@ use crate::app::App;
 use crate::format::{cause, large, length, time};
 use crate::response::{ErrorResponse, page};
 use askama::Template;
-use axum::extract::State;
+use axum::extract::{Path, State};
 use axum::response::Html;
 use onion::Rate;
-use store::{Cause, Measurement, MeasurerRow, Overview};
+use std::time::Duration;
+use store::{Cause, Measurement, MeasurerRow, Overview, PathRow};
 
 #[derive(Template)]
 #[template(path = "overview.html")]
@@ -181,4 +182,67 @@ pub(crate) async fn measurers(State(shared): App) -> Result<Html<String>, ErrorR
     let capacity: Rate = rows.iter().map(|it| it.capacity).sum();
     let measurers = rows.iter().map(measurer).collect();
     page(&Team { here: "measurers", measurers, capacity: large(capacity) })
+}
+
+/// Rows of the table of paths.
+const PATHS: usize = 200;
+
+#[derive(Template)]
+#[template(path = "measurer.html")]
+struct Paths {
+    here: &'static str,
+    address: String,
+    key: String,
+    count: usize,
+    median_rtt: String,
+    held_back: usize,
+    rows: Vec<PathCells>,
+}
+
+struct PathCells {
+    fingerprint: String,
+    nickname: String,
+    rtt: String,
+    loss: String,
+    held_back: String,
+    seen: String,
+}
+
+pub(crate) async fn measurer(
+    State(shared): App,
+    Path(key): Path<String>,
+) -> Result<Html<String>, ErrorResponse> {
+    let now = shared.now();
+    let unknown = ErrorResponse::NotFound(format!("no measurer {key} is in the store"));
+    let wanted = key.clone();
+    let (team, paths) =
+        shared.read(move |store| Ok((store.measurers(now)?, store.paths_of(&wanted)?))).await?;
+    let Some(row) = team.into_iter().find(|it| it.key == key) else { return Err(unknown) };
+    let mut rtts: Vec<_> = paths.iter().filter_map(|it| it.path.rtt).collect();
+    rtts.sort_unstable();
+    page(&Paths {
+        here: "",
+        address: row.address,
+        key,
+        count: paths.len(),
+        median_rtt: milliseconds(rtts.get(rtts.len() / 2).copied()),
+        held_back: paths.iter().filter(|it| it.path.held_back.is_some()).count(),
+        rows: paths.iter().take(PATHS).map(path_cells).collect(),
+    })
+}
+
+fn milliseconds(time: Option<Duration>) -> String {
+    time.map_or_else(|| "–".to_owned(), |it| format!("{:.1} ms", it.as_secs_f64() * 1000.0))
+}
+
+fn path_cells(it: &PathRow) -> PathCells {
+    let percent = |ppm: u32| format!("{:.3} %", f64::from(ppm) / 10_000.0);
+    PathCells {
+        fingerprint: crate::bandwidth_line::fingerprint(it.relay),
+        nickname: it.nickname.clone(),
+        rtt: milliseconds(it.path.rtt),
+        loss: it.path.loss_ppm.map_or_else(|| "–".to_owned(), percent),
+        held_back: it.path.held_back.map_or_else(String::new, large),
+        seen: time(Some(it.seen_unix_s)),
+    }
 }

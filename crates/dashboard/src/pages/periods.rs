@@ -58,6 +58,8 @@ struct Period {
     measurements: u64,
     relays: u64,
     failed: u64,
+    /// Slots so far, those in which a measurement began, and their share in per cent.
+    slots: Option<(u64, u64, f64)>,
     seed: String,
 }
 
@@ -67,12 +69,12 @@ pub(crate) async fn periods(State(shared): App) -> Result<Html<String>, ErrorRes
     let (passes, weeks) = shared.read(read).await?;
     page(&All {
         here: "periods",
-        periods: passes.iter().map(of_pass).collect(),
+        periods: passes.iter().map(|it| of_pass(it, now)).collect(),
         weeks: weeks.iter().map(WeekRow::of).collect(),
     })
 }
 
-fn of_pass(it: &Pass) -> Period {
+fn of_pass(it: &Pass, now: u64) -> Period {
     let hex = |seed: [u8; 32]| seed.iter().map(|byte| format!("{byte:02x}")).collect();
     Period {
         begin_unix_s: it.period.begin_unix_s,
@@ -82,8 +84,17 @@ fn of_pass(it: &Pass) -> Period {
         measurements: it.measurements,
         relays: it.relays,
         failed: it.failed,
+        slots: slots(it, now),
         seed: it.period.seed.map(hex).unwrap_or_default(),
     }
+}
+
+/// The slots that have begun, used and free. Later ones are secret.
+fn slots(it: &Pass, now: u64) -> Option<(u64, u64, f64)> {
+    let passed_s = now.saturating_sub(it.period.begin_unix_s).min(it.period.length_s);
+    let all = passed_s.checked_div(it.period.slot_s)?.max(it.slots_used);
+    let percent = it.slots_used as f64 * 100.0 / all.max(1) as f64;
+    Some((it.slots_used, all - it.slots_used, percent))
 }
 
 #[derive(Template)]

@@ -41,6 +41,7 @@ fn said_at(
         ids: relay(*number),
         nickname: format!("relay{number}"),
         address: (address, 9000 + u16::from(*number)).into(),
+        weight_kb_s: None,
         left_out: left_out.map(str::to_owned),
     };
     let seen = ConsensusEntry {

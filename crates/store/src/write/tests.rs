@@ -14,6 +14,7 @@ fn all_kinds() -> Vec<Entry> {
         ids: relay(number),
         nickname: format!("relay{number}"),
         address: ([127, 0, 0, 1], 9001).into(),
+        weight_kb_s: Some(u32::from(number) * 1000),
         left_out: left_out.map(str::to_owned),
     };
     let estimate = PastEstimate {
@@ -54,6 +55,7 @@ fn all_kinds() -> Vec<Entry> {
             path: "bandwidth/20270115-080000.v3bw".to_owned(),
             lines: 2,
             voted: 1,
+            capacity_kb_s: 7000,
         }),
     ]
 }
@@ -343,4 +345,41 @@ fn a_store_of_the_first_layout_gets_its_paths() {
     let mut store = Store::open(&scratch.store).expect("an older one");
     store.write(&all_kinds()).expect("room");
     assert_eq!(store.paths().expect("read").len(), 2);
+}
+
+#[test]
+fn weights_are_those_of_the_newest_consensus() {
+    let scratch = Scratch::new();
+    let mut store = Store::open(&scratch.store).expect("new");
+    store.write(&all_kinds()).expect("room");
+    let weights = |store: &Store| -> Vec<(String, u64)> {
+        let all = store.weighed().expect("read").into_iter();
+        all.map(|it| (it.nickname, it.weight.as_byte_per_s())).collect()
+    };
+    let of = |number: u64| (format!("relay{number}"), number * 1_000_000);
+    assert_eq!(weights(&store), [of(1), of(2)], "the third has no estimate");
+    let seen = |valid_after_unix_s, number: u8, weight_kb_s| {
+        Entry::Consensus(ConsensusEntry {
+            valid_after_unix_s,
+            at_unix_s: NOW,
+            source: "a test".to_owned(),
+            signers: None,
+            relays: vec![ListedRelay {
+                ids: relay(number),
+                nickname: format!("relay{number}"),
+                address: ([127, 0, 0, 1], 9001).into(),
+                weight_kb_s: Some(weight_kb_s),
+                left_out: None,
+            }],
+        })
+    };
+    store.write([&seen(NOW - 3600, 1, 5)]).expect("room");
+    assert_eq!(weights(&store), [of(1), of(2)], "an older consensus changes nothing");
+    store.write([&seen(NOW, 2, 2000)]).expect("room");
+    assert_eq!(weights(&store), [of(2)], "the first relay has left");
+    let sum = |it: &crate::Total| (it.at_unix_s, it.sum.as_byte_per_s());
+    let [capacities, weights] = store.totals(NOW - DAY).expect("read");
+    assert_eq!(capacities.iter().map(sum).collect::<Vec<_>>(), [(NOW, 7_000_000)]);
+    let expected = [(NOW - 3600, 5000), (NOW - 60, 6_000_000), (NOW, 2_000_000)];
+    assert_eq!(weights.iter().map(sum).collect::<Vec<_>>(), expected);
 }

@@ -471,6 +471,7 @@ impl World {
             address: it.address,
             is_authority: false,
             is_running: true,
+            weight_kb_s: None,
         };
         NetworkView {
             valid_after_unix_s: BEGIN,

@@ -132,6 +132,7 @@ impl Team {
             address: address([10, 0], place),
             is_authority: false,
             is_running: true,
+            weight_kb_s: None,
         };
         NetworkView {
             valid_after_unix_s: BEGIN_UNIX_S,
