@@ -6,7 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
-use ed25519_dalek::SigningKey;
+use ed25519_dalek::{Signature, Signer as _, SigningKey, VerifyingKey};
 use rand::TryRng as _;
 use rand::rngs::SysRng;
 use std::fmt;
@@ -120,6 +120,11 @@ impl SecretKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
 
+    /// A signature (RFC 8032).
+    pub(crate) fn sign(&self, text: &[u8]) -> [u8; 64] {
+        self.0.sign(text).to_bytes()
+    }
+
     /// Writes the key to a new file that only its owner can read.
     ///
     /// # Errors
@@ -189,6 +194,12 @@ impl PublicKey {
         [&SPKI_PREFIX[..], &self.0].concat()
     }
 
+    /// Whether this is a signature by the key. Keys of small order, under which others could sign, have none.
+    pub(crate) fn has_signed(&self, text: &[u8], signature: &[u8; 64]) -> bool {
+        let signature = Signature::from_bytes(signature);
+        VerifyingKey::from_bytes(&self.0).is_ok_and(|it| it.verify_strict(text, &signature).is_ok())
+    }
+
     pub(crate) fn from_spki(der: &[u8]) -> Option<Self> {
         Some(Self(der.strip_prefix(&SPKI_PREFIX)?.try_into().ok()?))
     }
@@ -214,7 +225,7 @@ impl FromStr for PublicKey {
         hex::decode_to_slice(text, &mut key)
             .map_err(|_| PublicKeyError { problem: "these are not 64 hexadecimal digits" })?;
         // Otherwise no signature could be valid.
-        ed25519_dalek::VerifyingKey::from_bytes(&key)
+        VerifyingKey::from_bytes(&key)
             .map_err(|_| PublicKeyError { problem: "these 32 bytes are no point on the curve" })?;
         Ok(Self(key))
     }

@@ -6,6 +6,7 @@
 //! - [`Remotes`] and [`RemoteMeasurer`]: the coordinator's side, where a remote measurer is a [`measurer::Member`] like
 //!   any other;
 //! - [`messages`]: the messages of the protocol;
+//! - [`opt_in`]: signed opt-in lists;
 //! - [`Authorities`]: connections between the coordinators of several authorities.
 //!
 //! A session is a connection over TLS 1.3, in which both sides show a raw public key (RFC 7250) that the other one knows.
@@ -19,6 +20,7 @@ mod frames;
 pub mod fuzzing;
 pub mod keys;
 pub mod messages;
+pub mod opt_in;
 mod refusal;
 mod remote;
 mod say_once;
@@ -38,6 +40,6 @@ pub use remote::{
     RemoteMeasurer, RemoteMember, Remotes,
 };
 pub use server::{
-    MakeMember, MeasurerServer, MeasurerStatus, MeasurerTotals, ROUNDS_MAX, Rules, ServerError,
-    ServerOptions, StatusReader,
+    HandedList, MakeMember, MeasurerServer, MeasurerStatus, MeasurerTotals, ROUNDS_MAX, Rules,
+    ServerError, ServerOptions, StatusReader,
 };

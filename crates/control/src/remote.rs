@@ -7,6 +7,7 @@ mod member;
 
 use crate::keys::{PublicKey, SecretKey};
 use crate::messages::Hello;
+use crate::opt_in;
 use crate::tls;
 use connect::Route;
 use courier::{Command, Courier};
@@ -67,11 +68,8 @@ impl Remotes {
 
     /// Hands this opt-in list to all measurers that take it, now or when their sessions begin.
     pub fn hand_out(&self, consent: &Consent) {
-        let lines = consent.entries().flat_map(|(relay, addresses)| {
-            let any = addresses.is_empty().then(|| relay.to_string());
-            any.into_iter().chain(addresses.iter().map(move |address| format!("{relay} {address}")))
-        });
-        self.list.send_replace(lines.collect());
+        let signature = consent.signature().map(|line| format!("# {line}"));
+        self.list.send_replace(opt_in::lines(consent).chain(signature).collect());
     }
 
     /// A measurer of the team. It is contacted on demand, and again after its session was lost.

@@ -87,7 +87,18 @@ pub struct Rules {
     /// Public addresses of measurers that capacity tests may flood, since their operators agreed.
     pub peers: BTreeSet<IpAddr>,
     /// Whether relays on public addresses may also be flooded if they are on the list that the coordinator hands over.
-    pub takes_opt_in: bool,
+    pub handed: HandedList,
+}
+
+/// What a list counts that the coordinator hands over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandedList {
+    /// Nothing.
+    Ignored,
+    /// As much as our own.
+    Accepted,
+    /// As much as our own if this key has signed it.
+    SignedBy(PublicKey),
 }
 
 /// The rules in force, and what follows from them.

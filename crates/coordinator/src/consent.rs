@@ -81,6 +81,8 @@ pub struct Consent {
     is_private_network: bool,
     /// With the addresses that the list names; with none, any address is permitted.
     opted_in: BTreeMap<RsaId, BTreeSet<IpAddr>>,
+    /// The comment that signs the list; see the crate `control`.
+    signature: Option<String>,
 }
 
 impl Consent {
@@ -103,7 +105,10 @@ impl Consent {
     /// The first line without a fingerprint.
     pub fn with_list(mut self, text: &str) -> Result<Self, BadOptInLine> {
         for (line, content) in (1..).zip(text.lines()) {
-            let content = content.split('#').next().unwrap_or_default();
+            let (content, comment) = content.split_once('#').unwrap_or((content, ""));
+            if content.trim().is_empty() && comment.trim_start().starts_with("signed ") {
+                self.signature = Some(comment.trim().to_string());
+            }
             let mut words: Vec<&str> = content.split_whitespace().collect();
             // No group of hex digits is an address, which has dots or colons.
             let address = words.last().and_then(|word| word.parse::<IpAddr>().ok());
@@ -122,6 +127,12 @@ impl Consent {
     /// The relays on opt-in lists, each with the addresses at which it may be measured; any if there are none.
     pub fn entries(&self) -> impl Iterator<Item = (RsaId, &BTreeSet<IpAddr>)> {
         self.opted_in.iter().map(|(relay, addresses)| (*relay, addresses))
+    }
+
+    /// The comment that signs the list, if it has one. Nothing is verified here.
+    #[must_use]
+    pub fn signature(&self) -> Option<&str> {
+        self.signature.as_deref()
     }
 
     /// The number of relays on opt-in lists.

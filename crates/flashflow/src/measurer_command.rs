@@ -7,7 +7,7 @@ use authority::log::{self, LogArguments};
 use clap::Args;
 use cli::Error;
 use control::keys::SecretKey;
-use control::{MeasurerServer, Rules, ServerOptions};
+use control::{HandedList, MeasurerServer, Rules, ServerOptions};
 use coordinator::is_local;
 use measurer::member::MemberError;
 use measurer::{
@@ -77,6 +77,8 @@ struct Config {
     /// Whether relays on the opt-in lists of coordinators may be loaded, too.
     #[serde(default)]
     accept_opt_in: bool,
+    /// The key that must have signed such a list.
+    opt_in_key: Option<Key>,
     /// Whether relays on private addresses are measured for coordinators on other hosts.
     #[serde(default)]
     private_network: bool,
@@ -91,6 +93,14 @@ struct Config {
 }
 
 impl Config {
+    fn handed(&self) -> HandedList {
+        match &self.opt_in_key {
+            Some(key) => HandedList::SignedBy(key.0),
+            None if self.accept_opt_in => HandedList::Accepted,
+            None => HandedList::Ignored,
+        }
+    }
+
     /// The names of settings that differ and take effect at the next start only.
     fn fixed_differences(&self, other: &Self) -> Vec<&'static str> {
         [
@@ -152,7 +162,7 @@ impl Checked {
             coordinators: self.config.coordinators.iter().map(|key| key.0).collect(),
             consent: self.consent.clone(),
             peers: self.config.peers.iter().flatten().copied().collect(),
-            takes_opt_in: self.config.accept_opt_in,
+            handed: self.config.handed(),
         }
     }
 
@@ -231,7 +241,11 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
         format!("relays on the opt-in list: {opted_in}"),
         format!(
             "opt-in lists of coordinators: {}",
-            if config.accept_opt_in { "accepted" } else { "ignored" }
+            match config.handed() {
+                HandedList::Ignored => "ignored".to_owned(),
+                HandedList::Accepted => "accepted".to_owned(),
+                HandedList::SignedBy(key) => format!("accepted if signed by {key}"),
+            }
         ),
         format!(
             "private addresses: {}",
@@ -243,7 +257,8 @@ fn check(path: &Path, checked: &Checked, output: &Output) -> Result<Exit, Error>
         json!({
             "type": "check", "configuration": path, "key": key, "listen": config.listen,
             "capacity_mbit_per_s": capacity.map(|it| it.as_mbit_per_s()), "coordinators": coordinators,
-            "opted_in": opted_in, "accept_opt_in": config.accept_opt_in, "private_network": config.private_network, "landing_ports": ports,
+            "opted_in": opted_in, "accept_opt_in": config.accept_opt_in,
+            "opt_in_key": config.opt_in_key.as_ref().map(|it| it.0.to_string()), "private_network": config.private_network, "landing_ports": ports,
         })
     });
     Ok(Exit::Done)

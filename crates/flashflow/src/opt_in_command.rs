@@ -2,6 +2,8 @@
 
 use clap::{Args, Subcommand};
 use cli::Error;
+use control::keys::{PublicKey, SecretKey};
+use control::opt_in;
 use coordinator::Consent;
 use link::unix_time_s;
 use onion::identity::RsaId;
@@ -11,7 +13,7 @@ use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use terminal::{Exit, Output};
 
-/// Check and merge opt-in lists.
+/// Check, merge and sign opt-in lists.
 ///
 /// An opt-in list names relays whose operators agreed to be measured: a fingerprint a line, and better the address of the relay after
 /// it. The coordinator and each of its measurers have one, and a relay must be on all of them.
@@ -19,7 +21,9 @@ use terminal::{Exit, Output};
 #[command(after_help = "Examples:
   flashflow opt-in check coordinator.txt measurer1.txt measurer2.txt
   flashflow opt-in check opt-in.txt --consensus cached-consensus
+  flashflow opt-in check signed.txt --key 0f1e… (the public key, 64 digits)
   flashflow opt-in merge opt-in.txt new-relays.txt > merged.txt
+  flashflow opt-in sign merged.txt --key offline.key > signed.txt
 
 Exit status: 0 done, and with `check` all lists agree; 1 lists differ, or one cannot be used; 2 wrong arguments.")]
 pub(crate) struct OptInOptions {
@@ -37,6 +41,9 @@ enum OptInCommand {
         /// A consensus: prints the relays that are not in it, or at another address.
         #[arg(long, value_name = "FILE")]
         consensus: Option<PathBuf>,
+        /// A public key that must have signed each list.
+        #[arg(long, value_name = "KEY")]
+        key: Option<PublicKey>,
     },
     /// Print one list with all relays of several.
     Merge {
@@ -44,18 +51,52 @@ enum OptInCommand {
         #[arg(required = true, value_name = "LIST")]
         lists: Vec<PathBuf>,
     },
+    /// Print a list with a signature, for the `opt_in_key` of measurers.
+    ///
+    /// Keep the key offline. A thief of the coordinator's key can then hand over no other list, and an old one only until its
+    /// signature expires.
+    Sign {
+        /// Opt-in list.
+        list: PathBuf,
+        /// File with the key that signs.
+        #[arg(long, value_name = "FILE")]
+        key: PathBuf,
+        /// Days until the signature expires, 1 to 400.
+        #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u32).range(1..=400))]
+        days: u32,
+    },
 }
 
 pub(crate) fn run(options: &OptInOptions, output: &Output) -> Result<Exit, Error> {
     match &options.command {
-        OptInCommand::Check { lists, consensus } => check(lists, consensus.as_deref(), output),
-        OptInCommand::Merge { lists } => merge(lists, output),
+        OptInCommand::Check { lists, consensus, key } => {
+            check(lists, consensus.as_deref(), *key, output)
+        }
+        OptInCommand::Merge { lists } => merge(lists, output).map(|_| Exit::Done),
+        OptInCommand::Sign { list, key, days } => {
+            let key = SecretKey::read(key)?;
+            let all = merge(std::slice::from_ref(list), output)?;
+            let line = opt_in::sign(&all, &opt_in::day_after(*days), &key);
+            output.result(&line, || json!({"type": "signature", "line": line}));
+            Ok(Exit::Done)
+        }
     }
 }
 
-fn check(lists: &[PathBuf], consensus: Option<&Path>, output: &Output) -> Result<Exit, Error> {
+fn check(
+    lists: &[PathBuf],
+    consensus: Option<&Path>,
+    key: Option<PublicKey>,
+    output: &Output,
+) -> Result<Exit, Error> {
     let read = |list: &PathBuf| measurer::read_opt_in(Consent::local_only(), list);
     let read = lists.iter().map(read).collect::<Result<Vec<Consent>, _>>()?;
+    for (list, path) in read.iter().zip(lists) {
+        let verified = key.map(|key| opt_in::verify(list, key, &opt_in::today()));
+        if let Some(Err(error)) = verified {
+            return Err(Error::Failed(format!("the opt-in list {}: {error}", path.display())));
+        }
+    }
     let relays: BTreeSet<RsaId> = read.iter().flat_map(Consent::entries).map(|it| it.0).collect();
     let mut problems = 0;
     let mut show = |relay: RsaId, problem: String, list: Option<&PathBuf>| {
@@ -103,21 +144,16 @@ fn check(lists: &[PathBuf], consensus: Option<&Path>, output: &Output) -> Result
     Ok(if problems == 0 { Exit::Done } else { Exit::Failed })
 }
 
-fn merge(lists: &[PathBuf], output: &Output) -> Result<Exit, Error> {
+fn merge(lists: &[PathBuf], output: &Output) -> Result<Consent, Error> {
     let mut all = Consent::local_only();
     for list in lists {
         all = measurer::read_opt_in(all, list)?;
     }
     for (relay, addresses) in all.entries() {
-        let digits = relay.to_string();
-        let lines = match addresses.is_empty() {
-            true => vec![digits],
-            false => addresses.iter().map(|address| format!("{digits} {address}")).collect(),
-        };
-        output.result(
-            lines.join("\n"),
+        output.record(
             || json!({"type": "relay", "fingerprint": relay.to_string(), "addresses": addresses}),
         );
     }
-    Ok(Exit::Done)
+    opt_in::lines(&all).for_each(|line| output.text(line));
+    Ok(all)
 }

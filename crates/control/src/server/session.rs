@@ -1,12 +1,13 @@
 //! A coordinator's session: its orders, and the reports of its rounds.
 
-use super::InForce;
 use super::accept::Peer;
 use super::book::{Book, ROUNDS_MAX, Ticket};
 use super::round::Round;
+use super::{HandedList, InForce};
 use crate::check::{self, plain};
 use crate::frames::Incoming;
 use crate::messages::{End, FromCoordinator, FromMeasurer, Hello};
+use crate::opt_in;
 use crate::refusal::{Refusal, RefusalCode};
 use measurer::member::{MemberReport, Reports, RoundOrder};
 use measurer::{Consent, ConsentError};
@@ -111,7 +112,7 @@ impl Session {
             capacity: self.book.capacity(),
             rounds_max: ROUNDS_MAX,
             sockets_max: self.book.sockets_max(),
-            takes_opt_in: self.in_force.borrow().rules.takes_opt_in,
+            takes_opt_in: self.in_force.borrow().rules.handed != HandedList::Ignored,
         }))
     }
 
@@ -194,6 +195,13 @@ impl Session {
         Ok(())
     }
 
+    /// Verifies the signature of the coordinator's list, if it needs one. A signature may expire, so each order asks again.
+    fn verify_handed(&self, rule: HandedList) -> Result<(), String> {
+        let HandedList::SignedBy(key) = rule else { return Ok(()) };
+        opt_in::verify(&self.handed, key, &opt_in::today())
+            .map_err(|error| format!("the opt-in list of the coordinator is not accepted: {error}"))
+    }
+
     fn prepare(&mut self, number: u64, order: RoundOrder) -> Result<(), Refusal> {
         if number <= self.newest {
             let reason = format!("round {number} is not new: {} has been", self.newest);
@@ -208,7 +216,9 @@ impl Session {
         };
         match check(&in_force.rules.consent) {
             // Private and local addresses depend on our own list alone.
-            Err(ConsentError::NotGiven { .. }) if in_force.rules.takes_opt_in => {
+            Err(ConsentError::NotGiven { .. }) if in_force.rules.handed != HandedList::Ignored => {
+                self.verify_handed(in_force.rules.handed)
+                    .map_err(|error| Refusal::new(RefusalCode::NoConsent, error))?;
                 check(&self.handed)
             }
             own => own,

@@ -1,7 +1,9 @@
 //! Normal sessions.
 
 use super::world::*;
+use crate::keys::SecretKey;
 use crate::testing::order;
+use crate::{HandedList, opt_in};
 use measurer::member::{FailureKind, MemberReport, RoundOrder};
 use measurer::{Consent, Member as _};
 use onion::Rate;
@@ -191,11 +193,8 @@ fn new_rules_hold_for_the_next_order_and_spare_running_rounds_but_not_those_of_a
 #[test]
 fn a_measurer_that_takes_the_coordinators_list_obeys_it_on_public_addresses_only() {
     let daemon = Daemon::start();
-    let taking = |takes_opt_in| crate::Rules {
-        takes_opt_in,
-        ..rules(&[COORDINATOR], Consent::local_only())
-    };
-    daemon.reload(taking(true));
+    let taking = |handed| crate::Rules { handed, ..rules(&[COORDINATOR], Consent::local_only()) };
+    daemon.reload(taking(HandedList::Accepted));
     let remotes = remotes(COORDINATOR);
     let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
     let mut abroad = order();
@@ -227,7 +226,20 @@ fn a_measurer_that_takes_the_coordinators_list_obeys_it_on_public_addresses_only
     until(|| answer(abroad).is_err());
     remotes.hand_out(&list(&id.to_string()));
     until(|| answer(abroad).is_ok());
-    daemon.reload(taking(false));
+    // A list that must be signed counts only as long as its signature does.
+    let key = SecretKey::from_seed([9; 32]);
+    daemon.reload(taking(HandedList::SignedBy(key.public())));
+    until(|| answer(abroad).is_err_and(|it| it.contains("is not signed")));
+    let signed = |until| {
+        let line = opt_in::sign(&list(&id.to_string()), until, &key);
+        list(&format!("{id}\n{line}"))
+    };
+    remotes.hand_out(&signed("9999-12-31"));
+    until(|| answer(abroad).is_ok());
+    remotes.hand_out(&signed("2020-01-01"));
+    until(|| answer(abroad).is_err_and(|it| it.contains("valid until 2020-01-01")));
+    remotes.hand_out(&signed("9999-12-31"));
+    daemon.reload(taking(HandedList::Ignored));
     until(|| answer(abroad).is_err());
 }
 

@@ -2,7 +2,7 @@
 
 use crate::keys::{PublicKey, SecretKey};
 use crate::remote::connect::Route;
-use crate::{MeasurerServer, Remotes, Rules, ServerOptions, tls};
+use crate::{HandedList, MeasurerServer, Remotes, Rules, ServerOptions, tls};
 use measurer::member::{
     FailureKind, MeasurerKey, MemberError, MemberReport, Reports, RoundOrder, WorkerLoad,
 };
@@ -62,7 +62,7 @@ impl Member for ScriptedMember {
 /// The rules of a measurer that obeys these coordinators.
 pub(super) fn rules(coordinators: &[u8], consent: Consent) -> Rules {
     let coordinators = coordinators.iter().map(|seed| public(*seed)).collect();
-    Rules { coordinators, consent, peers: BTreeSet::new(), takes_opt_in: false }
+    Rules { coordinators, consent, peers: BTreeSet::new(), handed: HandedList::Ignored }
 }
 
 /// A measurer's daemon of 1000 Mbit/s, and the commands to its members.

@@ -70,6 +70,9 @@ fn a_check_of_a_measurer_reads_its_key_and_list_and_looks_at_its_addresses() {
     for part in ["is valid", "200.00 Mbit/s", "opt-in list: 1", "20000-20999"] {
         assert!(said.contains(part), "no {part}: {said}");
     }
+    let key = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
+    let signed = with(&format!("opt_in_key = \"{key}\""));
+    assert!(signed.out.join("\n").contains(&format!("signed by {key}")), "{:?}", signed.out);
     for (more, part) in [
         ("opt_in = \"absent\"", "absent"),
         ("own_address = \"198.51.100.7\"", "is it an address of this machine?"),

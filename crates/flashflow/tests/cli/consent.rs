@@ -103,6 +103,19 @@ fn opt_in_lists_are_compared_with_each_other_and_a_consensus_and_merged() {
     write("merged", merged.out.join("\n"));
     scratch.run(&["opt-in", "check", "merged"]).assert_code(0);
 
+    let key = scratch.run(&["keys", "--out", "offline.key"]).out[0].clone();
+    let other = scratch.run(&["keys", "--out", "other.key"]).out[0].clone();
+    let signed = scratch.run(&["opt-in", "sign", "merged", "--key", "offline.key"]);
+    signed.assert_code(0);
+    assert_eq!(signed.out[..3], merged.out, "the same relays, and a signature");
+    write("signed", signed.out.join("\n"));
+    scratch.run(&["opt-in", "check", "merged", "signed"]).assert_code(0);
+    scratch.run(&["opt-in", "check", "signed", "--key", &key]).assert_code(0);
+    scratch.run(&["opt-in", "check", "signed", "--key", &other]).assert_refused(&["not one by"]);
+    scratch.run(&["opt-in", "check", "merged", "--key", &key]).assert_refused(&["not signed"]);
+    write("signed", signed.out[1..].join("\n"));
+    scratch.run(&["opt-in", "check", "signed", "--key", &key]).assert_refused(&["was changed"]);
+
     write("live", public_relays());
     let ended = scratch.run(&["opt-in", "check", "b", "--consensus", "live"]);
     ended.assert_code(1);
