@@ -83,6 +83,14 @@ impl Subject {
         }
     }
 
+    /// The file of its configuration, if it is ours.
+    pub(super) fn configuration(&self) -> Option<PathBuf> {
+        match &self.holder {
+            Holder::Ours(relay) => Some(relay.keys.with_file_name("relay.toml")),
+            Holder::Tor(_) => None,
+        }
+    }
+
     /// Ends it: nothing of it is to disturb the next.
     pub(super) fn end(self) {
         if let Holder::Tor(node) = &self.holder {

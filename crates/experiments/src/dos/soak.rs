@@ -40,7 +40,7 @@ const POSITION: Kind = Kind::DnsProbing;
 ///
 /// Our relay in a private network is the exit of C tor clients' downloads and circuits, which come and go. In each round it
 /// suffers each attack once, in a random order, with seconds of peace between; SIGHUP makes it read its configuration again after
-/// each, its onion key is replaced in the first round, and the authorities vote every few seconds. Its memory is drawn over time. All of it
+/// each, its onion key is replaced once a round, and the authorities vote every few seconds. Its memory is drawn over time. All of it
 /// stays on loopback.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
@@ -94,9 +94,7 @@ pub(crate) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let mut rng = StdRng::seed_from_u64(options.seed);
     'rounds: for round in 1..=rounds {
         attacks.shuffle(&mut rng);
-        if round == 1 {
-            soak.outdate_onion_key();
-        }
+        soak.outdate_onion_key(round);
         for kind in &attacks {
             let case = soak.suffer(*kind, round, session);
             if interrupt.is_requested() {
@@ -146,10 +144,19 @@ struct Soak {
 }
 
 impl Soak {
-    /// It is made of long ago, as the date of its file says: the next reading of the configuration finds it due.
-    fn outdate_onion_key(&mut self) {
+    /// Sets the date of the onion key's file back: the next time that the relay reads its configuration, it replaces the key. Its
+    /// contact changes as well. Otherwise C tor's authorities would refuse the new descriptor for hours, as differing in nothing
+    /// that matters, and after a second replacement clients would know no key of the relay.
+    fn outdate_onion_key(&mut self, round: u32) {
         self.note_onion_key();
         let Some(path) = self.subject.onion_key() else { return };
+        if let Some(file) = self.subject.configuration() {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let others = text.lines().filter(|line| !line.starts_with("contact ="));
+            let others = others.collect::<Vec<_>>().join("\n");
+            // If this fails, the keys that are counted show it.
+            let _next_time = fs::write(&file, format!("contact = \"round {round}\"\n{others}\n"));
+        }
         let now = UNIX_EPOCH + Duration::from_secs(link::unix_time_s());
         let long_ago = now - KEY_AGE;
         let file = fs::File::options().write(true).open(path);
@@ -245,9 +252,8 @@ fn conclude(report: &mut ExperimentReport, seen: &Seen, rounds: u32) {
     let held = report.cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
     let all = report.cases.len();
     let growth = seen.growth();
-    // The first one, and another. For hours C tor's authorities take a descriptor with nothing but another `ntor-onion-key` for no
-    // news, so after a second replacement clients would know no key of the relay.
-    let has_changed_keys = seen.onion_keys.len() == 2;
+    // The first one, and another in each round.
+    let has_changed_keys = seen.onion_keys.len() == rounds as usize + 1;
     let is_whole = seen.at_rest_mib.len() == rounds as usize && has_changed_keys;
     let at_rest: Vec<String> = seen.at_rest_mib.iter().map(|mib| format!("{mib:.1}")).collect();
     report.answer = format!(
