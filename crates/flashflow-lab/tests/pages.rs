@@ -65,6 +65,16 @@ impl Page {
         })
     }
 
+    /// Sentences and cells of tables, with the numbers of the first lines of their paragraphs.
+    fn statements(&self) -> Vec<(usize, String)> {
+        let blocks = self.blocks().into_iter();
+        let sentences = blocks.flat_map(|(number, block)| {
+            let parts: Vec<String> = block.split_inclusive(". ").map(str::to_owned).collect();
+            parts.into_iter().map(move |part| (number, part))
+        });
+        sentences.collect()
+    }
+
     /// Paragraphs, items of lists and cells of tables, with the numbers of their first lines.
     fn blocks(&self) -> Vec<(usize, String)> {
         let mut blocks: Vec<(usize, String)> = Vec::new();
@@ -248,7 +258,7 @@ fn numbers_that_a_page_quotes_are_those_of_the_result_that_it_links_to() {
     let results = root().join("docs/results");
     let (mut count, mut problems) = (0, Vec::new());
     for page in pages.iter().filter(|it| !it.is_dated()) {
-        for (number, block) in page.blocks() {
+        for (number, block) in page.statements() {
             let links = block.split("](").skip(1).filter_map(|rest| rest.split(')').next());
             let targets = links.filter(|it| !it.contains("://")).filter_map(|link| {
                 let (file, anchor) = link.split_once('#').unwrap_or((link, ""));
