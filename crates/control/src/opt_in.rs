@@ -113,7 +113,7 @@ mod tests {
         let later = format!("{relays}{}", line.replace("2027-01-15", "2029-01-15"));
         let moved = verify(&list(&later), key.public(), "2027-01-01");
         assert_eq!(moved, Err(SignatureError::Changed));
-        for changed in [format!("{first} 192.0.2.2\n{second}\n"), second, String::new()] {
+        for changed in [format!("{first} 192.0.2.2\n{second}\n"), second + "\n", String::new()] {
             assert_eq!(check(&changed, "2027-01-01"), Err(SignatureError::Changed), "{changed}");
         }
         let unsigned = verify(&list(&relays), key.public(), "2027-01-01");
