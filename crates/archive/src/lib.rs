@@ -18,6 +18,8 @@ pub mod errors;
 #[cfg(feature = "dataset")]
 pub mod import;
 #[cfg(feature = "dataset")]
+pub mod observed;
+#[cfg(feature = "dataset")]
 mod percentile;
 #[cfg(feature = "engine")]
 pub mod printed;
@@ -27,6 +29,8 @@ mod relay_hours;
 pub mod relay_page;
 #[cfg(feature = "dataset")]
 pub mod rows;
+#[cfg(feature = "dataset")]
+pub mod schedule;
 #[cfg(feature = "dataset")]
 pub mod sliding;
 #[cfg(feature = "dataset")]

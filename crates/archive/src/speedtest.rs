@@ -3,6 +3,7 @@
 
 #[cfg(feature = "engine")]
 mod interval;
+pub mod simulated;
 
 #[cfg(feature = "engine")]
 pub use interval::of_interval;
@@ -35,6 +36,10 @@ pub struct Hour {
     pub total_gbit_per_s: f64,
     /// Of the relays that were measured, Gbit/s.
     pub measured_gbit_per_s: Option<f64>,
+    /// Network weight error: weights against what relays advertise at that time.
+    pub weight_error: Option<f64>,
+    /// Weights against true capacities, which only a simulation knows.
+    pub true_weight_error: Option<f64>,
 }
 
 /// A speed test, and the relays around it.
@@ -72,6 +77,9 @@ pub struct Effect {
     /// The median of the network's hours before the test, from its end to five days after its start, and in the five days
     /// after tor forgot it; Gbit/s.
     pub median_gbit_per_s: [Option<f64>; 3],
+    /// Hours after the begin of the test at which the network's total is half-way between the median before and the largest: first and
+    /// last.
+    pub half_way_hours: Option<(f64, f64)>,
 }
 
 const GBIT_PER_BYTE: f64 = 8e-9;
@@ -104,6 +112,7 @@ pub fn of_authors(dataset: &Dataset) -> Result<SpeedTest, ArchiveError> {
         unix_s: i64::from(it.valid_after_unix_s) + AUTHORS_CLOCK_S,
         total_gbit_per_s: it.advertised_byte_per_s * GBIT_PER_BYTE,
         measured_gbit_per_s: Some(it.measured_byte_per_s * GBIT_PER_BYTE),
+        ..Hour::default()
     };
     Ok(SpeedTest {
         from_unix_s: first.started_unix_s.into(),
@@ -146,7 +155,21 @@ impl SpeedTest {
                 |it| it.advertised_byte_per_s.0.max(it.advertised_byte_per_s.1),
             ),
             median_gbit_per_s: self.medians(),
+            half_way_hours: self.half_way(),
         }
+    }
+
+    fn half_way(&self) -> Option<(f64, f64)> {
+        let [before, ..] = self.medians();
+        let largest = self.hours.iter().map(|it| it.total_gbit_per_s).fold(0.0, f64::max);
+        let half_way = f64::midpoint(before?, largest);
+        let mut above = self
+            .hours
+            .iter()
+            .filter(|it| it.unix_s >= self.from_unix_s && it.total_gbit_per_s >= half_way)
+            .map(|it| (it.unix_s - self.from_unix_s) as f64 / 3600.0);
+        let first = above.next()?;
+        Some((first, above.last().unwrap_or(first)))
     }
 
     /// The first day is left out: descriptors of before the data are not known.
@@ -224,6 +247,28 @@ impl SpeedTest {
                 cases.push(case(&format!("median hour {name}"), format!("{value:.2} Gbit/s")));
             }
         }
+        if let Some((rise, fall)) = effect.half_way_hours {
+            cases.push(case("hours from its begin until half of the rise", format!("{rise:.0}")));
+            cases.push(case("hours from its begin until half of the fall", format!("{fall:.0}")));
+        }
+        let mut figures = vec![figure];
+        let errors: [(&str, fn(&Hour) -> Option<f64>); 2] = [
+            ("against advertised bandwidths", |it| it.weight_error),
+            ("against true capacities", |it| it.true_weight_error),
+        ];
+        if self.hours.iter().any(|it| it.weight_error.is_some()) {
+            let y = Axis { is_percent: true, ..Axis::new("error (NWE)") };
+            let figure = ExperimentFigure::new(
+                "weight-error",
+                "Network weight error",
+                Axis::new("days since the test began"),
+                y,
+            )
+            .band(On::X, begin, end, "speed test", Role::Muted);
+            figures.push((0..).zip(errors).fold(figure, |figure, (place, (name, error))| {
+                figure.with(Series::line(name, Role::Nth(place), points(error)))
+            }));
+        }
         ExperimentReport {
             name: "archive-speedtest".into(),
             title: "What a speed test did to advertised bandwidths".into(),
@@ -238,7 +283,7 @@ impl SpeedTest {
                 ("year".into(), format!("{:.2}", decimal_year(self.from_unix_s))),
             ],
             cases,
-            figures: vec![figure],
+            figures,
             ..ExperimentReport::default()
         }
     }

@@ -126,8 +126,7 @@ pub fn synthesize(
 
 impl Relay {
     fn new(rng: &mut ChaCha8Rng, options: &SynthOptions, hour: u32) -> Self {
-        // A third of the relays has less than 4 Mbit/s, and a tenth more than 200, as in Tor.
-        let capacity_byte_per_s = (libm::exp(14.5 + 1.8 * normal(rng))).clamp(2e4, 1.2e8);
+        let capacity_byte_per_s = capacity_byte_per_s(rng);
         let life = -libm::log(1.0 - rng.random::<f64>()) * options.mean_life_hours;
         #[expect(clippy::cast_possible_truncation, reason = "casts from floats saturate")]
         let life = (life as u32).max(1);
@@ -169,8 +168,13 @@ impl Relay {
     }
 }
 
+/// A relay's capacity. A third of the relays has less than 4 Mbit/s, and a tenth more than 200, as in Tor.
+pub(crate) fn capacity_byte_per_s(rng: &mut ChaCha8Rng) -> f64 {
+    libm::exp(14.5 + 1.8 * normal(rng)).clamp(2e4, 1.2e8)
+}
+
 /// A number of the normal distribution, by the method of Box and Muller.
-fn normal(rng: &mut ChaCha8Rng) -> f64 {
+pub(crate) fn normal(rng: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * libm::log(1.0 - rng.random::<f64>())).sqrt();
     radius * libm::cos(std::f64::consts::TAU * rng.random::<f64>())
 }

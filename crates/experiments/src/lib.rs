@@ -37,6 +37,7 @@ mod ratio;
 mod reporting;
 mod selection;
 mod simulated;
+mod speed_test;
 mod stage;
 mod trial;
 pub mod truth;
@@ -86,6 +87,7 @@ enum Experiment {
     Ratio(ratio::Options),
     Selection(selection::Options),
     Soak(dos::soak::Options),
+    SpeedTest(speed_test::Options),
     Wan(wan::Options),
 }
 
@@ -118,6 +120,7 @@ pub fn run(
         Experiment::Ratio(options) => ratio::run(options, session)?,
         Experiment::Selection(options) => selection::run(options, session)?,
         Experiment::Soak(options) => dos::soak::run(options, session)?,
+        Experiment::SpeedTest(options) => speed_test::run(options, session)?,
         Experiment::Wan(options) => wan::run(options, session)?,
     };
     reporting::publish(&mut report, &options.common.out, output)?;

@@ -1,6 +1,7 @@
 //! `flashflow-lab archive`: its command line.
 
 mod run;
+mod series;
 
 use archive::engine::Period;
 use archive::times;
@@ -26,6 +27,7 @@ enum Action {
     Errors(ErrorsCommand),
     Speedtest(SpeedtestCommand),
     Staging(StagingCommand),
+    Schedule(series::ScheduleCommand),
     Summary(SummaryCommand),
     Relay(RelayCommand),
     Query(QueryCommand),
@@ -129,16 +131,27 @@ enum WarmUpName {
 /// Show what a speed test of all relays did to advertised bandwidths and weights.
 ///
 /// By default of the paper's test in August 2019, from the authors' data. With --from and --until, of any interval of the dataset: the five
-/// days before it are compared with the five days after its begin.
+/// days before it are compared with the five days after its begin. With --simulated, of a modelled network, hour by hour over two weeks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab archive speedtest authors.dataset --out figure-5
+  flashflow-lab archive speedtest --simulated --out simulated
   flashflow-lab archive speedtest tor.dataset --from 2026-03-01 --until 2026-03-03 --relays measured.txt
 
 Exit status: 0 computed; 1 the dataset has no relays then, or cannot be read; 2 wrong arguments.")]
 struct SpeedtestCommand {
-    /// The dataset.
-    dataset: PathBuf,
+    /// The dataset. With --simulated, its relays have the largest bandwidths of the authors' test, or of its staged network.
+    #[arg(required_unless_present = "simulated")]
+    dataset: Option<PathBuf>,
+    /// Simulate a test of the dataset's relays, or of 6,500 synthetic ones.
+    #[arg(long, conflicts_with = "from")]
+    simulated: bool,
+    /// With --simulated: all traffic, as a share of all capacity.
+    #[arg(long, value_name = "0..1", default_value_t = 0.35, requires = "simulated")]
+    load: f64,
+    /// With --simulated: seed of all choices.
+    #[arg(long, default_value_t = 1, requires = "simulated")]
+    seed: u64,
     /// Begin of the test, UTC.
     #[arg(long, value_name = "TIME", value_parser = times::parse, requires = "until")]
     from: Option<i64>,

@@ -120,7 +120,11 @@ pub(crate) fn launch(
         write(&dir.join(authority.keys.nickname).join("torrc"), &torrc.authority(authority))?;
     }
     for relay in &spec.relays {
-        write(&dir.join(&relay.nickname).join("torrc"), &torrc.relay(relay))?;
+        let folder = dir.join(&relay.nickname);
+        write(&folder.join("torrc"), &torrc.relay(relay))?;
+        if !relay.state.is_empty() {
+            write(&folder.join("state"), &(relay.state.join("\n") + "\n"))?;
+        }
     }
     // As late as possible: from here to tor's start, others may take the ports.
     drop(reserved);

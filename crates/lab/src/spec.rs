@@ -27,6 +27,8 @@ pub struct RelaySpec {
     pub burst: Option<Rate>,
     /// Additional lines of this relay's configuration; they override the generated lines.
     pub extra_torrc: Vec<String>,
+    /// Lines of its `state` file at the start, such as the bandwidth history of an earlier run; none if empty.
+    pub state: Vec<String>,
 }
 
 impl RelaySpec {

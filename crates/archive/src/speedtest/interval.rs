@@ -57,7 +57,7 @@ pub fn of_interval(
         integers(&hours, "t").into_iter().zip(numbers(&hours, "a")).map(|(unix_s, total)| Hour {
             unix_s,
             total_gbit_per_s: total.unwrap_or_default() * GBIT_PER_BYTE,
-            measured_gbit_per_s: None,
+            ..Hour::default()
         });
     Ok(SpeedTest {
         from_unix_s: from,

@@ -8,8 +8,10 @@ use archive::dataset::{Dataset, Imported};
 use archive::engine::{Engine, Limits, Period, View};
 use archive::errors::{self, ErrorsOptions, WarmUp};
 use archive::import::{self, ImportOptions, Observer};
+use archive::speedtest::simulated::{self, SimulationOptions};
+use archive::speedtest::{self, SpeedTest};
 use archive::synth::{self, SynthOptions};
-use archive::{printed, relay_page, speedtest, staging, summary, times};
+use archive::{printed, relay_page, staging, summary, times};
 use cli::Error;
 use link::unix_time_s;
 use netdoc::Fingerprint;
@@ -19,6 +21,9 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use terminal::{Exit, Interrupt, Output};
+
+/// As many as Tor had in 2019.
+const SYNTHETIC_RELAYS: u32 = 6500;
 
 impl Resources {
     fn open(self, dataset: &Path) -> Result<Engine, Error> {
@@ -57,6 +62,7 @@ pub fn run(
         Action::Errors(it) => it.run(output),
         Action::Speedtest(it) => it.run(output),
         Action::Staging(it) => it.run(output),
+        Action::Schedule(it) => it.run(output, interrupt),
         Action::Summary(it) => it.run(output),
         Action::Relay(it) => it.run(output),
         Action::Query(it) => it.run(output),
@@ -155,7 +161,11 @@ fn value(kind: &str, what: &impl serde::Serialize) -> Value {
 }
 
 /// Writes a report, and prints where.
-fn write(mut report: ExperimentReport, out: &Path, output: &Output) -> Result<(), Error> {
+pub(super) fn write(
+    mut report: ExperimentReport,
+    out: &Path,
+    output: &Output,
+) -> Result<(), Error> {
     report.generated_unix_s = i64::try_from(unix_time_s()).unwrap_or_default();
     report.command = std::env::args().collect::<Vec<_>>().join(" ");
     let written = report.write(out)?;
@@ -218,7 +228,10 @@ impl ErrorsCommand {
 
 impl SpeedtestCommand {
     fn run(&self, output: &Output) -> Result<Exit, Error> {
-        let engine = self.resources.open(&self.dataset)?;
+        let Some(dataset) = self.dataset.as_deref().filter(|_| !self.simulated) else {
+            return self.simulate(output);
+        };
+        let engine = self.resources.open(dataset)?;
         let test = match self.from.zip(self.until) {
             None => speedtest::of_authors(engine.dataset())?,
             Some((from, until)) if from >= until => {
@@ -233,7 +246,30 @@ impl SpeedtestCommand {
                 speedtest::of_interval(&engine, view, interval, measured.as_ref())?
             }
         };
-        let report = test.report();
+        self.print(&test, test.report(), output)
+    }
+
+    /// A test of the dataset's relays, or of synthetic ones.
+    fn simulate(&self, output: &Output) -> Result<Exit, Error> {
+        if !(self.load > 0.0 && self.load <= 1.0) {
+            return Err(Error::Usage("--load must lie in 0..1".to_owned()));
+        }
+        let default = SimulationOptions::default();
+        let options = SimulationOptions { load: self.load, seed: self.seed, ..default };
+        let capacities = match &self.dataset {
+            Some(dataset) => simulated::capacities_of(&Dataset::open(dataset)?)?,
+            None => simulated::synthetic_capacities(SYNTHETIC_RELAYS, self.seed),
+        };
+        let test = simulated::simulate(&capacities, &options);
+        self.print(&test, simulated::report(&test, &options), output)
+    }
+
+    fn print(
+        &self,
+        test: &SpeedTest,
+        report: ExperimentReport,
+        output: &Output,
+    ) -> Result<Exit, Error> {
         for case in &report.cases {
             let found = case.value("value").cloned().unwrap_or_default();
             let text = found.as_str().unwrap_or_default().to_owned();
@@ -247,7 +283,7 @@ impl SpeedtestCommand {
                 "all_before_gbit_per_s": effect.all_gbit_per_s.0, "all_after_gbit_per_s": effect.all_gbit_per_s.1,
                 "change_90th_mbit_per_s": effect.change_90th_mbit_per_s, "weight_error_before": effect.weight_error_before,
                 "weight_error_after": effect.weight_error_after, "weight_error_of_larger": effect.weight_error_of_larger,
-                "median_gbit_per_s": effect.median_gbit_per_s,
+                "median_gbit_per_s": effect.median_gbit_per_s, "half_way_hours": effect.half_way_hours,
             })
         });
         if let Some(out) = &self.out {

@@ -164,6 +164,12 @@ impl OwnProcess {
         let _ = kill_process(Pid::from_child(&self.child), Signal::STOP);
     }
 
+    /// Makes it reload its configuration.
+    pub fn reload(&self) {
+        // It may have ended already.
+        let _ = kill_process(Pid::from_child(&self.child), Signal::HUP);
+    }
+
     /// Kills it like `kill -9`.
     pub fn kill(&mut self) {
         // It may have ended already.

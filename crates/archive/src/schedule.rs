@@ -1,0 +1,166 @@
+//! Section 7 of the paper over a series of networks: how long a team needs to measure each, and how long new relays wait.
+//!
+//! A dataset has such a series as views of the network (one network a day), as networks that tornettools staged, or as both. Slots come
+//! from [`coordinator::plan`], whose plans the coordinator's daemon follows. This module owns which relays are in a network, and what is
+//! expected of them.
+
+mod capacities;
+mod replay;
+mod report;
+#[cfg(test)]
+mod tests;
+
+pub use replay::series;
+pub use report::{Line, lines, report};
+
+use crate::dataset::Dataset;
+use crate::error::ArchiveError;
+use crate::rows::{Origin, Relays, Staged};
+use coordinator::plan::{Machine, Plan, TeamRoom};
+use onion::Rate;
+use onion::identity::RsaId;
+
+/// How to plan.
+#[derive(Clone, Debug)]
+pub struct ScheduleOptions {
+    /// The origin of the views; by default the only one that the dataset has.
+    pub origin: Option<Origin>,
+    /// The first view that counts, in Unix seconds. Earlier ones are only read to know relays.
+    pub from_unix_s: i64,
+    /// Views from this time on are left out.
+    pub until_unix_s: i64,
+    /// The team.
+    pub team: TeamRoom,
+    /// Allocated capacity over the expected capacity of a relay.
+    pub excess_factor: f64,
+    /// Length of a slot.
+    pub slot_s: u32,
+    /// A relay's capacity is the largest bandwidth that it published within this time before or after.
+    pub around_s: i64,
+    /// A relay is new if no view had it for this time.
+    pub unseen_s: i64,
+    /// The expectation for new relays; by default the 75th percentile of the bandwidths that were published in the 30 days before.
+    pub new_relay: Option<Rate>,
+    /// The seed of plans that are drawn.
+    pub seed: [u8; 32],
+}
+
+impl Default for ScheduleOptions {
+    /// Section 7: three measurers of 1 Gbit/s, *f* = 2.84, slots of 30 s, the largest bandwidth of three months, a month unseen.
+    fn default() -> Self {
+        Self {
+            origin: None,
+            from_unix_s: i64::MIN,
+            until_unix_s: i64::MAX,
+            team: TeamRoom::of(Rate::from_bit_per_s(3_000_000_000)),
+            excess_factor: 2.84,
+            slot_s: 30,
+            around_s: 46 * crate::times::DAY_S,
+            unseen_s: 30 * crate::times::DAY_S,
+            new_relay: None,
+            seed: [0; 32],
+        }
+    }
+}
+
+/// A relay and the capacity to expect of it.
+pub(crate) type Expected = (RsaId, Rate);
+
+/// A network, and the shortest plan that measures all its relays.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct PlannedNetwork {
+    /// The time of the view, or the beginning of the staged span, in Unix seconds.
+    pub unix_s: i64,
+    /// Relays.
+    pub relays: usize,
+    /// Of these, relays whose capacity nothing tells: they count with the expectation for new ones.
+    pub unknown_relays: usize,
+    /// The sum of their capacities, Gbit/s.
+    pub capacity_gbit_per_s: f64,
+    /// The largest capacity, Mbit/s.
+    pub largest_mbit_per_s: f64,
+    /// Relays that the team cannot load enough: their results would be lower bounds.
+    pub lower_bound_relays: usize,
+    /// Slots of the greedy plan.
+    pub slots: u32,
+    /// Their time.
+    pub hours: f64,
+}
+
+/// The new relays of a view.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Arrivals {
+    /// The time of the view, in Unix seconds.
+    pub unix_s: i64,
+    /// Relays that no view had for [`ScheduleOptions::unseen_s`].
+    pub new_relays: usize,
+    /// Until all of them are measured, if each gets the first slot with room (section 4.3); 0 without new relays.
+    pub measured_after_s: u32,
+    /// Until all of them are measured by the daemon's plan, which draws a slot within a 24th of the period.
+    pub measured_by_daemon_after_s: u32,
+    /// New relays without a slot left in the period, by either plan.
+    pub put_off_relays: usize,
+}
+
+/// What became of a series of networks.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ScheduleSeries {
+    /// One network a day: its first view.
+    pub days: Vec<PlannedNetwork>,
+    /// The new relays of each view but the first.
+    pub arrivals: Vec<Arrivals>,
+    /// Places of new relays: how long each waited for the first slot with room, ascending, in seconds until it is measured.
+    pub waits_s: Vec<u32>,
+}
+
+/// The shortest plan of a network.
+pub(crate) fn plan(
+    unix_s: i64,
+    relays: &[Expected],
+    unknown_relays: usize,
+    options: &ScheduleOptions,
+) -> PlannedNetwork {
+    let machines: Vec<Machine> =
+        relays.iter().map(|(id, capacity)| Machine::single(*id, *capacity)).collect();
+    let plan = Plan::greedy(&[options.team], options.excess_factor, machines);
+    let slots = plan.places().last().map_or(0, |place| place.slot + 1);
+    let needs_more = |it: &&Expected| it.1.scaled(options.excess_factor) > options.team.capacity;
+    let capacity: Rate = relays.iter().map(|it| it.1).sum();
+    PlannedNetwork {
+        unix_s,
+        relays: relays.len(),
+        unknown_relays,
+        capacity_gbit_per_s: capacity.as_mbit_per_s() / 1e3,
+        largest_mbit_per_s: relays.iter().map(|it| it.1.as_mbit_per_s()).fold(0.0, f64::max),
+        lower_bound_relays: relays.iter().filter(needs_more).count(),
+        slots,
+        hours: f64::from(slots) * f64::from(options.slot_s) / 3600.0,
+    }
+}
+
+/// The staged networks of a dataset: for each span all its relays, and those that ran at least half of it.
+///
+/// # Errors
+/// The dataset cannot be read.
+pub fn staged(
+    dataset: &Dataset,
+    options: &ScheduleOptions,
+) -> Result<Vec<[PlannedNetwork; 2]>, ArchiveError> {
+    let mut relays = Relays::default();
+    let rows: Vec<Staged> = dataset.read_all(&mut relays)?;
+    let mut spans: Vec<u32> = rows.iter().map(|it| it.from_unix_s).collect();
+    spans.sort_unstable();
+    spans.dedup();
+    let network = |span: u32, least: f64| {
+        let of_span = rows.iter().filter(|it| it.from_unix_s == span && it.running_share >= least);
+        let expected: Vec<Expected> = of_span
+            .filter_map(|it| Some((id(&relays, it.relay)?, capacities::of_staged(it))))
+            .collect();
+        plan(span.into(), &expected, 0, options)
+    };
+    Ok(spans.into_iter().map(|span| [0.0, 0.5].map(|least| network(span, least))).collect())
+}
+
+pub(crate) fn id(relays: &Relays, relay: crate::rows::RelayId) -> Option<RsaId> {
+    relays.fingerprint(relay).map(|it| RsaId(*it.as_bytes()))
+}

@@ -1,0 +1,143 @@
+//! The capacities to expect of relays, from what they published around a time.
+
+use crate::dataset::Dataset;
+use crate::error::ArchiveError;
+use crate::rows::{Descriptor, Origin, RelayId, Relays, Staged, Status};
+use crate::times::{DAY_S, month};
+use coordinator::Percentile;
+use onion::Rate;
+use std::collections::BTreeMap;
+
+/// The time before a view whose published bandwidths decide the expectation for new relays.
+const RECENT_S: i64 = 30 * DAY_S;
+
+/// A published bandwidth.
+#[derive(Clone, Copy, Debug)]
+struct Published {
+    unix_s: u32,
+    observed_byte_per_s: u32,
+    /// The smaller of rate and burst.
+    limit_byte_per_s: u32,
+}
+
+/// Published bandwidths by relay, of as many months as the newest view needs.
+pub(super) struct Capacities<'a> {
+    dataset: &'a Dataset,
+    around_s: i64,
+    months: Vec<String>,
+    loaded: BTreeMap<String, Vec<Descriptor>>,
+    /// By relay, in order of time.
+    published: Vec<Vec<Published>>,
+    /// By relay, where tornettools staged it.
+    staged: BTreeMap<RelayId, Rate>,
+}
+
+/// The capacity of a relay of a staged network, as section 3 of the paper has it: observed bandwidth within the relay's limits.
+pub(super) fn of_staged(row: &Staged) -> Rate {
+    let byte_per_s = row.capacity_byte_per_s.min(row.rate_byte_per_s).min(row.burst_byte_per_s);
+    Rate::from_mbit_per_s(byte_per_s * 8e-6)
+}
+
+impl<'a> Capacities<'a> {
+    pub(super) fn new(
+        dataset: &'a Dataset,
+        around_s: i64,
+        relays: &mut Relays,
+    ) -> Result<Self, ArchiveError> {
+        let staged: Vec<Staged> = dataset.read_all(relays)?;
+        Ok(Self {
+            dataset,
+            around_s,
+            months: dataset.months("descriptors")?.into_iter().map(|it| it.0).collect(),
+            loaded: BTreeMap::new(),
+            published: Vec::new(),
+            staged: staged.iter().map(|it| (it.relay, of_staged(it))).collect(),
+        })
+    }
+
+    /// Loads the months that views between two times need. `origin` is that of the views: its own bandwidths count. Lists of relays
+    /// have none, so those of the only other origin count.
+    pub(super) fn load(
+        &mut self,
+        (from_unix_s, until_unix_s): (i64, i64),
+        origin: Origin,
+        relays: &mut Relays,
+    ) -> Result<(), ArchiveError> {
+        let first = month(from_unix_s.saturating_sub(self.around_s.max(RECENT_S)).max(0));
+        let last = month(until_unix_s.saturating_add(self.around_s).min(u32::MAX.into()));
+        let wanted: Vec<String> =
+            self.months.iter().filter(|it| (&first..=&last).contains(it)).cloned().collect();
+        if wanted.iter().eq(self.loaded.keys()) {
+            return Ok(());
+        }
+        self.loaded.retain(|it, _| wanted.contains(it));
+        for month in wanted {
+            if !self.loaded.contains_key(&month) {
+                let rows = self.dataset.read(&month, relays)?;
+                self.loaded.insert(month, rows);
+            }
+        }
+        self.published.clear();
+        self.published.resize(relays.len(), Vec::new());
+        let mut used = None;
+        for row in self.loaded.values().flatten() {
+            let counts = match origin {
+                Origin::Membership => *used.get_or_insert(row.origin) == row.origin,
+                _ => row.origin == origin,
+            };
+            if !counts && origin == Origin::Membership {
+                return Err(ArchiveError::Missing(
+                    "lists of relays have no bandwidths, and the dataset has some of several origins: import the lists and one source of bandwidths into a dataset of their own".to_owned(),
+                ));
+            }
+            if let (true, Some(published)) = (counts, self.published.get_mut(row.relay.0 as usize))
+            {
+                published.push(Published {
+                    unix_s: row.published_unix_s,
+                    observed_byte_per_s: row
+                        .observed_byte_per_s
+                        .unwrap_or(row.advertised_byte_per_s),
+                    limit_byte_per_s: [row.rate_byte_per_s, row.burst_byte_per_s]
+                        .into_iter()
+                        .flatten()
+                        .min()
+                        .unwrap_or(u32::MAX),
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// The capacity to expect of a relay in a view: the largest bandwidth that it observed around then, within the limits of the
+    /// descriptor in force. Without descriptors: as it was staged, else its weight.
+    pub(super) fn of(&self, row: &Status) -> Option<Rate> {
+        let published = self.published.get(row.relay.0 as usize).map_or(&[][..], Vec::as_slice);
+        let now = i64::from(row.valid_after_unix_s);
+        let place = |unix_s: i64| published.partition_point(|it| i64::from(it.unix_s) <= unix_s);
+        // A relay may be listed before the first descriptor that the dataset has of it.
+        let in_force = published.get(place(now).saturating_sub(1));
+        let around = published.get(place(now - self.around_s - 1)..place(now + self.around_s));
+        let around = around.into_iter().flatten().filter(|_| in_force.is_some());
+        let observed = around.chain(in_force).map(|it| it.observed_byte_per_s).max();
+        let limit = in_force.map(|it| it.limit_byte_per_s);
+        let of_descriptors = observed.zip(limit).map(|(observed, limit)| observed.min(limit));
+        of_descriptors
+            .map(|it| Rate::from_byte_per_s(it.into()))
+            .or_else(|| self.staged.get(&row.relay).copied())
+            .or_else(|| Some(Rate::from_byte_per_s(u64::from(row.weight_kb_per_s?) * 1000)))
+    }
+
+    /// The expectation for new relays: the 75th percentile of the bandwidths that were published in the 30 days before; without any, of
+    /// the capacities of the relays that are there.
+    pub(super) fn of_new_relays(&self, unix_s: i64, present: &[Rate]) -> Rate {
+        let recent = |it: &&Published| (unix_s - RECENT_S..unix_s).contains(&i64::from(it.unix_s));
+        let advertised = |it: &Published| it.observed_byte_per_s.min(it.limit_byte_per_s);
+        let published = self.published.iter().flatten().filter(recent).map(advertised);
+        let mut rates: Vec<Rate> = published.map(|it| Rate::from_byte_per_s(it.into())).collect();
+        if rates.is_empty() {
+            rates = present.to_vec();
+        }
+        rates.sort_unstable();
+        Percentile::P75.of(&rates).unwrap_or_default()
+    }
+}

@@ -1,0 +1,129 @@
+//! The numbers of a series, beside the paper's.
+
+use super::ScheduleSeries;
+use crate::percentile;
+use crate::times::{decimal_year, minute};
+use report::experiment::{
+    Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Role, Series,
+};
+
+/// A quantity over a series.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Line {
+    /// What it is, with its unit.
+    pub quantity: &'static str,
+    /// Minimum, median and maximum.
+    pub here: [f64; 3],
+    /// The same in the paper, for July 2019.
+    pub paper: [Option<f64>; 3],
+}
+
+/// The table. Quantities without any value are left out.
+#[must_use]
+pub fn lines(series: &ScheduleSeries) -> Vec<Line> {
+    let days = |value: fn(&super::PlannedNetwork) -> f64| series.days.iter().map(value).collect();
+    let views = |value: fn(&super::Arrivals) -> f64| series.arrivals.iter().map(value).collect();
+    let all = |paper: [f64; 3]| paper.map(Some);
+    let entries: [(&'static str, Vec<f64>, [Option<f64>; 3]); 9] = [
+        ("relays of a day", days(|it| it.relays as f64), all([6355.0, 6419.0, 6528.0])),
+        ("capacity, Gbit/s", days(|it| it.capacity_gbit_per_s), all([592.0, 608.0, 621.0])),
+        ("largest capacity, Mbit/s", days(|it| it.largest_mbit_per_s), [None, None, Some(998.0)]),
+        ("slots to measure all", days(|it| it.slots.into()), [None, Some(599.0), None]),
+        ("hours to measure all", days(|it| it.hours), all([4.9, 5.0, 5.1])),
+        ("new relays of a view", views(|it| it.new_relays as f64), all([0.0, 3.0, 98.0])),
+        (
+            "seconds until all new ones are measured",
+            views(|it| it.measured_after_s.into()),
+            all([0.0, 30.0, 780.0]),
+        ),
+        (
+            "seconds until all new ones are measured, daemon's plan",
+            views(|it| it.measured_by_daemon_after_s.into()),
+            [None; 3],
+        ),
+        (
+            "seconds until a new relay is measured",
+            series.waits_s.iter().map(|it| f64::from(*it)).collect(),
+            [None; 3],
+        ),
+    ];
+    entries
+        .into_iter()
+        .filter(|it| !it.1.is_empty())
+        .map(|(quantity, mut values, paper)| {
+            values.sort_by(f64::total_cmp);
+            let here = [0.0, 0.5, 1.0].map(|it| percentile(&values, it).unwrap_or_default());
+            Line { quantity, here, paper }
+        })
+        .collect()
+}
+
+/// The table, and the days as a figure.
+#[must_use]
+pub fn report(series: &ScheduleSeries) -> ExperimentReport {
+    let lines = lines(series);
+    let figure =
+        |name: &str, title: &str, label: &str, points: Vec<(f64, f64)>| {
+            ExperimentFigure::new(name, title, Axis::new("year"), Axis::new(label))
+                .with(Series::line("", Role::Nth(0), points))
+        };
+    let days = |value: fn(&super::PlannedNetwork) -> f64| {
+        series.days.iter().map(|it| (decimal_year(it.unix_s), value(it))).collect()
+    };
+    let new: Vec<(f64, f64)> = series
+        .arrivals
+        .iter()
+        .filter(|it| it.new_relays > 0)
+        .map(|it| (decimal_year(it.unix_s), f64::from(it.measured_after_s) / 60.0))
+        .collect();
+    let mut figures = vec![
+        figure("hours", "Time to measure all relays", "hours", days(|it| it.hours)),
+        figure("capacity", "Capacity of the network", "Gbit/s", days(|it| it.capacity_gbit_per_s)),
+    ];
+    if !new.is_empty() {
+        figures.push(figure(
+            "waits",
+            "Time until all new relays of a view are measured",
+            "minutes",
+            new,
+        ));
+    }
+    let number = |it: f64| if it.fract() == 0.0 { format!("{it}") } else { format!("{it:.2}") };
+    let cases = lines.iter().map(|line| {
+        let names = ["minimum", "median", "maximum"].iter().zip(line.here).zip(line.paper);
+        let case =
+            Case::new(line.quantity, None, None).ended(CaseVerdict::Held, "").says("computed");
+        names.fold(case, |case, ((name, here), paper)| {
+            let paper = paper.map_or_else(|| "–".to_owned(), number);
+            case.column(name, number(here)).column(&format!("{name}, paper"), paper)
+        })
+    });
+    let median = |quantity: &str| {
+        let line = lines.iter().find(|it| it.quantity == quantity);
+        line.map_or_else(|| "no".to_owned(), |it| number(it.here[1]))
+    };
+    ExperimentReport {
+        name: "archive-schedule".into(),
+        title: "How long a team needs to measure the network".into(),
+        question: "In how many slots can all relays be measured, and how long do new relays wait?"
+            .into(),
+        answer: format!(
+            "On the median day {} slots ({} hours) are enough for {} relays.",
+            median("slots to measure all"),
+            median("hours to measure all"),
+            median("relays of a day"),
+        ),
+        promise: Promise::Decided {
+            held: true,
+            rule: "Nothing is promised: the paper's numbers are of July 2019.".into(),
+        },
+        software_version: env!("CARGO_PKG_VERSION").into(),
+        parameters: [("first day", series.days.first()), ("last day", series.days.last())]
+            .into_iter()
+            .filter_map(|(name, day)| Some((name.to_owned(), minute(day?.unix_s))))
+            .collect(),
+        cases: cases.collect(),
+        figures,
+        ..ExperimentReport::default()
+    }
+}

@@ -1,0 +1,295 @@
+//! A speed test of a modelled network, hour by hour: relays keep and publish observed bandwidth as tor does, and weights follow it as
+//! bandwidth authorities compute them.
+//!
+//! A relay has a capacity, which never changes. Clients choose relays by weight, so a relay's mean load is its share of all traffic, at most
+//! its capacity. What it carries in its best ten seconds of an hour is above the mean by a random part. From this follow the relay's
+//! observed bandwidth and descriptors ([`ObservedBandwidth`]). A bandwidth authority measures each relay again after some days: its weight
+//! is then the advertised bandwidth times the ratio of the relay's speed to the mean, with an error, as TorFlow and sbws compute it.
+//!
+//! The speed test loads relays one after the other to their capacity, once. Nothing else changes at that time, so whatever changes later is
+//! an effect of the test.
+
+use super::{Change, Hour, SpeedTest, weight_error};
+use crate::dataset::Dataset;
+use crate::error::ArchiveError;
+use crate::observed::ObservedBandwidth;
+use crate::rows::{Campaign, Relays, Staged};
+use crate::synth::{capacity_byte_per_s, normal};
+use rand::{RngExt as _, SeedableRng as _};
+use rand_chacha::ChaCha8Rng;
+use report::experiment::ExperimentReport;
+
+/// The hours before those that are reported: relays fill their memory of five days, and weights settle.
+const WARM_UP_HOURS: u64 = 21 * 24;
+/// What a day of traffic adds to and takes from the mean.
+const DAILY_SWING: f64 = 0.1;
+/// Below this part of the mean utilisation, a download of a bandwidth authority is not faster: circuit windows and other relays limit it.
+const IDLE_PART: f64 = 0.5;
+
+/// The network and its test.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SimulationOptions {
+    /// Hours that are reported.
+    pub hours: u32,
+    /// The hour in which the test begins.
+    pub begins_at_hour: u32,
+    /// How long it takes.
+    pub test_hours: u32,
+    /// The share of relays that it measures; the others time out.
+    pub measured_share: f64,
+    /// All traffic, as a share of all capacity.
+    pub load: f64,
+    /// By how much the best ten seconds of an hour are above the hour's mean: the mean of an exponential distribution, as a share of the mean load.
+    pub burst: f64,
+    /// The standard deviation of the logarithm of a weight's lasting error, such as that of a relay far from bandwidth authorities.
+    pub weight_bias: f64,
+    /// The same of the error of each measurement.
+    pub weight_noise: f64,
+    /// The mean time after which a bandwidth authority measures a relay again.
+    pub weight_hours: u32,
+    /// Seed of all choices.
+    pub seed: u64,
+}
+
+impl Default for SimulationOptions {
+    /// Two weeks with a test as long as the paper's, of a network that is before it as Tor was in 2019: traffic is a third of the capacity,
+    /// relays advertise two thirds of it, and the network weight error is 14 %.
+    fn default() -> Self {
+        Self {
+            hours: 14 * 24,
+            begins_at_hour: 5 * 24,
+            test_hours: 51,
+            measured_share: 0.7,
+            load: 0.35,
+            burst: 0.1,
+            weight_bias: 0.65,
+            weight_noise: 0.4,
+            weight_hours: 48,
+            seed: 1,
+        }
+    }
+}
+
+struct Relay {
+    capacity_byte_per_s: f64,
+    observed: ObservedBandwidth,
+    /// Without its share: the unit is that of all relays.
+    weight: f64,
+    /// The lasting error of its weight.
+    bias: f64,
+    weighs_at_hour: u64,
+    /// When the speed test measures it.
+    tested_at_hour: Option<u64>,
+    /// Sums and maxima of the five days before the test and after its begin.
+    windows: [Window; 2],
+}
+
+#[derive(Clone, Copy, Default)]
+struct Window {
+    weight_shares: f64,
+    hours: f64,
+    advertised_byte_per_s: u32,
+}
+
+/// Capacities of a synthetic network.
+#[must_use]
+pub fn synthetic_capacities(relays: u32, seed: u64) -> Vec<f64> {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    (0..relays).map(|_| capacity_byte_per_s(&mut rng)).collect()
+}
+
+/// Capacities of a dataset's network: in the authors' speed test the larger of before and after; else of a staged network.
+///
+/// # Errors
+/// The dataset has neither, or cannot be read.
+pub fn capacities_of(dataset: &Dataset) -> Result<Vec<f64>, ArchiveError> {
+    let campaign: Vec<Campaign> = dataset.read_all(&mut Relays::default())?;
+    let larger = |it: &Campaign| {
+        it.advertised_before_byte_per_s.max(it.advertised_after_byte_per_s).map(f64::from)
+    };
+    let mut found: Vec<f64> = campaign.iter().filter_map(larger).collect();
+    if found.is_empty() {
+        let staged: Vec<Staged> = dataset.read_all(&mut Relays::default())?;
+        let least =
+            |it: &Staged| it.capacity_byte_per_s.min(it.rate_byte_per_s).min(it.burst_byte_per_s);
+        found = staged.iter().map(least).collect();
+    }
+    found.retain(|it| *it >= 1.0);
+    if found.is_empty() {
+        let problem = "the dataset has neither the authors' speed test nor a staged network; import one of them, or simulate without a dataset";
+        return Err(ArchiveError::Missing(problem.to_owned()));
+    }
+    Ok(found)
+}
+
+/// Simulates relays of these capacities, in byte/s. Times are hours since the first reported one.
+#[must_use]
+pub fn simulate(capacities_byte_per_s: &[f64], options: &SimulationOptions) -> SpeedTest {
+    let mut network = Network::new(capacities_byte_per_s, options);
+    let mut hours = Vec::new();
+    let until = WARM_UP_HOURS + u64::from(options.hours);
+    for hour in 0..until {
+        network.hour(hour);
+        if let Some(reported) = hour.checked_sub(WARM_UP_HOURS) {
+            hours.push(network.report(reported));
+        }
+    }
+    let changes: Vec<Change> = network.relays.iter().map(Relay::change).collect();
+    let at = |hour: u32| i64::from(hour) * 3600;
+    SpeedTest {
+        from_unix_s: at(options.begins_at_hour),
+        until_unix_s: at(options.begins_at_hour + options.test_hours),
+        measured_relays: changes.iter().filter(|it| it.is_measured).count(),
+        changes,
+        hours,
+    }
+}
+
+/// Figure 5 of a simulated test, and its parameters.
+#[must_use]
+pub fn report(test: &SpeedTest, options: &SimulationOptions) -> ExperimentReport {
+    let percent = |it: f64| format!("{:.0} %", it * 100.0);
+    let pair = |name: &str, value: String| (name.to_owned(), value);
+    ExperimentReport {
+        name: "simulated-speedtest".into(),
+        title: "A simulated speed test".into(),
+        parameters: vec![
+            pair("relays", test.changes.len().to_string()),
+            pair("begin", format!("hour {}", options.begins_at_hour)),
+            pair("length", format!("{} hours", options.test_hours)),
+            pair("relays that it measures", percent(options.measured_share)),
+            pair("traffic over capacity", percent(options.load)),
+            pair("mean excess of an hour's best ten seconds", percent(options.burst)),
+            pair(
+                "error of a weight, as a standard deviation of its logarithm",
+                format!("{}", options.weight_noise),
+            ),
+            pair(
+                "mean time between measurements of a weight",
+                format!("{} hours", options.weight_hours),
+            ),
+            pair("seed", options.seed.to_string()),
+        ],
+        ..test.report()
+    }
+}
+
+struct Network<'a> {
+    options: &'a SimulationOptions,
+    rng: ChaCha8Rng,
+    relays: Vec<Relay>,
+    capacity_byte_per_s: f64,
+}
+
+impl<'a> Network<'a> {
+    fn new(capacities_byte_per_s: &[f64], options: &'a SimulationOptions) -> Self {
+        let mut rng = ChaCha8Rng::seed_from_u64(options.seed);
+        let begin = WARM_UP_HOURS + u64::from(options.begins_at_hour);
+        let relays = capacities_byte_per_s.iter().map(|capacity_byte_per_s| {
+            // Relays started at all times of a day, before the model begins.
+            let mut observed = ObservedBandwidth::started(rng.random_range(0..86_400));
+            observed.poll_descriptor(0);
+            let tested = rng.random_bool(options.measured_share.clamp(0.0, 1.0));
+            let within = u64::from(options.test_hours.max(1));
+            Relay {
+                capacity_byte_per_s: *capacity_byte_per_s,
+                observed,
+                // All have the weight that they deserve; errors come with measurements.
+                weight: *capacity_byte_per_s,
+                bias: libm::exp(options.weight_bias * normal(&mut rng)),
+                weighs_at_hour: 48 + rng.random_range(0..u64::from(options.weight_hours.max(1))),
+                tested_at_hour: tested.then(|| begin + rng.random_range(0..within)),
+                windows: [Window::default(); 2],
+            }
+        });
+        let relays: Vec<Relay> = relays.collect();
+        let capacity_byte_per_s = relays.iter().map(|it| it.capacity_byte_per_s).sum();
+        Self { options, rng, relays, capacity_byte_per_s }
+    }
+
+    fn hour(&mut self, hour: u64) {
+        let options = self.options;
+        let now_s = (hour + 24) * 3600;
+        let weights: f64 = self.relays.iter().map(|it| it.weight).sum();
+        let day = std::f64::consts::TAU * (hour % 24) as f64 / 24.0;
+        let traffic =
+            options.load * self.capacity_byte_per_s * (1.0 + DAILY_SWING * libm::sin(day));
+        // A download gets a fair share among the relay's streams, whose number grows with its utilisation.
+        let download = |relay: &Relay| {
+            let utilisation = traffic * relay.weight / weights / relay.capacity_byte_per_s;
+            1.0 / utilisation.clamp(IDLE_PART * options.load, 1.0)
+        };
+        let mean_download =
+            self.relays.iter().map(download).sum::<f64>() / self.relays.len().max(1) as f64;
+        let begin = WARM_UP_HOURS + u64::from(options.begins_at_hour);
+        let window = match hour {
+            it if it < begin && it + 120 >= begin => Some(0),
+            it if it >= begin && it < begin + 120 => Some(1),
+            _ => None,
+        };
+        for relay in &mut self.relays {
+            let share = relay.weight / weights;
+            let download = download(relay);
+            let burst = -libm::log(1.0 - self.rng.random::<f64>()) * options.burst;
+            let is_tested = relay.tested_at_hour == Some(hour);
+            let best = match is_tested {
+                true => relay.capacity_byte_per_s,
+                false => (traffic * share * (1.0 + burst)).min(relay.capacity_byte_per_s),
+            };
+            #[expect(clippy::cast_possible_truncation, reason = "casts from floats saturate")]
+            relay.observed.note(now_s, best as u32);
+            relay.observed.poll_descriptor(now_s);
+            let published = relay.observed.published_byte_per_s();
+            if hour >= relay.weighs_at_hour {
+                let noise = libm::exp(options.weight_noise * normal(&mut self.rng));
+                let ratio = download / mean_download * relay.bias * noise;
+                relay.weight = f64::from(published.max(1)) * ratio;
+                let most = 2 * u64::from(options.weight_hours.max(1));
+                relay.weighs_at_hour = hour + 1 + self.rng.random_range(0..most);
+            }
+            if let Some(window) = window.and_then(|it| relay.windows.get_mut(it)) {
+                window.weight_shares += share;
+                window.hours += 1.0;
+                window.advertised_byte_per_s = window.advertised_byte_per_s.max(published);
+            }
+        }
+    }
+
+    fn report(&self, hour: u64) -> Hour {
+        let sum = |relays: &mut dyn Iterator<Item = &Relay>| {
+            let published = relays.map(|it| f64::from(it.observed.published_byte_per_s()));
+            published.sum::<f64>() * super::GBIT_PER_BYTE
+        };
+        let error = |capacity: fn(&Relay) -> f64| {
+            weight_error(self.relays.iter().map(|it| (it.weight, capacity(it))))
+        };
+        Hour {
+            unix_s: i64::try_from(hour * 3600).unwrap_or(i64::MAX),
+            total_gbit_per_s: sum(&mut self.relays.iter()),
+            measured_gbit_per_s: Some(sum(&mut self
+                .relays
+                .iter()
+                .filter(|it| it.tested_at_hour.is_some()))),
+            weight_error: Some(error(|it| f64::from(it.observed.published_byte_per_s()))),
+            true_weight_error: Some(error(|it| it.capacity_byte_per_s)),
+        }
+    }
+}
+
+impl Relay {
+    fn change(&self) -> Change {
+        let [before, after] = self.windows;
+        let share = |it: Window| it.weight_shares / it.hours.max(1.0);
+        Change {
+            is_measured: self.tested_at_hour.is_some(),
+            weight_share: (share(before), share(after)),
+            advertised_byte_per_s: (
+                before.advertised_byte_per_s.into(),
+                after.advertised_byte_per_s.into(),
+            ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,77 @@
+//! What a simulated speed test must show whatever the network, and what the default one shows.
+
+use super::*;
+use crate::times::DAY_S;
+use proptest::prelude::*;
+
+fn total(test: &SpeedTest, hour: usize) -> f64 {
+    test.hours[hour].total_gbit_per_s
+}
+
+#[test]
+fn a_speed_test_shows_itself_within_two_days_and_is_forgotten_five_days_later() {
+    let options = SimulationOptions::default();
+    let test = simulate(&synthetic_capacities(2000, 1), &options);
+    let effect = test.effect();
+    let [before, during, later] = effect.median_gbit_per_s.map(Option::unwrap);
+    // The paper: by half.
+    assert!(during / before > 1.3, "{effect:?}");
+    assert!((later / before - 1.0).abs() < 0.15, "{effect:?}");
+    let (rise, fall) = effect.half_way_hours.unwrap();
+    // Half of the relays are measured after half of the test. Then up to a day until the interval is over, and up to 18 hours until the
+    // next descriptor.
+    assert!(rise > 24.0 && rise < 72.0, "{rise}");
+    assert!((fall - rise - 120.0).abs() < 12.0, "{rise} {fall}");
+    // Nothing but the test has an effect on what is measured.
+    let begin = options.begins_at_hour as usize;
+    let rest =
+        |test: &SpeedTest| -> Vec<f64> { (begin - 24..begin).map(|it| total(test, it)).collect() };
+    let longest = rest(&test).into_iter().fold(0.0, f64::max);
+    assert!(longest / before < 1.1);
+}
+
+#[test]
+fn without_a_test_nothing_happens() {
+    let options = SimulationOptions { measured_share: 0.0, ..SimulationOptions::default() };
+    let test = simulate(&synthetic_capacities(2000, 1), &options);
+    let [before, during, later] = test.effect().median_gbit_per_s.map(Option::unwrap);
+    assert!((during / before - 1.0).abs() < 0.05 && (later / before - 1.0).abs() < 0.05);
+    assert_eq!((test.measured_relays, test.effect().relays), (0, 0));
+}
+
+#[test]
+fn weights_are_further_off_right_after_the_test_than_before() {
+    let test = simulate(&synthetic_capacities(2000, 1), &SimulationOptions::default());
+    let effect = test.effect();
+    // The paper: 5 to 10 points.
+    let rise = effect.weight_error_after - effect.weight_error_before;
+    assert!(rise > 0.02, "{effect:?}");
+    // Against the truth they get better, since they follow what the test has shown.
+    let true_error = |days: i64| {
+        let hour = test.hours.iter().find(|it| it.unix_s >= days * DAY_S).unwrap();
+        hour.true_weight_error.unwrap()
+    };
+    assert!(true_error(9) < true_error(4), "{} {}", true_error(4), true_error(9));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(16))]
+    #[test]
+    fn no_relay_advertises_more_than_its_capacity_and_tested_ones_all_of_it(
+        capacities in proptest::collection::vec(1e4_f64..1e8, 2..20), seed: u64, load in 0.05_f64..1.0,
+    ) {
+        let options = SimulationOptions {
+            measured_share: 0.5, test_hours: 24, load, seed, ..SimulationOptions::default()
+        };
+        let test = simulate(&capacities, &options);
+        for (change, capacity) in test.changes.iter().zip(&capacities) {
+            let (before, after) = change.advertised_byte_per_s;
+            prop_assert!(before.max(after) <= *capacity);
+            // Within five days after its begin all have published it.
+            prop_assert!(!change.is_measured || after >= capacity.floor());
+        }
+        let shares = |pick: fn(&Change) -> f64| test.changes.iter().map(pick).sum::<f64>();
+        prop_assert!((shares(|it| it.weight_share.0) - 1.0).abs() < 1e-6);
+        prop_assert!((shares(|it| it.weight_share.1) - 1.0).abs() < 1e-6);
+    }
+}

@@ -1,0 +1,237 @@
+//! `flashflow-lab experiment speed-test`: what relays publish of themselves before and after a campaign.
+
+mod results;
+
+use crate::client_load::ClientLoad;
+use crate::common::{Session, mbit, or};
+use crate::error::{Error, Result};
+use crate::stage::{Stage, wait_until_known};
+use crate::{private_network, reporting};
+use clap::Args;
+use coordinator::Params;
+use lab::{Network, NetworkSpec, Node, OwnRelay, RelaySpec};
+use link::{Clock, unix_time_s};
+use measurer::{Approach, Defences, Request};
+use netdoc::Fingerprint;
+use netdoc::descriptor;
+use netdoc::fetch::{Fetcher, Resource};
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::load::Target;
+use onion::{Duration, Rate};
+use report::experiment::ExperimentReport;
+use results::{Claim, Observed, Results};
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+/// Do relays advertise more after they were measured?
+///
+/// A private network has relays of C tor and FlashFlow relays, all with few clients. Half of each are measured: C tor in transit, FlashFlow
+/// by echo. Then the observed bandwidth in the new descriptors of all is compared with their limits. Tor counts a day only when it is
+/// over; so the relays of C tor start with the bandwidth history of an earlier run, whose day ends soon after the campaign.
+#[derive(Debug, Args)]
+#[command(after_help = "Example:\n  flashflow-lab experiment speed-test --quick --out results")]
+pub(super) struct Options {
+    /// Limits of relays in Mbit/s, 20 or more. For each there are two relays of C tor and two of FlashFlow. By default 20, 40 and 80;
+    /// with --quick 20.
+    #[arg(long, value_name = "MBIT,...", value_delimiter = ',', value_parser = mbit)]
+    limits: Vec<f64>,
+    /// Seconds of a measurement: at least 10, which is what a relay's observed bandwidth is the mean of.
+    #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(12..=60))]
+    seconds: u32,
+}
+
+const LIMITS: [f64; 3] = [20.0, 40.0, 80.0];
+const LIMITS_QUICK: [f64; 1] = [20.0];
+
+/// What clients send through each relay, as a share of its limit.
+const CLIENTS: f64 = 0.05;
+/// What the measurers expect of a relay, over its limit.
+const GUESS: f64 = 1.2;
+/// Each of two.
+const MEASURER: Rate = Rate::from_bit_per_s(400_000_000);
+/// Until the network is up and its clients send.
+const START_S: u64 = 60;
+/// Set-up of a measurement, and perhaps a second round.
+const EXTRA_S: u64 = 30;
+/// A relay of C tor looks each minute whether its descriptor is to be replaced.
+const PUBLISHED: Duration = Duration::from_secs(180);
+const LISTED: Duration = Duration::from_secs(120);
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// A relay of the experiment.
+struct Subject {
+    name: String,
+    target: Target,
+    limit: Rate,
+    is_tor: bool,
+    is_measured: bool,
+}
+
+pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
+    let Session { output, interrupt, .. } = session;
+    let limits = or(&options.limits, session.common.quick, &LIMITS_QUICK, &LIMITS);
+    if let Some(low) = limits.iter().find(|it| **it < 20.0) {
+        return Err(Error::Usage(format!("--limits {low}: not 20 Mbit/s or more")));
+    }
+    let measured = 2 * limits.len() as u64;
+    let day_ends_unix_s =
+        unix_time_s() + START_S + measured * (u64::from(options.seconds) + EXTRA_S);
+    let named = |kind: &str| {
+        let roles = [("measured", true), ("control", false)];
+        let names = limits.iter().flat_map(|limit| {
+            roles
+                .map(|(role, is_measured)| (format!("{kind}{limit:.0}{role}"), *limit, is_measured))
+        });
+        names.collect::<Vec<_>>()
+    };
+    let tor = named("tor").into_iter().map(|(name, limit, _)| RelaySpec {
+        state: history_that_ends_at(day_ends_unix_s),
+        ..RelaySpec::new(&name).limited_to(Rate::from_mbit_per_s(limit))
+    });
+    let network = private_network::start(&NetworkSpec::new(tor.collect()), output)?;
+    let stage = Stage::with_measurers(2, MEASURER, output)?;
+    let (ours, subjects) = subjects(&named, &network, &stage)?;
+    output.doing("waiting for the consensus that lists all");
+    let ids: Vec<[u8; 20]> = subjects.iter().map(|it| it.target.ids.rsa.0).collect();
+    wait_until_known(&network, &ids, &ours, LISTED)?;
+
+    let clients = subjects
+        .iter()
+        .map(|it| ClientLoad::start(it.target, it.limit.scaled(CLIENTS), stage.clock()));
+    let _clients = clients.collect::<Result<Vec<_>>>()?;
+    let authority = network.directory_addrs().first().copied();
+    let authority =
+        authority.ok_or_else(|| Error::Failed("the network has no authority".to_owned()))?;
+    let before = observed(authority, &subjects)?;
+    let mut results = Results::default();
+    for subject in subjects.iter().filter(|it| it.is_measured) {
+        if interrupt.is_requested() {
+            return Ok(results.report(options.seconds));
+        }
+        output.doing(format!("measuring {}", subject.name));
+        results
+            .campaign_mbit_per_s
+            .insert(subject.name.clone(), measure(&stage, subject, options, session)?);
+    }
+    let after_campaign = observed(authority, &subjects)?;
+    if unix_time_s() >= day_ends_unix_s {
+        let late = "the campaign was not over before the day of the relays' history: this machine is too slow or too busy; name fewer --limits";
+        return Err(Error::Failed(late.to_owned()));
+    }
+    ours.iter().for_each(|relay| relay.process.reload());
+    output.doing("waiting until the day is over and all have published again");
+    let deadline_unix_s = day_ends_unix_s + PUBLISHED.as_secs();
+    let mut after = after_campaign.clone();
+    while unix_time_s() < deadline_unix_s && !interrupt.is_requested() {
+        after = observed(authority, &subjects)?;
+        let is_new = |it: &Subject| {
+            let published =
+                |of: &BTreeMap<RsaId, Published>| of.get(&it.target.ids.rsa).map(|it| it.unix_s);
+            published(&after) > published(&after_campaign)
+        };
+        if subjects.iter().all(is_new) {
+            break;
+        }
+        interrupt.wait(PAUSE);
+    }
+    for it in &subjects {
+        let of = |of: &BTreeMap<RsaId, Published>| {
+            of.get(&it.target.ids.rsa).map(|it| it.observed.as_mbit_per_s())
+        };
+        let case = results.add(Observed {
+            name: it.name.clone(),
+            limit_mbit_per_s: it.limit.as_mbit_per_s(),
+            claim: Claim { is_tor: it.is_tor, is_measured: it.is_measured },
+            before_mbit_per_s: of(&before),
+            after_campaign_mbit_per_s: of(&after_campaign),
+            after_mbit_per_s: of(&after),
+        });
+        reporting::print_case(&case, output);
+    }
+    Ok(results.report(options.seconds))
+}
+
+/// The relays of a network, and those of ours.
+fn subjects(
+    named: &dyn Fn(&str) -> Vec<(String, f64, bool)>,
+    network: &Network,
+    stage: &Stage,
+) -> Result<(Vec<OwnRelay>, Vec<Subject>)> {
+    let mut subjects = Vec::new();
+    for (node, (name, limit, is_measured)) in network.relays().iter().zip(named("tor")) {
+        let (target, limit) = (target_of(node), Rate::from_mbit_per_s(limit));
+        subjects.push(Subject { name, target, limit, is_tor: true, is_measured });
+    }
+    let mut ours = Vec::new();
+    for (name, limit, is_measured) in named("ff") {
+        let limit = Rate::from_mbit_per_s(limit);
+        let relay = stage.published_relay(&name, Some(limit), None, network.directory_addrs())?;
+        subjects.push(Subject { name, target: relay.target, limit, is_tor: false, is_measured });
+        ours.push(relay);
+    }
+    Ok((ours, subjects))
+}
+
+fn target_of(node: &Node) -> Target {
+    let ids = RelayIds { rsa: RsaId(node.rsa()), ed25519: Some(Ed25519Id(node.ed25519())) };
+    Target { address: node.or_addr(), ids }
+}
+
+fn measure(
+    stage: &Stage,
+    subject: &Subject,
+    options: &Options,
+    session: Session<'_>,
+) -> Result<Option<f64>> {
+    let params = Params { seconds: options.seconds, ..measurer::TeamOptions::default().params };
+    let mut team = stage.team(2, params)?;
+    let guess = subject.limit.scaled(GUESS);
+    let request = match subject.is_tor {
+        false => stage.echo_request(subject.target, guess),
+        true => Request {
+            target: subject.target,
+            guess,
+            defences: Defences::default(),
+            approach: Approach::Transit,
+        },
+    };
+    let outcome = team.measure(&request, &mut |_| {}, session.interrupt.requested())?.outcome;
+    Ok(outcome.estimate().map(|it| it.capacity.as_mbit_per_s()))
+}
+
+/// What a descriptor says.
+#[derive(Clone, Copy, Debug)]
+struct Published {
+    unix_s: u64,
+    observed: Rate,
+}
+
+/// The newest descriptors of all that an authority has.
+fn observed(authority: SocketAddr, subjects: &[Subject]) -> Result<BTreeMap<RsaId, Published>> {
+    let all = subjects.iter().map(|it| Fingerprint::from_bytes(it.target.ids.rsa.0));
+    let text = Fetcher::default().get(authority, &Resource::Descriptors(all.collect()))?;
+    let published = |it: &descriptor::ServerDescriptor<'_>| Published {
+        unix_s: it.published,
+        observed: Rate::from_byte_per_s(it.bandwidth_observed_bytes_s),
+    };
+    let newest = descriptor::newest(&text);
+    Ok(newest
+        .descriptors
+        .iter()
+        .map(|it| (RsaId(*it.fingerprint.as_bytes()), published(it)))
+        .collect())
+}
+
+/// The bandwidth history of a relay that has run for nearly a day and carried nothing, as tor stores it.
+fn history_that_ends_at(unix_s: u64) -> Vec<String> {
+    let lines = ["Read", "Write"].map(|direction| {
+        let name = format!("BWHistory{direction}");
+        vec![
+            format!("{name}Ends {}", netdoc::write::date_time(unix_s)),
+            format!("{name}Interval 86400"),
+            format!("{name}Values 0"),
+            format!("{name}Maxima 0"),
+        ]
+    });
+    lines.concat()
+}

@@ -1,0 +1,181 @@
+//! `flashflow-lab archive schedule`: how long a team needs for each network of a dataset.
+
+use super::run::write;
+use archive::dataset::Dataset;
+use archive::rows::Origin;
+use archive::schedule::{self, PlannedNetwork, ScheduleOptions};
+use archive::times::{self, DAY_S};
+use clap::Args;
+use cli::Error;
+use coordinator::plan::TeamRoom;
+use onion::Rate;
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use terminal::{Exit, Interrupt, Output};
+
+/// Plan how a team measures each network of a dataset, and how long new relays wait: section 7 of the FlashFlow paper.
+///
+/// The first view of each day is planned as early as possible, with the plans of the coordinator. Then the day is replayed: old relays
+/// have random slots, new ones get the first slots with room. Networks that tornettools staged are planned as well. The defaults are the
+/// paper's; `flashflow schedule` plans one consensus with the settings of a coordinator.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  flashflow-lab archive schedule tor.dataset --out schedule
+  flashflow-lab archive schedule tor.dataset --origin membership --from 2025-07-01 --until 2025-08-01
+
+With --json: a line for each network, `type` staged or day, one for each view with new relays, `type` arrivals, and one for each
+quantity, `type` quantity.
+
+Exit status: 0 planned; 1 the dataset has no networks, or cannot be read; 2 wrong arguments; 130 interrupted.")]
+pub(super) struct ScheduleCommand {
+    /// The dataset.
+    dataset: PathBuf,
+    /// Use the views of this origin: tor, onionoo, membership or synthetic. Lists of relays (membership) have the capacities of the
+    /// dataset's other source.
+    #[arg(long, value_name = "NAME", value_parser = origin)]
+    origin: Option<Origin>,
+    /// Plan from this time on, UTC. Earlier views only tell which relays are old.
+    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    from: Option<i64>,
+    /// Plan before this time only.
+    #[arg(long, value_name = "TIME", value_parser = times::parse)]
+    until: Option<i64>,
+    /// Capacity of the team.
+    #[arg(long, value_name = "MBIT", default_value_t = 3000.0)]
+    team: f64,
+    /// Relays that it measures at once, at most; by default any number.
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
+    at_once: Option<u32>,
+    /// Excess factor f: allocated measurer capacity, relative to the expected capacity of a relay.
+    #[arg(long, value_name = "FACTOR", default_value_t = 2.84)]
+    excess: f64,
+    /// Length of a slot.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
+    slot_s: u32,
+    /// A capacity is the largest bandwidth that a relay published within so many days before and after.
+    #[arg(long, value_name = "DAYS", default_value_t = 46, value_parser = clap::value_parser!(u16).range(0..=3660))]
+    around: u16,
+    /// A relay is new if no view had it for this long.
+    #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3660))]
+    unseen_days: u16,
+    /// Expected capacity of a new relay; by default the 75th percentile of what relays published in the 30 days before.
+    #[arg(long, value_name = "MBIT")]
+    new_relay: Option<f64>,
+    /// Write the page, figures and tables to this folder.
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
+}
+
+fn origin(text: &str) -> Result<Origin, String> {
+    let found = Origin::ALL.into_iter().find(|it| it.word() == text);
+    found.ok_or_else(|| "expected tor, onionoo, membership or synthetic".to_owned())
+}
+
+fn above_zero(option: &str, value: f64) -> Result<f64, Error> {
+    if value.is_finite() && value > 0.0 {
+        return Ok(value);
+    }
+    Err(Error::Usage(format!("--{option} {value}: not a number above zero")))
+}
+
+impl ScheduleCommand {
+    fn options(&self) -> Result<ScheduleOptions, Error> {
+        let mbit = |option, value| above_zero(option, value).map(Rate::from_mbit_per_s);
+        let default = ScheduleOptions::default();
+        Ok(ScheduleOptions {
+            origin: self.origin,
+            from_unix_s: self.from.unwrap_or(default.from_unix_s),
+            until_unix_s: self.until.unwrap_or(default.until_unix_s),
+            team: TeamRoom {
+                capacity: mbit("team", self.team)?,
+                at_once_max: self.at_once.unwrap_or(u32::MAX),
+            },
+            excess_factor: above_zero("excess", self.excess)?,
+            slot_s: self.slot_s,
+            around_s: i64::from(self.around) * DAY_S,
+            unseen_s: i64::from(self.unseen_days) * DAY_S,
+            new_relay: self.new_relay.map(|it| mbit("new-relay", it)).transpose()?,
+            ..default
+        })
+    }
+
+    pub(super) fn run(&self, output: &Output, interrupt: &Interrupt) -> Result<Exit, Error> {
+        let options = self.options()?;
+        interrupt.wind_up_in_order();
+        let dataset = Dataset::open(&self.dataset)?;
+        let staged = schedule::staged(&dataset, &options)?;
+        for [all, half] in &staged {
+            for (name, network) in [("all", all), ("running at least half of the span", half)] {
+                let text = format!(
+                    "staged {}, {name}: {} relays, {:.1} Gbit/s, largest {:.1} Mbit/s: {} slots, {:.2} h",
+                    times::day(network.unix_s),
+                    network.relays,
+                    network.capacity_gbit_per_s,
+                    network.largest_mbit_per_s,
+                    network.slots,
+                    network.hours,
+                );
+                output.result(text, || {
+                    let mut line = value("staged", network);
+                    line["which"] = name.into();
+                    line
+                });
+            }
+        }
+        if !dataset.has("statuses")? && !staged.is_empty() {
+            return Ok(Exit::Done);
+        }
+        let mut progress = |done, all| output.doing(format!("{done} of {all} months"));
+        let series = schedule::series(&dataset, &options, interrupt.requested(), &mut progress)?;
+        output.quiet();
+        for day in &series.days {
+            output.record(|| value("day", day));
+        }
+        for it in series.arrivals.iter().filter(|it| it.new_relays > 0) {
+            output.record(|| {
+                json!({
+                    "type": "arrivals", "unix_s": it.unix_s, "new_relays": it.new_relays,
+                    "measured_after_s": it.measured_after_s,
+                    "measured_by_daemon_after_s": it.measured_by_daemon_after_s, "put_off_relays": it.put_off_relays,
+                })
+            });
+        }
+        let ends = series.days.first().zip(series.days.last());
+        let span = ends.map(|(first, last)| {
+            format!("{} to {}", times::day(first.unix_s), times::day(last.unix_s))
+        });
+        output.text(format!(
+            "{} days, {}; {} views",
+            series.days.len(),
+            span.unwrap_or_default(),
+            series.arrivals.len()
+        ));
+        output.text(format!(
+            "{:<55} {:>9} {:>9} {:>9}   {:>7} {:>7} {:>7}",
+            "", "minimum", "median", "maximum", "paper", "", ""
+        ));
+        for line in schedule::lines(&series) {
+            let here = line.here.map(|it| format!("{it:.2}"));
+            let paper = line.paper.map(|it| it.map_or_else(String::new, |it| it.to_string()));
+            let text = format!(
+                "{:<55} {:>9} {:>9} {:>9}   {:>7} {:>7} {:>7}",
+                line.quantity, here[0], here[1], here[2], paper[0], paper[1], paper[2]
+            );
+            output.result(text, || {
+                json!({"type": "quantity", "quantity": line.quantity, "here": line.here, "paper": line.paper})
+            });
+        }
+        if let Some(out) = &self.out {
+            write(schedule::report(&series), out, output)?;
+        }
+        Ok(if interrupt.is_requested() { Exit::Interrupted } else { Exit::Done })
+    }
+}
+
+fn value(kind: &str, network: &PlannedNetwork) -> Value {
+    json!({
+        "type": kind, "unix_s": network.unix_s, "relays": network.relays, "unknown_relays": network.unknown_relays,
+        "capacity_gbit_per_s": network.capacity_gbit_per_s, "largest_mbit_per_s": network.largest_mbit_per_s,
+        "lower_bound_relays": network.lower_bound_relays, "slots": network.slots, "hours": network.hours,
+    })
+}
