@@ -10,7 +10,7 @@ use crate::{private_network, reporting};
 use clap::Args;
 use coordinator::Params;
 use lab::{Network, NetworkSpec, Node, OwnRelay, RelaySpec};
-use link::{Clock, unix_time_s};
+use link::unix_time_s;
 use measurer::{Approach, Defences, Request};
 use netdoc::Fingerprint;
 use netdoc::descriptor;

@@ -149,6 +149,10 @@ struct SpeedtestCommand {
     /// With --simulated: all traffic, as a share of all capacity.
     #[arg(long, value_name = "0..1", default_value_t = 0.35, requires = "simulated")]
     load: f64,
+    /// With --simulated: length of the test.
+    #[arg(long, value_name = "HOURS", default_value_t = 51, requires = "simulated",
+        value_parser = clap::value_parser!(u32).range(1..=120))]
+    test_hours: u32,
     /// With --simulated: seed of all choices.
     #[arg(long, default_value_t = 1, requires = "simulated")]
     seed: u64,

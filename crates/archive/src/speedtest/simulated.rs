@@ -12,7 +12,7 @@
 use super::{Change, Hour, SpeedTest, weight_error};
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
-use crate::observed::ObservedBandwidth;
+use crate::observed::{DESCRIPTOR_AGE_S, INTERVAL_S as DAY, ObservedBandwidth};
 use crate::rows::{Campaign, Relays, Staged};
 use crate::synth::{capacity_byte_per_s, normal};
 use rand::{RngExt as _, SeedableRng as _};
@@ -63,7 +63,7 @@ impl Default for SimulationOptions {
             load: 0.35,
             burst: 0.1,
             weight_bias: 0.65,
-            weight_noise: 0.4,
+            weight_noise: 0.3,
             weight_hours: 48,
             seed: 1,
         }
@@ -187,8 +187,9 @@ impl<'a> Network<'a> {
         let begin = WARM_UP_HOURS + u64::from(options.begins_at_hour);
         let relays = capacities_byte_per_s.iter().map(|capacity_byte_per_s| {
             // Relays started at all times of a day, before the model begins.
-            let mut observed = ObservedBandwidth::started(rng.random_range(0..86_400));
-            observed.poll_descriptor(0);
+            let mut observed = ObservedBandwidth::started(rng.random_range(0..DAY));
+            // A relay makes descriptors for other reasons as well, so their times do not follow from that of its start.
+            observed.poll_descriptor(2 * DAY - rng.random_range(0..DESCRIPTOR_AGE_S));
             let tested = rng.random_bool(options.measured_share.clamp(0.0, 1.0));
             let within = u64::from(options.test_hours.max(1));
             Relay {
@@ -209,7 +210,7 @@ impl<'a> Network<'a> {
 
     fn hour(&mut self, hour: u64) {
         let options = self.options;
-        let now_s = (hour + 24) * 3600;
+        let now_s = 2 * DAY + hour * 3600;
         let weights: f64 = self.relays.iter().map(|it| it.weight).sum();
         let day = std::f64::consts::TAU * (hour % 24) as f64 / 24.0;
         let traffic =

@@ -254,8 +254,8 @@ impl SpeedtestCommand {
         if !(self.load > 0.0 && self.load <= 1.0) {
             return Err(Error::Usage("--load must lie in 0..1".to_owned()));
         }
-        let default = SimulationOptions::default();
-        let options = SimulationOptions { load: self.load, seed: self.seed, ..default };
+        let (load, test_hours, seed) = (self.load, self.test_hours, self.seed);
+        let options = SimulationOptions { load, test_hours, seed, ..SimulationOptions::default() };
         let capacities = match &self.dataset {
             Some(dataset) => simulated::capacities_of(&Dataset::open(dataset)?)?,
             None => simulated::synthetic_capacities(SYNTHETIC_RELAYS, self.seed),
