@@ -5,7 +5,8 @@
 //! overlooked:
 //!
 //! - The largest ten seconds of an interval of 24 hours count only when it is over, and then for five intervals. Intervals begin when the
-//!   relay was first started. So a relay that was flooded knows of it up to a day later.
+//!   relay was first started. So a relay that was flooded knows of it up to a day later. (Since 0.4.5 the current interval counts after
+//!   `TestingMinTimeToReportBandwidth`, which is a day, and so never; in testing networks it is 0.)
 //! - A change by a factor of two is published at once only in a relay's first day of uptime. An older relay waits for its next regular
 //!   descriptor.
 

@@ -49,8 +49,11 @@ const CLIENTS: f64 = 0.05;
 const GUESS: f64 = 1.2;
 /// Each of two.
 const MEASURER: Rate = Rate::from_bit_per_s(400_000_000);
-/// Until the network is up and its clients send.
-const START_S: u64 = 60;
+/// Until the network is up, its clients send, and our relays are [`SETTLED`].
+const START_S: u64 = 150;
+/// For a minute after a relay of ours has tested its bandwidth, it publishes each change by a factor of two, so perhaps the first half of a
+/// measurement. Authorities would then ignore the other half, which is no such change.
+const SETTLED: Duration = Duration::from_secs(80);
 /// Set-up of a measurement, and perhaps a second round.
 const EXTRA_S: u64 = 30;
 /// A relay of C tor looks each minute whether its descriptor is to be replaced.
@@ -86,11 +89,14 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     };
     let tor = named("tor").into_iter().map(|(name, limit, _)| RelaySpec {
         state: history_that_ends_at(day_ends_unix_s),
+        // As in the public network: in a testing network, the current day counts from its first second.
+        extra_torrc: vec!["TestingMinTimeToReportBandwidth 1 day".to_owned()],
         ..RelaySpec::new(&name).limited_to(Rate::from_mbit_per_s(limit))
     });
     let network = private_network::start(&NetworkSpec::new(tor.collect()), output)?;
     let stage = Stage::with_measurers(2, MEASURER, output)?;
     let (ours, subjects) = subjects(&named, &network, &stage)?;
+    let settled = stage.clock().now() + SETTLED;
     output.doing("waiting for the consensus that lists all");
     let ids: Vec<[u8; 20]> = subjects.iter().map(|it| it.target.ids.rsa.0).collect();
     wait_until_known(&network, &ids, &ours, LISTED)?;
@@ -102,6 +108,8 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let authority = network.directory_addrs().first().copied();
     let authority =
         authority.ok_or_else(|| Error::Failed("the network has no authority".to_owned()))?;
+    output.doing("waiting until our relays have tested their bandwidth");
+    interrupt.wait(settled - stage.clock().now());
     let before = observed(authority, &subjects)?;
     let mut results = Results::default();
     for subject in subjects.iter().filter(|it| it.is_measured) {

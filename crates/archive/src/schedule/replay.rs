@@ -5,7 +5,7 @@ use super::{Arrivals, Expected, ScheduleOptions, ScheduleSeries, id, plan};
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::rows::{Origin, RelayId, Relays, Status};
-use crate::times::DAY_S;
+use crate::times::{DAY_S, minute};
 use coordinator::Priority;
 use coordinator::period::Bounds;
 use coordinator::plan::{Admission, Machine, Plan, Seed};
@@ -94,7 +94,7 @@ impl Replay<'_> {
             if (unix_s.into()..self.options.until_unix_s).is_empty() {
                 break;
             }
-            self.view(unix_s, &view, relays);
+            self.view(unix_s, &view, relays)?;
         }
         Ok(())
     }
@@ -112,7 +112,7 @@ impl Replay<'_> {
         Ok(row.origin == origin)
     }
 
-    fn view(&mut self, unix_s: u32, view: &[Status], relays: &Relays) {
+    fn view(&mut self, unix_s: u32, view: &[Status], relays: &Relays) -> Result<(), ArchiveError> {
         let is_first = self.last_seen_unix_s.iter().all(Option::is_none);
         let is_new = |last: Option<u32>| {
             let unseen_s = last.map(|it| i64::from(unix_s) - i64::from(it));
@@ -123,7 +123,7 @@ impl Replay<'_> {
             view.iter().partition(|it| is_new(last_seen(&it.relay)));
         if i64::from(unix_s) >= self.options.from_unix_s {
             if self.day.as_ref().is_none_or(|it| it.bounds.is_over(unix_s.into())) {
-                self.begin_day(unix_s, &old, relays);
+                self.begin_day(unix_s, &old, relays)?;
                 let all: Vec<&Status> = view.iter().collect();
                 let (expected, unknown) = self.expected(unix_s, &all, relays);
                 let network = plan(unix_s.into(), &expected, unknown, self.options);
@@ -140,6 +140,7 @@ impl Replay<'_> {
                 *last_seen = Some(unix_s);
             }
         }
+        Ok(())
     }
 
     /// Relays with the capacities to expect, and of how many nothing is known.
@@ -156,7 +157,12 @@ impl Replay<'_> {
         (known.into_iter().map(|(id, rate)| (id, rate.unwrap_or(guess))).collect(), unknown)
     }
 
-    fn begin_day(&mut self, unix_s: u32, old: &[&Status], relays: &Relays) {
+    fn begin_day(
+        &mut self,
+        unix_s: u32,
+        old: &[&Status],
+        relays: &Relays,
+    ) -> Result<(), ArchiveError> {
         if let Some(Day { bounds, memoryless, .. }) = self.day.take() {
             for place in memoryless.places() {
                 let began_s = bounds.begin_unix_s + u64::from(place.slot) * bounds.slot_s;
@@ -168,6 +174,16 @@ impl Replay<'_> {
         let bounds = Bounds::at(unix_s.into(), day, options.slot_s.into());
         let (expected, _) = self.expected(unix_s, old, relays);
         let rates: Vec<Rate> = expected.iter().map(|it| it.1).collect();
+        let new_relay = options
+            .new_relay
+            .unwrap_or_else(|| self.capacities.of_new_relays(unix_s.into(), &rates));
+        if new_relay == Rate::ZERO {
+            return Err(ArchiveError::Missing(format!(
+                "the dataset has no bandwidths around {}: import descriptors of that time, begin later with --from, or name the capacity to \
+                 expect with --new-relay",
+                minute(unix_s.into())
+            )));
+        }
         let seed = Seed::from_bytes(options.seed).of_period(bounds.begin_unix_s);
         let (slots, teams) = (bounds.slots(), [options.team]);
         let machine = |it: &Expected| Machine::single(it.0, it.1);
@@ -191,10 +207,9 @@ impl Replay<'_> {
                 options.excess_factor,
                 expected.iter().map(|it| (machine(it), due_by(&it.0))).collect(),
             ),
-            new_relay: options
-                .new_relay
-                .unwrap_or_else(|| self.capacities.of_new_relays(unix_s.into(), &rates)),
+            new_relay,
         });
+        Ok(())
     }
 
     /// Gives slots to new relays, and to old ones that the first view of the day did not have.

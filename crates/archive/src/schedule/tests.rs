@@ -139,6 +139,10 @@ fn a_series_of_several_origins_or_of_nothing_says_what_to_do() {
     assert!(error.contains("--origin") && error.contains("membership"), "{error}");
     let error = Built::default().series(&ScheduleOptions::default()).unwrap_err().to_string();
     assert!(error.contains("import"), "{error}");
+    let mut built = Built::default();
+    built.lists(0, 0..3);
+    let error = built.series(&ScheduleOptions::default()).unwrap_err().to_string();
+    assert!(error.contains("2019-07-01") && error.contains("--new-relay"), "{error}");
 }
 
 #[test]
@@ -167,7 +171,9 @@ proptest! {
         for (day, relays) in &views {
             built.lists(day * DAY, relays.iter().copied());
         }
-        let found = built.series(&ScheduleOptions::default()).unwrap();
+        let new_relay = Some(Rate::from_mbit_per_s(50.0));
+        let options = ScheduleOptions { new_relay, ..ScheduleOptions::default() };
+        let found = built.series(&options).unwrap();
         let first = *views.keys().next().unwrap();
         let is_new = |day: u32, relay: &u32| {
             let had = |(other, relays): (&u32, &Vec<u32>)| {

@@ -1,0 +1,100 @@
+//! Schedules and simulated speed tests of real networks, if there are any in `../shared/data`.
+
+use archive::dataset::Dataset;
+use archive::import::{ImportOptions, Observer, import};
+use archive::schedule::{self, ScheduleOptions};
+use archive::speedtest::simulated::{self, SimulationOptions};
+use archive::speedtest::{self, Effect};
+use archive::times;
+use onion::Rate;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+/// A file or folder of real data; without it, the test is skipped.
+macro_rules! real {
+    ($name:expr) => {{
+        let path =
+            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join($name);
+        if !path.exists() {
+            skip::this_test!("there is no {}", path.display());
+        }
+        path
+    }};
+}
+
+struct NoProblem;
+
+impl Observer for NoProblem {
+    fn progress(&mut self, _: u64, _: u64, _: u64) {}
+
+    fn problem(&mut self, message: String) {
+        panic!("{message}");
+    }
+}
+
+fn imported(source: PathBuf, folder: &Path) -> Dataset {
+    let dataset = Dataset::create(folder).unwrap();
+    let stop = AtomicBool::new(false);
+    import(&dataset, &[source], ImportOptions::default(), &stop, &mut NoProblem).unwrap();
+    dataset
+}
+
+#[test]
+fn the_staged_network_of_may_2024_takes_seven_hours_and_no_slot_is_wasted() {
+    let folder = tempfile::tempdir().unwrap();
+    let source = real!("staging-2024-05/relayinfo_staging_2024-05-01--2024-05-31.json.xz");
+    let dataset = imported(source, folder.path());
+    let options = ScheduleOptions::default();
+    let networks = schedule::staged(&dataset, &options).unwrap();
+    let [[all, half]] = &networks[..] else { panic!("one span was imported") };
+    for (network, relays, slots) in [(all, 8665, 831), (half, 7203, 755)] {
+        assert_eq!((network.relays, network.slots, network.lower_bound_relays), (relays, slots, 0));
+        // What all relays need, divided by what the team has.
+        let bound = network.capacity_gbit_per_s * options.excess_factor / 3.0;
+        let wasted = f64::from(network.slots) - bound;
+        assert!((0.0..1.0).contains(&wasted), "{network:?}: {bound}");
+    }
+}
+
+#[test]
+fn three_relays_are_new_in_the_median_consensus_of_january_2019_and_measured_in_the_first_slot() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = imported(real!("membership-2019-01"), folder.path());
+    let options = ScheduleOptions {
+        from_unix_s: times::parse("2019-01-02").unwrap(),
+        new_relay: Some(Rate::from_mbit_per_s(51.0)),
+        ..ScheduleOptions::default()
+    };
+    let series =
+        schedule::series(&dataset, &options, &AtomicBool::new(false), &mut |_, _| ()).unwrap();
+    assert_eq!((series.days.len(), series.arrivals.len()), (30, 720));
+    let lines = schedule::lines(&series);
+    let of = |name: &str| lines.iter().find(|it| it.quantity == name).unwrap().here;
+    assert_eq!(of("new relays of a view"), [0.0, 3.0, 62.0]);
+    let [least, median, most] = of("seconds until all new ones are measured");
+    assert_eq!((least, median), (0.0, 30.0));
+    assert!(most <= 780.0, "{most}");
+    let daemon = of("seconds until all new ones are measured, daemon's plan");
+    assert!(daemon[2] <= 3630.0, "{daemon:?}");
+}
+
+#[test]
+fn a_simulated_test_of_the_authors_relays_has_the_course_of_their_test() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = imported(real!("speedtest-2019"), folder.path());
+    let authors = speedtest::of_authors(&dataset).unwrap().effect();
+    let capacities = simulated::capacities_of(&dataset).unwrap();
+    // Their 4,889 measurements of 20 s, one after the other, take 27 of their 51 hours; time-outs take the rest.
+    let options = SimulationOptions { test_hours: 27, ..SimulationOptions::default() };
+    let model = simulated::simulate(&capacities, &options).effect();
+    let near = |what: &str, value: fn(&Effect) -> f64, by: f64| {
+        let (model, authors) = (value(&model), value(&authors));
+        assert!((model - authors).abs() <= by, "{what}: {model} is not {authors}");
+    };
+    let rise = |it: &Effect| it.median_gbit_per_s[1].unwrap() / it.median_gbit_per_s[0].unwrap();
+    near("rise", rise, 0.1);
+    near("weight error after", |it| it.weight_error_after, 0.03);
+    near("weight error of the larger capacity", |it| it.weight_error_of_larger, 0.03);
+    near("hours until half of the rise", |it| it.half_way_hours.unwrap().0, 6.0);
+    near("hours until half of the fall", |it| it.half_way_hours.unwrap().1, 6.0);
+}
