@@ -79,23 +79,15 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let measured = 2 * limits.len() as u64;
     let day_ends_unix_s =
         unix_time_s() + START_S + measured * (u64::from(options.seconds) + EXTRA_S);
-    let named = |kind: &str| {
-        let roles = [("measured", true), ("control", false)];
-        let names = limits.iter().flat_map(|limit| {
-            roles
-                .map(|(role, is_measured)| (format!("{kind}{limit:.0}{role}"), *limit, is_measured))
-        });
-        names.collect::<Vec<_>>()
-    };
-    let tor = named("tor").into_iter().map(|(name, limit, _)| RelaySpec {
+    let tor = roles("tor", &limits).into_iter().map(|role| RelaySpec {
         state: history_that_ends_at(day_ends_unix_s),
         // As in the public network: in a testing network, the current day counts from its first second.
         extra_torrc: vec!["TestingMinTimeToReportBandwidth 1 day".to_owned()],
-        ..RelaySpec::new(&name).limited_to(Rate::from_mbit_per_s(limit))
+        ..RelaySpec::new(&role.name).limited_to(role.limit)
     });
     let network = private_network::start(&NetworkSpec::new(tor.collect()), output)?;
     let stage = Stage::with_measurers(2, MEASURER, output)?;
-    let (ours, subjects) = subjects(&named, &network, &stage)?;
+    let (ours, subjects) = subjects(&limits, &network, &stage)?;
     let settled = stage.clock().now() + SETTLED;
     output.doing("waiting for the consensus that lists all");
     let ids: Vec<[u8; 20]> = subjects.iter().map(|it| it.target.ids.rsa.0).collect();
@@ -159,22 +151,44 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     Ok(results.report(options.seconds))
 }
 
-/// The relays of a network, and those of ours.
+/// What a relay is there for.
+struct Role {
+    name: String,
+    limit: Rate,
+    is_measured: bool,
+}
+
+/// Two relays for each limit: one that is measured, and one to compare with.
+fn roles(kind: &str, limits_mbit: &[f64]) -> Vec<Role> {
+    let of_limit = |mbit: &f64| {
+        [("measured", true), ("control", false)].map(|(word, is_measured)| Role {
+            name: format!("{kind}{mbit:.0}{word}"),
+            limit: Rate::from_mbit_per_s(*mbit),
+            is_measured,
+        })
+    };
+    limits_mbit.iter().flat_map(of_limit).collect()
+}
+
+/// The relays of the network, and the FlashFlow relays.
 fn subjects(
-    named: &dyn Fn(&str) -> Vec<(String, f64, bool)>,
+    limits_mbit: &[f64],
     network: &Network,
     stage: &Stage,
 ) -> Result<(Vec<OwnRelay>, Vec<Subject>)> {
+    let subject = |role: Role, target: Target, is_tor: bool| {
+        let Role { name, limit, is_measured } = role;
+        Subject { name, target, limit, is_tor, is_measured }
+    };
     let mut subjects = Vec::new();
-    for (node, (name, limit, is_measured)) in network.relays().iter().zip(named("tor")) {
-        let (target, limit) = (target_of(node), Rate::from_mbit_per_s(limit));
-        subjects.push(Subject { name, target, limit, is_tor: true, is_measured });
+    for (node, role) in network.relays().iter().zip(roles("tor", limits_mbit)) {
+        subjects.push(subject(role, target_of(node), true));
     }
     let mut ours = Vec::new();
-    for (name, limit, is_measured) in named("ff") {
-        let limit = Rate::from_mbit_per_s(limit);
-        let relay = stage.published_relay(&name, Some(limit), None, network.directory_addrs())?;
-        subjects.push(Subject { name, target: relay.target, limit, is_tor: false, is_measured });
+    for role in roles("ff", limits_mbit) {
+        let authorities = network.directory_addrs();
+        let relay = stage.published_relay(&role.name, Some(role.limit), None, authorities)?;
+        subjects.push(subject(role, relay.target, false));
         ours.push(relay);
     }
     Ok((ours, subjects))
