@@ -73,7 +73,7 @@ pub struct PlannedNetwork {
     pub unix_s: i64,
     /// Relays.
     pub relays: usize,
-    /// Of these, relays whose capacity nothing tells: they count with the expectation for new ones.
+    /// Of these, relays of unknown capacity: they count with the expectation for new ones.
     pub unknown_relays: usize,
     /// The sum of their capacities, Gbit/s.
     pub capacity_gbit_per_s: f64,

@@ -51,7 +51,7 @@ const GUESS: f64 = 1.2;
 const MEASURER: Rate = Rate::from_bit_per_s(400_000_000);
 /// Until the network is up, its clients send, and our relays are [`SETTLED`].
 const START_S: u64 = 150;
-/// For a minute after a relay of ours has tested its bandwidth, it publishes each change by a factor of two, so perhaps the first half of a
+/// For a minute after a FlashFlow relay has tested its bandwidth, it publishes each change by a factor of two, so perhaps the first half of a
 /// measurement. Authorities would then ignore the other half, which is no such change.
 const SETTLED: Duration = Duration::from_secs(80);
 /// Set-up of a measurement, and perhaps a second round.

@@ -1,4 +1,4 @@
-//! The numbers of a series, beside the paper's.
+//! The numbers of a series, compared with those of the paper.
 
 use super::ScheduleSeries;
 use crate::percentile;
@@ -14,7 +14,7 @@ pub struct Line {
     pub quantity: &'static str,
     /// Minimum, median and maximum.
     pub here: [f64; 3],
-    /// The same in the paper, for July 2019.
+    /// Those of the paper, for July 2019.
     pub paper: [Option<f64>; 3],
 }
 

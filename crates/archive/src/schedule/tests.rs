@@ -193,7 +193,7 @@ proptest! {
             found.arrivals.iter().map(|it| (it.unix_s, it.new_relays)).collect();
         prop_assert_eq!(counted, naive);
         prop_assert_eq!(found.days.len(), views.len());
-        // Whoever is new has a slot: there is room for all.
+        // Each new relay has a slot: there is room for all.
         prop_assert_eq!(found.waits_s.len(), found.arrivals.iter().map(|it| it.new_relays).sum::<usize>());
     }
 }

@@ -43,7 +43,7 @@ pub struct SimulationOptions {
     pub burst: f64,
     /// The standard deviation of the logarithm of a weight's lasting error, such as that of a relay far from bandwidth authorities.
     pub weight_bias: f64,
-    /// The same of the error of each measurement.
+    /// The standard deviation of the logarithm of each measurement's own error.
     pub weight_noise: f64,
     /// The mean time after which a bandwidth authority measures a relay again.
     pub weight_hours: u32,

@@ -34,7 +34,7 @@ pub(super) struct ScheduleCommand {
     /// dataset's other source.
     #[arg(long, value_name = "NAME", value_parser = origin)]
     origin: Option<Origin>,
-    /// Plan from this time on, UTC. Earlier views only tell which relays are old.
+    /// Plan from this time on, UTC. Earlier views only show which relays are old.
     #[arg(long, value_name = "TIME", value_parser = times::parse)]
     from: Option<i64>,
     /// Plan before this time only.
@@ -52,7 +52,7 @@ pub(super) struct ScheduleCommand {
     /// Length of a slot.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
     slot_s: u32,
-    /// A capacity is the largest bandwidth that a relay published within so many days before and after.
+    /// A capacity is the largest bandwidth that a relay published within this number of days before and after.
     #[arg(long, value_name = "DAYS", default_value_t = 46, value_parser = clap::value_parser!(u16).range(0..=3660))]
     around: u16,
     /// A relay is new if no view had it for this long.
