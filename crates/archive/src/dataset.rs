@@ -29,7 +29,7 @@ const BATCH_ROWS: usize = 1 << 16;
 /// Rows of a row group: a reader holds one of each month in memory at once.
 const GROUP_ROWS: usize = 1 << 18;
 /// The most rows of a month. A month of 40,000 relays has 30 million.
-const MONTH_ROWS_MAX: usize = 1 << 26;
+pub(crate) const MONTH_ROWS_MAX: usize = 1 << 25;
 /// The name of a month's file.
 const PART: &str = "part.parquet";
 
@@ -44,7 +44,8 @@ pub struct Dataset {
 pub struct Imported {
     /// The file or folder.
     pub source: PathBuf,
-    /// SHA-256 of its content, in hex; of a folder of tables, over its files in order of their names.
+    /// SHA-256 of its content, in hex; of a folder of tables, over its files in order of their names. Empty if it was refused before its
+    /// end was read: such a source is read again by every import.
     pub sha256: String,
     /// Its size.
     pub bytes: u64,
@@ -56,6 +57,9 @@ pub struct Imported {
     pub damaged: u64,
     /// Whether the source ended before its end, or was refused in the middle.
     pub is_truncated: bool,
+    /// Whether consensuses without enough signatures were left out.
+    #[serde(default)]
+    pub is_verified: bool,
 }
 
 impl Dataset {

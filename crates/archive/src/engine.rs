@@ -12,7 +12,7 @@ use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingOptions;
 use datafusion::error::DataFusionError;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
-use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext, col};
+use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext, col};
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
@@ -91,11 +91,35 @@ impl Default for Limits {
     }
 }
 
+/// Where plans run.
+#[derive(Clone, Debug)]
+pub(crate) enum Runner {
+    /// In this process.
+    Here,
+    /// On a cluster.
+    #[cfg(feature = "cluster")]
+    Cluster(crate::cluster::Scheduler),
+}
+
+impl Runner {
+    pub(crate) async fn collect(
+        &self,
+        frame: DataFrame,
+    ) -> Result<Vec<RecordBatch>, DataFusionError> {
+        match self {
+            Self::Here => frame.collect().await,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(scheduler) => scheduler.collect(frame).await,
+        }
+    }
+}
+
 /// Queries over a dataset.
 pub struct Engine {
     dataset: Dataset,
     context: SessionContext,
     runtime: Runtime,
+    runner: Runner,
 }
 
 impl Engine {
@@ -104,8 +128,26 @@ impl Engine {
     /// # Errors
     /// The dataset cannot be read, or there is no memory for threads.
     pub fn open(dataset: Dataset, limits: Limits) -> Result<Self, ArchiveError> {
+        Self::with_runner(dataset, limits, Runner::Here)
+    }
+
+    /// As [`open`](Self::open), on a cluster, whose machines all have the dataset under the path that it has here.
+    ///
+    /// # Errors
+    /// Those of `open`, or the scheduler does not answer.
+    #[cfg(feature = "cluster")]
+    pub fn on_cluster(
+        dataset: Dataset,
+        limits: Limits,
+        scheduler: crate::cluster::Scheduler,
+    ) -> Result<Self, ArchiveError> {
+        Self::with_runner(dataset, limits, Runner::Cluster(scheduler))
+    }
+
+    fn with_runner(dataset: Dataset, limits: Limits, runner: Runner) -> Result<Self, ArchiveError> {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(limits.threads.max(1))
+            .enable_all()
             .build()
             .map_err(ArchiveError::file("start threads for", dataset.folder()))?;
         let config = SessionConfig::new()
@@ -115,7 +157,7 @@ impl Engine {
             RuntimeEnvBuilder::new().with_memory_limit(limits.memory_mib << 20, 1.0).build_arc()?;
         let context = SessionContext::new_with_config_rt(config, memory);
         runtime.block_on(register(&context, &dataset))?;
-        let engine = Self { dataset, context, runtime };
+        let engine = Self { dataset, context, runtime, runner };
         if let [origin] = engine.origins()?.as_slice() {
             engine.view(View::of(origin))?;
         }
@@ -183,7 +225,10 @@ impl Engine {
         let inner = SessionContext::new_with_config_rt(config, self.context.runtime_env());
         self.runtime.block_on(register(&inner, &self.dataset))?;
         let _ = self.context.deregister_table("relay_hours")?;
-        self.context.register_table("relay_hours", Arc::new(RelayHours::new(view, inner)))?;
+        self.context.register_table(
+            "relay_hours",
+            Arc::new(RelayHours::new(view, inner, self.runner.clone())),
+        )?;
         Ok(())
     }
 
@@ -213,7 +258,7 @@ impl Engine {
         self.runtime.block_on(async {
             let frame = self.context.sql_with_options(sql, options).await?;
             let schema: SchemaRef = Arc::new(frame.schema().as_arrow().clone());
-            let mut batches = frame.collect().await?;
+            let mut batches = self.runner.collect(frame).await?;
             if batches.is_empty() {
                 batches.push(RecordBatch::new_empty(schema));
             }
@@ -292,7 +337,9 @@ pub fn integers(batches: &[RecordBatch], name: &str) -> Vec<i64> {
             .and_then(|it| datafusion::arrow::compute::cast(it, &DataType::Int64).ok());
         match column {
             Some(column) => {
-                all.extend(column.as_primitive::<Int64Type>().iter().map(Option::unwrap_or_default))
+                all.extend(
+                    column.as_primitive::<Int64Type>().iter().map(Option::unwrap_or_default),
+                );
             }
             None => all.extend(std::iter::repeat_n(0, batch.num_rows())),
         }

@@ -42,6 +42,10 @@ pub enum ArchiveError {
     /// The query engine refuses or fails.
     #[error("{}", brief(.0))]
     Query(#[from] DataFusionError),
+    /// A process of the cluster cannot run.
+    #[cfg(feature = "cluster")]
+    #[error("{0}")]
+    Cluster(String),
     /// A value cannot be printed.
     #[error(transparent)]
     Arrow(#[from] ArrowError),

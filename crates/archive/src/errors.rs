@@ -171,10 +171,14 @@ fn capacity_share(name: &str) -> String {
     format!("CAST(h.capacity_{name}_byte_per_s AS DOUBLE) / NULLIF(n.weighted_{name}, 0)")
 }
 
+/// The sum over relays is one of integers, in units of 2⁻⁵²: so it does not depend on the order in which threads or machines add.
 fn weights_query(periods: &[&str]) -> String {
     let mut sql = "SELECT h.valid_after_unix_s AS t".to_owned();
     for name in periods {
-        sql += &format!(", 0.5 * SUM(ABS({SHARE} - {})) AS nwe_{name}", capacity_share(name));
+        let difference = format!("ABS({SHARE} - {})", capacity_share(name));
+        sql += &format!(
+            ", CAST(SUM(CAST({difference} * 4503599627370496.0 AS BIGINT)) AS DOUBLE) / 9007199254740992.0 AS nwe_{name}"
+        );
     }
     sql + " FROM relay_hours h JOIN network n ON h.valid_after_unix_s = n.t \
            WHERE h.weight_kb_per_s IS NOT NULL AND h.advertised_byte_per_s IS NOT NULL \
@@ -184,14 +188,16 @@ fn weights_query(periods: &[&str]) -> String {
 fn relays_query(periods: &[(&str, i64)], until: i64) -> String {
     let mut sql = "SELECT h.relay AS relay".to_owned();
     for (name, from) in periods {
-        let counts = format!("h.valid_after_unix_s >= {from} AND h.valid_after_unix_s < {until}");
-        let capacity = format!("h.capacity_{name}_byte_per_s");
+        let counts = format!(
+            "FILTER (WHERE h.valid_after_unix_s >= {from} AND h.valid_after_unix_s < {until})"
+        );
+        // Null where the capacity is 0.
+        let capacity = format!("NULLIF(h.capacity_{name}_byte_per_s, 0)");
         sql += &format!(
-            ", AVG(CASE WHEN {counts} AND {capacity} > 0 \
-             THEN 1.0 - CAST(h.advertised_byte_per_s AS DOUBLE) / {capacity} END) AS rce_{name}\
-             , AVG(CASE WHEN {counts} AND {capacity} > 0 THEN ({SHARE}) / NULLIF({}, 0) END) AS rwe_{name}\
-             , AVG(CASE WHEN {counts} THEN h.advertised_rsd_{name} END) AS rsd_a_{name}\
-             , AVG(CASE WHEN {counts} THEN h.weight_rsd_{name} END) AS rsd_w_{name}",
+            ", AVG(1.0 - CAST(h.advertised_byte_per_s AS DOUBLE) / {capacity}) {counts} AS rce_{name}\
+             , AVG(({SHARE}) / NULLIF({}, 0)) {counts} AS rwe_{name}\
+             , AVG(h.advertised_rsd_{name}) {counts} AS rsd_a_{name}\
+             , AVG(h.weight_rsd_{name}) {counts} AS rsd_w_{name}",
             capacity_share(name),
         );
     }

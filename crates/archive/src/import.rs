@@ -9,21 +9,22 @@ mod documents;
 mod json;
 mod source;
 mod speedtest;
+mod verify;
 
-use crate::dataset::{Dataset, Imported};
+use crate::dataset::{Dataset, Imported, MONTH_ROWS_MAX};
 use crate::error::ArchiveError;
 use crate::rows::Relays;
 use documents::{Documents, Kind, Piece, Rows};
 use sha2::{Digest as _, Sha256};
 use std::collections::BTreeMap;
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
+use verify::Verifier;
 
 /// Rows that are held before they are written: 24 to 28 bytes each.
 const PENDING_MAX: usize = 6_000_000;
@@ -33,10 +34,12 @@ const BATCH: usize = 1 << 20;
 const NAMED_MAX: u64 = 10;
 
 /// How to import.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
     /// Read sources again that the manifest has.
     pub is_again: bool,
+    /// Leave out consensuses that are not signed by authorities with a certificate in this file.
+    pub certificates: Option<PathBuf>,
 }
 
 /// What an import did.
@@ -131,7 +134,7 @@ fn sources(path: &Path, found: &mut Vec<Source>) -> Result<(), ArchiveError> {
 pub fn import(
     dataset: &Dataset,
     paths: &[PathBuf],
-    options: ImportOptions,
+    options: &ImportOptions,
     stop: &AtomicBool,
     observer: &mut dyn Observer,
 ) -> Result<ImportReport, ArchiveError> {
@@ -140,16 +143,20 @@ pub fn import(
         fs::symlink_metadata(path).map_err(ArchiveError::file("read", path))?;
         sources(path, &mut found)?;
     }
-    let known: BTreeSet<String> = match options.is_again {
-        true => BTreeSet::new(),
-        false => dataset.manifest()?.into_iter().map(|it| it.sha256).collect(),
-    };
-    let mut total = 0;
+    let verifier = options.certificates.as_deref().map(Verifier::read).transpose()?;
+    let mut known: BTreeMap<u64, Vec<Imported>> = BTreeMap::new();
+    for entry in dataset.manifest()? {
+        if !options.is_again && !entry.sha256.is_empty() {
+            known.entry(entry.bytes).or_default().push(entry);
+        }
+    }
+    let mut sizes = Vec::new();
     for source in &found {
-        total += size(source).map_err(ArchiveError::file("read", source.path()))?;
+        sizes.push(size(source).map_err(ArchiveError::file("read", source.path()))?);
     }
     let mut importer = Importer {
         dataset,
+        verifier: verifier.as_ref(),
         relays: Relays::default(),
         pending: Rows::default(),
         unwritten: Vec::new(),
@@ -158,17 +165,30 @@ pub fn import(
         observer,
         read: Arc::default(),
         parsed: 0,
-        total,
+        total: sizes.iter().sum(),
     };
-    for source in &found {
-        let (sha256, bytes) = digest(source).map_err(ArchiveError::file("read", source.path()))?;
-        if known.contains(&sha256) {
-            importer.report.known += 1;
-            importer.read.fetch_add(bytes, Ordering::Relaxed);
-            continue;
+    for (source, bytes) in found.iter().zip(sizes) {
+        // Only what is as long as a known source is read twice.
+        if let Some(entries) = known.get(&bytes) {
+            let sha256 = digest(source).map_err(ArchiveError::file("read", source.path()))?;
+            if let Some(entry) = entries.iter().find(|it| it.sha256 == sha256) {
+                if importer.verifier.is_some() && !entry.is_verified {
+                    let problem =
+                        "it was imported without --verify before; use a new dataset".to_owned();
+                    let path = source.path().to_owned();
+                    return Err(ArchiveError::Source { path, problem });
+                }
+                importer.report.known += 1;
+                importer.read.total.fetch_add(bytes, Ordering::Relaxed);
+                continue;
+            }
         }
-        let entry =
-            Imported { source: source.path().to_owned(), sha256, bytes, ..Imported::default() };
+        let entry = Imported {
+            source: source.path().to_owned(),
+            bytes,
+            is_verified: verifier.is_some(),
+            ..Imported::default()
+        };
         importer.source(source, entry)?;
         if importer.is_stopped() {
             break;
@@ -183,9 +203,9 @@ fn size(source: &Source) -> io::Result<u64> {
     source.files()?.iter().map(|file| Ok(fs::metadata(file)?.len())).sum()
 }
 
-/// The SHA-256 of a source's files, and their size.
-fn digest(source: &Source) -> io::Result<(String, u64)> {
-    let (mut hash, mut bytes) = (Sha256::new(), 0);
+/// The SHA-256 of a source's files.
+fn digest(source: &Source) -> io::Result<String> {
+    let mut hash = Sha256::new();
     let mut buffer = vec![0; 1 << 16];
     for file in source.files()? {
         let mut file = File::open(file)?;
@@ -195,14 +215,14 @@ fn digest(source: &Source) -> io::Result<(String, u64)> {
                 break;
             }
             hash.update(&buffer[..len]);
-            bytes += len as u64;
         }
     }
-    Ok((hex::encode(hash.finalize()), bytes))
+    Ok(hex::encode(hash.finalize()))
 }
 
 struct Importer<'a> {
     dataset: &'a Dataset,
+    verifier: Option<&'a Verifier>,
     relays: Relays,
     pending: Rows,
     /// Sources that are read, and not yet written completely.
@@ -210,7 +230,7 @@ struct Importer<'a> {
     report: ImportReport,
     stop: &'a AtomicBool,
     observer: &'a mut dyn Observer,
-    read: Arc<AtomicU64>,
+    read: Arc<source::Count>,
     parsed: u64,
     total: u64,
 }
@@ -229,6 +249,7 @@ impl Importer<'_> {
     }
 
     fn source(&mut self, source: &Source, mut entry: Imported) -> Result<(), ArchiveError> {
+        self.read.digest(); // Of a source before this one that was not read to its end.
         match source {
             Source::File(path) => match source::open(path, Arc::clone(&self.read)) {
                 Ok(opened) => self.file(path, opened, &mut entry)?,
@@ -238,8 +259,12 @@ impl Importer<'_> {
                     return Ok(());
                 }
             },
-            Source::Changes(path) => self.changes(path, &mut entry)?,
+            Source::Changes(path) => {
+                entry.sha256 = digest(source).map_err(ArchiveError::file("read", path))?;
+                self.changes(path, &mut entry)?;
+            }
             Source::SpeedTest(path) => {
+                entry.sha256 = digest(source).map_err(ArchiveError::file("read", path))?;
                 speedtest::import(
                     path,
                     self.dataset,
@@ -247,7 +272,7 @@ impl Importer<'_> {
                     &mut entry,
                     &mut self.report.new_rows,
                 )?;
-                self.read.fetch_add(entry.bytes, Ordering::Relaxed);
+                self.read.total.fetch_add(entry.bytes, Ordering::Relaxed);
             }
         }
         if self.is_stopped() {
@@ -292,7 +317,7 @@ impl Importer<'_> {
                             self.document(path, member.as_deref(), &piece, entry);
                         }
                         self.observer.progress(
-                            self.read.load(Ordering::Relaxed),
+                            self.read.total.load(Ordering::Relaxed),
                             self.total,
                             self.parsed,
                         );
@@ -309,15 +334,20 @@ impl Importer<'_> {
                     }
                 }
             }
-            Ok(())
-        })
+            Ok::<(), ArchiveError>(())
+        })?;
+        let (sha256, bytes) = self.read.digest();
+        if bytes == entry.bytes {
+            entry.sha256 = sha256;
+        }
+        Ok(())
     }
 
     fn document(&mut self, path: &Path, member: Option<&str>, piece: &Piece, entry: &mut Imported) {
         self.parsed += piece.text.len() as u64;
         let kind = match piece.text.as_slice() {
             [] => Kind::Damaged(format!("longer than {} MiB", documents::DOCUMENT_MAX >> 20)),
-            text => documents::parse(text, &mut self.relays, &mut self.pending),
+            text => documents::parse(text, self.verifier, &mut self.relays, &mut self.pending),
         };
         let count = |kinds: &mut BTreeMap<String, u64>, kind: &str| {
             *kinds.entry(kind.to_owned()).or_default() += 1;
@@ -344,26 +374,35 @@ impl Importer<'_> {
 
     fn changes(&mut self, path: &Path, entry: &mut Imported) -> Result<(), ArchiveError> {
         let table = changes::ChangeTables::read(path)?;
-        let (read, months) = (self.read.load(Ordering::Relaxed), table.months());
+        let (read, months) = (self.read.total.load(Ordering::Relaxed), table.months());
         for (index, month) in months.iter().enumerate() {
             if self.is_stopped() {
                 return Ok(());
             }
             let share = entry.bytes * index as u64 / months.len() as u64;
             self.observer.progress(read + share, self.total, self.parsed);
+            if table.count(month) > MONTH_ROWS_MAX as u64 {
+                let problem = format!("a month has more than {MONTH_ROWS_MAX} entries of relays");
+                return Err(ArchiveError::Source { path: path.to_owned(), problem });
+            }
             table.rows(month.clone(), &mut self.relays, &mut self.pending);
             self.flush()?;
         }
         entry.documents.insert("snapshot".to_owned(), table.snapshots() as u64);
-        self.read.fetch_add(entry.bytes, Ordering::Relaxed);
+        self.read.total.fetch_add(entry.bytes, Ordering::Relaxed);
         Ok(())
     }
 }
 
+/// The most bytes that are read after the end of a tar, to complete the digest of the file.
+const BEHIND_MAX: u64 = 1 << 30;
+
 /// Reads a file to its end, or until nobody receives.
-fn read(opened: source::Opened, sender: &SyncSender<Sent>) {
+fn read(mut opened: source::Opened, sender: &SyncSender<Sent>) {
     let result = match opened.is_tar {
-        true => read_tar(opened.stream, sender),
+        true => read_tar(&mut opened.stream, sender)
+            .and_then(|()| io::copy(&mut opened.stream.take(BEHIND_MAX), &mut io::sink()))
+            .map(drop),
         false => read_documents(opened.stream, None, sender),
     };
     if let Err(error) = result {

@@ -4,9 +4,11 @@
 //! `dataset` owns the files, `import` reads sources into them, `engine` queries them. The one thing that SQL cannot express well,
 //! a window over irregular times, is `sliding` (pure arithmetic) behind the table `relay_hours`.
 //!
-//! The crate is empty without its features: `dataset` has the importers, and `engine` adds queries. The query engine takes longer to
-//! compile than all the rest of the project.
+//! The crate is empty without its features: `dataset` has the importers, `engine` adds queries, and `cluster` several machines. The query
+//! engine takes longer to compile than all the rest of the project.
 
+#[cfg(feature = "cluster")]
+pub mod cluster;
 #[cfg(feature = "dataset")]
 pub mod dataset;
 #[cfg(feature = "engine")]

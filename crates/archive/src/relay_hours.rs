@@ -6,7 +6,7 @@
 
 mod columns;
 
-use crate::engine::{Period, View};
+use crate::engine::{Period, Runner, View};
 use crate::sliding::{Sliding, WindowSpec};
 use async_trait::async_trait;
 use columns::{Columns, Wanted};
@@ -28,7 +28,6 @@ use datafusion::physical_plan::{
 };
 use datafusion::prelude::SessionContext;
 use futures::StreamExt as _;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
@@ -43,29 +42,30 @@ pub(crate) struct RelayHours {
     view: View,
     /// Reads each month as a partition of its own.
     inner: SessionContext,
+    runner: Runner,
     schema: SchemaRef,
 }
 
 impl RelayHours {
-    pub(crate) fn new(view: View, inner: SessionContext) -> Self {
+    pub(crate) fn new(view: View, inner: SessionContext, runner: Runner) -> Self {
         let schema = schema(&view.periods);
-        Self { view, inner, schema }
+        Self { view, inner, runner, schema }
     }
 
     /// The sum of weights in each view of the network.
-    async fn totals(&self) -> Result<BTreeMap<i64, i64>> {
+    async fn totals(&self) -> Result<Vec<(i64, i64)>> {
         let sql = format!(
-            "SELECT valid_after_unix_s AS t, SUM({}) AS w FROM statuses WHERE origin = '{}' AND is_running GROUP BY valid_after_unix_s",
+            "SELECT valid_after_unix_s AS t, SUM({}) AS w FROM statuses WHERE origin = '{}' AND is_running GROUP BY valid_after_unix_s ORDER BY t",
             self.weight(),
             self.view.origin,
         );
-        let mut totals = BTreeMap::new();
-        for batch in self.inner.sql(&sql).await?.collect().await? {
+        let mut totals = Vec::new();
+        for batch in self.runner.collect(self.inner.sql(&sql).await?).await? {
             let times = batch.column(0).as_primitive::<Int64Type>();
             let weights = batch.column(1).as_primitive::<Int64Type>();
             for (time, weight) in times.iter().zip(weights.iter()) {
                 if let (Some(time), Some(weight)) = (time, weight) {
-                    totals.insert(time, weight);
+                    totals.push((time, weight));
                 }
             }
         }
@@ -168,11 +168,9 @@ impl TableProvider for RelayHours {
             |column: usize| column == 4 || column >= COMMON && (column - COMMON) % EACH == 2;
         let totals = match projection.iter().any(|column| needs_share(*column)) {
             true => self.totals().await?,
-            false => BTreeMap::new(),
+            false => Vec::new(),
         };
-        let schema = Arc::new(self.schema.project(&projection)?);
-        let node = RelayHoursExec::new(schema, &projection, &self.view.periods, inputs, totals)?;
-        Ok(Arc::new(node))
+        Ok(Arc::new(RelayHoursExec::new(projection, self.view.periods.clone(), inputs, totals)?))
     }
 }
 
@@ -192,29 +190,32 @@ fn only_relay(filter: &Expr) -> Option<String> {
 
 /// The relays of one thread.
 #[derive(Clone, Debug)]
-struct Input {
-    statuses: Arc<dyn ExecutionPlan>,
-    descriptors: Arc<dyn ExecutionPlan>,
+pub(crate) struct Input {
+    pub(crate) statuses: Arc<dyn ExecutionPlan>,
+    pub(crate) descriptors: Arc<dyn ExecutionPlan>,
 }
 
 /// The plan node.
 #[derive(Debug)]
-struct RelayHoursExec {
-    inputs: Vec<Input>,
+pub(crate) struct RelayHoursExec {
+    pub(crate) inputs: Vec<Input>,
+    pub(crate) periods: Vec<Period>,
+    /// The sum of weights in each view, in order of time.
+    pub(crate) totals: Arc<Vec<(i64, i64)>>,
     wanted: Wanted,
     specs: Vec<WindowSpec>,
-    totals: Arc<BTreeMap<i64, i64>>,
     properties: Arc<PlanProperties>,
 }
 
 impl RelayHoursExec {
-    fn new(
-        schema: SchemaRef,
-        projection: &[usize],
-        periods: &[Period],
+    /// The columns of `projection`, by their places in the table.
+    pub(crate) fn new(
+        projection: Vec<usize>,
+        periods: Vec<Period>,
         inputs: Vec<Input>,
-        totals: BTreeMap<i64, i64>,
+        totals: Vec<(i64, i64)>,
     ) -> Result<Self> {
+        let schema = Arc::new(schema(&periods).project(&projection)?);
         let mut orderings = Vec::new();
         if projection.contains(&0) {
             orderings.push(vec![PhysicalSortExpr::new_default(col("relay", &schema)?)]);
@@ -238,16 +239,24 @@ impl RelayHoursExec {
         Ok(Self {
             inputs,
             wanted: Wanted::new(schema, projection),
-            specs,
+            periods,
             totals: Arc::new(totals),
+            specs,
             properties: Arc::new(properties),
         })
+    }
+
+    /// The places of its columns in the table.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn projection(&self) -> &[usize] {
+        self.wanted.projection()
     }
 }
 
 impl DisplayAs for RelayHoursExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "RelayHoursExec: ranges={}, windows={}", self.inputs.len(), self.specs.len())
+        let names: Vec<&str> = self.periods.iter().map(|it| it.name.as_str()).collect();
+        write!(f, "RelayHoursExec: ranges={}, windows={}", self.inputs.len(), names.join(","))
     }
 }
 
@@ -305,7 +314,7 @@ impl ExecutionPlan for RelayHoursExec {
             descriptors,
             sliding: Sliding::new(&self.specs),
             columns: Columns::new(self.wanted.clone(), self.specs.len(), rows),
-            totals: Arc::clone(&self.totals),
+            totals: Totals { all: Arc::clone(&self.totals), at: 0 },
             relay: String::new(),
             rows,
         };
@@ -350,13 +359,33 @@ impl Cursor {
     }
 }
 
+/// The sums of weights, read mostly from one view to the next.
+struct Totals {
+    all: Arc<Vec<(i64, i64)>>,
+    at: usize,
+}
+
+impl Totals {
+    /// 0 where nothing has a weight.
+    fn at(&mut self, time_s: i64) -> i64 {
+        let entry = |at: usize| self.all.get(at).filter(|(time, _)| *time == time_s);
+        if let Some((_, total)) = entry(self.at + 1) {
+            self.at += 1;
+            return *total;
+        }
+        let Ok(at) = self.all.binary_search_by_key(&time_s, |(time, _)| *time) else { return 0 };
+        self.at = at;
+        entry(at).map_or(0, |(_, total)| *total)
+    }
+}
+
 /// The work of a thread.
 struct Merge {
     statuses: Cursor,
     descriptors: Cursor,
     sliding: Sliding,
     columns: Columns,
-    totals: Arc<BTreeMap<i64, i64>>,
+    totals: Totals,
     relay: String,
     rows: usize,
 }
@@ -372,7 +401,7 @@ impl Merge {
             }
             self.statuses.at += 1;
             self.publish(time_s).await?;
-            let total = self.totals.get(&time_s).copied().unwrap_or_default();
+            let total = self.totals.at(time_s);
             let share = weight.filter(|_| total > 0).map(|it| it as f64 / total as f64);
             let columns = &mut self.columns;
             let advertised =

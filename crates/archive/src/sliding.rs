@@ -10,8 +10,8 @@
 
 use std::collections::VecDeque;
 
-/// A share of 1 as an integer. Squares of shares, up to 2¹⁴ of them, fit 128 bits.
-const ONE: f64 = (1_u64 << 56) as f64;
+/// A share of 1 as an integer. Squares of shares, up to 2²⁰ of them, fit 128 bits.
+const ONE: f64 = (1_u64 << 54) as f64;
 
 /// What is known of a relay in a view, for one length of window.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -59,6 +59,8 @@ struct Moments<T> {
     values: VecDeque<(i64, T)>,
     sum: u128,
     squares: u128,
+    /// The deviation, unless values came or went: descriptors are fewer than views.
+    rsd: Option<Option<f64>>,
 }
 
 impl Sliding {
@@ -152,11 +154,12 @@ impl Window {
 impl<T: Copy + Into<u64>> Moments<T> {
     fn clear(&mut self) {
         self.values.clear();
-        (self.sum, self.squares) = (0, 0);
+        (self.sum, self.squares, self.rsd) = (0, 0, None);
     }
 
     fn push(&mut self, time_s: i64, value: T) {
         self.values.push_back((time_s, value));
+        self.rsd = None;
         let value = u128::from(value.into());
         self.sum += value;
         self.squares += value * value;
@@ -166,6 +169,7 @@ impl<T: Copy + Into<u64>> Moments<T> {
         while let Some((_, value)) = self.values.front().copied().filter(|(time, _)| is_old(*time))
         {
             self.values.pop_front();
+            self.rsd = None;
             let value = u128::from(value.into());
             self.sum -= value;
             self.squares -= value * value;
@@ -173,7 +177,16 @@ impl<T: Copy + Into<u64>> Moments<T> {
     }
 
     /// Population standard deviation over mean.
-    fn rsd(&self) -> Option<f64> {
+    fn rsd(&mut self) -> Option<f64> {
+        if let Some(known) = self.rsd {
+            return known;
+        }
+        let rsd = self.deviation();
+        self.rsd = Some(rsd);
+        rsd
+    }
+
+    fn deviation(&self) -> Option<f64> {
         if self.sum == 0 {
             return None;
         }

@@ -1,24 +1,19 @@
 //! Archives that are cut, shuffled, or made to do harm: what is good in them is kept, memory is bounded, and nothing outside the dataset
 //! is written.
 
+#![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is their report")]
+
+mod common;
+
 use archive::dataset::Dataset;
 use archive::import::{ImportOptions, ImportReport, Observer, import};
+use common::imported;
+use proptest::prelude::*;
 use std::fs;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use tempfile::TempDir;
-
-#[derive(Default)]
-struct Problems(Vec<String>);
-
-impl Observer for Problems {
-    fn progress(&mut self, _: u64, _: u64, _: u64) {}
-
-    fn problem(&mut self, message: String) {
-        self.0.push(message);
-    }
-}
 
 /// A folder with the sources, and a folder for the dataset.
 struct Place {
@@ -42,12 +37,8 @@ impl Place {
     }
 
     fn import(&self, sources: &[PathBuf]) -> (ImportReport, Vec<String>) {
-        let mut problems = Problems::default();
-        let stop = AtomicBool::new(false);
-        let report =
-            import(&self.dataset(), sources, ImportOptions::default(), &stop, &mut problems)
-                .unwrap();
-        (report, problems.0)
+        let (_, report, problems) = imported(sources, &self.folder.path().join("dataset"));
+        (report, problems)
     }
 
     /// All files, with their sizes.
@@ -224,9 +215,134 @@ fn a_bomb_is_refused() {
         encoder.write_all(&block).unwrap();
     }
     let path = place.write("bomb.xz", &encoder.finish().unwrap());
+    let before = peak_memory_kib();
     let (report, problems) = place.import(&[path]);
     assert!(report.imported[0].is_truncated && report.new_rows == 0);
     assert!(problems.iter().any(|it| it.contains("bomb")), "{problems:?}");
+    let more = peak_memory_kib().saturating_sub(before);
+    assert!(more < 256 << 10, "{more} KiB more");
+}
+
+#[test]
+fn consensuses_without_signatures_are_left_out_when_they_are_verified() {
+    let place = Place::new();
+    let certificates = dirmgr::fixture::authorities().each_ref().map(|it| it.certificate.as_str());
+    let certificates = place.write("certificates", certificates.concat().as_bytes());
+    let source = place.write("a", consensus(0, &[1]).as_bytes());
+    let options = ImportOptions { certificates: Some(certificates), ..ImportOptions::default() };
+    let stop = AtomicBool::new(false);
+    let mut problems = common::Problems::default();
+    let sources = [source];
+    let report = import(&place.dataset(), &sources, &options, &stop, &mut problems).unwrap();
+    assert_eq!((report.new_rows, report.imported[0].damaged), (0, 1));
+    assert!(problems.0[0].contains("have signed"), "{:?}", problems.0);
+    // What is in a dataset unverified stays there, so a verified import of it would promise too much.
+    let other = Place::new();
+    other.import(&sources);
+    let error = import(&other.dataset(), &sources, &options, &stop, &mut problems).unwrap_err();
+    assert!(error.to_string().contains("without --verify before"), "{error}");
+}
+
+#[test]
+fn links_devices_and_sparse_members_are_passed_over() {
+    let place = Place::new();
+    let good = consensus(0, &[1]);
+    let mut bytes = tar(&[("good", good.as_bytes())]);
+    for kind in [
+        tar::EntryType::Symlink,
+        tar::EntryType::Link,
+        tar::EntryType::Fifo,
+        tar::EntryType::Block,
+        tar::EntryType::Directory,
+        tar::EntryType::GNUSparse,
+    ] {
+        bytes.truncate(bytes.len() - 1024); // Without the end of the archive.
+        let mut header = tar::Header::new_gnu();
+        let name = b"../../flashflow-outside";
+        header.as_gnu_mut().unwrap().name[..name.len()].copy_from_slice(name);
+        header.set_entry_type(kind);
+        header.set_link_name("/etc/passwd").unwrap();
+        header.set_size(0);
+        // What a sparse file pretends to be.
+        header.as_gnu_mut().unwrap().realsize = *b"777777777777";
+        header.set_cksum();
+        bytes.extend(header.as_bytes());
+        bytes.extend(tar(&[("good", consensus(1, &[2]).as_bytes())]));
+    }
+    let (report, problems) = place.import(&[place.write("links.tar", &bytes)]);
+    assert_eq!(problems, [""; 0]);
+    assert_eq!((report.new_rows, report.imported[0].documents["consensus"]), (2, 7));
+}
+
+#[test]
+fn pipes_and_devices_are_refused() {
+    let place = Place::new();
+    let (report, problems) = place.import(&["/dev/zero".into()]);
+    assert_eq!((report.unreadable, report.imported.len()), (1, 0));
+    assert!(problems[0].contains("pipe or a device"), "{problems:?}");
+}
+
+#[test]
+fn change_tables_that_break_their_format_are_refused_with_file_and_line() {
+    let relays = format!("relay_index,fingerprint\n0,{}\n", "A".repeat(40));
+    let snapshots = "unix_time\n1700000000\n1700003600\n";
+    let header = "relay_index,first_snapshot,last_snapshot\n";
+    for (presence, reason) in [
+        (format!("{header}0,0,1\n0,1,1\n"), "overlap"),
+        (format!("{header}0,0,4000000000\n"), "line 2"),
+        (format!("{header}7,0,1\n"), "relay_index"),
+        (format!("{header}0,0,1\n0,{}", "1".repeat(1 << 20)), "longer than"),
+        ("relay_index\n".to_owned(), "no column"),
+    ] {
+        let place = Place::new();
+        place.write("relays.csv", relays.as_bytes());
+        place.write("snapshots.csv", snapshots.as_bytes());
+        let folder = place.write("presence.csv", presence.as_bytes());
+        let sources = [folder.parent().unwrap().to_owned()];
+        let options = ImportOptions::default();
+        let stop = AtomicBool::new(false);
+        let mut problems = common::Problems::default();
+        let error = import(&place.dataset(), &sources, &options, &stop, &mut problems).unwrap_err();
+        let error = error.to_string();
+        assert!(error.contains(reason) && error.contains("presence"), "{error}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn any_cut_keeps_whole_documents(permille in 0..1000_usize, is_compressed: bool) {
+        let place = Place::new();
+        let texts: Vec<String> = (0..6).map(|hour| consensus(hour, &[1, 2])).collect();
+        let members: Vec<(&str, &[u8])> = texts.iter().map(|text| ("c", text.as_bytes())).collect();
+        let whole = tar(&members);
+        let whole = if is_compressed { xz(&whole) } else { whole };
+        let cut = place.write("cut", &whole[..whole.len() * permille / 1000]);
+        let (report, _) = place.import(&[cut]);
+        // Of each document that is kept, both relays.
+        prop_assert!(report.new_rows % 2 == 0 && report.new_rows <= 12);
+    }
+
+    #[test]
+    fn a_shuffled_document_harms_no_other_member(
+        lines in Just((0..60_usize).collect::<Vec<_>>()).prop_shuffle(),
+        flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
+    ) {
+        let place = Place::new();
+        let text = consensus(5, &[1, 2, 3, 4, 5, 6, 7, 8, 9]);
+        let all: Vec<&str> = text.lines().collect();
+        let order = lines.iter().filter_map(|line| all.get(*line));
+        let mut shuffled = order.map(|line| format!("{line}\n")).collect::<String>().into_bytes();
+        for (place, byte) in flips {
+            *place.get_mut(&mut shuffled) = byte;
+        }
+        let [before, after] = [consensus(0, &[1, 2]), consensus(1, &[1, 2])];
+        let archive = tar(&[("a", before.as_bytes()), ("b", &shuffled), ("c", after.as_bytes())]);
+        let (report, _) = place.import(&[place.write("shuffled.tar.xz", &xz(&archive))]);
+        prop_assert!(report.imported[0].documents["consensus"] >= 2);
+        prop_assert!(report.new_rows >= 4);
+    }
 }
 
 fn peak_memory_kib() -> u64 {
@@ -250,7 +366,7 @@ fn an_interrupted_import_is_completed_by_the_next() {
     let stop = AtomicBool::new(false);
     let sources = [first, second];
     let report =
-        import(&place.dataset(), &sources, ImportOptions::default(), &stop, &mut Stop(&stop))
+        import(&place.dataset(), &sources, &ImportOptions::default(), &stop, &mut Stop(&stop))
             .unwrap();
     assert!(report.is_interrupted);
     assert_eq!(place.dataset().manifest().unwrap().len(), 0);

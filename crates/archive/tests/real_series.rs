@@ -1,7 +1,6 @@
 //! Schedules and simulated speed tests of real networks, if there are any in `../shared/data`.
 
 use archive::dataset::Dataset;
-use archive::import::{ImportOptions, Observer, import};
 use archive::schedule::{self, ScheduleOptions};
 use archive::speedtest::simulated::{self, SimulationOptions};
 use archive::speedtest::{self, Effect};
@@ -10,32 +9,9 @@ use onion::Rate;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 
-/// A file or folder of real data; without it, the test is skipped.
-macro_rules! real {
-    ($name:expr) => {{
-        let path =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join($name);
-        if !path.exists() {
-            skip::this_test!("there is no {}", path.display());
-        }
-        path
-    }};
-}
-
-struct NoProblem;
-
-impl Observer for NoProblem {
-    fn progress(&mut self, _: u64, _: u64, _: u64) {}
-
-    fn problem(&mut self, message: String) {
-        panic!("{message}");
-    }
-}
-
 fn imported(source: PathBuf, folder: &Path) -> Dataset {
-    let dataset = Dataset::create(folder).unwrap();
-    let stop = AtomicBool::new(false);
-    import(&dataset, &[source], ImportOptions::default(), &stop, &mut NoProblem).unwrap();
+    let (dataset, _, problems) = crate::common::imported(&[source], folder);
+    assert_eq!(problems, [""; 0]);
     dataset
 }
 

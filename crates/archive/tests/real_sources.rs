@@ -1,49 +1,13 @@
 //! Real data, if there is any in `../shared/data`: imported, and compared with what is known of it.
 
+use crate::common::{Problems, imported};
+use crate::{assert_near, folder};
 use archive::dataset::Dataset;
-use archive::import::{ImportOptions, ImportReport, Observer, import};
+use archive::import::{ImportOptions, import};
 use archive::rows::{Descriptor, Relays, Status, Variation};
 use archive::{percentile, speedtest, staging, times};
 use std::collections::BTreeSet;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
-use tempfile::TempDir;
-
-/// A file or folder of real data; without it, the test is skipped.
-macro_rules! real {
-    ($name:expr) => {{
-        let path =
-            PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/data").join($name);
-        if !path.exists() {
-            skip::this_test!("there is no {}", path.display());
-        }
-        path
-    }};
-}
-
-#[derive(Default)]
-struct Problems(Vec<String>);
-
-impl Observer for Problems {
-    fn progress(&mut self, _: u64, _: u64, _: u64) {}
-
-    fn problem(&mut self, message: String) {
-        self.0.push(message);
-    }
-}
-
-fn imported(sources: &[PathBuf], folder: &Path) -> (Dataset, ImportReport, Vec<String>) {
-    let dataset = Dataset::create(folder).unwrap();
-    let mut problems = Problems::default();
-    let report =
-        import(&dataset, sources, ImportOptions::default(), &AtomicBool::new(false), &mut problems)
-            .unwrap();
-    (dataset, report, problems.0)
-}
-
-fn folder() -> TempDir {
-    tempfile::tempdir().unwrap()
-}
 
 /// All views and published bandwidths.
 fn rows(dataset: &Dataset) -> (Vec<Status>, Vec<Descriptor>) {
@@ -53,10 +17,6 @@ fn rows(dataset: &Dataset) -> (Vec<Status>, Vec<Descriptor>) {
 
 fn month_of(status: &Status) -> String {
     times::month(i64::from(status.valid_after_unix_s))
-}
-
-fn assert_near(found: f64, wanted: f64, by: f64) {
-    assert!((found - wanted).abs() <= by, "{found} is not {wanted}");
 }
 
 #[test]
@@ -141,9 +101,9 @@ fn collector_archives_of_all_ages_are_read_and_twice_changes_nothing() {
     // Known sources are skipped; and read again, they add nothing.
     let (_, report, _) = imported(std::slice::from_ref(&source), folder.path());
     assert_eq!((report.imported.len(), report.new_rows), (0, 0));
-    let again = ImportOptions { is_again: true };
+    let again = ImportOptions { is_again: true, ..ImportOptions::default() };
     let report =
-        import(&dataset, &[source], again, &AtomicBool::new(false), &mut Problems::default())
+        import(&dataset, &[source], &again, &AtomicBool::new(false), &mut Problems::default())
             .unwrap();
     assert_eq!(report.new_rows, 0);
     assert_eq!(rows(&dataset), before);

@@ -52,6 +52,13 @@ impl Certificate {
 /// Certificates by identity and signing key.
 pub type Certificates = BTreeMap<(Fingerprint, Fingerprint), Certificate>;
 
+/// The certificates of a file whose certifications are valid, expired ones included.
+#[must_use]
+pub fn verified_certificates(text: &[u8]) -> Certificates {
+    let verified = netdoc::signed::certificates(text).filter_map(|it| Certificate::verified(&it));
+    verified.map(|it| ((it.identity, it.signing_key), it)).collect()
+}
+
 /// The `trusted` authorities whose signatures on this consensus are valid, by keys of `certificates`.
 #[must_use]
 pub fn signers(

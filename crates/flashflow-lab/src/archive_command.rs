@@ -3,10 +3,14 @@
 mod run;
 mod series;
 
+#[cfg(feature = "archive-cluster")]
+use archive::cluster::Scheduler;
 use archive::engine::Period;
 use archive::times;
 use clap::{Args, Subcommand, ValueEnum};
 use netdoc::Fingerprint;
+#[cfg(feature = "archive-cluster")]
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 pub(crate) use run::run;
@@ -32,13 +36,48 @@ enum Action {
     Relay(RelayCommand),
     Query(QueryCommand),
     Synth(SynthCommand),
+    #[cfg(feature = "archive-cluster")]
+    #[command(subcommand)]
+    Cluster(ClusterCommand),
+}
+
+/// Run a part of a cluster for queries with --cluster: one scheduler, and executors on any number of machines.
+///
+/// Nothing is encrypted or authenticated: whoever reaches a port can run queries. Use a private network.
+#[cfg(feature = "archive-cluster")]
+#[derive(Debug, Subcommand)]
+enum ClusterCommand {
+    /// Run the scheduler, which divides queries among executors, until it is interrupted.
+    Scheduler {
+        /// Address for clients and executors.
+        #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50050")]
+        listen: SocketAddr,
+    },
+    /// Run an executor until it is interrupted.
+    Executor {
+        /// Its scheduler.
+        #[arg(long, value_name = "df://HOST:PORT", default_value = "df://127.0.0.1:50050")]
+        scheduler: Scheduler,
+        /// Address at which other executors and clients fetch results: no wildcard.
+        #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50051")]
+        listen: SocketAddr,
+        /// Folder for intermediate results, which is made if it is not there.
+        #[arg(long, value_name = "DIR")]
+        work: PathBuf,
+        /// Threads. By default all processors.
+        #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
+        threads: Option<u16>,
+        /// Memory for sorting and joining, of all threads.
+        #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
+        memory: u32,
+    },
 }
 
 /// Import archives into a dataset.
 ///
 /// A SOURCE is a file or a folder: consensuses and server descriptors as CollecTor publishes them (.tar.xz, .tar, or single documents, also
 /// concatenated), Onionoo's details documents, change tables, tornettools' staged networks, the folder of the authors' speed test. Archives
-/// are not unpacked. Signatures are not verified. What is damaged is reported and left out. Sources that were imported before are skipped.
+/// are not unpacked. Signatures are verified with --verify only. What is damaged is reported and left out. Sources that were imported before are skipped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab archive import --to tor.dataset consensuses-2019-07.tar.xz
@@ -46,8 +85,8 @@ enum Action {
 
 With --json: one line for each source, `type` imported, and one of `type` summary.
 
-Exit status: 0 imported, perhaps without damaged documents; 1 a source cannot be read, or the dataset cannot be
-written; 2 wrong arguments; 130 interrupted, with what was imported up to then.")]
+Exit status: 0 imported, perhaps without damaged documents; 1 a source is truncated, refused or unreadable, and what came
+before is imported, or the dataset cannot be written; 2 wrong arguments; 130 interrupted, with what was imported up to then.")]
 struct Import {
     /// Files and folders.
     #[arg(value_name = "SOURCE", required = true)]
@@ -58,10 +97,14 @@ struct Import {
     /// Read sources again that were imported before.
     #[arg(long)]
     again: bool,
+    /// Leave out consensuses that not more than half of the authorities have signed, by the certificates of this file: tor's cached-certs, or
+    /// an archive of CollecTor's certs. It decides who the authorities are.
+    #[arg(long, value_name = "CERTIFICATES")]
+    verify: Option<PathBuf>,
 }
 
 /// Resources of queries.
-#[derive(Clone, Copy, Debug, Args)]
+#[derive(Clone, Debug, Args)]
 struct Resources {
     /// Threads. By default all processors.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
@@ -69,6 +112,11 @@ struct Resources {
     /// Memory for sorting and joining; more is spilled to temporary files.
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     memory: u32,
+    /// Run queries on the cluster of this scheduler, as `archive cluster` starts it. All its machines must have the dataset under the path
+    /// that it has here. --threads is then the number of parts into which the work is divided.
+    #[cfg(feature = "archive-cluster")]
+    #[arg(long, value_name = "df://HOST:PORT")]
+    cluster: Option<Scheduler>,
 }
 
 /// Which rows count.

@@ -11,7 +11,7 @@ fn status(relays: &mut Relays, relay: u8, hour: u32, weight: Option<u32>) -> Sta
         weight_kb_per_s: weight,
         is_unmeasured: false,
         is_running: true,
-        is_guard: relay % 2 == 0,
+        is_guard: relay.is_multiple_of(2),
         is_exit: false,
         is_bad_exit: false,
         is_authority: false,

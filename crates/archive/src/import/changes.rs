@@ -16,6 +16,8 @@ use std::sync::Arc;
 
 /// The most relays or snapshots of a folder.
 const ENTRIES_MAX: usize = 10_000_000;
+/// The most lines of a table: in memory, a line takes 8 to 16 bytes.
+const LINES_MAX: u64 = 30_000_000;
 
 /// A table of the folder, uncompressed or compressed with xz or gzip.
 pub(super) fn table_file(folder: &Path, name: &str) -> Option<PathBuf> {
@@ -66,7 +68,8 @@ impl ChangeTables {
             tables.histories.push(History { fingerprint: Some(fingerprint), ..History::default() });
             (tables.histories.len() <= ENTRIES_MAX).then_some(()).ok_or("too many relays")
         })?;
-        let runs: [(&str, fn(&mut History) -> &mut Vec<(u32, u32)>); 3] = [
+        type Runs = fn(&mut History) -> &mut Vec<(u32, u32)>;
+        let runs: [(&str, Runs); 3] = [
             ("presence", |it| &mut it.presence),
             ("guards", |it| &mut it.guards),
             ("exits", |it| &mut it.exits),
@@ -110,6 +113,10 @@ impl ChangeTables {
         }
         for history in &mut tables.histories {
             history.presence.sort_unstable();
+            if history.presence.windows(2).any(|it| matches!(it, [one, next] if next.0 <= one.1)) {
+                let problem = "presence.csv: runs of a relay overlap".to_owned();
+                return Err(ArchiveError::Source { path: folder.to_owned(), problem });
+            }
             history.guards.sort_unstable();
             history.exits.sort_unstable();
             history.advertised.sort_by_key(|it| it.0);
@@ -135,6 +142,15 @@ impl ChangeTables {
             last = month;
         }
         months
+    }
+
+    /// How many relays these snapshots have together.
+    pub(super) fn count(&self, snapshots: &Range<u32>) -> u64 {
+        let runs = self.histories.iter().flat_map(|it| &it.presence);
+        let within = runs.map(|(first, last)| {
+            (*last + 1).min(snapshots.end).saturating_sub(*first.max(&snapshots.start))
+        });
+        within.map(u64::from).sum()
     }
 
     /// The rows of some snapshots.
@@ -225,7 +241,7 @@ fn each(
         problem: format!("line {line}: {problem}; the folder is not imported"),
     };
     let opened = source::open(&path, Arc::default()).map_err(ArchiveError::file("read", &path))?;
-    let mut reader = ReaderBuilder::new().from_reader(opened.stream);
+    let mut reader = ReaderBuilder::new().from_reader(source::ShortLines::new(opened.stream));
     let header = reader.headers().map_err(|it| wrong(1, it.to_string()))?;
     let mut places = Vec::new();
     for column in columns {
@@ -240,6 +256,9 @@ fn each(
             cell.push_str(record.get(*place).unwrap_or_default());
         }
         let line = record.position().map_or(0, csv::Position::line);
+        if line > LINES_MAX {
+            return Err(wrong(line, format!("there are more than {LINES_MAX} lines")));
+        }
         row(&cells).map_err(|it| wrong(line, it.to_owned()))?;
     }
     Ok(())

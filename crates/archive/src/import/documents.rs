@@ -1,6 +1,7 @@
 //! Documents of the network, cut out of a stream and parsed.
 
 use super::json;
+use super::verify::Verifier;
 use crate::rows::{Descriptor, Origin, Relays, Staged, Status};
 use netdoc::consensus::{Consensus, Flag};
 use netdoc::descriptor;
@@ -56,10 +57,10 @@ impl<R: Read> Documents<R> {
                 let line = self.scanned;
                 let first = &self.buffer[line..line + len];
                 let is_annotation = first.starts_with(b"@");
-                let begins = is_annotation && !self.is_annotated
-                    || !self.is_annotated
-                        && (first.starts_with(b"router ")
-                            || first.starts_with(b"network-status-version "));
+                let begins = !self.is_annotated
+                    && (is_annotation
+                        || first.starts_with(b"router ")
+                        || first.starts_with(b"network-status-version "));
                 self.is_annotated = is_annotation;
                 self.scanned = line + len + 1;
                 if begins && line > self.begin {
@@ -141,8 +142,13 @@ impl Rows {
     }
 }
 
-/// Parses a document and adds its rows.
-pub(super) fn parse(text: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
+/// Parses a document and adds its rows. With a verifier, consensuses must be signed.
+pub(super) fn parse(
+    text: &[u8],
+    verifier: Option<&Verifier>,
+    relays: &mut Relays,
+    rows: &mut Rows,
+) -> Kind {
     let (annotation, body) = without_annotations(text);
     if body.trim_ascii().is_empty() {
         return Kind::Skipped("empty text".to_owned());
@@ -157,7 +163,7 @@ pub(super) fn parse(text: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
             skipped("microdesc consensus")
         }
         ("network-status-version", "3") if annotated("network-status-consensus-3") => {
-            consensus(body, relays, rows)
+            consensus(body, verifier, relays, rows)
         }
         ("network-status-version", "3") => skipped("network status vote"),
         ("network-status-version", "2") => skipped("network status of version 2"),
@@ -227,7 +233,12 @@ fn first_words(body: &[u8]) -> [&str; 3] {
     [(); 3].map(|()| words.next().unwrap_or_default())
 }
 
-fn consensus(body: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
+fn consensus(
+    body: &[u8],
+    verifier: Option<&Verifier>,
+    relays: &mut Relays,
+    rows: &mut Rows,
+) -> Kind {
     let consensus = match Consensus::parse_archived(body) {
         Ok(consensus) => consensus,
         Err(netdoc::consensus::ConsensusError::Vote { .. }) => {
@@ -238,6 +249,9 @@ fn consensus(body: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
     let Ok(valid_after_unix_s) = u32::try_from(consensus.valid_after) else {
         return Kind::Damaged("`valid-after` is after the year 2106".to_owned());
     };
+    if let Some(Err(problem)) = verifier.map(|it| it.check(body, consensus.valid_after)) {
+        return Kind::Damaged(problem);
+    }
     rows.statuses.extend(consensus.routers().iter().map(|router| Status {
         relay: relays.id(router.fingerprint),
         valid_after_unix_s,
@@ -354,13 +368,13 @@ mod tests {
             text in "((router |@type |network-status-version |x)[ab ]{0,3}\n?){0,30}", step in 1_usize..50,
         ) {
             let pieces = cut(&text, step);
-            prop_assert_eq!(pieces.iter().map(|(_, it)| it.as_str()).collect::<String>(), text.clone());
+            prop_assert_eq!(pieces.iter().map(|(_, it)| it.as_str()).collect::<String>(), &*text);
             prop_assert_eq!(pieces, cut(&text, 1000));
         }
 
         #[test]
         fn no_bytes_make_the_parser_panic(bytes in proptest::collection::vec(any::<u8>(), 0..300)) {
-            parse(&bytes, &mut Relays::default(), &mut Rows::default());
+            parse(&bytes, None, &mut Relays::default(), &mut Rows::default());
         }
     }
 }

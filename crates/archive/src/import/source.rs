@@ -3,10 +3,12 @@
 use flate2::read::MultiGzDecoder;
 use liblzma::read::XzDecoder;
 use liblzma::stream::{CONCATENATED, Stream};
-use std::fs::File;
+use sha2::{Digest as _, Sha256};
+use std::fs::{self, File};
 use std::io::{self, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// The most memory for a dictionary of xz. `xz -9` needs 65 MiB.
@@ -14,9 +16,38 @@ const XZ_MEMORY: u64 = 1 << 28;
 /// A file may decompress to this, and beyond it to [`RATIO_MAX`] times its size.
 const FREE_BYTES: u64 = 1 << 30;
 /// The most that a file may decompress to, as a multiple of its size. A month of consensuses has 90.
-const RATIO_MAX: u64 = 2_000;
+const RATIO_MAX: u64 = 500;
 /// The most bytes of a member of a tar.
 pub(super) const MEMBER_MAX: u64 = 1 << 32;
+
+/// Bytes of files that were read, before decompression.
+#[derive(Default)]
+pub(super) struct Count {
+    /// Of all sources.
+    pub(super) total: AtomicU64,
+    /// The digest of this source, and its bytes.
+    digest: Mutex<(Sha256, u64)>,
+}
+
+impl Count {
+    /// The SHA-256 in hex of what was read since the last call, and its length.
+    pub(super) fn digest(&self) -> (String, u64) {
+        let mut digest = self.lock();
+        let (hash, bytes) = std::mem::take(&mut *digest);
+        (hex::encode(hash.finalize()), bytes)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Sha256, u64)> {
+        self.digest.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    fn add(&self, bytes: &[u8]) {
+        let mut digest = self.lock();
+        digest.0.update(bytes);
+        digest.1 += bytes.len() as u64;
+        self.total.fetch_add(bytes.len() as u64, Ordering::Relaxed);
+    }
+}
 
 /// A file as a stream of what it holds.
 pub(super) struct Opened {
@@ -25,11 +56,16 @@ pub(super) struct Opened {
     pub(super) is_tar: bool,
 }
 
-/// Opens a file. `read` counts its bytes, before decompression.
-pub(super) fn open(path: &Path, read: Arc<AtomicU64>) -> io::Result<Opened> {
-    let file = File::open(path)?;
-    let size = file.metadata()?.len();
-    let (magic, raw) = peek::<6>(Box::new(Counted { from: file, read }))?;
+/// Opens a file. Pipes and devices are refused: their size is unknown, and nobody may be writing.
+pub(super) fn open(path: &Path, count: Arc<Count>) -> io::Result<Opened> {
+    let metadata = fs::metadata(path)?;
+    if !metadata.is_file() {
+        return Err(other(
+            "this is a pipe or a device, not a file: save its content to a file first",
+        ));
+    }
+    let size = metadata.len();
+    let (magic, raw) = peek::<6>(Box::new(Counted { from: File::open(path)?, count }))?;
     let stream: Box<dyn Read + Send> = match magic.as_slice() {
         [0xfd, b'7', b'z', b'X', b'Z', 0] => {
             let stream = Stream::new_stream_decoder(XZ_MEMORY, CONCATENATED)?;
@@ -77,14 +113,44 @@ fn peek<const N: usize>(
 
 struct Counted<R> {
     from: R,
-    read: Arc<AtomicU64>,
+    count: Arc<Count>,
 }
 
 impl<R: Read> Read for Counted<R> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let len = self.from.read(room)?;
-        self.read.fetch_add(len as u64, Ordering::Relaxed);
+        self.count.add(room.get(..len).unwrap_or_default());
         Ok(len)
+    }
+}
+
+/// Fails at a line that is longer than the tables that this program reads have.
+pub(super) struct ShortLines<R> {
+    from: R,
+    len: usize,
+}
+
+impl<R: Read> ShortLines<R> {
+    const MAX: usize = 1 << 16;
+
+    pub(super) const fn new(from: R) -> Self {
+        Self { from, len: 0 }
+    }
+}
+
+impl<R: Read> Read for ShortLines<R> {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        let len = self.from.read(room)?;
+        let read = room.get(..len).unwrap_or_default();
+        // Lines within one read are no longer than it.
+        self.len = match memchr::memrchr(b'\n', read) {
+            Some(last) => len - last,
+            None => self.len + len,
+        };
+        match self.len > Self::MAX.max(room.len()) {
+            true => Err(other(&format!("a line is longer than {} bytes", Self::MAX))),
+            false => Ok(len),
+        }
     }
 }
 

@@ -18,8 +18,13 @@ pub(super) struct Wanted {
 }
 
 impl Wanted {
-    pub(super) fn new(schema: SchemaRef, projection: &[usize]) -> Self {
-        Self { schema, projection: projection.to_vec() }
+    pub(super) const fn new(schema: SchemaRef, projection: Vec<usize>) -> Self {
+        Self { schema, projection }
+    }
+
+    #[cfg(feature = "cluster")]
+    pub(super) fn projection(&self) -> &[usize] {
+        &self.projection
     }
 
     pub(super) fn schema(&self) -> &SchemaRef {

@@ -196,7 +196,7 @@ impl Cell for Option<u32> {
 }
 
 impl Cell for bool {
-    const NULLABLE: bool = false;
+    const NULLABLE: Self = false;
 
     fn data_type() -> DataType {
         DataType::Boolean

@@ -19,20 +19,29 @@ use report::experiment::ExperimentReport;
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use terminal::{Exit, Interrupt, Output};
 
 /// As many as Tor had in 2019.
 const SYNTHETIC_RELAYS: u32 = 6500;
 
 impl Resources {
-    fn open(self, dataset: &Path) -> Result<Engine, Error> {
-        let default = Limits::default();
-        let limits = Limits {
-            threads: self.threads.map_or(default.threads, usize::from),
-            memory_mib: usize::try_from(self.memory).unwrap_or(default.memory_mib),
-        };
-        Ok(Engine::open(Dataset::open(dataset)?, limits)?)
+    fn open(&self, dataset: &Path) -> Result<Engine, Error> {
+        let limits = limits(self.threads, self.memory);
+        let dataset = Dataset::open(dataset)?;
+        #[cfg(feature = "archive-cluster")]
+        if let Some(scheduler) = &self.cluster {
+            return Ok(Engine::on_cluster(dataset, limits, scheduler.clone())?);
+        }
+        Ok(Engine::open(dataset, limits)?)
+    }
+}
+
+fn limits(threads: Option<u16>, memory_mib: u32) -> Limits {
+    let default = Limits::default();
+    Limits {
+        threads: threads.map_or(default.threads, usize::from),
+        memory_mib: usize::try_from(memory_mib).unwrap_or(default.memory_mib),
     }
 }
 
@@ -52,7 +61,7 @@ impl Choice {
     }
 }
 
-pub fn run(
+pub(crate) fn run(
     options: &ArchiveOptions,
     output: &Output,
     interrupt: &Interrupt,
@@ -67,6 +76,37 @@ pub fn run(
         Action::Relay(it) => it.run(output),
         Action::Query(it) => it.run(output),
         Action::Synth(it) => it.run(output, interrupt),
+        #[cfg(feature = "archive-cluster")]
+        Action::Cluster(it) => it.run(output),
+    }
+}
+
+#[cfg(feature = "archive-cluster")]
+impl super::ClusterCommand {
+    fn run(&self, output: &Output) -> Result<Exit, Error> {
+        match self {
+            Self::Scheduler { listen } => {
+                output.step(format!("scheduler at df://{listen}"));
+                archive::cluster::schedule(*listen)?;
+            }
+            Self::Executor { scheduler, listen, work, threads, memory } => {
+                if listen.ip().is_unspecified() {
+                    return Err(Error::Usage(format!(
+                        "--listen {listen}: others cannot reach this address; name one of this machine"
+                    )));
+                }
+                output.step(format!("executor at {listen} of df://{}", scheduler.address));
+                let Limits { threads, memory_mib } = limits(*threads, *memory);
+                archive::cluster::execute(&archive::cluster::ExecutorOptions {
+                    scheduler: scheduler.clone(),
+                    address: *listen,
+                    threads,
+                    memory_mib,
+                    work_folder: work.clone(),
+                })?;
+            }
+        }
+        Ok(Exit::Done)
     }
 }
 
@@ -106,9 +146,9 @@ impl Import {
         let dataset = Dataset::create(&self.to)?;
         let begin_unix_s = unix_time_s();
         let mut told = Told { output, begin_unix_s, last_unix_s: begin_unix_s };
-        let options = ImportOptions { is_again: self.again };
+        let options = ImportOptions { is_again: self.again, certificates: self.verify.clone() };
         let report =
-            import::import(&dataset, &self.sources, options, interrupt.requested(), &mut told)?;
+            import::import(&dataset, &self.sources, &options, interrupt.requested(), &mut told)?;
         output.quiet();
         for entry in &report.imported {
             output.result(imported(entry), || value("imported", entry));
@@ -122,10 +162,12 @@ impl Import {
         output.result(text, || {
             json!({"type": "summary", "sources": read, "known": known, "new_rows": report.new_rows, "damaged": damaged, "unreadable": report.unreadable})
         });
-        Ok(match report.unreadable {
+        let is_complete =
+            report.unreadable == 0 && report.imported.iter().all(|it| !it.is_truncated);
+        Ok(match is_complete {
             _ if report.is_interrupted => Exit::Interrupted,
-            0 => Exit::Done,
-            _ => Exit::Failed,
+            true => Exit::Done,
+            false => Exit::Failed,
         })
     }
 }
@@ -189,6 +231,15 @@ impl ErrorsCommand {
         output.doing("computing errors");
         let found = errors::compute(&engine, &options)?;
         output.quiet();
+        if let Some(shortest) = found.periods.iter().map(|it| it.from_unix_s).min()
+            && found.periods.iter().all(|it| it.network.is_empty())
+        {
+            return Err(Error::Failed(format!(
+                "no error counts: the dataset ends on {}, and errors count from {} on; use --warm-up own, shorter --periods, or import more",
+                times::minute(found.span_unix_s.1),
+                times::minute(shortest),
+            )));
+        }
         output.text(format!(
             "{} relays, {} relay hours, {} to {}, origin {}",
             found.relays,

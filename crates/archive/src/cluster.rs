@@ -1,0 +1,177 @@
+//! Queries on a cluster of Apache Ballista: the plan is made here, and its stages run where executors are.
+//!
+//! Scheduler and executors are processes of this program, since Ballista's own do not know the plan node of `relay_hours`. Each machine
+//! has the dataset under the same path.
+
+mod codec;
+
+use crate::error::ArchiveError;
+use ballista_core::config::{BallistaConfig, TaskSchedulingPolicy};
+use ballista_core::execution_plans::execute_physical_plan;
+use ballista_core::extension::SessionConfigExt as _;
+use ballista_core::planner::scans_only_information_schema;
+use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
+use ballista_scheduler::cluster::BallistaCluster;
+use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
+use ballista_scheduler::scheduler_process::start_server;
+use codec::Codec;
+use datafusion::arrow::array::RecordBatch;
+use datafusion::error::DataFusionError;
+use datafusion::physical_plan::common::collect;
+use datafusion::prelude::DataFrame;
+use datafusion_proto::protobuf::PhysicalPlanNode;
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+use std::sync::Arc;
+use tokio::runtime::Runtime;
+
+/// The most bytes of a message: the plan of a thousand months has some megabytes.
+const MESSAGE_MAX: u32 = 256 << 20;
+/// An executor that was silent for so long is lost, and its work is done by others.
+const SILENCE_S: u64 = 20;
+
+/// The scheduler of a cluster.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Scheduler {
+    /// `HOST:PORT`.
+    pub address: String,
+}
+
+impl FromStr for Scheduler {
+    type Err = String;
+
+    /// Reads `df://HOST:PORT`.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let address = text.strip_prefix("df://").unwrap_or_default();
+        let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
+        match port.is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+            true => Ok(Self { address: address.to_owned() }),
+            false => Err(format!("`{text}` is no scheduler: write df://HOST:PORT")),
+        }
+    }
+}
+
+impl Scheduler {
+    /// The result of a query.
+    pub(crate) async fn collect(
+        &self,
+        frame: DataFrame,
+    ) -> Result<Vec<RecordBatch>, DataFusionError> {
+        if scans_only_information_schema(frame.logical_plan())? {
+            return frame.collect().await;
+        }
+        let (config, codec) = (BallistaConfig::default(), Codec::default());
+        let session = frame.task_ctx().session_config().clone().upgrade_for_ballista();
+        let plan = frame.create_physical_plan().await?;
+        let stream = execute_physical_plan::<PhysicalPlanNode>(
+            format!("http://{}", self.address),
+            &config,
+            plan,
+            &codec,
+            format!("flashflow-{:032x}", rand::random::<u128>()),
+            session,
+        );
+        let failed = |error: DataFusionError| {
+            DataFusionError::Context(
+                format!("the cluster at df://{} did not complete the query", self.address),
+                Box::new(error),
+            )
+        };
+        collect(stream.await.map_err(failed)?).await.map_err(failed)
+    }
+}
+
+fn runtime() -> Result<Runtime, ArchiveError> {
+    // Plans are decoded recursively.
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .thread_stack_size(16 << 20)
+        .build();
+    runtime.map_err(|it| ArchiveError::Cluster(it.to_string()))
+}
+
+fn failed(error: ballista_core::error::BallistaError) -> ArchiveError {
+    ArchiveError::Cluster(error.to_string())
+}
+
+/// Runs a scheduler until the process ends.
+///
+/// # Errors
+/// The address is in use.
+pub fn schedule(address: SocketAddr) -> Result<(), ArchiveError> {
+    let config = SchedulerConfig {
+        external_host: address.ip().to_string(),
+        bind_host: address.ip().to_string(),
+        bind_port: address.port(),
+        scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        task_distribution: TaskDistributionPolicy::RoundRobin,
+        grpc_server_max_decoding_message_size: MESSAGE_MAX,
+        grpc_server_max_encoding_message_size: MESSAGE_MAX,
+        grpc_client_max_message_size: MESSAGE_MAX,
+        executor_timeout_seconds: SILENCE_S,
+        expire_dead_executor_interval_seconds: SILENCE_S / 4,
+        override_physical_codec: Some(Arc::new(Codec::default())),
+        ..SchedulerConfig::default()
+    };
+    runtime()?.block_on(async {
+        let cluster = BallistaCluster::new_from_config(&config).await.map_err(failed)?;
+        start_server(cluster, address, Arc::new(config)).await.map_err(failed)
+    })
+}
+
+/// What an executor needs.
+#[derive(Clone, Debug)]
+pub struct ExecutorOptions {
+    /// Its scheduler.
+    pub scheduler: Scheduler,
+    /// Where other executors, and whoever queries, fetch results.
+    pub address: SocketAddr,
+    /// Stages that run at the same time.
+    pub threads: usize,
+    /// Memory for sorting and joining.
+    pub memory_mib: usize,
+    /// Folder for results of stages and for what is spilled.
+    pub work_folder: PathBuf,
+}
+
+/// Runs an executor until the process ends.
+///
+/// # Errors
+/// The address is in use, or the scheduler cannot be reached.
+pub fn execute(options: &ExecutorOptions) -> Result<(), ArchiveError> {
+    let (host, port) = options.scheduler.address.rsplit_once(':').unwrap_or_default();
+    let address: IpAddr = options.address.ip();
+    let config = ExecutorProcessConfig {
+        bind_host: address.to_string(),
+        external_host: Some(address.to_string()),
+        port: options.address.port(),
+        scheduler_host: host.to_owned(),
+        scheduler_port: port.parse().unwrap_or_default(),
+        scheduler_connect_timeout_seconds: 30,
+        vcores: options.threads,
+        task_scheduling_policy: TaskSchedulingPolicy::PullStaged,
+        work_dir: Some(options.work_folder.display().to_string()),
+        memory_pool_size: Some((options.memory_mib as u64) << 20),
+        grpc_max_decoding_message_size: MESSAGE_MAX,
+        grpc_max_encoding_message_size: MESSAGE_MAX,
+        executor_heartbeat_interval_seconds: SILENCE_S / 4,
+        override_physical_codec: Some(Arc::new(Codec::default())),
+        ..ExecutorProcessConfig::default()
+    };
+    runtime()?.block_on(start_executor_process(Arc::new(config))).map_err(failed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn schedulers_have_a_host_and_a_port() {
+        let parsed: Scheduler = "df://[::1]:50050".parse().unwrap();
+        assert_eq!(parsed.address, "[::1]:50050");
+        for wrong in ["df://host", "host:1", "df://:1", "df://host:99999"] {
+            assert!(wrong.parse::<Scheduler>().is_err(), "{wrong}");
+        }
+    }
+}

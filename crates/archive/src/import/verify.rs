@@ -1,0 +1,85 @@
+//! Signatures of consensuses, by certificates that the user names.
+
+use super::documents::Documents;
+use super::source::{self, Count};
+use crate::error::ArchiveError;
+use dirmgr::verify::{Certificates, signers, verified_certificates};
+use netdoc::Fingerprint;
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+
+/// The authorities and their keys.
+pub(super) struct Verifier {
+    certificates: Certificates,
+}
+
+impl Verifier {
+    /// Reads certificates: tor's `cached-certs`, an authority's answer, or one of CollecTor's files, perhaps compressed.
+    pub(super) fn read(path: &Path) -> Result<Self, ArchiveError> {
+        let failed = || ArchiveError::file("read", path);
+        let opened = source::open(path, Arc::<Count>::default()).map_err(failed())?;
+        let mut certificates = Certificates::new();
+        let mut documents = Documents::new(opened.stream);
+        while let Some(piece) = documents.next().map_err(failed())? {
+            certificates.extend(verified_certificates(&piece.text));
+        }
+        if certificates.is_empty() {
+            let problem = "there is no valid certificate of an authority; name tor's cached-certs, or an archive of CollecTor's `certs`";
+            return Err(ArchiveError::Source {
+                path: path.to_owned(),
+                problem: problem.to_owned(),
+            });
+        }
+        Ok(Self { certificates })
+    }
+
+    /// Whether more than half of the authorities that had a certificate at the time have signed the consensus: tor's rule.
+    pub(super) fn check(&self, consensus: &[u8], valid_after_unix_s: u64) -> Result<(), String> {
+        let is_valid =
+            |published: u64, expires: u64| (published..expires).contains(&valid_after_unix_s);
+        let certificates: Certificates = self
+            .certificates
+            .iter()
+            .filter(|(_, it)| is_valid(it.published, it.expires))
+            .map(|(name, it)| (*name, it.clone()))
+            .collect();
+        let authorities: BTreeSet<Fingerprint> =
+            certificates.keys().map(|(identity, _)| *identity).collect();
+        let signed = signers(consensus, &authorities, &certificates).len();
+        match signed * 2 > authorities.len() {
+            true => Ok(()),
+            false => Err(format!(
+                "{signed} of {} authorities with a certificate of that time have signed the consensus, and more than half are needed",
+                authorities.len()
+            )),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dirmgr::fixture::{NOW, authorities, signed_by};
+
+    #[test]
+    fn more_than_half_of_the_authorities_must_have_signed() {
+        let [a, b, c] = authorities();
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("certificates");
+        // As CollecTor has them.
+        let annotated =
+            [a, b, c].map(|it| format!("@type dir-key-certificate-3 1.0\n{}", it.certificate));
+        std::fs::write(&path, annotated.concat()).unwrap();
+        let verifier = Verifier::read(&path).unwrap();
+        let signed = signed_by(&[a, b]);
+        assert_eq!(verifier.check(&signed, NOW), Ok(()));
+        let problem = |text: &[u8], time| verifier.check(text, time).unwrap_err();
+        assert!(problem(&signed_by(&[a]), NOW).starts_with("1 of 3"));
+        assert!(problem(&signed, 0).starts_with("0 of 0"), "certificates of another time");
+        let changed = String::from_utf8(signed).unwrap().replacen("known-flags", "known-flagz", 1);
+        assert!(problem(changed.as_bytes(), NOW).starts_with("0 of 3"));
+        std::fs::write(&path, "no certificate\n").unwrap();
+        assert!(Verifier::read(&path).is_err());
+    }
+}
