@@ -169,7 +169,7 @@ impl SpeedTest {
             .filter(|it| it.unix_s >= self.from_unix_s && it.total_gbit_per_s >= half_way)
             .map(|it| (it.unix_s - self.from_unix_s) as f64 / 3600.0);
         let first = above.next()?;
-        Some((first, above.last().unwrap_or(first)))
+        Some((first, above.next_back().unwrap_or(first)))
     }
 
     /// The first day is left out: descriptors of before the data are not known.
@@ -252,7 +252,8 @@ impl SpeedTest {
             cases.push(case("hours from its begin until half of the fall", format!("{fall:.0}")));
         }
         let mut figures = vec![figure];
-        let errors: [(&str, fn(&Hour) -> Option<f64>); 2] = [
+        type Error = fn(&Hour) -> Option<f64>;
+        let errors: [(&str, Error); 2] = [
             ("against advertised bandwidths", |it| it.weight_error),
             ("against true capacities", |it| it.true_weight_error),
         ];

@@ -24,7 +24,8 @@ pub fn lines(series: &ScheduleSeries) -> Vec<Line> {
     let days = |value: fn(&super::PlannedNetwork) -> f64| series.days.iter().map(value).collect();
     let views = |value: fn(&super::Arrivals) -> f64| series.arrivals.iter().map(value).collect();
     let all = |paper: [f64; 3]| paper.map(Some);
-    let entries: [(&'static str, Vec<f64>, [Option<f64>; 3]); 9] = [
+    type Entry = (&'static str, Vec<f64>, [Option<f64>; 3]);
+    let entries: [Entry; 9] = [
         ("relays of a day", days(|it| it.relays as f64), all([6355.0, 6419.0, 6528.0])),
         ("capacity, Gbit/s", days(|it| it.capacity_gbit_per_s), all([592.0, 608.0, 621.0])),
         ("largest capacity, Mbit/s", days(|it| it.largest_mbit_per_s), [None, None, Some(998.0)]),
