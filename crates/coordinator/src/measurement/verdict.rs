@@ -20,9 +20,8 @@ impl Measurement {
     /// The halves of a measurer that was held back, if twice the sockets brought it much more: its flows lose packets each for
     /// itself, and no narrow place lets no more through.
     fn growing(&self, series: &Series, held: &MeasurerBottleneck) -> Option<SocketRampTest> {
-        let is_by_loss = matches!(held.by, Bottleneck::Loss { .. } | Bottleneck::Share { .. });
         let own = series.measured_by(|measurer| measurer == held.measurer);
-        let halves = self.schedule().halves(&own).filter(|_| is_by_loss)?;
+        let halves = self.schedule().halves(&own)?;
         (halves.growth() > OWN_GROWTH).then_some(halves)
     }
 

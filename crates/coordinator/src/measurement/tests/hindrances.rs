@@ -90,6 +90,13 @@ fn far_relays_are_measured_by_two_if_there_are_two() {
 /// As a campaign sees it, which gives a relay as few measurers as it can.
 #[test]
 fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
+    // To a near relay as well, to which one measurer is otherwise enough.
+    for rtt_ms in [1, 40] {
+        asks_for_another_one(Duration::from_millis(rtt_ms));
+    }
+}
+
+fn asks_for_another_one(rtt: Duration) {
     let params = Params::default();
     let capacities = vec![mbit(800.0); 3];
     let mut campaign = crate::Campaign::new(params.excess_factor(), params.sockets, capacities);
@@ -112,7 +119,8 @@ fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
             shares,
         )
         .unwrap();
-        let outcome = behind(place.unwrap_or(9), 20.0).run(&mut measurement);
+        let mut lab = Lab { rtt: Some(rtt), ..behind(place.unwrap_or(9), 20.0) };
+        let outcome = lab.run(&mut measurement);
         let estimate = estimate(outcome.clone());
         turns.push((measurers, estimate.is_conclusive(), hindered(&measurement)));
         if let Some(reason @ Inconclusive::QueueOfOne { queue_ms: 80, .. }) = estimate.inconclusive
@@ -122,7 +130,8 @@ fn a_queue_before_the_only_measurer_asks_for_another_one_beside_it() {
         campaign.handle_outcome(relay, &outcome);
     }
     // Then it is left to the others.
-    assert_eq!(turns, [(1, false, vec![]), (2, false, vec![(0, QUEUE)]), (2, true, vec![])]);
+    let expected = [(1, false, vec![]), (2, false, vec![(0, QUEUE)]), (2, true, vec![])];
+    assert_eq!(turns, expected, "{rtt:?}");
 }
 
 /// A bottleneck without a queue, or on the return path, shows only in the returned rate.
