@@ -89,9 +89,11 @@ fn built_from(script: &Path, workspace: &Path, commit: Option<&str>) -> String {
     let output = command.output().expect("it starts");
     assert!(output.status.success(), "{output:?}");
     let text = String::from_utf8_lossy(&output.stdout);
-    let told =
-        text.lines().find_map(|it| it.strip_prefix("cargo::rustc-env=FLASHFLOW_BUILT_FROM="));
-    told.expect("what it is built from").to_owned()
+    let set = |name: &str| {
+        let line = format!("cargo::rustc-env={name}=");
+        text.lines().find_map(|it| it.strip_prefix(&line)).expect("set").to_owned()
+    };
+    format!("{}, {}", set("FLASHFLOW_COMMIT"), set("FLASHFLOW_TARGET"))
 }
 
 #[test]
