@@ -82,14 +82,14 @@ fn account(account: &Account) -> Result<(), MessageError> {
     single("elapsed time", account.elapsed)?;
     single("time of the busiest thread", account.busiest)?;
     single("silence", account.silent)?;
-    single("least round trip", account.least_rtt.unwrap_or_default())?;
+    single("least round trip", account.min_rtt.unwrap_or_default())?;
     single("mean round trip", account.mean_rtt.unwrap_or_default())?;
     single("time until an answer", account.answered_after.unwrap_or_default())?;
     summed("pumps' time", account.pump_time)?;
     summed("sockets' time", account.socket_time)?;
     summed("busy time", account.busy)?;
-    summed("time without a window", account.peer_window)?;
-    summed("time without a buffer", account.send_buffer)?;
+    summed("time without a window", account.rwnd_limited)?;
+    summed("time without a buffer", account.sndbuf_limited)?;
     summed("time with little to send", account.app_limited)?;
     summed("throttled time", account.throttled)
 }

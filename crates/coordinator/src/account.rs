@@ -32,11 +32,11 @@ pub struct Account {
     #[serde(rename = "busy_us", with = "micros")]
     pub busy: Duration,
     /// Time in which the relay's receive window was full (`tcpi_rwnd_limited`): the relay did not read.
-    #[serde(rename = "peer_window_us", with = "micros")]
-    pub peer_window: Duration,
+    #[serde(rename = "rwnd_limited_us", alias = "peer_window_us", with = "micros")]
+    pub rwnd_limited: Duration,
     /// Time in which the send buffer of the measurer's kernel limited the socket (`tcpi_sndbuf_limited`).
-    #[serde(rename = "send_buffer_us", with = "micros")]
-    pub send_buffer: Duration,
+    #[serde(rename = "sndbuf_limited_us", alias = "send_buffer_us", with = "micros")]
+    pub sndbuf_limited: Duration,
     /// Time of the sockets that had sent all their data, which was less than their congestion windows allowed
     /// (`tcpi_delivery_rate_app_limited`, and no `tcpi_notsent_bytes`): circuits' windows or the assigned rate limited
     /// them. The state at the second sample is assumed for the whole interval.
@@ -58,8 +58,8 @@ pub struct Account {
     /// [`taken_bytes`](Self::taken_bytes).
     pub outstanding_bytes: u64,
     /// The minimum round trip of any socket to the relay in the last minutes (`tcpi_min_rtt`); `None` without any.
-    #[serde(rename = "least_rtt_us", with = "micros::optional")]
-    pub least_rtt: Option<Duration>,
+    #[serde(rename = "min_rtt_us", alias = "least_rtt_us", with = "micros::optional")]
+    pub min_rtt: Option<Duration>,
     /// The mean of the smoothed round trips of the sockets to the relay at the second sample (`tcpi_rtt`); `None`
     /// without any. The excess over the minimum is queueing delay.
     #[serde(rename = "mean_rtt_us", with = "micros::optional")]
@@ -117,7 +117,7 @@ impl Account {
             Waited::Processor
         } else if self.throttled_share() > MOSTLY {
             Waited::AssignedRate
-        } else if self.peer_window_share() > MOSTLY
+        } else if self.rwnd_limited_share() > MOSTLY
             || self.taken_bytes() as f64 >= MOSTLY * self.outstanding_bytes as f64
         {
             Waited::Relay
@@ -131,7 +131,7 @@ impl Account {
     /// [`app_limited`](Self::app_limited) helps.
     #[must_use]
     pub const fn congestion(&self) -> Duration {
-        self.busy.saturating_sub(self.peer_window).saturating_sub(self.send_buffer)
+        self.busy.saturating_sub(self.rwnd_limited).saturating_sub(self.sndbuf_limited)
     }
 
     /// Bytes that the relay's kernel had acknowledged and that had not returned: in its receive buffers, in the relay,
@@ -160,14 +160,14 @@ impl Account {
 
     /// Share of the sockets' time in which the relay's receive window held them back.
     #[must_use]
-    pub fn peer_window_share(&self) -> f64 {
-        share(self.peer_window, self.socket_time)
+    pub fn rwnd_limited_share(&self) -> f64 {
+        share(self.rwnd_limited, self.socket_time)
     }
 
     /// Share of the sockets' time in which the send buffer limited them.
     #[must_use]
-    pub fn send_buffer_share(&self) -> f64 {
-        share(self.send_buffer, self.socket_time)
+    pub fn sndbuf_limited_share(&self) -> f64 {
+        share(self.sndbuf_limited, self.socket_time)
     }
 
     /// Share of the sockets' time that is [`congestion`](Self::congestion).
@@ -249,12 +249,12 @@ impl Account {
             pump_time: self.pump_time.saturating_add(other.pump_time),
             socket_time: self.socket_time.saturating_add(other.socket_time),
             busy: self.busy.saturating_add(other.busy),
-            peer_window: self.peer_window.saturating_add(other.peer_window),
-            send_buffer: self.send_buffer.saturating_add(other.send_buffer),
+            rwnd_limited: self.rwnd_limited.saturating_add(other.rwnd_limited),
+            sndbuf_limited: self.sndbuf_limited.saturating_add(other.sndbuf_limited),
             app_limited: self.app_limited.saturating_add(other.app_limited),
             sent_bytes: add(self.sent_bytes, other.sent_bytes),
             retransmitted_bytes: add(self.retransmitted_bytes, other.retransmitted_bytes),
-            least_rtt: [self.least_rtt, other.least_rtt].into_iter().flatten().min(),
+            min_rtt: [self.min_rtt, other.min_rtt].into_iter().flatten().min(),
             mean_rtt: mean_rtt(self, other),
             received_segments: add(self.received_segments, other.received_segments),
             out_of_order_packets: add(self.out_of_order_packets, other.out_of_order_packets),

@@ -273,7 +273,7 @@ mod tests {
 
     fn at(rtt_ms: u64, loss_ppm: u32) -> MeasurerPath {
         let rtt = Some(Duration::from_millis(rtt_ms));
-        let path = PathSeen { rtt, loss_ppm: Some(loss_ppm), held_back: None };
+        let path = PathSeen { rtt, loss_ppm: Some(loss_ppm), limit: None };
         MeasurerPath { host: None, path }
     }
 
@@ -348,12 +348,10 @@ mod tests {
 
     #[test]
     fn whom_a_path_held_back_is_asked_for_little_if_others_have_the_rest() {
-        let held_back = |bits: u64| PathSeen {
-            held_back: Some(Rate::from_bit_per_s(bits)),
-            ..PathSeen::default()
-        };
+        let limit =
+            |bits: u64| PathSeen { limit: Some(Rate::from_bit_per_s(bits)), ..PathSeen::default() };
         let among = |residuals: &[u64], held: u64| {
-            let first = MeasurerPath { host: None, path: held_back(held) };
+            let first = MeasurerPath { host: None, path: limit(held) };
             let needed = Rate::from_bit_per_s(200);
             let allocation = allocate_among(needed, &bits(residuals), &[first], 8, 2);
             shares(&allocation).into_iter().map(|it| (it.0, it.1)).collect::<Vec<_>>()
@@ -407,8 +405,8 @@ mod tests {
             measurers_min in 0u32..4, seen in vec((0u32..3, prop::option::of(0u64..100)), 0..8),
         ) {
             let vantage = |(host, held): &(u32, Option<u64>)| {
-                let held_back = held.map(Rate::from_bit_per_s);
-                MeasurerPath { host: Some(*host), path: PathSeen { held_back, ..PathSeen::default() } }
+                let limit = held.map(Rate::from_bit_per_s);
+                MeasurerPath { host: Some(*host), path: PathSeen { limit, ..PathSeen::default() } }
             };
             let vantages: Vec<MeasurerPath> = seen.iter().map(vantage).collect();
             let needed_rate = Rate::from_bit_per_s(needed);

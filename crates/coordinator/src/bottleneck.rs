@@ -20,7 +20,7 @@ const QUEUE_MIN: Duration = Duration::from_millis(10);
 const QUEUE_PART: u32 = 10;
 
 /// The load of a limited measurer in a later round, relative to what it achieved.
-pub(crate) const HINDERED_ASKED: f64 = 1.25;
+pub(crate) const LIMITED_ASKED: f64 = 1.25;
 
 /// Sockets that the relay's window limits for a greater share of their time wait for the relay.
 const WINDOW_MAX: f64 = 0.05;
@@ -100,7 +100,7 @@ impl fmt::Display for MeasurerBottleneck {
 pub(crate) struct Queue {
     pub(crate) measurer: MeasurerId,
     /// The round trip without queueing.
-    pub(crate) least_rtt: Duration,
+    pub(crate) min_rtt: Duration,
     pub(crate) wait: Duration,
     /// The delay even if the measurer waited for its assigned rate: its packets still meet the queue on the relay's own
     /// link.
@@ -113,10 +113,10 @@ impl Queue {
         measurer: MeasurerId,
         accounts: impl Iterator<Item = &'a Account> + Clone,
     ) -> Option<Self> {
-        let least_rtt = accounts.clone().filter_map(|it| it.least_rtt).min()?;
+        let min_rtt = accounts.clone().filter_map(|it| it.min_rtt).min()?;
         let median_wait = |counts: fn(&Account) -> bool| {
             let wait = |it: &Account| {
-                let wait = it.mean_rtt?.saturating_sub(least_rtt);
+                let wait = it.mean_rtt?.saturating_sub(min_rtt);
                 let wait = if counts(it) { wait } else { Duration::ZERO };
                 Some(u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
             };
@@ -126,12 +126,12 @@ impl Queue {
         };
         let wait = median_wait(is_on_the_path)?;
         let met = median_wait(|it| is_on_the_path(it) || it.waited() == Waited::AssignedRate)?;
-        Some(Self { measurer, least_rtt, wait, met })
+        Some(Self { measurer, min_rtt, wait, met })
     }
 
     /// Whether a delay is long enough for a queue.
     fn is_queue(&self, wait: Duration) -> bool {
-        wait >= QUEUE_MIN.max(self.least_rtt / QUEUE_PART)
+        wait >= QUEUE_MIN.max(self.min_rtt / QUEUE_PART)
     }
 
     /// Whether there is a queue, on the relay's link or elsewhere on the path.
@@ -142,7 +142,7 @@ impl Queue {
 
 /// Whether, in a second, most cells waited on the path, and the relay read its input.
 fn is_on_the_path(account: &Account) -> bool {
-    account.waited() == Waited::Path && account.peer_window_share() <= WINDOW_MAX
+    account.waited() == Waited::Path && account.rwnd_limited_share() <= WINDOW_MAX
 }
 
 /// The measurers whose packets wait in a queue that the others do not meet, with the additional delay.
@@ -180,7 +180,7 @@ mod tests {
     /// Of seconds with these mean round-trip times.
     fn queue(measurer: usize, least_ms: u64, means_ms: &[u64]) -> Option<Queue> {
         let account = |mean: &u64| Account {
-            least_rtt: Some(ms(least_ms)),
+            min_rtt: Some(ms(least_ms)),
             mean_rtt: Some(ms(*mean)),
             ..on_the_path()
         };
@@ -205,7 +205,7 @@ mod tests {
         let served = |mean_ms| Account {
             pump_time: time,
             throttled,
-            least_rtt: Some(ms(40)),
+            min_rtt: Some(ms(40)),
             mean_rtt: Some(ms(mean_ms)),
             ..Account::default()
         };
@@ -228,14 +228,14 @@ mod tests {
     fn a_relay_that_does_not_read_is_no_queue() {
         let account = |unacked_bytes: u64| Account {
             unacked_bytes,
-            least_rtt: Some(ms(1)),
+            min_rtt: Some(ms(1)),
             mean_rtt: Some(ms(36)),
             ..on_the_path()
         };
         let queue = |unacked| Queue::of(MeasurerId(0), [account(unacked)].iter());
-        let window = |peer_window: u64| Account {
+        let window = |rwnd_limited: u64| Account {
             socket_time: ms(1000),
-            peer_window: ms(peer_window),
+            rwnd_limited: ms(rwnd_limited),
             ..account(900)
         };
         let stands = |it| Queue::of(MeasurerId(0), [window(it)].iter()).map(|it| it.stands());

@@ -285,15 +285,15 @@ impl Campaign {
         let launch = self.running.get(&relay).map(|it| &it.launch);
         let member = |place| launch.and_then(|it| it.allocation.member(place));
         let failed = failed.and_then(member);
-        let hindered = hindered(outcome).and_then(|it| Some((member(it.measurer)?, it.got)));
+        let bottleneck = bottleneck(outcome).and_then(|it| Some((member(it.measurer)?, it.got)));
         let lost = failed.filter(|it| self.is_lost(relay, *it, outcome));
         if let Some(measurer) = lost {
             self.set_capacity(measurer, Rate::ZERO);
         }
-        if let Some((measurer, got)) = hindered {
+        if let Some((measurer, got)) = bottleneck {
             // Also where it was busy. That is no property of the path and is not kept for later periods.
             self.shown.insert((relay, measurer));
-            self.paths.entry((relay, measurer)).or_default().held_back = Some(got);
+            self.paths.entry((relay, measurer)).or_default().limit = Some(got);
         }
         let follows = self.end(relay, Next::after(outcome));
         Ended {
@@ -582,12 +582,12 @@ impl Campaign {
 }
 
 /// The measurer that was held back by a cause of its own, if that makes a turn inconclusive; by its place.
-const fn hindered(outcome: &Outcome) -> Option<MeasurerBottleneck> {
+const fn bottleneck(outcome: &Outcome) -> Option<MeasurerBottleneck> {
     match outcome {
         Outcome::Measured(Estimate {
-            inconclusive: Some(Inconclusive::MeasurerHindered { hindered, .. }),
+            inconclusive: Some(Inconclusive::MeasurerLimited { bottleneck, .. }),
             ..
-        }) => Some(*hindered),
+        }) => Some(*bottleneck),
         Outcome::Measured(_) | Outcome::Failed { .. } => None,
     }
 }

@@ -391,7 +391,7 @@ impl History {
 
 /// After this time, a measurer that was held back is assigned an equal share again, unless it takes part earlier and
 /// shows the state of its path.
-const HELD_BACK_VALID_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
+const LIMIT_VALID_FOR: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The expectations for relays at some time.
 #[derive(Clone, Debug)]
@@ -426,18 +426,17 @@ impl Expectations<'_> {
     pub fn paths(&self, relay: RsaId, team: &[Rate]) -> Vec<(MeasurerId, PathSeen)> {
         let age = |seen_unix_s| Duration::from_secs(self.now_unix_s.saturating_sub(seen_unix_s));
         let seen = |(measurer, (path, seen_unix_s)): (&MeasurerId, &(PathSeen, u64))| {
-            let held_back = path.held_back.filter(|_| age(*seen_unix_s) < HELD_BACK_VALID_FOR);
+            let limit = path.limit.filter(|_| age(*seen_unix_s) < LIMIT_VALID_FOR);
             let is_valid = age(*seen_unix_s) < self.policy.valid_for;
-            is_valid.then_some((*measurer, PathSeen { held_back, ..*path }))
+            is_valid.then_some((*measurer, PathSeen { limit, ..*path }))
         };
         let paths = self.history.paths.get(&relay).into_iter().flatten();
         let mut paths: Vec<(MeasurerId, PathSeen)> = paths.filter_map(seen).collect();
-        let held_back = paths.iter().filter(|(_, path)| path.held_back.is_some());
-        let theirs: Rate =
-            held_back.filter_map(|(measurer, _)| team.get(measurer.0)).copied().sum();
+        let limited = paths.iter().filter(|(_, path)| path.limit.is_some());
+        let theirs: Rate = limited.filter_map(|(measurer, _)| team.get(measurer.0)).copied().sum();
         let all: Rate = team.iter().copied().sum();
         if theirs > all.saturating_sub(theirs) {
-            paths.iter_mut().for_each(|(_, path)| path.held_back = None);
+            paths.iter_mut().for_each(|(_, path)| path.limit = None);
         }
         paths
     }

@@ -105,7 +105,7 @@ pub struct Measurement {
     /// Measurers without spare processor time in this round.
     saturated: Vec<MeasurerId>,
     /// Measurers that were held back by a cause of their own in this round, once it is complete.
-    hindered: Vec<MeasurerBottleneck>,
+    bottlenecks: Vec<MeasurerBottleneck>,
     /// The additional time for the relay's report on its clients, in this round.
     patience: Duration,
     phase: Phase,
@@ -232,7 +232,7 @@ impl Measurement {
             open: vec![],
             unreached: vec![],
             saturated: vec![],
-            hindered: vec![],
+            bottlenecks: vec![],
             patience: Duration::ZERO,
             phase: Phase::Done,
             over: vec![],

@@ -2,7 +2,7 @@
 
 use crate::account::Account;
 use crate::allocation::MeasurerId;
-use crate::bottleneck::{Bottleneck, HINDERED_ASKED};
+use crate::bottleneck::{Bottleneck, LIMITED_ASKED};
 use crate::params::Params;
 use crate::record::RoundRecord;
 use alloc::collections::BTreeMap;
@@ -27,14 +27,14 @@ pub struct PathSeen {
     /// sent or there is no account.
     pub loss_ppm: Option<u32>,
     /// The bytes that it got back in the median second, if the path limited it; `None` otherwise.
-    pub held_back: Option<Rate>,
+    pub limit: Option<Rate>,
 }
 
 impl PathSeen {
     /// The maximum load in the next round, if others have the rest: the path would only limit it again.
     #[must_use]
     pub fn asked_at_most(&self) -> Rate {
-        self.held_back.map_or(Rate::MAX, |got| got.scaled(HINDERED_ASKED))
+        self.limit.map_or(Rate::MAX, |got| got.scaled(LIMITED_ASKED))
     }
 
     /// What the full-length rounds of a measurement, in order, have shown of the participants' paths. The latest value
@@ -58,9 +58,9 @@ impl PathSeen {
         if let Some(own) = round.allocation.assignments.get(place)
             && is_whole(round, params)
         {
-            let held = round.hindered.iter().find(|it| it.measurer == own.measurer);
+            let held = round.bottlenecks.iter().find(|it| it.measurer == own.measurer);
             let held = held.filter(|it| it.by != Bottleneck::Processor);
-            self.held_back = held.map(|it| it.got);
+            self.limit = held.map(|it| it.got);
         }
     }
 
@@ -70,7 +70,7 @@ impl PathSeen {
             let seconds = seconds.filter(move |it| !counts || round.schedule.counts(it.second));
             seconds.filter_map(move |it| it.accounts.get(place)?.as_ref())
         };
-        let least = of(false).filter_map(|it| it.least_rtt).min();
+        let least = of(false).filter_map(|it| it.min_rtt).min();
         self.rtt = [self.rtt, least].into_iter().flatten().min();
         // Losses of slow start are not those of the path.
         self.loss_ppm = loss_ppm(of(true)).or(self.loss_ppm);
@@ -113,9 +113,9 @@ mod tests {
     }
 
     /// A round of two measurers, the second of which loses this share; returns the limited measurer and the cause.
-    fn round(seconds: u32, loss_percent: u64, hindered: &[(usize, Bottleneck)]) -> RoundRecord {
+    fn round(seconds: u32, loss_percent: u64, bottlenecks: &[(usize, Bottleneck)]) -> RoundRecord {
         let account = |second: u32, loss: u64| Account {
-            least_rtt: Some(Duration::from_millis(40 + u64::from(second))),
+            min_rtt: Some(Duration::from_millis(40 + u64::from(second))),
             sent_bytes: 1_000_000 - loss * 10_000,
             // In the lead, before second 1, slow start loses half.
             retransmitted_bytes: if second == 0 { 500_000 } else { loss * 10_000 },
@@ -127,10 +127,10 @@ mod tests {
             second,
             returned_bytes: vec![Some(1_000_000), Some(1_000_000), Some(0)],
             client_bytes: None,
-            relay_said: None,
+            relay_reported: None,
             accounts: vec![Some(account(second, 0)), Some(account(second, loss_percent)), None],
         };
-        let hindered = hindered.iter().map(|(measurer, by)| MeasurerBottleneck {
+        let bottlenecks = bottlenecks.iter().map(|(measurer, by)| MeasurerBottleneck {
             measurer: MeasurerId(*measurer),
             by: *by,
             got: mbit(8.0),
@@ -146,7 +146,7 @@ mod tests {
             schedule: Schedule { lead_s: 1, held_back_s: None },
             started_unix_s: None,
             checked_cells: 0,
-            hindered: hindered.collect(),
+            bottlenecks: bottlenecks.collect(),
             seconds: (0..seconds).map(second).collect::<Vec<_>>(),
         }
     }
@@ -155,7 +155,7 @@ mod tests {
         let params = Params { seconds: SECONDS, ..Params::default() };
         let paths = PathSeen::in_rounds(rounds, &params);
         assert!(paths.values().all(|it| it.rtt == Some(Duration::from_millis(40))), "{paths:?}");
-        paths.into_iter().map(|(id, it)| (id.0, it.loss_ppm, it.held_back)).collect()
+        paths.into_iter().map(|(id, it)| (id.0, it.loss_ppm, it.limit)).collect()
     }
 
     const QUEUE: Bottleneck = Bottleneck::Path { queue_ms: 80 };
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn who_was_held_back_is_asked_for_little_more_than_it_got() {
-        let path = PathSeen { held_back: Some(mbit(8.0)), ..PathSeen::default() };
+        let path = PathSeen { limit: Some(mbit(8.0)), ..PathSeen::default() };
         assert_eq!(path.asked_at_most(), mbit(10.0));
         assert_eq!(PathSeen::default().asked_at_most(), Rate::MAX);
     }

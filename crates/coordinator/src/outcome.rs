@@ -194,10 +194,12 @@ pub enum Inconclusive {
     },
     /// A measurer was held back by a cause of its own, and the load of the others was too small to show the relay's
     /// limit.
-    #[error("{hindered}, and no other could show the relay's limit")]
-    MeasurerHindered {
+    #[error("{bottleneck}, and no other could show the relay's limit")]
+    #[serde(alias = "measurer_hindered")]
+    MeasurerLimited {
         /// The first such measurer.
-        hindered: MeasurerBottleneck,
+        #[serde(alias = "hindered")]
+        bottleneck: MeasurerBottleneck,
         /// The turn that was to follow, with more of the other measurers; `None` if there are no more of them, or no
         /// other round.
         next: Option<Attempt>,
@@ -300,7 +302,7 @@ impl Inconclusive {
             Self::PathLimited { next, .. }
             | Self::PathSettling { next, .. }
             | Self::PathUnknown { next, .. }
-            | Self::MeasurerHindered { next, .. }
+            | Self::MeasurerLimited { next, .. }
             | Self::QueueOfOne { next, .. } => *next,
             _ => None,
         }

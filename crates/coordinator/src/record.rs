@@ -77,8 +77,8 @@ pub struct RoundRecord {
     /// The number of cells whose content was checked and correct, over all measurers.
     pub checked_cells: u64,
     /// Measurers that were held back by a cause of their own, in a round of full length.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub hindered: Vec<MeasurerBottleneck>,
+    #[serde(default, alias = "hindered", skip_serializing_if = "Vec::is_empty")]
+    pub bottlenecks: Vec<MeasurerBottleneck>,
     /// The seconds, in order, up to the last with any report.
     pub seconds: Vec<SecondRecord>,
 }
@@ -170,10 +170,10 @@ pub struct RelaySelfReport {
 }
 
 impl RoundHistory {
-    /// As [`Record::hindered`].
+    /// As [`Record::bottlenecks`].
     #[must_use]
-    pub fn hindered(&self) -> Vec<MeasurerBottleneck> {
-        hindered(&self.rounds)
+    pub fn bottlenecks(&self) -> Vec<MeasurerBottleneck> {
+        bottlenecks(&self.rounds)
     }
 }
 
@@ -232,7 +232,7 @@ impl Record {
             let mut seconds = self.rounds.iter_mut().filter(|it| it.number == round);
             let found = seconds.find_map(|it| it.seconds.iter_mut().find(|it| it.second == second));
             if let Some(found) = found {
-                found.relay_said = Some(rate);
+                found.relay_reported = Some(rate);
             }
         }
         self
@@ -246,12 +246,12 @@ impl Record {
         for round in &mut self.rounds {
             round.allocation.available = allocation.available;
             round.allocation.assignments.iter_mut().for_each(|it| number(&mut it.measurer));
-            round.hindered.iter_mut().for_each(|it| number(&mut it.measurer));
+            round.bottlenecks.iter_mut().for_each(|it| number(&mut it.measurer));
         }
         match &mut self.end {
             End::Measured { inconclusive, .. } => {
-                if let Some(Inconclusive::MeasurerHindered { hindered, .. }) = inconclusive {
-                    number(&mut hindered.measurer);
+                if let Some(Inconclusive::MeasurerLimited { bottleneck, .. }) = inconclusive {
+                    number(&mut bottleneck.measurer);
                 }
             }
             End::Failed { measurer, .. } => {
@@ -359,8 +359,8 @@ impl Record {
     /// The measurers that were held back by a cause of their own, each with the first round in which it was. Later
     /// rounds assign them no more than they can carry.
     #[must_use]
-    pub fn hindered(&self) -> Vec<MeasurerBottleneck> {
-        hindered(&self.rounds)
+    pub fn bottlenecks(&self) -> Vec<MeasurerBottleneck> {
+        bottlenecks(&self.rounds)
     }
 
     /// The participating measurers' observations of their paths to the relay.
@@ -371,8 +371,8 @@ impl Record {
 
     /// The median of the relay's reports to another party about the decisive round's seconds.
     #[must_use]
-    pub fn relay_said(&self) -> Option<Rate> {
-        median_rate(self.decisive_round()?.seconds.iter().filter_map(|it| it.relay_said))
+    pub fn relay_reported(&self) -> Option<Rate> {
+        median_rate(self.decisive_round()?.seconds.iter().filter_map(|it| it.relay_reported))
     }
 }
 
@@ -382,7 +382,7 @@ impl fmt::Display for Record {
             End::Measured { capacity, inconclusive, .. } => match inconclusive {
                 None => {
                     write!(f, "{capacity}")?;
-                    self.hindered().iter().try_for_each(|it| write!(f, "; {it}"))
+                    self.bottlenecks().iter().try_for_each(|it| write!(f, "; {it}"))
                 }
                 Some(reason) => write!(f, "at least {capacity}: {reason}"),
             }
@@ -394,9 +394,9 @@ impl fmt::Display for Record {
     }
 }
 
-fn hindered(rounds: &[RoundRecord]) -> Vec<MeasurerBottleneck> {
+fn bottlenecks(rounds: &[RoundRecord]) -> Vec<MeasurerBottleneck> {
     let mut all: Vec<MeasurerBottleneck> = Vec::new();
-    for it in rounds.iter().flat_map(|round| &round.hindered) {
+    for it in rounds.iter().flat_map(|round| &round.bottlenecks) {
         if all.iter().all(|known| known.measurer != it.measurer) {
             all.push(*it);
         }

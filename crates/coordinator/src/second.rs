@@ -34,7 +34,8 @@ pub struct SecondRecord {
     pub client_bytes: Option<u64>,
     /// The traffic that the relay, or its control port, reported to another party. It is for comparison and is not part
     /// of the estimate.
-    pub relay_said: Option<Rate>,
+    #[serde(alias = "relay_said")]
+    pub relay_reported: Option<Rate>,
     /// The kernel's account of each measurer's sockets, in the order of the round's assignments; empty if there is
     /// none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -80,7 +80,7 @@ struct Reported {
 impl Reported {
     /// The minimum round trip of its sockets.
     fn rtt(&self) -> Option<Duration> {
-        self.accounts.iter().flatten().filter_map(|it| it.least_rtt).min()
+        self.accounts.iter().flatten().filter_map(|it| it.min_rtt).min()
     }
 
     fn account(&self, index: usize) -> Option<&Account> {
@@ -246,7 +246,7 @@ impl Series {
                 second,
                 returned_bytes: self.measurers.iter().map(returned).collect(),
                 client_bytes: client(index),
-                relay_said: None,
+                relay_reported: None,
                 accounts: self.accounts(index),
             }
         };

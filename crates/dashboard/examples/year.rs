@@ -149,7 +149,7 @@ fn turn(relay: u64, day: u64, begin_unix_s: u64) -> Entry {
         // Each of three measurers has a third.
         returned_bytes: vec![Some(bytes_s / 3 + u64::from(second) * 1013 % 5000); 3],
         client_bytes: None,
-        relay_said: None,
+        relay_reported: None,
         accounts: Vec::new(),
     };
     let assignment = |place| Assignment { measurer: MeasurerId(place), rate, sockets: 54 };
@@ -164,7 +164,7 @@ fn turn(relay: u64, day: u64, begin_unix_s: u64) -> Entry {
         schedule: Schedule::PLAIN,
         started_unix_s: Some(started_unix_s + 10),
         checked_cells: 1000,
-        hindered: Vec::new(),
+        bottlenecks: Vec::new(),
         seconds: (0..30).map(second).collect(),
     };
     let end = if is_down {

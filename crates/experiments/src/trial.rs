@@ -59,7 +59,7 @@ pub(super) struct Tried {
     /// Of that round, over all measurers; `None` if there was none.
     pub(super) sockets: Option<u32>,
     /// The measurers that something of their own held back.
-    pub(super) hindered: Vec<MeasurerBottleneck>,
+    pub(super) bottlenecks: Vec<MeasurerBottleneck>,
 }
 
 /// A second of the round that counts.
@@ -160,7 +160,7 @@ impl Trial<'_, '_> {
             load: load.unwrap_or_default(),
             measurers: result.loads.into_iter().flatten().collect(),
             sockets: sockets_of(&result.course, round.number),
-            hindered: result.course.hindered(),
+            bottlenecks: result.course.bottlenecks(),
         }))
     }
 }
@@ -470,7 +470,7 @@ mod tests {
             load: Load { waited, wanted, ..Load::default() },
             measurers: Vec::new(),
             sockets: None,
-            hindered: Vec::new(),
+            bottlenecks: Vec::new(),
         };
         let seconds =
             [(1, 30.0, 0), (2, 72.0, 4), (3, 74.0, 4), (4, 73.0, 4), (5, 73.0, 4), (6, 73.0, 1)];

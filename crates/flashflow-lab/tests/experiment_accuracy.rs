@@ -66,7 +66,7 @@ fn accuracy_measures_relays_of_known_capacity_and_leaves_nothing() {
         assert_eq!(case["measurers"], measurers);
         assert_eq!(case["mode"], "echo");
         // It counts the very cells that the measurers get back.
-        let said = number(case, "relay_said_mbit_per_s");
+        let said = number(case, "relay_reported_mbit_per_s");
         assert!((0.85..1.15).contains(&(said / number(case, "estimate_mbit_per_s"))), "{case}");
     }
     assert_files(

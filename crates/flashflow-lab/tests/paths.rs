@@ -24,10 +24,10 @@ fn a_path_that_no_number_of_sockets_makes_wide_enough_is_named_and_no_wrong_numb
     assert_eq!(text(case, "verdict"), "lower_bound", "{case}");
     // If the machine paused, that is the reported reason.
     let detail = text(case, "detail");
-    let was_hindered = detail.contains("unsteady") || detail.contains("processor");
-    assert!(was_hindered || text(case, "limited_by") == "path", "{case}");
+    let was_limited = detail.contains("unsteady") || detail.contains("processor");
+    assert!(was_limited || text(case, "limited_by") == "path", "{case}");
     assert_eq!(text(case, "ended"), "inconclusive");
-    assert!(was_hindered || detail.contains("held it back"), "{case}");
+    assert!(was_limited || detail.contains("held it back"), "{case}");
     assert!(number(case, "estimate_mbit_per_s") < 0.9 * number(case, "truth_mbit_per_s"), "{case}");
     assert!(number(case, "rounds") >= 1.0, "{case}");
 }

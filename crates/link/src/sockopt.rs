@@ -64,9 +64,9 @@ pub struct TcpAccount {
     /// The next two times are part of it.
     pub busy: Duration,
     /// Time limited by the peer's receive window (`rwnd_limited`).
-    pub peer_window: Duration,
+    pub rwnd_limited: Duration,
     /// Time limited by the send buffer (`sndbuf_limited`).
-    pub send_buffer: Duration,
+    pub sndbuf_limited: Duration,
     /// Bytes sent for the first time, acknowledged or not.
     pub sent_bytes: u64,
     /// Bytes retransmitted.
@@ -86,7 +86,7 @@ pub struct TcpAccount {
     /// The current smoothed RTT; `None` before the first sample.
     pub rtt: Option<Duration>,
     /// The minimum RTT of the last minutes (`min_rtt`); `None` before the first sample.
-    pub least_rtt: Option<Duration>,
+    pub min_rtt: Option<Duration>,
 }
 
 /// Reads the account of a socket. `None` for anything but TCP on Linux 5.4 or newer.
@@ -145,8 +145,8 @@ impl Info {
         let rtt_of = |us: u32| Duration::from_micros(us.into());
         Some(TcpAccount {
             busy: self.time(BUSY_TIME)?,
-            peer_window: self.time(RWND_LIMITED)?,
-            send_buffer: self.time(SNDBUF_LIMITED)?,
+            rwnd_limited: self.time(RWND_LIMITED)?,
+            sndbuf_limited: self.time(SNDBUF_LIMITED)?,
             sent_bytes: sent.saturating_sub(again),
             retransmitted_bytes: again,
             received_segments: self.number(DATA_SEGS_IN)?,
@@ -155,7 +155,7 @@ impl Info {
             unsent_bytes: unsent,
             unacked_bytes: unacked,
             rtt: (rtt > 0).then(|| rtt_of(rtt)),
-            least_rtt: (least != u32::MAX).then(|| rtt_of(least)), // the kernel's value for none
+            min_rtt: (least != u32::MAX).then(|| rtt_of(least)), // the kernel's value for none
         })
     }
 }

@@ -185,10 +185,10 @@ fn the_kernel_says_of_each_second_where_its_sockets_waited() {
             let slack = Duration::from_millis(20) * account.sockets;
             assert!(account.sockets > 0 && !account.elapsed.is_zero(), "{account:?}");
             assert!(account.busy <= account.socket_time + slack, "{account:?}");
-            assert!(account.peer_window + account.send_buffer <= account.busy, "{account:?}");
+            assert!(account.rwnd_limited + account.sndbuf_limited <= account.busy, "{account:?}");
             assert!(account.throttled <= account.pump_time, "{account:?}");
             assert!(account.sent_bytes > 0 && account.received_segments > 0, "{account:?}");
-            assert!(account.least_rtt.is_some() && account.mean_rtt.is_some(), "{account:?}");
+            assert!(account.min_rtt.is_some() && account.mean_rtt.is_some(), "{account:?}");
         }
     }
 }

@@ -69,7 +69,7 @@ fn relay(nickname: &str, limit_mbit_per_s: Option<f64>, estimate: f64, rounds: u
         fingerprint: "0123456789ABCDEF0123456789ABCDEF01234567".into(),
         limit_mbit_per_s,
         estimate_mbit_per_s: Some(estimate),
-        relay_said_mbit_per_s: Some(estimate * 1.012),
+        relay_reported_mbit_per_s: Some(estimate * 1.012),
         conclusive: true,
         conclusive_limit_mbit_per_s: Some(estimate * 1.15),
         bounds_mbit_per_s: Some((estimate / 1.05, Some(estimate / 0.8))),
@@ -94,8 +94,8 @@ fn round(round: u32, rate: f64) -> impl Iterator<Item = SecondPoint> {
     (0..30).map(move |second| {
         let noise = 1.0 + 0.03 * (f64::from(second * second + 7 * round) * 1.7).sin();
         let measured_mbit_per_s = rate * if second == 0 { 1.3 } else { noise };
-        let relay_said_mbit_per_s = Some(measured_mbit_per_s * 1.012);
-        SecondPoint { round, second, measured_mbit_per_s, relay_said_mbit_per_s }
+        let relay_reported_mbit_per_s = Some(measured_mbit_per_s * 1.012);
+        SecondPoint { round, second, measured_mbit_per_s, relay_reported_mbit_per_s }
     })
 }
 

@@ -15,7 +15,7 @@ pub struct RoundAccount {
     /// The measurer, by its number in the team.
     pub measurer: usize,
     /// What of its own held the measurer back, if something did.
-    pub held_back_by: Option<Bottleneck>,
+    pub limited_by: Option<Bottleneck>,
     /// Where most of its cells waited.
     pub waited: Waited,
     /// Seconds of which there is an account.
@@ -23,9 +23,9 @@ pub struct RoundAccount {
     /// Its sockets to the relay.
     pub sockets: u32,
     /// Share of their time in which the relay's receive window held them back.
-    pub peer_window_share: f64,
+    pub rwnd_limited_share: f64,
     /// In which our send buffer did.
-    pub send_buffer_share: f64,
+    pub sndbuf_limited_share: f64,
     /// In which they were busy and neither did: the congestion window, or all was under way.
     pub congestion_share: f64,
     /// In which they had less to send than they might have.
@@ -75,23 +75,23 @@ impl RoundAccount {
         Some(Self {
             round: round.number,
             measurer,
-            held_back_by: round
-                .hindered
+            limited_by: round
+                .bottlenecks
                 .iter()
                 .find(|it| it.measurer.0 == measurer)
                 .map(|it| it.by),
             waited: whole.waited(),
             seconds: u32::try_from(accounts.len()).unwrap_or(u32::MAX),
             sockets: whole.sockets,
-            peer_window_share: whole.peer_window_share(),
-            send_buffer_share: whole.send_buffer_share(),
+            rwnd_limited_share: whole.rwnd_limited_share(),
+            sndbuf_limited_share: whole.sndbuf_limited_share(),
             congestion_share: whole.congestion_share(),
             app_limited_share: whole.app_limited_share(),
             throttled_share: whole.throttled_share(),
             busiest_share: whole.busiest_share(),
             retransmitted_share: whole.retransmitted_share(),
             out_of_order_share: whole.out_of_order_share(),
-            least_rtt_ms: whole.least_rtt.map(ms),
+            least_rtt_ms: whole.min_rtt.map(ms),
             mean_rtt_ms: whole.mean_rtt.map(ms),
             outstanding_bytes: whole.outstanding_bytes,
             taken_bytes: whole.taken_bytes(),
@@ -108,7 +108,7 @@ impl RoundAccount {
             }
             _ => String::new(),
         };
-        let own = match self.held_back_by {
+        let own = match self.limited_by {
             Some(Bottleneck::Path { queue_ms }) => {
                 format!(
                     "held back by a narrow place of its own, where packets waited {queue_ms} ms; "
@@ -135,10 +135,10 @@ impl RoundAccount {
             "{own}{waited}; held back by the relay’s window {}, congestion {} (with little to send {}), our buffer {}, \
              the assigned rate {}; busiest thread {}; of what is not back the relay has taken {}; sent again {}, out of order on the \
              return path {}{rtt}",
-            percent(self.peer_window_share),
+            percent(self.rwnd_limited_share),
             percent(self.congestion_share),
             percent(self.app_limited_share),
-            percent(self.send_buffer_share),
+            percent(self.sndbuf_limited_share),
             percent(self.throttled_share),
             percent(self.busiest_share),
             percent(self.taken_bytes as f64 / outstanding),

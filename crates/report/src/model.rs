@@ -46,7 +46,7 @@ pub struct RelayReport {
     /// *z*, the median over the seconds of the last round, in Mbit/s; `None` if it failed.
     pub estimate_mbit_per_s: Option<f64>,
     /// The median of what the relay itself said it carried in those seconds, in Mbit/s.
-    pub relay_said_mbit_per_s: Option<f64>,
+    pub relay_reported_mbit_per_s: Option<f64>,
     /// Share of one processor core that the relay's process used in those seconds, from zero to one
     /// or a little more, since tor has helper threads.
     pub relay_cpu_share: Option<f64>,
@@ -114,7 +114,7 @@ pub struct SecondPoint {
     /// What was measured, in Mbit/s.
     pub measured_mbit_per_s: f64,
     /// What the relay itself said it carried, in Mbit/s.
-    pub relay_said_mbit_per_s: Option<f64>,
+    pub relay_reported_mbit_per_s: Option<f64>,
 }
 
 /// The measurement of a relay in one word, with its reason.
@@ -165,7 +165,7 @@ impl RelayReport {
 
     /// The estimate over what the relay said.
     pub(crate) fn ratio_to_relay_said(&self) -> Option<f64> {
-        ratio(self.estimate_mbit_per_s, self.relay_said_mbit_per_s)
+        ratio(self.estimate_mbit_per_s, self.relay_reported_mbit_per_s)
     }
 }
 

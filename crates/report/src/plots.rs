@@ -57,7 +57,7 @@ pub(crate) fn overview(relays: &[RelayReport]) -> Option<ExperimentFigure> {
         Axis::rows(shown.iter().map(label)),
     )
     .with(dots("configured limit", Role::Truth, &rate_of(|it| it.limit_mbit_per_s)))
-    .with(dots("relay’s own median", Role::Client, &rate_of(|it| it.relay_said_mbit_per_s)))
+    .with(dots("relay’s own median", Role::Client, &rate_of(|it| it.relay_reported_mbit_per_s)))
     .with(Series::line("quartiles", Role::Measurement, quartiles.flatten().collect()))
     .with(dots("estimate", Role::Measurement, &estimate))
     .caption(format!("{caption}{left_out}"));
@@ -111,7 +111,7 @@ pub(crate) fn seconds(relay: &RelayReport) -> Option<ExperimentFigure> {
     }
     let reported = last_round
         .iter()
-        .filter_map(|it| Some((shown_second(it), finite(it.relay_said_mbit_per_s)?)));
+        .filter_map(|it| Some((shown_second(it), finite(it.relay_reported_mbit_per_s)?)));
     let reported: Vec<(f64, f64)> = reported.collect();
     if !reported.is_empty() {
         figure = figure.with(Series::line("relay reports", Role::Client, reported));
@@ -153,7 +153,7 @@ fn rate_axis(rates: &[f64]) -> Axis {
 
 fn rates(relay: &RelayReport) -> impl Iterator<Item = f64> {
     let lowest = relay.spread_mbit_per_s.map(|spread| spread.lower_quartile);
-    [relay.limit_mbit_per_s, relay.estimate_mbit_per_s, relay.relay_said_mbit_per_s, lowest]
+    [relay.limit_mbit_per_s, relay.estimate_mbit_per_s, relay.relay_reported_mbit_per_s, lowest]
         .into_iter()
         .filter_map(finite)
 }

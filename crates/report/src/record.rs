@@ -22,7 +22,7 @@ impl From<&Record> for RelayReport {
             mode: record.mode.into(),
             limit_mbit_per_s: mbit(relay.limit),
             estimate_mbit_per_s: mbit(record.capacity()),
-            relay_said_mbit_per_s: mbit(record.relay_said()),
+            relay_reported_mbit_per_s: mbit(record.relay_reported()),
             relay_cpu_share: record.processor.map(|processor| processor.share()),
             conclusive,
             inconclusive_reason,
@@ -72,7 +72,7 @@ fn series(record: &Record) -> Vec<SecondPoint> {
                 round: round.number,
                 second: totals.second,
                 measured_mbit_per_s: Rate::from_byte_per_s(totals.total()).as_mbit_per_s(),
-                relay_said_mbit_per_s: mbit(said.and_then(|it| it.relay_said)),
+                relay_reported_mbit_per_s: mbit(said.and_then(|it| it.relay_reported)),
             });
         }
     }

@@ -80,7 +80,7 @@ fn row(relay: &RelayReport) -> [String; 9] {
         nickname(relay),
         mbit(relay.limit_mbit_per_s),
         mbit(relay.estimate_mbit_per_s),
-        mbit(relay.relay_said_mbit_per_s),
+        mbit(relay.relay_reported_mbit_per_s),
         ratio,
         quartiles,
         relay.rounds.to_string(),
@@ -101,7 +101,7 @@ fn reasons(relays: &[RelayReport]) -> String {
         let of_it = relay.accounts.iter().filter(move |it| Some(it.round) == last);
         let is_open = relay.verdict().reason().is_some();
         let told: Vec<_> = of_it
-            .filter(|it| is_open || it.held_back_by.is_some())
+            .filter(|it| is_open || it.limited_by.is_some())
             .map(|it| {
                 [String::new(), format!("sockets of measurer {}: {}", it.measurer, it.in_words())]
             })
@@ -184,7 +184,7 @@ mod tests {
         let relay = RelayReport {
             mode: Mode::Transit,
             limit_mbit_per_s: None,
-            relay_said_mbit_per_s: None,
+            relay_reported_mbit_per_s: None,
             ..conclusive()
         };
         let alone = table(std::slice::from_ref(&relay));
@@ -228,7 +228,7 @@ mod tests {
         let account = |round, measurer| RoundAccount {
             round,
             measurer,
-            peer_window_share: 0.71,
+            rwnd_limited_share: 0.71,
             ..RoundAccount::default()
         };
         let accounts = vec![account(1, 0), account(2, 0), account(2, 1)];
@@ -240,8 +240,7 @@ mod tests {
         let said = table(&[RelayReport { accounts: accounts.clone(), ..conclusive() }]);
         assert!(!said.contains("sockets"), "{said}");
         let by = Some(coordinator::Bottleneck::Path { queue_ms: 80 });
-        let accounts =
-            [accounts, vec![RoundAccount { held_back_by: by, ..account(2, 1) }]].concat();
+        let accounts = [accounts, vec![RoundAccount { limited_by: by, ..account(2, 1) }]].concat();
         let said = table(&[RelayReport { accounts, ..conclusive() }]);
         assert!(said.contains("sockets of measurer 1: held back by a narrow place"), "{said}");
     }
@@ -252,7 +251,7 @@ mod tests {
             nickname: "W".repeat(400),
             error: Some("because ".repeat(60)),
             estimate_mbit_per_s: Some(123_456.7),
-            relay_said_mbit_per_s: Some(123_456.7),
+            relay_reported_mbit_per_s: Some(123_456.7),
             cells_checked: 1_234_567_890,
             ..conclusive()
         };
@@ -277,7 +276,7 @@ mod tests {
     fn numbers_that_are_none_are_not_shown() {
         let relay = RelayReport {
             estimate_mbit_per_s: Some(f64::NAN),
-            relay_said_mbit_per_s: Some(0.0),
+            relay_reported_mbit_per_s: Some(0.0),
             limit_mbit_per_s: Some(f64::INFINITY),
             ..conclusive()
         };

@@ -19,7 +19,7 @@ pub(crate) fn conclusive() -> RelayReport {
         mode: Mode::Echo,
         limit_mbit_per_s: Some(250.0),
         estimate_mbit_per_s: Some(240.0),
-        relay_said_mbit_per_s: Some(241.5),
+        relay_reported_mbit_per_s: Some(241.5),
         conclusive: true,
         conclusive_limit_mbit_per_s: Some(262.5),
         bounds_mbit_per_s: Some((228.6, Some(300.0))),
@@ -39,7 +39,7 @@ pub(crate) fn conclusive() -> RelayReport {
                 round,
                 second,
                 measured_mbit_per_s,
-                relay_said_mbit_per_s: Some(measured_mbit_per_s + 1.5),
+                relay_reported_mbit_per_s: Some(measured_mbit_per_s + 1.5),
             })
             .to_vec(),
         ..RelayReport::default()

@@ -83,7 +83,7 @@ pub(crate) fn with_end(begun: MeasurementStarted, bytes_s: u64, end: End) -> Mea
         second,
         returned_bytes: vec![Some(bytes_s)],
         client_bytes: None,
-        relay_said: None,
+        relay_reported: None,
         accounts: vec![Some(account)],
     });
     let assignment = Assignment {
@@ -102,7 +102,7 @@ pub(crate) fn with_end(begun: MeasurementStarted, bytes_s: u64, end: End) -> Mea
         schedule: Schedule::PLAIN,
         started_unix_s: Some(begun.started_unix_s),
         checked_cells: 100,
-        hindered: Vec::new(),
+        bottlenecks: Vec::new(),
         seconds: seconds.collect(),
     };
     let record = Record {

@@ -61,14 +61,14 @@ pub(super) fn seen_by(record: Record, rtts_ms: &[u64]) -> Record {
         sockets: 4,
     };
     let account = |rtt_ms: &u64| {
-        let least_rtt = Some(onion::Duration::from_millis(*rtt_ms));
-        Some(Account { least_rtt, ..Account::default() })
+        let min_rtt = Some(onion::Duration::from_millis(*rtt_ms));
+        Some(Account { min_rtt, ..Account::default() })
     };
     let second = |second| SecondRecord {
         second,
         returned_bytes: vec![Some(1_000_000); rtts_ms.len()],
         client_bytes: None,
-        relay_said: None,
+        relay_reported: None,
         accounts: rtts_ms.iter().map(account).collect(),
     };
     let needed = Rate::from_mbit_per_s(100.0);
@@ -80,7 +80,7 @@ pub(super) fn seen_by(record: Record, rtts_ms: &[u64]) -> Record {
         schedule: Schedule::PLAIN,
         started_unix_s: None,
         checked_cells: 0,
-        hindered: Vec::new(),
+        bottlenecks: Vec::new(),
         seconds: (0..record.params.seconds).map(second).collect(),
     };
     Record { rounds: vec![round], ..record }

@@ -70,23 +70,30 @@ fn account_that_is_valid() -> impl Strategy<Value = Account> {
     (1..=100_000_u32, single.clone(), single, summed, rest).prop_map(
         |(sockets, elapsed, busiest, summed, (rtts, silence, counts))| {
             let [elapsed, busiest] = [elapsed, busiest].map(Duration::from_micros);
-            let [pump_time, socket_time, busy, peer_window, send_buffer, app_limited, throttled] =
-                summed.map(Duration::from_micros);
+            let [
+                pump_time,
+                socket_time,
+                busy,
+                rwnd_limited,
+                sndbuf_limited,
+                app_limited,
+                throttled,
+            ] = summed.map(Duration::from_micros);
             Account {
                 elapsed,
                 pump_time,
                 socket_time,
                 sockets,
                 busy,
-                peer_window,
-                send_buffer,
+                rwnd_limited,
+                sndbuf_limited,
                 app_limited,
                 sent_bytes: counts[0],
                 retransmitted_bytes: counts[1],
                 unsent_bytes: counts[2],
                 unacked_bytes: counts[3],
                 outstanding_bytes: counts[4],
-                least_rtt: rtts.0.map(Duration::from_micros),
+                min_rtt: rtts.0.map(Duration::from_micros),
                 mean_rtt: rtts.1.map(Duration::from_micros),
                 received_segments: counts[5],
                 out_of_order_packets: counts[6],

@@ -18,8 +18,8 @@ fn accounts() -> impl Strategy<Value = Account> {
             pump_time,
             socket_time,
             busy,
-            peer_window,
-            send_buffer,
+            rwnd_limited,
+            sndbuf_limited,
             app_limited,
             throttled,
             busiest,
@@ -39,15 +39,15 @@ fn accounts() -> impl Strategy<Value = Account> {
             socket_time,
             sockets,
             busy,
-            peer_window,
-            send_buffer,
+            rwnd_limited,
+            sndbuf_limited,
             app_limited,
             sent_bytes,
             retransmitted_bytes,
             unsent_bytes,
             unacked_bytes,
             outstanding_bytes,
-            least_rtt: least.map(Duration::from_micros),
+            min_rtt: least.map(Duration::from_micros),
             mean_rtt: mean.map(Duration::from_micros),
             received_segments,
             out_of_order_packets,
@@ -78,8 +78,8 @@ fn of_second(sockets: u32) -> Account {
 #[test]
 fn shares_are_of_the_time_that_the_sockets_had() {
     let account = Account {
-        peer_window: ms(2400),
-        send_buffer: ms(400),
+        rwnd_limited: ms(2400),
+        sndbuf_limited: ms(400),
         app_limited: ms(1000),
         sent_bytes: 990,
         retransmitted_bytes: 10,
@@ -92,8 +92,8 @@ fn shares_are_of_the_time_that_the_sockets_had() {
     assert_eq!(account.congestion(), ms(1200));
     let shares = [
         account.busy_share(),
-        account.peer_window_share(),
-        account.send_buffer_share(),
+        account.rwnd_limited_share(),
+        account.sndbuf_limited_share(),
         account.congestion_share(),
         account.app_limited_share(),
         account.retransmitted_share(),
@@ -122,9 +122,9 @@ fn a_silence_of_all_pumps_is_as_long_as_the_shortest_and_nothing_does_not_end_it
 
 #[test]
 fn pumps_beside_each_other_have_more_sockets_and_no_more_time() {
-    let few = Account { peer_window: ms(1000), mean_rtt: Some(ms(10)), ..of_second(1) };
+    let few = Account { rwnd_limited: ms(1000), mean_rtt: Some(ms(10)), ..of_second(1) };
     let many = Account {
-        least_rtt: Some(ms(7)),
+        min_rtt: Some(ms(7)),
         mean_rtt: Some(ms(50)),
         busiest: ms(300),
         throttled: ms(500),
@@ -132,12 +132,12 @@ fn pumps_beside_each_other_have_more_sockets_and_no_more_time() {
     };
     let both = few.combined(&many);
     assert_eq!((both.sockets, both.elapsed, both.busiest), (4, ms(1000), ms(300)));
-    assert_eq!((both.least_rtt, both.mean_rtt), (Some(ms(7)), Some(ms(40))));
-    assert!((both.peer_window_share() - 0.25).abs() < 1e-12);
+    assert_eq!((both.min_rtt, both.mean_rtt), (Some(ms(7)), Some(ms(40))));
+    assert!((both.rwnd_limited_share() - 0.25).abs() < 1e-12);
     assert!((both.throttled_share() - 0.25).abs() < 1e-12, "one of two pumps, half of the time");
     let after = both.followed_by(&both);
     assert_eq!((after.sockets, after.elapsed, after.busiest), (4, ms(2000), ms(600)));
-    assert!((after.peer_window_share() - 0.25).abs() < 1e-12);
+    assert!((after.rwnd_limited_share() - 0.25).abs() < 1e-12);
     assert!((after.busiest_share() - 0.3).abs() < 1e-12);
 }
 
@@ -157,20 +157,20 @@ fn what_is_under_way_adds_up_over_sockets_and_not_over_time() {
 #[test]
 fn what_was_never_seen_is_nothing_and_not_zero() {
     let nothing = Account::default();
-    assert_eq!((nothing.combined(&nothing).least_rtt, nothing.mean_rtt), (None, None));
+    assert_eq!((nothing.combined(&nothing).min_rtt, nothing.mean_rtt), (None, None));
     let shares = [nothing.busy_share(), nothing.retransmitted_share(), nothing.throttled_share()];
     assert_eq!(shares, [0.0; 3]);
-    let seen = Account { mean_rtt: Some(ms(3)), least_rtt: Some(ms(2)), ..nothing };
+    let seen = Account { mean_rtt: Some(ms(3)), min_rtt: Some(ms(2)), ..nothing };
     for both in [seen.combined(&nothing), nothing.combined(&seen)] {
-        assert_eq!((both.mean_rtt, both.least_rtt), (Some(ms(3)), Some(ms(2))));
+        assert_eq!((both.mean_rtt, both.min_rtt), (Some(ms(3)), Some(ms(2))));
     }
 }
 
 #[test]
 fn json_names_its_units() {
-    let account = Account { least_rtt: Some(ms(20)), ..of_second(2) };
+    let account = Account { min_rtt: Some(ms(20)), ..of_second(2) };
     let json = serde_json::to_value(account).expect("is data");
-    assert_eq!((&json["busy_us"], &json["least_rtt_us"]), (&2_000_000.into(), &20_000.into()));
+    assert_eq!((&json["busy_us"], &json["min_rtt_us"]), (&2_000_000.into(), &20_000.into()));
     assert!(json["mean_rtt_us"].is_null());
 }
 
@@ -226,8 +226,8 @@ fn where_most_cells_waited_is_told_by_what_is_most() {
         Account { outstanding_bytes: 1000, unsent_bytes: 200, unacked_bytes: 400, ..busy };
     assert_eq!(under_way.waited(), Waited::Path, "the relay has 400 of 1000");
     assert_eq!(Account { unacked_bytes: 300, ..under_way }.waited(), Waited::Relay);
-    assert_eq!(Account { peer_window: most, ..under_way }.waited(), Waited::Relay);
-    assert_eq!(Account { peer_window: little, ..under_way }.waited(), Waited::Path);
+    assert_eq!(Account { rwnd_limited: most, ..under_way }.waited(), Waited::Relay);
+    assert_eq!(Account { rwnd_limited: little, ..under_way }.waited(), Waited::Path);
     assert_eq!(Account { throttled: most, ..under_way }.waited(), Waited::AssignedRate);
     assert_eq!(Account { throttled: most, busiest: most, ..under_way }.waited(), Waited::Processor);
 }

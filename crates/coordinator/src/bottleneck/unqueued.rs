@@ -50,7 +50,7 @@ impl Fared {
         let (mut sent, mut lost, mut seconds, mut on_path) = (0u64, 0u64, 0u32, 0u32);
         let mut rtt = None;
         for it in accounts {
-            rtt = [rtt, it.least_rtt].into_iter().flatten().min();
+            rtt = [rtt, it.min_rtt].into_iter().flatten().min();
             sent = sent.saturating_add(it.sent_bytes).saturating_add(it.retransmitted_bytes);
             lost = lost.saturating_add(it.retransmitted_bytes);
             seconds += 1;
@@ -217,10 +217,10 @@ mod tests {
         assert_eq!(found(&[fared(0, 400.0, 20.0)]), []);
         // Flows that wait before the relay's own link share it in proportion to their round-trip times.
         let at = |measurer, assigned, got, rtt_ms: u64, unacked_bytes| {
-            let least_rtt = Some(Duration::from_millis(rtt_ms));
+            let min_rtt = Some(Duration::from_millis(rtt_ms));
             let outstanding_bytes = 1000;
             let account =
-                Account { least_rtt, outstanding_bytes, unacked_bytes, ..Account::default() };
+                Account { min_rtt, outstanding_bytes, unacked_bytes, ..Account::default() };
             Fared::new(assignment(measurer, assigned, 4), mbit(got), [account].iter())
         };
         let near = at(1, 190.0, 190.0, 20, 900);

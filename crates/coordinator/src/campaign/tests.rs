@@ -90,7 +90,7 @@ fn shares(launch: &Launch) -> Vec<(usize, f64)> {
 /// A measurer's observation of a path of this length, and its returned rate if the path limited it.
 fn path(rtt_ms: u64, held_back: Option<f64>) -> PathSeen {
     let rtt = Some(onion::Duration::from_millis(rtt_ms));
-    PathSeen { rtt, loss_ppm: None, held_back: held_back.map(mbit) }
+    PathSeen { rtt, loss_ppm: None, limit: held_back.map(mbit) }
 }
 
 #[test]

@@ -135,14 +135,14 @@ fn a_relay_does_not_choose_who_measures_it() {
     let held_back = |ages: &[(usize, u64)]| -> Vec<usize> {
         let mut history = History::default();
         for (measurer, age) in ages {
-            let held_back = Some(Rate::from_mbit_per_s(1.0));
-            let path = PathSeen { held_back, ..PathSeen::default() };
+            let limit = Some(Rate::from_mbit_per_s(1.0));
+            let path = PathSeen { limit, ..PathSeen::default() };
             history.add_path(relay(1), MeasurerId(*measurer), path, NOW - age);
         }
         let expectations = history.expectations(HistoryPolicy::default(), NOW);
         let paths = expectations.paths(relay(1), &team);
         assert_eq!(paths.len(), ages.len(), "all else that is known of them counts on");
-        paths.iter().filter(|(_, path)| path.held_back.is_some()).map(|(id, _)| id.0).collect()
+        paths.iter().filter(|(_, path)| path.limit.is_some()).map(|(id, _)| id.0).collect()
     };
     assert_eq!(held_back(&[(0, DAY)]), [0]);
     assert_eq!(held_back(&[(1, DAY), (2, 6 * DAY)]), [] as [usize; 0], "550 of 1050");

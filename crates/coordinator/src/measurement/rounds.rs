@@ -158,7 +158,7 @@ impl Measurement {
         self.open = vec![None; self.allocation.assignments.len()];
         self.unreached.clear();
         self.saturated.clear();
-        self.hindered.clear();
+        self.bottlenecks.clear();
         self.patience = Duration::ZERO;
         self.phase = Phase::Preparing { deadline: now + self.params.setup_timeout };
         self.actions.push_back(Action::Prepare {
@@ -247,14 +247,14 @@ impl Measurement {
         // Never above the mean: a relay gains nothing from seconds that it did not serve.
         let capacity = Rate::from_byte_per_s(median.min(mean));
         self.turn.passed = self.turn.passed.max(capacity);
-        let hindered = self.hindered_in(series);
-        let doubt = match self.doubt(series, &hindered, capacity, &seconds) {
+        let bottlenecks = self.bottlenecks_in(series);
+        let doubt = match self.doubt(series, &bottlenecks, capacity, &seconds) {
             Ok(doubt) => doubt,
             Err((measurer, failure)) => return self.fail(now, measurer, failure),
         };
         let unsteady = Inconclusive::unsteadiness(median, mean);
         let estimate = self.estimate(series, self.turn.passed, seconds, doubt.or(unsteady));
-        self.hindered = hindered;
+        self.bottlenecks = bottlenecks;
         match doubt.and_then(|it| it.next_turn()) {
             Some(next) => self.go_on(now, estimate, next),
             None => self.finish(Outcome::Measured(estimate)),
@@ -288,7 +288,7 @@ impl Measurement {
             Scope::AllRounds => {
                 self.end_round();
                 self.before = Some(so_far);
-                self.residuals = self.without_hindered(&self.hindered);
+                self.residuals = self.without_limited(&self.bottlenecks);
                 self.learn_paths();
                 self.turn = next;
                 self.allocation = next.allocation(&self.params, &self.residuals, &self.vantages);
@@ -398,7 +398,7 @@ impl Measurement {
             schedule: self.schedule(),
             started_unix_s: None,
             checked_cells,
-            hindered: self.hindered.clone(),
+            bottlenecks: self.bottlenecks.clone(),
             seconds,
         });
         self.actions.push_back(Action::Stop { round: self.turn.round });

@@ -4,9 +4,9 @@ use lab::{Lab, estimate, mbit, measurement, relay};
 use std::string::ToString;
 use std::vec::Vec;
 
+mod bottlenecks;
 mod claims;
 mod failures;
-mod hindrances;
 mod lab;
 mod narrow_places;
 mod path;
@@ -239,8 +239,8 @@ fn a_busy_measurer_makes_an_otherwise_conclusive_result_a_lower_bound() {
     }
     let outcome = core::iter::from_fn(|| measurement.poll_action()).last();
     let Some(Action::Done(Outcome::Measured(estimate))) = outcome else { panic!("{outcome:?}") };
-    let hindered =
+    let bottleneck =
         MeasurerBottleneck { measurer, by: Bottleneck::Processor, got: guess.scaled(0.5) };
-    let reason = Inconclusive::MeasurerHindered { hindered, next: None };
+    let reason = Inconclusive::MeasurerLimited { bottleneck, next: None };
     assert_eq!(estimate.inconclusive, Some(reason), "there is no other");
 }

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::bottleneck::{
-    Bottleneck, Fared, HINDERED_ASKED, Queue, own_losses, own_queues, starved, whole_ms,
+    Bottleneck, Fared, LIMITED_ASKED, Queue, own_losses, own_queues, starved, whole_ms,
 };
 use crate::socket_ramp::{FAR, SocketRampTest};
 
@@ -11,7 +11,7 @@ const OWN_GROWTH: f64 = 1.3;
 
 impl Measurement {
     /// The measurers that something of their own held back in a complete round, and that more sockets would not help.
-    pub(super) fn hindered_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
+    pub(super) fn bottlenecks_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
         let mut all = self.held_back_in(series);
         all.retain(|it| self.growing(series, it).is_none());
         all
@@ -26,7 +26,7 @@ impl Measurement {
     }
 
     fn held_back_in(&self, series: &Series) -> Vec<MeasurerBottleneck> {
-        let hindered =
+        let bottleneck =
             |measurer, by| MeasurerBottleneck { measurer, by, got: series.got(measurer) };
         let busy = self.saturated.iter().map(|it| (*it, Bottleneck::Processor));
         let queues = series.queues();
@@ -38,25 +38,25 @@ impl Measurement {
         let mut all: Vec<MeasurerBottleneck> = Vec::new();
         for (measurer, by) in busy.chain(queued).chain(lossy) {
             if all.iter().all(|known| known.measurer != measurer) {
-                all.push(hindered(measurer, by));
+                all.push(bottleneck(measurer, by));
             }
         }
         // What came back to those says nothing of others.
         let is_free = |it: &Fared| all.iter().all(|known| known.measurer != it.id());
         let free: Vec<Fared> = fared.iter().copied().filter(is_free).collect();
         let starved =
-            starved(&free).map(|(it, percent)| hindered(it, Bottleneck::Share { percent }));
+            starved(&free).map(|(it, percent)| bottleneck(it, Bottleneck::Share { percent }));
         all.extend(starved);
         all
     }
 
     /// What each measurer has left for later rounds, if those that were held back are not asked for more than
     /// they can do.
-    pub(super) fn without_hindered(&self, hindered: &[MeasurerBottleneck]) -> Vec<Rate> {
+    pub(super) fn without_limited(&self, bottlenecks: &[MeasurerBottleneck]) -> Vec<Rate> {
         let mut residuals = self.residuals.clone();
-        for it in hindered {
+        for it in bottlenecks {
             if let Some(residual) = residuals.get_mut(it.measurer.0) {
-                *residual = it.got.scaled(HINDERED_ASKED).min(*residual);
+                *residual = it.got.scaled(LIMITED_ASKED).min(*residual);
             }
         }
         residuals
@@ -67,7 +67,7 @@ impl Measurement {
     pub(super) fn doubt(
         &self,
         series: &Series,
-        hindered: &[MeasurerBottleneck],
+        bottlenecks: &[MeasurerBottleneck],
         capacity: Rate,
         seconds: &[SecondTotals],
     ) -> Result<Option<Inconclusive>, (Option<MeasurerId>, Failure)> {
@@ -75,13 +75,13 @@ impl Measurement {
         // look conclusive.
         let (working, silent): (Vec<Assignment>, Vec<Assignment>) =
             self.allocation.assignments.iter().partition(|it| series.got_anything(it.measurer));
-        if let Some(first) = hindered.first() {
+        if let Some(first) = bottlenecks.first() {
             // What they got the relay has done, as if for clients; the others must show that it had no more.
-            let theirs: Rate = hindered.iter().map(|it| it.got).sum();
-            let load = load_without(hindered, &working);
+            let theirs: Rate = bottlenecks.iter().map(|it| it.got).sum();
+            let load = load_without(bottlenecks, &working);
             if capacity.saturating_sub(theirs) >= self.params.conclusive_limit(load) {
-                let next = self.turn_of_others(hindered, capacity);
-                return Ok(Some(Inconclusive::MeasurerHindered { hindered: *first, next }));
+                let next = self.turn_of_others(bottlenecks, capacity);
+                return Ok(Some(Inconclusive::MeasurerLimited { bottleneck: *first, next }));
             }
         }
         let load: Rate = working.iter().map(|it| it.rate).sum();
@@ -112,9 +112,9 @@ impl Measurement {
                 .map(|rtt| Inconclusive::PathUnknown { rtt_ms: whole_ms(rtt), next }));
         };
         // What came back to those who were held back anyway hides what the path did to the others.
-        let is_free = |measurer| hindered.iter().all(|held| held.measurer != measurer);
+        let is_free = |measurer| bottlenecks.iter().all(|held| held.measurer != measurer);
         let of_others = schedule.halves(&series.measured_by(is_free));
-        let of_others = of_others.filter(|_| !hindered.is_empty());
+        let of_others = of_others.filter(|_| !bottlenecks.is_empty());
         let held_back = self.held_back_in(series);
         let growing = held_back.iter().filter_map(|it| self.growing(series, it));
         let held_back = growing.chain(of_others).filter(SocketRampTest::is_held_back);
@@ -135,12 +135,12 @@ impl Measurement {
             }));
         }
         // Not every narrow place has a queue: a far relay is for two to see.
-        let far = self.queue_of_one(series).filter(|it| it.least_rtt >= FAR);
+        let far = self.queue_of_one(series).filter(|it| it.min_rtt >= FAR);
         Ok(far.map(|queue| self.doubt_of_one(&queue, capacity)))
     }
 
     /// The turn in which those that nothing of their own held back have more to do, if there are such.
-    fn turn_of_others(&self, hindered: &[MeasurerBottleneck], seen: Rate) -> Option<Attempt> {
+    fn turn_of_others(&self, bottlenecks: &[MeasurerBottleneck], seen: Rate) -> Option<Attempt> {
         if let Scope::OneTurn { is_whole_team } = self.scope {
             if is_whole_team {
                 return None;
@@ -148,15 +148,16 @@ impl Measurement {
             // Whoever shares out the team hears of them, and gives the others more to do. Where he did so before, and it
             // was not enough, all have twice as much.
             let is_known = |it: &MeasurerBottleneck| {
-                self.vantages.get(it.measurer.0).is_some_and(|it| it.path.held_back.is_some())
+                self.vantages.get(it.measurer.0).is_some_and(|it| it.path.limit.is_some())
             };
-            let is_new = hindered.iter().any(|it| !is_known(it));
+            let is_new = bottlenecks.iter().any(|it| !is_known(it));
             let next = if is_new { self.turn.compared(seen) } else { self.turn.enlarged(seen) };
             return next.map(Attempt::by_two);
         }
         let next = self.turn.compared(seen)?;
-        let later = next.allocation(&self.params, &self.without_hindered(hindered), &self.vantages);
-        let load = |allocation: &Allocation| load_without(hindered, &allocation.assignments);
+        let later =
+            next.allocation(&self.params, &self.without_limited(bottlenecks), &self.vantages);
+        let load = |allocation: &Allocation| load_without(bottlenecks, &allocation.assignments);
         (load(&later) > load(&self.allocation)).then_some(next)
     }
 
@@ -184,8 +185,8 @@ impl Measurement {
 }
 
 /// What was asked of those that nothing of their own held back.
-fn load_without(hindered: &[MeasurerBottleneck], assignments: &[Assignment]) -> Rate {
-    let is_free = |it: &&Assignment| hindered.iter().all(|held| held.measurer != it.measurer);
+fn load_without(bottlenecks: &[MeasurerBottleneck], assignments: &[Assignment]) -> Rate {
+    let is_free = |it: &&Assignment| bottlenecks.iter().all(|held| held.measurer != it.measurer);
     assignments.iter().filter(is_free).map(|it| it.rate).sum()
 }
 

@@ -17,7 +17,7 @@ fn record(end: End) -> Record {
         second,
         returned_bytes: vec![Some(mbit(50.0).as_byte_per_s())],
         client_bytes: None,
-        relay_said: None,
+        relay_reported: None,
         accounts: Vec::new(),
     });
     let round = RoundRecord {
@@ -27,7 +27,7 @@ fn record(end: End) -> Record {
         allocation,
         started_unix_s: None,
         checked_cells: 9,
-        hindered: vec![],
+        bottlenecks: vec![],
         seconds: seconds.collect(),
     };
     Record {
@@ -226,13 +226,13 @@ fn a_turn_is_told_with_the_teams_numbers() {
         told.to_string(),
         "failed in round 1, second 2, measurer 2: the measurer was lost: gone"
     );
-    let hindered =
+    let bottleneck =
         MeasurerBottleneck { measurer: MeasurerId(0), by: Bottleneck::Processor, got: mbit(9.0) };
-    let reason = Inconclusive::MeasurerHindered { hindered, next: None };
+    let reason = Inconclusive::MeasurerLimited { bottleneck, next: None };
     let mut turn = record(measured(mbit(50.0), Some(reason)));
-    turn.rounds[0].hindered = vec![hindered];
+    turn.rounds[0].bottlenecks = vec![bottleneck];
     let told = turn.in_team(&allocation);
-    assert_eq!(told.hindered(), [MeasurerBottleneck { measurer: MeasurerId(1), ..hindered }]);
+    assert_eq!(told.bottlenecks(), [MeasurerBottleneck { measurer: MeasurerId(1), ..bottleneck }]);
     let Verdict::LowerBound(reason) = told.verdict() else { panic!("{told:?}") };
     assert!(reason.to_string().starts_with("measurer 1 is a bottleneck"), "{reason}");
 }

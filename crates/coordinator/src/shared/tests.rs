@@ -24,7 +24,7 @@ fn record(number: u8, started_unix_s: Option<u64>, seconds: &[(u64, Option<u64>)
         second,
         returned_bytes: vec![Some(*bytes)],
         client_bytes: *said,
-        relay_said: None,
+        relay_reported: None,
         accounts: vec![],
     };
     let rate = Rate::from_byte_per_s(MACHINE);
@@ -35,7 +35,7 @@ fn record(number: u8, started_unix_s: Option<u64>, seconds: &[(u64, Option<u64>)
         schedule: Schedule::PLAIN,
         started_unix_s,
         checked_cells: 1,
-        hindered: vec![],
+        bottlenecks: vec![],
         seconds: (0..).zip(seconds).map(second).collect(),
     };
     let params = Params { seconds: 30, ratio: RATIO, ..Params::default() };

@@ -18,7 +18,7 @@ struct Columns {
     guess_mbit_per_s: f64,
     rounds: Option<u32>,
     conclusive: bool,
-    relay_said_mbit_per_s: Option<f64>,
+    relay_reported_mbit_per_s: Option<f64>,
     kernel_sent_mbit_per_s: Option<f64>,
 }
 
@@ -36,7 +36,7 @@ pub(super) fn row(cell: &Cell, guess: Rate, tried: &Tried) -> Row {
         guess_mbit_per_s: guess.as_mbit_per_s(),
         rounds: tried.estimate().map(|estimate| estimate.rounds),
         conclusive: doubt.is_none() && tried.estimate().is_some(),
-        relay_said_mbit_per_s: tried.said_mbit(),
+        relay_reported_mbit_per_s: tried.said_mbit(),
         kernel_sent_mbit_per_s: sent,
     });
     // A busy machine makes for too little, never for too much.
@@ -130,7 +130,7 @@ mod tests {
             load,
             measurers: Vec::new(),
             sockets: None,
-            hindered: Vec::new(),
+            bottlenecks: Vec::new(),
         }
     }
 

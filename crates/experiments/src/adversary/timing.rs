@@ -152,7 +152,7 @@ fn record_of(
         second,
         returned_bytes: vec![Some(*bytes)],
         client_bytes: Some(*said),
-        relay_said: None,
+        relay_reported: None,
         accounts: Vec::new(),
     };
     let round = RoundRecord {
@@ -162,7 +162,7 @@ fn record_of(
         schedule: Schedule::PLAIN,
         started_unix_s: Some(started_unix_s),
         checked_cells: 0,
-        hindered: Vec::new(),
+        bottlenecks: Vec::new(),
         seconds: (0..).zip(seconds).map(second).collect(),
     };
     let relay = Subject {

@@ -31,13 +31,13 @@ pub(super) fn case(cell: &Cell, truth: Option<f64>, measured: &Measured) -> Case
         (None, None) if place == Place::Processor && is_its_failure(&tried.outcome) => {
             case.ended(CaseVerdict::Held, tried.outcome.to_string())
         }
-        (None, Some(found)) if found.is_conclusive() => match problem(place, &tried.hindered) {
+        (None, Some(found)) if found.is_conclusive() => match problem(place, &tried.bottlenecks) {
             Some(problem) => case.ended(CaseVerdict::Missed, problem),
             None => case,
         },
         _ => case,
     };
-    let words = tried.hindered.iter().map(ToString::to_string);
+    let words = tried.bottlenecks.iter().map(ToString::to_string);
     let words: Vec<String> =
         failed.as_ref().map(ToString::to_string).into_iter().chain(words).collect();
     case.with(&Columns {

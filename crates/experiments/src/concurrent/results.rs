@@ -18,7 +18,7 @@ struct Columns {
     over_alone: Option<f64>,
     together_s: Option<f64>,
     measurers: usize,
-    relay_said_mbit_per_s: Option<f64>,
+    relay_reported_mbit_per_s: Option<f64>,
     kernel_sent_mbit_per_s: Option<f64>,
 }
 
@@ -47,7 +47,7 @@ pub(super) fn row(cell: &Cell, limit: Rate, all: &[OneOf], earlier: &Rows<'_, Ce
             over_alone,
             together_s: cell.run.map(|_| together.as_secs_f64()),
             measurers: one.measurers,
-            relay_said_mbit_per_s: tried.said_mbit(),
+            relay_reported_mbit_per_s: tried.said_mbit(),
             kernel_sent_mbit_per_s: tried.sent_mbit(),
         });
         let is_good = matches!(case.verdict, CaseVerdict::Held | CaseVerdict::Inconclusive);

@@ -161,7 +161,7 @@ const fn limited_by(reason: &Inconclusive) -> &'static str {
         | Inconclusive::PathSettling { .. }
         | Inconclusive::PathUnknown { .. } => "path",
         Inconclusive::QueueOfOne { .. } => "unknown",
-        Inconclusive::MeasurerHindered { hindered, .. } => match hindered.by {
+        Inconclusive::MeasurerLimited { bottleneck, .. } => match bottleneck.by {
             Bottleneck::Path { .. } | Bottleneck::Loss { .. } | Bottleneck::Share { .. } => {
                 "measurer's path"
             }
@@ -250,7 +250,7 @@ mod tests {
             load,
             measurers: Vec::new(),
             sockets: Some(8),
-            hindered: Vec::new(),
+            bottlenecks: Vec::new(),
         };
         Timed { tried, took: Duration::from_secs(20), took_since_fault: None }
     }

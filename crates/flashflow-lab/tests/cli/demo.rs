@@ -14,7 +14,7 @@ const RELAY_FIELDS: [&str; 11] = [
     "mode",
     "limit_mbit_per_s",
     "estimate_mbit_per_s",
-    "relay_said_mbit_per_s",
+    "relay_reported_mbit_per_s",
     "conclusive",
     "rounds",
     "seconds",
@@ -27,7 +27,7 @@ fn assert_close(relay: &Value) {
     // mean of its seconds, what it says their median.
     // A relay whose second was counted late says more than its limit lets it carry.
     let limit = relay["limit_mbit_per_s"].as_f64().unwrap_or(f64::INFINITY);
-    let said = number(relay, "relay_said_mbit_per_s").min(limit);
+    let said = number(relay, "relay_reported_mbit_per_s").min(limit);
     assert_estimate(relay, said, 0.85, 0.7);
 }
 

@@ -179,7 +179,7 @@ impl From<&PathEntry> for PathLine {
             seen_unix_s: *seen_unix_s,
             rtt_ms: path.rtt.map(|it| it.as_secs_f64() * 1000.0),
             loss_ppm: path.loss_ppm,
-            held_back_byte_s: path.held_back.map(Rate::as_byte_per_s),
+            held_back_byte_s: path.limit.map(Rate::as_byte_per_s),
         }
     }
 }

@@ -97,11 +97,11 @@ fn a_connection_whose_peer_does_not_read_waits_for_its_window() {
     let (mut stream, mut peer) = connection();
     let idle = account(&stream);
     assert_eq!((idle.busy, idle.sent_bytes, idle.unsent_bytes), (Duration::ZERO, 0, 0), "{idle:?}");
-    assert!(idle.rtt.is_some() && idle.least_rtt.is_some(), "of the handshake: {idle:?}");
+    assert!(idle.rtt.is_some() && idle.min_rtt.is_some(), "of the handshake: {idle:?}");
     let written = fill(&mut stream) as u64;
     let limit = Duration::from_millis(50);
-    let held = asked_until(&stream, |it| it.peer_window >= limit);
-    assert!(held.busy >= held.peer_window + held.send_buffer, "{held:?}");
+    let held = asked_until(&stream, |it| it.rwnd_limited >= limit);
+    assert!(held.busy >= held.rwnd_limited + held.sndbuf_limited, "{held:?}");
     assert!(held.unsent_bytes > 0 && held.sent_bytes < written, "{held:?}");
     assert_eq!(held.sent_bytes + held.unsent_bytes, written, "{held:?}");
     assert!(!held.is_app_limited, "there is more to send: {held:?}");
@@ -124,7 +124,7 @@ fn a_connection_with_little_to_send_is_not_held_back_by_its_peer() {
         peer.read_exact(&mut [0; 100]).expect("gets it");
     }
     let found = asked_until(&stream, |it| it.unacked_bytes == 0);
-    assert_eq!((found.sent_bytes, found.peer_window), (10_000, Duration::ZERO), "{found:?}");
+    assert_eq!((found.sent_bytes, found.rwnd_limited), (10_000, Duration::ZERO), "{found:?}");
     assert!(found.is_app_limited, "{found:?}");
 }
 

@@ -185,8 +185,8 @@ impl Look {
         for (conn, now) in sending() {
             let then = before.out.get(conn).copied().unwrap_or_default();
             account.busy += now.busy.saturating_sub(then.busy);
-            account.peer_window += now.peer_window.saturating_sub(then.peer_window);
-            account.send_buffer += now.send_buffer.saturating_sub(then.send_buffer);
+            account.rwnd_limited += now.rwnd_limited.saturating_sub(then.rwnd_limited);
+            account.sndbuf_limited += now.sndbuf_limited.saturating_sub(then.sndbuf_limited);
             account.app_limited += if now.is_app_limited { elapsed } else { Duration::ZERO };
             account.sent_bytes += now.sent_bytes.saturating_sub(then.sent_bytes);
             account.retransmitted_bytes +=
@@ -194,7 +194,7 @@ impl Look {
             account.unsent_bytes += now.unsent_bytes;
             account.unacked_bytes += now.unacked_bytes;
         }
-        account.least_rtt = sending().filter_map(|(_, it)| it.least_rtt).min();
+        account.min_rtt = sending().filter_map(|(_, it)| it.min_rtt).min();
         let rtts: Vec<Duration> = sending().filter_map(|(_, it)| it.rtt).collect();
         let count = u32::try_from(rtts.len()).unwrap_or(u32::MAX);
         account.mean_rtt = rtts.iter().sum::<Duration>().checked_div(count);

@@ -14,12 +14,12 @@ fn account(peer_window_ms: u64) -> Account {
         socket_time: ms(4000),
         sockets: 4,
         busy: ms(4000),
-        peer_window: ms(peer_window_ms),
+        rwnd_limited: ms(peer_window_ms),
         sent_bytes: 9998,
         retransmitted_bytes: 2,
         outstanding_bytes: peer_window_ms,
         unacked_bytes: peer_window_ms / 10,
-        least_rtt: Some(ms(20)),
+        min_rtt: Some(ms(20)),
         mean_rtt: Some(ms(24)),
         throttled: ms(250),
         busiest: ms(500),
@@ -38,7 +38,7 @@ fn round(accounts: &[Vec<Option<Account>>]) -> RoundRecord {
         second,
         returned_bytes: vec![Some(1), Some(1)],
         client_bytes: None,
-        relay_said: None,
+        relay_reported: None,
         accounts: accounts.clone(),
     };
     RoundRecord {
@@ -48,7 +48,7 @@ fn round(accounts: &[Vec<Option<Account>>]) -> RoundRecord {
         allocation,
         started_unix_s: None,
         checked_cells: 0,
-        hindered: Vec::new(),
+        bottlenecks: Vec::new(),
         seconds: (0..).zip(accounts).map(second).collect(),
     }
 }
@@ -65,7 +65,7 @@ fn a_rounds_account_is_of_its_seconds_that_have_one_measurer_by_measurer() {
     assert_eq!(round.allocation.assignments.len(), 2, "both take part");
     let found = RoundAccount::of(&round, 0, 1).expect("two seconds");
     assert_eq!((found.round, found.measurer, found.seconds, found.sockets), (3, 1, 2, 4));
-    assert_eq!((found.peer_window_share, found.congestion_share), (0.75, 0.25));
+    assert_eq!((found.rwnd_limited_share, found.congestion_share), (0.75, 0.25));
     assert_eq!((found.outstanding_bytes, found.throttled_share), (3000, 0.25));
     assert_eq!(RoundAccount::of(&round, 1, 2), None);
 }

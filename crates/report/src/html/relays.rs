@@ -96,7 +96,7 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
         numbers(
             f,
             &[
-                match account.held_back_by {
+                match account.limited_by {
                     None => account.measurer.to_string(),
                     Some(Bottleneck::Path { .. } | Bottleneck::Loss { .. }) => {
                         format!("{}, held back by its path", account.measurer)
@@ -109,10 +109,10 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
                     }
                 },
                 account.sockets.to_string(),
-                percent(account.peer_window_share),
+                percent(account.rwnd_limited_share),
                 percent(account.congestion_share),
                 percent(account.app_limited_share),
-                percent(account.send_buffer_share),
+                percent(account.sndbuf_limited_share),
                 percent(account.throttled_share),
                 percent(account.busiest_share),
                 percent(account.retransmitted_share),
@@ -188,7 +188,7 @@ fn result(f: &mut fmt::Formatter<'_>, index: usize, relay: &RelayReport) -> fmt:
             mbit(relay.estimate_mbit_per_s),
             mbit(relay.limit_mbit_per_s),
             quotient(relay.ratio_to_limit()),
-            mbit(relay.relay_said_mbit_per_s),
+            mbit(relay.relay_reported_mbit_per_s),
             quotient(relay.ratio_to_relay_said()),
             relay
                 .spread_mbit_per_s

@@ -61,7 +61,7 @@ fn each_verdict_says_what_is_known() {
 fn where_sockets_waited_is_told_round_by_round() {
     let account = RoundAccount {
         round: 2,
-        peer_window_share: 0.714,
+        rwnd_limited_share: 0.714,
         retransmitted_share: 0.0002,
         least_rtt_ms: Some(20.12),
         outstanding_bytes: 5_432_109,
@@ -100,7 +100,7 @@ fn numbers_that_are_none_are_not_shown() {
     odd.series[3].measured_mbit_per_s = f64::NAN;
     let odd = RelayReport {
         estimate_mbit_per_s: Some(f64::NAN),
-        relay_said_mbit_per_s: Some(f64::INFINITY),
+        relay_reported_mbit_per_s: Some(f64::INFINITY),
         limit_mbit_per_s: Some(0.0),
         conclusive_limit_mbit_per_s: Some(f64::NAN),
         bounds_mbit_per_s: Some((f64::NAN, Some(f64::INFINITY))),

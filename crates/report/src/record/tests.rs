@@ -15,14 +15,14 @@ fn record(end: End) -> Record {
         schedule: coordinator::Schedule::PLAIN,
         started_unix_s: Some(1_800_000_000),
         checked_cells: u64::from(number) * 100,
-        hindered: Vec::new(),
+        bottlenecks: Vec::new(),
         seconds: (0..)
             .zip(rates)
             .map(|(second, rate)| SecondRecord {
                 second,
                 returned_bytes: vec![Some(mbps(*rate).as_byte_per_s())],
                 client_bytes: None,
-                relay_said: Some(mbps(rate + 1.0)),
+                relay_reported: Some(mbps(rate + 1.0)),
                 accounts: Vec::new(),
             })
             .collect(),
@@ -56,7 +56,7 @@ fn a_report_tells_the_record_and_of_its_decisive_round() {
     assert_eq!(report.mode, Mode::Transit);
     assert_eq!((report.estimate_mbit_per_s, report.limit_mbit_per_s), (Some(50.0), Some(60.0)));
     assert_eq!((report.conclusive, report.inconclusive_reason, report.error), (true, None, None));
-    assert_eq!(report.relay_said_mbit_per_s, Some(51.0), "of round 2 alone");
+    assert_eq!(report.relay_reported_mbit_per_s, Some(51.0), "of round 2 alone");
     assert_eq!((report.rounds, report.seconds, report.cells_checked), (2, 3, 200));
     let (lower, upper) = report.bounds_mbit_per_s.expect("bounds");
     assert!(lower < 50.0 && upper.expect("conclusive") > 50.0);
@@ -68,11 +68,9 @@ fn a_report_tells_the_record_and_of_its_decisive_round() {
         report.series.iter().map(|it| (it.round, it.second, it.measured_mbit_per_s)).collect();
     let expected = [(1, 0, 20.0), (1, 1, 20.0), (2, 0, 50.0), (2, 1, 52.0), (2, 2, 48.0)];
     assert_eq!(points, expected);
-    assert!(
-        report.series.iter().all(|it| {
-            it.relay_said_mbit_per_s.is_some_and(|said| said > it.measured_mbit_per_s)
-        })
-    );
+    assert!(report.series.iter().all(|it| {
+        it.relay_reported_mbit_per_s.is_some_and(|said| said > it.measured_mbit_per_s)
+    }));
 }
 
 #[test]

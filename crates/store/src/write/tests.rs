@@ -65,7 +65,7 @@ fn path(number: u8, measurer: &str, seen_unix_s: u64, held_back_byte_s: Option<u
     let path = PathSeen {
         rtt: Some(Duration::from_micros(40_123)),
         loss_ppm: Some(200),
-        held_back: held_back_byte_s.map(Rate::from_byte_per_s),
+        limit: held_back_byte_s.map(Rate::from_byte_per_s),
     };
     PathEntry { relay: relay(number).rsa, measurer: measurer.repeat(32), path, seen_unix_s }
 }

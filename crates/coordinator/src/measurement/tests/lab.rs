@@ -192,7 +192,7 @@ impl Lab {
                             .map(|rtt| {
                                 let farther = self.farther.filter(|far| far.0 == it.measurer.0);
                                 let rtt = farther.map_or(rtt, |far| far.1);
-                                let (least_rtt, mean_rtt) = (Some(rtt), Some(rtt + wait));
+                                let (min_rtt, mean_rtt) = (Some(rtt), Some(rtt + wait));
                                 // What waits anywhere waits on the path.
                                 let (outstanding_bytes, unacked_bytes) = (1000, 900);
                                 let account = Account {
@@ -200,7 +200,7 @@ impl Lab {
                                     unacked_bytes,
                                     ..Account::default()
                                 };
-                                Account { least_rtt, mean_rtt, ..account }
+                                Account { min_rtt, mean_rtt, ..account }
                             })
                             .or_else(|| (share == 0).then(in_reach)),
                     };

@@ -49,7 +49,7 @@ impl Found {
         let capacity = scene.capacity.as_mbit_per_s();
         let ratio = estimate.capacity.as_mbit_per_s() / capacity;
         let rounds = measurement.course().rounds;
-        let mut named = rounds.iter().flat_map(|it| &it.hindered).map(|it| it.measurer.0);
+        let mut named = rounds.iter().flat_map(|it| &it.bottlenecks).map(|it| it.measurer.0);
         let others = team.iter().enumerate().filter(|it| Some(it.0) != narrow);
         let is_enough = others.map(|it| it.1).sum::<f64>() > 3.0 * capacity;
         let is_wrong = estimate.is_conclusive() && !(0.9..=1.05).contains(&ratio);

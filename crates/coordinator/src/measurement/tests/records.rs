@@ -38,9 +38,9 @@ fn what_the_shell_observed_is_with_its_round_and_second() {
     let record = Record::new(facts, measurement.course(), &outcome).observed(observations);
     let starts: Vec<_> = record.rounds.iter().map(|it| it.started_unix_s).collect();
     assert_eq!(starts, [Some(11), Some(22)]);
-    assert_eq!(record.rounds[0].seconds[4].relay_said, Some(mbit(4.0)));
-    assert_eq!(record.rounds[1].seconds[4].relay_said, None);
-    assert_eq!(record.relay_said(), Some(mbit(12.0)), "the median of the decisive round alone");
+    assert_eq!(record.rounds[0].seconds[4].relay_reported, Some(mbit(4.0)));
+    assert_eq!(record.rounds[1].seconds[4].relay_reported, None);
+    assert_eq!(record.relay_reported(), Some(mbit(12.0)), "the median of the decisive round alone");
 }
 
 #[test]

@@ -173,7 +173,7 @@ impl Scene {
                 _ if is_queued => QUEUE_LOSS_PPM,
                 _ => path.loss_ppm,
             };
-            let least_rtt = Duration::from_millis(path.rtt_ms);
+            let min_rtt = Duration::from_millis(path.rtt_ms);
             let is_throttled = got >= 0.98 * it.rate.as_byte_per_s() as f64;
             let time = Duration::from_secs(1);
             let bytes = whole(got);
@@ -181,8 +181,8 @@ impl Scene {
                 elapsed: time,
                 pump_time: time,
                 throttled: if is_throttled { time } else { Duration::ZERO },
-                least_rtt: Some(least_rtt),
-                mean_rtt: Some(least_rtt + if is_queued { QUEUE } else { Duration::ZERO }),
+                min_rtt: Some(min_rtt),
+                mean_rtt: Some(min_rtt + if is_queued { QUEUE } else { Duration::ZERO }),
                 sent_bytes: bytes,
                 retransmitted_bytes: bytes * loss_ppm / 1_000_000,
                 outstanding_bytes: 1000,

@@ -57,7 +57,7 @@ fn with_seconds(number: u8, started_unix_s: u64) -> Finished {
         second,
         returned_bytes: vec![Some(capacity().as_byte_per_s())],
         client_bytes: None,
-        relay_said: None,
+        relay_reported: None,
         accounts: Vec::new(),
     };
     let needed = Rate::from_mbit_per_s(100.0);
@@ -68,7 +68,7 @@ fn with_seconds(number: u8, started_unix_s: u64) -> Finished {
         schedule: Schedule::PLAIN,
         started_unix_s: Some(started_unix_s),
         checked_cells: 0,
-        hindered: Vec::new(),
+        bottlenecks: Vec::new(),
         seconds: (0..finished.record.params.seconds).map(second).collect(),
     }];
     finished

@@ -8,8 +8,8 @@ fn ms(millis: u64) -> Duration {
 fn socket(times: u32) -> TcpAccount {
     TcpAccount {
         busy: ms(100) * times,
-        peer_window: ms(30) * times,
-        send_buffer: ms(10) * times,
+        rwnd_limited: ms(30) * times,
+        sndbuf_limited: ms(10) * times,
         sent_bytes: 1000 * u64::from(times),
         retransmitted_bytes: 7 * u64::from(times),
         received_segments: 50 * times,
@@ -18,7 +18,7 @@ fn socket(times: u32) -> TcpAccount {
         unsent_bytes: 11,
         unacked_bytes: 13,
         rtt: Some(ms(20)),
-        least_rtt: Some(ms(u64::from(times))),
+        min_rtt: Some(ms(u64::from(times))),
     }
 }
 
@@ -49,8 +49,8 @@ fn an_account_is_what_was_added_between_two_looks() {
         socket_time: ms(4000),
         sockets: 2,
         busy: ms(400),
-        peer_window: ms(120),
-        send_buffer: ms(40),
+        rwnd_limited: ms(120),
+        sndbuf_limited: ms(40),
         app_limited: ms(2000), // that of four times, though not that of three
         sent_bytes: 4000,
         retransmitted_bytes: 28,
@@ -59,7 +59,7 @@ fn an_account_is_what_was_added_between_two_looks() {
         unsent_bytes: 22,
         unacked_bytes: 26,
         outstanding_bytes: 514 * 3000,
-        least_rtt: Some(ms(3)),
+        min_rtt: Some(ms(3)),
         mean_rtt: Some(ms(20)),
         received_segments: 100,
         out_of_order_packets: 2,

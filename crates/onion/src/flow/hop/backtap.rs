@@ -63,7 +63,7 @@ enum Phase {
 struct Round {
     /// It ends when this cell is forwarded.
     until: u64,
-    least_rtt: Duration,
+    min_rtt: Duration,
     /// Whether the window was full in it.
     was_full: bool,
 }
@@ -164,7 +164,7 @@ impl BackTap {
                 }
             }
             Phase::Avoidance(round) => {
-                round.least_rtt = round.least_rtt.min(rtt);
+                round.min_rtt = round.min_rtt.min(rtt);
                 if number >= round.until {
                     self.end_round(base);
                 }
@@ -192,8 +192,8 @@ impl BackTap {
     }
 
     fn end_round(&mut self, base: Duration) {
-        let Phase::Avoidance(Round { least_rtt, was_full, .. }) = self.phase else { return };
-        let queued = queued_cells(self.size.into(), least_rtt.as_secs_f64(), base);
+        let Phase::Avoidance(Round { min_rtt, was_full, .. }) = self.phase else { return };
+        let queued = queued_cells(self.size.into(), min_rtt.as_secs_f64(), base);
         let reramp = self.reramp.as_mut();
         let advice =
             reramp.map_or(Advice::Step(1), |it| it.handle_round(self.size, queued, was_full));
@@ -230,7 +230,7 @@ impl Default for BackTap {
 
 impl Round {
     const fn new(until: u64) -> Self {
-        Self { until, least_rtt: Duration::MAX, was_full: false }
+        Self { until, min_rtt: Duration::MAX, was_full: false }
     }
 }
 

@@ -20,17 +20,17 @@ impl LegScheduler for CwndRtt {
         if legs[first].has_room() {
             return Some(first);
         }
-        let least_rtt = legs[first].rtt?;
-        let sends = |leg: &LegState| leg.rtt.is_some_and(|rtt| sendable(leg, rtt, least_rtt) > 0);
+        let min_rtt = legs[first].rtt?;
+        let sends = |leg: &LegState| leg.rtt.is_some_and(|rtt| sendable(leg, rtt, min_rtt) > 0);
         legs.iter().rposition(|leg| leg.has_room() && sends(leg))
     }
 }
 
 /// Cells that a leg carries in the shortest round-trip time.
-fn sendable(leg: &LegState, rtt: Duration, least_rtt: Duration) -> u128 {
+fn sendable(leg: &LegState, rtt: Duration, min_rtt: Duration) -> u128 {
     let room = u128::from(leg.room_cells());
-    if leg.is_in_slow_start || rtt.is_zero() || least_rtt.is_zero() {
+    if leg.is_in_slow_start || rtt.is_zero() || min_rtt.is_zero() {
         return room;
     }
-    (room * least_rtt.as_micros() / rtt.as_micros().max(1)).min(leg.window_cells.into())
+    (room * min_rtt.as_micros() / rtt.as_micros().max(1)).min(leg.window_cells.into())
 }

@@ -17,9 +17,9 @@ fn far(guess: f64, team: &[f64]) -> Measurement {
     Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(guess), team).unwrap()
 }
 
-fn hindered(measurement: &Measurement) -> Vec<(usize, Bottleneck)> {
+fn bottlenecks(measurement: &Measurement) -> Vec<(usize, Bottleneck)> {
     let rounds = measurement.course().rounds;
-    rounds.last().unwrap().hindered.iter().map(|it| (it.measurer.0, it.by)).collect()
+    rounds.last().unwrap().bottlenecks.iter().map(|it| (it.measurer.0, it.by)).collect()
 }
 
 const QUEUE: Bottleneck = Bottleneck::Path { queue_ms: 80 };
@@ -32,7 +32,7 @@ fn a_narrow_place_of_one_of_two_is_named_and_the_other_shows_the_relay() {
         // Each has 295 Mbit/s to do at first, too few for the 180 that the relay has for the other.
         assert_eq!((estimate.is_conclusive(), estimate.rounds), (true, 2), "{estimate}");
         assert!(estimate.capacity > mbit(199.9), "{estimate}");
-        assert_eq!(hindered(&measurement), [(narrow, QUEUE)]);
+        assert_eq!(bottlenecks(&measurement), [(narrow, QUEUE)]);
     }
 }
 
@@ -42,11 +42,11 @@ fn what_the_others_were_asked_for_must_show_the_limit_by_itself() {
     // suffice.
     let mut measurement = far(200.0, &[400.0, 190.0]);
     let estimate = estimate(behind(0, 20.0).run(&mut measurement));
-    let Some(Inconclusive::MeasurerHindered { hindered, next: None }) = estimate.inconclusive
+    let Some(Inconclusive::MeasurerLimited { bottleneck, next: None }) = estimate.inconclusive
     else {
         panic!("{estimate}");
     };
-    assert_eq!((hindered.measurer, hindered.by), (MeasurerId(0), QUEUE));
+    assert_eq!((bottleneck.measurer, bottleneck.by), (MeasurerId(0), QUEUE));
     assert!(estimate.to_string().contains("held it back at 20"), "{estimate}");
 }
 
@@ -75,7 +75,7 @@ fn a_queue_that_all_meet_is_the_relays() {
     let mut measurement = far(50.0, &[800.0, 800.0]);
     let estimate = estimate(lab.run(&mut measurement));
     assert_eq!((estimate.is_conclusive(), estimate.rounds), (true, 1), "{estimate}");
-    assert_eq!(hindered(&measurement), []);
+    assert_eq!(bottlenecks(&measurement), []);
 }
 
 #[test]
@@ -122,7 +122,7 @@ fn asks_for_another_one(rtt: Duration) {
         let mut lab = Lab { rtt: Some(rtt), ..behind(place.unwrap_or(9), 20.0) };
         let outcome = lab.run(&mut measurement);
         let estimate = estimate(outcome.clone());
-        turns.push((measurers, estimate.is_conclusive(), hindered(&measurement)));
+        turns.push((measurers, estimate.is_conclusive(), bottlenecks(&measurement)));
         if let Some(reason @ Inconclusive::QueueOfOne { queue_ms: 80, .. }) = estimate.inconclusive
         {
             assert!(reason.to_string().contains("the only measurer"));
@@ -142,11 +142,14 @@ fn a_narrow_place_that_nothing_shows_is_found_by_what_came_back_to_one_that_was_
     lab.capacity = Box::new(|_| mbit(1000.0).as_byte_per_s());
     // The other had 190 Mbit/s to send, and all of it came back: of 590, 205 would seem to be the relay's limit.
     let estimate = estimate(lab.run(&mut far(200.0, &[400.0, 190.0])));
-    let Some(Inconclusive::MeasurerHindered { hindered, next: None }) = estimate.inconclusive
+    let Some(Inconclusive::MeasurerLimited { bottleneck, next: None }) = estimate.inconclusive
     else {
         panic!("{estimate}");
     };
-    assert_eq!((hindered.measurer, hindered.by), (MeasurerId(0), Bottleneck::Share { percent: 7 }));
+    assert_eq!(
+        (bottleneck.measurer, bottleneck.by),
+        (MeasurerId(0), Bottleneck::Share { percent: 7 })
+    );
     assert!(estimate.to_string().contains("which had no more to send"), "{estimate}");
 }
 
@@ -160,7 +163,7 @@ fn of_two_measurers_one_that_is_busy_leaves_the_verdict_to_the_other() {
         lab.busy = Some(0);
         let estimate = estimate(lab.run(&mut measurement));
         assert_eq!(estimate.is_conclusive(), is_conclusive, "{estimate}");
-        assert_eq!(hindered(&measurement), [(0, Bottleneck::Processor)]);
+        assert_eq!(bottlenecks(&measurement), [(0, Bottleneck::Processor)]);
     }
 }
 
@@ -205,7 +208,7 @@ fn a_measurer_that_got_nothing_is_no_load_beside_one_that_is_held_back() {
     let mut measurement =
         Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(200.0), team).unwrap();
     let reason = estimate(lab.run(&mut measurement)).inconclusive;
-    assert!(matches!(reason, Some(Inconclusive::MeasurerHindered { .. })), "{reason:?}");
+    assert!(matches!(reason, Some(Inconclusive::MeasurerLimited { .. })), "{reason:?}");
 }
 
 #[test]
@@ -220,7 +223,7 @@ fn who_claims_more_than_came_back_is_not_believed_for_a_queue_of_its_own() {
     let mut measurement =
         Measurement::new(Instant::ORIGIN, params, Mode::Transit, mbit(200.0), team).unwrap();
     let estimate = estimate(lab.run(&mut measurement));
-    assert_eq!(hindered(&measurement), [(0, QUEUE)]);
+    assert_eq!(bottlenecks(&measurement), [(0, QUEUE)]);
     assert!(!estimate.is_conclusive(), "{estimate}");
 }
 
