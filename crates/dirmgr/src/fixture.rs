@@ -4,12 +4,12 @@ use crate::documents::{CachedConsensus, Documents, MicroDigest, Wanted};
 use netdoc::Fingerprint;
 use netdoc::consensus::Flavour;
 use netdoc::write::push_object;
+use onion::keys::RsaKey;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use std::sync::OnceLock;
-use tor_llcrypto::pk::rsa::KeyPair;
 
 /// A real consensus of the ns flavour, shortened.
 pub const NS: &[u8] = include_bytes!("../../netdoc/tests/data/consensus-ns");
@@ -22,14 +22,14 @@ pub const NOW: u64 = 1_700_000_000;
 
 /// A directory authority with its keys.
 pub struct Authority {
-    identity: KeyPair,
-    signing: KeyPair,
+    identity: RsaKey,
+    signing: RsaKey,
     /// The certificate that it publishes.
     pub certificate: String,
 }
 
-fn fingerprint(key: &KeyPair) -> Fingerprint {
-    Fingerprint::from_bytes(key.to_public_key().to_rsa_identity().to_bytes())
+fn fingerprint(key: &RsaKey) -> Fingerprint {
+    Fingerprint::from_bytes(key.id().0)
 }
 
 impl Authority {
@@ -38,8 +38,8 @@ impl Authority {
     #[expect(clippy::expect_used, reason = "a fixture of tests")]
     fn new(seed: u8) -> Self {
         let mut rng = StdRng::from_seed([seed; 32]);
-        let identity = KeyPair::generate(&mut rng).expect("a key");
-        let signing = KeyPair::generate(&mut rng).expect("a key");
+        let identity = RsaKey::generate(&mut rng).expect("a key");
+        let signing = RsaKey::generate(&mut rng).expect("a key");
         let mut text = format!(
             "dir-key-certificate-version 3\nfingerprint {}\ndir-key-published 2023-01-01 00:00:00\n\
              dir-key-expires 2100-01-01 00:00:00\n",
@@ -48,7 +48,7 @@ impl Authority {
         for (item, key) in [("dir-identity-key", &identity), ("dir-signing-key", &signing)] {
             text.push_str(item);
             text.push('\n');
-            push_object(&mut text, "RSA PUBLIC KEY", &key.to_public_key().to_der());
+            push_object(&mut text, "RSA PUBLIC KEY", key.public_der());
         }
         text.push_str("dir-key-certification\n");
         let signature = identity.sign(&Sha1::digest(&text)).expect("signed");

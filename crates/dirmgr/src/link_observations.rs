@@ -19,9 +19,10 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD as BASE64;
+use ed25519_dalek::{Signature, Verifier, VerifyingKey};
 use netdoc::Fingerprint;
+use onion::keys::Ed25519Key;
 use serde::{Deserialize, Serialize};
-use tor_llcrypto::pk::ed25519::{ExpandedKeypair, PublicKey, Signature};
 
 /// Circuits that must use a link before it is observed.
 pub const CIRCUITS_MIN: usize = 8;
@@ -75,10 +76,10 @@ pub enum ObservationError {
 impl LinkObservations {
     /// Signs it with the relay's Ed25519 identity.
     #[must_use]
-    pub fn sign(&self, key: &ExpandedKeypair) -> Vec<u8> {
+    pub fn sign(&self, key: &Ed25519Key) -> Vec<u8> {
         // Fingerprints and integers always serialize.
         let text = serde_json::to_vec(self).unwrap_or_default();
-        let signature = BASE64.encode(key.sign(&[CONTEXT, &text].concat()).to_bytes());
+        let signature = BASE64.encode(key.sign(&[CONTEXT, &text].concat()));
         [format!("{MAGIC} {signature}\n").as_bytes(), &text].concat()
     }
 
@@ -108,7 +109,7 @@ impl LinkObservations {
         let relay = read.relay;
         let key = find(&relay).ok_or(ObservationError::Unknown(relay))?;
         let unsigned = || ObservationError::Signature(relay);
-        let key = PublicKey::from_bytes(&key).map_err(|_| unsigned())?;
+        let key = VerifyingKey::from_bytes(&key).map_err(|_| unsigned())?;
         key.verify(&[CONTEXT, text].concat(), &Signature::from_bytes(&signature))
             .map_err(|_| unsigned())?;
         Ok(read)
@@ -121,17 +122,16 @@ mod tests {
     use proptest::prelude::*;
     use rand::SeedableRng;
     use rand::rngs::StdRng;
-    use tor_llcrypto::pk::ed25519::Keypair;
 
     #[test]
     fn only_the_relay_itself_can_sign_its_observations() {
         let mut rng = StdRng::from_seed([1; 32]);
-        let [key, other] = [(); 2].map(|()| Keypair::generate(&mut rng));
-        let public = |key: &Keypair| *key.verifying_key().as_bytes();
+        let [key, other] = [(); 2].map(|()| Ed25519Key::generate(&mut rng));
+        let public = |key: &Ed25519Key| key.id().0;
         let [relay, peer] = [7, 1].map(|name| Fingerprint::from_bytes([name; 20]));
         let link = ObservedLink { relay: peer, sent_kb_s: 8, received_kb_s: 4 };
         let observed = LinkObservations { relay, until_unix_s: 9, links: vec![link] };
-        let signed = observed.sign(&ExpandedKeypair::from(&key));
+        let signed = observed.sign(&key);
         let verify = |bytes: &[u8], key: Option<[u8; 32]>| LinkObservations::verify(bytes, |_| key);
         assert_eq!(verify(&signed, Some(public(&key))), Ok(observed));
         let problem = verify(&signed, Some(public(&other)));

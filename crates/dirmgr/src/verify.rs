@@ -6,10 +6,10 @@ use netdoc::Fingerprint;
 use netdoc::signed::{
     AuthorityCertificate, ConsensusSignature, DigestAlgorithm, consensus_signatures,
 };
+use onion::keys::{rsa_id, verify_rsa};
 use sha1::Sha1;
 use sha2::{Digest, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
-use tor_llcrypto::pk::rsa;
 
 /// A verified certificate of a directory authority.
 #[derive(Clone, Debug)]
@@ -32,16 +32,15 @@ impl Certificate {
     /// `None` unless the identity key matches the fingerprint and has signed the certificate.
     /// Whether it has expired is not checked here.
     pub(crate) fn verified(read: &AuthorityCertificate<'_>) -> Option<Self> {
-        let identity_key = rsa::PublicKey::from_der(&read.identity_key)?;
-        if identity_key.to_rsa_identity().as_bytes() != read.fingerprint.as_bytes() {
+        let is_certified =
+            || verify_rsa(&read.identity_key, &Sha1::digest(read.signed), &read.certification);
+        if rsa_id(&read.identity_key).0 != *read.fingerprint.as_bytes() || !is_certified() {
             return None;
         }
-        identity_key.verify(&Sha1::digest(read.signed), &read.certification).ok()?;
-        let signing_key = rsa::PublicKey::from_der(&read.signing_key)?;
         Some(Self {
             text: Bytes::copy_from_slice(read.text),
             identity: read.fingerprint,
-            signing_key: Fingerprint::from_bytes(signing_key.to_rsa_identity().to_bytes()),
+            signing_key: Fingerprint::from_bytes(rsa_id(&read.signing_key).0),
             signing_key_der: read.signing_key.clone(),
             published: read.published,
             expires: read.expires,
@@ -72,14 +71,14 @@ pub fn signers(
     let (sha1, sha256) = (Sha1::digest(signed), Sha256::digest(signed));
     let is_valid = |signature: &&ConsensusSignature| {
         let name = (signature.identity, signature.signing_key);
-        let key =
-            certificates.get(&name).and_then(|c| rsa::PublicKey::from_der(&c.signing_key_der));
         let digest = match signature.algorithm {
             DigestAlgorithm::Sha1 => &sha1[..],
             DigestAlgorithm::Sha256 => &sha256[..],
         };
         trusted.contains(&signature.identity)
-            && key.is_some_and(|key| key.verify(digest, &signature.signature).is_ok())
+            && certificates
+                .get(&name)
+                .is_some_and(|it| verify_rsa(&it.signing_key_der, digest, &signature.signature))
     };
     signatures.iter().filter(is_valid).map(|signature| signature.identity).collect()
 }

@@ -1,27 +1,39 @@
 use crate::issue_error::{IssueError, failed};
 use crate::long_term::LongTermKeys;
-use onion::identity::{Ed25519Id, OwnIdentity, RsaId};
+use crate::x509::{self, Names};
+use ed25519_dalek::{Signer, SigningKey};
+use onion::cell::msg::cert_type;
+use onion::identity::OwnIdentity;
+use onion::keys::RsaKey;
+use onion::link::{CertifiedKey, issue_cross_cert, issue_ed25519_cert};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
+use rsa::pkcs8::EncodePrivateKey;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
 use sha2::{Digest, Sha256};
 use std::time::{Duration, SystemTime};
-use tor_cert::rsa::EncodedRsaCrosscert;
-use tor_cert::x509::{TlsKeyAndCert, create_legacy_rsa_id_cert};
-use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
-use tor_llcrypto::pk::ed25519;
 
 /// Default validity of certificates: longer than any measurement.
 const LIFETIME: Duration = Duration::from_secs(2 * 24 * 3600);
+
+/// Length of the TLS key. C tor closes the link if it is no RSA key
+/// (<https://gitlab.torproject.org/tpo/core/tor/-/issues/41226>).
+const TLS_KEY_BITS: usize = 2048;
+
+/// Validity of the TLS certificate, in days.
+const TLS_DAYS: u32 = 30;
+
+/// Validity of the certificate of the RSA identity, in days, as in C tor.
+const RSA_IDENTITY_DAYS: u32 = 365;
 
 /// An identity with fresh certificates, and the key that signed them.
 pub struct Certified {
     /// The identity that the engine presents.
     pub identity: OwnIdentity,
     /// The medium-term signing key, certified by the Ed25519 identity.
-    pub signing_key: ed25519::Keypair,
-    /// When the certificates expire.
-    pub expires: SystemTime,
+    pub signing_key: SigningKey,
+    /// When the certificates expire, in Unix seconds.
+    pub expires_unix_s: u64,
 }
 
 /// Issues certificates for relay identities: for throw-away ones, whose keys it generates, and for
@@ -33,7 +45,8 @@ pub struct IdentityIssuer {
     rng: StdRng,
     now: SystemTime,
     lifetime: Duration,
-    tls: TlsKeyAndCert,
+    tls_key: RsaKey,
+    tls_cert: Vec<u8>,
 }
 
 impl IdentityIssuer {
@@ -45,10 +58,10 @@ impl IdentityIssuer {
     pub fn new(seed: [u8; 32], unix_time_s: u64) -> Result<Self, IssueError> {
         let mut rng = StdRng::from_seed(seed);
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(unix_time_s);
-        let (issuer, subject) = (hostname(&mut rng), hostname(&mut rng));
-        let tls = TlsKeyAndCert::create(&mut rng, now, &issuer, &subject)
-            .map_err(failed("TLS certificate"))?;
-        Ok(Self { rng, now, lifetime: LIFETIME, tls })
+        let tls_key = RsaKey::generate_bits(&mut rng, TLS_KEY_BITS).map_err(failed("TLS key"))?;
+        let names = Names::random(&mut rng);
+        let tls_cert = x509::issue(&mut rng, now, tls_key.secret(), &names, TLS_DAYS)?;
+        Ok(Self { rng, now, lifetime: LIFETIME, tls_key, tls_cert })
     }
 
     /// Sets the validity of certificates. C tor rounds it to hours.
@@ -69,11 +82,9 @@ impl IdentityIssuer {
     pub fn tls_credentials(
         &self,
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), IssueError> {
-        let certificates = self.tls.certificates_der();
-        let certificates =
-            certificates.into_iter().map(|der| CertificateDer::from(der.to_vec())).collect();
-        let key = self.tls.private_key_pkcs8_der().map_err(failed("TLS key"))?;
-        Ok((certificates, PrivatePkcs8KeyDer::from(key.to_vec()).into()))
+        let key = self.tls_key.secret().to_pkcs8_der().map_err(failed("TLS key"))?;
+        let key = PrivatePkcs8KeyDer::from(key.as_bytes().to_vec());
+        Ok((vec![CertificateDer::from(self.tls_cert.clone())], key.into()))
     }
 
     /// Generates a throw-away identity. Takes about a tenth of a second, for its RSA key.
@@ -91,81 +102,62 @@ impl IdentityIssuer {
     /// # Errors
     /// [`IssueError`] if a key or certificate cannot be generated.
     pub fn certify(&mut self, keys: &LongTermKeys) -> Result<Certified, IssueError> {
-        let expiry = self.now + self.lifetime;
-        let LongTermKeys { rsa: rsa_key, ed25519: identity, .. } = keys;
-        let signing = ed25519::Keypair::generate(&mut self.rng);
-        let authenticating = ed25519::Keypair::generate(&mut self.rng);
+        let LongTermKeys { rsa, ed25519, .. } = keys;
+        let expires = (self.now + self.lifetime).duration_since(SystemTime::UNIX_EPOCH);
+        let expires_unix_s = expires.map_err(failed("expiry"))?.as_secs();
+        let (signing, authenticating) = (self.signing_key(), self.signing_key());
 
-        let rsa_public = rsa_key.to_public_key();
-        let hostname = hostname(&mut self.rng);
+        let names = Names::random_one(&mut self.rng);
         let rsa_identity_cert =
-            create_legacy_rsa_id_cert(&mut self.rng, self.now, &hostname, rsa_key)
-                .map_err(failed("RSA identity certificate"))?;
-        let signing_cert = certify(
-            CertType::IDENTITY_V_SIGNING,
-            CertifiedKey::Ed25519(signing.verifying_key().into()),
-            identity,
-            expiry,
-        )?;
-        let tls_link_cert = certify(
-            CertType::SIGNING_V_TLS_CERT,
-            CertifiedKey::X509Sha256Digest(*self.tls.link_cert_sha256()),
-            &signing,
-            expiry,
-        )?;
-        let authenticate_cert = certify(
-            CertType::SIGNING_V_LINK_AUTH,
-            CertifiedKey::Ed25519(authenticating.verifying_key().into()),
-            &signing,
-            expiry,
-        )?;
-        let ed25519 = ed25519::Ed25519Identity::from(*identity.public());
-        let rsa_cross_cert = EncodedRsaCrosscert::encode_and_sign(rsa_key, &ed25519, expiry)
+            x509::issue(&mut self.rng, self.now, rsa.secret(), &names, RSA_IDENTITY_DAYS)?;
+        let signing_cert = issue_ed25519_cert(
+            cert_type::ED25519_SIGNING,
+            CertifiedKey::Ed25519(signing.verifying_key().to_bytes()),
+            expires_unix_s,
+            Some(&ed25519.id().0),
+            |cert| ed25519.sign(cert),
+        );
+        let by_signing_key = |cert_type, key| {
+            let signer = signing.verifying_key().to_bytes();
+            let sign = |cert: &[u8]| signing.sign(cert).to_bytes();
+            issue_ed25519_cert(cert_type, key, expires_unix_s, Some(&signer), sign)
+        };
+        let tls_digest = Sha256::digest(&self.tls_cert).into();
+        let tls_link_cert =
+            by_signing_key(cert_type::ED25519_TLS_LINK, CertifiedKey::X509Sha256(tls_digest));
+        let authenticate_cert = by_signing_key(
+            cert_type::ED25519_AUTHENTICATE,
+            CertifiedKey::Ed25519(authenticating.verifying_key().to_bytes()),
+        );
+        let rsa_cross_cert = issue_cross_cert(rsa, ed25519.id(), expires_unix_s)
             .map_err(failed("cross-certificate"))?;
         let identity = OwnIdentity {
-            rsa: RsaId(rsa_public.to_rsa_identity().to_bytes()),
-            rsa_sha256: Sha256::digest(rsa_public.to_der()).into(),
-            ed25519: Ed25519Id(identity.public().to_bytes()),
+            rsa: rsa.id(),
+            rsa_sha256: Sha256::digest(rsa.public_der()).into(),
+            ed25519: ed25519.id(),
             rsa_identity_cert,
             signing_cert,
             tls_link_cert,
             authenticate_cert,
-            rsa_cross_cert: rsa_cross_cert.encoded().to_vec(),
+            rsa_cross_cert,
             authenticate_seed: authenticating.to_bytes(),
             onion_secret: keys.onion_secret,
             previous_onion_secret: keys.previous_onion_secret,
         };
-        Ok(Certified { identity, signing_key: signing, expires: expiry })
+        Ok(Certified { identity, signing_key: signing, expires_unix_s })
     }
-}
 
-/// An Ed25519 certificate with its signer's key.
-fn certify<S: ed25519::Ed25519PublicKey + ed25519::Ed25519SigningKey>(
-    cert_type: CertType,
-    key: CertifiedKey,
-    signer: &S,
-    expiry: SystemTime,
-) -> Result<Vec<u8>, IssueError> {
-    let cert = Ed25519Cert::builder()
-        .cert_type(cert_type)
-        .expiration(expiry)
-        .cert_key(key)
-        .signing_key(signer.public_key().into())
-        .encode_and_sign(signer)
-        .map_err(failed("Ed25519 certificate"))?;
-    Ok(cert.encoded().to_vec())
-}
-
-/// A random host name like those in C tor's certificates.
-fn hostname(rng: &mut impl Rng) -> String {
-    let letters: String = (0..12).map(|_| char::from(b'a' + (rng.next_u32() % 26) as u8)).collect();
-    format!("www.{letters}.com")
+    fn signing_key(&mut self) -> SigningKey {
+        let mut seed = [0; 32];
+        self.rng.fill_bytes(&mut seed);
+        SigningKey::from_bytes(&seed)
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use onion::cell::msg::{Certs, cert_type};
+    use onion::cell::msg::Certs;
     use onion::link::{CertError, verify_responder_certs};
 
     const NOW: u64 = 1_700_000_000;

@@ -31,6 +31,7 @@ mod threaded;
 pub mod tls;
 mod tun;
 mod workers;
+mod x509;
 
 pub use clock::{Clock, thread_cpu_time, thread_wait_time, unix_time_s};
 pub use descriptors::{Exhaustion, raise_descriptor_limit};

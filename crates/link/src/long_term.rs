@@ -1,13 +1,13 @@
 use crate::issue_error::{IssueError, failed};
+use onion::keys::{Ed25519Key, RsaKey};
 use rand::CryptoRng;
-use tor_llcrypto::pk::{ed25519, rsa};
 
 /// The keys that identify a relay across restarts.
 pub struct LongTermKeys {
     /// The RSA identity, of 1024 bits; its SHA-1 is the fingerprint.
-    pub rsa: rsa::KeyPair,
+    pub rsa: RsaKey,
     /// The Ed25519 identity, expanded as tor keeps it.
-    pub ed25519: ed25519::ExpandedKeypair,
+    pub ed25519: Ed25519Key,
     /// The secret half of the ntor onion key.
     pub onion_secret: [u8; 32],
     /// The previous one, while clients may still use it.
@@ -21,8 +21,8 @@ impl LongTermKeys {
     /// [`IssueError`](crate::IssueError) if the RSA key cannot be generated: a bug or a broken
     /// random source.
     pub fn generate(rng: &mut impl CryptoRng) -> Result<Self, IssueError> {
-        let rsa = rsa::KeyPair::generate(rng).map_err(failed("RSA key"))?;
-        let ed25519 = ed25519::ExpandedKeypair::from(&ed25519::Keypair::generate(rng));
+        let rsa = RsaKey::generate(rng).map_err(failed("RSA key"))?;
+        let ed25519 = Ed25519Key::generate(rng);
         let mut onion_secret = [0; 32];
         rng.fill_bytes(&mut onion_secret);
         Ok(Self { rsa, ed25519, onion_secret, previous_onion_secret: None })

@@ -103,6 +103,7 @@ pub mod client;
 pub mod crypto;
 pub mod flow;
 pub mod identity;
+pub mod keys;
 pub mod link;
 pub mod measure;
 pub mod node;

@@ -4,7 +4,8 @@ mod certs;
 mod channel;
 
 pub use certs::{
-    CertError, PeerIdentity, verify_family_cert, verify_initiator_certs, verify_responder_certs,
+    CertError, CertifiedKey, PeerIdentity, issue_cross_cert, issue_ed25519_cert,
+    verify_family_cert, verify_initiator_certs, verify_responder_certs,
 };
 pub use channel::{
     Authentication, Channel, ChannelError, ExpectedPeer, NoTls, TlsSession, Verification, Verified,

@@ -189,8 +189,8 @@ impl Relay {
         if let Some(every) = settings.observes_every {
             let relay = Fingerprint::from_bytes(rsa.0);
             let path = settings.keys.join(observations::FILE);
-            let keys = keys.ed25519.to_secret_key_bytes();
-            observer.observe(ObservationWriter::new(clock.now(), every, relay, keys, path));
+            let key = keys.ed25519.clone();
+            observer.observe(ObservationWriter::new(clock.now(), every, relay, key, path));
         }
         let engine = NodeThread::start("relay", driver, observer)?;
         let status = SharedStatus::default();

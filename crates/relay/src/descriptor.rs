@@ -24,14 +24,12 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use link::{Certified, LongTermKeys};
 use netdoc::write::{date_time, push_object};
 use netdoc::{Fingerprint, Nickname};
+use onion::keys::{Ed25519Key, RsaKey};
+use onion::link::{CertifiedKey, issue_ed25519_cert};
 use onion::router::ExitConfig;
 use rand::CryptoRng;
-use sha1::{Digest, Sha1};
 use std::fmt::Write;
 use std::net::Ipv4Addr;
-use std::time::SystemTime;
-use tor_cert::{CertType, CertifiedKey, Ed25519Cert, EncodedCert};
-use tor_llcrypto::pk::{curve25519, ed25519, keymanip, rsa};
 
 /// The largest bandwidth in a descriptor, in bytes/s: tor stores it in an `int`.
 const BANDWIDTH_MAX: u64 = i32::MAX as u64;
@@ -85,11 +83,11 @@ impl TapKey {
         keys: &LongTermKeys,
         rng: &mut impl CryptoRng,
     ) -> Result<Self, DescriptorError> {
-        let key = rsa::KeyPair::generate(rng).map_err(failed("TAP key"))?;
-        let mut identities = Sha1::digest(keys.rsa.to_public_key().to_der()).to_vec();
-        identities.extend_from_slice(keys.ed25519.public().as_bytes());
+        let key = RsaKey::generate(rng).map_err(failed("TAP key"))?;
+        let mut identities = keys.rsa.id().0.to_vec();
+        identities.extend_from_slice(&keys.ed25519.id().0);
         let cross_cert = key.sign(&identities).map_err(failed("TAP cross-certificate"))?;
-        Ok(Self { public_der: key.to_public_key().to_der(), cross_cert })
+        Ok(Self { public_der: key.public_der().to_vec(), cross_cert })
     }
 }
 
@@ -123,7 +121,7 @@ fn push_items(
     writeln!(text, "router {nickname} {address} {or_port} 0 0")?;
     text.push_str("identity-ed25519\n");
     push_object(text, "ED25519 CERT", &certified.identity.signing_cert);
-    let master_key = STANDARD_NO_PAD.encode(keys.ed25519.public().as_bytes());
+    let master_key = STANDARD_NO_PAD.encode(keys.ed25519.id().0);
     writeln!(text, "master-key-ed25519 {master_key}")?;
     let os = std::env::consts::OS;
     writeln!(text, "platform FlashFlow {} on {os}", env!("CARGO_PKG_VERSION"))?;
@@ -145,10 +143,10 @@ fn push_items(
     text.push_str("onion-key\n");
     push_object(text, "RSA PUBLIC KEY", &tap.public_der);
     text.push_str("signing-key\n");
-    push_object(text, "RSA PUBLIC KEY", &keys.rsa.to_public_key().to_der());
+    push_object(text, "RSA PUBLIC KEY", keys.rsa.public_der());
     text.push_str("onion-key-crosscert\n");
     push_object(text, "CROSSCERT", &tap.cross_cert);
-    let (sign, ntor_cross_cert) = ntor_cross_cert(keys, certified.expires)?;
+    let (sign, ntor_cross_cert) = ntor_cross_cert(keys, certified.expires_unix_s);
     writeln!(text, "ntor-onion-key-crosscert {sign}")?;
     push_object(text, "ED25519 CERT", &ntor_cross_cert);
     if let Some(contact) = &announcement.contact {
@@ -173,23 +171,17 @@ fn push_items(
     Ok(())
 }
 
+/// The type of that certificate (cert-spec §A.1).
+const NTOR_CROSS_CERT: u8 = 10;
+
 /// The Ed25519 identity, certified by the onion key, converted to an Ed25519 key with this sign.
-fn ntor_cross_cert(
-    keys: &LongTermKeys,
-    expiry: SystemTime,
-) -> Result<(u8, Vec<u8>), DescriptorError> {
-    let onion = curve25519::StaticSecret::from(keys.onion_secret);
-    let (signer, sign) = keymanip::convert_curve25519_to_ed25519_private(&onion)
-        .ok_or("the onion key has no Ed25519 counterpart")
-        .map_err(failed("ntor cross-certificate"))?;
-    let identity = ed25519::Ed25519Identity::from(*keys.ed25519.public());
-    let cert = Ed25519Cert::builder()
-        .cert_type(CertType::NTOR_CC_IDENTITY)
-        .expiration(expiry)
-        .cert_key(CertifiedKey::Ed25519(identity))
-        .encode_and_sign(&signer)
-        .map_err(failed("ntor cross-certificate"))?;
-    Ok((sign, cert.encoded().to_vec()))
+fn ntor_cross_cert(keys: &LongTermKeys, expiry_unix_s: u64) -> (u8, Vec<u8>) {
+    let (signer, sign) = Ed25519Key::from_onion_secret(&keys.onion_secret);
+    let identity = CertifiedKey::Ed25519(keys.ed25519.id().0);
+    let cert = issue_ed25519_cert(NTOR_CROSS_CERT, identity, expiry_unix_s, None, |cert| {
+        signer.sign(cert)
+    });
+    (sign, cert)
 }
 
 /// A fingerprint in ten groups of four digits.

@@ -31,7 +31,6 @@ use rand::rngs::StdRng;
 use std::net::SocketAddr;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender};
 use std::sync::{Arc, PoisonError};
-use std::time::SystemTime;
 
 /// Interval at which the observed bandwidth is checked.
 const LOOK: Duration = Duration::from_secs(60);
@@ -239,11 +238,10 @@ impl Directory {
 
     fn update_status(&self) {
         let mut status = self.status.lock().unwrap_or_else(PoisonError::into_inner);
-        let until = self.own.certified.expires.duration_since(SystemTime::UNIX_EPOCH);
         *status = RelayStatus {
             flags: self.listed.unwrap_or_default(),
             is_reached: self.testing.is_reached(),
-            certified_until: until.map_or(0, |until| until.as_secs()),
+            certified_until: self.own.certified.expires_unix_s,
             published: self.published,
         };
     }

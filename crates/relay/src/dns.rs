@@ -227,7 +227,8 @@ async fn look_up(resolver: &TokioResolver, question: &DnsQuery) -> (DnsAnswer, O
 }
 
 async fn addresses(resolver: &TokioResolver, name: &str) -> Result<DnsAnswer, NetError> {
-    let mut name = Name::from_utf8(name)?;
+    // Clients send names as they are on the wire, in ASCII.
+    let mut name = Name::from_ascii(name)?;
     // Absolute: not below the system's search domains.
     name.set_fqdn(true);
     let found = resolver.lookup_ip(name).await?;

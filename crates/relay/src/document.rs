@@ -2,6 +2,7 @@
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
+use ed25519_dalek::Signer;
 use link::{Certified, LongTermKeys};
 use netdoc::write::push_object;
 use sha1::Sha1;

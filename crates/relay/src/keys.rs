@@ -12,13 +12,13 @@ use crate::family::{self, FamilyIds};
 use files::Access;
 use link::{IssueError, LongTermKeys};
 use onion::identity::RsaId;
+use onion::keys::{Ed25519Key, RsaKey};
 use rand::CryptoRng;
 use std::fs::{self, DirBuilder};
 use std::io::{self, Read};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
-use tor_llcrypto::pk::{ed25519, rsa as tor_rsa};
 
 /// The RSA identity key.
 const RSA: &str = "secret_id_key";
@@ -184,13 +184,11 @@ pub fn check(folder: &Path, families: &FamilyIds) -> Result<Option<RsaId>, KeyEr
         }
     }
     family::open(folder, families)?;
-    Ok(identity.map(|(rsa, _)| RsaId(rsa.to_public_key().to_rsa_identity().to_bytes())))
+    Ok(identity.map(|(rsa, _)| rsa.id()))
 }
 
 /// The identity keys in a folder; `None` if there are none.
-fn read_identity(
-    folder: &Path,
-) -> Result<Option<(tor_rsa::KeyPair, ed25519::ExpandedKeypair)>, KeyError> {
+fn read_identity(folder: &Path) -> Result<Option<(RsaKey, Ed25519Key)>, KeyError> {
     let path = |name: &str| folder.join(name);
     let damaged = |name: &str| {
         let path = path(name);
@@ -203,7 +201,7 @@ fn read_identity(
             if let Some(public) = read(&path(ED25519_PUBLIC), false)? {
                 let public =
                     format::read_ed25519_public(&public).map_err(damaged(ED25519_PUBLIC))?;
-                if public != ed25519.public().to_bytes() {
+                if public != ed25519.id().0 {
                     return Err(damaged(ED25519)("its public key is another one"));
                 }
             }
@@ -262,7 +260,7 @@ pub fn forget_old_onion_key(folder: &Path, keys: &mut LongTermKeys) -> Result<()
 }
 
 /// Reads a family key.
-pub(crate) fn read_family_key(path: &Path) -> Result<ed25519::ExpandedKeypair, KeyError> {
+pub(crate) fn read_family_key(path: &Path) -> Result<Ed25519Key, KeyError> {
     let damaged = |reason| KeyError::Damaged { path: path.to_owned(), reason };
     let file = read(path, true)?.ok_or("it is gone").map_err(damaged)?;
     format::read_family(&file).map_err(damaged)

@@ -9,13 +9,13 @@ use dirmgr::{CIRCUITS_MIN, LINKS_MAX, LinkObservations, ObservedLink};
 use files::Access;
 use netdoc::Fingerprint;
 use onion::identity::RsaId;
+use onion::keys::Ed25519Key;
 use onion::router::RelayLink;
 use onion::{Duration, Instant};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::io;
 use std::path::PathBuf;
-use tor_llcrypto::pk::ed25519::ExpandedKeypair;
 
 /// Name of the file, in the folder of keys.
 pub(crate) const FILE: &str = "link-observations";
@@ -101,8 +101,8 @@ pub(crate) struct ObservationWriter {
     every: Duration,
     next: Instant,
     relay: Fingerprint,
-    /// The relay's secret Ed25519 key.
-    key: [u8; 64],
+    /// The relay's Ed25519 identity.
+    key: Ed25519Key,
     path: PathBuf,
 }
 
@@ -111,7 +111,7 @@ impl ObservationWriter {
         now: Instant,
         every: Duration,
         relay: Fingerprint,
-        key: [u8; 64],
+        key: Ed25519Key,
         path: PathBuf,
     ) -> Self {
         Self { observer: LinkObserver::default(), every, next: now + every, relay, key, path }
@@ -135,9 +135,7 @@ impl ObservationWriter {
         self.next = now + self.every;
         let links = self.observer.take();
         let observed = LinkObservations { relay: self.relay, until_unix_s: unix_time_s, links };
-        let key = ExpandedKeypair::from_secret_key_bytes(self.key);
-        let key = key.ok_or_else(|| io::Error::other("invalid Ed25519 key"))?;
-        files::replace(&self.path, &observed.sign(&key), Access::Owner)
+        files::replace(&self.path, &observed.sign(&self.key), Access::Owner)
     }
 }
 

@@ -1,13 +1,17 @@
+mod issue;
+
+pub use issue::{CertifiedKey, issue_cross_cert, issue_ed25519_cert};
+
 use crate::cell::msg::{Certs, cert_type};
 use crate::cell::{Malformed, Reader};
 use crate::identity::{Ed25519Id, RelayIds, RsaId};
+use crate::keys::{RSA_BITS, rsa_id};
 use core::fmt;
 use ed25519_dalek::{Signature, VerifyingKey};
 use rsa::pkcs1::DecodeRsaPublicKey;
 use rsa::traits::PublicKeyParts;
 use rsa::{Pkcs1v15Sign, RsaPublicKey};
-use sha1::{Digest, Sha1};
-use sha2::Sha256;
+use sha2::{Digest, Sha256};
 use x509_cert::der::Decode;
 
 /// A relay's identities, proved by its certificates.
@@ -146,6 +150,15 @@ fn verify_chain(
     Ok((peer, certified.certified_key))
 }
 
+/// The version of Ed25519 certificates.
+const VERSION: u8 = 1;
+
+/// The type of the extension with the signer's key.
+const SIGNED_WITH_KEY: u8 = 4;
+
+/// Domain separation of cross-certificates.
+const CROSS_CERT_CONTEXT: &[u8] = b"Tor TLS RSA/Ed25519 cross-certificate";
+
 /// An Ed25519 certificate (cert-spec §2.1), not verified yet.
 struct Ed25519Cert<'a> {
     cert_type: u8,
@@ -158,11 +171,10 @@ struct Ed25519Cert<'a> {
 
 impl<'a> Ed25519Cert<'a> {
     fn parse(expected_type: u8, bytes: &'a [u8]) -> Result<Self, CertError> {
-        const SIGNED_WITH_KEY: u8 = 4;
         const AFFECTS_VALIDATION: u8 = 1;
         let invalid = |problem| CertError::Invalid { cert_type: expected_type, problem };
         let mut reader = Reader::new("Ed25519 certificate", bytes);
-        if reader.take_u8()? != 1 {
+        if reader.take_u8()? != VERSION {
             return Err(invalid("unknown version"));
         }
         if reader.take_u8()? != expected_type {
@@ -217,9 +229,6 @@ impl<'a> Ed25519Cert<'a> {
 const X509_PAST_SLOP_S: u64 = 2 * 86_400;
 const X509_FUTURE_SLOP_S: u64 = 30 * 86_400;
 
-/// The exact length of RSA identity keys: verifying a stranger's larger key would take too long.
-const RSA_BITS: usize = 1024;
-
 /// A relay's RSA identity key and its digests.
 struct RsaIdentity {
     key: RsaPublicKey,
@@ -245,11 +254,11 @@ fn rsa_identity_key(cert: &[u8], unix_time_s: u64) -> Result<RsaIdentity, CertEr
     let der = fields.subject_public_key_info.subject_public_key;
     let der = der.as_bytes().ok_or(invalid("its key is no DER"))?;
     let key = RsaPublicKey::from_pkcs1_der(der).map_err(|_| invalid("its key is not RSA"))?;
+    // Verifying a stranger's larger key would take too long.
     if key.n().bits() != RSA_BITS {
         return Err(invalid("its key has not 1024 bits"));
     }
-    let rsa_id = RsaId(Sha1::digest(der).into());
-    Ok(RsaIdentity { key, rsa_id, sha256: Sha256::digest(der).into() })
+    Ok(RsaIdentity { key, rsa_id: rsa_id(der), sha256: Sha256::digest(der).into() })
 }
 
 /// Verifies that the RSA identity certifies the Ed25519 identity (cert-spec §2.3).
@@ -272,10 +281,7 @@ fn verify_cross_cert(
     if u64::from(expiry_h) * 3600 <= unix_time_s {
         return Err(invalid("has expired; is our clock right?"));
     }
-    let digest = Sha256::new()
-        .chain_update(b"Tor TLS RSA/Ed25519 cross-certificate")
-        .chain_update(signed)
-        .finalize();
+    let digest = Sha256::new().chain_update(CROSS_CERT_CONTEXT).chain_update(signed).finalize();
     // Tor signs the bare digest, without the algorithm identifier of PKCS #1.
     rsa_key
         .verify(Pkcs1v15Sign::new_unprefixed(), &digest, signature)

@@ -2,9 +2,9 @@
 
 use super::{ConfigError, invalid};
 use crate::parameters::{BACKGROUND_TRAFFIC_PERCENT, MAX_MEASUREMENT_DURATION, MEASUREMENT_PERIOD};
+use ed25519_dalek::VerifyingKey;
 use onion::measure::protocol::CoordinatorKey;
 use serde::{Deserialize, Deserializer};
-use tor_llcrypto::pk::ed25519;
 
 /// The section `[flashflow]`: proposal 316's options, by their names there or by FlashFlow's. Unset
 /// options come from the consensus, or else from the proposal's defaults; see
@@ -72,7 +72,7 @@ pub fn coordinator_key(text: &str) -> Result<CoordinatorKey, String> {
     hex::decode_to_slice(text, &mut bytes)
         .map_err(|_| format!("{text:?} is no public key: expected 64 hex digits"))?;
     // This check detects about half of all mistyped keys.
-    ed25519::PublicKey::from_bytes(&bytes)
+    VerifyingKey::from_bytes(&bytes)
         .map_err(|_| format!("{text:?} is no public key of Ed25519: is a digit wrong?"))?;
     Ok(CoordinatorKey(bytes))
 }

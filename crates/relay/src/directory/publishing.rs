@@ -59,7 +59,7 @@ impl Directory {
 
     /// Makes a descriptor and an extra-info document, which this relay's directory serves at once.
     fn make_descriptor(&mut self, now: Instant, content: Content) -> Result<(), DescriptorError> {
-        let announcement = self.announcement(now, content)?;
+        let announcement = self.announcement(now, content);
         let Own { keys, certified, tap, .. } = &self.own;
         let lines =
             self.bandwidth.extra_info_lines(announcement.published, announcement.rate_bytes_s);
@@ -108,17 +108,13 @@ impl Directory {
         Fingerprint::from_bytes(self.own.certified.identity.rsa.0)
     }
 
-    fn announcement(
-        &self,
-        now: Instant,
-        content: Content,
-    ) -> Result<Announcement, DescriptorError> {
+    fn announcement(&self, now: Instant, content: Content) -> Announcement {
         let Own { keys, certified, families, .. } = &self.own;
         let capabilities =
             Capabilities::of_engine(self.own.is_directory && self.testing.has_directory);
         let links_circuits = self.settings.exit.as_ref().is_some_and(|exit| exit.conflux);
-        let certify = |key: &FamilyKey| key.certify(keys.ed25519.public(), certified.expires);
-        Ok(Announcement {
+        let certify = |key: &FamilyKey| key.certify(keys.ed25519.id(), certified.expires_unix_s);
+        Announcement {
             nickname: self.settings.nickname,
             address: self.settings.address,
             or_port: self.own.address.port(),
@@ -135,8 +131,8 @@ impl Directory {
             exit: self.own.exit.clone(),
             overload: self.bandwidth.overload_line(self.published),
             family: self.settings.family.clone(),
-            family_certs: families.iter().map(certify).collect::<Result<_, _>>()?,
-        })
+            family_certs: families.iter().map(certify).collect(),
+        }
     }
 }
 

@@ -15,7 +15,7 @@ fn open_at(folder: &Path, seed: u8) -> Result<LongTermKeys, KeyError> {
 
 /// What others know the keys by.
 fn publics(keys: &LongTermKeys) -> (Vec<u8>, [u8; 32], [u8; 32]) {
-    (keys.rsa.to_public_key().to_der(), keys.ed25519.public().to_bytes(), keys.onion_secret)
+    (keys.rsa.public_der().to_vec(), keys.ed25519.id().0, keys.onion_secret)
 }
 
 fn refusal(folder: &Path) -> String {
@@ -34,8 +34,8 @@ fn keys_are_made_once_and_found_again() {
     assert_eq!(publics(&made), publics(&found));
     let message = b"either signs like the other";
     assert_eq!(
-        made.ed25519.sign(message).to_bytes(),
-        found.ed25519.sign(message).to_bytes(),
+        made.ed25519.sign(message),
+        found.ed25519.sign(message),
         "expanded keys sign deterministically"
     );
     let mode = |path: &Path| fs::metadata(path).expect("there").permissions().mode() & 0o777;
@@ -122,36 +122,6 @@ fn secrets_that_others_can_read_and_places_that_are_no_folder_are_refused() {
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("closed");
     let refused = refusal(&folder);
     assert!(refused.contains("cannot read the key"), "{refused}");
-}
-
-#[test]
-fn an_rsa_key_of_another_length_is_refused() {
-    let long =
-        rsa::RsaPrivateKey::new(&mut OldRng(StdRng::from_seed([4; 32])), 512).expect("a key");
-    let text = format::rsa(&long.into()).expect("encoded");
-    let refused = format::read_rsa(text.as_bytes()).err();
-    assert_eq!(refused, Some("it is no RSA key of 1024 bits and exponent 65537"));
-}
-
-/// The interface of random generators that the crate `rsa` still has.
-struct OldRng(StdRng);
-
-impl rsa::rand_core::CryptoRng for OldRng {}
-
-impl rsa::rand_core::RngCore for OldRng {
-    fn next_u32(&mut self) -> u32 {
-        Rng::next_u32(&mut self.0)
-    }
-    fn next_u64(&mut self) -> u64 {
-        Rng::next_u64(&mut self.0)
-    }
-    fn fill_bytes(&mut self, bytes: &mut [u8]) {
-        Rng::fill_bytes(&mut self.0, bytes);
-    }
-    fn try_fill_bytes(&mut self, bytes: &mut [u8]) -> Result<(), rsa::rand_core::Error> {
-        Rng::fill_bytes(&mut self.0, bytes);
-        Ok(())
-    }
 }
 
 proptest! {

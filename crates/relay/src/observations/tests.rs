@@ -2,7 +2,6 @@ use super::*;
 use proptest::prelude::*;
 use rand::SeedableRng;
 use rand::rngs::StdRng;
-use tor_llcrypto::pk::ed25519::Keypair;
 
 fn link(relay: u8, received_bytes: u64, sent_bytes: u64, circuits: usize) -> RelayLink {
     RelayLink { relay: RsaId([relay; 20]), received_bytes, sent_bytes, circuits }
@@ -64,11 +63,11 @@ fn a_document_can_be_read_however_many_links_there_were() {
     let links = observer.take();
     assert_eq!(links.len(), LINKS_MAX);
     assert_eq!(links[0].relay, Fingerprint::from_bytes(name(all - 1).0), "the fastest first");
-    let key = Keypair::generate(&mut StdRng::from_seed([1; 32]));
+    let key = Ed25519Key::generate(&mut StdRng::from_seed([1; 32]));
     let relay = Fingerprint::from_bytes([7; 20]);
     let document = LinkObservations { relay, until_unix_s: 9, links };
-    let signed = document.sign(&ExpandedKeypair::from(&key));
-    let read = LinkObservations::verify(&signed, |_| Some(*key.verifying_key().as_bytes()));
+    let signed = document.sign(&key);
+    let read = LinkObservations::verify(&signed, |_| Some(key.id().0));
     assert_eq!(read, Ok(document));
     // A link that was open for a second and transferred nothing leaves no state.
     observer.note(1, std::iter::once(link(9, 1, 1, 1)));
