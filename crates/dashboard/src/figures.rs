@@ -144,7 +144,7 @@ pub(crate) async fn paths(
 ) -> Result<Response, ErrorResponse> {
     let rows = shared.read(move |store| store.paths_of(&key)).await?;
     let with = |is_held_back: bool| -> Vec<(f64, f64)> {
-        let those = rows.iter().filter(|it| it.path.held_back.is_some() == is_held_back);
+        let those = rows.iter().filter(|it| it.path.limit.is_some() == is_held_back);
         those.filter_map(of_path).collect()
     };
     let figure = ExperimentFigure::new(

@@ -200,7 +200,7 @@ fn the_network_slots_and_paths_are_drawn() {
         let lossy = PathSeen {
             rtt: Some(Duration::from_millis(80)),
             loss_ppm: Some(15_000),
-            held_back: Some(Rate::from_mbit_per_s(20.0)),
+            limit: Some(Rate::from_mbit_per_s(20.0)),
         };
         let seen_unix_s = NOW - 10;
         let (relay, measurer) = (ids(9).rsa, "ab".repeat(32));

@@ -39,7 +39,7 @@ pub struct RoundAccount {
     /// Packets out of order, for each segment that came back.
     pub out_of_order_share: f64,
     /// The least round trip, in ms.
-    pub least_rtt_ms: Option<f64>,
+    pub min_rtt_ms: Option<f64>,
     /// The mean round trip, in ms.
     pub mean_rtt_ms: Option<f64>,
     /// Bytes of cells that were sent and not back, on an average.
@@ -91,7 +91,7 @@ impl RoundAccount {
             busiest_share: whole.busiest_share(),
             retransmitted_share: whole.retransmitted_share(),
             out_of_order_share: whole.out_of_order_share(),
-            least_rtt_ms: whole.min_rtt.map(ms),
+            min_rtt_ms: whole.min_rtt.map(ms),
             mean_rtt_ms: whole.mean_rtt.map(ms),
             outstanding_bytes: whole.outstanding_bytes,
             taken_bytes: whole.taken_bytes(),
@@ -102,7 +102,7 @@ impl RoundAccount {
 
     /// It in words.
     pub(crate) fn in_words(&self) -> String {
-        let rtt = match (self.least_rtt_ms, self.mean_rtt_ms) {
+        let rtt = match (self.min_rtt_ms, self.mean_rtt_ms) {
             (Some(least), Some(mean)) => {
                 format!("; round trips least {least:.1} ms, mean {mean:.1} ms")
             }

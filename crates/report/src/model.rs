@@ -164,7 +164,7 @@ impl RelayReport {
     }
 
     /// The estimate over what the relay said.
-    pub(crate) fn ratio_to_relay_said(&self) -> Option<f64> {
+    pub(crate) fn ratio_to_relay_reported(&self) -> Option<f64> {
         ratio(self.estimate_mbit_per_s, self.relay_reported_mbit_per_s)
     }
 }

@@ -67,7 +67,7 @@ fn new_table(preset: &str) -> Table {
 }
 
 fn row(relay: &RelayReport) -> [String; 9] {
-    let ratio = match (relay.ratio_to_limit(), relay.ratio_to_relay_said()) {
+    let ratio = match (relay.ratio_to_limit(), relay.ratio_to_relay_reported()) {
         (Some(ratio), _) => quotient(Some(ratio)),
         (None, Some(ratio)) => format!("{}*", quotient(Some(ratio))),
         (None, None) => NOTHING.into(),
@@ -133,7 +133,7 @@ fn legend(relays: &[RelayReport]) -> String {
     let any = |holds: fn(&RelayReport) -> bool| relays.iter().any(holds);
     let mut lines = Vec::new();
     let has_starred =
-        any(|relay| relay.ratio_to_limit().is_none() && relay.ratio_to_relay_said().is_some());
+        any(|relay| relay.ratio_to_limit().is_none() && relay.ratio_to_relay_reported().is_some());
     if has_starred {
         let meaning = "no limit is known: estimate ÷ the relay’s own figure";
         lines.push(format!("Ratio: estimate ÷ limit; * {meaning}."));

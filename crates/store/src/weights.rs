@@ -112,7 +112,7 @@ impl Reader {
             let path = PathSeen {
                 rtt: maybe_time(row, 3)?.map(Duration::from_micros),
                 loss_ppm: row.get(4)?,
-                held_back: rate(row, 5)?,
+                limit: rate(row, 5)?,
             };
             let (relay, nickname, seen_unix_s) = (rsa(row, 0)?, row.get(1)?, time(row, 2)?);
             Ok(PathRow { relay, nickname, path, seen_unix_s })

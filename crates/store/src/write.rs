@@ -237,8 +237,7 @@ fn write_path(db: &Connection, path: &PathEntry) -> rusqlite::Result<()> {
                WHERE seen_unix_s < excluded.seen_unix_s OR seen_unix_s > excluded.seen_unix_s + 31 * 86400";
     let rtt_us = path.rtt.map(|it| int(u64::try_from(it.as_micros()).unwrap_or(u64::MAX)));
     let limit = path.limit.map(|it| int(it.as_byte_per_s()));
-    let values =
-        params![&relay.0[..], measurer, int(*seen_unix_s), rtt_us, path.loss_ppm, held_back];
+    let values = params![&relay.0[..], measurer, int(*seen_unix_s), rtt_us, path.loss_ppm, limit];
     db.prepare_cached(sql)?.execute(values).map(drop)
 }
 

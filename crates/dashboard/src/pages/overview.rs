@@ -226,7 +226,7 @@ pub(crate) async fn measurer(
         key,
         count: paths.len(),
         median_rtt: milliseconds(rtts.get(rtts.len() / 2).copied()),
-        held_back: paths.iter().filter(|it| it.path.held_back.is_some()).count(),
+        held_back: paths.iter().filter(|it| it.path.limit.is_some()).count(),
         rows: paths.iter().take(PATHS).map(path_cells).collect(),
     })
 }
@@ -242,7 +242,7 @@ fn path_cells(it: &PathRow) -> PathCells {
         nickname: it.nickname.clone(),
         rtt: milliseconds(it.path.rtt),
         loss: it.path.loss_ppm.map_or_else(|| "–".to_owned(), percent),
-        held_back: it.path.held_back.map_or_else(String::new, large),
+        held_back: it.path.limit.map_or_else(String::new, large),
         seen: time(Some(it.seen_unix_s)),
     }
 }

@@ -7,18 +7,18 @@ fn ms(millis: u64) -> Duration {
 }
 
 /// Four sockets that the relay's window holds back for so long in a second.
-fn account(peer_window_ms: u64) -> Account {
+fn account(rwnd_limited_ms: u64) -> Account {
     Account {
         elapsed: ms(1000),
         pump_time: ms(1000),
         socket_time: ms(4000),
         sockets: 4,
         busy: ms(4000),
-        rwnd_limited: ms(peer_window_ms),
+        rwnd_limited: ms(rwnd_limited_ms),
         sent_bytes: 9998,
         retransmitted_bytes: 2,
-        outstanding_bytes: peer_window_ms,
-        unacked_bytes: peer_window_ms / 10,
+        outstanding_bytes: rwnd_limited_ms,
+        unacked_bytes: rwnd_limited_ms / 10,
         min_rtt: Some(ms(20)),
         mean_rtt: Some(ms(24)),
         throttled: ms(250),
@@ -80,6 +80,6 @@ fn it_is_told_in_words() {
          our buffer 0 %, the assigned rate 25 %; busiest thread 50 %; of what is not back the relay has taken 90 %; \
          sent again 0.02 %, out of order on the return path 0 %; round trips least 20.0 ms, mean 24.0 ms"
     );
-    let without = RoundAccount { least_rtt_ms: None, ..found };
+    let without = RoundAccount { min_rtt_ms: None, ..found };
     assert!(!without.in_words().contains("round trips"));
 }

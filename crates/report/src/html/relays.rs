@@ -117,7 +117,7 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
                 percent(account.busiest_share),
                 percent(account.retransmitted_share),
                 percent(account.out_of_order_share),
-                ms(account.least_rtt_ms),
+                ms(account.min_rtt_ms),
                 ms(account.mean_rtt_ms),
                 kilobytes(account.outstanding_bytes),
                 kilobytes(account.taken_bytes),
@@ -189,7 +189,7 @@ fn result(f: &mut fmt::Formatter<'_>, index: usize, relay: &RelayReport) -> fmt:
             mbit(relay.limit_mbit_per_s),
             quotient(relay.ratio_to_limit()),
             mbit(relay.relay_reported_mbit_per_s),
-            quotient(relay.ratio_to_relay_said()),
+            quotient(relay.ratio_to_relay_reported()),
             relay
                 .spread_mbit_per_s
                 .map_or_else(none, |spread| range(spread.lower_quartile, spread.upper_quartile)),

@@ -63,7 +63,7 @@ fn where_sockets_waited_is_told_round_by_round() {
         round: 2,
         rwnd_limited_share: 0.714,
         retransmitted_share: 0.0002,
-        least_rtt_ms: Some(20.12),
+        min_rtt_ms: Some(20.12),
         outstanding_bytes: 5_432_109,
         ..RoundAccount::default()
     };
