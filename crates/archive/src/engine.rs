@@ -217,11 +217,13 @@ impl Engine {
     pub fn view(&self, view: View) -> Result<(), ArchiveError> {
         let months =
             self.dataset.months("statuses")?.len().max(self.dataset.months("descriptors")?.len());
-        // Each month in a partition of its own keeps its order, so that months are merged and never sorted.
+        // Each month in a partition of its own keeps its order, so that months are merged and never sorted. Filters within the reader of
+        // files get lost where plans are sent to other machines: there they stay nodes of the plan.
+        let filters_in_reader = matches!(self.runner, Runner::Here);
         let config = SessionConfig::new()
             .with_target_partitions(months.max(1))
             .with_repartition_file_scans(false)
-            .set_bool("datafusion.execution.parquet.pushdown_filters", true);
+            .set_bool("datafusion.execution.parquet.pushdown_filters", filters_in_reader);
         let inner = SessionContext::new_with_config_rt(config, self.context.runtime_env());
         self.runtime.block_on(register(&inner, &self.dataset))?;
         let _ = self.context.deregister_table("relay_hours")?;
