@@ -17,6 +17,7 @@ use ballista_scheduler::scheduler_process::start_server;
 use codec::Codec;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::error::DataFusionError;
+use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::common::collect;
 use datafusion::prelude::DataFrame;
 use datafusion_proto::protobuf::PhysicalPlanNode;
@@ -64,6 +65,11 @@ impl Scheduler {
         let (config, codec) = (BallistaConfig::default(), Codec::default());
         let session = frame.task_ctx().session_config().clone().upgrade_for_ballista();
         let plan = frame.create_physical_plan().await?;
+        if reads_relay_hours(plan.as_ref()) {
+            return Err(DataFusionError::NotImplemented(
+                "the table relay_hours, which `errors`, `summary` and `relay` need, cannot be read on a cluster yet; leave out --cluster".to_owned(),
+            ));
+        }
         let stream = execute_physical_plan::<PhysicalPlanNode>(
             format!("http://{}", self.address),
             &config,
@@ -80,6 +86,12 @@ impl Scheduler {
         };
         collect(stream.await.map_err(failed)?).await.map_err(failed)
     }
+}
+
+/// Executors count rows of `relay_hours` more than once, for a reason that is not found yet. A wrong number is worse than none.
+fn reads_relay_hours(plan: &dyn ExecutionPlan) -> bool {
+    plan.name() == "RelayHoursExec"
+        || plan.children().into_iter().any(|it| reads_relay_hours(it.as_ref()))
 }
 
 fn runtime() -> Result<Runtime, ArchiveError> {
