@@ -1,6 +1,6 @@
-//! Queries on a cluster of Apache Ballista: the plan is made here, and its stages run where executors are.
+//! Queries on a cluster of Apache Ballista: this process makes the plan, and executors run its stages.
 //!
-//! Scheduler and executors are processes of this program, since Ballista's own do not know the plan node of `relay_hours`. Each machine
+//! Scheduler and executors are processes of this program, since Ballista's own programs cannot decode the plan node of `relay_hours`. Each machine
 //! has the dataset under the same path.
 
 mod codec;
@@ -27,9 +27,9 @@ use std::str::FromStr;
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
-/// The most bytes of a message: the plan of a thousand months has some megabytes.
+/// Maximum length of a message in bytes: the plan of a thousand months has some megabytes.
 const MESSAGE_MAX: u32 = 256 << 20;
-/// An executor that was silent for so long is lost, and its work is done by others.
+/// After this time without a heartbeat, the scheduler considers an executor lost, and gives its work to others.
 const SILENCE_S: u64 = 20;
 
 /// The scheduler of a cluster.
@@ -67,7 +67,7 @@ impl Scheduler {
         let plan = frame.create_physical_plan().await?;
         if reads_relay_hours(plan.as_ref()) {
             return Err(DataFusionError::NotImplemented(
-                "the table relay_hours, which `errors`, `summary` and `relay` need, cannot be read on a cluster yet; leave out --cluster".to_owned(),
+                "the table relay_hours, which `errors`, `summary`, `relay` and `speedtest --from` need, cannot be read on a cluster yet; leave out --cluster".to_owned(),
             ));
         }
         let stream = execute_physical_plan::<PhysicalPlanNode>(
@@ -88,7 +88,7 @@ impl Scheduler {
     }
 }
 
-/// Executors count rows of `relay_hours` more than once, for a reason that is not found yet. A wrong number is worse than none.
+/// Whether a plan reads `relay_hours`. Executors count its rows more than once, for an unknown reason, and a wrong number is worse than none.
 fn reads_relay_hours(plan: &dyn ExecutionPlan) -> bool {
     plan.name() == "RelayHoursExec"
         || plan.children().into_iter().any(|it| reads_relay_hours(it.as_ref()))
@@ -132,18 +132,18 @@ pub fn schedule(address: SocketAddr) -> Result<(), ArchiveError> {
     })
 }
 
-/// What an executor needs.
+/// Options of an executor.
 #[derive(Clone, Debug)]
 pub struct ExecutorOptions {
     /// Its scheduler.
     pub scheduler: Scheduler,
-    /// Where other executors, and whoever queries, fetch results.
+    /// Address at which other executors and clients fetch results.
     pub address: SocketAddr,
     /// Stages that run at the same time.
     pub threads: usize,
     /// Memory for sorting and joining.
     pub memory_mib: usize,
-    /// Folder for results of stages and for what is spilled.
+    /// Folder for results of stages and for spilled data.
     pub work_folder: PathBuf,
 }
 

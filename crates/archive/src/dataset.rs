@@ -44,8 +44,8 @@ pub struct Dataset {
 pub struct Imported {
     /// The file or folder.
     pub source: PathBuf,
-    /// SHA-256 of its content, in hex; of a folder of tables, over its files in order of their names. Empty if it was refused before its
-    /// end was read: such a source is read again by every import.
+    /// SHA-256 of its content, in hex; of a folder of tables, over its files in order of their names. Empty if the importer refused the source before
+    /// its end: every import reads such a source again.
     pub sha256: String,
     /// Its size.
     pub bytes: u64,

@@ -131,7 +131,8 @@ impl Engine {
         Self::with_runner(dataset, limits, Runner::Here)
     }
 
-    /// As [`open`](Self::open), on a cluster, whose machines all have the dataset under the path that it has here.
+    /// Opens the tables as [`open`](Self::open) does, and runs queries on a cluster. All its machines must have the dataset under the path
+    /// that it has here.
     ///
     /// # Errors
     /// Those of `open`, or the scheduler does not answer.
@@ -217,8 +218,8 @@ impl Engine {
     pub fn view(&self, view: View) -> Result<(), ArchiveError> {
         let months =
             self.dataset.months("statuses")?.len().max(self.dataset.months("descriptors")?.len());
-        // Each month in a partition of its own keeps its order, so that months are merged and never sorted. Filters within the reader of
-        // files get lost where plans are sent to other machines: there they stay nodes of the plan.
+        // Each month in a partition of its own keeps its order, so that months are merged and never sorted. Filters that are pushed
+        // into the Parquet reader are lost when a plan is sent to other machines, so on a cluster they stay nodes of the plan.
         let filters_in_reader = matches!(self.runner, Runner::Here);
         let config = SessionConfig::new()
             .with_target_partitions(months.max(1))

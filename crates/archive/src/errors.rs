@@ -171,7 +171,7 @@ fn capacity_share(name: &str) -> String {
     format!("CAST(h.capacity_{name}_byte_per_s AS DOUBLE) / NULLIF(n.weighted_{name}, 0)")
 }
 
-/// The sum over relays is one of integers, in units of 2⁻⁵²: so it does not depend on the order in which threads or machines add.
+/// The sum over relays adds integers, in units of 2⁻⁵², so it does not depend on the order in which threads or machines add.
 fn weights_query(periods: &[&str]) -> String {
     let mut sql = "SELECT h.valid_after_unix_s AS t".to_owned();
     for name in periods {

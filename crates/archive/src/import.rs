@@ -38,7 +38,7 @@ const NAMED_MAX: u64 = 10;
 pub struct ImportOptions {
     /// Read sources again that the manifest has.
     pub is_again: bool,
-    /// Leave out consensuses that are not signed by authorities with a certificate in this file.
+    /// Certificates of authorities. Consensuses that not more than half of these authorities have signed are left out.
     pub certificates: Option<PathBuf>,
 }
 
@@ -168,7 +168,7 @@ pub fn import(
         total: sizes.iter().sum(),
     };
     for (source, bytes) in found.iter().zip(sizes) {
-        // Only what is as long as a known source is read twice.
+        // Only a source that is as long as a known one is read twice.
         if let Some(entries) = known.get(&bytes) {
             let sha256 = digest(source).map_err(ArchiveError::file("read", source.path()))?;
             if let Some(entry) = entries.iter().find(|it| it.sha256 == sha256) {
@@ -394,7 +394,7 @@ impl Importer<'_> {
     }
 }
 
-/// The most bytes that are read after the end of a tar, to complete the digest of the file.
+/// Maximum number of bytes that are read after the end of a tar, to complete the digest of the file.
 const BEHIND_MAX: u64 = 1 << 30;
 
 /// Reads a file to its end, or until nobody receives.

@@ -5,8 +5,8 @@
 //! overlooked:
 //!
 //! - The largest ten seconds of an interval of 24 hours count only when it is over, and then for five intervals. Intervals begin when the
-//!   relay was first started. So a relay that was flooded knows of it up to a day later. (Since 0.4.5 the current interval counts after
-//!   `TestingMinTimeToReportBandwidth`, which is a day, and so never; in testing networks it is 0.)
+//!   relay was first started. So the observed bandwidth of a flooded relay rises up to a day later. (Since 0.4.5 the current interval counts after
+//!   `TestingMinTimeToReportBandwidth`. By default this is a day, so it never does; in testing networks it is 0.)
 //! - A change by a factor of two is published at once only in a relay's first day of uptime. An older relay waits for its next regular
 //!   descriptor.
 
@@ -16,9 +16,9 @@ pub const INTERVAL_S: u64 = 24 * 3600;
 pub const INTERVALS: usize = 5;
 /// Age at which a descriptor is replaced: `FORCE_REGENERATE_DESCRIPTOR_INTERVAL`.
 pub const DESCRIPTOR_AGE_S: u64 = 18 * 3600;
-/// Between two descriptors because of changed bandwidth: `MAX_BANDWIDTH_CHANGE_FREQ`.
+/// Minimum time between two descriptors that are published because of changed bandwidth: `MAX_BANDWIDTH_CHANGE_FREQ`.
 pub const CHANGE_PAUSE_S: u64 = 3 * 3600;
-/// A relay that runs longer publishes no changes ahead of time: `MAX_UPTIME_BANDWIDTH_CHANGE`.
+/// Uptime after which a relay no longer publishes changes early: `MAX_UPTIME_BANDWIDTH_CHANGE`.
 pub const CHANGE_UPTIME_S: u64 = 24 * 3600;
 /// A change by more than this factor is large: `BANDWIDTH_CHANGE_FACTOR`.
 pub const CHANGE_FACTOR: u32 = 2;
@@ -28,19 +28,19 @@ pub const CHANGE_FACTOR: u32 = 2;
 pub struct ObservedBandwidth {
     started_s: u64,
     interval_ends_s: u64,
-    /// The largest of the interval that is not over.
+    /// The largest value in the current interval.
     current_byte_per_s: u32,
-    /// Those of the last intervals, a ring.
+    /// The largest values in the last complete intervals, as a ring buffer.
     maxima_byte_per_s: [u32; INTERVALS],
     next: usize,
-    /// When the last descriptor was published, and with what.
+    /// Time and observed bandwidth of the last descriptor.
     published: Option<(u64, u32)>,
     /// When a change was last published.
     changed_s: Option<u64>,
 }
 
 impl ObservedBandwidth {
-    /// A relay that starts for the first time.
+    /// State of a relay that starts for the first time.
     #[must_use]
     pub const fn started(now_s: u64) -> Self {
         Self {
@@ -54,14 +54,14 @@ impl ObservedBandwidth {
         }
     }
 
-    /// The relay carried this in ten seconds, in the direction in which it carried less.
+    /// Notes the mean of ten seconds, in the direction with less traffic.
     pub fn note(&mut self, now_s: u64, byte_per_s: u32) {
         self.end_intervals(now_s);
         self.current_byte_per_s = self.current_byte_per_s.max(byte_per_s);
     }
 
     fn end_intervals(&mut self, now_s: u64) {
-        // After as many intervals without traffic, none of before counts.
+        // After this number of intervals, no earlier value counts.
         let mut left = INTERVALS + 1;
         while now_s >= self.interval_ends_s && left > 0 {
             if let Some(maximum) = self.maxima_byte_per_s.get_mut(self.next) {
@@ -82,7 +82,7 @@ impl ObservedBandwidth {
         self.maxima_byte_per_s.iter().copied().max().unwrap_or_default()
     }
 
-    /// The observed bandwidth of a new descriptor, if one is due; it counts as published.
+    /// Publishes a new descriptor if one is due, and returns its observed bandwidth.
     pub fn poll_descriptor(&mut self, now_s: u64) -> Option<u32> {
         self.end_intervals(now_s);
         let observed = self.assess();
@@ -109,7 +109,7 @@ impl ObservedBandwidth {
         is_young && (is_pause_over || before == 0)
     }
 
-    /// What the newest descriptor has, byte/s.
+    /// The observed bandwidth in the newest descriptor, byte/s.
     #[must_use]
     pub fn published_byte_per_s(&self) -> u32 {
         self.published.map_or(0, |it| it.1)

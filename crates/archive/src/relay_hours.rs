@@ -208,7 +208,7 @@ pub(crate) struct RelayHoursExec {
 }
 
 impl RelayHoursExec {
-    /// The columns of `projection`, by their places in the table.
+    /// The node with the columns of `projection`, by their indexes in the table.
     pub(crate) fn new(
         projection: Vec<usize>,
         periods: Vec<Period>,
@@ -246,7 +246,7 @@ impl RelayHoursExec {
         })
     }
 
-    /// The places of its columns in the table.
+    /// The indexes of its columns in the table.
     #[cfg(feature = "cluster")]
     pub(crate) fn projection(&self) -> &[usize] {
         self.wanted.projection()
@@ -359,14 +359,14 @@ impl Cursor {
     }
 }
 
-/// The sums of weights, read mostly from one view to the next.
+/// The sums of weights, with a cursor, since reads mostly go from one view to the next.
 struct Totals {
     all: Arc<Vec<(i64, i64)>>,
     at: usize,
 }
 
 impl Totals {
-    /// 0 where nothing has a weight.
+    /// The sum at a time; 0 if no relay has a weight then.
     fn at(&mut self, time_s: i64) -> i64 {
         let entry = |at: usize| self.all.get(at).filter(|(time, _)| *time == time_s);
         if let Some((_, total)) = entry(self.at + 1) {

@@ -1,8 +1,8 @@
-//! Section 7 of the paper over a series of networks: how long a team needs to measure each, and how long new relays wait.
+//! Section 7 of the paper over a series of networks: how long a team needs to measure each network, and how long new relays wait.
 //!
 //! A dataset has such a series as views of the network (one network a day), as networks that tornettools staged, or as both. Slots come
-//! from [`coordinator::plan`], whose plans the coordinator's daemon follows. This module owns which relays are in a network, and what is
-//! expected of them.
+//! from [`coordinator::plan`], whose plans the coordinator's daemon follows. This module decides which relays are in a network, and their
+//! expected capacities.
 
 mod capacities;
 mod replay;
@@ -20,12 +20,12 @@ use coordinator::plan::{Machine, Plan, TeamRoom};
 use onion::Rate;
 use onion::identity::RsaId;
 
-/// How to plan.
+/// Options of planning.
 #[derive(Clone, Debug)]
 pub struct ScheduleOptions {
     /// The origin of the views; by default the only one that the dataset has.
     pub origin: Option<Origin>,
-    /// The first view that counts, in Unix seconds. Earlier ones are only read to know relays.
+    /// The first view that counts, in Unix seconds. Earlier views only show which relays are old.
     pub from_unix_s: i64,
     /// Views from this time on are left out.
     pub until_unix_s: i64,
@@ -39,9 +39,9 @@ pub struct ScheduleOptions {
     pub around_s: i64,
     /// A relay is new if no view had it for this time.
     pub unseen_s: i64,
-    /// The expectation for new relays; by default the 75th percentile of the bandwidths that were published in the 30 days before.
+    /// Expected capacity of new relays; by default the 75th percentile of the bandwidths that were published in the 30 days before.
     pub new_relay: Option<Rate>,
-    /// The seed of plans that are drawn.
+    /// Seed of random plans.
     pub seed: [u8; 32],
 }
 
@@ -63,7 +63,7 @@ impl Default for ScheduleOptions {
     }
 }
 
-/// A relay and the capacity to expect of it.
+/// A relay and its expected capacity.
 pub(crate) type Expected = (RsaId, Rate);
 
 /// A network, and the shortest plan that measures all its relays.
@@ -73,7 +73,7 @@ pub struct PlannedNetwork {
     pub unix_s: i64,
     /// Relays.
     pub relays: usize,
-    /// Of these, relays of unknown capacity: they count with the expectation for new ones.
+    /// Of these, relays of unknown capacity. They count with the expected capacity of new relays.
     pub unknown_relays: usize,
     /// The sum of their capacities, Gbit/s.
     pub capacity_gbit_per_s: f64,
@@ -83,7 +83,7 @@ pub struct PlannedNetwork {
     pub lower_bound_relays: usize,
     /// Slots of the greedy plan.
     pub slots: u32,
-    /// Their time.
+    /// Duration of these slots, in hours.
     pub hours: f64,
 }
 
@@ -94,22 +94,22 @@ pub struct Arrivals {
     pub unix_s: i64,
     /// Relays that no view had for [`ScheduleOptions::unseen_s`].
     pub new_relays: usize,
-    /// Until all of them are measured, if each gets the first slot with room (section 4.3); 0 without new relays.
+    /// Time until all of them are measured, if each gets the first slot with room (section 4.3); 0 without new relays.
     pub measured_after_s: u32,
-    /// Until all of them are measured by the daemon's plan, which draws a slot within a 24th of the period.
+    /// Time until all of them are measured by the daemon's plan, which draws a slot within a 24th of the period.
     pub measured_by_daemon_after_s: u32,
     /// New relays without a slot left in the period, by either plan.
     pub put_off_relays: usize,
 }
 
-/// What became of a series of networks.
+/// Plans of a series of networks.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ScheduleSeries {
     /// One network a day: its first view.
     pub days: Vec<PlannedNetwork>,
     /// The new relays of each view but the first.
     pub arrivals: Vec<Arrivals>,
-    /// Places of new relays: how long each waited for the first slot with room, ascending, in seconds until it is measured.
+    /// For each new relay, the time until it is measured in the first slot with room, in seconds, ascending.
     pub waits_s: Vec<u32>,
 }
 

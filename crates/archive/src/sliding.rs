@@ -59,7 +59,7 @@ struct Moments<T> {
     values: VecDeque<(i64, T)>,
     sum: u128,
     squares: u128,
-    /// The deviation, unless values came or went: descriptors are fewer than views.
+    /// The cached deviation, until a value is added or removed: descriptors are fewer than views.
     rsd: Option<Option<f64>>,
 }
 

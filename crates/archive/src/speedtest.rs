@@ -38,7 +38,7 @@ pub struct Hour {
     pub measured_gbit_per_s: Option<f64>,
     /// Network weight error: weights against what relays advertise at that time.
     pub weight_error: Option<f64>,
-    /// Weights against true capacities, which only a simulation knows.
+    /// Network weight error of weights against true capacities, which only a simulation has.
     pub true_weight_error: Option<f64>,
 }
 
@@ -77,8 +77,8 @@ pub struct Effect {
     /// The median of the network's hours before the test, from its end to five days after its start, and in the five days
     /// after tor forgot it; Gbit/s.
     pub median_gbit_per_s: [Option<f64>; 3],
-    /// Hours after the begin of the test at which the network's total is half-way between the median before and the largest: first and
-    /// last.
+    /// Hours from the start of the test to the first and to the last hour in which the network's total is at least half-way between the
+    /// median before the test and the largest total.
     pub half_way_hours: Option<(f64, f64)>,
 }
 

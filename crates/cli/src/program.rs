@@ -8,9 +8,9 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 use terminal::{Exit, Interrupt, Output};
 
-/// The commit that the program is built from; it ends in `-dirty` if its sources have been changed since.
+/// The commit that the program is built from. It ends in `-dirty` if the sources differed from that commit.
 pub const COMMIT: &str = env!("FLASHFLOW_COMMIT");
-/// The machine that it is built for, such as `x86_64-unknown-linux-gnu`.
+/// The target that the program is built for, such as `x86_64-unknown-linux-gnu`.
 pub const TARGET: &str = env!("FLASHFLOW_TARGET");
 /// The version, the commit, and the target.
 const VERSION: &str = concat!(

@@ -120,7 +120,7 @@ impl SecretKey {
         PublicKey(self.0.verifying_key().to_bytes())
     }
 
-    /// A signature (RFC 8032).
+    /// Signs a text with Ed25519 (RFC 8032).
     pub(crate) fn sign(&self, text: &[u8]) -> [u8; 64] {
         self.0.sign(text).to_bytes()
     }
@@ -194,7 +194,7 @@ impl PublicKey {
         [&SPKI_PREFIX[..], &self.0].concat()
     }
 
-    /// Whether this is a signature by the key. Keys of small order, under which others could sign, have none.
+    /// Whether this is a valid signature by the key. Signatures by keys of small order, which anybody could forge, are invalid.
     pub(crate) fn has_signed(&self, text: &[u8], signature: &[u8; 64]) -> bool {
         let signature = Signature::from_bytes(signature);
         VerifyingKey::from_bytes(&self.0).is_ok_and(|it| it.verify_strict(text, &signature).is_ok())

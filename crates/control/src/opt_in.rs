@@ -1,32 +1,32 @@
-//! Signed opt-in lists. A key that is kept offline signs the list, and measurers verify it, so that a thief of a coordinator's key cannot
-//! name other relays.
+//! Signed opt-in lists. A key that is kept offline signs the list, and measurers verify it, so that somebody who steals a
+//! coordinator's key cannot add relays.
 //!
-//! The signature is a comment of the list, so that programs without this rule read the same relays:
-//! `# signed until 2027-01-15 by KEY: SIGNATURE`. It covers the last day of its validity, and the relays with their addresses in one
-//! order; comments and blanks may change. Without an end, a thief could hand over an old list, with relays whose operators have
-//! withdrawn.
+//! The signature is a comment of the list, so that programs that do not verify it read the same relays:
+//! `# signed until 2027-01-15 by KEY: SIGNATURE`. It covers the last day of its validity, and the relays with their addresses in a
+//! canonical order; comments and white space may change. Without an expiry date, the thief could hand over an old list, with relays whose
+//! operators have withdrawn their consent.
 
 use crate::keys::{PublicKey, SecretKey};
 use coordinator::Consent;
 use jiff::Timestamp;
 use std::fmt::Write as _;
 
-/// What signatures of these lists begin with, so that no other signature of the key is one.
+/// Domain separation: signed text begins with this, so that no other signature of the key is valid for a list.
 const CONTEXT: &str = "FlashFlow opt-in list 1\n";
 
 /// Why a measurer does not accept a list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SignatureError {
-    /// It has no signature.
+    /// The list has no signature.
     #[error("it is not signed; sign it with: flashflow opt-in sign LIST --key FILE")]
     Missing,
-    /// Somebody else has signed it, or the line is damaged.
+    /// Another key has signed the list, or the line is damaged.
     #[error("its signature is not one by {0}, the key in `opt_in_key`")]
     OtherKey(PublicKey),
-    /// It was changed after it was signed.
+    /// The list was changed after it was signed.
     #[error("it was changed after it was signed; sign it again")]
     Changed,
-    /// It is too old.
+    /// The signature has expired.
     #[error("its signature was valid until {0}; sign it again")]
     Expired(String),
 }
@@ -45,7 +45,7 @@ pub fn day_after(days: u32) -> String {
     time.unwrap_or(Timestamp::MAX).strftime("%Y-%m-%d").to_string()
 }
 
-/// The relays of a list in one order, a line for each address.
+/// The relays of a list in a canonical order, a line for each address.
 pub fn lines(consent: &Consent) -> impl Iterator<Item = String> {
     consent.entries().flat_map(|(relay, addresses)| {
         let any = addresses.is_empty().then(|| relay.to_string());
@@ -53,14 +53,14 @@ pub fn lines(consent: &Consent) -> impl Iterator<Item = String> {
     })
 }
 
-/// The line that signs a list until the end of a day, such as `2027-01-15`, in UTC.
+/// The comment line with a signature of a list, which is valid until the end of a day in UTC, such as `2027-01-15`.
 #[must_use]
 pub fn sign(consent: &Consent, until: &str, key: &SecretKey) -> String {
     let signature = key.sign(&signed(consent, until));
     format!("# signed until {until} by {}: {}", key.public(), hex::encode(signature))
 }
 
-/// Verifies the signature of a list. Days compare as their texts do.
+/// Verifies the signature of a list. Days have the form `2027-01-15`, and are compared as text.
 ///
 /// # Errors
 /// [`SignatureError`].

@@ -90,14 +90,14 @@ pub struct Rules {
     pub handed: HandedList,
 }
 
-/// What a list counts that the coordinator hands over.
+/// How a measurer treats the opt-in list that its coordinator hands over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandedList {
-    /// Nothing.
+    /// The list is ignored.
     Ignored,
-    /// As much as our own.
+    /// The list counts like the measurer's own.
     Accepted,
-    /// As much as our own if this key has signed it.
+    /// The list counts like the measurer's own if this key has signed it.
     SignedBy(PublicKey),
 }
 

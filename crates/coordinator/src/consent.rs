@@ -81,7 +81,7 @@ pub struct Consent {
     is_private_network: bool,
     /// With the addresses that the list names; with none, any address is permitted.
     opted_in: BTreeMap<RsaId, BTreeSet<IpAddr>>,
-    /// The comment that signs the list; see the crate `control`.
+    /// The comment with the list's signature; see the crate `control`.
     signature: Option<String>,
 }
 
@@ -129,7 +129,7 @@ impl Consent {
         self.opted_in.iter().map(|(relay, addresses)| (*relay, addresses))
     }
 
-    /// The comment that signs the list, if it has one. Nothing is verified here.
+    /// The comment with the list's signature, if it has one. This type does not verify it.
     #[must_use]
     pub fn signature(&self) -> Option<&str> {
         self.signature.as_deref()

@@ -51,7 +51,7 @@ impl Certificate {
 /// Certificates by identity and signing key.
 pub type Certificates = BTreeMap<(Fingerprint, Fingerprint), Certificate>;
 
-/// The certificates of a file whose certifications are valid, expired ones included.
+/// The certificates in a file whose signatures are valid, including expired certificates.
 #[must_use]
 pub fn verified_certificates(text: &[u8]) -> Certificates {
     let verified = netdoc::signed::certificates(text).filter_map(|it| Certificate::verified(&it));

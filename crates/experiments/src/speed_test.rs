@@ -1,4 +1,4 @@
-//! `flashflow-lab experiment speed-test`: what relays publish of themselves before and after a campaign.
+//! `flashflow-lab experiment speed-test`: observed bandwidths in relays' descriptors before and after a campaign.
 
 mod results;
 
@@ -25,9 +25,9 @@ use std::net::SocketAddr;
 
 /// Do relays advertise more after they were measured?
 ///
-/// A private network has relays of C tor and FlashFlow relays, all with few clients. Half of each are measured: C tor in transit, FlashFlow
-/// by echo. Then the observed bandwidth in the new descriptors of all is compared with their limits. Tor counts a day only when it is
-/// over; so the relays of C tor start with the bandwidth history of an earlier run, whose day ends soon after the campaign.
+/// A private network has relays of C tor and FlashFlow relays, all with little client traffic. Half of each are measured: C tor in transit,
+/// FlashFlow by echo. Then the experiment compares the observed bandwidths in all new descriptors with the relays' limits. C tor counts a day
+/// only when it is over. So the relays of C tor start with the bandwidth history of an earlier run, whose day ends soon after the campaign.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:\n  flashflow-lab experiment speed-test --quick --out results")]
 pub(super) struct Options {
@@ -35,7 +35,7 @@ pub(super) struct Options {
     /// with --quick 20.
     #[arg(long, value_name = "MBIT,...", value_delimiter = ',', value_parser = mbit)]
     limits: Vec<f64>,
-    /// Seconds of a measurement: at least 10, which is what a relay's observed bandwidth is the mean of.
+    /// Seconds of a measurement, 12 to 60. A relay's observed bandwidth is the mean of ten seconds.
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(12..=60))]
     seconds: u32,
 }
@@ -43,20 +43,20 @@ pub(super) struct Options {
 const LIMITS: [f64; 3] = [20.0, 40.0, 80.0];
 const LIMITS_QUICK: [f64; 1] = [20.0];
 
-/// What clients send through each relay, as a share of its limit.
+/// Client traffic through each relay, as a share of its limit.
 const CLIENTS: f64 = 0.05;
-/// What the measurers expect of a relay, over its limit.
+/// Expected capacity of a relay, divided by its limit.
 const GUESS: f64 = 1.2;
-/// Each of two.
+/// Capacity of each of the two measurers.
 const MEASURER: Rate = Rate::from_bit_per_s(400_000_000);
-/// Until the network is up, its clients send, and our relays are [`SETTLED`].
+/// Time until the network is up, its clients send, and our relays are [`SETTLED`].
 const START_S: u64 = 150;
-/// For a minute after a FlashFlow relay has tested its bandwidth, it publishes each change by a factor of two, so perhaps the first half of a
-/// measurement. Authorities would then ignore the other half, which is no such change.
+/// For a minute after a FlashFlow relay has tested its bandwidth, it publishes each change by a factor of two, perhaps halfway through
+/// a measurement. Authorities would then ignore the descriptor after the other half, as only cosmetically different.
 const SETTLED: Duration = Duration::from_secs(80);
-/// Set-up of a measurement, and perhaps a second round.
+/// Time for the set-up of a measurement, and for a possible second round.
 const EXTRA_S: u64 = 30;
-/// A relay of C tor looks each minute whether its descriptor is to be replaced.
+/// A relay of C tor checks each minute whether to replace its descriptor.
 const PUBLISHED: Duration = Duration::from_secs(180);
 const LISTED: Duration = Duration::from_secs(120);
 const PAUSE: Duration = Duration::from_secs(2);
@@ -151,7 +151,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     Ok(results.report(options.seconds))
 }
 
-/// What a relay is there for.
+/// Role of a relay: measured, or control.
 struct Role {
     name: String,
     limit: Rate,
@@ -221,14 +221,14 @@ fn measure(
     Ok(outcome.estimate().map(|it| it.capacity.as_mbit_per_s()))
 }
 
-/// What a descriptor says.
+/// Content of a descriptor.
 #[derive(Clone, Copy, Debug)]
 struct Published {
     unix_s: u64,
     observed: Rate,
 }
 
-/// The newest descriptors of all that an authority has.
+/// The newest descriptor of each relay that an authority has.
 fn observed(authority: SocketAddr, subjects: &[Subject]) -> Result<BTreeMap<RsaId, Published>> {
     let all = subjects.iter().map(|it| Fingerprint::from_bytes(it.target.ids.rsa.0));
     let text = Fetcher::default().get(authority, &Resource::Descriptors(all.collect()))?;

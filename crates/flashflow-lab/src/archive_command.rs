@@ -41,9 +41,9 @@ enum Action {
     Cluster(ClusterCommand),
 }
 
-/// Run a part of a cluster for queries with --cluster: one scheduler, and executors on any number of machines.
+/// Run a scheduler or an executor of a cluster for queries with --cluster: one scheduler, and executors on any number of machines.
 ///
-/// Nothing is encrypted or authenticated: whoever reaches a port can run queries. Use a private network.
+/// Connections are neither encrypted nor authenticated: anybody who reaches a port can run queries. Use a private network.
 #[cfg(feature = "archive-cluster")]
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
@@ -97,8 +97,8 @@ struct Import {
     /// Read sources again that were imported before.
     #[arg(long)]
     again: bool,
-    /// Leave out consensuses that not more than half of the authorities have signed, by the certificates of this file: tor's cached-certs, or
-    /// an archive of CollecTor's certs. It decides who the authorities are.
+    /// Leave out consensuses unless more than half of the authorities have signed them. The authorities are those with certificates in this
+    /// file: tor's cached-certs, or an archive of CollecTor's certs.
     #[arg(long, value_name = "CERTIFICATES")]
     verify: Option<PathBuf>,
 }
@@ -112,8 +112,9 @@ struct Resources {
     /// Memory for sorting and joining; more is spilled to temporary files.
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     memory: u32,
-    /// Run queries on the cluster of this scheduler, as `archive cluster` starts it. All its machines must have the dataset under the path
-    /// that it has here. --threads is then the number of parts into which the work is divided.
+    /// Run queries on the cluster of this scheduler, which `archive cluster` starts. All its machines must have the dataset under the path
+    /// that it has here. --threads is then the number of parts into which the work is divided. The table relay_hours is refused, and with it
+    /// `errors`, `summary`, `relay` and `speedtest --from`.
     #[cfg(feature = "archive-cluster")]
     #[arg(long, value_name = "df://HOST:PORT")]
     cluster: Option<Scheduler>,
@@ -188,7 +189,7 @@ enum WarmUpName {
 
 Exit status: 0 computed; 1 the dataset has no relays then, or cannot be read; 2 wrong arguments.")]
 struct SpeedtestCommand {
-    /// The dataset. With --simulated, its relays have the largest bandwidths of the authors' test, or of its staged network.
+    /// The dataset. With --simulated, capacities are the largest bandwidths of the authors' test, or those of a staged network.
     #[arg(required_unless_present = "simulated")]
     dataset: Option<PathBuf>,
     /// Simulate a test of the dataset's relays, or of 6,500 synthetic ones.

@@ -1,6 +1,6 @@
-//! `flashflow-lab results`: what was measured as files, and the pages that are made of them.
+//! `flashflow-lab results`: writes results to files, and generates the pages that show them.
 //!
-//! A result is a JSON file in `DATA/CLAIM/`: the command, what ran it and when, and a table. A page names a claim between two comments, and
+//! A result is a JSON file in `DATA/CLAIM/`: the command, its build, machine and date, and a table. A page names a claim between two comments, and
 //! [`pages`] writes the results of the claim there, the newest first.
 
 mod outcome;

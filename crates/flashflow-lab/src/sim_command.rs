@@ -147,7 +147,7 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
     Ok(Exit::Done)
 }
 
-/// Writes the summary, with what the run was of. It has the times of this run, too, so no two are equal.
+/// Writes the summary with the parameters of the run. The file differs between runs with the same seed, since it contains wall-clock times.
 fn write_summary(
     folder: &Path,
     options: &RunOptions,

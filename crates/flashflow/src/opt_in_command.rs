@@ -51,14 +51,14 @@ enum OptInCommand {
         #[arg(required = true, value_name = "LIST")]
         lists: Vec<PathBuf>,
     },
-    /// Print a list with a signature, for the `opt_in_key` of measurers.
+    /// Print a list with a signature, for measurers with `opt_in_key`.
     ///
-    /// Keep the key offline. A thief of the coordinator's key can then hand over no other list, and an old one only until its
-    /// signature expires.
+    /// Keep the key offline. Then somebody who steals the coordinator's key cannot hand over another list, and can hand over an old
+    /// one only until its signature expires.
     Sign {
         /// Opt-in list.
         list: PathBuf,
-        /// File with the key that signs.
+        /// File with the secret key, from `flashflow keys`.
         #[arg(long, value_name = "FILE")]
         key: PathBuf,
         /// Days until the signature expires, 1 to 400.

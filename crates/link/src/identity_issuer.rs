@@ -16,7 +16,7 @@ use std::time::{Duration, SystemTime};
 /// Default validity of certificates: longer than any measurement.
 const LIFETIME: Duration = Duration::from_secs(2 * 24 * 3600);
 
-/// Length of the TLS key. C tor closes the link if it is no RSA key
+/// Length of the TLS key in bits. C tor closes the link if the key is not an RSA key
 /// (<https://gitlab.torproject.org/tpo/core/tor/-/issues/41226>).
 const TLS_KEY_BITS: usize = 2048;
 

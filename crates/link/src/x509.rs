@@ -1,4 +1,4 @@
-//! X.509 certificates of a relay. Nobody verifies their signatures: Ed25519 certificates vouch for their keys.
+//! Issues the X.509 certificates of a relay. Tor does not verify their signatures: Ed25519 certificates authenticate their keys.
 
 use crate::issue_error::{IssueError, failed};
 use rand::CryptoRng;
@@ -17,8 +17,9 @@ use x509_cert::time::{Time, Validity};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
-/// A certificate of this key, signed with it, for a random host name like those in C tor's certificates. It begins at
-/// the midnight before yesterday's time of day, so that it does not tell the clock, and is valid for `days`.
+/// A certificate of this key, signed with it, for a random host name like those in C tor's certificates. It becomes
+/// valid at the last midnight (UTC) that is at least a day ago, so that it does not reveal the clock, and expires after
+/// `days`.
 pub(crate) fn issue(
     rng: &mut impl CryptoRng,
     now: SystemTime,

@@ -16,9 +16,9 @@ pub const FORMAT: &str = "text/plain; version=0.0.4; charset=utf-8";
 /// The build of this program: version, commit and target.
 static BUILD: OnceLock<[&str; 3]> = OnceLock::new();
 
-/// Declares the build of this program. Its metrics name it.
+/// Sets the build of this program, which `flashflow_build_info` exports.
 pub fn declare_build(version: &'static str, commit: &'static str, target: &'static str) {
-    // It is declared once, by the program's main function.
+    // Only the program's main function calls this, once.
     let _ = BUILD.set([version, commit, target]);
 }
 

@@ -1,4 +1,4 @@
-//! Long-term keys of relays in the forms that tor gives them: RSA of 1024 bits, and expanded Ed25519.
+//! Long-term keys of relays in the formats of C tor: RSA of 1024 bits, and expanded Ed25519.
 
 use crate::identity::{Ed25519Id, RsaId};
 use alloc::vec::Vec;
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha512};
 /// The length of RSA identity keys and TAP onion keys (tor-spec §0.3).
 pub const RSA_BITS: usize = 1024;
 
-/// Their exponent.
+/// Public exponent of RSA keys.
 const RSA_EXPONENT: u32 = 65_537;
 
 /// Why a key cannot be generated, used or read.
@@ -135,8 +135,8 @@ pub fn verify_rsa(public_der: &[u8], digest: &[u8], signature: &[u8]) -> bool {
     key.is_ok_and(|key| key.verify(Pkcs1v15Sign::new_unprefixed(), digest, signature).is_ok())
 }
 
-/// An Ed25519 key whose secret is expanded: a scalar, and the prefix of what signatures hash. Tor stores identity and
-/// family keys so.
+/// An Ed25519 key with an expanded secret (RFC 8032 §5.1.5): a scalar, and the prefix that signatures hash. C tor stores
+/// identity and family keys in this form.
 pub struct Ed25519Key {
     secret: ExpandedSecretKey,
     public: VerifyingKey,
@@ -150,7 +150,7 @@ impl Ed25519Key {
         Self::from_seed(&seed)
     }
 
-    /// The key of a seed (RFC 8032 §5.1.5).
+    /// Derives the key from a seed (RFC 8032 §5.1.5).
     #[must_use]
     pub fn from_seed(seed: &[u8; 32]) -> Self {
         Self::from_secret(ExpandedSecretKey::from(seed))
@@ -163,7 +163,7 @@ impl Ed25519Key {
         let mut hash_prefix = [0; 32];
         scalar.copy_from_slice(&bytes[..32]);
         hash_prefix.copy_from_slice(&bytes[32..]);
-        // Not clamped: a scalar that was reduced before is stored so.
+        // Not clamped: a stored scalar may be reduced already.
         let scalar = Scalar::from_bytes_mod_order(scalar);
         Self::from_secret(ExpandedSecretKey { scalar, hash_prefix })
     }
@@ -224,7 +224,7 @@ impl Clone for Ed25519Key {
     }
 }
 
-/// The interface of random generators that the crate `rsa` still has.
+/// Adapts a random generator to the older version of `rand_core` that the crate `rsa` requires.
 struct OldRng<'a, R>(&'a mut R);
 
 impl<R: CryptoRng> rsa::rand_core::CryptoRng for OldRng<'_, R> {}
@@ -278,7 +278,7 @@ mod tests {
     }
 
     proptest! {
-        /// A witness signs from the seed.
+        /// `ed25519-dalek`, which signs from the seed, makes the same signature.
         #[test]
         fn an_expanded_key_signs_as_its_seed_does(seed: [u8; 32], message: Vec<u8>) {
             use ed25519_dalek::{Signer, SigningKey};
@@ -289,7 +289,7 @@ mod tests {
             prop_assert_eq!(found.sign(&message), expected);
         }
 
-        /// Whoever has the X25519 key computes the same public key from it and the sign.
+        /// The public Ed25519 key follows from the public X25519 key and the sign.
         #[test]
         fn an_onion_key_has_an_ed25519_counterpart(secret: [u8; 32]) {
             let public = x25519_dalek::PublicKey::from(&x25519_dalek::StaticSecret::from(secret));

@@ -54,8 +54,8 @@ fn a_set_that_stands_ends_with_its_last_linked_leg() {
     assert!(linked.loss().is_some());
 }
 
-/// Found by fuzzing: the exit has lost all legs and forgotten the set when the LINK of another one arrives. It
-/// counts from zero, and the client would take its next messages for duplicates.
+/// Found by fuzzing: the exit has lost all legs and forgotten the set when the LINK of another leg arrives. The
+/// exit counts from zero, so the client would mistake its next messages for duplicates.
 #[test]
 fn a_set_that_the_exit_has_forgotten_is_lost() {
     let mut linked = Linked::new(&LinkedPlan { legs: 1, ..LinkedPlan::of_bytes([0, 0]) });

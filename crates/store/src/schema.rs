@@ -15,7 +15,7 @@ const MIGRATIONS: [&str; 4] = [
 
 /// The first version with paths.
 pub(crate) const WITH_PATHS: i64 = 3;
-/// The first version with weights.
+/// The first schema version with consensus weights.
 pub(crate) const WITH_WEIGHTS: i64 = 4;
 
 /// The newest version (`PRAGMA user_version`).

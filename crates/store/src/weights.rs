@@ -1,4 +1,4 @@
-//! Capacities and consensus weights, over time and by relay, and what each measurer has seen of its paths.
+//! Capacities and consensus weights, over time and by relay, and each measurer's observations of its paths.
 
 use crate::error::StoreError;
 use crate::open::Reader;
@@ -28,7 +28,7 @@ pub struct Weighed {
     pub nickname: String,
     /// Its last estimate.
     pub capacity: Rate,
-    /// Whether that is conclusive, if it is known.
+    /// Whether that estimate is conclusive, if known.
     pub is_conclusive: Option<bool>,
     /// Its weight.
     pub weight: Rate,
@@ -48,7 +48,7 @@ pub struct PathRow {
 }
 
 impl Reader {
-    /// Whether the schema has this version. A dashboard may run before the coordinator has migrated the store.
+    /// Whether the schema has at least this version. A dashboard may run before the coordinator has migrated the store.
     fn has(&self, version: i64) -> Result<bool, StoreError> {
         let of = |source| StoreError::of(&self.path, source);
         Ok(schema::layout(&self.db).map_err(of)? >= version)

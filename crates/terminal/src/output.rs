@@ -14,7 +14,7 @@ use std::time::Duration;
 /// Output: results to stdout, as text or one JSON value a line; progress and errors to stderr.
 pub struct Output {
     is_json: bool,
-    /// Of the program, with its commit.
+    /// The program's version, with its commit.
     version: &'static str,
     bar: ProgressBar,
     /// Whether progress is printed line by line if stderr is no terminal.
@@ -71,7 +71,7 @@ impl Output {
         Self { is_json, version: env!("CARGO_PKG_VERSION"), bar, is_logged, is_log, has_lost }
     }
 
-    /// With the program's version, which results name.
+    /// Sets the program's version, which results contain.
     #[must_use]
     pub const fn of_version(mut self, version: &'static str) -> Self {
         self.version = version;

@@ -13,14 +13,14 @@ use datafusion_proto::protobuf::PhysicalPlanNode;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
-/// What the bytes of a node begin with; Ballista's own nodes begin otherwise.
+/// Prefix of an encoded node. Encodings of Ballista's own nodes begin differently.
 const MARK: &[u8] = b"flashflow relay_hours 1\n";
 
-/// Ballista's nodes, and ours.
+/// Encodes and decodes the plan node of `relay_hours`, and passes all others to Ballista's codec.
 #[derive(Debug, Default)]
 pub(super) struct Codec(BallistaPhysicalExtensionCodec);
 
-/// A node, without the plans of its inputs, which follow.
+/// An encoded node without the plans of its inputs, which follow it.
 #[derive(Serialize, Deserialize)]
 struct Head {
     projection: Vec<usize>,

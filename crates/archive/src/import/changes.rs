@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 /// The most relays or snapshots of a folder.
 const ENTRIES_MAX: usize = 10_000_000;
-/// The most lines of a table: in memory, a line takes 8 to 16 bytes.
+/// Maximum number of lines of a table: in memory, a line takes 8 to 16 bytes.
 const LINES_MAX: u64 = 30_000_000;
 
 /// A table of the folder, uncompressed or compressed with xz or gzip.
@@ -144,7 +144,7 @@ impl ChangeTables {
         months
     }
 
-    /// How many relays these snapshots have together.
+    /// The sum of the numbers of relays in these snapshots.
     pub(super) fn count(&self, snapshots: &Range<u32>) -> u64 {
         let runs = self.histories.iter().flat_map(|it| &it.presence);
         let within = runs.map(|(first, last)| {

@@ -56,7 +56,7 @@ pub(super) struct Opened {
     pub(super) is_tar: bool,
 }
 
-/// Opens a file. Pipes and devices are refused: their size is unknown, and nobody may be writing.
+/// Opens a file. Pipes and devices are refused: their size is unknown, and a pipe without a writer would block.
 pub(super) fn open(path: &Path, count: Arc<Count>) -> io::Result<Opened> {
     let metadata = fs::metadata(path)?;
     if !metadata.is_file() {
@@ -124,7 +124,7 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// Fails at a line that is longer than the tables that this program reads have.
+/// Fails at a line that is longer than any line of a valid table.
 pub(super) struct ShortLines<R> {
     from: R,
     len: usize,
@@ -142,7 +142,7 @@ impl<R: Read> Read for ShortLines<R> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let len = self.from.read(room)?;
         let read = room.get(..len).unwrap_or_default();
-        // Lines within one read are no longer than it.
+        // A line within one read is no longer than that read.
         self.len = match memchr::memrchr(b'\n', read) {
             Some(last) => len - last,
             None => self.len + len,

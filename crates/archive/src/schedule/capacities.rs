@@ -1,4 +1,4 @@
-//! The capacities to expect of relays, from what they published around a time.
+//! Expected capacities of relays, from the bandwidths that they published around a time.
 
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
@@ -8,7 +8,7 @@ use coordinator::Percentile;
 use onion::Rate;
 use std::collections::BTreeMap;
 
-/// The time before a view whose published bandwidths decide the expectation for new relays.
+/// Bandwidths that were published within this time before a view decide the expected capacity of new relays.
 const RECENT_S: i64 = 30 * DAY_S;
 
 /// A published bandwidth.
@@ -32,7 +32,7 @@ pub(super) struct Capacities<'a> {
     staged: BTreeMap<RelayId, Rate>,
 }
 
-/// The capacity of a relay of a staged network, as section 3 of the paper has it: observed bandwidth within the relay's limits.
+/// The capacity of a relay of a staged network by section 3 of the paper: the observed bandwidth, at most the relay's limits.
 pub(super) fn of_staged(row: &Staged) -> Rate {
     let byte_per_s = row.capacity_byte_per_s.min(row.rate_byte_per_s).min(row.burst_byte_per_s);
     Rate::from_mbit_per_s(byte_per_s * 8e-6)
@@ -108,8 +108,8 @@ impl<'a> Capacities<'a> {
         Ok(())
     }
 
-    /// The capacity to expect of a relay in a view: the largest bandwidth that it observed around then, within the limits of the
-    /// descriptor in force. Without descriptors: as it was staged, else its weight.
+    /// The expected capacity of a relay in a view: the largest bandwidth that it observed around that time, at most the limits of the
+    /// descriptor in force. Without descriptors, its staged capacity, else its weight.
     pub(super) fn of(&self, row: &Status) -> Option<Rate> {
         let published = self.published.get(row.relay.0 as usize).map_or(&[][..], Vec::as_slice);
         let now = i64::from(row.valid_after_unix_s);
@@ -127,7 +127,7 @@ impl<'a> Capacities<'a> {
             .or_else(|| Some(Rate::from_byte_per_s(u64::from(row.weight_kb_per_s?) * 1000)))
     }
 
-    /// The expectation for new relays: the 75th percentile of the bandwidths that were published in the 30 days before; without any, of
+    /// Expected capacity of new relays: the 75th percentile of the bandwidths that were published in the 30 days before; without any, of
     /// the capacities of the relays that are there.
     pub(super) fn of_new_relays(&self, unix_s: i64, present: &[Rate]) -> Rate {
         let recent = |it: &&Published| (unix_s - RECENT_S..unix_s).contains(&i64::from(it.unix_s));

@@ -1,4 +1,4 @@
-//! The views of a dataset, one after the other: the first of each day is planned, and relays that appear later are admitted.
+//! Replays the views of a dataset in order: plans the first view of each day, and admits relays that appear later.
 
 use super::capacities::Capacities;
 use super::{Arrivals, Expected, ScheduleOptions, ScheduleSeries, id, plan};
@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// replay returns the months that are done.
 ///
 /// # Errors
-/// The dataset has no views of the network, or views of several origins and none is named, or cannot be read.
+/// The dataset has no views of the network, or has views of several origins and the options name none, or cannot be read.
 pub fn series(
     dataset: &Dataset,
     options: &ScheduleOptions,
@@ -71,7 +71,7 @@ struct Day {
     bounds: Bounds,
     /// Old relays at random, new ones in the first slots with room: section 4.3 of the paper.
     first_slots: Plan,
-    /// The daemon's.
+    /// The daemon's plan.
     memoryless: Plan,
     new_relay: Rate,
 }
@@ -143,7 +143,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Relays with the capacities to expect, and of how many nothing is known.
+    /// Relays with their expected capacities, and the number of those whose capacity is unknown.
     fn expected(&self, unix_s: u32, rows: &[&Status], relays: &Relays) -> (Vec<Expected>, usize) {
         let known: Vec<(RsaId, Option<Rate>)> = rows
             .iter()
@@ -187,7 +187,7 @@ impl Replay<'_> {
         let seed = Seed::from_bytes(options.seed).of_period(bounds.begin_unix_s);
         let (slots, teams) = (bounds.slots(), [options.team]);
         let machine = |it: &Expected| Machine::single(it.0, it.1);
-        // As the daemon: a relay without a valid estimate is to be measured in this period.
+        // The daemon, too, measures a relay without a valid estimate in this period.
         let due_by = |relay: &RsaId| {
             self.measured_unix_s.get(relay).map_or(Some(u32::MAX), |it| bounds.due_by(*it))
         };

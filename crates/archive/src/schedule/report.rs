@@ -10,15 +10,15 @@ use report::experiment::{
 /// A quantity over a series.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What it is, with its unit.
+    /// Name of the quantity, with its unit.
     pub quantity: &'static str,
     /// Minimum, median and maximum.
     pub here: [f64; 3],
-    /// Those of the paper, for July 2019.
+    /// Minimum, median and maximum in the paper, for July 2019.
     pub paper: [Option<f64>; 3],
 }
 
-/// The table. Quantities without any value are left out.
+/// The table of quantities. Quantities without any value are left out.
 #[must_use]
 pub fn lines(series: &ScheduleSeries) -> Vec<Line> {
     let days = |value: fn(&super::PlannedNetwork) -> f64| series.days.iter().map(value).collect();
@@ -59,7 +59,7 @@ pub fn lines(series: &ScheduleSeries) -> Vec<Line> {
         .collect()
 }
 
-/// The table, and the days as a figure.
+/// The report: the table of quantities, and figures over time.
 #[must_use]
 pub fn report(series: &ScheduleSeries) -> ExperimentReport {
     let lines = lines(series);

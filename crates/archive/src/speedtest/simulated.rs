@@ -6,8 +6,7 @@
 //! observed bandwidth and descriptors ([`ObservedBandwidth`]). A bandwidth authority measures each relay again after some days: its weight
 //! is then the advertised bandwidth times the ratio of the relay's speed to the mean, with an error, as TorFlow and sbws compute it.
 //!
-//! The speed test loads relays one after the other to their capacity, once. Nothing else changes at that time, so whatever changes later is
-//! an effect of the test.
+//! The speed test loads each relay once to its capacity. Nothing else changes at that time, so every later change is an effect of the test.
 
 use super::{Change, Hour, SpeedTest, weight_error};
 use crate::dataset::Dataset;
@@ -21,7 +20,7 @@ use report::experiment::ExperimentReport;
 
 /// The hours before those that are reported: relays fill their memory of five days, and weights settle.
 const WARM_UP_HOURS: u64 = 21 * 24;
-/// What a day of traffic adds to and takes from the mean.
+/// Amplitude of the daily variation of traffic around its mean.
 const DAILY_SWING: f64 = 0.1;
 /// Below this part of the mean utilisation, a download of a bandwidth authority is not faster: circuit windows and other relays limit it.
 const IDLE_PART: f64 = 0.5;
@@ -33,13 +32,13 @@ pub struct SimulationOptions {
     pub hours: u32,
     /// The hour in which the test begins.
     pub begins_at_hour: u32,
-    /// How long it takes.
+    /// Duration of the test.
     pub test_hours: u32,
-    /// The share of relays that it measures; the others time out.
+    /// Share of relays that the test measures; the others time out.
     pub measured_share: f64,
     /// All traffic, as a share of all capacity.
     pub load: f64,
-    /// By how much the best ten seconds of an hour are above the hour's mean: the mean of an exponential distribution, as a share of the mean load.
+    /// Mean excess of an hour's best ten seconds over the hour's mean, as a share of the mean load; the excess has an exponential distribution.
     pub burst: f64,
     /// The standard deviation of the logarithm of a weight's lasting error, such as that of a relay far from bandwidth authorities.
     pub weight_bias: f64,
@@ -52,7 +51,7 @@ pub struct SimulationOptions {
 }
 
 impl Default for SimulationOptions {
-    /// Two weeks with a test as long as the paper's, of a network that is before it as Tor was in 2019: traffic is a third of the capacity,
+    /// Two weeks with a test as long as the paper's. Before the test the network resembles Tor in 2019: traffic is 35 % of the capacity,
     /// relays advertise two thirds of it, and the network weight error is 14 %.
     fn default() -> Self {
         Self {
@@ -73,12 +72,12 @@ impl Default for SimulationOptions {
 struct Relay {
     capacity_byte_per_s: f64,
     observed: ObservedBandwidth,
-    /// Without its share: the unit is that of all relays.
+    /// Consensus weight in an arbitrary unit, which is the same for all relays.
     weight: f64,
     /// The lasting error of its weight.
     bias: f64,
     weighs_at_hour: u64,
-    /// When the speed test measures it.
+    /// Hour in which the speed test measures the relay.
     tested_at_hour: Option<u64>,
     /// Sums and maxima of the five days before the test and after its begin.
     windows: [Window; 2],
@@ -195,7 +194,7 @@ impl<'a> Network<'a> {
             Relay {
                 capacity_byte_per_s: *capacity_byte_per_s,
                 observed,
-                // All have the weight that they deserve; errors come with measurements.
+                // Each relay starts with a weight without errors; measurements add them.
                 weight: *capacity_byte_per_s,
                 bias: libm::exp(options.weight_bias * normal(&mut rng)),
                 weighs_at_hour: 48 + rng.random_range(0..u64::from(options.weight_hours.max(1))),

@@ -195,7 +195,7 @@ impl Session {
         Ok(())
     }
 
-    /// Verifies the signature of the coordinator's list, if it needs one. A signature may expire, so each order asks again.
+    /// Verifies the signature of the coordinator's list, if the rules require one. A signature may expire, so each order verifies it again.
     fn verify_handed(&self, rule: HandedList) -> Result<(), String> {
         let HandedList::SignedBy(key) = rule else { return Ok(()) };
         opt_in::verify(&self.handed, key, &opt_in::today())

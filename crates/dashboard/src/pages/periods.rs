@@ -58,7 +58,7 @@ struct Period {
     measurements: u64,
     relays: u64,
     failed: u64,
-    /// Slots so far, those in which a measurement began, and their share in per cent.
+    /// Used slots, free slots, and the share of used ones in per cent, among slots that have begun.
     slots: Option<(u64, u64, f64)>,
     seed: String,
 }
@@ -89,7 +89,7 @@ fn of_pass(it: &Pass, now: u64) -> Period {
     }
 }
 
-/// The slots that have begun, used and free. Later ones are secret.
+/// Used and free slots among those that have begun. Later slots are secret.
 fn slots(it: &Pass, now: u64) -> Option<(u64, u64, f64)> {
     let passed_s = now.saturating_sub(it.period.begin_unix_s).min(it.period.length_s);
     let all = passed_s.checked_div(it.period.slot_s)?.max(it.slots_used);

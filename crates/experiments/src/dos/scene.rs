@@ -83,7 +83,7 @@ impl Subject {
         }
     }
 
-    /// The file of its configuration, if it is ours.
+    /// The configuration file, if the subject is our relay.
     pub(super) fn configuration(&self) -> Option<PathBuf> {
         match &self.holder {
             Holder::Ours(relay) => Some(relay.keys.with_file_name("relay.toml")),

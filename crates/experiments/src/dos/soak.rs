@@ -144,9 +144,9 @@ struct Soak {
 }
 
 impl Soak {
-    /// Sets the date of the onion key's file back: the next time that the relay reads its configuration, it replaces the key. Its
-    /// contact changes as well. Otherwise C tor's authorities would refuse the new descriptor for hours, as differing in nothing
-    /// that matters, and after a second replacement clients would know no key of the relay.
+    /// Backdates the file of the onion key, so that the relay replaces the key when it next reads its configuration. The contact
+    /// changes as well. Otherwise C tor's authorities would refuse the new descriptor for hours, as only cosmetically different, and
+    /// after a second replacement clients would have no valid onion key of the relay.
     fn outdate_onion_key(&mut self, round: u32) {
         self.note_onion_key();
         let Some(path) = self.subject.onion_key() else { return };
@@ -252,7 +252,7 @@ fn conclude(report: &mut ExperimentReport, seen: &Seen, rounds: u32) {
     let held = report.cases.iter().filter(|case| case.verdict == CaseVerdict::Held).count();
     let all = report.cases.len();
     let growth = seen.growth();
-    // The first one, and another in each round.
+    // The first onion key, and another one in each round.
     let has_changed_keys = seen.onion_keys.len() == rounds as usize + 1;
     let is_whole = seen.at_rest_mib.len() == rounds as usize && has_changed_keys;
     let at_rest: Vec<String> = seen.at_rest_mib.iter().map(|mib| format!("{mib:.1}")).collect();

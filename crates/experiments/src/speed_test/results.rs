@@ -1,4 +1,4 @@
-//! What is claimed of descriptors before and after a campaign, and the report.
+//! Claims about descriptors before and after a campaign, and the report.
 
 use crate::reporting::{self, pair, rule};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
@@ -6,12 +6,12 @@ use std::collections::BTreeMap;
 
 const TEXT: &str = include_str!("../../../../docs/experiments/speed-test.md");
 
-/// A measured relay advertises at least this share of its limit afterwards. C tor forwards some 8 % less than its limit.
+/// Minimum share of its limit that a measured relay advertises afterwards. C tor forwards some 8 % less than its limit.
 const MEASURED_MIN: f64 = 0.75;
-/// Another one advertises at most this: its clients send a twentieth.
+/// Maximum share of its limit that another relay advertises: its clients send a twentieth.
 const CONTROL_MAX: f64 = 0.3;
 
-/// What kind of relay it is, which decides what is claimed of it.
+/// Kind of a relay, which decides the claim about it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Claim {
     pub(super) is_tor: bool,
@@ -25,19 +25,19 @@ pub(super) struct Observed {
     pub(super) limit_mbit_per_s: f64,
     pub(super) claim: Claim,
     pub(super) before_mbit_per_s: Option<f64>,
-    /// When all were measured, and the day was not over.
+    /// Observed bandwidth when all were measured, and the day was not over.
     pub(super) after_campaign_mbit_per_s: Option<f64>,
-    /// When all have published again.
+    /// Observed bandwidth when all have published again.
     pub(super) after_mbit_per_s: Option<f64>,
 }
 
-/// What was found.
+/// Results of the experiment.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     /// The estimates, by relay.
     pub(super) campaign_mbit_per_s: BTreeMap<String, Option<f64>>,
     cases: Vec<Case>,
-    /// Of all that were measured, and of the others: limit, before and after.
+    /// Sums over the measured relays, and over the others: limit, before and after.
     sums_mbit_per_s: [[f64; 3]; 2],
 }
 
@@ -86,7 +86,7 @@ fn judge(it: &Observed) -> (CaseVerdict, String) {
         return (CaseVerdict::Failed, "the authority has no descriptor of it".to_owned());
     };
     let share = |mbit: f64| mbit / it.limit_mbit_per_s;
-    // Of an unfinished day a relay of C tor knows nothing.
+    // A relay of C tor does not count the current day.
     let early = it.after_campaign_mbit_per_s.filter(|it| *it > 0.0);
     match (it.claim, early) {
         (Claim { is_tor: true, .. }, Some(early)) => (

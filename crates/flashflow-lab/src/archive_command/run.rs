@@ -22,7 +22,7 @@ use std::fs;
 use std::path::Path;
 use terminal::{Exit, Interrupt, Output};
 
-/// As many as Tor had in 2019.
+/// Number of relays of a synthetic network: about that of Tor in 2019.
 const SYNTHETIC_RELAYS: u32 = 6500;
 
 impl Resources {

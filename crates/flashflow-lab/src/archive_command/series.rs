@@ -15,7 +15,7 @@ use terminal::{Exit, Interrupt, Output};
 
 /// Plan how a team measures each network of a dataset, and how long new relays wait: section 7 of the FlashFlow paper.
 ///
-/// The first view of each day is planned as early as possible, with the plans of the coordinator. Then the day is replayed: old relays
+/// The coordinator's scheduler plans the first view of each day in as few slots as possible. Then the day is replayed: old relays
 /// have random slots, new ones get the first slots with room. Networks that tornettools staged are planned as well. The defaults are the
 /// paper's; `flashflow schedule` plans one consensus with the settings of a coordinator.
 #[derive(Debug, Args)]
@@ -55,10 +55,10 @@ pub(super) struct ScheduleCommand {
     /// A capacity is the largest bandwidth that a relay published within this number of days before and after.
     #[arg(long, value_name = "DAYS", default_value_t = 46, value_parser = clap::value_parser!(u16).range(0..=3660))]
     around: u16,
-    /// A relay is new if no view had it for this long.
+    /// A relay is new if no view listed it in this number of days.
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3660))]
     unseen_days: u16,
-    /// Expected capacity of a new relay; by default the 75th percentile of what relays published in the 30 days before.
+    /// Expected capacity of a new relay; by default the 75th percentile of the bandwidths that relays published in the 30 days before.
     #[arg(long, value_name = "MBIT")]
     new_relay: Option<f64>,
     /// Write the page, figures and tables to this folder.

@@ -8,7 +8,7 @@ use serde_json::Value;
 use std::fs;
 use std::path::Path;
 
-/// A result: what one run of a command has found.
+/// The result of one run of a command.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Outcome {
@@ -28,7 +28,7 @@ pub(super) struct Outcome {
     /// What else ran, and settings that the command line does not show.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) conditions: Option<String>,
-    /// Units are part of the names.
+    /// Names of the columns, with their units.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) columns: Vec<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]

@@ -1,4 +1,4 @@
-//! Results as a part of a page.
+//! Renders results as a part of a page.
 
 use super::failed;
 use super::outcome::Outcome;
@@ -11,9 +11,9 @@ use std::path::{Path, PathBuf};
 
 /// Begins the part of a page that shows a claim.
 const BEGIN: &str = "<!-- results: ";
-/// Ends it.
+/// Ends the part of a page that shows a claim.
 const END: &str = "<!-- end -->";
-/// The width of lines.
+/// Maximum width of a line.
 const WIDTH: usize = 120;
 
 /// The results of all claims, and which of them a page shows.

@@ -254,7 +254,7 @@ fn rsa_identity_key(cert: &[u8], unix_time_s: u64) -> Result<RsaIdentity, CertEr
     let der = fields.subject_public_key_info.subject_public_key;
     let der = der.as_bytes().ok_or(invalid("its key is no DER"))?;
     let key = RsaPublicKey::from_pkcs1_der(der).map_err(|_| invalid("its key is not RSA"))?;
-    // Verifying a stranger's larger key would take too long.
+    // Verification with a larger key, which the peer chooses, would take too long.
     if key.n().bits() != RSA_BITS {
         return Err(invalid("its key has not 1024 bits"));
     }

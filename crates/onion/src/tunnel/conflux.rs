@@ -210,8 +210,8 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// that is linked; at the client, the one that LINKED states.
     ///
     /// # Errors
-    /// If it was another one, and messages were sent or received since: the relay has lost all legs between,
-    /// and forgotten what it had received.
+    /// If the number has changed, and messages were sent or received since: the relay has lost all legs in
+    /// between, and forgotten what it had received.
     pub fn set_first_leg(&mut self, number: u8) -> Result<(), ConfluxError> {
         let is_other = self.first_leg.is_some_and(|it| it != number);
         if is_other && self.has_carried() {

@@ -77,8 +77,8 @@ pub struct ConfluxLink {
     /// otherwise zero. LINKED repeats it.
     pub leg: u8,
     /// With retransmission, in LINKED: the number of the leg with which the relay's set began. A relay that has
-    /// lost all legs of a set forgets it, and counts from zero when the next LINK arrives: by this number the
-    /// client notices. In LINK it has no meaning.
+    /// lost all legs of a set forgets the set, and counts from zero when the next LINK arrives. The client detects
+    /// this by the number. In LINK it has no meaning.
     pub first_leg: u8,
 }
 

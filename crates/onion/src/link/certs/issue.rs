@@ -1,4 +1,4 @@
-//! Certificates of our own relays (cert-spec §2).
+//! Issues the certificates of our own relays (cert-spec §2).
 
 use super::{CROSS_CERT_CONTEXT, SIGNED_WITH_KEY, VERSION};
 use crate::identity::Ed25519Id;
@@ -6,7 +6,7 @@ use crate::keys::{KeyProblem, RsaKey};
 use alloc::vec::Vec;
 use sha2::{Digest, Sha256};
 
-/// What an Ed25519 certificate certifies (cert-spec §A.2).
+/// The key that an Ed25519 certificate certifies (cert-spec §A.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CertifiedKey {
     /// An Ed25519 key.
