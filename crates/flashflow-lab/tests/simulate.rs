@@ -101,7 +101,7 @@ fn the_files_of_an_earlier_run_are_not_overwritten() {
     let second = run("2");
     let told = String::from_utf8_lossy(&second.stderr);
     assert!(
-        second.status.code() == Some(1) && told.contains("transfers.csv: it is of an earlier run"),
+        second.status.code() == Some(1) && told.contains("summary.json: it is of an earlier run"),
         "{told}"
     );
     assert_eq!(read(), first);
