@@ -108,6 +108,8 @@ mod tests {
         assert_eq!(check(&relays, "2027-01-15"), Ok(()));
         let same = format!("# ours\n\n{second}   # agreed\n{first}  192.0.2.1\n");
         assert_eq!(check(&same, "2026-12-01"), Ok(()), "comments and order may change");
+        let note = list(&format!("{relays}{line}\n# signed up by mail\n"));
+        assert_eq!(verify(&note, key.public(), "2026-12-01"), Ok(()), "no second signature");
         let expired = SignatureError::Expired("2027-01-15".to_owned());
         assert_eq!(check(&relays, "2027-01-16"), Err(expired));
         let later = format!("{relays}{}", line.replace("2027-01-15", "2029-01-15"));

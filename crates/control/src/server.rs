@@ -86,7 +86,7 @@ pub struct Rules {
     pub consent: Consent,
     /// Public addresses of measurers that capacity tests may flood, since their operators agreed.
     pub peers: BTreeSet<IpAddr>,
-    /// Whether relays on public addresses may also be flooded if they are on the list that the coordinator hands over.
+    /// What a list counts for that the coordinator hands over: relays on it may be flooded on public addresses, too.
     pub handed: HandedList,
 }
 

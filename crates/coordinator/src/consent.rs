@@ -106,7 +106,7 @@ impl Consent {
     pub fn with_list(mut self, text: &str) -> Result<Self, BadOptInLine> {
         for (line, content) in (1..).zip(text.lines()) {
             let (content, comment) = content.split_once('#').unwrap_or((content, ""));
-            if content.trim().is_empty() && comment.trim_start().starts_with("signed ") {
+            if content.trim().is_empty() && comment.trim_start().starts_with("signed until ") {
                 self.signature = Some(comment.trim().to_string());
             }
             let mut words: Vec<&str> = content.split_whitespace().collect();

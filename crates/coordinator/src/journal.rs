@@ -6,7 +6,7 @@ use crate::co_location::Suspicion;
 use crate::history::PastEstimate;
 use crate::measurer_path::PathSeen;
 use crate::mode::Mode;
-use crate::record::Record;
+use crate::record::{Record, Subject};
 use crate::slot_schedule::Counts;
 use crate::turn::Attempt;
 use alloc::boxed::Box;
@@ -101,6 +101,19 @@ pub struct MeasurementStarted {
     pub slot: Option<u32>,
     /// When it began.
     pub started_unix_s: u64,
+}
+
+impl MeasurementStarted {
+    /// The relay, whose limit nobody has said.
+    #[must_use]
+    pub fn subject(&self) -> Subject {
+        Subject {
+            nickname: self.nickname.clone(),
+            ids: self.ids,
+            address: self.address,
+            limit: None,
+        }
+    }
 }
 
 /// The end of a relay's turn.

@@ -2,7 +2,7 @@
 
 use crate::connections::Limits;
 use crate::{Options, Server};
-use coordinator::{Counts, End, Failure, Mode, Params, PastEstimate, PathSeen, Record, Subject};
+use coordinator::{Counts, End, Failure, Mode, Params, PastEstimate, PathSeen, Record};
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
 use std::io::{ErrorKind, Read as _, Write as _};
@@ -109,12 +109,7 @@ fn begun(number: u8, slot: u32) -> MeasurementStarted {
 fn failed(begun: MeasurementStarted) -> MeasurementFinished {
     let reason = Failure::RelayClosed { detail: "bye".to_owned() };
     let record = Record {
-        relay: Subject {
-            nickname: begun.nickname.clone(),
-            ids: begun.ids,
-            address: begun.address,
-            limit: None,
-        },
+        relay: begun.subject(),
         ended_unix_s: begun.started_unix_s + 40,
         mode: Mode::Transit,
         params: Params::default(),

@@ -9,13 +9,13 @@ use crate::stage::{Stage, wait_until_known};
 use crate::{private_network, reporting};
 use clap::Args;
 use coordinator::Params;
-use lab::{Network, NetworkSpec, Node, OwnRelay, RelaySpec};
+use lab::{Network, NetworkSpec, OwnRelay, RelaySpec};
 use link::unix_time_s;
 use measurer::{Approach, Defences, Request};
 use netdoc::Fingerprint;
 use netdoc::descriptor;
 use netdoc::fetch::{Fetcher, Resource};
-use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::identity::RsaId;
 use onion::measure::load::Target;
 use onion::{Duration, Rate};
 use report::experiment::ExperimentReport;
@@ -182,7 +182,7 @@ fn subjects(
     };
     let mut subjects = Vec::new();
     for (node, role) in network.relays().iter().zip(roles("tor", limits_mbit)) {
-        subjects.push(subject(role, target_of(node), true));
+        subjects.push(subject(role, node.target(), true));
     }
     let mut ours = Vec::new();
     for role in roles("ff", limits_mbit) {
@@ -192,11 +192,6 @@ fn subjects(
         ours.push(relay);
     }
     Ok((ours, subjects))
-}
-
-fn target_of(node: &Node) -> Target {
-    let ids = RelayIds { rsa: RsaId(node.rsa()), ed25519: Some(Ed25519Id(node.ed25519())) };
-    Target { address: node.or_addr(), ids }
 }
 
 fn measure(

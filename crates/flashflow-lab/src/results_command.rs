@@ -119,7 +119,7 @@ fn record(
         format!("{}; show it by `flashflow-lab results pages`", path.display()),
         || json!({"type": "result", "path": path, "claim": claim, "rows": outcome.rows.len()}),
     );
-    Ok(Exit::Done)
+    Ok(if status.success() { Exit::Done } else { Exit::Failed })
 }
 
 fn pages(folder: &Path, check: bool, output: &Output) -> Result<Exit, Error> {

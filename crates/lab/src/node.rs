@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use onion::Rate;
+use onion::identity::{Ed25519Id, RelayIds, RsaId};
+use onion::measure::load::Target;
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 
@@ -43,6 +45,13 @@ pub struct Node {
 }
 
 impl Node {
+    /// Where it is, and who, for whoever measures it.
+    #[must_use]
+    pub const fn target(&self) -> Target {
+        let ids = RelayIds { rsa: RsaId(self.rsa), ed25519: Some(Ed25519Id(self.ed25519)) };
+        Target { address: self.or_addr, ids }
+    }
+
     /// Authority or relay.
     #[must_use]
     pub const fn role(&self) -> Role {

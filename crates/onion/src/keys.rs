@@ -9,6 +9,7 @@ use rand_core::CryptoRng;
 use rsa::pkcs1::{
     DecodeRsaPrivateKey, DecodeRsaPublicKey, EncodeRsaPrivateKey, EncodeRsaPublicKey,
 };
+use rsa::pkcs8::SecretDocument;
 use rsa::traits::PublicKeyParts;
 use rsa::{BigUint, Pkcs1v15Sign, RsaPrivateKey, RsaPublicKey};
 use sha1::Sha1;
@@ -88,10 +89,8 @@ impl RsaKey {
     ///
     /// # Errors
     /// [`KeyProblem`] if it cannot be encoded, which is a bug.
-    pub fn to_der(&self) -> Result<Vec<u8>, KeyProblem> {
-        let der =
-            self.secret.to_pkcs1_der().map_err(|_| KeyProblem("an RSA key cannot be encoded"))?;
-        Ok(der.as_bytes().to_vec())
+    pub fn to_der(&self) -> Result<SecretDocument, KeyProblem> {
+        self.secret.to_pkcs1_der().map_err(|_| KeyProblem("an RSA key cannot be encoded"))
     }
 
     /// The public key as PKCS #1 in DER.
@@ -220,7 +219,9 @@ impl Ed25519Key {
 
 impl Clone for Ed25519Key {
     fn clone(&self) -> Self {
-        Self::from_secret_bytes(&self.secret_bytes())
+        let ExpandedSecretKey { scalar, hash_prefix } = &self.secret;
+        let secret = ExpandedSecretKey { scalar: *scalar, hash_prefix: *hash_prefix };
+        Self { secret, public: self.public }
     }
 }
 
@@ -259,7 +260,7 @@ mod tests {
     #[test]
     fn an_rsa_key_survives_a_round_trip_and_signs() {
         let key = RsaKey::generate(&mut ChaCha8Rng::seed_from_u64(1)).expect("a key");
-        let found = RsaKey::from_der(&key.to_der().expect("encoded")).expect("a key");
+        let found = RsaKey::from_der(key.to_der().expect("encoded").as_bytes()).expect("a key");
         assert_eq!(key.id(), found.id());
         let public = key.public_der();
         assert_eq!(key.id(), rsa_id(public));
@@ -270,10 +271,22 @@ mod tests {
         assert!(key.sign(&[0; 128]).is_err());
     }
 
+    /// By features of their crates, which are easily lost.
+    #[test]
+    fn secrets_are_wiped_when_they_are_dropped() {
+        const fn is_wiped<T: x509_cert::der::zeroize::ZeroizeOnDrop>() {}
+        // This version implements `Drop` by its derive, and has no marker.
+        const fn can_be_wiped<T: x509_cert::der::zeroize::Zeroize>() {}
+        is_wiped::<ExpandedSecretKey>();
+        is_wiped::<ed25519_dalek::SigningKey>();
+        can_be_wiped::<x25519_dalek::StaticSecret>();
+        is_wiped::<RsaPrivateKey>();
+    }
+
     #[test]
     fn an_rsa_key_of_another_length_is_refused() {
         let long = RsaKey::generate_bits(&mut ChaCha8Rng::seed_from_u64(2), 512).expect("a key");
-        let refused = RsaKey::from_der(&long.to_der().expect("encoded")).err();
+        let refused = RsaKey::from_der(long.to_der().expect("encoded").as_bytes()).err();
         assert_eq!(refused, Some(KeyProblem("it is no RSA key of 1024 bits and exponent 65537")));
     }
 

@@ -24,6 +24,7 @@ use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 use link::{Certified, LongTermKeys};
 use netdoc::write::{date_time, push_object};
 use netdoc::{Fingerprint, Nickname};
+use onion::cell::msg::cert_type;
 use onion::keys::{Ed25519Key, RsaKey};
 use onion::link::{CertifiedKey, issue_ed25519_cert};
 use onion::router::ExitConfig;
@@ -171,14 +172,11 @@ fn push_items(
     Ok(())
 }
 
-/// The type of that certificate (cert-spec §A.1).
-const NTOR_CROSS_CERT: u8 = 10;
-
 /// The Ed25519 identity, certified by the onion key, converted to an Ed25519 key with this sign.
 fn ntor_cross_cert(keys: &LongTermKeys, expiry_unix_s: u64) -> (u8, Vec<u8>) {
     let (signer, sign) = Ed25519Key::from_onion_secret(&keys.onion_secret);
     let identity = CertifiedKey::Ed25519(keys.ed25519.id().0);
-    let cert = issue_ed25519_cert(NTOR_CROSS_CERT, identity, expiry_unix_s, None, |cert| {
+    let cert = issue_ed25519_cert(cert_type::NTOR_CROSS, identity, expiry_unix_s, None, |cert| {
         signer.sign(cert)
     });
     (sign, cert)

@@ -88,9 +88,7 @@ impl Reader {
     /// # Errors
     /// If the store cannot be read.
     pub fn suspects(&self, relay: Option<RsaId>) -> Result<Vec<Suspect>, StoreError> {
-        let of = |source| StoreError::of(&self.path, source);
-        // An older store that no coordinator of this version has opened lacks the table.
-        if schema::layout(&self.db).map_err(of)? < 2 {
+        if !self.has(schema::WITH_SUSPICIONS)? {
             return Ok(Vec::new());
         }
         let sql = "SELECT s.one, s.other, s.moves, s.alike, s.by_chance, coalesce(a.nickname, ''), coalesce(b.nickname, '')

@@ -214,9 +214,7 @@ impl Reader {
     /// # Errors
     /// If the store cannot be read.
     pub fn paths(&self) -> Result<Vec<PathEntry>, StoreError> {
-        // A reader may run before the writer, and so before the schema has this table.
-        let of = |source| StoreError::of(&self.path, source);
-        if schema::layout(&self.db).map_err(of)? < schema::WITH_PATHS {
+        if !self.has(schema::WITH_PATHS)? {
             return Ok(Vec::new());
         }
         let sql =

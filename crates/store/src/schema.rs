@@ -13,6 +13,9 @@ const MIGRATIONS: [&str; 4] = [
     include_str!("schema/4.sql"),
 ];
 
+/// The first version with suspicions.
+pub(crate) const WITH_SUSPICIONS: i64 = 2;
+
 /// The first version with paths.
 pub(crate) const WITH_PATHS: i64 = 3;
 /// The first schema version with consensus weights.

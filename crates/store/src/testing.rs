@@ -3,7 +3,7 @@
 use crate::{MeasurementFinished, MeasurementStarted};
 use coordinator::{
     Account, Allocation, Assignment, End, Failure, MeasurerId, Mode, Params, Record, RoundRecord,
-    Schedule, SecondRecord, Subject,
+    Schedule, SecondRecord,
 };
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::{Duration, Rate};
@@ -106,12 +106,7 @@ pub(crate) fn with_end(begun: MeasurementStarted, bytes_s: u64, end: End) -> Mea
         seconds: seconds.collect(),
     };
     let record = Record {
-        relay: Subject {
-            nickname: begun.nickname.clone(),
-            ids: begun.ids,
-            address: begun.address,
-            limit: None,
-        },
+        relay: begun.subject(),
         ended_unix_s: begun.started_unix_s + 40,
         mode: Mode::Transit,
         params: Params { seconds: 5, ..Params::default() },

@@ -22,8 +22,6 @@ pub struct Total {
 /// A relay with an estimate and a weight in the newest consensus.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Weighed {
-    /// Its identity.
-    pub relay: RsaId,
     /// Its nickname.
     pub nickname: String,
     /// Its last estimate.
@@ -49,7 +47,7 @@ pub struct PathRow {
 
 impl Reader {
     /// Whether the schema has at least this version. A dashboard may run before the coordinator has migrated the store.
-    fn has(&self, version: i64) -> Result<bool, StoreError> {
+    pub(crate) fn has(&self, version: i64) -> Result<bool, StoreError> {
         let of = |source| StoreError::of(&self.path, source);
         Ok(schema::layout(&self.db).map_err(of)? >= version)
     }
@@ -83,15 +81,14 @@ impl Reader {
         if !self.has(WITH_WEIGHTS)? {
             return Ok(Vec::new());
         }
-        let sql = "SELECT rsa, nickname, capacity_byte_s, is_conclusive, weight_kb_s FROM relay
+        let sql = "SELECT nickname, capacity_byte_s, is_conclusive, weight_kb_s FROM relay
                    WHERE capacity_byte_s > 0 AND weight_kb_s > 0 ORDER BY id";
         self.all(sql, [], |row| {
             Ok(Weighed {
-                relay: rsa(row, 0)?,
-                nickname: row.get(1)?,
-                capacity: rate(row, 2)?.unwrap_or_default(),
-                is_conclusive: row.get(3)?,
-                weight: Rate::from_byte_per_s(time(row, 4)?.saturating_mul(1000)),
+                nickname: row.get(0)?,
+                capacity: rate(row, 1)?.unwrap_or_default(),
+                is_conclusive: row.get(2)?,
+                weight: Rate::from_byte_per_s(time(row, 3)?.saturating_mul(1000)),
             })
         })
     }

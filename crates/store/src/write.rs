@@ -90,7 +90,7 @@ fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
     let sql = "INSERT INTO consensus
                (valid_after_unix_s, seen_unix_s, source, relays, to_be_measured, signers, weight_kb_s)
                VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7) ON CONFLICT (valid_after_unix_s) DO UPDATE SET
-               to_be_measured = excluded.to_be_measured, signers = excluded.signers";
+               to_be_measured = excluded.to_be_measured, signers = excluded.signers, weight_kb_s = excluded.weight_kb_s";
     let measured = relays.iter().filter(|it| it.left_out.is_none()).count();
     db.prepare_cached(sql)?.execute(params![
         int(*valid_after_unix_s),
@@ -101,9 +101,12 @@ fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
         signers,
         int(relays.iter().filter_map(|it| it.weight_kb_s).map(u64::from).sum()),
     ])?;
-    let newest = "SELECT max(valid_after_unix_s) <= ?1 FROM consensus";
-    let is_newest: bool =
-        db.prepare_cached(newest)?.query_row([int(*valid_after_unix_s)], |row| row.get(0))?;
+    // A consensus of a clock that was ahead must not hide all that follow.
+    let newest = "SELECT coalesce(max(valid_after_unix_s) <= ?1, TRUE) FROM consensus
+                  WHERE valid_after_unix_s <= ?2 + 86400";
+    let is_newest: bool = db
+        .prepare_cached(newest)?
+        .query_row([int(*valid_after_unix_s), int(*at_unix_s)], |row| row.get(0))?;
     if is_newest {
         // A relay that has left the consensus has no weight.
         db.execute("UPDATE relay SET weight_kb_s = NULL WHERE weight_kb_s IS NOT NULL", [])?;

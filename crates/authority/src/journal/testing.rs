@@ -3,7 +3,7 @@
 use coordinator::journal::{Entry, MeasurementFinished, MeasurementStarted, PathEntry};
 use coordinator::{
     Account, Allocation, Assignment, Failure, MeasurerId, Mode, Params, Record, RoundRecord,
-    Schedule, SecondRecord, Subject,
+    Schedule, SecondRecord,
 };
 use onion::Rate;
 use onion::identity::{RelayIds, RsaId};
@@ -40,9 +40,8 @@ pub(super) fn finished(begun: MeasurementStarted, record: Record, team: &[String
 }
 
 pub(super) fn record(relay: u8, end: coordinator::End) -> Record {
-    let MeasurementStarted { ids, nickname, address, .. } = started(relay, 1, None);
     Record {
-        relay: Subject { nickname, ids, address, limit: None },
+        relay: started(relay, 1, None).subject(),
         ended_unix_s: NOW + 40,
         mode: Mode::Transit,
         params: Params::default(),

@@ -178,8 +178,11 @@ impl Session {
         let arriving = std::mem::take(&mut self.arriving).with_list(&lines.join("\n"));
         let arriving =
             arriving.map_err(|_| End::lasting("a line of the opt-in list is invalid"))?;
-        if arriving.listed() > LISTED_MAX {
-            return Err(End::lasting(format!("the opt-in list has more than {LISTED_MAX} relays")));
+        let addresses: usize = arriving.entries().map(|(_, all)| all.len().max(1)).sum();
+        if addresses > LISTED_MAX {
+            let problem =
+                format!("the opt-in list has more than {LISTED_MAX} relays and addresses");
+            return Err(End::lasting(problem));
         }
         if is_last {
             let listed = arriving.listed();

@@ -10,7 +10,7 @@ use crate::measurement::SetupError;
 use crate::mode::Mode;
 use crate::outcome::Outcome;
 use crate::params::Params;
-use crate::record::{End, Facts, Record, RoundHistory, Subject};
+use crate::record::{End, Facts, Record, RoundHistory};
 use crate::round::MemberReport;
 use crate::team_measurement::{Progress, TeamAction, TeamMeasurement, TeamMember, TeamRequest};
 use alloc::boxed::Box;
@@ -375,16 +375,7 @@ impl Period {
     ) {
         let Some(running) = self.running.remove(&measurement) else { return };
         let Running { relay, launch, started, starts, .. } = running;
-        let facts = Facts {
-            relay: Subject {
-                nickname: started.nickname.clone(),
-                ids: started.ids,
-                address: started.address,
-                limit: None,
-            },
-            ended_unix_s: now.unix_s(),
-            starts,
-        };
+        let facts = Facts { relay: started.subject(), ended_unix_s: now.unix_s(), starts };
         let record = Record::new(facts, course, outcome).in_team(&launch.allocation);
         for (measurer, path) in record.paths() {
             self.campaign.handle_path(relay, measurer, path);

@@ -19,7 +19,6 @@ use netdoc::Consensus;
 use netdoc::fetch::{Fetcher, Resource};
 use onion::Instant;
 use onion::circuit::NextHop;
-use onion::identity::{Ed25519Id, RelayIds, RsaId};
 use onion::measure::load::Target;
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -274,7 +273,7 @@ impl Scene {
         let subject = self.subjects.get(place).ok_or_else(none)?;
         // Honest circuits to an exit come by others.
         let by = if subject.kind.is_on_exit() { self.authority(2) } else { self.entry(subject) }?;
-        let by = target_of(by);
+        let by = by.target();
         let subject = self.subjects.remove(place);
         let prey = self.prey_of(&subject, subject.kind, by, plan);
         self.subjects.insert(place, subject);
@@ -289,7 +288,7 @@ impl Scene {
         place: usize,
         plan: &Plan,
     ) -> Result<Prey> {
-        let by = target_of(self.authority(place)?);
+        let by = self.authority(place)?.target();
         self.prey_of(subject, kind, by, plan)
     }
 
@@ -344,11 +343,6 @@ fn nickname(kind: Kind, side: Side) -> String {
     format!("{}{word}", side.word()).chars().take(19).collect()
 }
 
-fn target_of(node: &Node) -> Target {
-    let ids = RelayIds { rsa: RsaId(node.rsa()), ed25519: Some(Ed25519Id(node.ed25519())) };
-    Target { address: node.or_addr(), ids }
-}
-
 fn of_tor(kind: Kind, network: &Network, name: &str, clock: Clock) -> Result<Subject> {
     let none = || LabError::Spec(format!("a network without {name}"));
     let node = network.node(name).ok_or_else(none)?;
@@ -356,7 +350,7 @@ fn of_tor(kind: Kind, network: &Network, name: &str, clock: Clock) -> Result<Sub
     if let Some(interceptor) = &interceptor {
         redirect(node, interceptor)?;
     }
-    let (target, pid) = (target_of(node), node.pid());
+    let (target, pid) = (node.target(), node.pid());
     let holder = Holder::Tor(Box::new(node.clone()));
     Ok(Subject { kind, side: Side::Tor, target, pid, holder, interceptor })
 }

@@ -59,6 +59,8 @@ pub mod cert_type {
     pub const ED25519_AUTHENTICATE: u8 = 6;
     /// The Ed25519 identity, signed with the RSA identity key.
     pub const RSA_CROSS: u8 = 7;
+    /// The Ed25519 identity, signed with the ntor onion key; only in descriptors (dir-spec §2.1.1).
+    pub const NTOR_CROSS: u8 = 10;
     /// A relay's Ed25519 identity, signed with a family key; only in descriptors (proposal 321).
     pub const FAMILY: u8 = 12;
 }

@@ -41,6 +41,8 @@ struct Sequence<L, M> {
     leg: L,
     /// The leg's number for both ends, with retransmission.
     number: u8,
+    /// The number of the leg with which the relay's state of the set began, as LINKED stated it.
+    first_leg: u8,
     /// The number of the last message sent on it, including skipped ones.
     sent: u64,
     /// The number of the last message received on it, including skipped ones.
@@ -213,8 +215,9 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// If the number has changed, and messages were sent or received since: the relay has lost all legs in
     /// between, and forgotten what it had received.
     pub fn set_first_leg(&mut self, number: u8) -> Result<(), ConfluxError> {
-        let is_other = self.first_leg.is_some_and(|it| it != number);
-        if is_other && self.has_carried() {
+        // LINKEDs of a state that is lost may arrive late: any leg that stands vouches for its own.
+        let is_known = self.legs.iter().any(|it| it.first_leg == number);
+        if self.first_leg.is_some() && !is_known && self.has_carried() {
             return Err(ConfluxError::Desynchronised);
         }
         self.first_leg = Some(number);
@@ -267,6 +270,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
         self.legs.push(Sequence {
             leg,
             number: theirs.leg,
+            first_leg: self.first_leg.unwrap_or(0),
             sent: if self.resumes { theirs.last_received } else { ours.last_sent },
             received: ours.last_received,
             sent_here: 0,

@@ -36,7 +36,7 @@ fn untagged<const N: usize>(header: &[u8], file: &[u8]) -> Result<[u8; N], &'sta
 pub(super) fn rsa(key: &RsaKey) -> Result<String, KeyProblem> {
     let der = key.to_der()?;
     let mut text = format!("{RSA_BEGIN}\n");
-    netdoc::write::push_base64_lines(&mut text, &der);
+    netdoc::write::push_base64_lines(&mut text, der.as_bytes());
     text.push_str(RSA_END);
     text.push('\n');
     Ok(text)

@@ -377,9 +377,12 @@ fn weights_are_those_of_the_newest_consensus() {
     assert_eq!(weights(&store), [of(1), of(2)], "an older consensus changes nothing");
     store.write([&seen(NOW, 2, 2000)]).expect("room");
     assert_eq!(weights(&store), [of(2)], "the first relay has left");
+    let ahead = NOW + 365 * DAY;
+    store.write([&seen(ahead, 1, 9), &seen(NOW, 2, 2000)]).expect("room");
+    assert_eq!(weights(&store), [of(2)], "a consensus of a clock that was ahead");
     let sum = |it: &crate::Total| (it.at_unix_s, it.sum.as_byte_per_s());
     let [capacities, weights] = store.totals(NOW - DAY).expect("read");
     assert_eq!(capacities.iter().map(sum).collect::<Vec<_>>(), [(NOW, 7_000_000)]);
-    let expected = [(NOW - 3600, 5000), (NOW - 60, 6_000_000), (NOW, 2_000_000)];
+    let expected = [(NOW - 3600, 5000), (NOW - 60, 6_000_000), (NOW, 2_000_000), (ahead, 9000)];
     assert_eq!(weights.iter().map(sum).collect::<Vec<_>>(), expected);
 }

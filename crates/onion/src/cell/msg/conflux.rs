@@ -9,7 +9,7 @@ const VERSION: u8 = 1;
 
 /// FlashFlow's extension: the byte after a LINK or LINKED of a sender that retransmits. The numbers of the leg
 /// and of the first leg follow.
-const RESUMES: u8 = 2;
+const RESUMES: u8 = 3;
 
 /// The first byte of a [`ConfluxNote`].
 const GONE: u8 = 1;

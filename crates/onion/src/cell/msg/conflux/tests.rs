@@ -25,7 +25,10 @@ fn a_link_lies_where_the_proposal_has_it() {
     let resuming = ConfluxLink { resumes: true, leg: 7, first_leg: 3, ..link };
     let mut data = vec![];
     resuming.encode_into(&mut data);
-    assert_eq!((data.len(), &data[50..]), (53, &[2, 7, 3][..]), "what others take for padding");
+    assert_eq!((data.len(), &data[50..]), (53, &[3, 7, 3][..]), "what others take for padding");
+    // Version 0.1.0 said 2, and nothing of the first leg: between these, nobody retransmits.
+    data[50] = 2;
+    assert_eq!(ConfluxLink::parse(&data).map(|it| it.resumes), Ok(false));
 }
 
 #[test]

@@ -182,6 +182,25 @@ fn legs_that_are_gone_are_not_linked() {
     assert_eq!(end.handle_gone(&[6, 5]), [60]);
 }
 
+/// A relay that lost all legs has forgotten the set, and says so by another first leg. LINKEDs of the state before may
+/// still arrive: they do not make the legs that stand strangers.
+#[test]
+fn a_forgotten_set_is_noticed_and_a_late_answer_is_no_other_set() {
+    let mut end = end(100);
+    end.set_resumes(true);
+    let add = |end: &mut Conflux<usize, u64>, number: u8, first_leg| {
+        let link = ConfluxLink { leg: number, first_leg, ..end.link(DesiredUx::NoOpinion) };
+        end.set_first_leg(first_leg)?;
+        end.add_leg(number.into(), &link, &link, NOW)
+    };
+    assert_eq!(add(&mut end, 1, 1), Ok(()));
+    assert_eq!(add(&mut end, 0, 0), Ok(()), "nothing was carried");
+    end.handle_chosen(1);
+    end.handle_sent(1);
+    assert_eq!(add(&mut end, 3, 1), Ok(()), "a leg of the state that stands");
+    assert_eq!(add(&mut end, 4, 4), Err(ConfluxError::Desynchronised));
+}
+
 /// A message that was not kept does no harm once a later SENDME has acknowledged it.
 #[test]
 fn a_leg_that_was_acknowledged_after_it_had_too_much_is_made_good() {
