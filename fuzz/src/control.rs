@@ -8,7 +8,7 @@ fn parse(pieces: &[&[u8]]) -> (Vec<Message>, Result<(), ParseError>) {
     (std::iter::from_fn(|| parser.next_message()).collect(), end)
 }
 
-/// The same bytes at the control port yield the same messages, however they are split.
+/// Bytes at the control port yield the same messages, however they are split.
 pub fn control_port(data: &[u8]) {
     let mut input = Input::new(data);
     let cuts = input.cuts();

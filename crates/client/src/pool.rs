@@ -211,7 +211,7 @@ impl<K: Copy + Ord> Pool<K> {
     }
 
     /// Selects a circuit for a stream: of the same isolation group rather than unowned, and open
-    /// rather than being built. The group owns the selected circuit from now on. On `Open` the
+    /// rather than being built. The group then owns the selected circuit. On `Open` the
     /// caller passes the new circuit to [`reserve`](Self::reserve).
     pub(crate) fn choose(&mut self, need: Need, isolation: &Isolation, now: Instant) -> Choice<K> {
         let rank = |circuit: &Circuit| match (circuit.is_built(), circuit.owner.as_ref()) {

@@ -33,10 +33,10 @@ use std::time::Duration;
 const LIED_TO: u16 = 24;
 /// Of them at once.
 const AT_ONCE: u16 = 12;
-/// A stream of which nothing comes for so long is left: an exit may always say nothing.
+/// A stream that receives nothing for this time is abandoned: an exit may always be silent.
 const QUIET: Duration = Duration::from_secs(1);
-/// What the client may hold of a flood, after docs/clients.md: 25 MB of a stream, and what waits for its turn in a set, 32,768 messages;
-/// with what allocators and sockets take.
+/// Maximum memory of the client in a flood, after docs/clients.md: 25 MB of a stream, and 32,768 messages out of order in a set, with
+/// the overhead of allocators and sockets.
 const HELD_MAX_KB: u64 = 64 << 10;
 
 #[derive(Debug)]

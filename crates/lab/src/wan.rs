@@ -3,8 +3,8 @@
 //! A [`Wan`] is a star. Each host is a network namespace (without a name) with one interface, whose other end
 //! is read by a thread of this process. From each host to each other there is a [`Way`] with latency, jitter,
 //! loss, a bottleneck with its queue, reordering and duplicates; it can be changed at run time. Each host has
-//! an [`Access`] link that its paths share. TCP, sockets and processes are the kernel's: nothing can tell that
-//! the distance is not real.
+//! an [`Access`] link that its paths share. TCP, sockets and processes are the kernel's: programs cannot
+//! distinguish the distance from a real one.
 //!
 //! ```no_run
 //! use lab::wan::{Congestion, Queue, Wan, WanSpec, Way};

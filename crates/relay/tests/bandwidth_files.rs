@@ -22,7 +22,7 @@ use std::sync::mpsc::channel;
 
 /// Relays that only have descriptors.
 const RELAYS: u16 = 24;
-/// Files with lines drawn by lot, if the environment asks for no more of them. Three authorities look at as many files in each
+/// Number of files with random lines, unless the environment asks for more. Three authorities read one file each in every
 /// voting period of ten seconds.
 const DRAWN: usize = 9;
 /// How many the environment asks for: `FLASHFLOW_BANDWIDTH_FILES=200` is half an hour's work.

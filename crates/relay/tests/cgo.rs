@@ -60,7 +60,7 @@ fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_o
     let mut number = 0;
     for (second, last) in [(other, exit.rsa().0), (middle.rsa().0, stock)] {
         let pins = Pins { entry: vec![entry], middle: vec![second], exit: vec![last] };
-        // Circuits may be built as soon as it is pinned.
+        // The client may build circuits immediately after it is pinned.
         let before = (middle.totals().cgo_circuits, exit.totals().cgo_circuits);
         client.pin(&pins).expect("accepted");
         for len in [1 << 10, 100_000, 4 << 20] {

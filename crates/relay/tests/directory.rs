@@ -1,5 +1,4 @@
-//! Our relay as a directory beside stock tor's, and what it changes while it runs: its onion key, its
-//! certificates.
+//! Our relay as a directory, compared with C tor's, and the keys and certificates that it replaces while it runs.
 
 use crate::common::{
     PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, knowing, only,

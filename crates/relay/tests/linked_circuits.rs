@@ -129,8 +129,8 @@ fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
     guards.map(str::to_owned).collect()
 }
 
-/// A stock client does not take again what was under way on a leg, and has no sign to ask for it (proposal 329 §2.4.3): where something may be
-/// missing both ends close the set. What has come is right, nothing hangs, and the next download comes whole.
+/// A C tor client neither retransmits the cells in flight on a lost leg nor requests them (proposal 329 §2.4.3): where cells may be
+/// missing, both ends close the set. All received data is right, nothing hangs, and the next download completes.
 #[test]
 fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and_nothing_that_hangs()
  {

@@ -1,5 +1,4 @@
-//! A stock client with a relay of ours as its guard: whether it hears padding, and whether not if it
-//! asks for none.
+//! A C tor client with our relay as its guard receives padding, unless it requests none.
 
 use crate::common::{PATIENCE, config};
 use lab::{Client, Network, NetworkSpec, RelaySpec};

@@ -176,7 +176,7 @@ pub fn measure(
     Ok((result, record))
 }
 
-/// Shows the progress of the measurement of the relay with this nickname and identity, of so many seconds.
+/// Shows the progress of the measurement of the relay with this nickname and identity, which takes `seconds`.
 pub fn show_progress(
     name: &str,
     id: &str,

@@ -35,7 +35,7 @@ pub fn name_server() -> SocketAddr {
     address
 }
 
-/// A published relay of ours that is an exit, and its events.
+/// Our relay as a published exit, and its events.
 pub fn ours(
     network: &Network,
     nickname: &str,
@@ -64,8 +64,8 @@ pub fn ours(
     (Relay::start(&config.check().expect("sound"), sender).expect("started"), events)
 }
 
-/// Waits until all nodes of the network know these relays of ours, and those each other: an exit ends streams of circuits that come from a
-/// relay of which it has not heard, as C tor does.
+/// Waits until all nodes of the network know our relays, and our relays each other: like C tor, an exit ends streams of circuits from
+/// relays that it does not know.
 pub fn wait_until_known(network: &Network, relays: &[(Relay, Receiver<RelayEvent>)]) {
     let all: Vec<[u8; 20]> = relays.iter().map(|(relay, _)| relay.rsa().0).collect();
     let known = network.wait_until_known(&all, PATIENCE).expect("listed as guards");

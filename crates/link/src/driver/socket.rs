@@ -50,7 +50,7 @@ pub(super) struct Socket {
     /// The node may have data to send.
     pub(super) wants_flush: bool,
     pub(super) is_queued: bool,
-    /// Why nothing can be written any more. Received data may still be read.
+    /// Why no more data can be written. Received data may still be read.
     pub(super) broken: Option<CloseCause>,
     /// Bytes that the kernel has accepted since the last report of unwritten bytes.
     written_since_report: Option<usize>,

@@ -16,9 +16,9 @@ use std::sync::Arc;
 const NAMES_MAX: usize = 500;
 /// Consensuses that somebody may say to have.
 const CONSENSUSES_MAX: usize = 32;
-/// How long certificates may be kept by those who fetch them, in seconds.
+/// How long clients may cache certificates, in seconds.
 const CERTIFICATES_S: u64 = 3600;
-/// The same for microdescriptors and descriptors by digest, which never change.
+/// How long clients may cache microdescriptors and descriptors by digest, which never change.
 const BY_DIGEST_S: u64 = 48 * 3600;
 /// The lifetime of an answer with the descriptors of all relays: tor's `FULL_DIR_CACHE_LIFETIME`.
 const ALL_S: u64 = 3600;
@@ -148,9 +148,9 @@ struct Directory<'a> {
 }
 
 impl Directory<'_> {
-    /// `rest` is what follows the word `consensus`: a flavour, and whose signatures are wanted. Who says which
-    /// consensuses he has gets the difference to one of them, or a whole one if there is none; who takes
-    /// nothing else (`/diff/`) does not find it then.
+    /// `rest` is what follows the word `consensus`: a flavour, and the authorities whose signatures are wanted. A client
+    /// that names consensuses that it has gets a diff from one of them, or else the full consensus. If it accepts nothing
+    /// but a diff (`/diff/`), the answer is then 404.
     fn consensus(&self, rest: &str) -> Answer {
         let (flavour, mut wanted) = match rest.split_once('/') {
             Some((flavour, wanted)) => (flavour, Some(wanted)),
