@@ -15,6 +15,8 @@ matplotlib.use("Agg")
 ROOT = Path(__file__).resolve().parents[2]
 #: The folder with the built programs.
 BUILT = Path(os.environ.get("FLASHFLOW_BUILT", ROOT / "target" / "debug"))
+#: The program that fills a store; below that folder unless it is an absolute path.
+YEAR = os.environ.get("FLASHFLOW_YEAR", "examples/year")
 
 
 def call(program: str, *words: object) -> str:
@@ -94,7 +96,7 @@ def exported(tmp_path_factory) -> Path:
     """Tables of a coordinator's store."""
     folder = tmp_path_factory.mktemp("store")
     # A store of 1,000 relays, filled as a coordinator fills it. The program asks for pages of its 4,711th measurement.
-    call("examples/year", folder, 1000, 5)
+    call(YEAR, folder, 1000, 5)
     tables = folder / "tables"
     tables.mkdir()
     for table, suffix in [("relays", "csv"), ("measurements", "jsonl"), ("seconds", "csv"), ("periods", "jsonl")]:
