@@ -8,7 +8,6 @@ mod codec;
 use crate::error::ArchiveError;
 use ballista_core::config::{BallistaConfig, TaskSchedulingPolicy};
 use ballista_core::execution_plans::execute_physical_plan;
-use ballista_core::extension::SessionConfigExt as _;
 use ballista_core::planner::scans_only_information_schema;
 use ballista_executor::executor_process::{ExecutorProcessConfig, start_executor_process};
 use ballista_scheduler::cluster::BallistaCluster;
@@ -16,9 +15,12 @@ use ballista_scheduler::config::{SchedulerConfig, TaskDistributionPolicy};
 use ballista_scheduler::scheduler_process::start_server;
 use codec::Codec;
 use datafusion::arrow::array::RecordBatch;
+use datafusion::common::tree_node::{Transformed, TransformedResult as _, TreeNode as _};
 use datafusion::error::DataFusionError;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::common::collect;
+use datafusion::physical_plan::repartition::RepartitionExec;
+use datafusion::physical_plan::sorts::sort::SortExec;
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _};
 use datafusion::prelude::DataFrame;
 use datafusion_proto::protobuf::PhysicalPlanNode;
 use std::net::{IpAddr, SocketAddr};
@@ -63,12 +65,12 @@ impl Scheduler {
             return frame.collect().await;
         }
         let (config, codec) = (BallistaConfig::default(), Codec::default());
-        let session = frame.task_ctx().session_config().clone().upgrade_for_ballista();
-        let plan = frame.create_physical_plan().await?;
-        if reads_relay_hours(plan.as_ref()) {
-            return Err(DataFusionError::NotImplemented(
-                "the table relay_hours, which `errors`, `summary`, `relay` and `speedtest --from` need, cannot be read on a cluster yet; leave out --cluster".to_owned(),
-            ));
+        let session = frame.task_ctx().session_config().clone();
+        let plan = sorted_after_exchange(frame.create_physical_plan().await?)?;
+        if let Some(name) = not_splittable(plan.as_ref()) {
+            return Err(DataFusionError::NotImplemented(format!(
+                "on a cluster, a query cannot contain {name} yet; leave out --cluster"
+            )));
         }
         let stream = execute_physical_plan::<PhysicalPlanNode>(
             format!("http://{}", self.address),
@@ -88,10 +90,33 @@ impl Scheduler {
     }
 }
 
-/// Whether a plan reads `relay_hours`. Executors count its rows more than once, for an unknown reason, and a wrong number is worse than none.
-fn reads_relay_hours(plan: &dyn ExecutionPlan) -> bool {
-    plan.name() == "RelayHoursExec"
-        || plan.children().into_iter().any(|it| reads_relay_hours(it.as_ref()))
+/// The first node of a plan whose rows tasks of a stage would not share. Ballista gives each task its part of a file, of an empty table and
+/// of other stages. Any other leaf runs as a whole in each of them, and its rows would count several times.
+fn not_splittable(plan: &dyn ExecutionPlan) -> Option<&str> {
+    let children = plan.children();
+    let is_known = matches!(plan.name(), "DataSourceExec" | "PlaceholderRowExec" | "EmptyExec");
+    if plan.name() == "ScalarSubqueryExec" || children.is_empty() && !is_known {
+        return Some(plan.name());
+    }
+    children.into_iter().find_map(|it| not_splittable(it.as_ref()))
+}
+
+/// Sorts again what is exchanged. An exchange between stages loses the order of rows, and Ballista does not notice in a plan whose exchange
+/// was to keep it.
+fn sorted_after_exchange(
+    plan: Arc<dyn ExecutionPlan>,
+) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {
+    let sorted = plan.transform_up(|node| {
+        let exchange = node.downcast_ref::<RepartitionExec>().filter(|it| it.preserve_order());
+        let (Some(exchange), Some(ordering)) = (exchange, node.output_ordering()) else {
+            return Ok(Transformed::no(node));
+        };
+        let (input, partitioning) = (Arc::clone(exchange.input()), exchange.partitioning().clone());
+        let exchange = Arc::new(RepartitionExec::try_new(input, partitioning)?);
+        let sort = SortExec::new(ordering.clone(), exchange).with_preserve_partitioning(true);
+        Ok(Transformed::yes(Arc::new(sort)))
+    });
+    sorted.data()
 }
 
 fn runtime() -> Result<Runtime, ArchiveError> {

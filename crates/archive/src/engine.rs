@@ -4,6 +4,8 @@ use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::relay_hours::RelayHours;
 use crate::rows;
+#[cfg(feature = "cluster")]
+use ballista_core::extension::SessionConfigExt as _;
 use datafusion::arrow::array::AsArray;
 pub use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{DataType, Field, Float64Type, Int64Type, Schema, SchemaRef};
@@ -102,6 +104,31 @@ pub(crate) enum Runner {
 }
 
 impl Runner {
+    /// On a cluster, plans do without what tasks cannot share: dynamic filters, subqueries as nodes, joins that cannot spill.
+    fn configured(&self, config: SessionConfig) -> SessionConfig {
+        match self {
+            Self::Here => config,
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => config.upgrade_for_ballista(),
+        }
+    }
+
+    /// Options with which a join holds its smaller side as a whole.
+    fn joins_that_collect(&self) -> &'static [(&'static str, &'static str)] {
+        const ALL: [(&str, &str); 4] = [
+            ("datafusion.optimizer.prefer_hash_join", "true"),
+            ("datafusion.optimizer.hash_join_single_partition_threshold", "268435456"),
+            ("datafusion.optimizer.hash_join_single_partition_threshold_rows", "4000000"),
+            ("ballista.optimizer.broadcast_join_threshold_bytes", "268435456"),
+        ];
+        match self {
+            // Without Ballista, its option is unknown.
+            Self::Here => &ALL[..3],
+            #[cfg(feature = "cluster")]
+            Self::Cluster(_) => &ALL,
+        }
+    }
+
     pub(crate) async fn collect(
         &self,
         frame: DataFrame,
@@ -151,7 +178,8 @@ impl Engine {
             .enable_all()
             .build()
             .map_err(ArchiveError::file("start threads for", dataset.folder()))?;
-        let config = SessionConfig::new()
+        let config = runner
+            .configured(SessionConfig::new())
             .with_target_partitions(limits.threads.max(1))
             .with_information_schema(true);
         let memory =
@@ -221,7 +249,9 @@ impl Engine {
         // Each month in a partition of its own keeps its order, so that months are merged and never sorted. Filters that are pushed
         // into the Parquet reader are lost when a plan is sent to other machines, so on a cluster they stay nodes of the plan.
         let filters_in_reader = matches!(self.runner, Runner::Here);
-        let config = SessionConfig::new()
+        let config = self
+            .runner
+            .configured(SessionConfig::new())
             .with_target_partitions(months.max(1))
             .with_repartition_file_scans(false)
             .set_bool("datafusion.execution.parquet.pushdown_filters", filters_in_reader);
@@ -235,7 +265,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a table in memory.
+    /// Makes a table in memory. From now on, joins hold the smaller side as a whole in each thread or task, if it is not above 256 MiB:
+    /// rows of the other side stay in their order, so that means are the same to the last digit on any number of threads and machines.
     ///
     /// # Errors
     /// The engine's.
@@ -243,6 +274,13 @@ impl Engine {
         let Some(first) = batches.first() else {
             return Err(ArchiveError::Missing("the query has no result".to_owned()));
         };
+        let state = self.context.state_ref();
+        let mut state = state.write();
+        let options = state.config_mut().options_mut();
+        for (option, value) in self.runner.joins_that_collect() {
+            options.set(option, value)?;
+        }
+        drop(state);
         let table = MemTable::try_new(first.schema(), vec![batches])?;
         let _ = self.context.deregister_table(name)?;
         self.context.register_table(name, Arc::new(table))?;

@@ -145,7 +145,19 @@ pub fn import(
     }
     let verifier = options.certificates.as_deref().map(Verifier::read).transpose()?;
     let mut known: BTreeMap<u64, Vec<Imported>> = BTreeMap::new();
-    for entry in dataset.manifest()? {
+    let manifest = dataset.manifest()?;
+    let is_verified = verifier.is_some();
+    // A verified dataset holds nothing else; rows without a manifest are of an import that was interrupted.
+    let is_mixed = manifest.iter().any(|it| it.is_verified != is_verified)
+        || is_verified && manifest.is_empty() && !dataset.months("statuses")?.is_empty();
+    if is_mixed {
+        let (had, has) = if is_verified { ("without", "with") } else { ("with", "without") };
+        let problem = format!(
+            "it has data that were imported {had} --verify before, and now the import is {has} it; use a new dataset"
+        );
+        return Err(ArchiveError::Source { path: dataset.folder().to_owned(), problem });
+    }
+    for entry in manifest {
         if !options.is_again && !entry.sha256.is_empty() {
             known.entry(entry.bytes).or_default().push(entry);
         }
@@ -171,13 +183,7 @@ pub fn import(
         // Only a source that is as long as a known one is read twice.
         if let Some(entries) = known.get(&bytes) {
             let sha256 = digest(source).map_err(ArchiveError::file("read", source.path()))?;
-            if let Some(entry) = entries.iter().find(|it| it.sha256 == sha256) {
-                if importer.verifier.is_some() && !entry.is_verified {
-                    let problem =
-                        "it was imported without --verify before; use a new dataset".to_owned();
-                    let path = source.path().to_owned();
-                    return Err(ArchiveError::Source { path, problem });
-                }
+            if entries.iter().any(|it| it.sha256 == sha256) {
                 importer.report.known += 1;
                 importer.read.total.fetch_add(bytes, Ordering::Relaxed);
                 continue;
@@ -186,7 +192,7 @@ pub fn import(
         let entry = Imported {
             source: source.path().to_owned(),
             bytes,
-            is_verified: verifier.is_some(),
+            is_verified,
             ..Imported::default()
         };
         importer.source(source, entry)?;

@@ -20,7 +20,7 @@ pub mod errors;
 #[cfg(feature = "dataset")]
 pub mod import;
 #[cfg(feature = "dataset")]
-pub mod observed;
+mod observed;
 #[cfg(feature = "dataset")]
 mod percentile;
 #[cfg(feature = "engine")]

@@ -11,21 +11,21 @@
 //!   descriptor.
 
 /// Length of an interval: `NUM_SECS_BW_SUM_INTERVAL`.
-pub const INTERVAL_S: u64 = 24 * 3600;
+pub(crate) const INTERVAL_S: u64 = 24 * 3600;
 /// Complete intervals that count: `NUM_TOTALS`.
-pub const INTERVALS: usize = 5;
+pub(crate) const INTERVALS: usize = 5;
 /// Age at which a descriptor is replaced: `FORCE_REGENERATE_DESCRIPTOR_INTERVAL`.
-pub const DESCRIPTOR_AGE_S: u64 = 18 * 3600;
+pub(crate) const DESCRIPTOR_AGE_S: u64 = 18 * 3600;
 /// Minimum time between two descriptors that are published because of changed bandwidth: `MAX_BANDWIDTH_CHANGE_FREQ`.
-pub const CHANGE_PAUSE_S: u64 = 3 * 3600;
+pub(crate) const CHANGE_PAUSE_S: u64 = 3 * 3600;
 /// Uptime after which a relay no longer publishes changes early: `MAX_UPTIME_BANDWIDTH_CHANGE`.
-pub const CHANGE_UPTIME_S: u64 = 24 * 3600;
+pub(crate) const CHANGE_UPTIME_S: u64 = 24 * 3600;
 /// A change by more than this factor is large: `BANDWIDTH_CHANGE_FACTOR`.
-pub const CHANGE_FACTOR: u32 = 2;
+pub(crate) const CHANGE_FACTOR: u32 = 2;
 
 /// A relay's observed bandwidth, and its descriptors.
 #[derive(Clone, Debug)]
-pub struct ObservedBandwidth {
+pub(crate) struct ObservedBandwidth {
     started_s: u64,
     interval_ends_s: u64,
     /// The largest value in the current interval.
@@ -42,7 +42,7 @@ pub struct ObservedBandwidth {
 impl ObservedBandwidth {
     /// State of a relay that starts for the first time.
     #[must_use]
-    pub const fn started(now_s: u64) -> Self {
+    pub(crate) const fn started(now_s: u64) -> Self {
         Self {
             started_s: now_s,
             interval_ends_s: now_s + INTERVAL_S,
@@ -55,7 +55,7 @@ impl ObservedBandwidth {
     }
 
     /// Notes the mean of ten seconds, in the direction with less traffic.
-    pub fn note(&mut self, now_s: u64, byte_per_s: u32) {
+    pub(crate) fn note(&mut self, now_s: u64, byte_per_s: u32) {
         self.end_intervals(now_s);
         self.current_byte_per_s = self.current_byte_per_s.max(byte_per_s);
     }
@@ -78,12 +78,12 @@ impl ObservedBandwidth {
 
     /// The observed bandwidth, byte/s.
     #[must_use]
-    pub fn assess(&self) -> u32 {
+    pub(crate) fn assess(&self) -> u32 {
         self.maxima_byte_per_s.iter().copied().max().unwrap_or_default()
     }
 
     /// Publishes a new descriptor if one is due, and returns its observed bandwidth.
-    pub fn poll_descriptor(&mut self, now_s: u64) -> Option<u32> {
+    pub(crate) fn poll_descriptor(&mut self, now_s: u64) -> Option<u32> {
         self.end_intervals(now_s);
         let observed = self.assess();
         let is_due = match self.published {
@@ -111,14 +111,13 @@ impl ObservedBandwidth {
 
     /// The observed bandwidth in the newest descriptor, byte/s.
     #[must_use]
-    pub fn published_byte_per_s(&self) -> u32 {
+    pub(crate) fn published_byte_per_s(&self) -> u32 {
         self.published.map_or(0, |it| it.1)
     }
 }
 
 fn is_large(before: u32, now: u32) -> bool {
-    let is_zero = |it: u32| it == 0;
-    before != now && (is_zero(before) || is_zero(now))
+    before != now && (before == 0 || now == 0)
         || now > before.saturating_mul(CHANGE_FACTOR)
         || now < before / CHANGE_FACTOR
 }

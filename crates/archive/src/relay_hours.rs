@@ -3,6 +3,9 @@
 //!
 //! It is a plan node: it merges two streams that are sorted by relay and time, statuses and descriptors, and holds one relay's windows.
 //! Relays are split by the first digits of their fingerprints, one range for each thread.
+//!
+//! The node's only child has a row for each range, the range's number. A task of a cluster restricts the leaves of its plan to its
+//! partitions, so it computes the ranges whose rows it was left with, and no other task computes these.
 
 mod columns;
 
@@ -10,17 +13,21 @@ use crate::engine::{Period, Runner, View};
 use crate::sliding::{Sliding, WindowSpec};
 use async_trait::async_trait;
 use columns::{Columns, Wanted};
-use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
-use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+use datafusion::arrow::array::{
+    Array, AsArray, Int64Array, RecordBatch, StringViewArray, UInt64Array,
+};
+use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt64Type};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
+use datafusion::datasource::memory::MemorySourceConfig;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::col;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::common::collect;
 use datafusion::physical_plan::execution_plan::{
-    Boundedness, EmissionType, ReplaceChildrenOptions,
+    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions,
 };
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{
@@ -170,7 +177,11 @@ impl TableProvider for RelayHours {
             true => self.totals().await?,
             false => Vec::new(),
         };
-        Ok(Arc::new(RelayHoursExec::new(projection, self.view.periods.clone(), inputs, totals)?))
+        let ranges = ranges(inputs.len())?;
+        let periods = self.view.periods.clone();
+        let node =
+            RelayHoursExec::new(projection, periods, inputs.into(), Arc::new(totals), ranges)?;
+        Ok(Arc::new(node))
     }
 }
 
@@ -188,7 +199,32 @@ fn only_relay(filter: &Expr) -> Option<String> {
     (column.name == "relay" && is_fingerprint).then(|| relay.to_owned())
 }
 
-/// The relays of one thread.
+/// The numbers of all ranges, each in a partition of its own.
+fn ranges(count: usize) -> Result<Arc<dyn ExecutionPlan>> {
+    let schema = Arc::new(Schema::new(vec![Field::new("range", DataType::UInt64, false)]));
+    let partition = |number: u64| {
+        let column = Arc::new(UInt64Array::from(vec![number]));
+        Ok(vec![RecordBatch::try_new(Arc::clone(&schema), vec![column])?])
+    };
+    let partitions: Vec<_> = (0..count as u64).map(partition).collect::<Result<_>>()?;
+    Ok(MemorySourceConfig::try_new_exec(&partitions, schema, None)?)
+}
+
+/// The number that `ranges` still has in a partition.
+async fn range(ranges: SendableRecordBatchStream) -> Result<Option<u64>> {
+    let mut numbers = Vec::new();
+    for batch in collect(ranges).await? {
+        numbers.extend_from_slice(batch.column(0).as_primitive::<UInt64Type>().values());
+    }
+    match numbers.as_slice() {
+        [] => Ok(None),
+        [number] => Ok(Some(*number)),
+        // The partition would not be in order of relays.
+        several => Err(DataFusionError::Internal(format!("a partition has {several:?} as ranges"))),
+    }
+}
+
+/// The relays of one range.
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
     pub(crate) statuses: Arc<dyn ExecutionPlan>,
@@ -198,10 +234,13 @@ pub(crate) struct Input {
 /// The plan node.
 #[derive(Debug)]
 pub(crate) struct RelayHoursExec {
-    pub(crate) inputs: Vec<Input>,
+    /// Of all ranges, by their numbers.
+    pub(crate) inputs: Arc<[Input]>,
     pub(crate) periods: Vec<Period>,
     /// The sum of weights in each view, in order of time.
     pub(crate) totals: Arc<Vec<(i64, i64)>>,
+    /// The numbers of the ranges to compute, at most one in a partition.
+    ranges: Arc<dyn ExecutionPlan>,
     wanted: Wanted,
     specs: Vec<WindowSpec>,
     properties: Arc<PlanProperties>,
@@ -212,8 +251,9 @@ impl RelayHoursExec {
     pub(crate) fn new(
         projection: Vec<usize>,
         periods: Vec<Period>,
-        inputs: Vec<Input>,
-        totals: Vec<(i64, i64)>,
+        inputs: Arc<[Input]>,
+        totals: Arc<Vec<(i64, i64)>>,
+        ranges: Arc<dyn ExecutionPlan>,
     ) -> Result<Self> {
         let schema = Arc::new(schema(&periods).project(&projection)?);
         let mut orderings = Vec::new();
@@ -222,7 +262,7 @@ impl RelayHoursExec {
         }
         let properties = PlanProperties::new(
             EquivalenceProperties::new_with_orderings(Arc::clone(&schema), orderings),
-            Partitioning::UnknownPartitioning(inputs.len()),
+            Partitioning::UnknownPartitioning(ranges.properties().partitioning.partition_count()),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
@@ -240,14 +280,14 @@ impl RelayHoursExec {
             inputs,
             wanted: Wanted::new(schema, projection),
             periods,
-            totals: Arc::new(totals),
+            totals,
+            ranges,
             specs,
             properties: Arc::new(properties),
         })
     }
 
     /// The indexes of its columns in the table.
-    #[cfg(feature = "cluster")]
     pub(crate) fn projection(&self) -> &[usize] {
         self.wanted.projection()
     }
@@ -271,7 +311,11 @@ impl ExecutionPlan for RelayHoursExec {
 
     // Its inputs are planned already, each month a partition: no rule may change them.
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
-        Vec::new()
+        vec![&self.ranges]
+    }
+
+    fn benefits_from_input_partitioning(&self) -> Vec<bool> {
+        vec![false]
     }
 
     fn apply_expressions(
@@ -283,17 +327,25 @@ impl ExecutionPlan for RelayHoursExec {
 
     fn with_new_children(
         self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
+        let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        self.replace_children(children, options)
     }
 
     fn replace_children(
         self: Arc<Self>,
-        _: Vec<Arc<dyn ExecutionPlan>>,
+        mut children: Vec<Arc<dyn ExecutionPlan>>,
         _: ReplaceChildrenOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        Ok(self)
+        let missing = || DataFusionError::Internal("there are no ranges".to_owned());
+        Ok(Arc::new(Self::new(
+            self.projection().to_vec(),
+            self.periods.clone(),
+            Arc::clone(&self.inputs),
+            Arc::clone(&self.totals),
+            children.pop().ok_or_else(missing)?,
+        )?))
     }
 
     fn execute(
@@ -301,25 +353,24 @@ impl ExecutionPlan for RelayHoursExec {
         partition: usize,
         context: Arc<TaskContext>,
     ) -> Result<SendableRecordBatchStream> {
-        let missing = || DataFusionError::Internal(format!("there is no partition {partition}"));
-        let input = self.inputs.get(partition).ok_or_else(missing)?;
-        let statuses =
-            Cursor::new(execute_stream(Arc::clone(&input.statuses), Arc::clone(&context))?);
-        let descriptors =
-            Cursor::new(execute_stream(Arc::clone(&input.descriptors), Arc::clone(&context))?);
+        let ranges = self.ranges.execute(partition, Arc::clone(&context))?;
+        let inputs = Arc::clone(&self.inputs);
         let rows = context.session_config().batch_size();
+        let columns = Columns::new(self.wanted.clone(), self.specs.len(), rows);
+        let sliding = Sliding::new(&self.specs);
+        let totals = Totals { all: Arc::clone(&self.totals), at: 0 };
         let mut stream = RecordBatchReceiverStreamBuilder::new(Arc::clone(self.wanted.schema()), 2);
-        let merge = Merge {
-            statuses,
-            descriptors,
-            sliding: Sliding::new(&self.specs),
-            columns: Columns::new(self.wanted.clone(), self.specs.len(), rows),
-            totals: Totals { all: Arc::clone(&self.totals), at: 0 },
-            relay: String::new(),
-            rows,
-        };
         let sender = stream.tx();
-        stream.spawn(merge.run(sender));
+        stream.spawn(async move {
+            let Some(number) = range(ranges).await? else { return Ok(()) };
+            let input = usize::try_from(number).ok().and_then(|it| inputs.get(it));
+            let missing = || DataFusionError::Internal(format!("there is no range {number}"));
+            let Input { statuses, descriptors } = input.ok_or_else(missing)?;
+            let statuses = Cursor::new(execute_stream(Arc::clone(statuses), Arc::clone(&context))?);
+            let descriptors = Cursor::new(execute_stream(Arc::clone(descriptors), context)?);
+            let relay = String::new();
+            Merge { statuses, descriptors, sliding, columns, totals, relay, rows }.run(sender).await
+        });
         Ok(stream.build())
     }
 }

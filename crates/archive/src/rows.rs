@@ -247,3 +247,10 @@ pub fn tables() -> Vec<(&'static str, &'static str, SchemaRef)> {
         table::<NetworkHour>(),
     ]
 }
+impl Staged {
+    /// Its capacity within its rate and burst, byte/s: section 3 of the paper.
+    #[must_use]
+    pub const fn limited_byte_per_s(&self) -> f64 {
+        self.capacity_byte_per_s.min(self.rate_byte_per_s).min(self.burst_byte_per_s)
+    }
+}

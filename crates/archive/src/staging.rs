@@ -33,10 +33,9 @@ pub fn errors(dataset: &Dataset) -> Result<[StagedErrors; 2], ArchiveError> {
             "the dataset has no staged network; import tornettools' relayinfo_staging_*.json";
         return Err(ArchiveError::Missing(problem.to_owned()));
     }
-    let capacity =
-        |it: &Staged| it.capacity_byte_per_s.min(it.rate_byte_per_s).min(it.burst_byte_per_s);
     let relays = |least: f64| rows.iter().filter(move |it| it.running_share >= least);
-    Ok([0.0, 0.5].map(|least| of(relays(least).map(|it| (it.weight_share, capacity(it))))))
+    Ok([0.0, 0.5]
+        .map(|least| of(relays(least).map(|it| (it.weight_share, it.limited_byte_per_s())))))
 }
 
 fn of(relays: impl Iterator<Item = (f64, f64)> + Clone) -> StagedErrors {

@@ -239,8 +239,14 @@ fn consensuses_without_signatures_are_left_out_when_they_are_verified() {
     // What is in a dataset unverified stays there, so a verified import of it would promise too much.
     let other = Place::new();
     other.import(&sources);
-    let error = import(&other.dataset(), &sources, &options, &stop, &mut problems).unwrap_err();
-    assert!(error.to_string().contains("without --verify before"), "{error}");
+    for is_again in [false, true] {
+        let options = ImportOptions { is_again, ..options.clone() };
+        let error = import(&other.dataset(), &sources, &options, &stop, &mut problems).unwrap_err();
+        assert!(error.to_string().contains("without --verify before"), "{error}");
+    }
+    let unverified = ImportOptions::default();
+    let error = import(&place.dataset(), &sources, &unverified, &stop, &mut problems).unwrap_err();
+    assert!(error.to_string().contains("with --verify before"), "{error}");
 }
 
 #[test]

@@ -9,6 +9,9 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
+/// If fewer authorities have a certificate of the time, the file does not cover it: a single old key would be enough.
+const AUTHORITIES_MIN: usize = 3;
+
 /// The authorities and their keys.
 pub(super) struct Verifier {
     certificates: Certificates,
@@ -47,10 +50,10 @@ impl Verifier {
         let authorities: BTreeSet<Fingerprint> =
             certificates.keys().map(|(identity, _)| *identity).collect();
         let signed = signers(consensus, &authorities, &certificates).len();
-        match signed * 2 > authorities.len() {
+        match authorities.len() >= AUTHORITIES_MIN && signed * 2 > authorities.len() {
             true => Ok(()),
             false => Err(format!(
-                "{signed} of {} authorities with a certificate of that time have signed the consensus, and more than half are needed",
+                "{signed} of {} authorities with a certificate of that time have signed the consensus; more than half of at least {AUTHORITIES_MIN} are needed",
                 authorities.len()
             )),
         }
@@ -79,6 +82,9 @@ mod tests {
         assert!(problem(&signed, 0).starts_with("0 of 0"), "certificates of another time");
         let changed = String::from_utf8(signed).unwrap().replacen("known-flags", "known-flagz", 1);
         assert!(problem(changed.as_bytes(), NOW).starts_with("0 of 3"));
+        std::fs::write(&path, &a.certificate).unwrap();
+        let alone = Verifier::read(&path).unwrap();
+        assert!(alone.check(&signed_by(&[a]), NOW).unwrap_err().starts_with("1 of 1"));
         std::fs::write(&path, "no certificate\n").unwrap();
         assert!(Verifier::read(&path).is_err());
     }

@@ -22,7 +22,6 @@ impl Wanted {
         Self { schema, projection }
     }
 
-    #[cfg(feature = "cluster")]
     pub(super) fn projection(&self) -> &[usize] {
         &self.projection
     }

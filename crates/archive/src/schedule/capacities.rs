@@ -34,8 +34,7 @@ pub(super) struct Capacities<'a> {
 
 /// The capacity of a relay of a staged network by section 3 of the paper: the observed bandwidth, at most the relay's limits.
 pub(super) fn of_staged(row: &Staged) -> Rate {
-    let byte_per_s = row.capacity_byte_per_s.min(row.rate_byte_per_s).min(row.burst_byte_per_s);
-    Rate::from_mbit_per_s(byte_per_s * 8e-6)
+    Rate::from_mbit_per_s(row.limited_byte_per_s() * 8e-6)
 }
 
 impl<'a> Capacities<'a> {

@@ -109,9 +109,7 @@ pub fn capacities_of(dataset: &Dataset) -> Result<Vec<f64>, ArchiveError> {
     let mut found: Vec<f64> = campaign.iter().filter_map(larger).collect();
     if found.is_empty() {
         let staged: Vec<Staged> = dataset.read_all(&mut Relays::default())?;
-        let least =
-            |it: &Staged| it.capacity_byte_per_s.min(it.rate_byte_per_s).min(it.burst_byte_per_s);
-        found = staged.iter().map(least).collect();
+        found = staged.iter().map(Staged::limited_byte_per_s).collect();
     }
     found.retain(|it| *it >= 1.0);
     if found.is_empty() {
