@@ -113,8 +113,7 @@ struct Resources {
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     memory: u32,
     /// Run queries on the cluster of this scheduler, which `archive cluster` starts. All its machines must have the dataset under the path
-    /// that it has here. --threads is then the number of parts into which the work is divided. The table relay_hours is refused, and with it
-    /// `errors`, `summary`, `relay` and `speedtest --from`.
+    /// that it has here. --threads is then the number of parts into which the work is divided.
     #[cfg(feature = "archive-cluster")]
     #[arg(long, value_name = "df://HOST:PORT")]
     cluster: Option<Scheduler>,
