@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The kind of each file is detected from its first lines. Every file is parsed for about a second
-//! on one core; the best and the median run are printed.
+//! on one core; the best and the median run are printed. Consensuses are parsed as a whole, and then as archives are.
 
 use std::hint::black_box;
 use std::process::ExitCode;
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
 fn measure(bytes: &[u8]) -> Result<String, String> {
     let is_descriptors =
         bytes.starts_with(b"router ") || bytes.starts_with(b"@type server-descriptor");
-    let (kind, count, times) = if is_descriptors {
+    if is_descriptors {
         let (good, bad) = descriptor::parse_all(bytes);
         if let Some(first) = bad.first() {
             return Err(format!("{} bad descriptors; the first: {first}", bad.len()));
@@ -50,25 +50,30 @@ fn measure(bytes: &[u8]) -> Result<String, String> {
         let times = time(|| {
             black_box(descriptor::parse_all(black_box(bytes)));
         });
-        ("descriptors", good.len(), times)
-    } else {
-        let consensus = Consensus::parse(bytes).map_err(|e| e.to_string())?;
-        let times = time(|| {
-            let _ = black_box(Consensus::parse(black_box(bytes)));
-        });
-        ("relays", consensus.routers().len(), times)
-    };
-    let (best, median) = times;
+        return Ok(report(bytes, "descriptors", good.len(), times));
+    }
+    let relays = Consensus::parse(bytes).map_err(|e| e.to_string())?.routers().len();
+    let whole = time(|| {
+        let _ = black_box(Consensus::parse(black_box(bytes)));
+    });
+    let archived = time(|| {
+        let _ = black_box(Consensus::parse_archived(black_box(bytes)));
+    });
+    let [whole, archived] = [whole, archived].map(|it| report(bytes, "relays", relays, it));
+    Ok(format!("{whole}\n  as in an archive: {archived}"))
+}
+
+fn report(bytes: &[u8], kind: &str, count: usize, (best, median): (f64, f64)) -> String {
     #[expect(clippy::cast_precision_loss, reason = "sizes of files are far below 2^52")]
     let (count_f, size) = (count as f64, bytes.len() as f64);
-    Ok(format!(
+    format!(
         "{count} {kind}, {:.2} MB: best {:.2} ms, median {:.2} ms ({:.0} {kind}/s, {:.0} MB/s)",
         size / 1e6,
         best * 1e3,
         median * 1e3,
         count_f / median,
         size / median / 1e6,
-    ))
+    )
 }
 
 /// The best and the median time of a run, in seconds.

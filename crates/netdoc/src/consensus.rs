@@ -199,6 +199,19 @@ impl Router {
     }
 }
 
+/// What archives are read for: who was listed, with which flags and which weight.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub struct Listed {
+    /// The relay's RSA identity.
+    pub fingerprint: Fingerprint,
+    /// The flags the authorities agreed on.
+    pub flags: Flags,
+    /// `w Bandwidth=`, in KB/s: the weight.
+    pub bandwidth_kb_s: Option<u32>,
+    /// `w Unmeasured=1`: the weight is based on fewer than three measurements.
+    pub unmeasured: bool,
+}
+
 /// The network's parameters (dir-spec.txt, section 3.3, `params`; param-spec.txt).
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Params(BTreeMap<String, i32>);
@@ -235,7 +248,7 @@ impl<S: Into<String>> FromIterator<(S, i32)> for Params {
 
 /// A consensus, or a vote in the same form. It borrows nothing from the parsed bytes.
 #[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Consensus {
+pub struct Consensus<R = Router> {
     /// The flavour.
     pub flavour: Flavour,
     /// When it becomes valid, in Unix seconds.
@@ -256,7 +269,28 @@ pub struct Consensus {
     pub bandwidth_weights: Params,
     /// The number of complete `directory-signature` items. None of them is verified here.
     pub signatures: usize,
-    routers: Vec<Router>,
+    routers: Vec<R>,
+}
+
+impl Consensus<Listed> {
+    /// Parses a consensus of any age, as archives have them: the footer may be missing (consensus methods before 9), keywords may
+    /// follow `opt`, and relays may be in any order. Of two entries of one relay the first counts. Of an entry, only what [`Listed`]
+    /// keeps is looked at.
+    ///
+    /// # Errors
+    /// As [`Consensus::parse`]. At least one complete signature must be present: a truncated consensus would silently shrink the
+    /// network.
+    pub fn parse_archived(bytes: &[u8]) -> Result<Self, ConsensusError> {
+        parse::parse(bytes, parse::Kind::Archived)
+    }
+}
+
+impl<R> Consensus<R> {
+    /// The relays, in ascending order of fingerprint.
+    #[must_use]
+    pub fn routers(&self) -> &[R] {
+        &self.routers
+    }
 }
 
 impl Consensus {
@@ -270,28 +304,12 @@ impl Consensus {
         parse::parse(bytes, parse::Kind::Consensus)
     }
 
-    /// Parses a consensus of any age, as archives have them: the footer may be missing (consensus methods before 9), keywords may
-    /// follow `opt`, and relays may be in any order. Of two entries of one relay the first counts.
-    ///
-    /// # Errors
-    /// As [`parse`](Self::parse). At least one complete signature must be present: a truncated consensus would silently shrink the
-    /// network.
-    pub fn parse_archived(bytes: &[u8]) -> Result<Self, ConsensusError> {
-        parse::parse(bytes, parse::Kind::Archived)
-    }
-
     /// Parses a vote of one authority, with or without `@` annotations before it.
     ///
     /// # Errors
     /// As [`parse`](Self::parse), and [`ConsensusError::Malformed`] for a consensus.
     pub fn parse_vote(bytes: &[u8]) -> Result<Self, ConsensusError> {
         parse::parse(bytes, parse::Kind::Vote)
-    }
-
-    /// The relays, in ascending order of fingerprint.
-    #[must_use]
-    pub fn routers(&self) -> &[Router] {
-        &self.routers
     }
 
     /// The relay with this fingerprint.

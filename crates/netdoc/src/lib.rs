@@ -41,7 +41,7 @@ mod text;
 pub mod write;
 
 pub use bwfile::{BandwidthFile, check_as_tor};
-pub use consensus::{Consensus, Flag, Flags, Params, Router};
+pub use consensus::{Consensus, Flag, Flags, Listed, Params, Router};
 pub use descriptor::ServerDescriptor;
 #[cfg(feature = "http")]
 pub use fetch::{Fetcher, Resource};

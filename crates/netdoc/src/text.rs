@@ -63,7 +63,7 @@ impl<'a> Iterator for Lines<'a> {
             return None;
         }
         self.number += 1;
-        let (bytes, complete) = match newline(self.rest) {
+        let (bytes, complete) = match memchr::memchr(b'\n', self.rest) {
             Some(at) => {
                 let (bytes, rest) = self.rest.split_at(at);
                 self.rest = rest.get(1..).unwrap_or_default();
@@ -73,24 +73,6 @@ impl<'a> Iterator for Lines<'a> {
         };
         Some(Line { number: self.number, bytes, complete })
     }
-}
-
-/// The offset of the first newline. Eight bytes at a time: finding line ends is half of the
-/// parsing.
-fn newline(bytes: &[u8]) -> Option<usize> {
-    const ONES: u64 = u64::from_le_bytes([1; 8]);
-    const NEWLINES: u64 = u64::from_le_bytes([b'\n'; 8]);
-    let (words, tail) = bytes.as_chunks::<8>();
-    for (i, word) in words.iter().enumerate() {
-        // A byte of `x` is zero exactly where the text has a newline; the borrow of the subtraction
-        // sets that byte's top bit, and cannot set one below the first zero byte.
-        let x = u64::from_le_bytes(*word) ^ NEWLINES;
-        let zero = x.wrapping_sub(ONES) & !x & (ONES << 7);
-        if zero != 0 {
-            return Some(i * 8 + zero.trailing_zeros() as usize / 8);
-        }
-    }
-    tail.iter().position(|b| *b == b'\n').map(|at| words.len() * 8 + at)
 }
 
 const fn is_space(byte: u8) -> bool {

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Authority, Consensus, ConsensusError, Flag, Flavour, Params, Router, SharedRandom};
+use super::{
+    Authority, Consensus, ConsensusError, Flag, Flags, Flavour, Listed, Params, Router,
+    SharedRandom,
+};
 use crate::id::{Ed25519Identity, Fingerprint, Nickname};
 use crate::input::describe;
 use crate::text::{self, Line, Lines, base64_array, date_time, decimal, words};
@@ -21,7 +24,30 @@ pub(super) enum Kind {
     Vote,
 }
 
-pub(super) fn parse(bytes: &[u8], kind: Kind) -> Result<Consensus, ConsensusError> {
+/// What is kept of a relay's entry.
+pub(super) trait Entry: Sized {
+    /// Begins with the line `r`.
+    fn begin(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Self, ConsensusError>;
+    fn fingerprint(&self) -> Fingerprint;
+    fn flags(&mut self) -> &mut Flags;
+    /// Takes a line that is neither `r` nor `s`, or ignores it.
+    fn item(
+        &mut self,
+        keyword: &[u8],
+        line: Line<'_>,
+        rest: &[u8],
+        document: &mut Document,
+    ) -> Result<(), ConsensusError>;
+}
+
+/// What the entries of a document have in common.
+pub(super) struct Document {
+    flavour: Flavour,
+    /// Relays run few versions with few sets of protocols: each text is stored once.
+    texts: BTreeMap<Vec<u8>, Arc<str>>,
+}
+
+pub(super) fn parse<E: Entry>(bytes: &[u8], kind: Kind) -> Result<Consensus<E>, ConsensusError> {
     let mut lines = Lines::new(bytes);
     let flavour = first_line(bytes, &mut lines)?;
     // Also checked where a line would be ignored: invalid UTF-8 cannot be what was signed.
@@ -96,10 +122,10 @@ enum Part {
     Foot,
 }
 
-struct Reader {
+struct Reader<E> {
     kind: Kind,
     part: Part,
-    flavour: Flavour,
+    document: Document,
     has_status: bool,
     valid_after: Option<u64>,
     fresh_until: Option<u64>,
@@ -110,20 +136,18 @@ struct Reader {
     authorities: Vec<Authority>,
     bandwidth_weights: Params,
     signatures: usize,
-    routers: Vec<Router>,
+    routers: Vec<E>,
     expected_routers: usize,
     /// Whether the last router has its mandatory `s` line.
     has_flags: bool,
-    /// Relays run few versions with few sets of protocols: each text is stored once.
-    texts: BTreeMap<Vec<u8>, Arc<str>>,
 }
 
-impl Reader {
+impl<E: Entry> Reader<E> {
     fn new(kind: Kind, flavour: Flavour, size: usize) -> Self {
         Self {
             kind,
             part: Part::Head,
-            flavour,
+            document: Document { flavour, texts: BTreeMap::new() },
             has_status: false,
             valid_after: None,
             fresh_until: None,
@@ -137,7 +161,6 @@ impl Reader {
             routers: Vec::new(),
             expected_routers: size / BYTES_PER_ROUTER,
             has_flags: true,
-            texts: BTreeMap::new(),
         }
     }
 
@@ -220,9 +243,9 @@ impl Reader {
         }
         match keyword {
             b"r" => {
-                let next = r_line(line, rest, self.flavour)?;
+                let next = E::begin(line, rest, self.document.flavour)?;
                 let last = self.routers.last().filter(|_| self.kind != Kind::Archived);
-                if last.is_some_and(|last| last.fingerprint >= next.fingerprint) {
+                if last.is_some_and(|last| last.fingerprint() >= next.fingerprint()) {
                     return Err(bad(line, "expected relays in ascending order of identity"));
                 }
                 self.routers.push(next);
@@ -238,37 +261,14 @@ impl Reader {
         }
         let Some(router) = self.routers.last_mut() else { return Ok(()) };
         match keyword {
-            b"s" if self.has_flags => return Err(bad(line, "the flags are given twice")),
+            b"s" if self.has_flags => Err(bad(line, "the flags are given twice")),
             b"s" => {
-                router.flags = words(rest).filter_map(Flag::from_name).collect();
+                *router.flags() = words(rest).filter_map(Flag::from_name).collect();
                 self.has_flags = true;
+                Ok(())
             }
-            b"v" => router.version = Some(shared(&mut self.texts, line, rest)?),
-            b"pr" => router.protocols = Some(shared(&mut self.texts, line, rest)?),
-            // As in tor, an unreadable address does not invalidate the entry.
-            b"a" if router.ipv6.is_none() => {
-                router.ipv6 = text::utf8(rest).and_then(|text| text.trim().parse().ok());
-            }
-            b"w" => w_line(line, rest, router)?,
-            b"m" => {
-                if let Some(digest) = m_line(line, rest, self.flavour)? {
-                    router.microdesc_digest = Some(digest);
-                }
-            }
-            b"id" => {
-                let mut found = words(rest);
-                if found.next() == Some(b"ed25519") {
-                    let key = found.next().ok_or_else(|| bad(line, "expected an identity"))?;
-                    if key != b"none" {
-                        let id = Ed25519Identity::parse(key)
-                            .map_err(|_| bad(line, "expected 32 bytes of base64, or `none`"))?;
-                        router.ed25519 = Some(id);
-                    }
-                }
-            }
-            _ => {}
+            _ => router.item(keyword, line, rest, &mut self.document),
         }
-        Ok(())
     }
 
     fn foot(&mut self, line: Line<'_>, lines: &mut Lines<'_>) -> Result<(), ConsensusError> {
@@ -293,7 +293,7 @@ impl Reader {
         Ok(())
     }
 
-    fn finish(mut self, lines: usize) -> Result<Consensus, ConsensusError> {
+    fn finish(mut self, lines: usize) -> Result<Consensus<E>, ConsensusError> {
         if !matches!(self.part, Part::Foot) {
             return Err(truncated(lines, "`directory-footer` is missing"));
         }
@@ -305,11 +305,11 @@ impl Reader {
             return Err(missing("expected `vote-status` somewhere before the end"));
         }
         if self.kind == Kind::Archived {
-            self.routers.sort_by_key(|router| router.fingerprint);
-            self.routers.dedup_by_key(|router| router.fingerprint);
+            self.routers.sort_by_key(E::fingerprint);
+            self.routers.dedup_by_key(|router| router.fingerprint());
         }
         Ok(Consensus {
-            flavour: self.flavour,
+            flavour: self.document.flavour,
             valid_after: self
                 .valid_after
                 .ok_or_else(|| missing("expected `valid-after` somewhere before the end"))?,
@@ -398,52 +398,152 @@ fn authority(line: Line<'_>, rest: &[u8]) -> Result<Authority, ConsensusError> {
     read().ok_or_else(|| bad(line, "expected `dir-source` name, identity, host, address, 2 ports"))
 }
 
-fn r_line(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Router, ConsensusError> {
-    let read = || {
-        let mut found = words(rest);
-        let nickname = Nickname::parse(found.next()?).ok()?;
-        let fingerprint = Fingerprint::from_bytes(base64_array(found.next()?)?);
-        let descriptor_digest = match flavour {
-            Flavour::Ns => Some(base64_array(found.next()?)?),
-            Flavour::Microdesc => None,
+impl Entry for Router {
+    fn begin(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Self, ConsensusError> {
+        let read = || {
+            let mut found = words(rest);
+            let nickname = Nickname::parse(found.next()?).ok()?;
+            let fingerprint = Fingerprint::from_bytes(base64_array(found.next()?)?);
+            let descriptor_digest = match flavour {
+                Flavour::Ns => Some(base64_array(found.next()?)?),
+                Flavour::Microdesc => None,
+            };
+            // Then a date and a time: unused.
+            found.nth(1)?;
+            let address = text::utf8(found.next()?)?.parse().ok()?;
+            let or_port = decimal(found.next()?)?;
+            let dir_port = decimal(found.next()?)?;
+            Some(Self {
+                nickname,
+                fingerprint,
+                ed25519: None,
+                address,
+                or_port,
+                dir_port,
+                ipv6: None,
+                flags: Flags::default(),
+                version: None,
+                protocols: None,
+                bandwidth_kb_s: None,
+                measured_kb_s: None,
+                unmeasured: false,
+                descriptor_digest,
+                microdesc_digest: None,
+            })
         };
-        // Then a date and a time: unused.
-        found.nth(1)?;
-        let address = text::utf8(found.next()?)?.parse().ok()?;
-        let or_port = decimal(found.next()?)?;
-        let dir_port = decimal(found.next()?)?;
-        Some(Router {
-            nickname,
-            fingerprint,
-            ed25519: None,
-            address,
-            or_port,
-            dir_port,
-            ipv6: None,
-            flags: super::Flags::default(),
-            version: None,
-            protocols: None,
-            bandwidth_kb_s: None,
-            measured_kb_s: None,
-            unmeasured: false,
-            descriptor_digest,
-            microdesc_digest: None,
-        })
-    };
-    read().ok_or_else(|| bad(line, "expected a relay: name, identity, date, address, 2 ports"))
-}
+        read().ok_or_else(|| bad(line, "expected a relay: name, identity, date, address, 2 ports"))
+    }
 
-fn w_line(line: Line<'_>, rest: &[u8], router: &mut Router) -> Result<(), ConsensusError> {
-    for (key, value) in words(rest).filter_map(text::key_value) {
-        let number = || decimal(value).ok_or_else(|| bad(line, "expected KB/s as a number"));
-        match key {
-            b"Bandwidth" => router.bandwidth_kb_s = Some(number()?),
-            b"Measured" => router.measured_kb_s = Some(number()?),
-            b"Unmeasured" => router.unmeasured = value == b"1",
+    fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    fn flags(&mut self) -> &mut Flags {
+        &mut self.flags
+    }
+
+    fn item(
+        &mut self,
+        keyword: &[u8],
+        line: Line<'_>,
+        rest: &[u8],
+        document: &mut Document,
+    ) -> Result<(), ConsensusError> {
+        match keyword {
+            b"v" => self.version = Some(shared(&mut document.texts, line, rest)?),
+            b"pr" => self.protocols = Some(shared(&mut document.texts, line, rest)?),
+            // As in tor, an unreadable address does not invalidate the entry.
+            b"a" if self.ipv6.is_none() => {
+                self.ipv6 = text::utf8(rest).and_then(|text| text.trim().parse().ok());
+            }
+            b"w" => {
+                for value in w_line(line, rest) {
+                    match value? {
+                        Weight::Bandwidth(kb_s) => self.bandwidth_kb_s = Some(kb_s),
+                        Weight::Measured(kb_s) => self.measured_kb_s = Some(kb_s),
+                        Weight::Unmeasured(is) => self.unmeasured = is,
+                    }
+                }
+            }
+            b"m" => {
+                if let Some(digest) = m_line(line, rest, document.flavour)? {
+                    self.microdesc_digest = Some(digest);
+                }
+            }
+            b"id" => {
+                let mut found = words(rest);
+                if found.next() == Some(b"ed25519") {
+                    let key = found.next().ok_or_else(|| bad(line, "expected an identity"))?;
+                    if key != b"none" {
+                        let id = Ed25519Identity::parse(key)
+                            .map_err(|_| bad(line, "expected 32 bytes of base64, or `none`"))?;
+                        self.ed25519 = Some(id);
+                    }
+                }
+            }
             _ => {}
         }
+        Ok(())
     }
-    Ok(())
+}
+
+impl Entry for Listed {
+    fn begin(line: Line<'_>, rest: &[u8], _: Flavour) -> Result<Self, ConsensusError> {
+        let identity = words(rest).nth(1).and_then(base64_array);
+        let bytes = identity.ok_or_else(|| bad(line, "expected a relay: name, identity"))?;
+        Ok(Self {
+            fingerprint: Fingerprint::from_bytes(bytes),
+            flags: Flags::default(),
+            bandwidth_kb_s: None,
+            unmeasured: false,
+        })
+    }
+
+    fn fingerprint(&self) -> Fingerprint {
+        self.fingerprint
+    }
+
+    fn flags(&mut self) -> &mut Flags {
+        &mut self.flags
+    }
+
+    fn item(
+        &mut self,
+        keyword: &[u8],
+        line: Line<'_>,
+        rest: &[u8],
+        _: &mut Document,
+    ) -> Result<(), ConsensusError> {
+        if keyword == b"w" {
+            for value in w_line(line, rest) {
+                match value? {
+                    Weight::Bandwidth(kb_s) => self.bandwidth_kb_s = Some(kb_s),
+                    Weight::Measured(_) => {}
+                    Weight::Unmeasured(is) => self.unmeasured = is,
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A value of a `w` line.
+enum Weight {
+    Bandwidth(u32),
+    Measured(u32),
+    Unmeasured(bool),
+}
+
+fn w_line(line: Line<'_>, rest: &[u8]) -> impl Iterator<Item = Result<Weight, ConsensusError>> {
+    words(rest).filter_map(text::key_value).filter_map(move |(key, value)| {
+        let number = || decimal(value).ok_or_else(|| bad(line, "expected KB/s as a number"));
+        match key {
+            b"Bandwidth" => Some(number().map(Weight::Bandwidth)),
+            b"Measured" => Some(number().map(Weight::Measured)),
+            b"Unmeasured" => Some(Ok(Weight::Unmeasured(value == b"1"))),
+            _ => None,
+        }
+    })
 }
 
 /// The digest alone in a consensus; in a vote, preceded by consensus methods and `sha256=`,

@@ -43,11 +43,6 @@ fn an_excerpt_never_cuts_a_message_in_two() {
 
 proptest! {
     #[test]
-    fn newlines_are_found_where_they_are(bytes in prop::collection::vec(prop_oneof![Just(b'\n'), any::<u8>(), Just(0x8a), Just(0x0b)], 0..64)) {
-        prop_assert_eq!(newline(&bytes), bytes.iter().position(|b| *b == b'\n'));
-    }
-
-    #[test]
     fn dates_survive_a_round_trip(unix in 0u64..253_402_207_200) {
         prop_assert_eq!(date_time(iso(unix).as_bytes()), Some(unix));
     }
