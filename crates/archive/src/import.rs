@@ -157,6 +157,10 @@ pub fn import(
         );
         return Err(ArchiveError::Source { path: dataset.folder().to_owned(), problem });
     }
+    if let (Some(path), true) = (&options.certificates, manifest.is_empty()) {
+        // Rows of an import that is interrupted have no line of their own, but this one: a later import must verify as well.
+        dataset.note(&Imported { source: path.clone(), is_verified, ..Imported::default() })?;
+    }
     for entry in manifest {
         if !options.is_again && !entry.sha256.is_empty() {
             known.entry(entry.bytes).or_default().push(entry);
@@ -180,7 +184,13 @@ pub fn import(
         total: sizes.iter().sum(),
     };
     for (source, bytes) in found.iter().zip(sizes) {
-        // Only a source that is as long as a known one is read twice.
+        let mut entry = Imported {
+            source: source.path().to_owned(),
+            bytes,
+            is_verified,
+            ..Imported::default()
+        };
+        // Only a file that is as long as a known one is read twice.
         if let Some(entries) = known.get(&bytes) {
             let sha256 = digest(source).map_err(ArchiveError::file("read", source.path()))?;
             if entries.iter().any(|it| it.sha256 == sha256) {
@@ -188,13 +198,10 @@ pub fn import(
                 importer.read.total.fetch_add(bytes, Ordering::Relaxed);
                 continue;
             }
+            if !matches!(source, Source::File(_)) {
+                entry.sha256 = sha256;
+            }
         }
-        let entry = Imported {
-            source: source.path().to_owned(),
-            bytes,
-            is_verified,
-            ..Imported::default()
-        };
         importer.source(source, entry)?;
         if importer.is_stopped() {
             break;
@@ -256,6 +263,9 @@ impl Importer<'_> {
 
     fn source(&mut self, source: &Source, mut entry: Imported) -> Result<(), ArchiveError> {
         self.read.digest(); // Of a source before this one that was not read to its end.
+        if !matches!(source, Source::File(_)) && entry.sha256.is_empty() {
+            entry.sha256 = digest(source).map_err(ArchiveError::file("read", source.path()))?;
+        }
         match source {
             Source::File(path) => match source::open(path, Arc::clone(&self.read)) {
                 Ok(opened) => self.file(path, opened, &mut entry)?,
@@ -265,12 +275,8 @@ impl Importer<'_> {
                     return Ok(());
                 }
             },
-            Source::Changes(path) => {
-                entry.sha256 = digest(source).map_err(ArchiveError::file("read", path))?;
-                self.changes(path, &mut entry)?;
-            }
+            Source::Changes(path) => self.changes(path, &mut entry)?,
             Source::SpeedTest(path) => {
-                entry.sha256 = digest(source).map_err(ArchiveError::file("read", path))?;
                 speedtest::import(
                     path,
                     self.dataset,

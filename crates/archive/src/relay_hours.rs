@@ -21,6 +21,8 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{DataFusionError, Result};
 use datafusion::datasource::memory::MemorySourceConfig;
+#[cfg(feature = "cluster")]
+use datafusion::datasource::source::DataSourceExec;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, Operator, TableProviderFilterPushDown, TableType};
 use datafusion::physical_expr::expressions::col;
@@ -35,6 +37,7 @@ use datafusion::physical_plan::{
 };
 use datafusion::prelude::SessionContext;
 use futures::StreamExt as _;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use tokio::sync::mpsc::Sender;
@@ -158,17 +161,17 @@ impl TableProvider for RelayHours {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let projection = projection.unwrap_or(&all).clone();
-        let mut inputs = Vec::new();
+        let mut inputs = BTreeMap::new();
         if let Some(relay) = filters.iter().find_map(only_relay) {
             // A space is below all hex digits, so the range has this relay only.
-            inputs.push(self.inputs(&relay, &format!("{relay} ")).await?);
+            inputs.insert(0, self.inputs(&relay, &format!("{relay} ")).await?);
         } else {
             let threads = state.config().target_partitions().clamp(1, 256);
-            for thread in 0..threads {
+            for (number, thread) in (0..).zip(0..threads) {
                 let bound = |thread: usize| format!("{:02X}", thread * 256 / threads);
                 // `G` is above all hex digits.
                 let to = if thread + 1 == threads { "G".to_owned() } else { bound(thread + 1) };
-                inputs.push(self.inputs(&bound(thread), &to).await?);
+                inputs.insert(number, self.inputs(&bound(thread), &to).await?);
             }
         }
         let needs_share =
@@ -177,10 +180,10 @@ impl TableProvider for RelayHours {
             true => self.totals().await?,
             false => Vec::new(),
         };
-        let ranges = ranges(inputs.len())?;
+        let ranges = ranges(inputs.keys())?;
         let periods = self.view.periods.clone();
         let node =
-            RelayHoursExec::new(projection, periods, inputs.into(), Arc::new(totals), ranges)?;
+            RelayHoursExec::new(projection, periods, Arc::new(inputs), Arc::new(totals), ranges)?;
         Ok(Arc::new(node))
     }
 }
@@ -199,24 +202,25 @@ fn only_relay(filter: &Expr) -> Option<String> {
     (column.name == "relay" && is_fingerprint).then(|| relay.to_owned())
 }
 
-/// The numbers of all ranges, each in a partition of its own.
-fn ranges(count: usize) -> Result<Arc<dyn ExecutionPlan>> {
+/// The numbers of ranges, each in a partition of its own.
+fn ranges<'a>(numbers: impl Iterator<Item = &'a u64>) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = Arc::new(Schema::new(vec![Field::new("range", DataType::UInt64, false)]));
-    let partition = |number: u64| {
-        let column = Arc::new(UInt64Array::from(vec![number]));
+    let partition = |number: &u64| {
+        let column = Arc::new(UInt64Array::from(vec![*number]));
         Ok(vec![RecordBatch::try_new(Arc::clone(&schema), vec![column])?])
     };
-    let partitions: Vec<_> = (0..count as u64).map(partition).collect::<Result<_>>()?;
+    let partitions: Vec<_> = numbers.map(partition).collect::<Result<_>>()?;
     Ok(MemorySourceConfig::try_new_exec(&partitions, schema, None)?)
+}
+
+fn numbers(ranges: &[RecordBatch]) -> Vec<u64> {
+    let column = |it: &RecordBatch| it.column(0).as_primitive::<UInt64Type>().values().to_vec();
+    ranges.iter().flat_map(column).collect()
 }
 
 /// The number that `ranges` still has in a partition.
 async fn range(ranges: SendableRecordBatchStream) -> Result<Option<u64>> {
-    let mut numbers = Vec::new();
-    for batch in collect(ranges).await? {
-        numbers.extend_from_slice(batch.column(0).as_primitive::<UInt64Type>().values());
-    }
-    match numbers.as_slice() {
+    match numbers(&collect(ranges).await?).as_slice() {
         [] => Ok(None),
         [number] => Ok(Some(*number)),
         // The partition would not be in order of relays.
@@ -234,8 +238,8 @@ pub(crate) struct Input {
 /// The plan node.
 #[derive(Debug)]
 pub(crate) struct RelayHoursExec {
-    /// Of all ranges, by their numbers.
-    pub(crate) inputs: Arc<[Input]>,
+    /// By the numbers of ranges, of all in `ranges` at least.
+    pub(crate) inputs: Arc<BTreeMap<u64, Input>>,
     pub(crate) periods: Vec<Period>,
     /// The sum of weights in each view, in order of time.
     pub(crate) totals: Arc<Vec<(i64, i64)>>,
@@ -251,7 +255,7 @@ impl RelayHoursExec {
     pub(crate) fn new(
         projection: Vec<usize>,
         periods: Vec<Period>,
-        inputs: Arc<[Input]>,
+        inputs: Arc<BTreeMap<u64, Input>>,
         totals: Arc<Vec<(i64, i64)>>,
         ranges: Arc<dyn ExecutionPlan>,
     ) -> Result<Self> {
@@ -285,6 +289,15 @@ impl RelayHoursExec {
             specs,
             properties: Arc::new(properties),
         })
+    }
+
+    /// The numbers that `ranges` still has, if it is a table in memory.
+    #[cfg(feature = "cluster")]
+    pub(crate) fn numbers(&self) -> Option<Vec<u64>> {
+        let source = self.ranges.downcast_ref::<DataSourceExec>()?.data_source().as_ref();
+        let source: &dyn std::any::Any = source;
+        let source = source.downcast_ref::<MemorySourceConfig>()?;
+        Some(source.partitions().iter().flat_map(|it| numbers(it)).collect())
     }
 
     /// The indexes of its columns in the table.
@@ -363,9 +376,8 @@ impl ExecutionPlan for RelayHoursExec {
         let sender = stream.tx();
         stream.spawn(async move {
             let Some(number) = range(ranges).await? else { return Ok(()) };
-            let input = usize::try_from(number).ok().and_then(|it| inputs.get(it));
             let missing = || DataFusionError::Internal(format!("there is no range {number}"));
-            let Input { statuses, descriptors } = input.ok_or_else(missing)?;
+            let Input { statuses, descriptors } = inputs.get(&number).ok_or_else(missing)?;
             let statuses = Cursor::new(execute_stream(Arc::clone(statuses), Arc::clone(&context))?);
             let descriptors = Cursor::new(execute_stream(Arc::clone(descriptors), context)?);
             let relay = String::new();

@@ -16,9 +16,11 @@ pub use report::{Line, lines, report};
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
 use crate::rows::{Origin, Relays, Staged};
+use crate::staging::PARTS;
 use coordinator::plan::{Machine, Plan, TeamRoom};
 use onion::Rate;
 use onion::identity::RsaId;
+use serde::Serialize;
 
 /// Options of planning.
 #[derive(Clone, Debug)]
@@ -41,8 +43,6 @@ pub struct ScheduleOptions {
     pub unseen_s: i64,
     /// Expected capacity of new relays; by default the 75th percentile of the bandwidths that were published in the 30 days before.
     pub new_relay: Option<Rate>,
-    /// Seed of random plans.
-    pub seed: [u8; 32],
 }
 
 impl Default for ScheduleOptions {
@@ -58,7 +58,6 @@ impl Default for ScheduleOptions {
             around_s: 46 * crate::times::DAY_S,
             unseen_s: 30 * crate::times::DAY_S,
             new_relay: None,
-            seed: [0; 32],
         }
     }
 }
@@ -67,7 +66,7 @@ impl Default for ScheduleOptions {
 pub(crate) type Expected = (RsaId, Rate);
 
 /// A network, and the shortest plan that measures all its relays.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct PlannedNetwork {
     /// The time of the view, or the beginning of the staged span, in Unix seconds.
     pub unix_s: i64,
@@ -88,7 +87,7 @@ pub struct PlannedNetwork {
 }
 
 /// The new relays of a view.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Arrivals {
     /// The time of the view, in Unix seconds.
     pub unix_s: i64,
@@ -138,7 +137,7 @@ pub(crate) fn plan(
     }
 }
 
-/// The staged networks of a dataset: for each span all its relays, and those that ran at least half of it.
+/// The staged networks of a dataset: each span's [`PARTS`].
 ///
 /// # Errors
 /// The dataset cannot be read.
@@ -158,7 +157,7 @@ pub fn staged(
             .collect();
         plan(span.into(), &expected, 0, options)
     };
-    Ok(spans.into_iter().map(|span| [0.0, 0.5].map(|least| network(span, least))).collect())
+    Ok(spans.into_iter().map(|span| PARTS.map(|(_, least)| network(span, least))).collect())
 }
 
 pub(crate) fn id(relays: &Relays, relay: crate::rows::RelayId) -> Option<RsaId> {

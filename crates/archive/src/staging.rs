@@ -5,6 +5,9 @@ use crate::error::ArchiveError;
 use crate::rows::{Relays, Staged};
 use crate::speedtest::weight_error;
 
+/// Parts of a staged network: name, and the minimum share of the span's consensuses that list a relay.
+pub const PARTS: [(&str, f64); 2] = [("all", 0.0), ("running at least half of the span", 0.5)];
+
 /// A staged network, or a part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct StagedErrors {
@@ -22,7 +25,7 @@ pub struct StagedErrors {
     pub underweighted_share: f64,
 }
 
-/// All relays, and those that were there in at least half of the month's consensuses.
+/// The errors of each of the [`PARTS`], over all spans.
 ///
 /// # Errors
 /// The dataset has no staged network, or cannot be read.
@@ -34,8 +37,8 @@ pub fn errors(dataset: &Dataset) -> Result<[StagedErrors; 2], ArchiveError> {
         return Err(ArchiveError::Missing(problem.to_owned()));
     }
     let relays = |least: f64| rows.iter().filter(move |it| it.running_share >= least);
-    Ok([0.0, 0.5]
-        .map(|least| of(relays(least).map(|it| (it.weight_share, it.limited_byte_per_s())))))
+    Ok(PARTS
+        .map(|(_, least)| of(relays(least).map(|it| (it.weight_share, it.limited_byte_per_s())))))
 }
 
 fn of(relays: impl Iterator<Item = (f64, f64)> + Clone) -> StagedErrors {

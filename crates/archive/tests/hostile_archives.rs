@@ -244,9 +244,16 @@ fn consensuses_without_signatures_are_left_out_when_they_are_verified() {
         let error = import(&other.dataset(), &sources, &options, &stop, &mut problems).unwrap_err();
         assert!(error.to_string().contains("without --verify before"), "{error}");
     }
-    let unverified = ImportOptions::default();
-    let error = import(&place.dataset(), &sources, &unverified, &stop, &mut problems).unwrap_err();
-    assert!(error.to_string().contains("with --verify before"), "{error}");
+    // Also after an import that was interrupted before it wrote anything.
+    let interrupted = Place::new();
+    let stopped = AtomicBool::new(true);
+    let _ = import(&interrupted.dataset(), &sources, &options, &stopped, &mut problems).unwrap();
+    for verified in [place, interrupted] {
+        let unverified = ImportOptions::default();
+        let error = import(&verified.dataset(), &sources, &unverified, &stop, &mut problems);
+        let error = error.unwrap_err();
+        assert!(error.to_string().contains("with --verify before"), "{error}");
+    }
 }
 
 #[test]

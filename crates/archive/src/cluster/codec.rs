@@ -21,12 +21,15 @@ const MARK: &[u8] = b"flashflow relay_hours 2\n";
 #[derive(Debug, Default)]
 pub(super) struct Codec(BallistaPhysicalExtensionCodec);
 
-/// The first line of an encoded node. The plans of its inputs follow it, statuses and descriptors in turn, as a union.
+/// The first line of an encoded node. The plans of its inputs follow it, statuses and descriptors in turn, as a union. A task gets the
+/// plans of its own ranges only.
 #[derive(Serialize, Deserialize)]
 struct Head {
     projection: Vec<usize>,
     periods: Vec<(String, i64)>,
     totals: Vec<(i64, i64)>,
+    /// The ranges of the plans.
+    numbers: Vec<u64>,
 }
 
 fn broken(error: impl std::fmt::Display) -> DataFusionError {
@@ -38,15 +41,20 @@ fn broken(error: impl std::fmt::Display) -> DataFusionError {
 impl Codec {
     fn encode(&self, node: &RelayHoursExec, buf: &mut Vec<u8>) -> Result<()> {
         let periods = node.periods.iter().map(|it| (it.name.clone(), it.length_s));
+        let mut inputs = (*node.inputs).clone();
+        if let Some(numbers) = node.numbers() {
+            inputs.retain(|number, _| numbers.contains(number));
+        }
         let head = Head {
             projection: node.projection().to_vec(),
             periods: periods.collect(),
             totals: node.totals.to_vec(),
+            numbers: inputs.keys().copied().collect(),
         };
         buf.extend_from_slice(MARK);
         serde_json::to_writer(&mut *buf, &head).map_err(broken)?;
         buf.push(b'\n');
-        let plans = node.inputs.iter().flat_map(|it| [&it.statuses, &it.descriptors]);
+        let plans = inputs.values().flat_map(|it| [&it.statuses, &it.descriptors]);
         let plans = plans.map(|it| PhysicalPlanNode::try_from_physical_plan(Arc::clone(it), self));
         let union = UnionExecNode { inputs: plans.collect::<Result<_>>()? };
         PhysicalPlanNode { physical_plan_type: Some(PhysicalPlanType::Union(union)) }
@@ -71,12 +79,13 @@ impl Codec {
         let input = |pair: &[PhysicalPlanNode; 2]| {
             Ok(Input { statuses: plan(&pair[0])?, descriptors: plan(&pair[1])? })
         };
-        let inputs = inputs.as_chunks().0.iter().map(input).collect::<Result<_>>()?;
+        let inputs = inputs.as_chunks().0.iter().map(input).collect::<Result<Vec<_>>>()?;
+        let inputs = head.numbers.into_iter().zip(inputs).collect();
         let periods = head.periods.into_iter().map(|(name, length_s)| Period { name, length_s });
         RelayHoursExec::new(
             head.projection,
             periods.collect(),
-            inputs,
+            Arc::new(inputs),
             Arc::new(head.totals),
             Arc::clone(ranges),
         )

@@ -184,7 +184,7 @@ impl Replay<'_> {
                 minute(unix_s.into())
             )));
         }
-        let seed = Seed::from_bytes(options.seed).of_period(bounds.begin_unix_s);
+        let seed = Seed::from_bytes([0; 32]).of_period(bounds.begin_unix_s);
         let (slots, teams) = (bounds.slots(), [options.team]);
         let machine = |it: &Expected| Machine::single(it.0, it.1);
         // The daemon, too, measures a relay without a valid estimate in this period.

@@ -6,9 +6,10 @@ use crate::times::{decimal_year, minute};
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Role, Series,
 };
+use serde::Serialize;
 
 /// A quantity over a series.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
     /// Name of the quantity, with its unit.
     pub quantity: &'static str,

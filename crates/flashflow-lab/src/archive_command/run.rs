@@ -193,7 +193,7 @@ fn imported(entry: &Imported) -> String {
 }
 
 /// A JSON object with its `type`.
-fn value(kind: &str, what: &impl serde::Serialize) -> Value {
+pub(super) fn value(kind: &str, what: &impl serde::Serialize) -> Value {
     let mut line = json!({"type": kind});
     if let (Value::Object(line), Ok(Value::Object(rest))) = (&mut line, serde_json::to_value(what))
     {
@@ -362,10 +362,7 @@ fn fingerprints(path: &Path) -> Result<BTreeSet<String>, Error> {
 impl StagingCommand {
     fn run(&self, output: &Output) -> Result<Exit, Error> {
         let engine = self.resources.open(&self.dataset)?;
-        for (name, it) in ["all", "running at least half of the span"]
-            .iter()
-            .zip(staging::errors(engine.dataset())?)
-        {
+        for ((name, _), it) in staging::PARTS.into_iter().zip(staging::errors(engine.dataset())?) {
             let text = format!(
                 "{name}: {} relays, {:.1} Gbit/s, largest {:.1} Mbit/s, 75th percentile {:.1} Mbit/s; network weight error {:.2} %, \
                  {:.1} % of relays have less weight than capacity",

@@ -1,15 +1,15 @@
 //! `flashflow-lab archive schedule`: how long a team needs for each network of a dataset.
 
-use super::run::write;
+use super::run::{value, write};
 use archive::dataset::Dataset;
 use archive::rows::Origin;
-use archive::schedule::{self, PlannedNetwork, ScheduleOptions};
+use archive::schedule::{self, ScheduleOptions};
+use archive::staging::PARTS;
 use archive::times::{self, DAY_S};
 use clap::Args;
 use cli::Error;
 use coordinator::plan::TeamRoom;
 use onion::Rate;
-use serde_json::{Value, json};
 use std::path::PathBuf;
 use terminal::{Exit, Interrupt, Output};
 
@@ -104,8 +104,8 @@ impl ScheduleCommand {
         interrupt.wind_up_in_order();
         let dataset = Dataset::open(&self.dataset)?;
         let staged = schedule::staged(&dataset, &options)?;
-        for [all, half] in &staged {
-            for (name, network) in [("all", all), ("running at least half of the span", half)] {
+        for parts in &staged {
+            for ((name, _), network) in PARTS.iter().zip(parts) {
                 let text = format!(
                     "staged {}, {name}: {} relays, {:.1} Gbit/s, largest {:.1} Mbit/s: {} slots, {:.2} h",
                     times::day(network.unix_s),
@@ -117,13 +117,18 @@ impl ScheduleCommand {
                 );
                 output.result(text, || {
                     let mut line = value("staged", network);
-                    line["which"] = name.into();
+                    line["which"] = (*name).into();
                     line
                 });
             }
         }
         if !dataset.has("statuses")? && !staged.is_empty() {
-            return Ok(Exit::Done);
+            return match self.out {
+                Some(_) => Err(Error::Failed(
+                    "--out: the dataset has only staged networks, and pages are of series of days; leave it out".to_owned(),
+                )),
+                None => Ok(Exit::Done),
+            };
         }
         let mut progress = |done, all| output.doing(format!("{done} of {all} months"));
         let series = schedule::series(&dataset, &options, interrupt.requested(), &mut progress)?;
@@ -132,13 +137,7 @@ impl ScheduleCommand {
             output.record(|| value("day", day));
         }
         for it in series.arrivals.iter().filter(|it| it.new_relays > 0) {
-            output.record(|| {
-                json!({
-                    "type": "arrivals", "unix_s": it.unix_s, "new_relays": it.new_relays,
-                    "measured_after_s": it.measured_after_s,
-                    "measured_by_daemon_after_s": it.measured_by_daemon_after_s, "put_off_relays": it.put_off_relays,
-                })
-            });
+            output.record(|| value("arrivals", it));
         }
         let ends = series.days.first().zip(series.days.last());
         let span = ends.map(|(first, last)| {
@@ -161,21 +160,11 @@ impl ScheduleCommand {
                 "{:<55} {:>9} {:>9} {:>9}   {:>7} {:>7} {:>7}",
                 line.quantity, here[0], here[1], here[2], paper[0], paper[1], paper[2]
             );
-            output.result(text, || {
-                json!({"type": "quantity", "quantity": line.quantity, "here": line.here, "paper": line.paper})
-            });
+            output.result(text, || value("quantity", &line));
         }
         if let Some(out) = &self.out {
             write(schedule::report(&series), out, output)?;
         }
         Ok(if interrupt.is_requested() { Exit::Interrupted } else { Exit::Done })
     }
-}
-
-fn value(kind: &str, network: &PlannedNetwork) -> Value {
-    json!({
-        "type": kind, "unix_s": network.unix_s, "relays": network.relays, "unknown_relays": network.unknown_relays,
-        "capacity_gbit_per_s": network.capacity_gbit_per_s, "largest_mbit_per_s": network.largest_mbit_per_s,
-        "lower_bound_relays": network.lower_bound_relays, "slots": network.slots, "hours": network.hours,
-    })
 }
