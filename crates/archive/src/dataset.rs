@@ -10,7 +10,7 @@
 //! imports does not matter, importing twice changes nothing, and a killed import leaves each month as it was before or after.
 
 use crate::error::ArchiveError;
-use crate::rows::{RelayId, Relays, Row};
+use crate::rows::{Relays, Row};
 use crate::times;
 use arrow_array::RecordBatch;
 use parquet::arrow::ArrowWriter;
@@ -197,17 +197,12 @@ impl Dataset {
     /// # Errors
     /// A file cannot be read or written, or a month would have too many rows.
     pub fn add<R: Row>(&self, rows: Vec<R>, relays: &mut Relays) -> Result<u64, ArchiveError> {
+        let day = |row: &R| row.time_s().div_euclid(times::DAY_S);
         let mut months: BTreeMap<String, Vec<R>> = BTreeMap::new();
-        let mut last: Option<(i64, String)> = None;
-        for row in rows {
-            let day = row.time_s().div_euclid(times::DAY_S);
-            let month = match &last {
-                Some((known, month)) if *known == day => month.clone(),
-                _ => times::month(row.time_s()),
-            };
-            last = Some((day, month.clone()));
-            months.entry(month).or_default().push(row);
+        for rows in rows.chunk_by(|a, b| day(a) == day(b)) {
+            months.entry(times::month(rows[0].time_s())).or_default().extend_from_slice(rows);
         }
+        drop(rows);
         let mut new = 0;
         for (month, rows) in months {
             new += self.unite(&month, rows, relays)?;
@@ -232,7 +227,7 @@ impl Dataset {
             return Err(ArchiveError::Source { path, problem });
         }
         rows.extend(known);
-        sort(&mut rows, relays);
+        rows = sorted(&rows, relays);
         rows.dedup_by(|second, first| second.is_duplicate_of(first));
         if rows.len() == before {
             // A duplicate with other values replaces nothing that sorts before it; the file may still change.
@@ -290,11 +285,29 @@ const fn sorted_by(column_idx: i32) -> SortingColumn {
     SortingColumn { column_idx, descending: false, nulls_first: false }
 }
 
-/// Sorts by fingerprint and time.
-fn sort<R: Row>(rows: &mut [R], relays: &Relays) {
+/// Rows by fingerprint and time. Sources have them by time, so that they need only be dealt out to their relays.
+fn sorted<R: Row>(rows: &[R], relays: &Relays) -> Vec<R> {
     let ranks = relays.ranks();
-    let rank = |id: RelayId| ranks.get(id.0 as usize).copied().unwrap_or(u32::MAX);
-    rows.sort_unstable_by(|a, b| rank(a.relay()).cmp(&rank(b.relay())).then_with(|| a.order(b)));
+    let rank = |row: &R| ranks[row.relay().0 as usize] as usize;
+    // Where the next row of each relay goes.
+    let mut places = vec![0_u32; ranks.len() + 1];
+    for row in rows {
+        places[rank(row) + 1] += 1;
+    }
+    for index in 1..places.len() {
+        places[index] += places[index - 1];
+    }
+    let mut order = vec![0_u32; rows.len()];
+    for (index, row) in (0..).zip(rows) {
+        let place = &mut places[rank(row)];
+        order[*place as usize] = index;
+        *place += 1;
+    }
+    let mut sorted: Vec<R> = order.iter().map(|index| rows[*index as usize].clone()).collect();
+    for rows in sorted.chunk_by_mut(|a, b| a.relay() == b.relay()) {
+        rows.sort_by(R::order);
+    }
+    sorted
 }
 
 #[cfg(test)]

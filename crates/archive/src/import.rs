@@ -1,6 +1,6 @@
 //! Import: sources of all kinds into a dataset.
 //!
-//! Archives are streamed and never unpacked. One thread decompresses and cuts documents, the calling one parses them. Names inside
+//! Archives are streamed and never unpacked. One thread decompresses, the calling one cuts documents out and parses them. Names inside
 //! archives are only printed: nothing outside the dataset is written. A source that was imported completely is in the manifest, with its
 //! digest, and is not read again.
 
@@ -16,22 +16,25 @@ use crate::error::ArchiveError;
 use crate::rows::Relays;
 use documents::{Documents, Kind, Piece, Rows};
 use sha2::{Digest as _, Sha256};
+use source::Decompressed;
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{SyncSender, sync_channel};
 use std::thread;
 use verify::Verifier;
 
 /// Rows that are held before they are written: 24 to 28 bytes each.
 const PENDING_MAX: usize = 6_000_000;
-/// Bytes of documents that pass from one thread to the other at once.
-const BATCH: usize = 1 << 20;
+/// Bytes between two events of progress.
+const PROGRESS_BYTES: u64 = 1 << 20;
 /// Damaged documents of a source that are named; the others are counted.
 const NAMED_MAX: u64 = 10;
+
+/// Maximum number of bytes that are read after the end of a tar, to complete the digest of the file.
+const BEHIND_MAX: u64 = 1 << 30;
 
 /// How to import.
 #[derive(Clone, Debug, Default)]
@@ -181,6 +184,8 @@ pub fn import(
         observer,
         read: Arc::default(),
         parsed: 0,
+        observed: 0,
+        buffer: Vec::new(),
         total: sizes.iter().sum(),
     };
     for (source, bytes) in found.iter().zip(sizes) {
@@ -245,15 +250,27 @@ struct Importer<'a> {
     observer: &'a mut dyn Observer,
     read: Arc<source::Count>,
     parsed: u64,
+    /// Bytes of documents that the observer knows of.
+    observed: u64,
+    /// Room for documents.
+    buffer: Vec<u8>,
     total: u64,
 }
 
-/// What the reading thread sends.
-enum Sent {
-    /// Documents of a member of a tar, or of the file.
-    Documents(Option<Arc<str>>, Vec<Piece>),
-    /// The end came early.
-    Broken(String),
+/// Why the reading of a source ended before its end.
+enum Ended {
+    /// What the source is made of.
+    Source(io::Error),
+    /// The dataset cannot be written.
+    Dataset(ArchiveError),
+    /// The import was interrupted.
+    Stopped,
+}
+
+impl From<io::Error> for Ended {
+    fn from(error: io::Error) -> Self {
+        Self::Source(error)
+    }
 }
 
 impl Importer<'_> {
@@ -316,38 +333,25 @@ impl Importer<'_> {
         opened: source::Opened,
         entry: &mut Imported,
     ) -> Result<(), ArchiveError> {
-        let (sender, receiver) = sync_channel(2);
-        thread::scope(|scope| {
-            scope.spawn(move || read(opened, &sender));
-            for sent in receiver {
-                if self.is_stopped() {
-                    break; // The reading thread ends when nobody receives.
-                }
-                match sent {
-                    Sent::Documents(member, pieces) => {
-                        for piece in pieces {
-                            self.document(path, member.as_deref(), &piece, entry);
-                        }
-                        self.observer.progress(
-                            self.read.total.load(Ordering::Relaxed),
-                            self.total,
-                            self.parsed,
-                        );
-                        if self.pending.len() >= PENDING_MAX {
-                            self.flush()?;
-                        }
-                    }
-                    Sent::Broken(problem) => {
-                        entry.is_truncated = true;
-                        self.observer.problem(format!(
-                            "{}: {problem}; the documents before it are kept",
-                            path.display()
-                        ));
-                    }
-                }
+        self.progress();
+        let read = thread::scope(|scope| {
+            let mut stream = Decompressed::new(scope, opened.stream);
+            match opened.is_tar {
+                true => self.tar(&mut stream, path, entry),
+                false => self.documents(stream, path, None, entry),
             }
-            Ok::<(), ArchiveError>(())
-        })?;
+        });
+        match read {
+            Ok(()) | Err(Ended::Stopped) => {}
+            Err(Ended::Dataset(error)) => return Err(error),
+            Err(Ended::Source(problem)) => {
+                entry.is_truncated = true;
+                self.observer.problem(format!(
+                    "{}: {problem}; the documents before it are kept",
+                    path.display()
+                ));
+            }
+        }
         let (sha256, bytes) = self.read.digest();
         if bytes == entry.bytes {
             entry.sha256 = sha256;
@@ -355,9 +359,76 @@ impl Importer<'_> {
         Ok(())
     }
 
-    fn document(&mut self, path: &Path, member: Option<&str>, piece: &Piece, entry: &mut Imported) {
+    fn progress(&mut self) {
+        self.observed = self.parsed;
+        let read = self.read.total.load(Ordering::Relaxed);
+        self.observer.progress(read, self.total, self.parsed);
+    }
+
+    /// Members of a tar. Extensions for long names are not obeyed: they would be read into memory whatever their size, and names are
+    /// only printed.
+    fn tar(
+        &mut self,
+        stream: &mut impl Read,
+        path: &Path,
+        entry: &mut Imported,
+    ) -> Result<(), Ended> {
+        let mut archive = tar::Archive::new(&mut *stream);
+        for member in archive.entries()?.raw(true) {
+            let member = member?;
+            let name: String =
+                String::from_utf8_lossy(&member.path_bytes()).chars().take(200).collect();
+            let name = format!("member {name:?}");
+            let size = member.size();
+            if size > source::MEMBER_MAX {
+                let problem =
+                    format!("{name} has {size} bytes, more than {}: not read", source::MEMBER_MAX);
+                return Err(io::Error::other(problem).into());
+            }
+            if member.header().entry_type().is_file() {
+                self.documents(member, path, Some(&name), entry)?;
+            }
+        }
+        // The rest of the file, for its digest.
+        io::copy(&mut stream.take(BEHIND_MAX), &mut io::sink())?;
+        Ok(())
+    }
+
+    /// Documents of a file, or of a member of a tar.
+    fn documents(
+        &mut self,
+        stream: impl Read,
+        path: &Path,
+        member: Option<&str>,
+        entry: &mut Imported,
+    ) -> Result<(), Ended> {
+        let mut buffer = std::mem::take(&mut self.buffer);
+        let mut documents = Documents::new(stream, &mut buffer);
+        while let Some(piece) = documents.next()? {
+            if self.is_stopped() {
+                return Err(Ended::Stopped);
+            }
+            self.document(path, member, &piece, entry);
+            if self.parsed >= self.observed + PROGRESS_BYTES {
+                self.progress();
+            }
+            if self.pending.len() >= PENDING_MAX {
+                self.flush().map_err(Ended::Dataset)?;
+            }
+        }
+        self.buffer = buffer;
+        Ok(())
+    }
+
+    fn document(
+        &mut self,
+        path: &Path,
+        member: Option<&str>,
+        piece: &Piece<'_>,
+        entry: &mut Imported,
+    ) {
         self.parsed += piece.text.len() as u64;
-        let kind = match piece.text.as_slice() {
+        let kind = match piece.text {
             [] => Kind::Damaged(format!("longer than {} MiB", documents::DOCUMENT_MAX >> 20)),
             text => documents::parse(text, self.verifier, &mut self.relays, &mut self.pending),
         };
@@ -404,72 +475,4 @@ impl Importer<'_> {
         self.read.total.fetch_add(entry.bytes, Ordering::Relaxed);
         Ok(())
     }
-}
-
-/// Maximum number of bytes that are read after the end of a tar, to complete the digest of the file.
-const BEHIND_MAX: u64 = 1 << 30;
-
-/// Reads a file to its end, or until nobody receives.
-fn read(mut opened: source::Opened, sender: &SyncSender<Sent>) {
-    let result = match opened.is_tar {
-        true => read_tar(&mut opened.stream, sender)
-            .and_then(|()| io::copy(&mut opened.stream.take(BEHIND_MAX), &mut io::sink()))
-            .map(drop),
-        false => read_documents(opened.stream, None, sender),
-    };
-    if let Err(error) = result {
-        // If nobody receives, nobody wants to know.
-        let _ = sender.send(Sent::Broken(error.to_string()));
-    }
-}
-
-fn read_documents(
-    stream: impl Read,
-    member: Option<&Arc<str>>,
-    sender: &SyncSender<Sent>,
-) -> io::Result<()> {
-    let mut documents = Documents::new(stream);
-    let (mut batch, mut len) = (Vec::new(), 0);
-    let send = |batch| {
-        let sent = sender.send(Sent::Documents(member.cloned(), batch));
-        sent.map_err(|_| io::Error::other("interrupted"))
-    };
-    loop {
-        let piece = match documents.next() {
-            Ok(Some(piece)) => piece,
-            Ok(None) => return send(batch),
-            Err(error) => {
-                send(batch)?;
-                return Err(error);
-            }
-        };
-        len += piece.text.len();
-        batch.push(piece);
-        if len >= BATCH {
-            send(std::mem::take(&mut batch))?;
-            len = 0;
-        }
-    }
-}
-
-/// Members of a tar. Extensions for long names are not obeyed: they would be read into memory whatever their size, and names are only
-/// printed.
-fn read_tar(stream: impl Read, sender: &SyncSender<Sent>) -> io::Result<()> {
-    let mut archive = tar::Archive::new(stream);
-    for member in archive.entries()?.raw(true) {
-        let member = member?;
-        let name: String =
-            String::from_utf8_lossy(&member.path_bytes()).chars().take(200).collect();
-        let name: Arc<str> = format!("member {name:?}").into();
-        let size = member.size();
-        if size > source::MEMBER_MAX {
-            let problem =
-                format!("{name} has {size} bytes, more than {}: not read", source::MEMBER_MAX);
-            return Err(io::Error::other(problem));
-        }
-        if member.header().entry_type().is_file() {
-            read_documents(member, Some(&name), sender)?;
-        }
-    }
-    Ok(())
 }

@@ -1,5 +1,5 @@
 use super::*;
-use crate::rows::{Origin, Status};
+use crate::rows::{Origin, RelayId, Status};
 use netdoc::Fingerprint;
 use proptest::prelude::*;
 

@@ -13,9 +13,9 @@ pub(super) const DOCUMENT_MAX: usize = 1 << 26;
 const CHUNK: usize = 1 << 18;
 
 /// A stream of concatenated documents, cut at their first lines.
-pub(super) struct Documents<R> {
+pub(super) struct Documents<'b, R> {
     from: R,
-    buffer: Vec<u8>,
+    buffer: &'b mut Vec<u8>,
     /// The next document begins here.
     begin: usize,
     /// Lines were looked at up to here.
@@ -29,18 +29,20 @@ pub(super) struct Documents<R> {
 
 /// A piece of a stream.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Piece {
+pub(super) struct Piece<'a> {
     /// Where it begins in the stream.
     pub(super) offset: u64,
     /// Its text; empty if it was too large.
-    pub(super) text: Vec<u8>,
+    pub(super) text: &'a [u8],
 }
 
-impl<R: Read> Documents<R> {
-    pub(super) fn new(from: R) -> Self {
+impl<'b, R: Read> Documents<'b, R> {
+    /// The buffer is only room: what it has is dropped.
+    pub(super) fn new(from: R, buffer: &'b mut Vec<u8>) -> Self {
+        buffer.clear();
         Self {
             from,
-            buffer: Vec::new(),
+            buffer,
             begin: 0,
             scanned: 0,
             offset: 0,
@@ -50,9 +52,9 @@ impl<R: Read> Documents<R> {
     }
 
     /// The next document, or what is between two.
-    pub(super) fn next(&mut self) -> io::Result<Option<Piece>> {
+    pub(super) fn next(&mut self) -> io::Result<Option<Piece<'_>>> {
         let mut is_too_large = false;
-        loop {
+        let end = 'found: loop {
             while let Some(len) = memchr::memchr(b'\n', &self.buffer[self.scanned..]) {
                 let line = self.scanned;
                 let first = &self.buffer[line..line + len];
@@ -64,12 +66,11 @@ impl<R: Read> Documents<R> {
                 self.is_annotated = is_annotation;
                 self.scanned = line + len + 1;
                 if begins && line > self.begin {
-                    return Ok(Some(self.piece(line, is_too_large)));
+                    break 'found line;
                 }
             }
             if self.is_at_end {
-                let end = self.buffer.len();
-                return Ok((end > self.begin).then(|| self.piece(end, is_too_large)));
+                break self.buffer.len();
             }
             if self.buffer.len() - self.begin > DOCUMENT_MAX {
                 // Its lines are dropped, and the offset of what is left is named.
@@ -85,15 +86,11 @@ impl<R: Read> Documents<R> {
                 }
             }
             self.fill()?;
-        }
-    }
-
-    fn piece(&mut self, end: usize, is_too_large: bool) -> Piece {
-        let text = if is_too_large { Vec::new() } else { self.buffer[self.begin..end].to_vec() };
-        let piece = Piece { offset: self.offset + self.begin as u64, text };
-        self.begin = end;
+        };
+        let begin = std::mem::replace(&mut self.begin, end);
         self.scanned = self.scanned.max(end);
-        piece
+        let text = if is_too_large { &[][..] } else { &self.buffer[begin..end] };
+        Ok((end > begin).then_some(Piece { offset: self.offset + begin as u64, text }))
     }
 
     fn fill(&mut self) -> io::Result<()> {
@@ -103,16 +100,8 @@ impl<R: Read> Documents<R> {
             self.scanned -= self.begin;
             self.begin = 0;
         }
-        let len = self.buffer.len();
-        self.buffer.resize(len + CHUNK, 0);
-        let read = loop {
-            match self.from.read(&mut self.buffer[len..]) {
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                other => break other,
-            }
-        };
-        self.buffer.truncate(len + read.as_ref().copied().unwrap_or(0));
-        self.is_at_end = read? == 0;
+        let read = self.from.by_ref().take(CHUNK as u64).read_to_end(self.buffer)?;
+        self.is_at_end = read == 0;
         Ok(())
     }
 }
@@ -315,10 +304,11 @@ mod tests {
     }
 
     fn cut(text: &str, step: usize) -> Vec<(u64, String)> {
-        let mut documents = Documents::new(Slow(text.as_bytes(), step));
+        let mut buffer = b"router of another stream\n".to_vec();
+        let mut documents = Documents::new(Slow(text.as_bytes(), step), &mut buffer);
         let mut pieces = Vec::new();
         while let Some(piece) = documents.next().unwrap() {
-            pieces.push((piece.offset, String::from_utf8(piece.text).unwrap()));
+            pieces.push((piece.offset, String::from_utf8(piece.text.to_vec()).unwrap()));
         }
         pieces
     }
@@ -347,16 +337,13 @@ mod tests {
         }
         let large = 3 * DOCUMENT_MAX as u64;
         let from = b"router a\n".chain(Endless(large)).chain(&b"\nrouter b\n"[..]);
-        let mut documents = Documents::new(from);
+        let mut buffer = Vec::new();
+        let mut documents = Documents::new(from, &mut buffer);
         let mut pieces = Vec::new();
         while let Some(piece) = documents.next().unwrap() {
-            assert!(
-                documents.buffer.capacity() < 3 * DOCUMENT_MAX,
-                "{}",
-                documents.buffer.capacity()
-            );
-            pieces.push((piece.offset, piece.text));
+            pieces.push((piece.offset, piece.text.to_vec()));
         }
+        assert!(buffer.capacity() < 3 * DOCUMENT_MAX, "{}", buffer.capacity());
         assert_eq!(pieces.len(), 2);
         assert!(pieces[0].1.is_empty());
         assert_eq!(pieces[1], (large + 10, b"router b\n".to_vec()));

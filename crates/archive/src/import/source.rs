@@ -10,6 +10,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Scope;
 
 /// The most memory for a dictionary of xz. `xz -9` needs 65 MiB.
 const XZ_MEMORY: u64 = 1 << 28;
@@ -84,6 +86,58 @@ pub(super) fn open(path: &Path, count: Arc<Count>) -> io::Result<Opened> {
     let bounded = Bounded { from: stream, left: most };
     let (head, stream) = peek::<512>(Box::new(bounded))?;
     Ok(Opened { is_tar: head.get(257..262) == Some(b"ustar"), stream })
+}
+
+/// Bytes that pass from the decompressing thread at once, and how often they may before they are used.
+const CHUNK: usize = 1 << 18;
+const CHUNKS: usize = 8;
+
+/// A stream that a thread of its own decompresses. The thread ends with the stream, or when the stream is dropped.
+pub(super) struct Decompressed {
+    chunks: Receiver<io::Result<Vec<u8>>>,
+    chunk: io::Cursor<Vec<u8>>,
+}
+
+impl Decompressed {
+    pub(super) fn new<'scope>(
+        scope: &'scope Scope<'scope, '_>,
+        stream: Box<dyn Read + Send>,
+    ) -> Self {
+        let (sender, chunks) = sync_channel(CHUNKS);
+        scope.spawn(move || send(stream, &sender));
+        Self { chunks, chunk: io::Cursor::default() }
+    }
+}
+
+fn send(mut stream: Box<dyn Read + Send>, sender: &SyncSender<io::Result<Vec<u8>>>) {
+    loop {
+        let mut chunk = Vec::with_capacity(CHUNK);
+        let read = stream.by_ref().take(CHUNK as u64).read_to_end(&mut chunk);
+        let is_end = !matches!(read, Ok(1..));
+        // What came before an error is used.
+        let sent = sender.send(Ok(chunk)).and_then(|()| match read {
+            Ok(_) => Ok(()),
+            Err(error) => sender.send(Err(error)),
+        });
+        if is_end || sent.is_err() {
+            return;
+        }
+    }
+}
+
+impl Read for Decompressed {
+    fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
+        loop {
+            let len = self.chunk.read(room)?;
+            if len > 0 || room.is_empty() {
+                return Ok(len);
+            }
+            match self.chunks.recv() {
+                Ok(chunk) => self.chunk = io::Cursor::new(chunk?),
+                Err(_) => return Ok(0),
+            }
+        }
+    }
 }
 
 /// The whole content of a file that must not be longer than `most` bytes.

@@ -23,9 +23,10 @@ impl Verifier {
         let failed = || ArchiveError::file("read", path);
         let opened = source::open(path, Arc::<Count>::default()).map_err(failed())?;
         let mut certificates = Certificates::new();
-        let mut documents = Documents::new(opened.stream);
+        let mut buffer = Vec::new();
+        let mut documents = Documents::new(opened.stream, &mut buffer);
         while let Some(piece) = documents.next().map_err(failed())? {
-            certificates.extend(verified_certificates(&piece.text));
+            certificates.extend(verified_certificates(piece.text));
         }
         if certificates.is_empty() {
             let problem = "there is no valid certificate of an authority; name tor's cached-certs, or an archive of CollecTor's `certs`";
