@@ -1,4 +1,15 @@
 //! Relays and measurers in virtual time, around one period.
+//!
+//! [`World::play_until`] is the shell: it does what the period asks for (`act`), and hands it each answer at its time (`happen`). `network`
+//! has the relays, `team` what measurers report of a round, `disturbances` crashes, losses and lies, and `checks` the rules.
+
+mod checks;
+mod disturbances;
+mod network;
+mod team;
+
+pub(super) use disturbances::Happening;
+pub(super) use network::Conduct;
 
 use super::super::{Event as Happened, *};
 use super::journal::Journal;
@@ -8,6 +19,7 @@ use crate::period::Now;
 use crate::plan::Seed;
 use crate::round::FailureKind;
 use crate::{Defences, MemberReport, RoundMode, RoundOrder};
+use network::{SimRelay, relays};
 use onion::Duration;
 use onion::identity::RelayIds;
 use onion::measure::Second;
@@ -19,26 +31,12 @@ use std::net::SocketAddr;
 use std::string::ToString as _;
 use std::vec;
 use std::vec::Vec;
+use team::{MEASURERS, capacity_of, config};
 
 /// Shorter than an hour, so that each relay has one slot.
 pub(super) const PERIOD_S: u64 = 3000;
 const SLOT_S: u64 = 45;
 const BEGIN: u64 = 1_800_000_000 - 1_800_000_000 % PERIOD_S;
-
-/// A disturbance in a period.
-#[derive(Clone, Debug)]
-pub(super) enum Happening {
-    /// The coordinator is killed, and starts again.
-    Crash,
-    /// A measurer is gone for two minutes.
-    MeasurerLost(usize),
-    /// A measurer claims more than it was assigned, for two minutes.
-    MeasurerLies(usize),
-    /// The wall clock is set, by this number of seconds.
-    ClockSet(i64),
-    /// The next consensus is unavailable.
-    NoConsensus,
-}
 
 #[derive(Clone, Debug)]
 pub(super) struct WorldOptions {
@@ -48,37 +46,14 @@ pub(super) struct WorldOptions {
     pub(super) happenings: Vec<(u64, Happening)>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Conduct {
-    Honest,
-    /// It takes part, and says "not now".
-    Declines,
-    Unreachable,
-    /// On a public address, and not on the opt-in list.
-    NotAsked,
-}
-
-#[derive(Clone, Debug)]
-pub(super) struct SimRelay {
-    pub(super) ids: RelayIds,
-    pub(super) address: SocketAddr,
-    /// Bytes per second.
-    pub(super) capacity: u64,
-    pub(super) is_echo: bool,
-    pub(super) conduct: Conduct,
-}
-
 /// A measurement in the simulated world.
 #[derive(Clone, Debug, Default)]
 struct Load {
-    relay: RsaId0,
+    relay: Option<RsaId>,
     round: u32,
     orders: BTreeMap<usize, RoundOrder>,
     is_running: bool,
 }
-
-/// An identity, or none yet.
-type RsaId0 = Option<RsaId>;
 
 #[derive(Clone, Debug)]
 enum Event {
@@ -119,44 +94,6 @@ pub(super) struct World {
     /// The number of processes so far: each has its own secret.
     processes: u8,
     ended: Option<Ending>,
-}
-
-const MEASURERS: usize = 3;
-
-fn capacity_of(_measurer: usize) -> Rate {
-    Rate::from_mbit_per_s(1000.0)
-}
-
-fn relays(options: &WorldOptions) -> Vec<SimRelay> {
-    let mut state = options.seed | 1;
-    let mut next = move |below: u64| {
-        // Knuth's generator provides enough variety.
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    };
-    let relay = |number: u8| {
-        let conduct = match next(20) {
-            0 => Conduct::Declines,
-            1 => Conduct::Unreachable,
-            2 => Conduct::NotAsked,
-            _ => Conduct::Honest,
-        };
-        // Some hosts have two relays.
-        let host = if number % 10 == 9 { number - 1 } else { number };
-        let network = if conduct == Conduct::NotAsked { [198, 51, 100] } else { [10, 0, 0] };
-        let [a, b, c] = network;
-        let is_echo = conduct == Conduct::Declines
-            || (number.is_multiple_of(4) && conduct == Conduct::Honest);
-        SimRelay {
-            ids: RelayIds { rsa: RsaId([number; 20]), ed25519: None },
-            address: ([a, b, c, host], 9000 + u16::from(number)).into(),
-            capacity: 200_000 + next(10_000_000),
-            is_echo,
-            conduct,
-        }
-    };
-    (1..=options.relays).map(relay).collect()
 }
 
 impl World {
@@ -225,20 +162,6 @@ impl World {
     fn later(&mut self, after: Duration, event: Event) {
         self.sequence += 1;
         self.events.insert((self.now + after, self.sequence), event);
-    }
-
-    /// Every relay is on the opt-in list.
-    pub(super) fn list_all(&mut self) {
-        self.is_listed = true;
-        let lines: String = self.relays.iter().map(|it| format!("{}\n", it.ids.rsa)).collect();
-        let listed = Consent::local_only().with_list(&lines).expect("fingerprints");
-        self.period.refresh(listed);
-    }
-
-    /// The operator empties the opt-in list, and no newer consensus can be had.
-    pub(super) fn withdraw_consent(&mut self) {
-        self.has_no_consensus = true;
-        self.period.refresh(Consent::local_only());
     }
 
     pub(super) fn play_period(&mut self) {
@@ -368,248 +291,5 @@ impl World {
                 self.lying.remove(&place);
             }
         }
-    }
-
-    fn ready(&mut self, measurement: MeasurementId, place: usize, round: u32) {
-        let Some(load) = self.loads.get(&measurement) else { return };
-        let Some(order) = load.orders.get(&place) else { return };
-        let relay = load.relay.expect("given");
-        let failed = |kind| MemberReport::Failed { kind, detail: "as played".to_string() };
-        let report = if self.lost.contains(&place) {
-            failed(FailureKind::Broken)
-        } else if self.conduct(relay) == Conduct::Unreachable {
-            failed(FailureKind::Unreachable)
-        } else {
-            MemberReport::Ready { sockets: order.sockets }
-        };
-        let now = self.time();
-        self.period.handle_report(now, measurement, MeasurerId(place), round, report);
-    }
-
-    fn second(&mut self, measurement: MeasurementId, round: u32, second: u32) {
-        let Some(load) = self.loads.get(&measurement).filter(|it| it.is_running) else { return };
-        if load.round != round {
-            return;
-        }
-        let relay = self.relay(load.relay.expect("given")).clone();
-        let orders = load.orders.clone();
-        let seconds = orders.values().next().map_or(0, |it| it.seconds);
-        let total: u64 = orders.values().map(|it| it.rate.as_byte_per_s()).sum();
-        let now = self.time();
-        let mut sent_back = Vec::new();
-        let mut reports = Vec::new();
-        for (place, order) in &orders {
-            let rate = order.rate.as_byte_per_s();
-            let share = u128::from(relay.capacity) * u128::from(rate) / u128::from(total.max(1));
-            let share = u64::try_from(share).expect("a part of a rate");
-            let bytes = share.min(rate);
-            sent_back.push(SentBack { measurer: key(*place), bytes });
-            let bytes = if self.lying.contains(place) { rate * 3 } else { bytes };
-            let checked_cells = bytes / (514 * 125) + 1;
-            let report = if self.lost.contains(place) {
-                let detail = "as played".to_string();
-                MemberReport::Failed { kind: FailureKind::Broken, detail }
-            } else {
-                MemberReport::Second(Second { index: second, bytes, checked_cells }, None)
-            };
-            reports.push((*place, report));
-        }
-        let is_echo =
-            matches!(orders.values().next().map(|it| it.mode), Some(RoundMode::Echo { .. }));
-        if is_echo {
-            let none = ClientSecond {
-                second: u16::try_from(second).expect("few"),
-                received_bytes: 0,
-                sent_bytes: 0,
-            };
-            let event = OrderEvent::ClientSecond(none, sent_back);
-            self.period.handle_order_event(now, measurement, round, event);
-        }
-        for (place, report) in reports {
-            self.period.handle_report(now, measurement, MeasurerId(place), round, report);
-        }
-        if second + 1 < seconds {
-            let next = Event::Second(measurement, round, second + 1);
-            self.later(Duration::from_secs(1), next);
-        }
-    }
-
-    fn disturb(&mut self, happening: &Happening) {
-        const TWO_MINUTES: Duration = Duration::from_secs(120);
-        match *happening {
-            Happening::Crash => self.crash(),
-            Happening::MeasurerLost(place) => {
-                self.lost.insert(place);
-                self.later(TWO_MINUTES, Event::MeasurerBack(place));
-            }
-            Happening::MeasurerLies(place) => {
-                self.lying.insert(place);
-                self.later(TWO_MINUTES, Event::MeasurerBack(place));
-            }
-            Happening::ClockSet(by_s) => self.skew_s += by_s,
-            Happening::NoConsensus => self.has_no_consensus = true,
-        }
-    }
-
-    /// The process is killed: outstanding requests are not answered.
-    fn crash(&mut self) {
-        self.loads.clear();
-        self.events.retain(|_, it| matches!(it, Event::Happening(_) | Event::MeasurerBack(_)));
-        self.processes += 1;
-        (self.launched, self.failed) = (0, BTreeMap::new());
-        let history = self.journal.history(&self.history);
-        let pasts = self.journal.pasts(self.bounds.begin_unix_s);
-        let config = config(self.bounds, self.processes);
-        let knowledge = Knowledge { history, pasts };
-        self.period = Period::new(self.time(), config, Consent::local_only(), knowledge);
-    }
-
-    fn view(&self) -> NetworkView {
-        let router = |it: &SimRelay| Router {
-            ids: it.ids,
-            nickname: format!("relay{}", it.ids.rsa.0[0]),
-            address: it.address,
-            is_authority: false,
-            is_running: true,
-            weight_kb_s: None,
-        };
-        NetworkView {
-            valid_after_unix_s: BEGIN,
-            source: "the world".to_string(),
-            signers: None,
-            routers: self.relays.iter().map(router).collect(),
-            named: None,
-            echo: self.relays.iter().filter(|it| it.is_echo).map(|it| it.ids.rsa).collect(),
-            families: Vec::new(),
-            defences: Defences::default(),
-        }
-    }
-
-    fn slot_seed(&self) -> SlotSeed {
-        let room = TeamRoom { capacity: Rate::from_mbit_per_s(3000.0), at_once_max: 16 };
-        let mut seed = [0; 32];
-        seed[..8].copy_from_slice(&self.options.seed.to_be_bytes());
-        SlotSeed { seed: Seed::from_bytes(seed), teams: vec![room; self.teams], own: self.own }
-    }
-
-    pub(super) fn relay(&self, relay: RsaId) -> &SimRelay {
-        self.relays.iter().find(|it| it.ids.rsa == relay).expect("one of the world")
-    }
-
-    pub(super) fn conduct(&self, relay: RsaId) -> Conduct {
-        self.relay(relay).conduct
-    }
-
-    pub(super) fn may_be_measured(&self, relay: RsaId) -> bool {
-        self.is_listed || self.conduct(relay) != Conduct::NotAsked
-    }
-
-    pub(super) fn group_size(&self, relay: RsaId) -> usize {
-        let ip = self.relay(relay).address.ip();
-        self.relays.iter().filter(|it| it.address.ip() == ip).count()
-    }
-
-    /// Finished measurements were recorded before.
-    fn check_journal(&self, relay: RsaId) {
-        let of_relay = |entry: &&Entry| match entry {
-            Entry::Started(it) => it.relay() == relay,
-            Entry::Finished(it) => it.begun.relay() == relay,
-            _ => false,
-        };
-        let last = self.journal.entries.iter().rev().find(of_relay);
-        assert!(matches!(last, Some(Entry::Started(_))), "not in the journal: {last:?}");
-    }
-
-    /// No measurer is assigned more than its capacity.
-    fn check_capacity(&self) {
-        for place in 0..MEASURERS {
-            let orders = self.loads.values().filter_map(|it| it.orders.get(&place));
-            let all: Rate = orders.map(|it| it.rate).sum();
-            let has = capacity_of(place);
-            assert!(all <= has, "measurer {place} is asked for {all} of {has}");
-        }
-        let at_once = self.loads.len();
-        assert!(at_once <= 16, "{at_once} relays at once");
-    }
-
-    /// No estimate exceeds the relay's capacity.
-    pub(super) fn check_record(&self, record: &Record) {
-        let Some(capacity) = record.capacity() else { return };
-        let most = self.relay(record.relay.ids.rsa).capacity;
-        assert!(capacity.as_byte_per_s() <= most + most / 50, "{record:?}");
-    }
-
-    fn check_publication(&self, relays: &[PublishedRelay]) {
-        let mut known = BTreeSet::new();
-        for it in relays {
-            assert!(known.insert(it.ids.rsa), "twice: {it:?}");
-            assert!(self.may_be_measured(it.ids.rsa), "{it:?}");
-        }
-    }
-
-    /// The conclusive estimates of the period, in the end.
-    pub(super) fn conclusive(&self) -> BTreeMap<RsaId, Rate> {
-        let pasts = self.journal.pasts(self.bounds.begin_unix_s);
-        let records = pasts.into_iter().filter_map(|(id, it)| Some((id, it.record?)));
-        let conclusive = records.filter(|(_, it)| it.verdict() == crate::Verdict::Conclusive);
-        conclusive.filter_map(|(id, it)| Some((id, it.capacity()?))).collect()
-    }
-
-    /// The slot in which each relay was measured first.
-    pub(super) fn first_slots(&self) -> BTreeMap<RsaId, u32> {
-        let mut slots = BTreeMap::new();
-        for entry in &self.journal.entries {
-            if let Entry::Started(it) = entry
-                && let Some(slot) = it.slot
-            {
-                slots.entry(it.relay()).or_insert(slot);
-            }
-        }
-        slots
-    }
-
-    /// A conclusive estimate equals the one without disturbances.
-    pub(super) fn compare(&self, undisturbed: &Self) {
-        let (ours, theirs) = (self.conclusive(), undisturbed.conclusive());
-        for (relay, rate) in &ours {
-            let Some(expected) = theirs.get(relay).filter(|_| self.group_size(*relay) == 1) else {
-                continue;
-            };
-            let share = rate.as_byte_per_s() as f64 / expected.as_byte_per_s() as f64;
-            assert!((0.95..=1.05).contains(&share), "{relay}: {rate}, and undisturbed {expected}");
-        }
-        // A clock that is set to before the period ends it: it has not begun.
-        let is_cut_short = self.time().unix_s() < BEGIN;
-        assert!(is_cut_short || ours.len() > 100, "{} relays", ours.len());
-    }
-}
-
-fn key(place: usize) -> MeasurerKey {
-    MeasurerKey([number(place); 32])
-}
-
-fn number(place: usize) -> u8 {
-    u8::try_from(place + 1).expect("few measurers")
-}
-
-fn config(bounds: Bounds, process: u8) -> PeriodConfig {
-    let measurer = |place: usize| MeasurerConfig {
-        name: format!("measurer {place}"),
-        key: key(place),
-        address: ([10, 1, 0, number(place)], 7000).into(),
-        limit: capacity_of(place),
-    };
-    PeriodConfig {
-        bounds,
-        timing: Timing::Slots,
-        params: Params { seconds: 5, ..Params::default() },
-        policy: HistoryPolicy::over(Duration::from_secs(PERIOD_S)),
-        measurers: (0..MEASURERS).map(measurer).collect(),
-        at_once_max: None,
-        echo_rounds: 4,
-        always_authenticate: false,
-        certain: Vec::new(),
-        refresh: Duration::from_secs(PERIOD_S / 3),
-        secret: [process; 32],
     }
 }

@@ -1,0 +1,79 @@
+//! What must hold of a period: checked after each step, and at the end.
+
+use super::*;
+
+impl World {
+    /// Finished measurements were recorded before.
+    pub(super) fn check_journal(&self, relay: RsaId) {
+        let of_relay = |entry: &&Entry| match entry {
+            Entry::Started(it) => it.relay() == relay,
+            Entry::Finished(it) => it.begun.relay() == relay,
+            _ => false,
+        };
+        let last = self.journal.entries.iter().rev().find(of_relay);
+        assert!(matches!(last, Some(Entry::Started(_))), "not in the journal: {last:?}");
+    }
+
+    /// No measurer is assigned more than its capacity.
+    pub(super) fn check_capacity(&self) {
+        for place in 0..MEASURERS {
+            let orders = self.loads.values().filter_map(|it| it.orders.get(&place));
+            let all: Rate = orders.map(|it| it.rate).sum();
+            let has = capacity_of(place);
+            assert!(all <= has, "measurer {place} is asked for {all} of {has}");
+        }
+        let at_once = self.loads.len();
+        assert!(at_once <= 16, "{at_once} relays at once");
+    }
+
+    /// No estimate exceeds the relay's capacity.
+    pub(in super::super) fn check_record(&self, record: &Record) {
+        let Some(capacity) = record.capacity() else { return };
+        let most = self.relay(record.relay.ids.rsa).capacity;
+        assert!(capacity.as_byte_per_s() <= most + most / 50, "{record:?}");
+    }
+
+    pub(super) fn check_publication(&self, relays: &[PublishedRelay]) {
+        let mut known = BTreeSet::new();
+        for it in relays {
+            assert!(known.insert(it.ids.rsa), "twice: {it:?}");
+            assert!(self.may_be_measured(it.ids.rsa), "{it:?}");
+        }
+    }
+
+    /// The conclusive estimates of the period, in the end.
+    pub(in super::super) fn conclusive(&self) -> BTreeMap<RsaId, Rate> {
+        let pasts = self.journal.pasts(self.bounds.begin_unix_s);
+        let records = pasts.into_iter().filter_map(|(id, it)| Some((id, it.record?)));
+        let conclusive = records.filter(|(_, it)| it.verdict() == crate::Verdict::Conclusive);
+        conclusive.filter_map(|(id, it)| Some((id, it.capacity()?))).collect()
+    }
+
+    /// The slot in which each relay was measured first.
+    pub(in super::super) fn first_slots(&self) -> BTreeMap<RsaId, u32> {
+        let mut slots = BTreeMap::new();
+        for entry in &self.journal.entries {
+            if let Entry::Started(it) = entry
+                && let Some(slot) = it.slot
+            {
+                slots.entry(it.relay()).or_insert(slot);
+            }
+        }
+        slots
+    }
+
+    /// A conclusive estimate equals the one without disturbances.
+    pub(in super::super) fn compare(&self, undisturbed: &Self) {
+        let (ours, theirs) = (self.conclusive(), undisturbed.conclusive());
+        for (relay, rate) in &ours {
+            let Some(expected) = theirs.get(relay).filter(|_| self.group_size(*relay) == 1) else {
+                continue;
+            };
+            let share = rate.as_byte_per_s() as f64 / expected.as_byte_per_s() as f64;
+            assert!((0.95..=1.05).contains(&share), "{relay}: {rate}, and undisturbed {expected}");
+        }
+        // A clock that is set to before the period ends it: it has not begun.
+        let is_cut_short = self.time().unix_s() < BEGIN;
+        assert!(is_cut_short || ours.len() > 100, "{} relays", ours.len());
+    }
+}

@@ -1,0 +1,102 @@
+//! The relays of the world, as a consensus lists them.
+
+use super::*;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Conduct {
+    Honest,
+    /// It takes part, and says "not now".
+    Declines,
+    Unreachable,
+    /// On a public address, and not on the opt-in list.
+    NotAsked,
+}
+
+#[derive(Clone, Debug)]
+pub(in super::super) struct SimRelay {
+    pub(in super::super) ids: RelayIds,
+    pub(in super::super) address: SocketAddr,
+    /// Bytes per second.
+    pub(in super::super) capacity: u64,
+    pub(in super::super) is_echo: bool,
+    pub(in super::super) conduct: Conduct,
+}
+
+pub(super) fn relays(options: &WorldOptions) -> Vec<SimRelay> {
+    let mut state = options.seed | 1;
+    let mut next = move |below: u64| {
+        // Knuth's generator provides enough variety.
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    let relay = |number: u8| {
+        let conduct = match next(20) {
+            0 => Conduct::Declines,
+            1 => Conduct::Unreachable,
+            2 => Conduct::NotAsked,
+            _ => Conduct::Honest,
+        };
+        // Some hosts have two relays.
+        let host = if number % 10 == 9 { number - 1 } else { number };
+        let network = if conduct == Conduct::NotAsked { [198, 51, 100] } else { [10, 0, 0] };
+        let [a, b, c] = network;
+        let is_echo = conduct == Conduct::Declines
+            || (number.is_multiple_of(4) && conduct == Conduct::Honest);
+        SimRelay {
+            ids: RelayIds { rsa: RsaId([number; 20]), ed25519: None },
+            address: ([a, b, c, host], 9000 + u16::from(number)).into(),
+            capacity: 200_000 + next(10_000_000),
+            is_echo,
+            conduct,
+        }
+    };
+    (1..=options.relays).map(relay).collect()
+}
+
+impl World {
+    pub(super) fn view(&self) -> NetworkView {
+        let router = |it: &SimRelay| Router {
+            ids: it.ids,
+            nickname: format!("relay{}", it.ids.rsa.0[0]),
+            address: it.address,
+            is_authority: false,
+            is_running: true,
+            weight_kb_s: None,
+        };
+        NetworkView {
+            valid_after_unix_s: BEGIN,
+            source: "the world".to_string(),
+            signers: None,
+            routers: self.relays.iter().map(router).collect(),
+            named: None,
+            echo: self.relays.iter().filter(|it| it.is_echo).map(|it| it.ids.rsa).collect(),
+            families: Vec::new(),
+            defences: Defences::default(),
+        }
+    }
+
+    pub(super) fn slot_seed(&self) -> SlotSeed {
+        let room = TeamRoom { capacity: Rate::from_mbit_per_s(3000.0), at_once_max: 16 };
+        let mut seed = [0; 32];
+        seed[..8].copy_from_slice(&self.options.seed.to_be_bytes());
+        SlotSeed { seed: Seed::from_bytes(seed), teams: vec![room; self.teams], own: self.own }
+    }
+
+    pub(in super::super) fn relay(&self, relay: RsaId) -> &SimRelay {
+        self.relays.iter().find(|it| it.ids.rsa == relay).expect("one of the world")
+    }
+
+    pub(in super::super) fn conduct(&self, relay: RsaId) -> Conduct {
+        self.relay(relay).conduct
+    }
+
+    pub(in super::super) fn may_be_measured(&self, relay: RsaId) -> bool {
+        self.is_listed || self.conduct(relay) != Conduct::NotAsked
+    }
+
+    pub(in super::super) fn group_size(&self, relay: RsaId) -> usize {
+        let ip = self.relay(relay).address.ip();
+        self.relays.iter().filter(|it| it.address.ip() == ip).count()
+    }
+}
