@@ -15,7 +15,7 @@ use page::Claims;
 use serde_json::json;
 use std::env;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use terminal::{Exit, Output, times};
@@ -80,21 +80,16 @@ fn record(
             "claim `{claim}`: use letters, digits and -, as in bench-relay"
         )));
     }
-    let program = env::current_exe().map_err(|error| failed("cannot find this program", &error))?;
-    let mut running = Command::new(program)
+    let program = env::current_exe()?;
+    let ended = Command::new(&program)
         .args(command)
         .arg("--json")
         .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .spawn()
-        .map_err(|error| failed("cannot run this program", &error))?;
-    let mut lines = Vec::new();
-    for line in running.stdout.take().into_iter().flat_map(|it| BufReader::new(it).lines()) {
-        let line = line.map_err(|error| failed("cannot read what the command prints", &error))?;
-        lines.push(line);
-    }
-    let status = running.wait().map_err(|error| failed("cannot wait for the command", &error))?;
-    let seed = command.iter().skip_while(|it| *it != "--seed").nth(1);
+        .stderr(Stdio::inherit())
+        .output()
+        .map_err(file_error("run", &program))?;
+    let status = ended.status;
+    let printed = String::from_utf8_lossy(&ended.stdout);
     let date = times::readable(unix_time_s()).chars().take(10).collect();
     let outcome = Outcome {
         command: format!("flashflow-lab {}", command.join(" ")),
@@ -102,17 +97,17 @@ fn record(
         commit: Some(cli::COMMIT.to_owned()),
         target: Some(cli::TARGET.to_owned()),
         machine: machine(),
-        seed: seed.and_then(|it| it.parse().ok()),
+        seed: seed_in(command),
         date,
         conditions,
-        ..Outcome::of_lines(&lines).ok_or_else(|| {
+        ..Outcome::of_lines(printed.lines()).ok_or_else(|| {
             Error::Failed(format!(
                 "the command printed no summary, so there is nothing to record; it ended with {status}"
             ))
         })?
     };
     let path = folder.join("data").join(claim);
-    fs::create_dir_all(&path).map_err(|error| failed(&path.display().to_string(), &error))?;
+    fs::create_dir_all(&path).map_err(file_error("make the folder", &path))?;
     let path = path.join(format!("{}-{}.json", outcome.date, cli::COMMIT));
     outcome.write(&path)?;
     output.result(
@@ -126,13 +121,12 @@ fn pages(folder: &Path, check: bool, output: &Output) -> Result<Exit, Error> {
     let mut claims = Claims::read(&folder.join("data"))?;
     let mut stale = Vec::new();
     for path in page::pages_in(folder)? {
-        let before = fs::read_to_string(&path)
-            .map_err(|error| failed(&path.display().to_string(), &error))?;
+        let before = fs::read_to_string(&path).map_err(file_error("read", &path))?;
         let after = claims.shown(&path, &before)?;
         if after != before {
             if !check {
                 files::replace(&path, after.as_bytes(), files::Access::Umask)
-                    .map_err(|error| failed(&path.display().to_string(), &error))?;
+                    .map_err(file_error("write", &path))?;
             }
             stale.push(path);
         }
@@ -153,6 +147,31 @@ fn pages(folder: &Path, check: bool, output: &Output) -> Result<Exit, Error> {
     Ok(if is_fine { Exit::Done } else { Exit::Failed })
 }
 
-fn failed(what: &str, error: &std::io::Error) -> Error {
-    Error::Failed(format!("{what}: {error}"))
+/// The value of `--seed VALUE` or `--seed=VALUE`.
+fn seed_in(command: &[String]) -> Option<u64> {
+    let at = command.iter().position(|it| it == "--seed" || it.starts_with("--seed="))?;
+    let value = command[at].strip_prefix("--seed=").or(command.get(at + 1).map(String::as_str));
+    value?.parse().ok()
+}
+
+fn file_error(what: &'static str, path: &Path) -> impl Fn(io::Error) -> Error {
+    move |source| Error::File { what, path: path.to_owned(), source }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_seed_of_a_command_is_found_in_both_forms() {
+        for (command, seed) in [
+            ("sim run --seed 5 --threads 2", Some(5)),
+            ("sim run --seed=5", Some(5)),
+            ("sim run --seeds 5", None),
+            ("sim run --seed", None),
+        ] {
+            let words: Vec<String> = command.split(' ').map(str::to_owned).collect();
+            assert_eq!(seed_in(&words), seed, "{command}");
+        }
+    }
 }

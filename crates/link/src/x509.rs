@@ -1,4 +1,7 @@
-//! Issues the X.509 certificates of a relay. Tor does not verify their signatures: Ed25519 certificates authenticate their keys.
+//! Issues the X.509 certificates of a relay, each signed with its own key.
+//!
+//! Of the RSA identity certificate in a CERTS cell, C tor verifies this signature (tor-spec, section 4.2). It verifies none of the certificate
+//! of a TLS session, whose digest an Ed25519 certificate authenticates.
 
 use crate::issue_error::{IssueError, failed};
 use rand::CryptoRng;

@@ -1,6 +1,6 @@
 //! The file of one result.
 
-use super::failed;
+use super::file_error;
 use cli::Error;
 use report::experiment::Fields;
 use serde::{Deserialize, Serialize};
@@ -41,10 +41,11 @@ pub(super) struct Outcome {
 impl Outcome {
     /// Reads a result.
     pub(super) fn read(path: &Path) -> Result<Self, Error> {
-        let text = fs::read_to_string(path)
-            .map_err(|error| failed(&path.display().to_string(), &error))?;
-        let wrong =
-            |what: String| Error::Failed(format!("{}: this is no result: {what}", path.display()));
+        let text = fs::read_to_string(path).map_err(file_error("read", path))?;
+        let wrong = |what: String| Error::Config {
+            path: path.to_owned(),
+            problem: format!("this is no result: {what}"),
+        };
         let outcome: Self =
             serde_json::from_str(&text).map_err(|error| wrong(error.to_string()))?;
         let is_day = terminal::times::time(&outcome.date).is_ok() && outcome.date.len() == 10;
@@ -60,16 +61,14 @@ impl Outcome {
 
     /// Writes a result, in place of an earlier one of the same day and commit.
     pub(super) fn write(&self, path: &Path) -> Result<(), Error> {
-        let text = serde_json::to_string_pretty(self)
-            .map_err(|error| Error::Failed(format!("{}: {error}", path.display())))?;
+        let text = serde_json::to_string_pretty(self)?;
         files::replace(path, (text + "\n").as_bytes(), files::Access::Umask)
-            .map_err(|error| failed(&path.display().to_string(), &error))
+            .map_err(file_error("write", path))
     }
 
     /// The table and the answer of a command's JSON lines: a row for each case, relay or run, else the fields of the summary as one row.
-    pub(super) fn of_lines(lines: &[String]) -> Option<Self> {
+    pub(super) fn of_lines<'l>(lines: impl Iterator<Item = &'l str>) -> Option<Self> {
         let parsed: Vec<Vec<(String, Value)>> = lines
-            .iter()
             .filter_map(|line| serde_json::from_str(line).ok().map(|Fields(fields)| fields))
             .collect();
         let is = |fields: &[(String, Value)], kind: &str| {
@@ -113,8 +112,7 @@ mod tests {
             r#"{"type":"case","name":"b","more":[1],"held":true}"#,
             r#"{"type":"summary","answer":"Half.","held":true}"#,
         ];
-        let lines = lines.map(str::to_owned);
-        let outcome = Outcome::of_lines(&lines).expect("a summary");
+        let outcome = Outcome::of_lines(lines.into_iter()).expect("a summary");
         assert_eq!(outcome.columns, ["name", "ratio", "held"]);
         assert_eq!(
             outcome.rows,
@@ -125,8 +123,8 @@ mod tests {
         );
         assert_eq!(outcome.notes, ["Half."]);
         let [_, _, summary] = lines;
-        let outcome = Outcome::of_lines(&[summary]).expect("a summary");
+        let outcome = Outcome::of_lines([summary].into_iter()).expect("a summary");
         assert_eq!(outcome.columns, ["answer", "held"]);
-        assert_eq!(Outcome::of_lines(&[r#"{"type":"error"}"#.to_owned()]), None);
+        assert_eq!(Outcome::of_lines([r#"{"type":"error"}"#].into_iter()), None);
     }
 }

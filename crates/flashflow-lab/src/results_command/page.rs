@@ -1,6 +1,6 @@
 //! Renders results as a part of a page.
 
-use super::failed;
+use super::file_error;
 use super::outcome::Outcome;
 use cli::Error;
 use serde_json::Value;
@@ -23,11 +23,10 @@ pub(super) struct Claims {
 }
 
 fn entries(folder: &Path) -> Result<Vec<PathBuf>, Error> {
-    let wrong = |error| failed(&folder.display().to_string(), &error);
-    let entries = fs::read_dir(folder).map_err(wrong)?;
+    let failed = file_error("read", folder);
     let mut paths = Vec::new();
-    for entry in entries {
-        paths.push(entry.map_err(wrong)?.path());
+    for entry in fs::read_dir(folder).map_err(&failed)? {
+        paths.push(entry.map_err(&failed)?.path());
     }
     paths.sort();
     Ok(paths)
@@ -62,7 +61,7 @@ impl Claims {
 
     /// The page with the results of its claims.
     pub(super) fn shown(&mut self, path: &Path, page: &str) -> Result<String, Error> {
-        let wrong = |what: String| Error::Failed(format!("{}: {what}", path.display()));
+        let wrong = |problem| Error::Config { path: path.to_owned(), problem };
         let mut text = String::with_capacity(page.len());
         let mut rest = page;
         while let Some((before, from)) = rest.split_once(BEGIN) {
