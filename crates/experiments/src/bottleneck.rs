@@ -305,7 +305,7 @@ impl Grid for BottleneckGrid {
             let prepare = || if is_slow { busy::slow_down() } else { Ok(()) };
             measurer_at(wan.host(name)?, &mut stage, self.capacity(), prepare)?;
         }
-        Site::start(cell.mode, &[self.limit], (wan, RELAY), stage, session.output).map(Some)
+        Site::start(cell.mode, &[self.limit], wan, RELAY, stage, session.output).map(Some)
     }
 
     fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {

@@ -196,7 +196,7 @@ fn play_real(
             congestion: options.congestion,
             seed: options.seed,
         };
-        match real::play(path, (runs, options.stretch), session) {
+        match real::play(path, runs, options.stretch, session) {
             Ok(Some(played)) => {
                 let figure = format!("trace-{distance}");
                 if let Some(figure) = report.figures.iter_mut().find(|it| it.name == figure) {

@@ -59,7 +59,7 @@ impl ClientLoad {
         let mut nodes = Nodes::new(clock)?;
         let (mut landings, mut listeners) = (Vec::new(), Vec::new());
         for _ in 0..SOCKETS {
-            let (address, listener) = listen(None, (Ipv4Addr::LOCALHOST, 0))?;
+            let (address, listener) = listen(None, Ipv4Addr::LOCALHOST, 0)?;
             landings.push(ReturnRelay { identity: nodes.identity()?, address });
             listeners.push(listener);
         }

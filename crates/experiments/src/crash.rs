@@ -65,8 +65,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     'all: for mut fate in std::iter::once(Fate::FIRST).chain(fates(count, options.seed)) {
         loop {
             output.doing(format!("round {} of {count}: {} to be killed", fate.number, fate.victim));
-            let fate_and_blow = (fate, blow);
-            let played = play(&mut cast, fate_and_blow, params, length, clock, interrupt)?;
+            let played = play(&mut cast, fate, blow, params, length, clock, interrupt)?;
             let Some(played) = played else { break 'all };
             if fate == Fate::FIRST {
                 length = played.took().unwrap_or(played.deadline);

@@ -123,11 +123,12 @@ pub(crate) struct Measurement<'m> {
 }
 
 impl Site {
-    /// Starts the relays at a host. This thread stays there.
+    /// Starts the relays at the host `at`. This thread stays there.
     pub(crate) fn start(
         mode: Mode,
         limits: &[Rate],
-        (wan, at): (Wan, &'static str),
+        wan: Wan,
+        at: &'static str,
         stage: Stage,
         output: &Output,
     ) -> Result<Self> {

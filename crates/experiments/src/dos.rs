@@ -17,7 +17,7 @@ use crate::load::{Load, Reading};
 use crate::reporting::{self, pair, print_case};
 use attack::{Assault, Kind, Reader, Spent};
 use clap::{Args, ValueEnum};
-use honest::{Circuits, DOWNLOAD};
+use honest::{Circuits, DOWNLOAD, Watched};
 use judge::Finding;
 use name_leak::NameLeak;
 use onion::{Duration, Rate};
@@ -198,8 +198,8 @@ fn play_attack(
     let mut used = cpu();
     let mut peace_cpu = Duration::ZERO;
     let mut on_end = || peace_cpu = cpu().saturating_sub(used);
-    let through = (subject, in_peace);
-    let peace = circuits.watch(scene, through, &downloads, plan.peace_s, &mut on_end, interrupt)?;
+    let watched = Watched { subject, paths: in_peace, seconds: plan.peace_s };
+    let peace = circuits.watch(scene, watched, &downloads, &mut on_end, interrupt)?;
     let reads_peace = reader.reads(peace_from, clock.now(), &mut wait);
     let memory = Memory::of(pid)?;
     output.doing(format!("{name}: under attack"));
@@ -215,10 +215,8 @@ fn play_attack(
         load = Reading::take(pid, clock.now()).since(&before);
         ended = clock.now();
     };
-    let through = (subject, under_attack);
-    let seconds = plan.seconds_of(kind);
-    let mut attacked =
-        circuits.watch(scene, through, &downloads, seconds, &mut on_end, interrupt)?;
+    let watched = Watched { subject, paths: under_attack, seconds: plan.seconds_of(kind) };
+    let mut attacked = circuits.watch(scene, watched, &downloads, &mut on_end, interrupt)?;
     let reads = reader.reads(began, ended, &mut wait);
     let (witnessed_bytes, witnessed_connections) = witness.seen(pid);
     let (stood, losses) = circuits.alive_of_before(began);

@@ -19,6 +19,15 @@ const START: Duration = Duration::from_secs(120);
 /// Between two looks at the downloads, and after a failed one.
 const STEP: Duration = Duration::from_millis(50);
 
+/// The ends of downloads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Ends {
+    /// The client's SOCKS port.
+    pub(crate) socks: SocketAddr,
+    /// The server of the content.
+    pub(crate) server: SocketAddr,
+}
+
 /// What is downloaded again and again.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Each {
@@ -47,7 +56,7 @@ impl Shared {
     /// Downloads once, and compares that with what it should be. Returns the pause after it.
     fn download(
         &self,
-        (socks, server): (SocketAddr, SocketAddr),
+        Ends { socks, server }: Ends,
         isolation: &str,
         seed: u64,
         must_stop: &AtomicBool,
@@ -78,8 +87,8 @@ impl Shared {
 }
 
 impl Downloads {
-    /// Starts them over the client's SOCKS port, from a server; `name` isolates their circuits from others.
-    pub(crate) fn start(places: (SocketAddr, SocketAddr), name: &str, each: Each) -> Result<Self> {
+    /// Starts them; `name` isolates their circuits from others.
+    pub(crate) fn start(ends: Ends, name: &str, each: Each) -> Result<Self> {
         let shared = Arc::new(Shared { each, ..Shared::default() });
         let mut threads = Background::default();
         for number in 1..=AT_ONCE {
@@ -87,7 +96,7 @@ impl Downloads {
             let (theirs, isolation) = (Arc::clone(&shared), format!("{name} {number}"));
             let mut seed = number;
             threads.add("downloads", move |must_stop| {
-                let pause = theirs.download(places, &isolation, seed, must_stop);
+                let pause = theirs.download(ends, &isolation, seed, must_stop);
                 seed += AT_ONCE;
                 pause
             })?;

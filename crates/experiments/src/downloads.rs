@@ -5,6 +5,7 @@ mod results;
 mod stage;
 
 use crate::common::Session;
+use crate::downloading::Ends;
 use crate::error::Result;
 use crate::reporting;
 use clap::Args;
@@ -15,7 +16,6 @@ use results::Results;
 use stage::DownloadNetwork;
 use std::collections::VecDeque;
 use std::io;
-use std::net::SocketAddr;
 use std::sync::Mutex;
 use std::sync::mpsc::channel;
 use std::thread;
@@ -67,8 +67,8 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         let path = stage.pin(placement)?;
         let mut cases = 0;
         output.doing(format!("downloading through {placement}"));
-        let port = (stage.socks(), stage.server());
-        all(port, placement, contents.collect(), options.at_once, interrupt, &mut |done| {
+        let ends = Ends { socks: stage.socks(), server: stage.server() };
+        all(ends, placement, contents.collect(), options.at_once, interrupt, &mut |done| {
             cases += 1;
             reporting::print_case(&results.add(placement, done), output);
         });
@@ -85,7 +85,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 
 /// Downloads all, some at a time, and reports each as it ends.
 fn all(
-    (socks, server): (SocketAddr, SocketAddr),
+    Ends { socks, server }: Ends,
     placement: Placement,
     contents: VecDeque<Content>,
     at_once: u32,

@@ -55,9 +55,10 @@ impl Nodes {
 /// Listens in a namespace, or where this thread is.
 pub(crate) fn listen(
     namespace: Option<&Namespace>,
-    address: (Ipv4Addr, u16),
+    address: Ipv4Addr,
+    port: u16,
 ) -> Result<(SocketAddr, TcpListener)> {
-    let bind = || TcpListener::bind(address);
+    let bind = || TcpListener::bind((address, port));
     let listener = match namespace {
         Some(namespace) => namespace.run(bind).flatten(),
         None => bind(),

@@ -179,7 +179,7 @@ impl Grid for PaperHostsGrid {
             measurer_at(wan.host(host.name)?, &mut stage, host.rate(), || Ok(()))?;
         }
         let limits: Vec<Rate> = self.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();
-        Site::start(cell.mode, &limits, (wan, RELAYS), stage, session.output).map(Some)
+        Site::start(cell.mode, &limits, wan, RELAYS, stage, session.output).map(Some)
     }
 
     fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {

@@ -110,7 +110,8 @@ pub(crate) fn sizes(all: &[Played]) -> BTreeSet<u32> {
 /// The mean over seeds of something that each run has, with its interval.
 pub(crate) fn over_seeds(
     all: &[Played],
-    (variant, load): (&str, u32),
+    variant: &str,
+    load: u32,
     what: impl Fn(&Played) -> Option<f64>,
 ) -> Interval {
     Interval::of(&runs(all, variant, load).filter_map(what).collect::<Vec<f64>>())

@@ -218,7 +218,7 @@ impl Round {
                 let bytes = witness.bytes_between(0, begin, begin + QUARTER);
                 Quarter {
                     sent: Rate::from_mbit_per_s(mbit(bytes) / QUARTER.as_secs_f64()),
-                    behind: witness.share_unread(0, much, (begin, begin + QUARTER)),
+                    behind: witness.share_unread(0, much, begin..begin + QUARTER),
                 }
             });
             let said = said.second_ending(end);

@@ -326,9 +326,9 @@ impl Grid for WanGrid {
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<Site>> {
         let mut spec = WanSpec::pair(cell.near().way()).with_seed(self.seed);
         spec.hosts.iter_mut().for_each(|host| host.congestion = Some(cell.congestion));
-        let wan = (Wan::start(&spec)?, FAR);
+        let wan = Wan::start(&spec)?;
         let limits: Vec<Rate> = self.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();
-        Site::start(cell.mode, &limits, wan, Stage::new()?, session.output).map(Some)
+        Site::start(cell.mode, &limits, wan, FAR, Stage::new()?, session.output).map(Some)
     }
 
     fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {

@@ -9,6 +9,7 @@ use onion::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How often sockets are looked at. What lies between two looks is taken to have come evenly.
@@ -116,15 +117,10 @@ impl Witness {
 
     /// Of one of the counts, by its place: the share of looks between two instants at which this number of bytes or more had arrived at its
     /// sockets and were not read yet; 0 if there was no look.
-    pub(crate) fn share_unread(
-        &self,
-        place: usize,
-        bytes: u64,
-        (from, to): (Instant, Instant),
-    ) -> f64 {
+    pub(crate) fn share_unread(&self, place: usize, bytes: u64, time: Range<Instant>) -> f64 {
         let tallies = self.tallies();
         let unread = tallies.get(place).map_or(&[][..], |tally| &tally.unread);
-        share_of_at_least(unread, bytes, (from, to))
+        share_of_at_least(unread, bytes, &time)
     }
 
     /// [`Self::bytes_between`] for `count` consecutive seconds, in Mbit/s.
@@ -223,8 +219,8 @@ impl Count {
 }
 
 /// The share of looks within this time that saw as much.
-fn share_of_at_least(looks: &[(Instant, u64)], bytes: u64, (from, to): (Instant, Instant)) -> f64 {
-    let within = looks.iter().filter(|(at, _)| (from..to).contains(at));
+fn share_of_at_least(looks: &[(Instant, u64)], bytes: u64, time: &Range<Instant>) -> f64 {
+    let within = looks.iter().filter(|(at, _)| time.contains(at));
     let (mut all, mut much) = (0_u32, 0_u32);
     for (_, seen) in within {
         all += 1;
@@ -293,7 +289,7 @@ mod tests {
     #[test]
     fn a_share_is_of_the_looks_within_the_time() {
         let looks = [(at(10), 900), (at(20), 99), (at(30), 100), (at(40), 500), (at(50), 0)];
-        let share = |from, to| share_of_at_least(&looks, 100, (at(from), at(to)));
+        let share = |from, to| share_of_at_least(&looks, 100, &(at(from)..at(to)));
         assert!((share(20, 50) - 2.0 / 3.0).abs() < 1e-9);
         assert!((share(30, 50) - 1.0).abs() < 1e-9);
         assert!(share(60, 90).abs() < 1e-9, "nobody looked");

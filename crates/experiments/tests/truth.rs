@@ -81,8 +81,8 @@ fn is_inconclusive(late: Duration, time_s: f64) -> bool {
 }
 
 fn downloads_through_three_relays_take_what_way_and_windows_take(world: &dyn World, slack: Slack) {
-    let small = downloads(world, 51_200, (SEED, &NEVER)).expect("it can be played");
-    let large = downloads(world, 1 << 20, (SEED, &NEVER)).expect("it can be played");
+    let small = downloads(world, 51_200, SEED, &NEVER).expect("it can be played");
+    let large = downloads(world, 1 << 20, SEED, &NEVER).expect("it can be played");
     println!("{}: 50 KiB {small:?}\n1 MiB {large:?}", world.name());
     for seen in [&small, &large] {
         assert_eq!(seen.last_byte_s.len(), seen.asked as usize, "not all completed");
@@ -106,7 +106,7 @@ fn small_downloads_pass_what_waits_in_a_relay_and_sooner_with_kist(
     world: &dyn World,
     slack: Slack,
 ) {
-    let play = |scheduler| queueing(world, scheduler, (SEED, &NEVER)).expect("it can be played");
+    let play = |scheduler| queueing(world, scheduler, SEED, &NEVER).expect("it can be played");
     let vanilla = play(SchedulerConfig::vanilla());
     let kist = play(SchedulerConfig::kist(Duration::from_millis(10)));
     println!("{}: Vanilla {vanilla:?}\nKIST {kist:?}", world.name());
@@ -134,7 +134,7 @@ fn small_downloads_pass_what_waits_in_a_relay_and_sooner_with_kist(
 }
 
 fn flashflow_estimates_what_a_limited_relay_carries(world: &dyn World, slack: Slack) {
-    let measured = measurement(world, (SEED, &NEVER)).expect("it can be played");
+    let measured = measurement(world, SEED, &NEVER).expect("it can be played");
     println!("{}: {measured:?}", world.name());
     let estimate = measured.estimate.unwrap_or_else(|| panic!("{measured:?}"));
     let share = estimate.as_mbit_per_s() / LIMIT.as_mbit_per_s();

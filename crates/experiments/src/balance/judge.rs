@@ -83,9 +83,9 @@ impl Results {
             return None;
         }
         let last_byte = |it: &Played| it.size(bytes)?.last_byte().median();
-        let of = |name| over_seeds(&self.runs, (name, load), last_byte);
+        let of = |name| over_seeds(&self.runs, name, load, last_byte);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
-        let change = Change::of(&self.runs, (TORFLOW, FLASHFLOW), load, last_byte).percent;
+        let change = Change::of(&self.runs, TORFLOW, FLASHFLOW, load, last_byte).percent;
         // A seed with which half never arrived, or too few to decide, is the slowest of all: a mean of the others would be of the fast ones.
         let lacks = [(FLASHFLOW, &ours), (TORFLOW, &theirs)].map(|(name, it)| {
             let seeds = simulated::runs(&self.runs, name, load).count();
@@ -109,7 +109,7 @@ impl Results {
     }
 
     fn more_reliable(&self, load: u32) -> Case {
-        let of = |name| over_seeds(&self.runs, (name, load), Played::failed_share);
+        let of = |name| over_seeds(&self.runs, name, load, Played::failed_share);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
         let both = ours.mean.is_finite() && theirs.mean.is_finite();
         judged(

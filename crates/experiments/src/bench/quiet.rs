@@ -63,7 +63,7 @@ impl QuietCircuit {
     pub(super) fn start(target: Target, clock: Clock) -> Result<Self> {
         let mut nodes = Nodes::new(clock)?;
         let identity = nodes.identity()?;
-        let (at, listener) = listen(None, (Ipv4Addr::LOCALHOST, 0))?;
+        let (at, listener) = listen(None, Ipv4Addr::LOCALHOST, 0)?;
         let landing = NextHop::to_own(&identity, at);
         // What is at the end is to add as little as can be.
         let scheduler = SchedulerConfig::vanilla();

@@ -33,7 +33,8 @@ pub(super) struct RealTrace {
 /// Plays downloads with the narrow place at one distance; `None` if the user has asked for the end.
 pub(super) fn play(
     path: Path,
-    (runs, stretch): (u32, u32),
+    runs: u32,
+    stretch: u32,
     session: Session<'_>,
 ) -> Result<Option<RealTrace>> {
     let Session { output, interrupt, .. } = session;

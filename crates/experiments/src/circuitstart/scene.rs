@@ -123,7 +123,7 @@ impl RealPath {
         for place in 0..=RELAYS {
             let host = wan.host(&name(place))?;
             let namespace = Some(host.namespace());
-            let (at, listener) = listen(namespace, (host.address(), RELAY_PORT))?;
+            let (at, listener) = listen(namespace, host.address(), RELAY_PORT)?;
             let identity = nodes.identity()?;
             hops.push(NextHop::to_own(&identity, at));
             let flows: Arc<dyn FlowFactory> = match place {
@@ -141,7 +141,7 @@ impl RealPath {
         hops.reverse();
         let source = wan.host(&name(0))?;
         let namespace = Some(source.namespace());
-        let (server_at, listener) = listen(namespace, (source.address(), SERVER_PORT))?;
+        let (server_at, listener) = listen(namespace, source.address(), SERVER_PORT)?;
         let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
         let server = nodes.start(namespace, Server::new(), vec![listener], options, ())?;
         let mut client = Client::new(unix_time_s(), rng()?);
@@ -172,11 +172,11 @@ impl RealPath {
         if self.sleep(interrupt, begun + self.path.narrow_for() / 2) {
             return Ok(None);
         }
-        let half = (self.clock.now(), self.carried()?);
+        let (half_at, half) = (self.clock.now(), self.carried()?);
         if self.sleep(interrupt, begun + self.path.narrow_for()) {
             return Ok(None);
         }
-        let whole = (self.clock.now(), self.carried()?);
+        let (whole_at, whole) = (self.clock.now(), self.carried()?);
         self.set_narrow(narrow.scaled(2.0))?;
         let widened = self.clock.now();
         if self.sleep(interrupt, begun + self.path.narrow_for() + self.path.widened_for()) {
@@ -184,7 +184,8 @@ impl RealPath {
         }
         let sizes = self.notes.latest().map(|(_, sizes)| sizes).unwrap_or_default();
         self.end(circuit, interrupt)?;
-        let (time, bytes, cells) = Carried::between(half, whole);
+        let (time, cells) = (whole_at - half_at, whole.cells - half.cells);
+        let bytes = whole.bytes_since(half);
         if cells == 0 {
             return Err(broken("nothing came through the narrow place"));
         }
@@ -289,12 +290,9 @@ impl RealPath {
 }
 
 impl Carried {
-    /// The time, the bytes of the direction that had more of them, and the cells.
-    fn between(from: (Instant, Self), to: (Instant, Self)) -> (Duration, u64, u64) {
-        let ((began, first), (ended, last)) = (from, to);
-        let into_bytes = last.into_bytes - first.into_bytes;
-        let out_bytes = last.out_bytes - first.out_bytes;
-        (ended - began, into_bytes.max(out_bytes), last.cells - first.cells)
+    /// The bytes of the direction that had more of them since `before`.
+    fn bytes_since(self, before: Self) -> u64 {
+        (self.into_bytes - before.into_bytes).max(self.out_bytes - before.out_bytes)
     }
 }
 

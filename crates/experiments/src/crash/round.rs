@@ -107,7 +107,8 @@ struct Watch<'c> {
 /// Plays a round of which `length` is expected. `None` if it was interrupted.
 pub(super) fn play(
     cast: &mut Processes,
-    (fate, blow): (Fate, Blow),
+    fate: Fate,
+    blow: Blow,
     params: Params,
     length: Duration,
     clock: Clock,

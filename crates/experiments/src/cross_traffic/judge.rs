@@ -153,7 +153,7 @@ fn of_point(point: &Point) -> Case {
     case.ended(verdict, point.told())
 }
 
-fn compared(name: String, (part, whole): (&Point, &Point), expected: f64) -> Case {
+fn compared(name: String, part: &Point, whole: &Point, expected: f64) -> Case {
     let factor = Factor::of(part.interval(), whole.interval());
     let column = |at: fn((f64, f64)) -> f64| factor.interval.map(at).and_then(rounded);
     Case::named(name)
@@ -169,14 +169,14 @@ fn burdened(least: &Point, most: &Point) -> Case {
     let (figure, _) = what.figure();
     let (kind, others) = (most.kind.word(), what.others());
     let name = format!("{figure}: {kind}, {} {others} over {}", most.level, least.level);
-    compared(name, (most, least), what.expected())
+    compared(name, most, least, what.expected())
 }
 
 /// Our relays compared with C tor's, under the most of the others. Better is more throughput, and less time.
 fn beside(ours: &Point, stock: &Point) -> Case {
     let (figure, _) = ours.what.figure();
     let name = format!("{figure}: ours over stock, {} {}", ours.level, ours.what.others());
-    compared(name, (ours, stock), ours.what.expected().recip())
+    compared(name, ours, stock, ours.what.expected().recip())
 }
 
 pub(super) fn figures(points: &[Point]) -> Vec<ExperimentFigure> {

@@ -75,6 +75,13 @@ impl Stretch {
     }
 }
 
+/// What is watched: circuits by these paths through a relay, for so long.
+pub(super) struct Watched<'a> {
+    pub(super) subject: &'a Subject,
+    pub(super) paths: Range<usize>,
+    pub(super) seconds: u32,
+}
+
 impl Circuits {
     /// Asks for another one through a relay.
     fn ask(
@@ -149,17 +156,17 @@ impl Circuits {
         self.by_id.values().filter(|it| it.built.is_some() && it.gone.is_none()).count()
     }
 
-    /// Builds one after another for `seconds`, and watches downloads meanwhile. Then it calls `on_end`, and gives the last
+    /// Builds one after another, and watches downloads meanwhile. Then it calls `on_end`, and gives the last
     /// circuits some more time.
     pub(super) fn watch(
         &mut self,
         scene: &mut Scene,
-        (subject, paths): (&Subject, Range<usize>),
+        watched: Watched<'_>,
         downloads: &Downloads,
-        seconds: u32,
         on_end: &mut dyn FnMut(),
         interrupt: &Interrupt,
     ) -> Result<Stretch> {
+        let Watched { subject, paths, seconds } = watched;
         let clock = scene.clock;
         let began = clock.now();
         let (mut second, mut next) = (began, began);

@@ -4,6 +4,7 @@ use super::attack::{DocumentNames, Interceptor, Kind, Prey, Watchlist};
 use super::plan::{Plan, Side};
 use super::ports;
 use crate::common::Session;
+use crate::downloading::Ends;
 use crate::error::{Error, Result};
 use crate::private_network as network;
 use crate::stage;
@@ -21,7 +22,7 @@ use onion::Instant;
 use onion::circuit::NextHop;
 use onion::measure::load::Target;
 use std::fs;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -243,8 +244,8 @@ impl Scene {
     }
 
     /// The downloading client's SOCKS port, and where the content is.
-    pub(super) const fn downloads(&self) -> (SocketAddr, SocketAddr) {
-        (self.loader.socks(), self.server.address())
+    pub(super) const fn downloads(&self) -> Ends {
+        Ends { socks: self.loader.socks(), server: self.server.address() }
     }
 
     /// The names that are watched under this attack, if it is on names. No others before were called so.

@@ -13,6 +13,7 @@ use onion::cell::CELL_LEN;
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::{Duration, Instant};
 use std::fs;
+use std::ops::Range;
 use std::path::Path;
 use terminal::Interrupt;
 
@@ -146,7 +147,7 @@ pub(super) fn play(
         drops: drops - drops_before,
         mbit_per_s: carried_mbit_per_s(received - received_before, to - from),
         circuit_queue_s: waited(&relay, clock, from, to),
-        ..seen(&trace, (alone, loaded), (from, to)).ok_or_else(|| broken("no answers came"))?
+        ..seen(&trace, alone..loaded, from..to).ok_or_else(|| broken("no answers came"))?
     };
     Ok(Some(seen))
 }
@@ -202,16 +203,12 @@ fn carried_mbit_per_s(received_bytes: u64, time: Duration) -> f64 {
     cells * (CELL_LEN * 8) as f64 * 1e-6 / time.as_secs_f64()
 }
 
-fn seen(
-    trace: &Trace,
-    alone: (Instant, Instant),
-    loaded: (Instant, Instant),
-) -> Option<RunFigures> {
+fn seen(trace: &Trace, alone: Range<Instant>, loaded: Range<Instant>) -> Option<RunFigures> {
     let seen = RunFigures {
-        passage_s: trace.passages_s(loaded.0, loaded.1),
-        unloaded_passage_s: median(trace.passages_s(alone.0, alone.1))?,
-        first_cell_s: trace.first_cells_s(loaded.0, loaded.1),
-        unloaded_first_cell_s: median(trace.first_cells_s(alone.0, alone.1))?,
+        passage_s: trace.passages_s(loaded.start, loaded.end),
+        unloaded_passage_s: median(trace.passages_s(alone.start, alone.end))?,
+        first_cell_s: trace.first_cells_s(loaded.start, loaded.end),
+        unloaded_first_cell_s: median(trace.first_cells_s(alone.start, alone.end))?,
         ..RunFigures::default()
     };
     (!seen.passage_s.is_empty() && !seen.first_cell_s.is_empty()).then_some(seen)

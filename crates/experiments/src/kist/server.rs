@@ -34,7 +34,7 @@ impl Servers {
         trace: &SharedTrace,
     ) -> Result<Self> {
         let namespace = Some(namespace);
-        let (exit_at, listener) = listen(namespace, (SERVERS, EXIT_PORT))?;
+        let (exit_at, listener) = listen(namespace, SERVERS, EXIT_PORT)?;
         let identity = nodes.identity()?;
         let exit = NextHop::to_own(&identity, exit_at);
         let config = RouterConfig {
@@ -46,7 +46,7 @@ impl Servers {
         let router = Router::new(config, rng()?, nodes.clock.now());
         let options = DriverOptions::default();
         let router = nodes.start(namespace, router, vec![listener], options, trace.clone())?;
-        let (at, listener) = listen(namespace, (SERVERS, SERVER_PORT))?;
+        let (at, listener) = listen(namespace, SERVERS, SERVER_PORT)?;
         let options = DriverOptions { accepts_plain: true, ..options };
         let server =
             nodes.start(namespace, Server::new(), vec![listener], options, trace.clone())?;

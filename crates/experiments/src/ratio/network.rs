@@ -2,12 +2,13 @@
 
 use super::{MEASURERS, RatioGrid};
 use crate::common::Session;
+use crate::downloading::Ends;
 use crate::error::{Error, Result};
 use crate::private_network as network;
 use crate::stage::{self, Stage};
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec};
 use onion::Rate;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 
 /// Far more than a consensus takes.
@@ -87,8 +88,8 @@ impl RatioNetwork {
     }
 
     /// The C tor client's SOCKS port, and where the content is.
-    pub(super) const fn downloads(&self) -> (SocketAddr, SocketAddr) {
-        (self.client.socks(), self.server.address())
+    pub(super) const fn downloads(&self) -> Ends {
+        Ends { socks: self.client.socks(), server: self.server.address() }
     }
 
     /// The processes that have links to the relays but are no measurers: this one, the C tor client, and

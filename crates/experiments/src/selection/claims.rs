@@ -37,7 +37,9 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], users: Users) -
         with_interval(
             Case::named(format!("table III: {name}, weighted over uniform")),
             "factor",
-            (factor.value, factor.interval, paper),
+            factor.value,
+            factor.interval,
+            paper,
         )
         .ended(verdict, format!("{factor}; paper × {paper:.2}"))
     };
@@ -48,7 +50,9 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], users: Users) -
 fn with_interval(
     case: Case,
     name: &str,
-    (value, interval, paper): (f64, Option<(f64, f64)>, f64),
+    value: f64,
+    interval: Option<(f64, f64)>,
+    paper: f64,
 ) -> Case {
     case.column(name, rounded(value))
         .column(&format!("{name}_low"), interval.and_then(|it| rounded(it.0)))
@@ -70,7 +74,9 @@ pub(super) fn correlations(all: &[&Probed]) -> Vec<Case> {
         with_interval(
             Case::named(format!("correlation: {name}")),
             "correlation",
-            (found.coefficient, found.interval, paper),
+            found.coefficient,
+            found.interval,
+            paper,
         )
         .column("circuits", found.count)
         .ended(

@@ -24,31 +24,38 @@ const CORE: &str = "core";
 /// Far more than a consensus takes.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// A relay: its country, where it is on a plane whose units are milliseconds, and what it can carry in Mbit/s.
+/// A point on a plane whose units are milliseconds.
+#[derive(Clone, Copy)]
+struct Position {
+    x_ms: f64,
+    y_ms: f64,
+}
+
+/// A relay: its country, where it is, and what it can carry in Mbit/s.
 struct Place {
     country: &'static str,
-    at_ms: (f64, f64),
+    at: Position,
     mbit: f64,
 }
 
-const fn place(country: &'static str, at_ms: (f64, f64), mbit: f64) -> Place {
-    Place { country, at_ms, mbit }
+const fn place(country: &'static str, x_ms: f64, y_ms: f64, mbit: f64) -> Place {
+    Place { country, at: Position { x_ms, y_ms }, mbit }
 }
 
 /// Three in Germany, one in France; three in the United States; two in Japan. Rates are mixed over continents.
 const PLACES: [Place; 9] = [
-    place("DE", (0.0, 0.0), 0.7),
-    place("DE", (10.0, 4.0), 8.0),
-    place("DE", (3.0, 12.0), 2.0),
-    place("FR", (-8.0, -9.0), 4.0),
-    place("US", (-45.0, 0.0), 16.0),
-    place("US", (-62.0, 8.0), 1.0),
-    place("US", (-55.0, -14.0), 4.0),
-    place("JP", (85.0, 10.0), 0.7),
-    place("JP", (92.0, 22.0), 8.0),
+    place("DE", 0.0, 0.0, 0.7),
+    place("DE", 10.0, 4.0, 8.0),
+    place("DE", 3.0, 12.0, 2.0),
+    place("FR", -8.0, -9.0, 4.0),
+    place("US", -45.0, 0.0, 16.0),
+    place("US", -62.0, 8.0, 1.0),
+    place("US", -55.0, -14.0, 4.0),
+    place("JP", 85.0, 10.0, 0.7),
+    place("JP", 92.0, 22.0, 8.0),
 ];
 /// The client is in Germany, and so are authorities and server.
-const CLIENT_AT_MS: (f64, f64) = (2.0, 2.0);
+const CLIENT_AT: Position = Position { x_ms: 2.0, y_ms: 2.0 };
 /// What each way takes besides the distance.
 const LEAST_MS: f64 = 8.0;
 
@@ -59,8 +66,8 @@ pub(super) fn described() -> String {
 }
 
 /// One way.
-fn latency(a: (f64, f64), b: (f64, f64)) -> Duration {
-    let ms = LEAST_MS + (a.0 - b.0).hypot(a.1 - b.1);
+fn latency(a: Position, b: Position) -> Duration {
+    let ms = LEAST_MS + (a.x_ms - b.x_ms).hypot(a.y_ms - b.y_ms);
     Duration::from_secs_f64(ms / 1e3)
 }
 
@@ -197,8 +204,7 @@ impl SelectionNetwork {
     /// What was asked for between two relays, there and back; nothing without distances.
     pub(super) fn true_rtt(&self, a: &Fingerprint, b: &Fingerprint) -> Option<Duration> {
         self.wan.as_ref()?;
-        let place =
-            |relay| self.relays.iter().position(|it| it == relay).map(|at| PLACES[at].at_ms);
+        let place = |relay| self.relays.iter().position(|it| it == relay).map(|at| PLACES[at].at);
         Some(latency(place(a)?, place(b)?) * 2)
     }
 
@@ -247,9 +253,9 @@ fn join_all(wan: &Wan, network: &Network) -> Result<Vec<JoinedRelay>> {
 
 /// Hosts and the ways between them.
 fn lay(seed: u64) -> Result<Wan> {
-    let own = [(CLIENT.to_owned(), CLIENT_AT_MS), (CORE.to_owned(), CLIENT_AT_MS)];
-    let places = PLACES.iter().enumerate().map(|(number, place)| (name(number), place.at_ms));
-    let all: Vec<(String, (f64, f64))> = own.into_iter().chain(places).collect();
+    let own = [(CLIENT.to_owned(), CLIENT_AT), (CORE.to_owned(), CLIENT_AT)];
+    let places = PLACES.iter().enumerate().map(|(number, place)| (name(number), place.at));
+    let all: Vec<(String, Position)> = own.into_iter().chain(places).collect();
     let hosts = (1..)
         .zip(&all)
         .map(|(number, (name, _))| HostSpec::new(name.clone(), Ipv4Addr::new(10, 77, 0, number)));

@@ -16,7 +16,8 @@ pub(crate) struct Change {
 impl Change {
     pub(crate) fn of(
         all: &[Played],
-        (first, other): (&str, &str),
+        first: &str,
+        other: &str,
         load: u32,
         what: impl Fn(&Played) -> Option<f64>,
     ) -> Self {
@@ -25,7 +26,7 @@ impl Change {
         };
         // By logarithms: a mean of ratios is too high by how much they vary, and that of the inverse ones is not its inverse. Of what is nothing or never there is none.
         let ratio = |with: &Played| Some((what(with)? / what(beside(with)?)?).ln());
-        let log = over_seeds(all, (other, load), ratio);
+        let log = over_seeds(all, other, load, ratio);
         let factor = log.mean.exp();
         let percent = Interval {
             mean: (factor - 1.0) * 100.0,
@@ -84,7 +85,7 @@ mod tests {
         let all = [played("first", first), played("other", other)].concat();
         let figure =
             |it: &Played| (!it.goodput_mbit_per_s.is_nan()).then_some(it.goodput_mbit_per_s);
-        Change::of(&all, ("first", "other"), 100, figure)
+        Change::of(&all, "first", "other", 100, figure)
     }
 
     #[test]

@@ -119,7 +119,7 @@ impl Quantity {
 
     /// A variant's mean over seeds.
     fn mean(&self, all: &[Played], name: &str, load: u32) -> Option<Case> {
-        let it = over_seeds(all, (name, load), &self.of);
+        let it = over_seeds(all, name, load, &self.of);
         let seeds = runs(all, name, load).count();
         let lack = match it.count < seeds {
             true => format!(" of {seeds}: the others have none"),
@@ -131,13 +131,8 @@ impl Quantity {
     }
 
     /// How another variant differs from the first, seed by seed, in percent of the first.
-    fn difference(
-        &self,
-        all: &[Played],
-        (first, other): (&str, &str),
-        load: u32,
-    ) -> (Change, Case) {
-        let change = Change::of(all, (first, other), load, &self.of);
+    fn difference(&self, all: &[Played], first: &str, other: &str, load: u32) -> (Change, Case) {
+        let change = Change::of(all, first, other, load, &self.of);
         let name = format!("{other} against {first}");
         let case = self.case(name, load, change.percent, change.to_string());
         (change, case.column("variant", other).column("against", first))
@@ -152,7 +147,7 @@ pub(crate) fn compared(all: &[Played], names: &[&str], loads: &[u32]) -> Vec<Cas
         for quantity in &quantities {
             cases.extend(names.iter().filter_map(|name| quantity.mean(all, name, load)));
             let Some((first, others)) = names.split_first() else { continue };
-            let differ = others.iter().map(|other| quantity.difference(all, (first, other), load));
+            let differ = others.iter().map(|other| quantity.difference(all, first, other, load));
             cases.extend(differ.filter(|(change, _)| change.seeds > 0).map(|(_, case)| case));
         }
     }
@@ -220,7 +215,7 @@ impl Expected {
 impl Claim {
     pub(crate) fn case(&self, all: &[Played], load: u32) -> Case {
         let Self { variant, against, quantity, expected, paper_percent } = self;
-        let (change, case) = quantity.difference(all, (against, variant), load);
+        let (change, case) = quantity.difference(all, against, variant, load);
         let paper = paper_percent.map_or_else(String::new, |it| format!("; paper {it:+.0} %"));
         let (name, detail) =
             (format!("{}: {expected}", case.name), format!("{}{paper}", case.detail));

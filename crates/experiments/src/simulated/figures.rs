@@ -7,7 +7,8 @@ use tornet::results::Waits;
 /// What all runs of each variant at each load have seen, by name, pooled over seeds.
 fn pooled<T>(
     all: &[Played],
-    (variants, loads): (&[&str], &[u32]),
+    variants: &[&str],
+    loads: &[u32],
     pool: impl Fn(&mut dyn Iterator<Item = &Played>) -> T,
 ) -> Vec<(String, T)> {
     let groups =
@@ -27,7 +28,7 @@ pub(crate) fn together(
     loads: &[u32],
     what: impl Fn(&Played) -> Vec<f64>,
 ) -> Vec<(String, Vec<f64>)> {
-    pooled(all, (variants, loads), |runs| runs.flat_map(&what).collect())
+    pooled(all, variants, loads, |runs| runs.flat_map(&what).collect())
 }
 
 /// Times for each size and what relays sent in each second, as far as there is anything to be drawn.
@@ -53,7 +54,7 @@ pub(crate) fn times(
                 let size = it.size(bytes)?;
                 Some(if what == "first" { size.first_byte() } else { size.last_byte() })
             };
-            let waits = pooled(all, (variants, loads), |runs| {
+            let waits = pooled(all, variants, loads, |runs| {
                 Waits::together(runs.filter_map(of)).distribution()
             });
             let name = format!("{prefix}-{what}-byte-{}", size.replace(' ', "").to_lowercase());

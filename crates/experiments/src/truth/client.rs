@@ -13,6 +13,7 @@ use sim::world::{Fetch, Size};
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use tornet::network::Choices;
 
 /// Bytes by which a simulated client asks for its download.
 const REQUEST_BYTES: u64 = 1000;
@@ -73,14 +74,25 @@ struct Open {
     asked_at: Instant,
 }
 
+/// What a client fetches.
+pub(super) struct OfClient<'a> {
+    /// Its place in the network.
+    pub(super) place: usize,
+    pub(super) fetch: &'a Fetch,
+    pub(super) choices: &'a Choices,
+}
+
 impl Errands {
-    /// Of the client at this place; `times`: when the network has begun, and when the first download begins.
+    /// The downloads of a client, over circuits of this plan to a server. The network began at `began`; the first download begins after the
+    /// ramp.
     pub(super) fn new(
-        (place, fetch, ready_max): (usize, &Fetch, u8),
-        (plan, to): (CircuitPlan, SocketAddr),
-        (began, next_at): (Instant, Instant),
+        client: OfClient<'_>,
+        plan: CircuitPlan,
+        to: SocketAddr,
+        began: Instant,
         notes: Notes,
     ) -> Result<Self> {
+        let OfClient { place, fetch, choices } = client;
         let (&[size], &[every], Some(left)) = (&fetch.sizes[..], &fetch.pauses[..], fetch.count)
         else {
             return Err(broken(
@@ -95,9 +107,9 @@ impl Errands {
             plan,
             to,
             began,
-            next_at,
+            next_at: began + choices.ramp,
             ready: VecDeque::new(),
-            ready_max: ready_max.into(),
+            ready_max: choices.ready_circuits.into(),
             open: BTreeMap::new(),
             // Apart from those of all other clients.
             seeds: (place as u64) << 32,
@@ -116,7 +128,7 @@ impl Errands {
                 let Some(open) = self.open.remove(&stream) else { return };
                 client.destroy(open.circuit);
                 let last_at = (outcome == Outcome::Complete).then_some(figures.last_at);
-                self.note(open, figures.received_bytes, (figures.first_byte_at, last_at));
+                self.note(open, figures.received_bytes, figures.first_byte_at, last_at);
             }
             // Nothing gets lost here that could be tried again.
             ClientEvent::Lost { cause, .. } => {
@@ -128,7 +140,7 @@ impl Errands {
         }
     }
 
-    fn note(&self, open: Open, bytes: u64, (first, last): (Option<Instant>, Option<Instant>)) {
+    fn note(&self, open: Open, bytes: u64, first: Option<Instant>, last: Option<Instant>) {
         self.notes.lock().downloads.push(Download {
             client: self.place,
             begun: open.asked_at - self.began,
@@ -149,7 +161,7 @@ impl Errands {
             client.end(stream);
             if let Some(open) = self.open.remove(&stream) {
                 client.destroy(open.circuit);
-                self.note(open, figures.received_bytes, (figures.first_byte_at, None));
+                self.note(open, figures.received_bytes, figures.first_byte_at, None);
             }
         }
     }

@@ -60,17 +60,18 @@ impl Scene {
     pub fn play(
         self,
         world: &dyn World,
-        around: (u64, &AtomicBool),
+        seed: u64,
+        stop: &AtomicBool,
     ) -> Result<(Vec<Figure>, Duration)> {
         let scheduler = match self {
             Self::Downloads { bytes } => {
-                let seen = downloads(world, bytes, around)?;
+                let seen = downloads(world, bytes, seed, stop)?;
                 let first = ("to the first byte, ms", middle_ms(&seen.first_byte_s)?);
                 let last = ("to the last byte, ms", middle_ms(&seen.last_byte_s)?);
                 return Ok((figures(&[first, last]), seen.late));
             }
             Self::FlashFlow => {
-                let seen = measurement(world, around)?;
+                let seen = measurement(world, seed, stop)?;
                 let rate = seen.estimate.ok_or_else(|| missing(seen.doubt.as_deref()))?;
                 let conclusive = f64::from(u8::from(seen.doubt.is_none()));
                 let estimate = ("estimate, Mbit/s", rate.as_mbit_per_s());
@@ -79,7 +80,7 @@ impl Scene {
             Self::Vanilla => SchedulerConfig::vanilla(),
             Self::Kist => SchedulerConfig::kist(Duration::from_millis(10)),
         };
-        let seen = queueing(world, scheduler, around)?;
+        let seen = queueing(world, scheduler, seed, stop)?;
         let all = [
             ("first byte of 5 kB, ms", middle_ms(&seen.first_byte_s)?),
             ("a cell's wait in the relay, ms", seen.wait_s * 1e3),

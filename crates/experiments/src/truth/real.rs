@@ -1,6 +1,6 @@
 //! Real sockets: each host is a network of its own, and what lies between two is what the map says.
 
-use super::client::{Errands, Notes};
+use super::client::{Errands, Notes, OfClient};
 use super::simulated::asked_to_stop;
 use super::{Around, Measured, Measuring, Played, RelaySeen, World};
 use crate::error::Result;
@@ -66,7 +66,7 @@ impl World for RealSockets {
         let plan = CircuitPlan::new(hops(relays, &started)?);
         let Some(server) = servers.first() else { return Err(broken("there is no server")) };
         let host = wan.host(&server.name)?;
-        let (server_at, listener) = listen(Some(host.namespace()), (host.address(), SERVER_PORT))?;
+        let (server_at, listener) = listen(Some(host.namespace()), host.address(), SERVER_PORT)?;
         let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
         let namespace = Some(host.namespace());
         let _server = nodes.start(namespace, Server::new(), vec![listener], options, ())?;
@@ -78,9 +78,10 @@ impl World for RealSockets {
                 return Err(broken("users by models are played in virtual time only"));
             };
             let errands = Errands::new(
-                (place, fetch, network.choices.ready_circuits),
-                (plan.clone(), server_at),
-                (begin, begin + network.choices.ramp),
+                OfClient { place, fetch, choices: &network.choices },
+                plan.clone(),
+                server_at,
+                begin,
                 notes.clone(),
             )?;
             let node = Client::new(unix_time_s(), rng()?);
@@ -159,7 +160,7 @@ fn start_relay(
     target: TargetParams,
 ) -> Result<Started> {
     let host = wan.host(&relay.site.name)?;
-    let (at, listener) = listen(Some(host.namespace()), (host.address(), RELAY_PORT))?;
+    let (at, listener) = listen(Some(host.namespace()), host.address(), RELAY_PORT)?;
     let identity = nodes.identity()?;
     let hop = NextHop::to_own(&identity, at);
     let policy = ExitPolicy::accept_all();

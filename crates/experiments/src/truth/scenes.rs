@@ -69,10 +69,11 @@ fn choices(scheduler: SchedulerConfig) -> Choices {
 fn client(
     name: &str,
     country: &str,
-    size: (u32, Duration),
-    (every, count): (Duration, u32),
+    bytes: u32,
+    timeout: Duration,
+    every: Duration,
+    count: u32,
 ) -> Client {
-    let (bytes, timeout) = size;
     let sizes = vec![Size { weight: 1.0, bytes, timeout: Some(timeout), stallout: None }];
     let pauses = vec![every];
     Client {
@@ -104,18 +105,14 @@ pub struct Downloads {
 ///
 /// # Errors
 /// Those of the world.
-pub fn downloads(
-    world: &dyn World,
-    bytes: u32,
-    (seed, stop): (u64, &AtomicBool),
-) -> Result<Downloads> {
+pub fn downloads(world: &dyn World, bytes: u32, seed: u64, stop: &AtomicBool) -> Result<Downloads> {
     /// Far more than a download takes.
     const TIMEOUT: Duration = Duration::from_secs(30);
     const EVERY: Duration = Duration::from_secs(4);
     const COUNT: u32 = 4;
     let [at, path_at @ ..] = PLACES;
     let mut network = path(path_at, SchedulerConfig::default());
-    network.clients.push(client("client", at, (bytes, TIMEOUT), (EVERY, COUNT)));
+    network.clients.push(client("client", at, bytes, TIMEOUT, EVERY, COUNT));
     let played = world.play(&network, &Around { seconds_max: 50, seed, stop })?;
     let whole = |it: &Download| Some((it.first_byte?.as_secs_f64(), it.last_byte?.as_secs_f64()));
     let (first_byte_s, last_byte_s) = played.downloads.iter().filter_map(whole).unzip();
@@ -159,7 +156,8 @@ pub struct Queueing {
 pub fn queueing(
     world: &dyn World,
     scheduler: SchedulerConfig,
-    (seed, stop): (u64, &AtomicBool),
+    seed: u64,
+    stop: &AtomicBool,
 ) -> Result<Queueing> {
     /// More than comes, and so given up after this time.
     const BULK_BYTES: u32 = 1 << 30;
@@ -173,8 +171,8 @@ pub fn queueing(
     network.relays[0].site.down = NARROW;
     let patience = Duration::from_secs(15);
     network.clients = vec![
-        client("bulk", "DE", (BULK_BYTES, BULK), (Duration::from_millis(100), BULK_COUNT)),
-        client("small", "DE", (SMALL_BYTES, patience), (half, SMALL_COUNT)),
+        client("bulk", "DE", BULK_BYTES, BULK, Duration::from_millis(100), BULK_COUNT),
+        client("small", "DE", SMALL_BYTES, patience, half, SMALL_COUNT),
     ];
     let played = world.play(&network, &Around { seconds_max: 40, seed, stop })?;
     let bytes: u64 = played.downloads.iter().filter(|it| it.client == 0).map(|it| it.bytes).sum();
@@ -203,7 +201,7 @@ fn wait_s(played: &Played) -> Result<f64> {
 ///
 /// # Errors
 /// Those of the world.
-pub fn measurement(world: &dyn World, (seed, stop): (u64, &AtomicBool)) -> Result<Measured> {
+pub fn measurement(world: &dyn World, seed: u64, stop: &AtomicBool) -> Result<Measured> {
     const SOCKETS: u32 = 16;
     let relay = Relay {
         site: site("relay", "DE"),

@@ -101,7 +101,7 @@ fn hold(
     for run in 0..runs {
         output.doing(format!("{}, run {} of {runs}", scene.name(), run + 1));
         for (side, world) in worlds.into_iter().enumerate() {
-            let played = scene.play(world, (run.into(), interrupt.requested()));
+            let played = scene.play(world, run.into(), interrupt.requested());
             if interrupt.is_requested() {
                 return Ok(false);
             }
