@@ -1,9 +1,10 @@
 //! `--check`: reads what the coordinator reads at its start, and changes nothing.
 
 use super::agreed::Seeds;
-use super::config::{Config, ConfiguredMeasurer, Schedule, Source};
+use super::config::{Config, ConfiguredMeasurer, Schedule};
 use super::config_file::check_listen;
 use cli::Error;
+use documents::Source;
 use onion::Rate;
 use rustix::fs::Access;
 use serde_json::json;

@@ -8,6 +8,7 @@ use crate::config_file::{self, Key, Mbit};
 use cli::Error;
 use control::keys::{PublicKey, SecretKey};
 use coordinator::{HistoryPolicy, Params, ROUNDS_ALLOWED};
+use documents::Source;
 use measurer::{Consent, TeamOptions};
 use netdoc::Fingerprint;
 use netdoc::bwfile::NodeIdStyle;
@@ -82,14 +83,6 @@ pub enum Schedule {
     Randomised,
     /// One after the other from the beginning of each period, the largest first.
     Greedy,
-}
-
-/// The source of the consensus.
-pub enum Source {
-    /// A directory authority.
-    Authority(SocketAddr),
-    /// A file.
-    File(PathBuf),
 }
 
 /// A measurer of the team.

@@ -21,7 +21,7 @@ mod suspects;
 mod team;
 
 pub use check::check;
-pub use config::{Authorities, Authority, Config, ConfiguredMeasurer, Schedule, Source, slot_s};
+pub use config::{Authorities, Authority, Config, ConfiguredMeasurer, Schedule, slot_s};
 pub use network::{router, view};
 pub use team::RemoteTeam;
 

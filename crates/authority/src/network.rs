@@ -1,11 +1,11 @@
 //! Reads the consensus and its descriptors for a period.
 
-use super::config::{Config, Source};
+use super::config::Config;
 use cli::Error;
 use coordinator::Defences;
 use coordinator::period::{NetworkView, Router};
 use dirmgr::consensus_signers;
-use documents::{Documents, Origin};
+use documents::{Documents, Origin, Source};
 use netdoc::consensus::{self, Flag};
 use netdoc::fetch::{Fetcher, Resource};
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
@@ -88,10 +88,10 @@ const fn rsa(router: &consensus::Router) -> RsaId {
 }
 
 fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, Error> {
+    let what = config.source.to_string();
     let mut documents = match &config.source {
         Source::Authority(authority) => {
             let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
-            let what = format!("the consensus from {authority}");
             let signers = verify(config, &what, &text, now_unix_s, || {
                 let all = Resource::Path("/tor/keys/all".to_owned());
                 Ok(Fetcher::default().get(*authority, &all)?)
@@ -101,7 +101,6 @@ fn documents(config: &Config, now_unix_s: u64) -> Result<Documents, Error> {
         }
         Source::File(path) => {
             let text = read_file(path, "read the consensus")?;
-            let what = format!("the consensus in {}", path.display());
             let certificates = config.certificates.as_deref().unwrap_or(Path::new(""));
             let certificates = || read_file(certificates, "read the certificates");
             let signers = verify(config, &what, &text, now_unix_s, certificates)?;

@@ -1,10 +1,9 @@
 //! The secret seed of the schedule, in a separate file.
 
+use crate::shell;
 use cli::Error;
 use coordinator::plan::Seed;
 use files::Access;
-use rand::TryRng as _;
-use rand::rngs::SysRng;
 use std::fs::{self, File};
 use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -70,8 +69,7 @@ pub(super) fn replace_secret(path: &Path, text: &str) -> Result<(), Error> {
 /// another seed.
 fn make(path: &Path) -> Result<Seed, Error> {
     let failed = |source| Error::File { what: "write the seed", path: path.to_owned(), source };
-    let mut bytes = [0; 32];
-    SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
+    let bytes = shell::random()?;
     fs::create_dir_all(files::folder_of(path)).map_err(failed)?;
     let text = format!("{}\n", hex::encode(bytes));
     // Never replaces a seed that another coordinator has just drawn.

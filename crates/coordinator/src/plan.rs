@@ -417,6 +417,13 @@ impl Plan {
         self.rooms.get(team).map(Room::used).unwrap_or_default()
     }
 
+    /// The number of slots up to the last one with a measurement.
+    #[must_use]
+    pub fn used_slots(&self) -> u32 {
+        let held = self.entries.values().flat_map(|entry| entry.held.iter().flatten());
+        held.map(|it| it.slot + 1).max().unwrap_or(0)
+    }
+
     /// SHA-256 of all [`places`](Self::places): equal for equal plans.
     #[must_use]
     pub fn fingerprint(&self) -> [u8; 32] {

@@ -1,13 +1,13 @@
 //! The data of the pages as JSON. Rates are in bytes per second, times in Unix seconds.
 
 use crate::app::App;
-use crate::bandwidth_line::fingerprint;
 use crate::pages::{self, RelayParameters};
 use crate::response::ErrorResponse;
 use axum::Json;
 use axum::extract::{Path, Query, State};
 use onion::Rate;
 use serde_json::{Value, json};
+use store::rows::RelayLine;
 use store::{Measurement, RelayRow};
 
 pub(crate) async fn overview(State(shared): App) -> Result<Json<Value>, ErrorResponse> {
@@ -84,13 +84,7 @@ pub(crate) async fn periods(State(shared): App) -> Result<Json<Value>, ErrorResp
 }
 
 fn of_relay(it: &RelayRow) -> Value {
-    json!({
-        "fingerprint": fingerprint(it.rsa), "nickname": it.nickname, "address": it.address,
-        "first_seen_unix_s": it.first_seen_unix_s, "last_seen_unix_s": it.last_seen_unix_s, "left_out": it.left_out,
-        "capacity_byte_s": it.capacity.map(Rate::as_byte_per_s), "estimated_unix_s": it.estimated_unix_s,
-        "mode": it.mode, "is_conclusive": it.is_conclusive, "last_state": it.last_state.map(store::State::word),
-        "last_ended_unix_s": it.last_ended_unix_s, "last_cause": it.last_cause,
-    })
+    json!(RelayLine::from(it))
 }
 
 fn of_measurement(it: &Measurement) -> Value {

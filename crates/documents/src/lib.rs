@@ -5,10 +5,12 @@ mod descriptors;
 mod error;
 pub mod families;
 mod files;
+mod source;
 
 pub use descriptors::Origin;
 pub use error::Error;
 pub use files::{consensus, newest, no_weights, read, read_raw};
+pub use source::Source;
 
 use coordinator::{Mode, PastEstimate, Record};
 use netdoc::bwfile::{self, RelayLine};

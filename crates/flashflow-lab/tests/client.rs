@@ -20,13 +20,6 @@ fn value(line: &str) -> Value {
     serde_json::from_str(line).unwrap_or_default()
 }
 
-/// The first line of this type.
-fn wait_for(program: &mut Running, kind: &str) -> Value {
-    program.wait_for_out(kind, |line| value(line)["type"] == kind);
-    let mut all = program.out().iter().map(|line| value(line));
-    all.find(|it| it["type"] == kind).expect("it was there")
-}
-
 /// Whether a line is the end of a stream.
 fn is_closed(line: &str) -> bool {
     value(line)["type"] == "stream_closed"
@@ -77,8 +70,8 @@ fn all_wrong_by_curl(socks: &str, server: u16, all: Vec<Content>) -> Vec<String>
 /// A client that knows the network, and its SOCKS port.
 fn bootstrapped(scratch: &Scratch, arguments: &[&str]) -> (Running, String) {
     let mut client = scratch.start(arguments);
-    let socks = text(&wait_for(&mut client, "socks"), "address").to_owned();
-    wait_for(&mut client, "bootstrapped");
+    let socks = text(&client.wait_for_record("socks", |_| true), "address").to_owned();
+    client.wait_for_record("bootstrapped", |_| true);
     (client, socks)
 }
 
@@ -156,7 +149,7 @@ fn relay_of_ours(
     fs::write(scratch.path(name), file).expect("written");
     let mut relay = scratch.start(&["relay", "--config", name, "--json"]);
     let mut rsa = [0; 20];
-    let fingerprint = wait_for(&mut relay, "listening");
+    let fingerprint = relay.wait_for_record("listening", |_| true);
     hex::decode_to_slice(text(&fingerprint, "fingerprint"), &mut rsa).expect("a fingerprint");
     (relay, rsa)
 }

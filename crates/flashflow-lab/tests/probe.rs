@@ -1,7 +1,6 @@
 //! `flashflow-lab probe` and `flashflow-lab model`, end to end, in a network of stock tor.
 
 use lab::{Network, NetworkSpec, RelaySpec};
-use rustix::process::Signal;
 use serde_json::Value;
 use std::cell::RefCell;
 use testbin::Scratch;
@@ -84,8 +83,7 @@ fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
     refused.assert_code(1);
     assert!(refused.error.contains("not signed by the trusted key"), "{}", refused.error);
     assert!(!scratch.path("other.gz").exists());
-    server.signal(Signal::TERM);
-    server.end().assert_code(0);
+    server.stop();
     // Downloads come from a server of ours.
     let mut server = scratch.start(&["probe", "serve", "--json"]);
     let at = RefCell::new(String::new());
@@ -102,6 +100,5 @@ fn what_is_probed_becomes_a_model_that_a_directory_serves_and_others_merge() {
         probed.values().into_iter().filter(|it| it["type"] == "circuit").collect();
     let rates = circuits.iter().filter_map(|it| it["throughput_kb_s"].as_f64());
     assert_eq!(rates.filter(|rate| *rate > 0.0).count(), 2, "{circuits:?}");
-    server.signal(Signal::TERM);
-    server.end().assert_code(0);
+    server.stop();
 }

@@ -6,7 +6,7 @@ mod explain;
 use clap::{Args, Subcommand};
 use cli::Error;
 use documents::read;
-use netdoc::bwfile::{BandwidthFile, Difference, FileVerdict, RelayLine, Report};
+use netdoc::bwfile::{BandwidthFile, Difference, FileVerdict, Report};
 use netdoc::input::without_annotations;
 use netdoc::{Fingerprint, check_as_tor};
 use serde_json::json;
@@ -85,7 +85,7 @@ fn show(options: &ShowOptions, output: &Output) -> Result<Exit, Error> {
         BandwidthFile::parse(&bytes).map_err(|error| bad(&options.file, &error.to_string()))?;
     let lines: BTreeMap<_, _> = parsed.file.relays.iter().map(|it| (it.node_id, it)).collect();
     if let Some(name) = &options.relay {
-        let line = find(&parsed.file.relays, name).map_err(|it| bad(&options.file, &it))?;
+        let line = parsed.file.find(name).map_err(|it| bad(&options.file, &it.to_string()))?;
         let relay = line.node_id;
         let voted = report.relays.get(&relay);
         let extra: BTreeMap<&str, &str> =
@@ -186,33 +186,6 @@ fn diff(options: &DiffOptions, output: &Output) -> Result<Exit, Error> {
 fn as_when_made(bytes: &[u8]) -> Report {
     let made = BandwidthFile::parse(bytes).map_or(0, |parsed| parsed.file.timestamp);
     check_as_tor(without_annotations(bytes), made)
-}
-
-/// The line of a relay, by its fingerprint or its nickname.
-fn find<'f>(relays: &'f [RelayLine], name: &str) -> Result<&'f RelayLine, String> {
-    if let Ok(fingerprint) = name.parse::<Fingerprint>() {
-        let found = relays.iter().find(|line| line.node_id == fingerprint);
-        return found.ok_or_else(|| format!("it has no line for {fingerprint}"));
-    }
-    let is_called = |line: &&RelayLine| line.nick.is_some_and(|nick| nick.as_str() == name);
-    let found: Vec<&RelayLine> = relays.iter().filter(is_called).collect();
-    match found[..] {
-        [line] => Ok(line),
-        [] => Err(format!("it has no line with nick={name}")),
-        _ => {
-            let ids: Vec<String> = found.iter().map(|line| line.node_id.to_string()).collect();
-            let count = ids.len();
-            Err(format!(
-                "{count} relays call themselves {name}: give a fingerprint: {}",
-                ids.join(", ")
-            ))
-        }
-    }
-}
-
-/// A number with its noun.
-fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
 }
 
 fn total(relays: &BTreeMap<Fingerprint, u32>) -> u64 {

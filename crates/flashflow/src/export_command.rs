@@ -1,22 +1,17 @@
 //! `flashflow export`: the contents of a store, for other programs.
 
-#[cfg(feature = "parquet")]
-mod parquet;
-mod rows;
-mod table;
-
 use clap::{Args, ValueEnum};
 use cli::Error;
 use netdoc::Fingerprint;
 use onion::identity::RsaId;
-use rows::{MeasurementLine, PathLine, PeriodLine, RelayLine, SecondLine, SuspicionLine};
+use report::rows::{Row, write_csv, write_json_lines};
 use serde_json::{Value, json};
 use std::fs::File;
-use std::io::{self, BufWriter, Write};
+use std::io::{self, Write};
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
-use store::{Measurement, Reader, RelayQuery};
-use table::{Emitted, Failed, table};
+use store::rows::{MeasurementLine, PathLine, PeriodLine, RelayLine, SecondLine, SuspicionLine};
+use store::{Measurement, Reader, RelayQuery, StoreError};
 use terminal::times::time;
 use terminal::{Exit, Output};
 
@@ -80,6 +75,27 @@ enum Format {
     /// Apache Parquet.
     Parquet,
 }
+
+/// Why there are no more rows.
+enum Failed {
+    Store(StoreError),
+    Write(io::Error),
+}
+
+impl From<StoreError> for Failed {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<io::Error> for Failed {
+    fn from(error: io::Error) -> Self {
+        Self::Write(error)
+    }
+}
+
+/// The result of writing a row.
+type Emitted = Result<(), Failed>;
 
 pub(crate) fn run(options: &ExportOptions, output: &Output) -> Result<Exit, Error> {
     if options.what == What::Records && options.format != Format::Jsonl {
@@ -157,7 +173,31 @@ fn write(options: &ExportOptions, reader: &Reader, out: impl Write + Send) -> Re
                 it.seconds.iter().map(|second| SecondLine::of(it, second)).try_for_each(&mut *emit)
             })
         }),
-        What::Records => records(options, reader, relay, out),
+        What::Records => write_json_lines(out, |emit| {
+            each(options, reader, relay, |it| {
+                let Some(record) = reader.record(it.id)? else { return Ok(()) };
+                let mut value: Value = json!(record);
+                value["period_unix_s"] = json!(it.period_unix_s);
+                value["turn"] = json!(it.number);
+                emit(value)
+            })
+        }),
+    }
+}
+
+/// Writes the rows that `feed` passes to its argument. Returns their number.
+fn table<T: Row>(
+    format: Format,
+    out: impl Write + Send,
+    feed: impl FnOnce(&mut dyn FnMut(T) -> Emitted) -> Emitted,
+) -> Result<u64, Failed> {
+    match format {
+        Format::Jsonl => write_json_lines(out, feed),
+        Format::Csv => write_csv(out, feed),
+        #[cfg(feature = "parquet")]
+        Format::Parquet => report::rows::write_parquet(out, feed),
+        #[cfg(not(feature = "parquet"))]
+        Format::Parquet => Err(io::Error::other("built without Parquet").into()),
     }
 }
 
@@ -174,26 +214,4 @@ fn each(
         emitted.is_ok()
     })?;
     emitted
-}
-
-/// Writes complete records. Returns their number.
-fn records(
-    options: &ExportOptions,
-    reader: &Reader,
-    relay: Option<RsaId>,
-    out: impl Write,
-) -> Result<u64, Failed> {
-    let (mut out, mut count) = (BufWriter::new(out), 0);
-    each(options, reader, relay, |measurement| {
-        let Some(record) = reader.record(measurement.id)? else { return Ok(()) };
-        let mut value: Value = json!(record);
-        value["period_unix_s"] = json!(measurement.period_unix_s);
-        value["turn"] = json!(measurement.number);
-        serde_json::to_writer(&mut out, &value).map_err(io::Error::from)?;
-        out.write_all(b"\n")?;
-        count += 1;
-        Ok(())
-    })?;
-    out.flush()?;
-    Ok(count)
 }

@@ -10,11 +10,10 @@ use coordinator::period::{
     Router, SlotSeed,
 };
 use coordinator::{Consent, Defences, MeasurerId, ROUNDS_ALLOWED, Verdict};
+use documents::Source;
 use link::unix_time_s;
 use measurer::member::MemberError;
 use measurer::{LocalTeam, Member};
-use netdoc::consensus::Consensus;
-use netdoc::fetch::{Fetcher, Resource};
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::Rate;
 use onion::identity::{Ed25519Id, RelayIds, RsaId};
@@ -119,9 +118,7 @@ pub(crate) fn run(
     })?;
     output.quiet();
     if end.is_interrupted {
-        output.step("interrupted");
-        output.record(|| serde_json::json!({"type": "interrupted"}));
-        return Ok(Exit::Interrupted);
+        return Ok(output.interrupted());
     }
     let Some(record) = end.records.first() else {
         return Err(Error::Failed("the relay was not measured: no measurer is left".to_owned()));
@@ -249,27 +246,21 @@ fn relay(options: &MeasureOptions, output: &Output) -> Result<Relay, Error> {
         let source = "--address".to_owned();
         return Ok(Relay { router, defences: Defences::default(), source });
     }
-    let (what, consensus) = match (&options.authority, &options.consensus) {
-        (Some(authority), _) => {
-            output.doing(format!("fetching the consensus from {authority}"));
-            let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
-            let what = format!("the consensus from {authority}");
-            let consensus = Consensus::parse(&text)
-                .map_err(|error| Error::Failed(format!("{what}: {error}")))?;
-            (what, consensus)
-        }
-        (None, Some(path)) => {
-            let consensus = documents::consensus(path, unix_time_s())?;
-            (format!("the consensus in {}", path.display()), consensus)
-        }
+    let source = match (options.authority, &options.consensus) {
+        (Some(authority), _) => Source::Authority(authority),
+        (None, Some(path)) => Source::File(path.clone()),
         (None, None) => {
             let message = "no relay address: give --authority, --consensus or --address";
             return Err(Error::Usage(message.to_owned()));
         }
     };
+    if matches!(source, Source::Authority(_)) {
+        output.doing(format!("fetching {source}"));
+    }
+    let consensus = source.consensus(unix_time_s())?;
     let router = consensus.find(&options.relay);
-    let router = router.map_err(|error| Error::Failed(format!("{what}: {error}")))?;
+    let router = router.map_err(|error| Error::Failed(format!("{source}: {error}")))?;
     let router = authority::router(router);
     let defences = Defences::from_consensus_params(|name| consensus.params.get(name));
-    Ok(Relay { router, defences, source: what })
+    Ok(Relay { router, defences, source: source.to_string() })
 }

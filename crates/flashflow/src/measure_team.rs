@@ -5,18 +5,13 @@ use clap::{ArgGroup, Args};
 use cli::Error;
 use control::{CapacityPlan, Remotes};
 use coordinator::{MemberTraffic, TeamCapacity, team_capacities};
-use measurer::capacity::{
-    CapacityError, CapacityPeer, CapacityReport, CapacitySocket, CapacityTest, PeerReport, Token,
-};
+use measurer::capacity::{CapacityError, CapacityPeer, CapacityReport, LoopbackTest, PeerReport};
 use onion::{Duration, Rate};
 use rand::SeedableRng;
 use rand::rngs::{StdRng, SysRng};
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
-use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::thread;
 use terminal::{Exit, Interrupt, Output};
 
 /// From the order to the first packet: time for the handshakes of all pairs.
@@ -74,7 +69,9 @@ pub(crate) fn run(
     let reports = match (options.local, &options.coordinator) {
         (Some(count), _) => {
             output.doing(format!("{count} measurers exchange UDP over loopback for {seconds} s"));
-            local(count, seconds, rate.unwrap_or(LOCAL_RATE), cancel)
+            let rate = rate.unwrap_or(LOCAL_RATE);
+            let test = LoopbackTest { measurers: count, seconds, start_delay: START_DELAY, rate };
+            test.run(cancel).map_err(Error::from)
         }
         (None, Some(path)) => {
             let config = Config::read(path)?;
@@ -88,9 +85,7 @@ pub(crate) fn run(
     };
     output.quiet();
     if interrupt.is_requested() {
-        output.step("interrupted");
-        output.record(|| json!({"type": "interrupted"}));
-        return Ok(Exit::Interrupted);
+        return Ok(output.interrupted());
     }
     let reports = reports?;
     let exit = print(seconds, &reports, output);
@@ -150,54 +145,6 @@ fn remote(
         }
     }
     Ok(reports)
-}
-
-/// Runs all measurers as threads of this process.
-fn local(
-    count: u16,
-    seconds: u32,
-    rate: Rate,
-    cancel: &AtomicBool,
-) -> Result<Vec<CapacityReport>, Error> {
-    let listen = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
-    let bind = |_| {
-        CapacitySocket::bind(listen)
-            .map_err(|source| CapacityError::Bind { address: listen, source })
-    };
-    let sockets = (0..count).map(bind).collect::<Result<Vec<_>, _>>()?;
-    let member = |(index, socket): (u16, &CapacitySocket)| CapacityPeer {
-        index,
-        address: socket.local_addr(),
-    };
-    let members: Vec<CapacityPeer> = (0..).zip(&sockets).map(member).collect();
-    let mut rng = StdRng::try_from_rng(&mut SysRng).map_err(CapacityError::Random)?;
-    let token = Token::generate(&mut rng);
-    thread::scope(|scope| {
-        let threads: Vec<_> = members
-            .iter()
-            .zip(&sockets)
-            .map(|(own, socket)| {
-                let test = CapacityTest {
-                    listen: own.address,
-                    index: own.index,
-                    peers: members.iter().filter(|it| it.index != own.index).copied().collect(),
-                    token,
-                    seconds,
-                    start_delay: START_DELAY,
-                    rate,
-                    allowed: BTreeSet::new(),
-                };
-                thread::Builder::new()
-                    .name(format!("measurer-{}", own.index))
-                    .spawn_scoped(scope, move || test.run_on(socket, cancel))
-                    .map_err(CapacityError::Thread)
-            })
-            .collect();
-        let join = |thread: Result<thread::ScopedJoinHandle<'_, _>, CapacityError>| {
-            thread?.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-        };
-        Ok(threads.into_iter().map(join).collect::<Result<Vec<_>, CapacityError>>()?)
-    })
 }
 
 /// Prints the results.

@@ -5,6 +5,7 @@ mod newcomers;
 mod picture;
 mod settings;
 
+use authority::shell;
 use clap::Args;
 use cli::Error;
 use coordinator::plan::{Machine, Plan, Seed, TeamRoom};
@@ -12,8 +13,6 @@ use link::Clock;
 use network::Network;
 use newcomers::Newcomers;
 use onion::Rate;
-use rand::TryRng as _;
-use rand::rngs::SysRng;
 use serde_json::{Value, json};
 use settings::Settings;
 use std::path::PathBuf;
@@ -140,7 +139,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let teams = &settings.teams;
     let (seed, drawn) = match &options.seed {
         Some(seed) => (seed.0.clone(), false),
-        None => (draw()?, !is_greedy),
+        None => (Seed::from_bytes(shell::random()?), !is_greedy),
     };
     let period_slots = settings.period_s / slot_s;
     let machines = network.machines();
@@ -158,7 +157,7 @@ pub(crate) fn run(options: &ScheduleOptions, output: &Output) -> Result<Exit, Er
     let wall = clock.now().saturating_since(began);
 
     let places = plan.places();
-    let slots = places.last().map_or(0, |place| place.slot + 1);
+    let slots = plan.used_slots();
     let without_slot: usize = (0..teams.len()).map(|team| plan.without_slot(team).len()).sum();
     let fingerprint = hex::encode(plan.fingerprint());
     let bound_slots = bound(&network, teams, excess);
@@ -291,10 +290,4 @@ fn bound(network: &Network, teams: &[TeamRoom], excess: f64) -> f64 {
 fn fill(plan: &Plan, team: usize, capacity: Rate) -> Vec<f64> {
     let share = |used: Rate| used.as_mbit_per_s() / capacity.as_mbit_per_s();
     plan.used(team).into_iter().map(share).collect()
-}
-
-fn draw() -> Result<Seed, Error> {
-    let mut bytes = [0; 32];
-    SysRng.try_fill_bytes(&mut bytes).map_err(|error| Error::Random(error.to_string()))?;
-    Ok(Seed::from_bytes(bytes))
 }

@@ -6,7 +6,7 @@ use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use testbin::team::{make_key, measurer_of};
-use testbin::{Running, Scratch, text};
+use testbin::{Scratch, text};
 
 /// Five rounds, and somewhat more.
 const PERIOD_S: u64 = 38;
@@ -16,14 +16,6 @@ const ROUND_S: u64 = 6;
 fn free() -> SocketAddr {
     let listener = TcpListener::bind("127.38.6.1:0").expect("loopback");
     listener.local_addr().expect("bound")
-}
-
-/// The next agreement that a coordinator reports.
-fn agreement(run: &mut Running) -> Value {
-    let is_it = |line: &str| line.contains("\"agreement\"");
-    run.wait_for_out("an agreement", is_it);
-    let line = run.out().iter().find(|line| is_it(line)).expect("told");
-    serde_json::from_str(line).expect("JSON")
 }
 
 /// The seed that a coordinator keeps for a period: its own secret, which a test may look at.
@@ -68,7 +60,7 @@ fn two_coordinators_agree_on_a_seed_while_a_third_is_lost_in_the_middle() {
         .wait_for_error("the commitment of the third", |line| line.contains("third has committed"));
     // Before anybody reveals anything.
     runs[2].signal(Signal::KILL);
-    let told = [0, 1].map(|place| agreement(&mut runs[place]));
+    let told = [0, 1].map(|place| runs[place].wait_for_record("agreement", |_| true));
     for one in &told {
         assert_eq!(one["agreed"], true, "{told:#?}");
         assert_eq!(one["members"].as_array().map(Vec::len), Some(2), "{told:#?}");

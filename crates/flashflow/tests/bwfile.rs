@@ -4,7 +4,8 @@ use serde_json::{Value, json};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Stdio;
+use testbin::{Ended, Running, Scratch};
 
 const HEADER: &str =
     "1767225600\nversion=1.9.0\nnumber_eligible_relays=2\nnumber_consensus_relays=3\n=====\n";
@@ -15,10 +16,8 @@ fn relay(digit: char) -> String {
     std::iter::repeat_n(digit, 40).collect()
 }
 
-fn bwfile(folder: &Path, arguments: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
-    command.arg("bwfile").args(arguments).current_dir(folder);
-    command.output().expect("it starts")
+fn bwfile(scratch: &Scratch, arguments: &[&str]) -> Ended {
+    scratch.run(&[&["bwfile"], arguments].concat())
 }
 
 /// A document of the crate `netdoc`.
@@ -32,103 +31,100 @@ fn gzip(text: &[u8]) -> Vec<u8> {
     encoder.finish().expect("memory")
 }
 
-fn values(output: &Output) -> Vec<Value> {
-    let text = String::from_utf8_lossy(&output.stdout);
-    text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
-}
-
-fn write(folder: &Path, name: &str, lines: &[&str]) {
-    let text: String = lines.iter().map(|line| format!("{line}\n")).collect();
-    fs::write(folder.join(name), format!("{HEADER}{text}")).expect("written");
+fn write(scratch: &Scratch, name: &str, lines: &[impl AsRef<str>]) {
+    let text: String = lines.iter().map(|line| format!("{}\n", line.as_ref())).collect();
+    fs::write(scratch.path(name), format!("{HEADER}{text}")).expect("written");
 }
 
 #[test]
 fn a_file_is_checked_as_tor_would_and_beyond() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let scratch = Scratch::new();
     let (one, two) = (relay('1'), relay('2'));
     let lines = [
-        &format!("node_id=${one} bw=5 nick=one"),
-        &format!("node_id={two} bw=7 nick=two flashflow_mode=echo"),
+        format!("node_id=${one} bw=5 nick=one"),
+        format!("node_id={two} bw=7 nick=two flashflow_mode=echo"),
     ];
-    write(folder.path(), "good", &lines.map(String::as_str));
+    write(&scratch, "good", &lines);
     let check = |file: &str, more: &[&str]| {
-        bwfile(folder.path(), &[&["check", file, "--json"], &AT[..], more].concat())
+        bwfile(&scratch, &[&["check", file, "--json"], &AT[..], more].concat())
     };
     let good = check("good", &["--strict"]);
-    assert_eq!(good.status.code(), Some(0), "{good:?}");
-    let summary = &values(&good)[0];
+    good.assert_code(0);
+    let summary = &good.values()[0];
     assert_eq!((&summary["accepted"], &summary["relays"]), (&json!(true), &json!(2)));
 
     let broken = format!("node_id=${one} bw=5 bw=6");
     let zero = format!("node_id=${two} bw=0");
-    write(folder.path(), "wrong", &[&broken, &zero]);
+    write(&scratch, "wrong", &[&broken, &zero]);
     let wrong = check("wrong", &[]);
-    assert_eq!(wrong.status.code(), Some(0), "tor votes by it: {wrong:?}");
-    let found = values(&wrong);
+    // Authorities vote with it.
+    wrong.assert_code(0);
+    let found = wrong.values();
     let kind = |kind: &str| found.iter().filter(|it| it["type"] == kind).collect::<Vec<_>>();
     assert_eq!((kind("skipped")[0]["line"].clone(), kind("skipped").len()), (json!(6), 1));
     assert!(kind("advice").iter().any(|it| it["what"].as_str().expect("text").contains("bw=0")));
-    assert_eq!(check("wrong", &["--strict"]).status.code(), Some(1));
+    assert_eq!(check("wrong", &["--strict"]).code, Some(1));
 
     write(
-        folder.path(),
+        &scratch,
         "sign",
         &[&format!("node_id=${one} bw=2147483648"), &format!("node_id=${two} bw=1")],
     );
     let sign = check("sign", &[]);
-    assert_eq!(sign.status.code(), Some(1), "an authority makes no vote: {sign:?}");
-    assert_eq!(values(&sign).pop().expect("a summary")["accepted"], false);
+    // An authority would make no vote.
+    sign.assert_code(1);
+    assert_eq!(sign.values().pop().expect("a summary")["accepted"], false);
 
     for (name, text, word) in [
         ("empty", "", "it is empty"),
         ("date", "2026-01-01\n", "not a Unix time"),
         ("old", "1766900000\n", "72 h"),
     ] {
-        fs::write(folder.path().join(name), text).expect("written");
+        fs::write(scratch.path(name), text).expect("written");
         let refused = check(name, &[]);
-        assert_eq!(refused.status.code(), Some(1), "{refused:?}");
-        let summary = values(&refused).pop().expect("a summary");
+        refused.assert_code(1);
+        let summary = refused.values().pop().expect("a summary");
         assert!(summary["verdict"].as_str().expect("text").contains(word), "{summary}");
     }
     let nowhere = check("nowhere", &[]);
-    assert_eq!(nowhere.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&nowhere.stderr).contains("cannot read nowhere"));
+    nowhere.assert_code(1);
+    nowhere.assert_refused(&["cannot read nowhere"]);
 }
 
 #[test]
 fn files_are_shown_and_compared_as_they_are_voted_on() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let scratch = Scratch::new();
     let relays = ['1', '2', '3', '4'].map(relay);
     let line = |at: usize, rest: &str| format!("node_id=${} {rest}", relays[at]);
     let earlier = [line(0, "bw=5"), line(1, "bw=100 flashflow_mode=echo"), line(2, "bw=7")];
     let later = [line(0, "bw=5"), line(1, "bw=50"), line(2, "bw=7 vote=0"), line(3, "bw=9")];
-    write(folder.path(), "earlier", &earlier.each_ref().map(String::as_str));
-    write(folder.path(), "later", &later.each_ref().map(String::as_str));
+    write(&scratch, "earlier", &earlier);
+    write(&scratch, "later", &later);
 
-    let shown = values(&bwfile(folder.path(), &["show", "later", "--json"]));
+    let shown = bwfile(&scratch, &["show", "later", "--json"]).values();
     let order: Vec<&Value> = shown[..3].iter().map(|it| &it["voted_kb_s"]).collect();
     assert_eq!(order, [&json!(50), &json!(9), &json!(5)]);
     assert_eq!((&shown[3]["without_vote"], &shown[3]["total_kb_s"]), (&json!(1), &json!(64)));
-    let one = bwfile(folder.path(), &["show", "earlier", "--relay", &relays[1]]);
-    let text = String::from_utf8_lossy(&one.stdout).into_owned();
+    let one = bwfile(&scratch, &["show", "earlier", "--relay", &relays[1]]);
+    let text = one.out.join("\n");
     assert!(text.contains("100 KB/s") && text.contains("flashflow_mode=echo"), "{text}");
-    let absent = bwfile(folder.path(), &["show", "earlier", "--relay", &relays[3]]);
-    assert_eq!(absent.status.code(), Some(1));
+    let absent = bwfile(&scratch, &["show", "earlier", "--relay", &relays[3]]);
+    absent.assert_code(1);
 
-    let compared = bwfile(folder.path(), &["diff", "earlier", "later", "--json"]);
-    assert_eq!(compared.status.code(), Some(1), "they differ");
-    let found = values(&compared);
+    let compared = bwfile(&scratch, &["diff", "earlier", "later", "--json"]);
+    assert_eq!(compared.code, Some(1), "they differ");
+    let found = compared.values();
     let summary = &found[found.len() - 1];
     let counts = ["added", "removed", "changed", "same"].map(|name| summary[name].as_u64());
     assert_eq!(counts, [1, 1, 1, 1].map(Some));
     assert_eq!((&found[0]["fingerprint"], &found[0]["ratio"]), (&json!(relays[1]), &json!(0.5)));
-    let same = bwfile(folder.path(), &["diff", "later", "later"]);
-    assert_eq!(same.status.code(), Some(0));
+    let same = bwfile(&scratch, &["diff", "later", "later"]);
+    same.assert_code(0);
 }
 
 #[test]
 fn a_refused_file_has_tors_warning_and_the_reason_and_its_rest_is_checked() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let scratch = Scratch::new();
     let good =
         format!("{HEADER}node_id=${} bw=5 nick=one\nnode_id=${} bw=x\n", relay('1'), relay('2'));
     let (time, _) = good.split_once('\n').expect("a time");
@@ -177,10 +173,10 @@ fn a_refused_file_has_tors_warning_and_the_reason_and_its_rest_is_checked() {
         ),
         ("empty", Vec::new(), "Empty bandwidth file".to_owned(), "it is empty", false),
     ] {
-        fs::write(folder.path().join(name), bytes).expect("written");
-        let refused = bwfile(folder.path(), &["check", name, "--json", AT[0], AT[1]]);
-        assert_eq!(refused.status.code(), Some(1), "{name}: {refused:?}");
-        let found = values(&refused);
+        fs::write(scratch.path(name), bytes).expect("written");
+        let refused = bwfile(&scratch, &["check", name, "--json", AT[0], AT[1]]);
+        refused.assert_code(1);
+        let found = refused.values();
         let said = found[0]["tor_warning"].as_str().expect("text");
         assert!(found[0]["type"] == "refused" && said.contains(&warning), "{name}: {said}");
         let summary = &found[found.len() - 1];
@@ -204,7 +200,7 @@ fn a_refused_file_has_tors_warning_and_the_reason_and_its_rest_is_checked() {
 
 #[test]
 fn descriptors_that_cannot_be_read_are_an_error_or_are_counted_and_the_newest_count() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let scratch = Scratch::new();
     let sample = fs::read_to_string(document("server-descriptors")).expect("a document");
     let first = sample.split("@type server-descriptor 1.0\n").nth(1).expect("three");
     let old = first.replacen("bandwidth 4594304", "bandwidth 1000", 1).replacen(
@@ -212,10 +208,10 @@ fn descriptors_that_cannot_be_read_are_an_error_or_are_counted_and_the_newest_co
         "published 2020-02-28",
         1,
     );
-    write(folder.path(), "file", &["node_id=846B3EAAF0C07FF72FC79AEBB11FA3ADC58F240F bw=4000"]);
+    write(&scratch, "file", &["node_id=846B3EAAF0C07FF72FC79AEBB11FA3ADC58F240F bw=4000"]);
     let check = |name: &str, content: &[u8]| {
-        fs::write(folder.path().join(name), content).expect("written");
-        bwfile(folder.path(), &["check", "file", "--json", "--descriptors", name, AT[0], AT[1]])
+        fs::write(scratch.path(name), content).expect("written");
+        bwfile(&scratch, &["check", "file", "--json", "--descriptors", name, AT[0], AT[1]])
     };
     for (name, content, word) in [
         ("picture", &b"\x89PNG\r\n\x1a\n\0"[..], "PNG"),
@@ -226,16 +222,15 @@ fn descriptors_that_cannot_be_read_are_an_error_or_are_counted_and_the_newest_co
         ("archive", b"\xfd7zXZ\0\0\x04", "xz"),
     ] {
         let refused = check(name, content);
-        let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-        assert_eq!(refused.status.code(), Some(1), "{name}: {error}");
-        assert!(error.contains(word) && error.contains(name), "{name}: {error}");
+        refused.assert_code(1);
+        refused.assert_refused(&[word, name]);
     }
     for (name, content) in [
         ("newer-first", format!("{first}{old}").into_bytes()),
         ("newer-last", format!("{old}{first}").into_bytes()),
         ("compressed", gzip(format!("{first}{old}").as_bytes())),
     ] {
-        let found = values(&check(name, &content));
+        let found = check(name, &content).values();
         let advice: Vec<_> =
             found.iter().filter(|it| it["what"].to_string().contains("operator")).collect();
         assert!(advice.is_empty(), "{name}: {advice:?}");
@@ -245,27 +240,26 @@ fn descriptors_that_cannot_be_read_are_an_error_or_are_counted_and_the_newest_co
     }
     let mixed = format!("{first}<html>\n{}", old.replacen("bandwidth 1000", "bandwidth none", 1));
     let found = check("mixed", mixed.as_bytes());
-    assert_eq!(values(&found).last().expect("a summary")["descriptors_unreadable"], 2);
-    let noted = String::from_utf8_lossy(&found.stderr).into_owned();
-    assert!(noted.contains("2 descriptors cannot be read"), "{noted}");
+    assert_eq!(found.values().last().expect("a summary")["descriptors_unreadable"], 2);
+    assert!(found.error.contains("2 descriptors cannot be read"), "{}", found.error);
 }
 
 #[test]
 fn authorities_are_not_counted_as_voted_and_a_vote_is_no_consensus() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let scratch = Scratch::new();
     let text = fs::read(document("consensus-ns")).expect("a document");
     let consensus = netdoc::Consensus::parse(&text).expect("a consensus");
     let lines: Vec<String> =
         consensus.routers().iter().map(|it| format!("node_id={} bw=5", it.fingerprint)).collect();
-    write(folder.path(), "file", &lines.iter().map(String::as_str).collect::<Vec<_>>());
-    fs::write(folder.path().join("consensus.gz"), gzip(&text)).expect("written");
+    write(&scratch, "file", &lines);
+    fs::write(scratch.path("consensus.gz"), gzip(&text)).expect("written");
     let check = |consensus: &Path| {
         let consensus = consensus.to_str().expect("text");
-        bwfile(folder.path(), &["check", "file", "--json", "--consensus", consensus, AT[0], AT[1]])
+        bwfile(&scratch, &["check", "file", "--json", "--consensus", consensus, AT[0], AT[1]])
     };
-    for path in [document("consensus-ns"), folder.path().join("consensus.gz")] {
+    for path in [document("consensus-ns"), scratch.path("consensus.gz")] {
         let checked = check(&path);
-        let found = values(&checked);
+        let found = checked.values();
         let summary = found.last().expect("a summary");
         let authorities = consensus
             .routers()
@@ -276,42 +270,39 @@ fn authorities_are_not_counted_as_voted_and_a_vote_is_no_consensus() {
         assert_eq!(summary["relays"], lines.len() - 1);
         assert!(found.iter().any(|it| it["type"] == "authority"), "{found:?}");
         // The consensus is of 2020, and the file of 2026.
-        let noted = String::from_utf8_lossy(&checked.stderr).into_owned();
+        let noted = &checked.error;
         assert!(noted.contains("ended at 2020-02-29 13:00:00 UTC"), "{noted}");
     }
     let refused = check(&document("vote"));
-    assert_eq!(refused.status.code(), Some(1));
-    let error = String::from_utf8_lossy(&refused.stderr).into_owned();
-    assert!(error.contains("this is a vote of one authority"), "{error}");
+    refused.assert_code(1);
+    refused.assert_refused(&["this is a vote of one authority"]);
 }
 
 #[test]
 fn standard_input_is_read_where_a_file_is_expected() {
-    let folder = tempfile::tempdir().expect("a folder");
-    write(folder.path(), "file", &[&format!("node_id={} bw=5 nick=one", relay('1'))]);
+    let scratch = Scratch::new();
+    write(&scratch, "file", &[&format!("node_id={} bw=5 nick=one", relay('1'))]);
     let from_stdin = |arguments: &[&str]| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
-        command.arg("bwfile").args(arguments).current_dir(folder.path());
-        command.stdin(File::open(folder.path().join("file")).expect("there"));
-        command.output().expect("it starts")
+        let mut command = scratch.command(&[&["bwfile"], arguments].concat());
+        command.stdin(File::open(scratch.path("file")).expect("there"));
+        Running::new(command).end()
     };
     for arguments in [&["check", "-", AT[0], AT[1]][..], &["show", "-"], &["diff", "-", "file"]] {
-        let ended = from_stdin(arguments);
-        assert_eq!(ended.status.code(), Some(0), "{arguments:?}: {ended:?}");
+        from_stdin(arguments).assert_code(0);
     }
     let twice = from_stdin(&["diff", "-", "-"]);
-    assert_eq!(twice.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&twice.stderr).contains("standard input"), "{twice:?}");
+    twice.assert_code(2);
+    twice.assert_refused(&["standard input"]);
 }
 
 #[test]
 fn times_are_dates_and_relays_have_names() {
-    let folder = tempfile::tempdir().expect("a folder");
+    let scratch = Scratch::new();
     let names = [('1', "one"), ('2', "two"), ('3', "two")];
     let lines = names.map(|(id, nick)| {
         format!("node_id=${} bw=5 nick={nick} time=2026-01-01T00:00:00", relay(id))
     });
-    write(folder.path(), "file", &lines.each_ref().map(String::as_str));
+    write(&scratch, "file", &lines);
     for (at, code) in [
         ("2026-01-01T01:00:00", 0),
         ("2026-01-02", 0),
@@ -319,46 +310,35 @@ fn times_are_dates_and_relays_have_names() {
         ("2026-02-01", 1),
         ("soon", 2),
     ] {
-        let checked = bwfile(folder.path(), &["check", "file", "--at", at]);
-        assert_eq!(checked.status.code(), Some(code), "{at}: {checked:?}");
+        let checked = bwfile(&scratch, &["check", "file", "--at", at]);
+        assert_eq!(checked.code, Some(code), "{at}: {checked:?}");
     }
-    let text = |arguments: &[&str]| {
-        let ended = bwfile(folder.path(), arguments);
-        let both = [ended.stdout, ended.stderr].concat();
-        (ended.status.code(), String::from_utf8_lossy(&both).into_owned())
-    };
-    let (code, shown) = text(&["show", "file"]);
-    assert!(code == Some(0) && shown.contains("newest result 2026-01-01 00:00:00 UTC"), "{shown}");
-    let (code, shown) = text(&["show", "file", "--relay", "one"]);
-    assert!(code == Some(0) && shown.contains(&relay('1')), "{shown}");
-    let (code, shown) = text(&["show", "file", "--relay", "two"]);
-    assert!(
-        code == Some(1) && shown.contains(&relay('2')) && shown.contains(&relay('3')),
-        "{shown}"
-    );
-    let (code, shown) = text(&["show", "file", "--relay", "nobody"]);
-    assert!(code == Some(1) && shown.contains("nick=nobody"), "{shown}");
+    let show = |more: &[&str]| bwfile(&scratch, &[&["show", "file"], more].concat());
+    assert!(show(&[]).out.concat().contains("newest result 2026-01-01 00:00:00 UTC"));
+    assert!(show(&["--relay", "one"]).out.concat().contains(&relay('1')));
+    show(&["--relay", "two"]).assert_refused(&[&relay('2'), &relay('3')]);
+    show(&["--relay", "nobody"]).assert_refused(&["nick=nobody"]);
 }
 
 #[test]
 fn a_comparison_that_cannot_be_made_has_another_status_than_a_difference() {
-    let folder = tempfile::tempdir().expect("a folder");
-    write(folder.path(), "file", &[&format!("node_id={} bw=5", relay('1'))]);
-    fs::write(folder.path().join("page"), "<html>\n").expect("written");
+    let scratch = Scratch::new();
+    write(&scratch, "file", &[&format!("node_id={} bw=5", relay('1'))]);
+    fs::write(scratch.path("page"), "<html>\n").expect("written");
     for (other, word) in [("nowhere", "No such file"), ("page", "HTML")] {
         for pair in [["file", other], [other, "file"]] {
-            let ended = bwfile(folder.path(), &["diff", pair[0], pair[1]]);
-            assert_eq!(ended.status.code(), Some(2), "{ended:?}");
-            assert!(String::from_utf8_lossy(&ended.stderr).contains(word), "{ended:?}");
+            let ended = bwfile(&scratch, &["diff", pair[0], pair[1]]);
+            ended.assert_code(2);
+            ended.assert_refused(&[word]);
         }
     }
 }
 
 #[test]
 fn a_full_disk_on_standard_output_is_an_error_and_a_reader_that_has_gone_is_none() {
-    let folder = tempfile::tempdir().expect("a folder");
-    write(folder.path(), "file", &[&format!("node_id={} bw=5", relay('1'))]);
-    write(folder.path(), "other", &[&format!("node_id={} bw=6", relay('1'))]);
+    let scratch = Scratch::new();
+    write(&scratch, "file", &[&format!("node_id={} bw=5", relay('1'))]);
+    write(&scratch, "other", &[&format!("node_id={} bw=6", relay('1'))]);
     let consensus = document("consensus-ns");
     let consensus = consensus.to_str().expect("text");
     for arguments in [
@@ -374,22 +354,20 @@ fn a_full_disk_on_standard_output_is_an_error_and_a_reader_that_has_gone_is_none
         &["--version"],
     ] {
         let run = |stdout: Stdio| {
-            let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
-            command.args(arguments).current_dir(folder.path());
-            command.stdout(stdout).stderr(Stdio::piped()).output().expect("it starts")
+            let mut command = scratch.command(arguments);
+            command.stdout(stdout);
+            Running::new(command).end()
         };
         let full = run(File::options().write(true).open("/dev/full").expect("a device").into());
-        let error = String::from_utf8_lossy(&full.stderr).into_owned();
-        assert_eq!(full.status.code(), Some(1), "{arguments:?}: {error}");
-        let count =
-            error.matches("cannot write to standard output: No space left on device").count();
-        assert_eq!(count, 1, "{arguments:?}: {error}");
+        assert_eq!(full.code, Some(1), "{arguments:?}: {full:?}");
+        let problem = "cannot write to standard output: No space left on device";
+        assert_eq!(full.error.matches(problem).count(), 1, "{arguments:?}: {full:?}");
         // The other end of the pipe is closed before the command begins.
         let (reader, writer) = std::io::pipe().expect("a pipe");
         drop(reader);
         let gone = run(writer.into());
-        let error = String::from_utf8_lossy(&gone.stderr).into_owned();
-        assert!(matches!(gone.status.code(), Some(0 | 1 | 3)), "{arguments:?}: {gone:?}");
-        assert!(!error.contains("standard output") && !error.contains("panicked"), "{error}");
+        assert!(matches!(gone.code, Some(0 | 1 | 3)), "{arguments:?}: {gone:?}");
+        assert!(!gone.error.contains("standard output"), "{arguments:?}: {gone:?}");
+        gone.assert_no_panic();
     }
 }

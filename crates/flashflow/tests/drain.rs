@@ -14,10 +14,8 @@ use rand::SeedableRng;
 use rand::rngs::StdRng;
 use rustix::process::Signal;
 use serde_json::Value;
-use std::cell::RefCell;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener};
 use testbin::{PATIENCE, Running, Scratch, now, number, text};
 
 /// Number of terminations.
@@ -129,21 +127,9 @@ fn what_a_relay_reads_again_holds_at_once_and_its_figures_are_those_of_its_traff
     let (_server, server_at) = serve(clock);
     let guard = start(&scratch, "guard", 0);
     let mut exit = start(&scratch, "exit", 0);
-    let metrics = RefCell::new(String::new());
-    exit.running.wait_for_out("the port of figures", |line| {
-        let value: Value = serde_json::from_str(line).unwrap_or_default();
-        let is_it = value["type"] == "metrics";
-        if is_it {
-            metrics.replace(text(&value, "address").to_owned());
-        }
-        is_it
-    });
-    let metrics = metrics.into_inner();
+    let metrics = exit.running.wait_for_record("metrics", |_| true);
     let figure = |name: &str| -> f64 {
-        let mut stream = TcpStream::connect(&metrics).expect("connected");
-        write!(stream, "GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
+        let answer = testbin::get(text(&metrics, "address"), "/metrics");
         let mut values =
             answer.lines().filter_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
         values.next().expect("it is there").parse().expect("a number")
@@ -233,7 +219,7 @@ fn relays_that_are_told_to_end_under_load_break_no_transfer_off() {
             transfers.iter().all(|stream| received(client, stream) > 0).then_some(())
         });
         middle.running.signal(Signal::TERM);
-        middle.running.wait_for_out("its word", |line| line.contains("\"shutting_down\""));
+        middle.running.wait_for_record("shutting_down", |_| true);
         let under_way = |client: &Client<StdRng>| {
             transfers.iter().filter(|stream| client.figures(**stream).is_some()).count()
         };

@@ -119,8 +119,7 @@ fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothi
     let said = scratch.run(&["bwfile", "explain", &stranger, "--store", "bandwidth/store.db"]);
     said.assert_refused(&[&stranger, "has no relay"]);
 
-    measurer.signal(Signal::TERM);
-    measurer.end().assert_code(0);
+    measurer.stop();
     network.stop().expect("down");
     scratch.wait_until_clean();
 }

@@ -3,7 +3,6 @@
 use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec};
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::{Duration, Rate};
-use rustix::process::Signal;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs;
@@ -58,10 +57,7 @@ fn two_relays_at_one_address_are_measured_together_and_have_the_machine_once() {
         let options = ["--coordinator", &coordinator, "--json"];
         let command = scratch.command(&[&arguments[..], &options].concat());
         let mut relay = machine.run(|| Running::new(command)).expect("a process there");
-        let is_it = |line: &str| line.contains("\"type\":\"listening\"");
-        relay.wait_for_out("listening", is_it);
-        let line = relay.out().iter().find(|line| is_it(line)).expect("it has come");
-        let listening: Value = serde_json::from_str(line).expect("JSON");
+        let listening = relay.wait_for_record("listening", |_| true);
         let fingerprint: Fingerprint = text(&listening, "fingerprint").parse().expect("one");
         let address: SocketAddr = text(&listening, "address").parse().expect("an address");
         (relay, fingerprint, address)
@@ -111,11 +107,9 @@ fn two_relays_at_one_address_are_measured_together_and_have_the_machine_once() {
         );
     }
     for (relay, _, _) in relays {
-        relay.signal(Signal::TERM);
-        relay.end().assert_code(0);
+        relay.stop();
     }
-    measurer.signal(Signal::TERM);
-    measurer.end().assert_code(0);
+    measurer.stop();
     drop(wan);
     scratch.wait_until_clean();
 }

@@ -2,16 +2,16 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::Command;
+use testbin::{Ended, Scratch};
 
-fn flashflow(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_flashflow")).args(arguments).output().expect("it starts")
+fn flashflow(arguments: &[&str]) -> Ended {
+    Scratch::new().run(arguments)
 }
 
 /// What `--help` lists.
 fn commands() -> Vec<String> {
-    let help = flashflow(&["--help"]);
-    let text = String::from_utf8_lossy(&help.stdout).into_owned();
+    let text = flashflow(&["--help"]).out.join("\n");
     let list = text.split("Commands:").nth(1).and_then(|rest| rest.split("Options:").next());
     let names = list.expect("a list").lines().filter(|line| line.starts_with("  "));
     let names = names.filter(|line| !line.starts_with("   "));
@@ -24,7 +24,7 @@ fn each_command_has_a_page_with_its_examples_and_shells_complete_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let out = folder.path().join("manual");
     let written = flashflow(&["manual", "--out", out.to_str().expect("text")]);
-    assert_eq!(written.status.code(), Some(0), "{written:?}");
+    written.assert_code(0);
     let commands = commands();
     assert!(
         commands.iter().any(|name| name == "coordinator") && commands.len() > 10,
@@ -72,8 +72,8 @@ fn each_command_has_a_page_with_its_examples_and_shells_complete_it() {
         }
     }
     let refused = flashflow(&["manual", "--out", "/dev/null/manual"]);
-    assert_eq!(refused.status.code(), Some(1));
-    assert!(String::from_utf8_lossy(&refused.stderr).contains("/dev/null/manual"));
+    refused.assert_code(1);
+    refused.assert_refused(&["/dev/null/manual"]);
 }
 
 /// The output of the build script, run for a workspace in this folder.
@@ -99,10 +99,9 @@ fn built_from(script: &Path, workspace: &Path, commit: Option<&str>) -> String {
 #[test]
 fn the_version_names_commit_and_target_and_a_tarball_builds_without_git() {
     let here = Path::new(env!("CARGO_MANIFEST_DIR"));
-    let told = flashflow(&["--version"]);
-    let told = String::from_utf8_lossy(&told.stdout).into_owned();
+    let told = flashflow(&["--version"]).out.concat();
     let start = concat!("flashflow ", env!("CARGO_PKG_VERSION"), " (");
-    assert!(told.starts_with(start) && told.ends_with(")\n"), "{told}");
+    assert!(told.starts_with(start) && told.ends_with(')'), "{told}");
 
     let folder = tempfile::tempdir().expect("a folder");
     let script = folder.path().join("script");
@@ -147,9 +146,9 @@ fn each_shell_gets_its_completions_on_stdout() {
         [("bash", "_flashflow()"), ("zsh", "#compdef flashflow"), ("fish", "complete -c flashflow")]
     {
         let written = flashflow(&["completions", shell]);
-        assert_eq!(written.status.code(), Some(0), "{written:?}");
-        let text = String::from_utf8_lossy(&written.stdout);
+        written.assert_code(0);
+        let text = written.out.join("\n");
         assert!(text.contains(part) && text.contains("measure-team"), "{shell}");
     }
-    assert_eq!(flashflow(&["completions", "cmd"]).status.code(), Some(2));
+    flashflow(&["completions", "cmd"]).assert_code(2);
 }

@@ -1,11 +1,8 @@
 //! `flashflow relay` as a service: reload, notifications for systemd, metrics for Prometheus.
 
 use rustix::process::Signal;
-use serde_json::{Value, json};
-use std::cell::RefCell;
+use serde_json::json;
 use std::fs;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::os::unix::net::UnixDatagram;
 use testbin::{PATIENCE, Running, Scratch, text};
 
@@ -14,11 +11,6 @@ fn hear(systemd: &UnixDatagram) -> String {
     let mut told = [0; 1024];
     let len = systemd.recv(&mut told).expect("word of the relay");
     String::from_utf8_lossy(&told[..len]).into_owned()
-}
-
-/// Waits for a line of JSON on stdout of which `holds`.
-fn wait_for(relay: &mut Running, what: &str, holds: impl Fn(&Value) -> bool) {
-    relay.wait_for_out(what, |line| serde_json::from_str::<Value>(line).is_ok_and(|it| holds(&it)));
 }
 
 fn configuration(more: &str) -> String {
@@ -44,22 +36,8 @@ fn a_relay_reads_its_configuration_again_and_tells_systemd_and_prometheus_how_it
     assert_eq!(hear(&systemd).trim(), "WATCHDOG=1");
 
     // Figures, over HTTP.
-    let metrics = RefCell::new(String::new());
-    wait_for(&mut relay, "the port of figures", |value| {
-        let is_it = value["type"] == "metrics";
-        if is_it {
-            metrics.replace(text(value, "address").to_owned());
-        }
-        is_it
-    });
-    let metrics = metrics.into_inner();
-    let answer = |path: &str| {
-        let mut stream = TcpStream::connect(&metrics).expect("connected");
-        write!(stream, "GET {path} HTTP/1.1\r\nHost: x\r\n\r\n").expect("sent");
-        let mut answer = String::new();
-        stream.read_to_string(&mut answer).expect("an answer");
-        answer
-    };
+    let metrics = relay.wait_for_record("metrics", |_| true);
+    let answer = |path| testbin::get(text(&metrics, "address"), path);
     let figures = answer("/metrics");
     assert!(figures.starts_with("HTTP/1.1 200 OK\r\n"), "{figures}");
     for line in [
@@ -87,17 +65,14 @@ fn a_relay_reads_its_configuration_again_and_tells_systemd_and_prometheus_how_it
         assert_eq!(skip_signs().trim(), "READY=1");
     };
     reload(&relay, "contact = \"me\"\nthreads = 2\n[flashflow]\nmeasurements_allowed = true\n");
-    wait_for(&mut relay, "what has changed", |value| {
+    relay.wait_for_record("reloaded", |value| {
         value["changed"] == json!(["contact", "flashflow"])
             && value["needs_restart"] == json!(["threads"])
     });
-    wait_for(&mut relay, "the new rules", |it| {
-        it["type"] == "measurements" && it["allowed"] == true
-    });
+    relay.wait_for_record("measurements", |it| it["allowed"] == true);
     reload(&relay, "nonsense = 1\n");
-    wait_for(&mut relay, "what is wrong", |value| {
-        value["type"] == "reloaded"
-            && value["error"].as_str().is_some_and(|error| error.contains("nonsense"))
+    relay.wait_for_record("reloaded", |value| {
+        value["error"].as_str().is_some_and(|error| error.contains("nonsense"))
     });
 
     relay.signal(Signal::TERM);

@@ -15,14 +15,6 @@ const KEY: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f7075
 const LEAST: [&str; 7] =
     ["relay", "--nickname", "mine", "--address", "127.0.0.1", "--keys", "keys"];
 
-/// Waits for a line of JSON on stdout that is of this type, and of which `holds`.
-fn wait_for(relay: &mut Running, kind: &str, holds: impl Fn(&Value) -> bool) {
-    let kind_of = |value: &Value| value["type"] == kind;
-    relay.wait_for_out(kind, |line| {
-        serde_json::from_str::<Value>(line).is_ok_and(|value| kind_of(&value) && holds(&value))
-    });
-}
-
 #[test]
 fn a_relay_listens_ends_when_it_is_told_to_and_stays_the_same() {
     let scratch = Scratch::new();
@@ -73,24 +65,24 @@ fn a_file_and_flags_together_make_a_relay_that_a_stock_network_lists() {
         "--json",
     ];
     let mut relay = scratch.start(&arguments);
-    wait_for(&mut relay, "measurements", |value| {
+    relay.wait_for_record("measurements", |value| {
         value["allowed"] == true
             && value["coordinators"] == serde_json::json!([KEY])
             && value["client_share_permille"] == 100
     });
     for authority in authorities.split(',') {
-        wait_for(&mut relay, "published", |value| {
+        relay.wait_for_record("published", |value| {
             value["authority"] == authority
                 && (value["answer"] == "accepted" || value["answer"] == "not_new")
         });
     }
-    wait_for(&mut relay, "listed", |value| {
+    relay.wait_for_record("listed", |value| {
         let flags = value["flags"].as_array().cloned().unwrap_or_default();
         flags.contains(&"Running".into()) && flags.contains(&"Fast".into())
     });
     // Three authorities, the network's relays, and this one.
     let relays = u64::try_from(network.nodes().len()).expect("few") + 1;
-    wait_for(&mut relay, "consensus", |value| value["relays"] == relays);
+    relay.wait_for_record("consensus", |value| value["relays"] == relays);
     relay.signal(Signal::TERM);
     let ended = relay.end();
     ended.assert_code(0);
@@ -225,12 +217,12 @@ fn a_download_survives_its_relays_being_told_to_end() {
         thread::spawn(move || download(socks, ("127.0.0.1", port), content, "first", PATIENCE));
     for relay in [&mut guard, &mut middle] {
         // Far more than a relay carries when it tests itself.
-        wait_for(relay, "load", |load| number(load, "client_bytes") > 1_500_000.0);
+        relay.wait_for_record("load", |load| number(load, "client_bytes") > 1_500_000.0);
     }
     assert!(build(&mut client, [a, c, z]).0, "a circuit through the third stands");
     for relay in [&mut guard, &mut middle] {
         relay.signal(Signal::TERM);
-        wait_for(relay, "shutting_down", |value| {
+        relay.wait_for_record("shutting_down", |value| {
             number(value, "circuits") >= 1.0 && number(value, "wait_s") == 3600.0
         });
     }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use testbin::{Ended, Scratch, number, text};
 
 /// Another consensus than the real ones, with a few relays.
 fn small() -> PathBuf {
@@ -22,19 +22,17 @@ macro_rules! real {
     }};
 }
 
-fn schedule(consensus: &Path, more: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
-    command.args(["schedule", "--json", "--consensus"]).arg(consensus).args(more);
-    command.output().expect("it starts")
+fn schedule(consensus: &Path, more: &[&str]) -> Ended {
+    let consensus = consensus.to_str().expect("UTF-8");
+    let fixed = ["schedule", "--json", "--consensus", consensus];
+    Scratch::new().run(&[&fixed[..], more].concat())
 }
 
-/// All values; the last one is the summary.
-fn values(output: &Output) -> Vec<Value> {
-    let text = String::from_utf8_lossy(&output.stdout);
-    let values: Vec<Value> =
-        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
-    assert_eq!(values.last().expect("a summary")["type"], "summary", "{output:?}");
-    values
+/// The last value.
+fn summary(ended: &Ended) -> Value {
+    let summary = ended.summary();
+    assert_eq!(summary["type"], "summary", "{ended:?}");
+    summary
 }
 
 /// The network of §7 of the paper, and its slots.
@@ -59,16 +57,14 @@ fn the_fastest_plan_is_within_a_slot_of_what_the_relays_need() {
     for consensus in [real!("10"), real!("11")] {
         for apart in [&[][..], &["--apart"]] {
             let more = [&JULY_2019[..], &TEAM, &["--greedy"], apart].concat();
-            let output = schedule(&consensus, &more);
+            let ended = schedule(&consensus, &more);
             // Machines with several relays need more than the whole team.
-            let code = if apart.is_empty() { 3 } else { 0 };
-            assert_eq!(output.status.code(), Some(code), "{output:?}");
-            let values = values(&output);
-            let summary = &values[values.len() - 1];
-            let number = |name: &str| summary[name].as_f64().expect("a number");
+            ended.assert_code(if apart.is_empty() { 3 } else { 0 });
+            let summary = summary(&ended);
+            let number = |name: &str| number(&summary, name);
             assert!((number("bound_slots") - 575.57).abs() < 0.01, "{summary}");
             assert!(number("slots") <= number("bound_slots") + 1.0, "{summary}");
-            assert_eq!(summary["relays"], values.len() - 1, "each relay once");
+            assert_eq!(summary["relays"], ended.out.len() - 1, "each relay once");
             // None that the team could measure alone would go short.
             if !apart.is_empty() {
                 assert_eq!(number("short_machines"), 0.0, "{summary}");
@@ -85,9 +81,9 @@ fn nine_teams_with_one_seed_have_one_plan_and_new_relays_move_nobody() {
     let teams = TEAM.repeat(9);
     let plan = |seed: &[&str]| {
         let more = [&JULY_2019[..], &teams, seed, &["--next", later]].concat();
-        let output = schedule(&first, &more);
-        assert_eq!(output.status.code(), Some(3), "{output:?}");
-        values(&output)
+        let ended = schedule(&first, &more);
+        ended.assert_code(3);
+        ended.values()
     };
     let (one, same) = (plan(&SEED), plan(&SEED));
     let last = one.len() - 1;
@@ -112,10 +108,9 @@ fn nine_teams_with_one_seed_have_one_plan_and_new_relays_move_nobody() {
 
 #[test]
 fn a_period_that_is_too_short_is_told() {
-    let output = schedule(&small(), &["--team", "1", "--period-s", "142", "--greedy"]);
-    assert_eq!(output.status.code(), Some(1), "{output:?}");
-    let short = values(&schedule(&small(), &["--team", "1", "--period-s", "71"]));
-    assert!(short[short.len() - 1]["without_slot"].as_u64() > Some(0), "{short:?}");
+    schedule(&small(), &["--team", "1", "--period-s", "142", "--greedy"]).assert_code(1);
+    let short = summary(&schedule(&small(), &["--team", "1", "--period-s", "71"]));
+    assert!(short["without_slot"].as_u64() > Some(0), "{short}");
 }
 
 /// What a setting of the coordinator's sample says that it is by default.
@@ -129,10 +124,7 @@ fn default_of_coordinator(setting: &str) -> u64 {
 
 #[test]
 fn the_plan_is_the_coordinators_unless_something_else_is_asked_for() {
-    let plan = |more: &[&str]| {
-        let values = values(&schedule(&small(), &[&["--team", "4000"], more].concat()));
-        values[values.len() - 1].clone()
-    };
+    let plan = |more: &[&str]| summary(&schedule(&small(), &[&["--team", "4000"], more].concat()));
     let usual = plan(&[]);
     assert_eq!(usual["slot_s"], default_of_coordinator("slot_s"), "{usual}");
     assert_eq!(usual["period_slots"], 86_400 / default_of_coordinator("slot_s"), "{usual}");
@@ -144,30 +136,28 @@ fn the_plan_is_the_coordinators_unless_something_else_is_asked_for() {
 
 #[test]
 fn a_team_that_is_too_small_for_some_relays_is_no_success() {
-    let run = |team: &str| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_flashflow"));
-        command.args(["schedule", "--team", team, "--consensus"]).arg(small());
-        let output = command.output().expect("it starts");
-        (output.status.code(), String::from_utf8_lossy(&output.stdout).into_owned())
+    let scratch = Scratch::new();
+    let consensus = small();
+    let consensus = consensus.to_str().expect("UTF-8");
+    let run = |team: &str, code| {
+        let ended = scratch.run(&["schedule", "--team", team, "--consensus", consensus]);
+        ended.assert_code(code);
+        ended.out.join("\n")
     };
-    let (code, told) = run("100000");
-    assert_eq!(code, Some(0), "{told}");
-    assert!(!told.contains("lower bound"), "{told}");
+    assert!(!run("100000", 0).contains("lower bound"));
     // Each relay has a slot, and some cannot be loaded enough in any.
-    let (code, told) = run("50");
-    assert_eq!(code, Some(3), "{told}");
+    let told = run("50", 3);
     assert!(told.contains("0 measurements without a slot"), "{told}");
-    let values = values(&schedule(&small(), &["--team", "50"]));
-    let summary = &values[values.len() - 1];
+    let values = schedule(&small(), &["--team", "50"]).values();
+    let (summary, measurements) = values.split_last().expect("a summary");
     let short = summary["lower_bound_relays"].as_u64().expect("a number");
-    let needs = summary["largest_need_mbit_per_s"].as_f64().expect("a number");
-    let excess = summary["excess"].as_f64().expect("a number");
+    let needs = number(summary, "largest_need_mbit_per_s");
+    let excess = number(summary, "excess");
     // Relays at one address count together.
     let mut machines: BTreeMap<&str, (f64, u64)> = BTreeMap::new();
-    for value in &values[..values.len() - 1] {
-        let machine = value["machine"].as_str().expect("a machine");
-        let (capacity, relays) = machines.entry(machine).or_default();
-        *capacity += value["capacity_mbit_per_s"].as_f64().expect("a number");
+    for value in measurements {
+        let (capacity, relays) = machines.entry(text(value, "machine")).or_default();
+        *capacity += number(value, "capacity_mbit_per_s");
         *relays += 1;
     }
     let too_large = machines.values().filter(|(capacity, _)| capacity * excess > 50.0);
@@ -192,16 +182,15 @@ fn what_is_wrong_is_told() {
         (&["--team", "1000", "--next", "/nowhere"], 1, "/nowhere"),
         (&[], 2, "--team"),
     ] {
-        let output = schedule(&small(), more);
-        let told = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(code), "{told}");
-        assert!(told.contains(word), "{told}");
+        let ended = schedule(&small(), more);
+        ended.assert_code(code);
+        ended.assert_refused(&[word]);
     }
 }
 
 #[test]
 fn a_coordinators_configuration_is_planned_as_it_would_measure() {
-    let scratch = testbin::Scratch::new();
+    let scratch = Scratch::new();
     let config = |more: &str, capacity: u32| {
         let consensus = small();
         let text = format!(

@@ -48,8 +48,7 @@ fn a_measurer_obeys_its_own_coordinators_only_and_ends_when_it_is_told_to() {
     measurer.wait_for_error("a refusal", |line| {
         line.contains("key of another team") && line.contains(&theirs)
     });
-    measurer.signal(Signal::TERM);
-    measurer.end().assert_code(0);
+    measurer.stop();
     TcpListener::bind(&address).expect("the port is free again");
     scratch.wait_until_clean();
 }
@@ -77,8 +76,7 @@ fn a_measurer_reloads_its_lists_and_keeps_the_previous_ones_if_the_new_ones_are_
     measurer.wait_for_error("an error", has("not reloaded: line 1 of the opt-in list"));
     // It still listens.
     std::net::TcpStream::connect(&address).expect("connected");
-    measurer.signal(Signal::TERM);
-    measurer.end().assert_code(0);
+    measurer.stop();
 }
 
 #[test]
@@ -178,11 +176,9 @@ fn a_team_measures_a_network_though_a_measurer_is_killed_meanwhile() {
     }
 
     for measurer in [first, second] {
-        measurer.signal(Signal::TERM);
-        measurer.end().assert_code(0);
+        measurer.stop();
     }
-    relay.signal(Signal::TERM);
-    relay.end().assert_code(0);
+    relay.stop();
     network.stop().expect("down");
     scratch.wait_until_clean();
 }
@@ -267,8 +263,7 @@ fn a_coordinator_measures_each_relay_once_in_each_period_by_its_secret_plan() {
     assert_eq!((count("transit"), count("echo")), (Ten::STOCK.len(), Ten::ECHO.len()), "{file}");
     assert!(!file.contains("unmeasured=1"), "{file}");
     for party in echoes.into_iter().chain([measurer]) {
-        party.signal(Signal::TERM);
-        party.end().assert_code(0);
+        party.stop();
     }
     network.stop().expect("down");
     scratch.wait_until_clean();

@@ -18,6 +18,7 @@
 
 mod exchange;
 mod keys;
+mod loopback;
 pub mod packet;
 mod peer;
 mod replay;
@@ -27,6 +28,7 @@ mod socket;
 
 pub use exchange::{Exchange, ExchangeConfig, ExchangeError, Transmit};
 pub use keys::Token;
+pub use loopback::LoopbackTest;
 pub use report::{CapacityPeer, CapacityReport, Lost, PeerReport};
 pub use run::{CapacityError, CapacityTest};
 pub use socket::CapacitySocket;

@@ -143,6 +143,49 @@ impl RelayLine {
     }
 }
 
+/// Why no line of a bandwidth file belongs to a name.
+#[derive(Debug, thiserror::Error)]
+pub enum LookupError {
+    /// No line has this fingerprint.
+    #[error("it has no line for {0}")]
+    Fingerprint(Fingerprint),
+    /// No line has this nickname.
+    #[error("it has no line with nick={0}")]
+    Nickname(String),
+    /// Several lines have the nickname.
+    #[error("{} relays call themselves {name}: give a fingerprint: {}", candidates.len(),
+        candidates.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))]
+    Ambiguous {
+        /// The nickname.
+        name: String,
+        /// The relays with it.
+        candidates: Vec<Fingerprint>,
+    },
+}
+
+impl BandwidthFile {
+    /// The line of the relay with this fingerprint (40 hex digits, with or without `$`) or nickname.
+    ///
+    /// # Errors
+    /// There is no such line, or there are several.
+    pub fn find(&self, name: &str) -> Result<&RelayLine, LookupError> {
+        if let Ok(fingerprint) = name.parse() {
+            let found = self.relays.iter().find(|line| line.node_id == fingerprint);
+            return found.ok_or(LookupError::Fingerprint(fingerprint));
+        }
+        let is_called = |line: &&RelayLine| line.nick.is_some_and(|nick| nick.as_str() == name);
+        let found: Vec<&RelayLine> = self.relays.iter().filter(is_called).collect();
+        match found[..] {
+            [line] => Ok(line),
+            [] => Err(LookupError::Nickname(name.to_owned())),
+            _ => Err(LookupError::Ambiguous {
+                name: name.to_owned(),
+                candidates: found.iter().map(|line| line.node_id).collect(),
+            }),
+        }
+    }
+}
+
 /// How `node_id` is written.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum NodeIdStyle {

@@ -6,6 +6,8 @@
 //!
 //! Nicknames, errors and notes come from relays and other strangers: the page escapes them, the
 //! table strips what a terminal would obey.
+//!
+//! [`rows`] writes tables for other programs.
 
 mod account;
 pub mod experiment;
@@ -15,6 +17,7 @@ mod line;
 mod model;
 mod plots;
 mod record;
+pub mod rows;
 mod table;
 #[cfg(test)]
 mod testing;

@@ -1,7 +1,9 @@
 //! Explains in words why a relay has its weight, or none.
 
+use crate::error::StoreError;
 use crate::likeness::Suspect;
 use crate::mode_word;
+use crate::open::Reader;
 use crate::read::{Measurement, State, decline_kind};
 use crate::relays::RelayRow;
 use crate::series::{Limiter, Second};
@@ -14,24 +16,18 @@ use onion::{Duration, Rate};
 const CANCELLED: &str = "cancelled";
 
 /// The data of an explanation.
-#[derive(Clone, Debug)]
-pub struct Story<'s> {
-    /// The relay.
-    pub relay: &'s RelayRow,
-    /// Its measurements, the newest first; more than those of one period.
-    pub measurements: &'s [Measurement],
-    /// The number of other relays at its address ([`Reader::neighbours`](crate::Reader::neighbours)).
-    pub neighbours: u64,
-    /// The relays at other addresses that may share its machine ([`Reader::suspects`](crate::Reader::suspects)).
-    pub suspects: &'s [Suspect],
+struct Story<'s> {
+    relay: &'s RelayRow,
+    measurements: &'s [Measurement],
+    /// The number of other relays at its address.
+    neighbours: u64,
+    /// The relays at other addresses that may share its machine.
+    suspects: &'s [Suspect],
     /// The time of the newest consensus, if there is one.
-    pub consensus_seen_unix_s: Option<u64>,
-    /// The newest bandwidth file's data about it. The outer `None`: no file was read.
-    pub line: Option<Option<Line>>,
-    /// The policy.
-    pub policy: HistoryPolicy,
-    /// The current time.
-    pub now_unix_s: u64,
+    consensus_seen_unix_s: Option<u64>,
+    line: Option<Option<Line>>,
+    policy: HistoryPolicy,
+    now_unix_s: u64,
 }
 
 /// The data of a line of a bandwidth file.
@@ -49,9 +45,35 @@ pub struct Line {
     pub is_under_min_report: bool,
 }
 
-/// One paragraph for each fact; the first one is the short answer.
-#[must_use]
-pub fn explain(story: &Story<'_>) -> Vec<String> {
+impl Reader {
+    /// Explains why a relay has its weight, or none: one paragraph for each fact; the first one is the short answer.
+    ///
+    /// `measurements` are the relay's, the newest first; more than those of one period. `line` is the newest bandwidth file's data
+    /// about it; the outer `None` means that no file was read.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn explain(
+        &self,
+        relay: &RelayRow,
+        measurements: &[Measurement],
+        line: Option<Option<Line>>,
+        now_unix_s: u64,
+    ) -> Result<Vec<String>, StoreError> {
+        Ok(explain(&Story {
+            relay,
+            measurements,
+            neighbours: self.neighbours(relay)?,
+            suspects: &self.suspects(Some(relay.rsa))?,
+            consensus_seen_unix_s: self.consensuses(1)?.first().map(|it| it.seen_unix_s),
+            line,
+            policy: self.history_policy()?,
+            now_unix_s,
+        }))
+    }
+}
+
+fn explain(story: &Story<'_>) -> Vec<String> {
     let mut said = vec![in_short(story)];
     said.extend(presence(story));
     for (which, it) in worth_telling(story) {

@@ -9,7 +9,7 @@
 //! - A write is a transaction that is on the disk when [`Store::write`] returns. If the process is killed or the
 //!   machine stops, an entry is written completely or not at all.
 //! - The store never has data about the future: neither a coming slot, nor the seed of a period that is not over.
-//! - [`explain()`] explains in words why a relay has its weight, or none.
+//! - [`Reader::explain`] explains in words why a relay has its weight, or none.
 //!
 //! Times are Unix seconds, rates bytes per second. Nothing here reads a clock.
 
@@ -22,6 +22,7 @@ mod overview;
 mod read;
 mod relays;
 mod retention;
+pub mod rows;
 mod schema;
 mod series;
 #[cfg(test)]
@@ -35,7 +36,7 @@ pub use coordinator::journal::{
     MeasurerState, Past, PathEntry, PeriodEntry, PeriodProgress, PublishedFile, mode_of, mode_word,
 };
 pub use error::StoreError;
-pub use explain::{Line, Story, explain};
+pub use explain::Line;
 pub use likeness::Suspect;
 pub use open::{Reader, Store};
 pub use overview::{Cause, Consensus, File, MeasurerRow, Overview, Pass, Week};

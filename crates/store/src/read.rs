@@ -221,13 +221,8 @@ impl Reader {
             "SELECT r.rsa, p.measurer, p.seen_unix_s, p.rtt_us, p.loss_ppm, p.held_back_byte_s
                    FROM path p JOIN relay r ON r.id = p.relay ORDER BY p.relay, p.measurer";
         let path = |row: &Row<'_>| {
-            let path = PathSeen {
-                rtt: maybe_time(row, 3)?.map(Duration::from_micros),
-                loss_ppm: row.get(4)?,
-                limit: rate(row, 5)?,
-            };
             let (relay, measurer, seen_unix_s) = (rsa(row, 0)?, row.get(1)?, time(row, 2)?);
-            Ok(PathEntry { relay, measurer, path, seen_unix_s })
+            Ok(PathEntry { relay, measurer, path: path_seen(row, 3)?, seen_unix_s })
         };
         self.all(sql, [], path)
     }
@@ -431,6 +426,15 @@ pub(crate) fn time(row: &Row<'_>, column: usize) -> rusqlite::Result<u64> {
 
 pub(crate) fn rate(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Rate>> {
     Ok(maybe_time(row, column)?.map(Rate::from_byte_per_s))
+}
+
+/// What a measurer has seen of a path, in three columns from this one on: `rtt_us, loss_ppm, held_back_byte_s`.
+pub(crate) fn path_seen(row: &Row<'_>, first: usize) -> rusqlite::Result<PathSeen> {
+    Ok(PathSeen {
+        rtt: maybe_time(row, first)?.map(Duration::from_micros),
+        loss_ppm: row.get(first + 1)?,
+        limit: rate(row, first + 2)?,
+    })
 }
 
 pub(crate) fn mode(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Mode>> {

@@ -172,6 +172,15 @@ impl Reader {
         Ok(self.all(&sql, [&rsa.0[..]], relay)?.into_iter().next())
     }
 
+    /// The relays with exactly this nickname.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn relays_called(&self, nickname: &str) -> Result<Vec<RelayRow>, StoreError> {
+        let sql = format!("SELECT {COLUMNS} FROM relay WHERE nickname = ?1 ORDER BY rsa");
+        self.all(&sql, [nickname], relay)
+    }
+
     /// The number of other relays at a relay's address at most an hour before its last observation: those of its
     /// machine. Zero on loopback, where private networks run.
     ///
@@ -244,6 +253,8 @@ mod tests {
         assert_eq!(search(" 0505 "), (1, "relay5".to_owned()));
         assert_eq!(search("127.0.0").0, 10);
         assert_eq!(search("%"), (0, String::new()), "no pattern");
+        let called = |nickname| store.relays_called(nickname).expect("read").len();
+        assert_eq!([called("relay1"), called("relay17"), called("RELAY1")], [1, 0, 0]);
         let failed = RelayQuery { state: Some(State::Failed), ..all.clone() };
         assert_eq!(found(failed), (1, "relay171".to_owned()));
         let cause = Some("relay_unreachable".to_owned());

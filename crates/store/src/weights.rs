@@ -2,13 +2,12 @@
 
 use crate::error::StoreError;
 use crate::open::Reader;
-use crate::read::{maybe_time, rate, rsa, time};
+use crate::read::{path_seen, rate, rsa, time};
 use crate::schema::{self, WITH_PATHS, WITH_WEIGHTS};
 use crate::write::int;
 use coordinator::PathSeen;
 use onion::Rate;
 use onion::identity::RsaId;
-use std::time::Duration;
 
 /// A sum over all relays at one time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,13 +105,8 @@ impl Reader {
                    FROM path p JOIN relay r ON r.id = p.relay WHERE p.measurer = ?1
                    ORDER BY p.loss_ppm DESC, p.rtt_us DESC, r.id";
         self.all(sql, [measurer], |row| {
-            let path = PathSeen {
-                rtt: maybe_time(row, 3)?.map(Duration::from_micros),
-                loss_ppm: row.get(4)?,
-                limit: rate(row, 5)?,
-            };
             let (relay, nickname, seen_unix_s) = (rsa(row, 0)?, row.get(1)?, time(row, 2)?);
-            Ok(PathRow { relay, nickname, path, seen_unix_s })
+            Ok(PathRow { relay, nickname, path: path_seen(row, 3)?, seen_unix_s })
         })
     }
 }

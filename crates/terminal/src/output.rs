@@ -1,5 +1,6 @@
 //! Output of results and progress.
 
+use crate::exit::Exit;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde_json::Value;
 use std::env;
@@ -182,6 +183,14 @@ impl Output {
     /// Ends the progress display.
     pub fn quiet(&self) {
         self.bar.finish_and_clear();
+    }
+
+    /// Reports the end by an interrupt, as a value, too. Returns the exit status.
+    pub fn interrupted(&self) -> Exit {
+        self.quiet();
+        self.step("interrupted");
+        self.record(|| serde_json::json!({"type": "interrupted"}));
+        Exit::Interrupted
     }
 
     /// Prints an error on stderr; as a value, too, for programs.

@@ -13,7 +13,8 @@ use serde_json::Value;
 use std::env;
 use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead, BufReader, ErrorKind, Read};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write as _};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -308,6 +309,26 @@ impl Running {
         }
     }
 
+    /// Waits for a JSON object of this type on stdout for which `holds` is true, and returns the first.
+    pub fn wait_for_record(&mut self, kind: &str, holds: impl Fn(&Value) -> bool) -> Value {
+        let mut read = 0;
+        loop {
+            let lines = self.out[read..].iter().filter_map(|it| serde_json::from_str(it).ok());
+            let mut values = lines.filter(|it: &Value| it["type"] == kind);
+            if let Some(found) = values.find(&holds) {
+                return found;
+            }
+            read = self.out.len();
+            assert!(self.next_line(), "ended without {kind}: {:#?} {:#?}", self.out, self.error);
+        }
+    }
+
+    /// Sends SIGTERM, and asserts that it then exits with status 0.
+    pub fn stop(self) {
+        self.signal(Signal::TERM);
+        self.end().assert_code(0);
+    }
+
     /// Waits until it exits.
     pub fn end(mut self) -> Ended {
         while self.next_line() {}
@@ -395,6 +416,16 @@ impl Ended {
         let values = self.values();
         values.last().unwrap_or_else(|| panic!("no output; {}", self.error)).clone()
     }
+}
+
+/// The answer to an HTTP request for this path, with its head.
+pub fn get(address: &str, path: &str) -> String {
+    let mut stream = TcpStream::connect(address).expect("connected");
+    write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        .expect("sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
 }
 
 /// A number in a JSON object.

@@ -69,6 +69,7 @@ fn check(plan: &Plan, teams: &[TeamRoom], machines: &[Machine]) {
     let once: BTreeSet<(usize, RsaId)> = places.iter().map(|it| (it.team, it.relay)).collect();
     assert_eq!(once.len(), places.len(), "a relay twice by one team");
     assert!(places.iter().all(|it| it.slot < plan.slots()));
+    assert_eq!(plan.used_slots(), places.last().map_or(0, |it| it.slot + 1));
 }
 
 fn relays() -> impl Strategy<Value = Vec<(u16, u8)>> {

@@ -8,7 +8,7 @@ use askama::Template;
 use axum::extract::{Path, State};
 use axum::response::Html;
 use std::sync::Arc;
-use store::{Measurement, RelayRow, Story, explain};
+use store::{Measurement, RelayRow};
 
 /// Measurements that are shown and explained: a year of daily ones.
 const MEASUREMENTS: usize = 400;
@@ -63,19 +63,8 @@ pub(crate) async fn explained(
     let found = shared.read(move |store| {
         let Some(row) = store.relay(relay)? else { return Ok(None) };
         let measurements = store.measurements_of(relay, MEASUREMENTS)?;
-        let consensus = store.consensuses(1)?;
-        let suspects = store.suspects(Some(relay))?;
-        let story = Story {
-            relay: &row,
-            measurements: &measurements,
-            neighbours: store.neighbours(&row)?,
-            suspects: &suspects,
-            consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
-            line: weights(&options.file, relay).ok(),
-            policy: store.history_policy()?,
-            now_unix_s: now,
-        };
-        let explanation = explain(&story);
+        let line = weights(&options.file, relay).ok();
+        let explanation = store.explain(&row, &measurements, line, now)?;
         Ok(Some(ExplainedRelay { relay: row, measurements, explanation }))
     });
     let unknown = || ErrorResponse::NotFound(format!("no relay {name} is in the store"));

@@ -1,6 +1,5 @@
 //! `flashflow bwfile check`: what a directory authority would do with a bandwidth file.
 
-use super::plural;
 use clap::Args;
 use cli::Error;
 use documents::{self, read_raw};
@@ -10,6 +9,7 @@ use netdoc::bwfile::{
 };
 use netdoc::input::{plain, without_annotations};
 use netdoc::{Fingerprint, check_as_tor};
+use report::plural;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -147,19 +147,22 @@ pub(super) fn run(options: &CheckOptions, output: &Output) -> Result<Exit, Error
     let relays = if is_read { counted } else { 0 };
     let headers = if report.headers.too_long { 0 } else { report.headers.lines.len() };
     let warnings = report.warnings.len();
-    let wrong = plural(advice.len(), "other thing is", "other things are");
+    let wrong = match advice.len() {
+        1 => "1 other thing is".to_owned(),
+        count => format!("{count} other things are"),
+    };
     let mut in_words = format!(
         "{verdict}; it votes on {}, with {} of header; {} in its log",
-        plural(relays, "relay", "relays"),
-        plural(headers, "line", "lines"),
-        plural(warnings, "warning", "warnings"),
+        plural(relays as u64, "relay"),
+        plural(headers as u64, "line"),
+        plural(warnings as u64, "warning"),
     );
     match &remedied {
         Some(it) => {
             in_words += &format!(
                 ". If tor accepted it: {}, {}, and {wrong} wrong",
-                plural(counted, "relay", "relays"),
-                plural(it.report.warnings.len(), "warning", "warnings")
+                plural(counted as u64, "relay"),
+                plural(it.report.warnings.len() as u64, "warning")
             );
         }
         None if is_read => in_words += &format!(", and {wrong} wrong"),

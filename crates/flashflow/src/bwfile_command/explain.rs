@@ -11,7 +11,7 @@ use onion::Rate;
 use onion::identity::RsaId;
 use serde_json::json;
 use std::path::PathBuf;
-use store::{Reader, RelayQuery, RelayRow, Story, explain};
+use store::{Reader, RelayRow};
 use terminal::{Exit, Output};
 
 /// Number of measurements that are considered.
@@ -46,19 +46,7 @@ pub(super) fn run(options: &ExplainOptions, output: &Output) -> Result<Exit, Err
         None => None,
     };
     let measurements = reader.measurements_of(relay.rsa, MEASUREMENTS)?;
-    let consensus = reader.consensuses(1)?;
-    let suspects = reader.suspects(Some(relay.rsa))?;
-    let story = Story {
-        relay: &relay,
-        measurements: &measurements,
-        neighbours: reader.neighbours(&relay)?,
-        suspects: &suspects,
-        consensus_seen_unix_s: consensus.first().map(|it| it.seen_unix_s),
-        line,
-        policy: reader.history_policy()?,
-        now_unix_s: unix_time_s(),
-    };
-    let said = explain(&story);
+    let said = reader.explain(&relay, &measurements, line, unix_time_s())?;
     output.result(said.join("\n"), || {
         json!({
             "type": "explanation", "fingerprint": relay.rsa.to_string(), "nickname": relay.nickname,
@@ -76,10 +64,7 @@ fn find(reader: &Reader, name: &str) -> Result<RelayRow, Error> {
         let unknown = || Error::Failed(format!("the store has no relay {fingerprint}"));
         return found.ok_or_else(unknown);
     }
-    // A part of the name finds more than the name.
-    let query = RelayQuery { search: name.to_owned(), most: 1000, ..RelayQuery::default() };
-    let mut found = reader.relays(&query)?.relays;
-    found.retain(|relay| relay.nickname == name);
+    let mut found = reader.relays_called(name)?;
     match (found.pop(), found.len()) {
         (Some(relay), 0) => Ok(relay),
         (None, _) => Err(Error::Failed(format!("the store has no relay {name}"))),

@@ -2,14 +2,12 @@
 
 use super::ScheduleOptions;
 use super::settings::Settings;
-use authority::Source;
 use cli::Error;
 use coordinator::plan::{Candidate, Machine, machines};
-use documents::{consensus, families, newest, no_weights, read};
+use documents::{families, newest, no_weights, read};
 use link::unix_time_s;
 use netdoc::Fingerprint;
 use netdoc::consensus::{Consensus, Router};
-use netdoc::fetch::{Fetcher, Resource};
 use onion::Rate;
 use onion::identity::RsaId;
 use std::collections::{BTreeMap, BTreeSet};
@@ -37,20 +35,8 @@ pub(super) struct Network {
 
 impl Network {
     pub(super) fn read(options: &ScheduleOptions, settings: &Settings) -> Result<Self, Error> {
-        let (what, consensus) = match &settings.source {
-            Source::File(path) => {
-                (format!("the consensus in {}", path.display()), consensus(path, unix_time_s())?)
-            }
-            Source::Authority(authority) => {
-                let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
-                let what = format!("the consensus from {authority}");
-                let consensus = Consensus::parse(&text);
-                (
-                    what.clone(),
-                    consensus.map_err(|error| Error::Failed(format!("{what}: {error}")))?,
-                )
-            }
-        };
+        let what = settings.source.to_string();
+        let consensus = settings.source.consensus(unix_time_s())?;
         let (valid_after, mut relays) = relays(&consensus, &what)?;
         if let Some(names) = &settings.relays {
             let named = names.iter().map(|name| consensus.find(name).map(|it| id(it.fingerprint)));

@@ -1,10 +1,11 @@
 //! What is planned: the settings of a coordinator, of the command line, or of both.
 
 use super::ScheduleOptions;
-use authority::{Config, ConfiguredMeasurer, Schedule, Source, slot_s};
+use authority::{Config, ConfiguredMeasurer, Schedule, slot_s};
 use cli::Error;
 use coordinator::Params;
 use coordinator::plan::TeamRoom;
+use documents::Source;
 use measurer::{Consent, TeamOptions};
 use onion::Rate;
 use onion::identity::RsaId;

@@ -2,19 +2,13 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream;
 use std::path::Path;
 use testbin::team::{make_key, measurer_of, write_measurer};
 use testbin::{Running, Scratch, text};
 
 /// The names of the metrics at this address, and the text.
 fn exported(address: &str) -> BTreeSet<String> {
-    let mut stream = TcpStream::connect(address).expect("connected");
-    let request = "GET /metrics HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
-    stream.write_all(request.as_bytes()).expect("sent");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("an answer");
+    let answer = testbin::get(address, "/metrics");
     assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
     let build =
         format!("flashflow_build_info{{version=\"{}\",commit=\"", env!("CARGO_PKG_VERSION"));
@@ -35,9 +29,7 @@ fn documented(section: &str, prefix: &str) -> BTreeSet<String> {
 }
 
 fn address_of_metrics(daemon: &mut Running) -> String {
-    daemon.wait_for_out("its metrics", |line| line.contains("\"metrics\""));
-    let line = daemon.out().iter().find(|line| line.contains("\"metrics\"")).expect("found");
-    text(&serde_json::from_str(line).expect("JSON"), "address").to_owned()
+    text(&daemon.wait_for_record("metrics", |_| true), "address").to_owned()
 }
 
 #[test]

@@ -54,17 +54,7 @@ fn said_at(
     store.write([&Entry::Consensus(seen)]).expect("room");
     let row = store.relay(relay(1).rsa).expect("read").expect("known");
     let measurements = store.measurements_of(relay(1).rsa, 20).expect("read");
-    let story = Story {
-        relay: &row,
-        measurements: &measurements,
-        neighbours: store.neighbours(&row).expect("read"),
-        suspects: &store.suspects(Some(row.rsa)).expect("read"),
-        consensus_seen_unix_s: Some(NOW),
-        line,
-        policy: HistoryPolicy::default(),
-        now_unix_s: NOW + 3600,
-    };
-    explain(&story).join("\n")
+    store.explain(&row, &measurements, line, NOW + 3600).expect("read").join("\n")
 }
 
 fn has(text: &str, parts: &[&str]) {

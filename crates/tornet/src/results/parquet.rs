@@ -4,17 +4,10 @@ use super::rows::{relays, seconds, transfers};
 use crate::error::Error;
 use crate::network::Network;
 use crate::run::Outcome;
-use parquet::errors::ParquetError;
-use parquet::file::properties::WriterProperties;
-use parquet::file::writer::SerializedFileWriter;
-use parquet::record::RecordWriter;
+use report::rows::{self, Row};
 use std::fs::File;
 use std::io;
 use std::path::Path;
-use std::sync::Arc;
-
-/// Maximum number of rows of a group: what is in memory at once.
-const GROUP_ROWS: usize = 1 << 18;
 
 /// Writes `transfers.parquet`, `relays.parquet` and `seconds.parquet` into an existing folder: the same rows
 /// and columns as in the CSV files.
@@ -27,27 +20,10 @@ pub fn write_parquet(network: &Network, outcome: &Outcome, folder: &Path) -> Res
     write(&folder.join("seconds.parquet"), seconds(network, outcome))
 }
 
-fn write<T>(path: &Path, mut rows: impl Iterator<Item = T>) -> Result<(), Error>
-where
-    for<'a> &'a [T]: RecordWriter<T>,
-{
-    let mut written = || -> Result<(), ParquetError> {
-        let schema = (&[] as &[T]).schema()?;
-        let file = File::create(path)?;
-        let mut writer =
-            SerializedFileWriter::new(file, schema, Arc::new(WriterProperties::default()))?;
-        loop {
-            let group: Vec<T> = rows.by_ref().take(GROUP_ROWS).collect();
-            if group.is_empty() {
-                break;
-            }
-            let mut columns = writer.next_row_group()?;
-            group.as_slice().write_to_row_group(&mut columns)?;
-            columns.close()?;
-        }
-        writer.close().map(drop)
-    };
-    written().map_err(|error| Error::Write { path: path.into(), source: io::Error::other(error) })
+fn write<T: Row>(path: &Path, mut rows: impl Iterator<Item = T>) -> Result<(), Error> {
+    let written = File::create(path)
+        .and_then(|file| rows::write_parquet::<_, io::Error>(file, |emit| rows.try_for_each(emit)));
+    written.map(drop).map_err(|source| Error::Write { path: path.into(), source })
 }
 
 #[cfg(test)]

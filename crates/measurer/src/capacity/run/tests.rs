@@ -1,6 +1,10 @@
+use super::super::LoopbackTest;
 use super::*;
 use coordinator::{MemberTraffic, team_capacities};
 use std::net::Ipv4Addr;
+
+/// Time enough for a machine that has much else to do.
+const START_DELAY: Duration = Duration::from_secs(4);
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);
 
@@ -14,8 +18,7 @@ fn test(index: u16, sockets: &[CapacitySocket], seconds: u32) -> CapacityTest {
             .collect(),
         token: Token::from_bytes([3; 32]),
         seconds,
-        // Time enough for a machine that has much else to do.
-        start_delay: Duration::from_secs(4),
+        start_delay: START_DELAY,
         rate: Rate::from_mbit_per_s(40.0),
         allowed: BTreeSet::new(),
     }
@@ -28,19 +31,13 @@ fn sockets(count: usize) -> Vec<CapacitySocket> {
 #[test]
 fn three_measurers_on_loopback_find_their_capacities() {
     const SECONDS: u32 = 3;
-    let sockets = sockets(3);
-    let stop = AtomicBool::new(false);
-    let reports: Vec<CapacityReport> = thread::scope(|scope| {
-        let members: Vec<_> = (0u16..)
-            .zip(&sockets)
-            .map(|(index, socket)| {
-                let test = test(index, &sockets, SECONDS);
-                let stop = &stop;
-                scope.spawn(move || test.run_on(socket, stop))
-            })
-            .collect();
-        members.into_iter().map(|it| it.join().expect("no panic").expect("a report")).collect()
-    });
+    let test = LoopbackTest {
+        measurers: 3,
+        seconds: SECONDS,
+        start_delay: START_DELAY,
+        rate: Rate::from_mbit_per_s(40.0),
+    };
+    let reports = test.run(&AtomicBool::new(false)).expect("reports");
     for (index, report) in (0..).zip(&reports) {
         assert_eq!(report.index, index);
         assert_eq!(report.lost().count(), 0, "{report:?}");

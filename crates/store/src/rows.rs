@@ -1,14 +1,14 @@
-//! What an export has rows of, whatever the format is.
+//! Tables as rows of plain values, for other programs: JSON, CSV and Parquet. Rates are in bytes per second, times in Unix seconds.
 
+use crate::{Measurement, Pass, PathEntry, RelayRow, Second, State, Suspect, mode_word};
 use coordinator::Suspicion;
 use onion::Rate;
 use serde::Serialize;
-use store::{Measurement, Pass, PathEntry, RelayRow, Second, Suspect, mode_word};
 
 /// A measurement, without its seconds.
 #[derive(Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
-pub(super) struct MeasurementLine {
+pub struct MeasurementLine {
     fingerprint: String,
     nickname: String,
     period_unix_s: u64,
@@ -26,10 +26,10 @@ pub(super) struct MeasurementLine {
     is_final: bool,
 }
 
-/// A second of one.
+/// A second of a measurement.
 #[derive(Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
-pub(super) struct SecondLine {
+pub struct SecondLine {
     fingerprint: String,
     ended_unix_s: Option<u64>,
     turn: u32,
@@ -44,7 +44,7 @@ pub(super) struct SecondLine {
 /// A relay.
 #[derive(Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
-pub(super) struct RelayLine {
+pub struct RelayLine {
     fingerprint: String,
     nickname: String,
     address: String,
@@ -63,7 +63,7 @@ pub(super) struct RelayLine {
 /// A period.
 #[derive(Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
-pub(super) struct PeriodLine {
+pub struct PeriodLine {
     begin_unix_s: u64,
     length_s: u64,
     slot_s: u64,
@@ -76,7 +76,7 @@ pub(super) struct PeriodLine {
 /// Two relays that may share a machine.
 #[derive(Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
-pub(super) struct SuspicionLine {
+pub struct SuspicionLine {
     fingerprint: String,
     nickname: String,
     other_fingerprint: String,
@@ -109,7 +109,9 @@ impl From<&Measurement> for MeasurementLine {
 }
 
 impl SecondLine {
-    pub(super) fn of(it: &Measurement, second: &Second) -> Self {
+    /// The row of a measurement's second.
+    #[must_use]
+    pub fn of(it: &Measurement, second: &Second) -> Self {
         Self {
             fingerprint: it.relay.to_string(),
             ended_unix_s: it.ended_unix_s,
@@ -137,7 +139,7 @@ impl From<&RelayRow> for RelayLine {
             estimated_unix_s: it.estimated_unix_s,
             mode: it.mode.map(mode_word),
             is_conclusive: it.is_conclusive,
-            last_state: it.last_state.map(store::State::word),
+            last_state: it.last_state.map(State::word),
             last_ended_unix_s: it.last_ended_unix_s,
             last_cause: it.last_cause.clone(),
         }
@@ -161,7 +163,7 @@ impl From<&Pass> for PeriodLine {
 /// What a measurer has seen of its path to a relay.
 #[derive(Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
-pub(super) struct PathLine {
+pub struct PathLine {
     fingerprint: String,
     /// Its public key.
     measurer: String,

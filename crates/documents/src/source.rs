@@ -1,0 +1,43 @@
+//! Where a consensus comes from.
+
+use crate::error::Error;
+use netdoc::consensus::Consensus;
+use netdoc::fetch::{Fetcher, Resource};
+use std::fmt;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// The source of a consensus. Displayed as "the consensus from …" or "the consensus in …".
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// A directory authority or cache.
+    Authority(SocketAddr),
+    /// A file.
+    File(PathBuf),
+}
+
+impl Source {
+    /// Reads or fetches the consensus, without verifying it. [`consensus`](crate::consensus) says which files can be read.
+    ///
+    /// # Errors
+    /// The consensus cannot be had or parsed; the message names the source.
+    pub fn consensus(&self, now_unix_s: u64) -> Result<Consensus, Error> {
+        match self {
+            Self::File(path) => crate::consensus(path, now_unix_s),
+            Self::Authority(authority) => {
+                let text = Fetcher::default().get(*authority, &Resource::Consensus)?;
+                Consensus::parse(&text)
+                    .map_err(|source| Error::Consensus { what: self.to_string(), source })
+            }
+        }
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Authority(authority) => write!(f, "the consensus from {authority}"),
+            Self::File(path) => write!(f, "the consensus in {}", path.display()),
+        }
+    }
+}

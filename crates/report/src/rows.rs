@@ -1,0 +1,62 @@
+//! Rows of a table for other programs: JSON lines, CSV, and Parquet with the feature `parquet`.
+//!
+//! A writer passes a function to its argument `feed`, which calls it for each row. So at most one group of rows is in memory, and the
+//! caller's own errors, such as those of a database, come through.
+
+#[cfg(feature = "parquet")]
+mod parquet;
+
+#[cfg(feature = "parquet")]
+pub use parquet::{Row, write_parquet};
+
+use serde::Serialize;
+use std::io::{self, BufWriter, Write};
+
+/// What can be a row in each format.
+#[cfg(not(feature = "parquet"))]
+pub trait Row: Serialize {}
+
+#[cfg(not(feature = "parquet"))]
+impl<T: Serialize> Row for T {}
+
+/// Writes each row as a JSON object on a line. Returns the number of rows.
+///
+/// # Errors
+/// Those of `feed`, and of `out`.
+pub fn write_json_lines<T: Serialize, E: From<io::Error>>(
+    out: impl Write,
+    feed: impl FnOnce(&mut dyn FnMut(T) -> Result<(), E>) -> Result<(), E>,
+) -> Result<u64, E> {
+    let (mut out, mut count) = (BufWriter::new(out), 0);
+    feed(&mut |row| {
+        count += 1;
+        serde_json::to_writer(&mut out, &row).map_err(io::Error::from)?;
+        Ok(out.write_all(b"\n")?)
+    })?;
+    out.flush()?;
+    Ok(count)
+}
+
+/// Writes comma-separated values with a header. Returns the number of rows.
+///
+/// # Errors
+/// Those of `feed`, and of `out`.
+pub fn write_csv<T: Serialize, E: From<io::Error>>(
+    out: impl Write,
+    feed: impl FnOnce(&mut dyn FnMut(T) -> Result<(), E>) -> Result<(), E>,
+) -> Result<u64, E> {
+    let (mut out, mut count) = (csv::Writer::from_writer(out), 0);
+    feed(&mut |row| {
+        count += 1;
+        Ok(out.serialize(row).map_err(io_error)?)
+    })?;
+    out.flush()?;
+    Ok(count)
+}
+
+fn io_error(error: csv::Error) -> io::Error {
+    match error.into_kind() {
+        csv::ErrorKind::Io(error) => error,
+        other => io::Error::other(format!("{other:?}")),
+    }
+}
