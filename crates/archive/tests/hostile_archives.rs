@@ -248,7 +248,7 @@ fn consensuses_without_signatures_are_left_out_when_they_are_verified() {
     let interrupted = Place::new();
     let stopped = AtomicBool::new(true);
     let _ = import(&interrupted.dataset(), &sources, &options, &stopped, &mut problems).unwrap();
-    for verified in [place, interrupted] {
+    for verified in [&place, &interrupted] {
         let unverified = ImportOptions::default();
         let error = import(&verified.dataset(), &sources, &unverified, &stop, &mut problems);
         let error = error.unwrap_err();
