@@ -111,14 +111,16 @@ impl Decompressed {
 
 fn send(mut stream: Box<dyn Read + Send>, sender: &SyncSender<io::Result<Vec<u8>>>) {
     loop {
-        let mut chunk = Vec::with_capacity(CHUNK);
-        let read = stream.by_ref().take(CHUNK as u64).read_to_end(&mut chunk);
+        let mut chunk = vec![0; CHUNK];
+        let read = match stream.read(&mut chunk) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            read => read,
+        };
         let is_end = !matches!(read, Ok(1..));
-        // What came before an error is used.
-        let sent = sender.send(Ok(chunk)).and_then(|()| match read {
-            Ok(_) => Ok(()),
-            Err(error) => sender.send(Err(error)),
-        });
+        let sent = sender.send(read.map(|len| {
+            chunk.truncate(len);
+            chunk
+        }));
         if is_end || sent.is_err() {
             return;
         }

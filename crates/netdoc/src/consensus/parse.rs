@@ -55,11 +55,13 @@ pub(super) fn parse<E: Entry>(bytes: &[u8], kind: Kind) -> Result<Consensus<E>, 
         return Err(not_text(bytes, error.valid_up_to()));
     }
     let mut reader = Reader::new(kind, flavour, bytes.len());
-    while let Some(line) = lines.next() {
+    while let Some(mut line) = lines.next() {
         if !line.complete {
             return Err(truncated(line.number - 1, "a line is cut"));
         }
-        let line = if kind == Kind::Archived { reader.modern(line)? } else { line };
+        if kind == Kind::Archived {
+            reader.modernise(&mut line)?;
+        }
         match reader.part {
             Part::Head => reader.head(line)?,
             Part::Routers => reader.router(line)?,
@@ -164,19 +166,16 @@ impl<E: Entry> Reader<E> {
         }
     }
 
-    /// A line of an old document as today's has it. Methods before 9 wrote no `directory-footer`; `opt` marked optional items.
-    fn modern<'l>(&mut self, line: Line<'l>) -> Result<Line<'l>, ConsensusError> {
-        let line = match line.bytes.strip_prefix(b"opt ") {
-            Some(bytes) => Line { bytes, ..line },
-            None => line,
-        };
+    /// Makes a line of an old document what today's has. Methods before 9 wrote no `directory-footer`; `opt` marked optional items.
+    fn modernise(&mut self, line: &mut Line<'_>) -> Result<(), ConsensusError> {
+        line.bytes = line.bytes.strip_prefix(b"opt ").unwrap_or(line.bytes);
         if line.bytes.starts_with(b"directory-signature ") && !matches!(self.part, Part::Foot) {
             if !self.has_flags {
-                return Err(bad(line, "the relay before this line has no flags (`s`)"));
+                return Err(bad(*line, "the relay before this line has no flags (`s`)"));
             }
             self.part = Part::Foot;
         }
-        Ok(line)
+        Ok(())
     }
 
     fn head(&mut self, line: Line<'_>) -> Result<(), ConsensusError> {
