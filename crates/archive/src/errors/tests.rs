@@ -24,7 +24,9 @@ fn world() -> impl Strategy<Value = World> {
     let weight = prop_oneof![Just(None), Just(Some(0)), (1_u32..100_000).prop_map(Some)];
     let value = prop_oneof![Just(0_u32), 1_u32..10, 1_000_u32..200_000_000];
     let listed = proptest::collection::btree_map((hour(), 0_u8..5), weight, 1..120);
-    let published = proptest::collection::vec((hour(), 0_u32..3600, 0_u8..5, value), 0..80);
+    // Equal times, and the times of views, are frequent.
+    let second = prop_oneof![Just(0_u32), Just(1800), 0_u32..3600];
+    let published = proptest::collection::vec((hour(), second, 0_u8..5, value), 0..80);
     (listed, published).prop_map(|(listed, published)| World {
         listed: listed
             .into_iter()
