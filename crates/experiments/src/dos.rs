@@ -1,6 +1,5 @@
 //! `flashflow-lab experiment dos`: our relays and C tor's under the same attacks.
 
-mod attack;
 mod honest;
 mod judge;
 mod name_leak;
@@ -13,12 +12,12 @@ mod watch;
 use crate::common::{Session, mbit};
 use crate::downloading::{AT_ONCE, Downloads};
 use crate::error::Result;
-use crate::load::{Load, Reading};
 use crate::reporting::{self, pair, print_case};
-use attack::{Assault, Kind, Reader, Spent};
 use clap::{Args, ValueEnum};
 use honest::{Circuits, DOWNLOAD, Watched};
 use judge::Finding;
+use lab::attacks::{self, Assault, Kind, Reader, Spent};
+use lab::processors::{Load, Reading};
 use name_leak::NameLeak;
 use onion::{Duration, Rate};
 use plan::{Plan, Side};
@@ -164,7 +163,7 @@ fn play_attack(
     scene: &mut Scene,
     subject: &scene::Subject,
     kind: Kind,
-    prey: attack::Prey,
+    prey: attacks::Prey,
     plan: &Plan,
     session: Session<'_>,
 ) -> Result<Finding> {

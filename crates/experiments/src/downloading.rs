@@ -1,8 +1,7 @@
 //! Downloads of a C tor client, one after another, until they are stopped.
 
-use crate::background::Background;
-use crate::error::{Error, Result};
-use lab::{Content, download_while};
+use crate::error::{Error, Result, broken};
+use lab::{Background, Content, download_while};
 use link::Clock;
 use onion::Duration;
 use std::net::SocketAddr;
@@ -95,11 +94,12 @@ impl Downloads {
             // C tor replaces a circuit that breaks for the next download.
             let (theirs, isolation) = (Arc::clone(&shared), format!("{name} {number}"));
             let mut seed = number;
-            threads.add("downloads", move |must_stop| {
+            let turn = move |must_stop: &AtomicBool| {
                 let pause = theirs.download(ends, &isolation, seed, must_stop);
                 seed += AT_ONCE;
                 pause
-            })?;
+            };
+            threads.add("downloads", turn).map_err(broken)?;
         }
         Ok(Self { shared, _threads: threads })
     }

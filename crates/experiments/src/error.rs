@@ -18,6 +18,12 @@ pub enum Error {
     /// A lying relay cannot be played.
     #[error(transparent)]
     Liar(#[from] lab::liars::LiarError),
+    /// A node or a load generator does not work.
+    #[error(transparent)]
+    Node(#[from] lab::load::NodeError),
+    /// An attack cannot be played.
+    #[error(transparent)]
+    Attack(#[from] lab::attacks::AttackError),
     /// A team cannot measure.
     #[error(transparent)]
     Team(#[from] measurer::TeamError),
@@ -93,6 +99,11 @@ pub enum Error {
 }
 
 impl Error {
+    /// The kernel does not report what was forwarded.
+    pub(crate) fn uncounted(error: io::Error) -> Self {
+        Self::Witness(error.to_string())
+    }
+
     /// Whether the command line is at fault, so that the exit status is 2.
     #[must_use]
     pub const fn is_usage(&self) -> bool {
@@ -104,6 +115,11 @@ impl Error {
             _ => false,
         }
     }
+}
+
+/// That something that plays a part in an experiment does not work.
+pub(crate) fn broken(problem: impl ToString) -> Error {
+    Error::Clients(problem.to_string())
 }
 
 /// What may fail with an [`Error`].

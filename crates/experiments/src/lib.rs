@@ -5,14 +5,12 @@
 
 mod accuracy;
 mod adversary;
-mod background;
 mod balance;
 pub mod batch;
 pub mod bench;
 mod bottleneck;
 mod circuitstart;
 mod client_impact;
-mod client_load;
 mod common;
 mod concurrent;
 mod conflux;
@@ -27,10 +25,8 @@ mod error;
 mod factor;
 mod grid;
 mod kist;
-mod load;
 mod midway;
 mod mode;
-mod nodes;
 mod paper_hosts;
 pub mod private_network;
 mod ratio;
@@ -42,7 +38,6 @@ mod stage;
 mod trial;
 pub mod truth;
 mod wan;
-mod witness;
 
 use clap::{Args, Subcommand};
 use common::{Common, Session};

@@ -5,16 +5,16 @@ mod judge;
 mod network;
 mod seen;
 
-use crate::client_load::ClientLoad;
 use crate::common::Session;
 use crate::downloading::{AT_ONCE, Downloads, Each};
 use crate::error::{Error, Result};
 use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::reporting::pair;
 use crate::stage::echo_limit;
-use crate::witness::{Count, Witness};
 use clap::Args;
 use coordinator::Params;
+use lab::load::ClientLoad;
+use lab::witness::{Count, Witness};
 use measurer::{Progress, TeamOptions};
 use network::RatioNetwork;
 use onion::{Duration, Rate};
@@ -175,7 +175,7 @@ fn play(
     let others = [&stage.measurer_pids()[..], &[from]].concat();
     let handed = Count::Handed { by: from, except: others };
     let counts = vec![of(stage.measurer_pids()), of(network.client_pids()), handed];
-    let witness = Witness::start(counts, clock)?;
+    let witness = Witness::start(counts, clock).map_err(Error::uncounted)?;
     let steady = ClientLoad::start(relay.target, grid.limit.scaled(STEADY), clock)?;
     let name = format!("r {percent}");
     let bytes = grid.limit.scaled(STOCK).as_byte_per_s() * EACH_S / AT_ONCE;

@@ -13,7 +13,6 @@ mod ways;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::load::{Load, Reading};
 use crate::reporting::{pair, print_case, report, rule, some_held};
 use crate::simulated::SimulatedOptions;
 use clap::Args;
@@ -21,6 +20,7 @@ use client::NetDir;
 use client::model::{Model, Observations};
 use client::path::{Need, PathRules, select_probe_path};
 use client::probe::{ProbePlan, Probed, Subject};
+use lab::processors::{Load, Reading};
 use link::{Clock, unix_time_s};
 use onion::Duration;
 use pages::{Fetched, Readers};

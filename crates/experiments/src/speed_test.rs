@@ -2,13 +2,13 @@
 
 mod results;
 
-use crate::client_load::ClientLoad;
 use crate::common::{Session, mbit, or};
 use crate::error::{Error, Result};
 use crate::stage::{Stage, wait_until_known};
 use crate::{private_network, reporting};
 use clap::Args;
 use coordinator::Params;
+use lab::load::ClientLoad;
 use lab::{Network, NetworkSpec, OwnRelay, RelaySpec};
 use link::unix_time_s;
 use measurer::{Approach, Defences, Request};
@@ -96,7 +96,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let clients = subjects
         .iter()
         .map(|it| ClientLoad::start(it.target, it.limit.scaled(CLIENTS), stage.clock()));
-    let _clients = clients.collect::<Result<Vec<_>>>()?;
+    let _clients = clients.collect::<Result<Vec<_>, _>>()?;
     let authority = network.directory_addrs().first().copied();
     let authority =
         authority.ok_or_else(|| Error::Failed("the network has no authority".to_owned()))?;

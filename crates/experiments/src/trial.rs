@@ -2,11 +2,11 @@
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::load::{Load, Reading};
 use crate::reporting::middle;
-use crate::witness::{Count, Witness, mbit};
 use coordinator::{Estimate, MeasurerBottleneck, Outcome, Percentile, RoundHistory};
 use lab::RelaySaid;
+use lab::processors::{Load, Reading};
+use lab::witness::{Count, Witness, mbit};
 use measurer::{Progress, Request, Team, WorkerLoad};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{Case, CaseVerdict, Value};
@@ -118,7 +118,8 @@ impl Trial<'_, '_> {
         let Session { output, interrupt, .. } = session;
         let Self { name, team, request, pid, said } = self;
         let mut rounds: Vec<Round> = Vec::new();
-        let witness = Witness::start(vec![Count::Sent { by: pid }], said.clock())?;
+        let witness = Witness::start(vec![Count::Sent { by: pid }], said.clock());
+        let witness = witness.map_err(Error::uncounted)?;
         let of = team.options().params.seconds;
         let mut take = |progress: Progress| match progress {
             Progress::Preparing { round, allocated, .. } => {

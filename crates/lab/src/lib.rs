@@ -19,10 +19,13 @@
 //! An [`OwnRelay`] is a relay of this project in a separate process, in such a network or alone; [`RelaySaid`]
 //! collects what a relay of either kind reports about itself while it is measured.
 //!
-//! [`connections`] reads the kernel's counters of any of these processes.
+//! [`connections`] reads the kernel's counters of any of these processes; a [`witness`](witness::Witness) counts with them what was really
+//! forwarded, and [`processors`] tells who had this machine's processors.
 //!
 //! A [`Client`] is a C tor client of a network with [restricted paths](Pins), and [`download`] fetches content
 //! of a [`ContentServer`] through it; a [`NameServer`] resolves names for exits.
+//!
+//! [`load`] generates load, [`attacks`] attack relays on loopback, [`liars`] are relays that lie about their capacity.
 //!
 //! [`wan`] creates networks with real distances. A [`JoinedRelay`] is a C tor relay of a network on another
 //! host than the rest.
@@ -40,6 +43,8 @@
 //! A network that is to live on is started with [`NetworkSpec::detached`] and released by [`Network::detach`];
 //! [`status`] and [`down`] find it by its folder.
 
+pub mod attacks;
+mod background;
 mod children;
 mod client;
 mod clock;
@@ -53,19 +58,23 @@ mod keeper;
 mod keys;
 mod launch;
 pub mod liars;
+pub mod load;
 mod names;
 mod network;
 mod node;
 mod own;
 mod ports;
 mod process;
+pub mod processors;
 mod progress;
 mod spec;
 mod state;
 mod torrc;
 pub mod wan;
 mod web;
+pub mod witness;
 
+pub use background::Background;
 pub use client::{Client, Pins};
 pub use connections::{Connection, connections};
 pub use error::LabError;

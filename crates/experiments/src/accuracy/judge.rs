@@ -75,9 +75,9 @@ fn judged(cell: &Cell, sent: Option<f64>, estimate: Option<f64>) -> Case {
 mod tests {
     use super::super::Limit;
     use super::*;
-    use crate::load::Load;
     use crate::trial::{Quarter, TriedSecond};
     use coordinator::{Estimate, Outcome, Params, Spread};
+    use lab::processors::Load;
     use onion::Instant;
 
     fn cell(mode: Mode, limit: Option<f64>) -> Cell {

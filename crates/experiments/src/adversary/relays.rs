@@ -1,11 +1,11 @@
 //! Relays that lie while they are measured.
 
 use super::{GAIN, Laboratory, MEASURERS, RATIO, TOLERANCE};
-use crate::client_load::ClientLoad;
 use crate::error::{Error, Result};
 use crate::reporting::median;
 use coordinator::{Blame, Outcome, Params};
 use lab::liars::{EchoLie, LiarRelay, LiarSetup};
+use lab::load::ClientLoad;
 use link::unix_time_s;
 use measurer::{Progress, TeamOptions};
 use onion::measure::protocol::CoordinatorKey;

@@ -1,12 +1,9 @@
 //! `flashflow-lab bench idle`: what connections and circuits cost a relay that do nothing, and whether it
 //! forgets those that end.
 
-mod crowd;
-
 use super::subjects::{BenchNetwork, Subject};
 use crate::error::{Error, Result};
-use crate::nodes::rng;
-use crowd::Crowd;
+use lab::load::{Crowd, rng};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, IdentityIssuer, unix_time_s};
 use onion::Duration;

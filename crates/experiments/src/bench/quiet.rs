@@ -1,8 +1,8 @@
 //! A circuit with next to nothing on it, through a relay that is busy with others: how long is its
 //! round trip?
 
-use crate::error::Result;
-use crate::nodes::{Nodes, broken, listen, rng};
+use crate::error::{Result, broken};
+use lab::load::{Nodes, listen, rng};
 use link::{Clock, Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::cell::msg::BeginFlags;
 use onion::circuit::NextHop;

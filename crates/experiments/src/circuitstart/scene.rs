@@ -6,8 +6,8 @@
 use super::Begin;
 use super::chain::{RELAYS, Sizes};
 use super::noted::{NotedFlows, WindowLog};
-use crate::error::Result;
-use crate::nodes::{Nodes, broken, listen, rng};
+use crate::error::{Result, broken};
+use lab::load::{Nodes, listen, rng};
 use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use link::{Clock, Drive, DriverOptions, NodeThread, unix_time_s};
 use onion::cell::CELL_LEN;

@@ -3,8 +3,8 @@
 use super::plan::{MEASURERS, Victim};
 use super::traces::{self, Sockets};
 use crate::error::{Error, Result};
-use crate::witness::{Count, Witness};
 use control::keys::{PublicKey, SecretKey};
+use lab::witness::{Count, Witness};
 use lab::{OwnError, OwnProcess, OwnRelay, OwnRelaySpec};
 use link::Clock;
 use netdoc::{Ed25519Identity, Fingerprint};
@@ -153,7 +153,8 @@ impl Processes {
     /// What counts what the measurers receive from the relay, as they are now.
     pub(super) fn witness(&self) -> Result<Witness> {
         let by = self.measurers.iter().map(|actor| actor.process.pid()).collect();
-        Witness::start(vec![Count::Received { by, from: self.relay.process.pid() }], self.clock)
+        let counts = vec![Count::Received { by, from: self.relay.process.pid() }];
+        Witness::start(counts, self.clock).map_err(Error::uncounted)
     }
 
     /// What this one's sockets are now; none if it is not of the lasting ones.

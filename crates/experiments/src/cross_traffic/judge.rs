@@ -2,10 +2,10 @@
 
 use super::scene::Software;
 use crate::factor::{Factor, side};
-use crate::load::Load;
 use crate::reporting::{section, some_held};
 use crate::simulated::Interval;
 use client::probe::Probed;
+use lab::processors::Load;
 use report::experiment::{Axis, Case, CaseVerdict, ExperimentFigure, Role, Series};
 use std::collections::BTreeSet;
 use std::fmt;

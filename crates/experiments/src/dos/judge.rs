@@ -1,11 +1,11 @@
 //! What was found of one relay under one attack, and what follows from it.
 
-use super::attack::{Kind, Reads, Spent};
 use super::honest::Stretch;
 use super::name_leak::{self, NameLeak};
 use super::plan::Side;
-use crate::load::Load;
 use crate::reporting::median;
+use lab::attacks::{Kind, Reads, Spent};
+use lab::processors::Load;
 use onion::Duration;
 use report::experiment::{Case, CaseVerdict, Value};
 

@@ -1,7 +1,7 @@
 //! What an exit's answers reveal about names that others have resolved.
 
-use super::attack::Probe;
 use crate::reporting::median;
+use lab::attacks::Probe;
 
 /// Fewer answers of either kind say nothing.
 const LEAST: usize = 10;

@@ -1,7 +1,7 @@
 //! What is to be tried.
 
-use super::attack::Kind;
 use clap::ValueEnum;
+use lab::attacks::Kind;
 use onion::Rate;
 
 /// Whose relay.

@@ -1,6 +1,5 @@
 //! The private network, a relay for each case, and stock clients.
 
-use super::attack::{DocumentNames, Interceptor, Kind, Prey, Watchlist};
 use super::plan::{Plan, Side};
 use super::ports;
 use crate::common::Session;
@@ -11,6 +10,7 @@ use crate::stage;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use control::keys::SecretKey;
+use lab::attacks::{DocumentNames, Interceptor, Kind, Prey, Watchlist};
 use lab::{
     Client, Content, ContentServer, LabError, NameServer, Network, NetworkSpec, Node, OwnRelay,
     OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
@@ -299,7 +299,7 @@ impl Scene {
         let prey = Prey::new(relay, by)?.holding(plan.memory_mib, self.documents()?);
         let prey = prey.intercepted(subject.interceptor.clone());
         if kind.is_on_dir_port() {
-            return prey.with_dir_port(ports::directory(subject.pid)?);
+            return Ok(prey.with_dir_port(ports::directory(subject.pid)?)?);
         }
         Ok(prey)
     }

@@ -1,7 +1,6 @@
 //! `flashflow-lab experiment soak`: our relay through all attacks, again and again.
 
 use super::Force;
-use super::attack::Kind;
 use super::judge::Finding;
 use super::plan::{Plan, Side};
 use super::scene::{Scene, Subject};
@@ -10,6 +9,7 @@ use crate::common::Session;
 use crate::error::Result;
 use crate::reporting::{self, pair, print_case};
 use clap::{Args, ValueEnum};
+use lab::attacks::Kind;
 use onion::{Duration, Instant, Rate};
 use rand::SeedableRng;
 use rand::rngs::StdRng;

@@ -1,8 +1,8 @@
 //! The kernel's counters of the relay: memory, processor time, and bytes from the attackers.
 
-use super::attack::ATTACKERS;
-use crate::background::Background;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, broken};
+use lab::Background;
+use lab::attacks::ATTACKERS;
 use link::Clock;
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
@@ -55,7 +55,8 @@ impl Sampler {
                 theirs.lock().unwrap_or_else(PoisonError::into_inner).push((at_s, memory.now_mib));
             }
             Duration::from_secs(1)
-        })?;
+        })
+        .map_err(broken)?;
         Ok(Self { taken, _thread: thread })
     }
 
@@ -87,7 +88,7 @@ impl Witness {
             theirs.lock().unwrap_or_else(PoisonError::into_inner).look(pid);
             STEP
         };
-        Ok(Self { seen, _thread: Background::start("witness", look)? })
+        Ok(Self { seen, _thread: Background::start("witness", look).map_err(broken)? })
     }
 
     /// Bytes that came from attackers, at least, and their most connections at a time.

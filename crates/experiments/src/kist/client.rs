@@ -3,7 +3,7 @@
 use super::server::Servers;
 use super::trace::SharedTrace;
 use crate::error::Result;
-use crate::nodes::{Nodes, rng};
+use lab::load::{Nodes, rng};
 use link::{Drive, DriverOptions, Namespace, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::cell::relay::MAX_DATA_LEN;
 use onion::circuit::NextHop;
@@ -61,7 +61,7 @@ pub(super) fn start(
         asks_at: None,
         trace,
     };
-    nodes.start(Some(namespace), client, Vec::new(), DriverOptions::default(), errands)
+    Ok(nodes.start(Some(namespace), client, Vec::new(), DriverOptions::default(), errands)?)
 }
 
 /// What a client does in addition to its node.

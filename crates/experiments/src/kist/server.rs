@@ -3,7 +3,7 @@
 use super::net::SERVERS;
 use super::trace::SharedTrace;
 use crate::error::Result;
-use crate::nodes::{Nodes, listen, rng};
+use lab::load::{Nodes, listen, rng};
 use link::{Drive, DriverOptions, Namespace, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::Instant;
 use onion::circuit::NextHop;

@@ -1,8 +1,8 @@
 //! What was seen of a relay with clients: by those who measured it, by itself, and by the kernel.
 
-use crate::witness::{Witness, mbit};
 use coordinator::Estimate;
 use lab::OwnRelay;
+use lab::witness::{Witness, mbit};
 use link::Clock;
 use onion::{Duration, Instant, Rate};
 

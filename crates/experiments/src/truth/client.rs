@@ -1,8 +1,7 @@
 //! A real client that fetches what `sim::world`'s clients do, by the same rules: prebuilt circuits, one for each download, which is given up after its time.
 
 use super::Download;
-use crate::error::Result;
-use crate::nodes::broken;
+use crate::error::{Result, broken};
 use link::{Drive, Observer, ThreadError};
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, StreamNumber, Transfer,

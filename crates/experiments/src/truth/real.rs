@@ -3,8 +3,8 @@
 use super::client::{Errands, Notes, OfClient};
 use super::simulated::asked_to_stop;
 use super::{Around, Measured, Measuring, Played, RelaySeen, World};
-use crate::error::Result;
-use crate::nodes::{Nodes, broken, listen, rng};
+use crate::error::{Result, broken};
+use lab::load::{Nodes, listen, rng};
 use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use link::{Clock, DriverOptions, NodeThread, unix_time_s};
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions};

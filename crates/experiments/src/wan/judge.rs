@@ -226,9 +226,9 @@ mod tests {
     use super::super::fault::Moment;
     use super::*;
     use crate::grid::Grid as _;
-    use crate::load::Load;
     use crate::trial::BOUNDS;
     use coordinator::{Estimate, Params, Spread};
+    use lab::processors::Load;
     use lab::wan::Congestion;
     use onion::Rate;
 

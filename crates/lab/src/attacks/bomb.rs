@@ -28,7 +28,7 @@ const CHUNK: usize = 16 * 1024;
 /// A proxy on the path between one relay and its directory authorities. It forwards all requests until it is armed; from then on it
 /// answers those that accept a consensus diff itself.
 #[derive(Debug)]
-pub(in crate::dos) struct Interceptor {
+pub struct Interceptor {
     addresses: Vec<SocketAddr>,
     shared: Arc<Shared>,
 }
@@ -55,11 +55,7 @@ impl Interceptor {
     ///
     /// # Errors
     /// Where the system refuses a socket or a thread.
-    pub(in crate::dos) fn start(
-        authorities: &[SocketAddr],
-        bytes_max: u64,
-        clock: Clock,
-    ) -> io::Result<Self> {
+    pub fn start(authorities: &[SocketAddr], bytes_max: u64, clock: Clock) -> io::Result<Self> {
         let (must_stop, armed) = (AtomicBool::new(false), Mutex::default());
         let known = authorities.to_vec();
         let shared = Arc::new(Shared { clock, authorities: known, bytes_max, must_stop, armed });
@@ -76,7 +72,7 @@ impl Interceptor {
     }
 
     /// Where it listens, in the order of the authorities.
-    pub(in crate::dos) fn addresses(&self) -> &[SocketAddr] {
+    pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
 

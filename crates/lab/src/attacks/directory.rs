@@ -3,9 +3,9 @@
 use super::circuits::Circuit;
 use super::field::{Field, LineId};
 use super::requests::{Requests, get};
-use super::{Attack, Prey};
+use super::{Attack, CircuitAt, Prey};
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
-use onion::cell::{BODY_LEN, CircId, Command};
+use onion::cell::{BODY_LEN, Command};
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn ask(circuit: &mut Circuit, field: &mut Field, stream_id: u16, request: &[u8])
 pub(super) struct Work {
     requests: Requests,
     /// Circuits whose requests are not all answered: how many are not, and since when.
-    asking: BTreeMap<(LineId, CircId), (Circuit, u16, Instant)>,
+    asking: BTreeMap<CircuitAt, (Circuit, u16, Instant)>,
 }
 
 impl Work {
@@ -63,14 +63,14 @@ impl Attack for Work {
             let request = self.requests.next(&mut field.rng);
             ask(&mut circuit, field, stream_id, &request);
         }
-        let (at, since) = ((circuit.line, circuit.circ_id), field.now());
+        let (at, since) = (circuit.at(), field.now());
         self.asking.insert(at, (circuit, Self::EACH, since));
     }
 
     fn handle_cell(
         &mut self,
         field: &mut Field,
-        at: (LineId, CircId),
+        at: CircuitAt,
         command: Command,
         body: &[u8; BODY_LEN],
     ) {
@@ -88,7 +88,7 @@ impl Attack for Work {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.asking.retain(|(its, _), _| *its != line);
+        self.asking.retain(|at, _| at.line != line);
     }
 }
 
@@ -96,7 +96,7 @@ impl Attack for Work {
 /// acknowledge nothing of it. For each that the relay ends there is another.
 #[derive(Default)]
 pub(super) struct SlowReaders {
-    circuits: BTreeMap<(LineId, CircId), (Circuit, u16)>,
+    circuits: BTreeMap<CircuitAt, (Circuit, u16)>,
 }
 
 impl SlowReaders {
@@ -128,13 +128,13 @@ impl Attack for SlowReaders {
         for stream_id in 1..=Self::STREAMS {
             ask(&mut circuit, field, stream_id, &slow_request(stream_id.into()));
         }
-        self.circuits.insert((circuit.line, circuit.circ_id), (circuit, Self::STREAMS));
+        self.circuits.insert(circuit.at(), (circuit, Self::STREAMS));
     }
 
     fn handle_cell(
         &mut self,
         field: &mut Field,
-        at: (LineId, CircId),
+        at: CircuitAt,
         command: Command,
         body: &[u8; BODY_LEN],
     ) {
@@ -144,7 +144,7 @@ impl Attack for SlowReaders {
         let Some((circuit, streams)) = self.circuits.get_mut(&at) else { return };
         if command == Command::RELAY
             && let Some((RelayCommand::END, ..)) = circuit.open(body)
-            && field.takes(at.0)
+            && field.takes(at.line)
         {
             *streams = streams.checked_add(1).unwrap_or(1);
             ask(circuit, field, *streams, &slow_request((*streams).into()));
@@ -152,7 +152,7 @@ impl Attack for SlowReaders {
     }
 
     fn handle_lost(&mut self, line: LineId) {
-        self.circuits.retain(|(its, _), _| *its != line);
+        self.circuits.retain(|at, _| at.line != line);
     }
 }
 

@@ -21,7 +21,7 @@ const COMING_AND_GOING: u32 = 2;
 const FALSE_ANSWER: &str = "the relay's answer to CREATE_FAST proves nothing";
 
 /// Opens circuits that stay, and then others that do not.
-pub(super) struct Crowd {
+pub struct Crowd {
     target: Target,
     unix_time_s: u64,
     rng: StdRng,
@@ -50,7 +50,8 @@ struct Link {
 }
 
 impl Crowd {
-    pub(super) fn new(
+    /// This number of circuits that stay, over this number of connections.
+    pub fn new(
         target: Target,
         connections: u32,
         circuits: u32,
@@ -75,27 +76,27 @@ impl Crowd {
     }
 
     /// Circuits that stay and stand.
-    pub(super) const fn standing(&self) -> u64 {
+    pub const fn standing(&self) -> u64 {
         self.standing
     }
 
     /// How many there are to be.
-    pub(super) fn wanted(&self) -> u64 {
+    pub fn wanted(&self) -> u64 {
         u64::from(self.staying) * u64::from(self.connections)
     }
 
     /// Circuits that were built and torn down.
-    pub(super) const fn gone(&self) -> u64 {
+    pub const fn gone(&self) -> u64 {
         self.gone
     }
 
     /// Why it can't go on.
-    pub(super) fn failure(&self) -> Option<&str> {
+    pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
 
     /// Builds `count` more circuits, and destroys each once it is open.
-    pub(super) fn come_and_go(&mut self, circuits: u64) {
+    pub fn come_and_go(&mut self, circuits: u64) {
         self.to_begin = circuits;
         for _ in 0..COMING_AND_GOING {
             for place in 0..self.links.len() {

@@ -1,8 +1,8 @@
 //! The attacks: what an ill-meaning client can do to a relay with little of its own.
 //!
-//! Each is one [`Attack`] in a file with its like, on real sockets and with the engine's own links, handshakes and
-//! circuits. They share a [`Field`]: lines to the relay, each from an address of the attacker's, and a purse that holds
-//! them all to a rate.
+//! Each is one `Attack` in a file with its like, on real sockets and with the engine's own links, handshakes and
+//! circuits. They share a `Field`: lines to the relay, each from an address of the attacker's, and a token bucket that holds
+//! them all to a rate. An [`Assault`] plays one; a [`Reader`] is an honest client of the relay's directory meanwhile.
 //!
 //! **Safety.** These programs stop relays. A [`Prey`] can only be made of an address on loopback, and the field dials
 //! nobody else: there is no way to name another machine.
@@ -26,23 +26,54 @@ mod snipers;
 mod streams;
 mod watchlist;
 
-pub(super) use bomb::Interceptor;
-pub(super) use field::{Counts, Spent};
-pub(super) use prey::{ATTACKERS, Prey};
-pub(super) use reader::{Reader, Reads};
-pub(super) use requests::DocumentNames;
-pub(super) use watchlist::{Probe, Watchlist};
+pub use bomb::Interceptor;
+pub use field::{Counts, Spent};
+pub use prey::{ATTACKERS, Prey};
+pub use reader::{Reader, Reads};
+pub use requests::DocumentNames;
+pub use watchlist::{Probe, Watchlist};
 
 use crate::background::Background;
-use crate::error::{Error, Result};
-use crate::nodes::rng;
 use circuits::Circuit;
-use clap::ValueEnum;
 use field::{Field, LineId};
 use link::Clock;
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::{Duration, Rate};
+use rand::SeedableRng;
+use rand::rngs::{StdRng, SysRng};
+use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
+
+/// Why an attack cannot be played.
+#[derive(Debug, thiserror::Error)]
+pub enum AttackError {
+    /// A target is elsewhere.
+    #[error("{0} is not on loopback: attacks are played there only")]
+    NotOnLoopback(SocketAddr),
+    /// The relay lacks something that the attack needs.
+    #[error("a relay of no use: {0}")]
+    Relay(String),
+    /// The attack comes by a proxy, and there is none.
+    #[error("no proxy before the relay's authorities")]
+    NoInterceptor,
+    /// The system refuses a socket or a thread.
+    #[error("machine: {0}")]
+    Machine(#[from] io::Error),
+    /// There are no random bytes.
+    #[error("the operating system gives no random bytes: {0}")]
+    Random(rand::rngs::SysError),
+    /// The attacker's certificates cannot be made.
+    #[error(transparent)]
+    Issue(#[from] link::IssueError),
+}
+
+/// A circuit, by its line and its number there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct CircuitAt {
+    line: LineId,
+    circ_id: CircId,
+}
 
 /// A way to do harm.
 trait Attack: Send {
@@ -56,7 +87,7 @@ trait Attack: Send {
     fn handle_cell(
         &mut self,
         _field: &mut Field,
-        _at: (LineId, CircId),
+        _at: CircuitAt,
         _command: Command,
         _body: &[u8; BODY_LEN],
     ) {
@@ -67,8 +98,9 @@ trait Attack: Send {
 }
 
 /// Which attack.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
-pub(crate) enum Kind {
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
+pub enum Kind {
     /// Ever more circuits, each with an unread cell or two.
     SniperWide,
     /// Few circuits, each with as many unread cells as it takes.
@@ -124,45 +156,51 @@ pub(crate) enum Kind {
     DnsProbing,
 }
 
+#[cfg(feature = "clap")]
 impl Kind {
     /// What it is called on the command line and in results.
-    pub(super) fn word(self) -> String {
-        self.to_possible_value().map(|it| it.get_name().to_owned()).unwrap_or_default()
+    pub fn word(self) -> String {
+        clap::ValueEnum::to_possible_value(&self)
+            .map(|it| it.get_name().to_owned())
+            .unwrap_or_default()
     }
 
     /// In a sentence, for people.
-    pub(super) fn help(self) -> String {
-        let help = self.to_possible_value().and_then(|it| it.get_help().map(ToString::to_string));
+    pub fn help(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self);
+        let help = value.and_then(|it| it.get_help().map(ToString::to_string));
         help.unwrap_or_default()
     }
+}
 
+impl Kind {
     /// Whether it is played against the relay as an exit.
-    pub(super) const fn is_on_exit(self) -> bool {
+    pub const fn is_on_exit(self) -> bool {
         matches!(self, Self::ResolveFlood | Self::DnsProbing)
     }
 
     /// Whether it is about names that the relay looks up as an exit.
-    pub(super) const fn is_on_names(self) -> bool {
+    pub const fn is_on_names(self) -> bool {
         matches!(self, Self::DnsProbing)
     }
 
     /// Whether it comes by another relay, which honest circuits share.
-    pub(super) const fn comes_by_another(self) -> bool {
+    pub const fn comes_by_another(self) -> bool {
         matches!(self, Self::IdleCircuits)
     }
 
     /// Whether it is played against the relay's directory port.
-    pub(super) const fn is_on_dir_port(self) -> bool {
+    pub const fn is_on_dir_port(self) -> bool {
         matches!(self, Self::DirPortWork | Self::DirPortSlow)
     }
 
     /// Whether it comes by a proxy on the path between the relay and its directory authorities.
-    pub(super) const fn intercepts(self) -> bool {
+    pub const fn intercepts(self) -> bool {
         matches!(self, Self::ConsensusDiffBomb)
     }
 
     /// Whether it is made of directory requests, or of answers to them.
-    pub(super) const fn has_requests(self) -> bool {
+    pub const fn has_requests(self) -> bool {
         self.is_on_dir_port()
             || self.intercepts()
             || matches!(self, Self::DirectoryWork | Self::DirectorySlow)
@@ -170,7 +208,7 @@ impl Kind {
 
     /// The shortest time in which it can show what it does, in seconds: until the relay is full of idle circuits at this rate, and
     /// some more, or until it has asked for some consensuses.
-    pub(super) fn least_s(self, memory_mib: u32, rate: Rate) -> u32 {
+    pub fn least_s(self, memory_mib: u32, rate: Rate) -> u32 {
         match self {
             Self::IdleFast | Self::IdleCreate2 | Self::IdleThin => {
                 let fill_s = idle::bytes_for(memory_mib) / rate.as_byte_per_s().max(1);
@@ -184,11 +222,11 @@ impl Kind {
     }
 
     /// Whether honest circuits go on to relays to which there is no link yet.
-    pub(super) const fn is_on_dials(self) -> bool {
+    pub const fn is_on_dials(self) -> bool {
         matches!(self, Self::DialExhaustion | Self::WaitAndDie)
     }
 
-    fn program(self, prey: &Prey) -> Result<Box<dyn Attack>> {
+    fn program(self, prey: &Prey) -> Result<Box<dyn Attack>, AttackError> {
         Ok(match self {
             Self::SniperWide => Box::new(snipers::wide()),
             Self::SniperDeep => Box::new(snipers::deep()),
@@ -216,7 +254,7 @@ impl Kind {
             Self::DirectorySlow => Box::new(directory::SlowReaders::default()),
             Self::DirPortSlow => Box::new(dir_port::SlowReaders::default()),
             Self::ConsensusDiffBomb => {
-                let none = || Error::Clients("no proxy before the relay's authorities".to_owned());
+                let none = || AttackError::NoInterceptor;
                 Box::new(bomb::Bombs::new(prey.interceptor().ok_or_else(none)?))
             }
         })
@@ -224,21 +262,27 @@ impl Kind {
 }
 
 /// An attack under way, on a thread of its own, until it is dropped.
-pub(super) struct Assault {
+pub struct Assault {
     counts: Arc<Counts>,
     _thread: Background,
 }
 
 impl Assault {
     /// Begins it, at this rate at most.
-    pub(super) fn start(kind: Kind, prey: Prey, rate: Rate, clock: Clock) -> Result<Self> {
+    pub fn start(kind: Kind, prey: Prey, rate: Rate, clock: Clock) -> Result<Self, AttackError> {
         Self::run(kind.program(&prey)?, prey, rate, clock)
     }
 
     /// Runs a program, at this rate at most.
-    fn run(mut attack: Box<dyn Attack>, prey: Prey, rate: Rate, clock: Clock) -> Result<Self> {
+    fn run(
+        mut attack: Box<dyn Attack>,
+        prey: Prey,
+        rate: Rate,
+        clock: Clock,
+    ) -> Result<Self, AttackError> {
+        let rng = StdRng::try_from_rng(&mut SysRng).map_err(AttackError::Random)?;
         let counts = Arc::new(Counts::default());
-        let mut field = Field::new(prey, rate, clock, rng()?, Arc::clone(&counts))?;
+        let mut field = Field::new(prey, rate, clock, rng, Arc::clone(&counts))?;
         let thread = Background::start("attack", move || {
             field.begin_turn();
             attack.act(&mut field);
@@ -248,7 +292,7 @@ impl Assault {
     }
 
     /// What it has spent so far.
-    pub(super) fn spent(&self) -> Spent {
+    pub fn spent(&self) -> Spent {
         self.counts.spent()
     }
 }

@@ -2,8 +2,8 @@
 //! memory for as long as the link is open.
 
 use super::field::{Field, LineId};
-use super::{Attack, Prey};
-use onion::cell::{BODY_LEN, CircId, Command};
+use super::{Attack, CircuitAt, Prey};
+use onion::cell::{BODY_LEN, Command};
 use onion::cell_model::{CellModel, Handshake, Tor};
 use std::collections::BTreeMap;
 
@@ -43,21 +43,21 @@ pub(super) struct Idle {
 impl Idle {
     /// By CREATE_FAST, over 40 links: below the bound at which the defences look at the circuits of an address.
     pub(super) fn fast(prey: &Prey) -> Self {
-        Self::new(prey, <Tor as CellModel>::Handshake::fast([9; 20]).create_cell(), 40)
+        Self::new(prey, &<Tor as CellModel>::Handshake::fast([9; 20]), 40)
     }
 
     /// By CREATE2 with ntor, as relays and most clients open circuits.
     pub(super) fn create2(prey: &Prey) -> Self {
-        let create = <Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]).create_cell();
-        Self::new(prey, create, 40)
+        Self::new(prey, &<Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]), 40)
     }
 
     /// From 2,000 addresses, so that each holds about as few circuits as an honest client.
     pub(super) fn thin(prey: &Prey) -> Self {
-        Self::new(prey, <Tor as CellModel>::Handshake::fast([9; 20]).create_cell(), 2_000)
+        Self::new(prey, &<Tor as CellModel>::Handshake::fast([9; 20]), 2_000)
     }
 
-    fn new(prey: &Prey, (command, body): (Command, Vec<u8>), links: usize) -> Self {
+    fn new(prey: &Prey, handshake: &<Tor as CellModel>::Handshake, links: usize) -> Self {
+        let (command, body) = handshake.create_cell();
         let circuits_per_link = circuits_for(prey.memory_mib()).div_ceil(links as u64);
         Self { command, body, links, circuits_per_link, open: BTreeMap::new() }
     }
@@ -79,7 +79,7 @@ impl Attack for Idle {
     fn handle_cell(
         &mut self,
         _field: &mut Field,
-        (line, _): (LineId, CircId),
+        CircuitAt { line, .. }: CircuitAt,
         command: Command,
         _body: &[u8; BODY_LEN],
     ) {

@@ -1,20 +1,20 @@
 //! Whom attacks may be turned on.
 
+use super::AttackError;
 use super::bomb::Interceptor;
 use super::requests::DocumentNames;
 use super::watchlist::Watchlist;
-use crate::error::{Error, Result};
 use onion::circuit::NextHop;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 /// The network from which attackers come: on loopback, as all of it, but not where anybody else is. Defences count by
 /// address.
-pub(in crate::dos) const ATTACKERS: [u8; 2] = [127, 66];
+pub const ATTACKERS: [u8; 2] = [127, 66];
 
 /// A relay under attack, and one by which attackers may come to it. All on loopback.
 #[derive(Clone, Debug)]
-pub(in crate::dos) struct Prey {
+pub struct Prey {
     relay: NextHop,
     by: NextHop,
     watchlist: Option<Arc<Watchlist>>,
@@ -29,7 +29,7 @@ impl Prey {
     ///
     /// # Errors
     /// Where one of them is not on this machine's loopback interface: this software attacks nobody else.
-    pub(in crate::dos) fn new(relay: NextHop, by: NextHop) -> Result<Self> {
+    pub fn new(relay: NextHop, by: NextHop) -> Result<Self, AttackError> {
         check(relay.address)?;
         check(by.address)?;
         Ok(Self {
@@ -44,7 +44,7 @@ impl Prey {
     }
 
     /// Adds the relay's bound on memory, in MiB, and the documents that it has.
-    pub(in crate::dos) fn holding(self, memory_mib: u32, names: DocumentNames) -> Self {
+    pub fn holding(self, memory_mib: u32, names: DocumentNames) -> Self {
         Self { memory_mib, names: Arc::new(names), ..self }
     }
 
@@ -52,18 +52,18 @@ impl Prey {
     ///
     /// # Errors
     /// As for [`new`](Self::new).
-    pub(in crate::dos) fn with_dir_port(self, address: SocketAddr) -> Result<Self> {
+    pub fn with_dir_port(self, address: SocketAddr) -> Result<Self, AttackError> {
         check(address)?;
         Ok(Self { dir_port: Some(address), ..self })
     }
 
     /// Adds a proxy on the path to the relay's directory authorities.
-    pub(in crate::dos) fn intercepted(self, interceptor: Option<Arc<Interceptor>>) -> Self {
+    pub fn intercepted(self, interceptor: Option<Arc<Interceptor>>) -> Self {
         Self { interceptor, ..self }
     }
 
     /// A target for a stranger that wants to know which of these names somebody has asked for.
-    pub(in crate::dos) fn watching(self, watchlist: Arc<Watchlist>) -> Self {
+    pub fn watching(self, watchlist: Arc<Watchlist>) -> Self {
         Self { watchlist: Some(watchlist), ..self }
     }
 
@@ -103,11 +103,11 @@ impl Prey {
     }
 }
 
-fn check(address: SocketAddr) -> Result<()> {
+fn check(address: SocketAddr) -> Result<(), AttackError> {
     if address.ip().is_loopback() {
         return Ok(());
     }
-    Err(Error::Failed(format!("{address} is not on loopback: attacks are played there only")))
+    Err(AttackError::NotOnLoopback(address))
 }
 
 /// An attacker's address, by its number.

@@ -1,8 +1,7 @@
 //! Floods of handshakes: what a relay computes for others before it knows them.
 
 use super::field::{Field, LineId};
-use super::{Attack, Prey};
-use crate::error::{Error, Result};
+use super::{Attack, AttackError, Prey};
 use onion::cell::Command;
 use onion::cell::msg::{Create2, HANDSHAKE_NTOR_V3};
 use onion::cell_model::{CellModel, Handshake, Tor};
@@ -24,36 +23,38 @@ pub(super) struct Flood {
 }
 
 impl Flood {
-    fn new((command, body): (Command, Vec<u8>)) -> Self {
+    fn new(command: Command, body: Vec<u8>) -> Self {
         Self { command, body, standing: BTreeMap::new() }
     }
 
     /// CREATE2 with ntor, by the right keys.
     pub(super) fn ntor(prey: &Prey) -> Self {
-        Self::new(<Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]).create_cell())
+        let (command, body) =
+            <Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]).create_cell();
+        Self::new(command, body)
     }
 
     /// CREATE2 with ntor of version 3, by the right keys; the client's proof that it knows them may be wrong.
-    pub(super) fn ntor_v3(prey: &Prey, is_right: bool) -> Result<Self> {
+    pub(super) fn ntor_v3(prey: &Prey, is_right: bool) -> Result<Self, AttackError> {
         let relay = prey.relay();
-        let wrong = |problem: String| Error::Clients(format!("a relay of no use: {problem}"));
-        let ed25519_id =
-            relay.ids.ed25519.ok_or_else(|| wrong("no Ed25519 identity".to_owned()))?;
+        let wrong = |problem: &str| AttackError::Relay(problem.to_owned());
+        let ed25519_id = relay.ids.ed25519.ok_or_else(|| wrong("no Ed25519 identity"))?;
         let keys = ntor_v3::RelayKeys { ed25519_id: ed25519_id.0, onion_key: relay.onion_key };
         let client =
-            ntor_v3::Client::new(keys, [9; 32], &[0]).map_err(|it| wrong(it.to_string()))?;
+            ntor_v3::Client::new(keys, [9; 32], &[0]).map_err(|it| wrong(&it.to_string()))?;
         let mut data = client.data().to_vec();
         if !is_right && let Some(last) = data.last_mut() {
             *last ^= 1;
         }
         let mut body = Vec::new();
         Create2 { handshake_type: HANDSHAKE_NTOR_V3, data: &data }.encode_into(&mut body);
-        Ok(Self::new((Command::CREATE2, body)))
+        Ok(Self::new(Command::CREATE2, body))
     }
 
     /// CREATE_FAST.
     pub(super) fn fast() -> Self {
-        Self::new(<Tor as CellModel>::Handshake::fast([9; 20]).create_cell())
+        let (command, body) = <Tor as CellModel>::Handshake::fast([9; 20]).create_cell();
+        Self::new(command, body)
     }
 }
 

@@ -1,10 +1,9 @@
 //! What all attacks share: lines to the relay from addresses of their own, and a purse.
 
-use super::Attack;
 use super::circuits::Yard;
 use super::line::{Depth, Line};
 use super::prey::{Prey, address_of};
-use crate::error::Result;
+use super::{Attack, AttackError, CircuitAt};
 use link::tls::{Buffers, TlsConfigs};
 use link::{Clock, unix_time_s};
 use onion::cell::{CircId, Command};
@@ -35,7 +34,7 @@ pub(super) struct LineId(pub(super) usize);
 
 /// What has been spent, for both threads.
 #[derive(Debug, Default)]
-pub(in crate::dos) struct Counts {
+pub struct Counts {
     sent_bytes: AtomicU64,
     received_bytes: AtomicU64,
     dialled: AtomicU64,
@@ -48,27 +47,28 @@ pub(in crate::dos) struct Counts {
 
 /// What an attack has spent up to now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::dos) struct Spent {
+pub struct Spent {
     /// Bytes given to TCP, TLS included, and some for each connection.
-    pub(in crate::dos) sent_bytes: u64,
+    pub sent_bytes: u64,
     /// Bytes that came back and were read.
-    pub(in crate::dos) received_bytes: u64,
+    pub received_bytes: u64,
     /// Connections begun.
-    pub(in crate::dos) dialled: u64,
+    pub dialled: u64,
     /// Links that opened.
-    pub(in crate::dos) opened: u64,
+    pub opened: u64,
     /// Connections that failed, or that the relay has closed.
-    pub(in crate::dos) lost: u64,
+    pub lost: u64,
     /// Cells sent.
-    pub(in crate::dos) cells: u64,
+    pub cells: u64,
     /// Directory requests sent, or answered with a false consensus diff.
-    pub(in crate::dos) requests: u64,
+    pub requests: u64,
     /// Processor time of the attacker's program.
-    pub(in crate::dos) cpu: Duration,
+    pub cpu: Duration,
 }
 
 impl Counts {
-    pub(in crate::dos) fn spent(&self) -> Spent {
+    /// What has been spent up to now.
+    pub fn spent(&self) -> Spent {
         let get = |it: &AtomicU64| it.load(Ordering::Relaxed);
         Spent {
             sent_bytes: get(&self.sent_bytes),
@@ -124,7 +124,7 @@ impl Field {
         clock: Clock,
         rng: StdRng,
         counts: Arc<Counts>,
-    ) -> Result<Self> {
+    ) -> Result<Self, AttackError> {
         let tls = TlsConfigs::nameless([66; 32], unix_time_s())?;
         let now = clock.now();
         Ok(Self {
@@ -345,7 +345,12 @@ impl Field {
                     add(&self.counts.opened, moved.has_opened.into());
                     for (circ_id, command, body) in arrived.drain(..) {
                         if !self.is_building(id, circ_id) {
-                            attack.handle_cell(self, (id, circ_id), command, &body);
+                            attack.handle_cell(
+                                self,
+                                CircuitAt { line: id, circ_id },
+                                command,
+                                &body,
+                            );
                         } else if let Some(circuit) = self.handle_cell(id, circ_id, command, &body)
                         {
                             attack.handle_built(self, circuit);

@@ -1,9 +1,7 @@
 //! What was really forwarded: the kernel's counters of processes' sockets, which neither a relay nor a
 //! measurer can mislead.
 
-use crate::background::Background;
-use crate::error::{Error, Result};
-use lab::{Connection, connections};
+use crate::{Background, Connection, connections};
 use link::Clock;
 use onion::{Duration, Instant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,7 +15,7 @@ const STEP: Duration = Duration::from_millis(20);
 
 /// What is counted: bytes of TCP streams, TLS included.
 #[derive(Clone, Debug)]
-pub(crate) enum Count {
+pub enum Count {
     /// What these processes receive from another one.
     Received {
         /// Whose sockets are read.
@@ -58,7 +56,7 @@ impl SocketCounts {
 }
 
 /// Counts for as long as it lives, on a thread of its own.
-pub(crate) struct Witness {
+pub struct Witness {
     tallies: Arc<Mutex<Vec<Tally>>>,
     _thread: Background,
 }
@@ -84,11 +82,11 @@ impl Witness {
     ///
     /// # Errors
     /// The kernel does not let us look.
-    pub(crate) fn start(counts: Vec<Count>, clock: Clock) -> Result<Self> {
+    pub fn start(counts: Vec<Count>, clock: Clock) -> io::Result<Self> {
         let mut tallies: Vec<Tally> = counts.into_iter().map(Tally::new).collect();
         tallies.iter_mut().for_each(|tally| tally.read(clock));
         if let Some(problem) = tallies.iter().find_map(|tally| tally.problem.clone()) {
-            return Err(Error::Witness(problem));
+            return Err(io::Error::other(problem));
         }
         let tallies = Arc::new(Mutex::new(tallies));
         let theirs = Arc::clone(&tallies);
@@ -104,12 +102,12 @@ impl Witness {
     }
 
     /// Why the kernel has stopped reporting, if it has.
-    pub(crate) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         self.tallies().iter().find_map(|tally| tally.problem.clone())
     }
 
     /// Of one of the counts, by its place: bytes between two instants.
-    pub(crate) fn bytes_between(&self, place: usize, from: Instant, to: Instant) -> f64 {
+    pub fn bytes_between(&self, place: usize, from: Instant, to: Instant) -> f64 {
         let tallies = self.tallies();
         let readings = tallies.get(place).map_or(&[][..], |tally| &tally.readings);
         by(readings, to) - by(readings, from)
@@ -117,14 +115,14 @@ impl Witness {
 
     /// Of one of the counts, by its place: the share of looks between two instants at which this number of bytes or more had arrived at its
     /// sockets and were not read yet; 0 if there was no look.
-    pub(crate) fn share_unread(&self, place: usize, bytes: u64, time: Range<Instant>) -> f64 {
+    pub fn share_unread(&self, place: usize, bytes: u64, time: Range<Instant>) -> f64 {
         let tallies = self.tallies();
         let unread = tallies.get(place).map_or(&[][..], |tally| &tally.unread);
         share_of_at_least(unread, bytes, &time)
     }
 
     /// [`Self::bytes_between`] for `count` consecutive seconds, in Mbit/s.
-    pub(crate) fn seconds_from(&self, place: usize, from: Instant, count: u32) -> Vec<f64> {
+    pub fn seconds_from(&self, place: usize, from: Instant, count: u32) -> Vec<f64> {
         (0..count)
             .map(|number| {
                 let begin = from + Duration::from_secs(u64::from(number));
@@ -247,7 +245,7 @@ fn of_living(pid: u32) -> io::Result<Vec<Connection>> {
 }
 
 /// Bytes as Mbit.
-pub(crate) fn mbit(bytes: f64) -> f64 {
+pub fn mbit(bytes: f64) -> f64 {
     bytes * 8e-6
 }
 

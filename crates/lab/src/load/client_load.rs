@@ -1,7 +1,6 @@
 //! Clients of a relay on this machine: circuits of two hops through it, back to ourselves.
 
-use crate::error::Result;
-use crate::nodes::{Nodes, broken, listen, rng};
+use super::nodes::{NodeError, Nodes, listen, rng};
 use link::{Clock, Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::measure::load::{
     Event, LoadConfig, LoadGenerator, Pace, ReturnPath, ReturnRelay, Target,
@@ -30,7 +29,7 @@ const LOOK: Duration = Duration::from_millis(20);
 const LENGTH_S: u32 = 24 * 3600;
 
 /// Client traffic through a relay at a steady rate, for as long as this lives.
-pub(super) struct ClientLoad {
+pub struct ClientLoad {
     clock: Clock,
     told: SharedState,
     _thread: NodeThread<LoadGenerator<StdRng>>,
@@ -55,7 +54,10 @@ impl SharedState {
 
 impl ClientLoad {
     /// Opens circuits through a relay on loopback, and sends at this rate. Returns once it flows.
-    pub(super) fn start(target: Target, rate: Rate, clock: Clock) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The relay does not serve its clients, or nodes cannot be started.
+    pub fn start(target: Target, rate: Rate, clock: Clock) -> Result<Self, NodeError> {
         let mut nodes = Nodes::new(clock)?;
         let (mut landings, mut listeners) = (Vec::new(), Vec::new());
         for _ in 0..SOCKETS {
@@ -91,7 +93,7 @@ impl ClientLoad {
         Ok(load)
     }
 
-    fn wait_until_flowing(&self) -> Result<()> {
+    fn wait_until_flowing(&self) -> Result<(), NodeError> {
         let deadline = self.clock.now() + SETUP + SETUP;
         loop {
             let told = self.told.lock();
@@ -99,18 +101,19 @@ impl ClientLoad {
                 return Ok(());
             }
             if let Some(failure) = &told.failure {
-                return Err(broken(failure));
+                return Err(NodeError::Clients(failure.clone()));
             }
             drop(told);
             if self.clock.now() >= deadline {
-                return Err(broken("their circuits do not stand in time"));
+                let problem = "their circuits do not stand in time";
+                return Err(NodeError::Clients(problem.to_owned()));
             }
             thread::park_timeout(Duration::from_millis(20));
         }
     }
 
     /// Why it ended by itself, if it has.
-    pub(super) fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<String> {
         self.told.lock().failure.clone()
     }
 }

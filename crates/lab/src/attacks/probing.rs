@@ -4,11 +4,11 @@
 use super::circuits::Circuit;
 use super::field::{Field, LineId};
 use super::watchlist::{Probe, Watchlist};
-use super::{Attack, Prey};
+use super::{Attack, CircuitAt, Prey};
 use onion::Instant;
 use onion::cell::msg::{Begin, BeginFlags, Connected, Resolved};
 use onion::cell::relay::RelayCommand;
-use onion::cell::{BODY_LEN, CircId, Command};
+use onion::cell::{BODY_LEN, Command};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -111,7 +111,7 @@ impl Attack for Prober {
     fn handle_cell(
         &mut self,
         field: &mut Field,
-        (line, circ_id): (LineId, CircId),
+        at: CircuitAt,
         command: Command,
         body: &[u8; BODY_LEN],
     ) {
@@ -120,7 +120,7 @@ impl Attack for Prober {
         else {
             return;
         };
-        if (circuit.line, circuit.circ_id, command) != (line, circ_id, Command::RELAY) {
+        if (circuit.at(), command) != (at, Command::RELAY) {
             return;
         }
         let Some((what, stream_id, data)) = circuit.open(body) else { return };

@@ -1,35 +1,35 @@
 //! Threads that go on until they are dropped.
 
-use crate::error::{Error, Result};
 use onion::Duration;
+use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 /// Threads, each of which does something again and again until this is dropped.
 #[derive(Default)]
-pub(crate) struct Background {
+pub struct Background {
     must_stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Background {
     /// One thread that takes a turn again and again, each time after the pause that the turn before it returned.
-    pub(crate) fn start(
+    pub fn start(
         name: &str,
         mut turn: impl FnMut() -> Duration + Send + 'static,
-    ) -> Result<Self> {
+    ) -> io::Result<Self> {
         let mut this = Self::default();
         this.add(name, move |_| turn())?;
         Ok(this)
     }
 
     /// Adds a thread. A turn that takes its time looks whether it must stop.
-    pub(crate) fn add(
+    pub fn add(
         &mut self,
         name: &str,
         mut turn: impl FnMut(&AtomicBool) -> Duration + Send + 'static,
-    ) -> Result<()> {
+    ) -> io::Result<()> {
         let must_stop = Arc::clone(&self.must_stop);
         let run = move || {
             while !must_stop.load(Ordering::Acquire) {
@@ -37,7 +37,7 @@ impl Background {
             }
         };
         let thread = thread::Builder::new().name(name.to_owned()).spawn(run);
-        self.threads.push(thread.map_err(|error| Error::Clients(error.to_string()))?);
+        self.threads.push(thread?);
         Ok(())
     }
 }

@@ -1,9 +1,8 @@
 //! Circuits to places where nobody answers.
 
-use super::Attack;
 use super::circuits::Circuit;
 use super::field::{Field, LineId};
-use crate::error::{Error, Result};
+use super::{Attack, AttackError};
 use onion::cell::Command;
 use onion::cell::relay::{RelayCommand, RelayFormat};
 use onion::cell_model::{CellModel, Handshake, Tor};
@@ -43,13 +42,12 @@ pub(super) struct BlackHoles {
 }
 
 impl BlackHoles {
-    pub(super) fn new(after: After) -> Result<Self> {
+    pub(super) fn new(after: After) -> Result<Self, AttackError> {
         let hole = |number: u8| {
             let listener = TcpListener::bind((Ipv4Addr::new(127, 67, 0, number), 0))?;
             Ok((listener.local_addr()?, listener))
         };
-        let holes: Result<Vec<_>, std::io::Error> = (1..=HOLES).map(hole).collect();
-        let holes = holes.map_err(|error| Error::Clients(error.to_string()))?;
+        let holes = (1..=HOLES).map(hole).collect::<Result<Vec<_>, std::io::Error>>()?;
         Ok(Self { after, holes, waiting: VecDeque::new(), asked: 0 })
     }
 

@@ -9,7 +9,7 @@ const EACH: usize = 20;
 /// Names of which somebody has asked an exit for half, and nobody for the others. Whose they are is not the stranger's knowledge, but
 /// that of who judges his guesses.
 #[derive(Debug, Default)]
-pub(in crate::dos) struct Watchlist {
+pub struct Watchlist {
     /// Tells them from those of other times.
     tag: u32,
     /// Where something listens at the address of all names.
@@ -19,17 +19,18 @@ pub(in crate::dos) struct Watchlist {
 
 /// What a question by the stranger came to.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(in crate::dos) struct Probe {
+pub struct Probe {
     /// Somebody has asked before.
-    pub(in crate::dos) was_asked: bool,
+    pub was_asked: bool,
     /// From the question to the answer.
-    pub(in crate::dos) took: Duration,
+    pub took: Duration,
     /// For how long the answer says that it holds, in seconds.
-    pub(in crate::dos) ttl_s: u32,
+    pub ttl_s: u32,
 }
 
 impl Watchlist {
-    pub(in crate::dos) fn new(tag: u32, port: u16) -> Self {
+    /// Names with a tag of their own; something listens at this port of their address.
+    pub fn new(tag: u32, port: u16) -> Self {
         Self { tag, port, heard: Mutex::default() }
     }
 
@@ -39,7 +40,7 @@ impl Watchlist {
     }
 
     /// Those that somebody is to ask for before.
-    pub(in crate::dos) fn to_be_asked(&self) -> impl Iterator<Item = String> + '_ {
+    pub fn to_be_asked(&self) -> impl Iterator<Item = String> + '_ {
         (0..2 * EACH).filter(|number| Self::is_asked(*number)).map(|number| self.name(number))
     }
 
@@ -62,7 +63,7 @@ impl Watchlist {
     }
 
     /// What has been heard so far.
-    pub(in crate::dos) fn heard(&self) -> Vec<Probe> {
+    pub fn heard(&self) -> Vec<Probe> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 }

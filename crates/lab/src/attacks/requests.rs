@@ -13,7 +13,7 @@ const ALL: &str = "/tor/server/all.z";
 
 /// How a directory's clients name the documents of a network.
 #[derive(Clone, Debug, Default)]
-pub(in crate::dos) struct DocumentNames {
+pub struct DocumentNames {
     /// Digests of microdescriptors, in base64 without padding.
     micro: Vec<String>,
     /// Digests of server descriptors, in hex.
@@ -22,7 +22,7 @@ pub(in crate::dos) struct DocumentNames {
 
 impl DocumentNames {
     /// The documents of the relays in a consensus of each flavour.
-    pub(in crate::dos) fn of(ns: &Consensus, microdesc: &Consensus) -> Self {
+    pub fn of(ns: &Consensus, microdesc: &Consensus) -> Self {
         let descriptors = ns.routers().iter().filter_map(|it| it.descriptor_digest);
         let micro = microdesc.routers().iter().filter_map(|it| it.microdesc_digest);
         Self {

@@ -7,7 +7,7 @@ use std::path::Path;
 
 /// What a process and the whole machine have used of the processors up to an instant.
 #[derive(Clone, Debug)]
-pub(super) struct Reading {
+pub struct Reading {
     at: Instant,
     /// Of the process, by thread.
     threads: BTreeMap<u32, ThreadTime>,
@@ -32,29 +32,29 @@ struct MachineTime {
 
 /// Shares of the time between two readings, from zero to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Load {
+pub struct Load {
     /// What the process used of one core.
-    pub(super) used: f64,
+    pub used: f64,
     /// How long its busiest thread was ready to run and had no processor.
-    pub(super) waited: f64,
+    pub waited: f64,
     /// How long its busiest thread ran or wanted to.
-    pub(super) wanted: f64,
+    pub wanted: f64,
     /// What was used of all cores together, by anybody.
-    pub(super) machine: f64,
+    pub machine: f64,
     /// What other machines on the same hardware took of them.
-    pub(super) stolen: f64,
+    pub stolen: f64,
 }
 
 impl Reading {
     /// Of this process, now. What cannot be read is zero.
-    pub(super) fn take(pid: u32, now: Instant) -> Self {
+    pub fn take(pid: u32, now: Instant) -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let threads = threads(Path::new(&format!("/proc/{pid}/task")));
         Self { at: now, threads, machine: machine(&stat).unwrap_or_default() }
     }
 
     /// What went on since `before`.
-    pub(super) fn since(&self, before: &Self) -> Load {
+    pub fn since(&self, before: &Self) -> Load {
         let wall = (self.at - before.at).as_secs_f64();
         if wall <= 0.0 {
             return Load::default();

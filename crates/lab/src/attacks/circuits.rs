@@ -1,7 +1,7 @@
 //! Circuits of an attacker, and circuits that come by another relay and do nothing.
 
-use super::Attack;
 use super::field::{Field, LineId};
+use super::{Attack, CircuitAt};
 use onion::cell::relay::{RelayCommand, RelayMessage};
 use onion::cell::{BODY_LEN, CircId, Command};
 use onion::cell_model::{CellModel, Handshake, Tor};
@@ -17,6 +17,10 @@ pub(super) struct Circuit {
 }
 
 impl Circuit {
+    pub(super) const fn at(&self) -> CircuitAt {
+        CircuitAt { line: self.line, circ_id: self.circ_id }
+    }
+
     /// A message to its last hop.
     pub(super) fn send(
         &mut self,
@@ -61,14 +65,14 @@ impl Circuit {
 /// Circuits that are being built.
 #[derive(Default)]
 pub(super) struct Yard {
-    building: BTreeMap<(LineId, CircId), Builder>,
+    building: BTreeMap<CircuitAt, Builder>,
     begun: BTreeMap<LineId, u32>,
 }
 
 impl Yard {
     /// A line is gone, with all that was on it.
     pub(super) fn handle_lost(&mut self, line: LineId) {
-        self.building.retain(|(its, _), _| *its != line);
+        self.building.retain(|at, _| at.line != line);
         self.begun.remove(&line);
     }
 }
@@ -81,7 +85,7 @@ impl Field {
 
     /// Whether a circuit is being built.
     pub(super) fn is_building(&self, line: LineId, circ_id: CircId) -> bool {
-        self.yard.building.contains_key(&(line, circ_id))
+        self.yard.building.contains_key(&CircuitAt { line, circ_id })
     }
 
     /// How many have been begun on a line.
@@ -106,7 +110,7 @@ impl Field {
         if let Some((command, body)) = builder.create() {
             self.send(line, circ_id, command, &body);
         }
-        self.yard.building.insert((line, circ_id), builder);
+        self.yard.building.insert(CircuitAt { line, circ_id }, builder);
         circ_id
     }
 
@@ -118,7 +122,8 @@ impl Field {
         command: Command,
         body: &[u8; BODY_LEN],
     ) -> Option<Circuit> {
-        let builder = self.yard.building.get_mut(&(line, circ_id))?;
+        let at = CircuitAt { line, circ_id };
+        let builder = self.yard.building.get_mut(&at)?;
         match builder.handle_cell(command, body) {
             Ok(Step::Send { command, body }) => {
                 self.send(line, circ_id, command, &body);
@@ -126,12 +131,12 @@ impl Field {
             }
             Ok(Step::Built) => {
                 let layers = builder.take_built().layers;
-                self.yard.building.remove(&(line, circ_id));
+                self.yard.building.remove(&at);
                 Some(Circuit { line, circ_id, layers })
             }
             // Refused.
             Err(_) => {
-                self.yard.building.remove(&(line, circ_id));
+                self.yard.building.remove(&at);
                 None
             }
         }

@@ -4,8 +4,7 @@
 use super::circuits::Circuit;
 use super::field::{Field, LineId};
 use super::requests::get;
-use super::{Assault, Attack, Prey};
-use crate::error::Result;
+use super::{Assault, Attack, AttackError, CircuitAt, Prey};
 use link::Clock;
 use onion::cell::relay::{MAX_DATA_LEN, RelayCommand};
 use onion::cell::{BODY_LEN, CircId, Command};
@@ -37,7 +36,7 @@ struct Reading {
 
 /// Asks the relay's directory twice a second for the consensus or for microdescriptors in turn, each on a circuit of its own, until it is
 /// dropped.
-pub(in crate::dos) struct Reader {
+pub struct Reader {
     readings: Arc<Mutex<Vec<Reading>>>,
     clock: Clock,
     _running: Assault,
@@ -45,16 +44,21 @@ pub(in crate::dos) struct Reader {
 
 /// What became of the requests of a stretch of time.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub(in crate::dos) struct Reads {
-    pub(in crate::dos) asked: usize,
+pub struct Reads {
+    /// Requests.
+    pub asked: usize,
     /// Of these, answered in full and in time.
-    pub(in crate::dos) answered: usize,
+    pub answered: usize,
     /// How long each that was answered took, in milliseconds.
-    pub(in crate::dos) ms: Vec<f64>,
+    pub ms: Vec<f64>,
 }
 
 impl Reader {
-    pub(in crate::dos) fn start(prey: Prey, clock: Clock) -> Result<Self> {
+    /// Begins to ask.
+    ///
+    /// # Errors
+    /// The system refuses sockets or a thread.
+    pub fn start(prey: Prey, clock: Clock) -> Result<Self, AttackError> {
         let readings = Arc::<Mutex<Vec<Reading>>>::default();
         let paths = ["/tor/status-vote/current/consensus-microdesc".to_owned()];
         let paths = [&paths[..], &[prey.names().micro_path(MICRO)]].concat();
@@ -75,12 +79,7 @@ impl Reader {
     }
 
     /// What became of the requests of this time. `wait` waits a moment, and says whether to give up; the last answers have time to come.
-    pub(in crate::dos) fn reads(
-        &self,
-        from: Instant,
-        until: Instant,
-        mut wait: impl FnMut() -> bool,
-    ) -> Reads {
+    pub fn reads(&self, from: Instant, until: Instant, mut wait: impl FnMut() -> bool) -> Reads {
         loop {
             let now = self.clock.now();
             let all = self.readings();
@@ -108,7 +107,7 @@ impl Reads {
 
     /// The share that was answered.
     #[expect(clippy::cast_precision_loss, reason = "a count of requests")]
-    pub(in crate::dos) fn share(&self) -> f64 {
+    pub fn share(&self) -> f64 {
         if self.asked == 0 { 0.0 } else { self.answered as f64 / self.asked as f64 }
     }
 }
@@ -171,7 +170,7 @@ impl Attack for Program {
     fn handle_cell(
         &mut self,
         field: &mut Field,
-        (_, circ_id): (LineId, CircId),
+        CircuitAt { circ_id, .. }: CircuitAt,
         command: Command,
         body: &[u8; BODY_LEN],
     ) {
