@@ -177,10 +177,11 @@ fn means(parties: &[Party], found: &Anonymity) -> Vec<(String, f64, f64)> {
 fn in_words(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> String {
     let choice = |word: &str, it: Choice| {
         format!(
-            "\n  {word:<7} {:6.2} bits of {:.2} ({} relays, the likeliest {:.2} %)",
-            it.entropy_bits,
+            "\n  {word:<7} {:6.2} bits of {:.2} ({}, the likeliest {:.2} %)",
+            // The entropy of a single relay is -0.0 as computed.
+            it.entropy_bits.max(0.0) + 0.0,
             it.most_bits(),
-            it.relays,
+            report::plural(it.relays as u64, "relay"),
             it.largest_share * 100.0
         )
     };

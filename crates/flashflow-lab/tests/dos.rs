@@ -109,5 +109,8 @@ fn a_relay_lives_on_from_attack_to_attack_and_its_memory_is_watched() {
     // It read its configuration again and again, and its memory was seen once a second.
     let memory = fs::read_to_string(scratch.path("out").join("soak-memory.csv")).expect("drawn");
     assert!(memory.lines().count() > 15, "{memory}");
-    assert!(text(&summary, "answer").contains("in 2 of 2 rounds"), "{summary}");
+    let answer = text(&summary, "answer");
+    for part in ["in 2 of 2 rounds", "3 onion keys", "followed 2 changes of the consensus"] {
+        assert!(answer.contains(part), "{summary}");
+    }
 }

@@ -6,6 +6,7 @@ use crate::downloading::{Downloads, Each};
 use crate::error::{Error, Result};
 use crate::reporting::median;
 use lab::Client;
+use lab::control::ControlError;
 use link::Clock;
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
@@ -41,6 +42,8 @@ struct Circuit {
 pub(super) struct Circuits {
     by_id: BTreeMap<String, Circuit>,
     asked: usize,
+    /// Since when the client has a consensus with a relay's new onion key, and not its microdescriptor.
+    unknown_since: Option<Instant>,
 }
 
 /// Why circuits are gone, in tor's words, each with how many.
@@ -83,7 +86,7 @@ pub(super) struct Watched<'a> {
 }
 
 impl Circuits {
-    /// Asks for another one through a relay.
+    /// Asks for another one through a relay; `None` while the client fetches the microdescriptor of a relay with a new onion key.
     fn ask(
         &mut self,
         scene: &mut Scene,
@@ -96,6 +99,12 @@ impl Circuits {
         let path = path.map(|rsa| format!("${}", hex::encode_upper(rsa))).join(",");
         let asked = scene.clock.now();
         let answer = scene.builder.control().request(&format!("EXTENDCIRCUIT 0 {path}"));
+        let is_new = matches!(&answer, Err(ControlError::Refused { text, .. }) if text.starts_with("No descriptor"));
+        let unknown_since = is_new.then(|| self.unknown_since.unwrap_or(asked));
+        self.unknown_since = unknown_since;
+        if unknown_since.is_some_and(|since| asked - since < SETTLING) {
+            return Ok(None);
+        }
         // "EXTENDED 12"; tor refuses where it knows a relay no more.
         let answer = answer.map_err(|error| Error::Clients(error.to_string()))?;
         let id = answer.text().rsplit(' ').next().map(str::to_owned);

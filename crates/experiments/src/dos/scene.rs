@@ -49,6 +49,12 @@ const NAME_PATIENCE: Duration = Duration::from_secs(20);
 /// A download of so little is there to have its name looked up.
 const LOOKED_UP: Content = Content { len: 1_000, seed: 7 };
 
+/// The parameter that [`Scene::change_parameter`] replaces: it decides nothing about an attack.
+const REPLACED: &str = "CircuitPriorityHalflifeMsec=30000";
+
+/// A vote takes ten seconds, and so does a relay until it asks for the next consensus. A relay under attack may miss some.
+const VOTED: Duration = Duration::from_secs(60);
+
 /// Relays of which each is fresh once for each relay under attack: there is no link to it yet.
 pub(super) const FRESH: usize = 6;
 
@@ -88,6 +94,14 @@ impl Subject {
         match &self.holder {
             Holder::Ours(relay) => Some(relay.keys.with_file_name("relay.toml")),
             Holder::Tor(_) => None,
+        }
+    }
+
+    /// Waits until it uses a consensus of this time or a later one, if it is ours.
+    fn wait_for_consensus(&self, valid_after: u64) -> Result<()> {
+        match &self.holder {
+            Holder::Ours(relay) => Ok(relay.wait_until_it_goes_by(valid_after, VOTED)?),
+            Holder::Tor(_) => Ok(()),
         }
     }
 
@@ -304,6 +318,30 @@ impl Scene {
         Ok(prey)
     }
 
+    /// Has the authorities vote for another value of a parameter in each round.
+    pub(super) fn change_parameter(&self, round: u32) -> Result<()> {
+        let parameters = PARAMETERS.replace(REPLACED, &replaced(round));
+        for authority in self.network.authorities() {
+            let set =
+                authority.control()?.request(&format!("SETCONF ConsensusParams=\"{parameters}\""));
+            set.map_err(|error| Error::Clients(error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until a relay uses a consensus with the parameter of this round.
+    pub(super) fn wait_for_parameter(&self, subject: &Subject, round: u32) -> Result<()> {
+        let parameter = replaced(round);
+        let mut has_it = |text: &str| {
+            let line = text.lines().find_map(|line| line.strip_prefix("params "));
+            line.is_some_and(|it| it.split(' ').any(|it| it == parameter))
+        };
+        let text = self.network.wait_for_consensus(None, &mut has_it, VOTED)?;
+        let consensus = Consensus::parse(text.as_bytes());
+        let consensus = consensus.map_err(|error| Error::Clients(error.to_string()))?;
+        subject.wait_for_consensus(consensus.valid_after)
+    }
+
     /// The documents of the network's relays, as its consensuses name them now.
     fn documents(&self) -> Result<DocumentNames> {
         let unusable = |error: String| Error::Clients(format!("no usable consensus: {error}"));
@@ -332,7 +370,12 @@ impl Scene {
     }
 }
 
-/// The stock exit.
+/// The parameter of a round of a soak.
+fn replaced(round: u32) -> String {
+    format!("CircuitPriorityHalflifeMsec={}", 30_000 + round)
+}
+
+/// The C tor exit.
 const EXIT: &str = "stockexit";
 
 fn fresh(number: usize) -> String {
@@ -436,6 +479,13 @@ mod tests {
     use super::*;
     use clap::ValueEnum;
     use std::collections::BTreeSet;
+
+    #[test]
+    fn each_round_of_a_soak_changes_the_consensus() {
+        let parameters = |round| PARAMETERS.replace(REPLACED, &replaced(round));
+        assert_ne!(parameters(1), PARAMETERS);
+        assert_ne!(parameters(1), parameters(2));
+    }
 
     #[test]
     fn each_case_has_a_relay_of_its_own_name() {

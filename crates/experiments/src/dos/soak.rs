@@ -40,8 +40,8 @@ const POSITION: Kind = Kind::DnsProbing;
 ///
 /// Our relay in a private network is the exit of C tor clients' downloads and circuits, which come and go. In each round it
 /// suffers each attack once, in a random order, with seconds of peace between; SIGHUP makes it read its configuration again after
-/// each, its onion key is replaced once a round, and the authorities vote every few seconds. Its memory is drawn over time. All of it
-/// stays on loopback.
+/// each. In each round its onion key is replaced, and the authorities change a parameter of the consensus, which the relay must follow. Its
+/// memory is drawn over time. All of it stays on loopback.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab experiment soak --rounds 10 --seconds 20 --out results
@@ -95,6 +95,7 @@ pub(crate) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     'rounds: for round in 1..=rounds {
         attacks.shuffle(&mut rng);
         soak.outdate_onion_key(round);
+        soak.scene.change_parameter(round)?;
         for kind in &attacks {
             let case = soak.suffer(*kind, round, session);
             if interrupt.is_requested() {
@@ -108,6 +109,10 @@ pub(crate) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
             break;
         }
         soak.note_onion_key();
+        match soak.scene.wait_for_parameter(&soak.subject, round) {
+            Ok(()) => soak.seen.consensuses += 1,
+            Err(error) => report.notes.push(format!("round {round}: no new consensus: {error}")),
+        }
         let memory = Memory::of(soak.subject.pid)?.now_mib;
         output.step(format!("at rest after round {round}: {memory:.1} MiB"));
         soak.seen.at_rest_mib.push(memory);
@@ -204,6 +209,8 @@ struct Seen {
     at_rest_mib: Vec<f64>,
     /// All that it had.
     onion_keys: BTreeSet<Vec<u8>>,
+    /// Rounds whose changed consensus it used.
+    consensuses: u32,
 }
 
 impl Seen {
@@ -254,13 +261,16 @@ fn conclude(report: &mut ExperimentReport, seen: &Seen, rounds: u32) {
     let growth = seen.growth();
     // The first onion key, and another one in each round.
     let has_changed_keys = seen.onion_keys.len() == rounds as usize + 1;
-    let is_whole = seen.at_rest_mib.len() == rounds as usize && has_changed_keys;
+    let has_followed = has_changed_keys && seen.consensuses == rounds;
+    let is_whole = seen.at_rest_mib.len() == rounds as usize && has_followed;
     let at_rest: Vec<String> = seen.at_rest_mib.iter().map(|mib| format!("{mib:.1}")).collect();
     report.answer = format!(
-        "It held {held} of {all} attacks in {} of {rounds} rounds; memory at rest after each round: {} MiB; {} onion keys.",
+        "It held {held} of {all} attacks in {} of {rounds} rounds; memory at rest after each round: {} MiB; {} onion keys; \
+         it followed {} changes of the consensus.",
         seen.at_rest_mib.len(),
         at_rest.join(", "),
         seen.onion_keys.len(),
+        seen.consensuses,
     );
     report.promise = Promise::Decided {
         held: held == all && all > 0 && is_whole && growth.is_ok(),
