@@ -13,6 +13,7 @@ use datafusion::datasource::MemTable;
 use datafusion::datasource::file_format::parquet::ParquetFormat;
 use datafusion::datasource::listing::ListingOptions;
 use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::FairSpillPool;
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext, col};
 use std::sync::Arc;
@@ -182,8 +183,9 @@ impl Engine {
             .configured(SessionConfig::new())
             .with_target_partitions(limits.threads.max(1))
             .with_information_schema(true);
-        let memory =
-            RuntimeEnvBuilder::new().with_memory_limit(limits.memory_mib << 20, 1.0).build_arc()?;
+        // Each sort, join and aggregation has its share: the first would leave nothing to those after it, which could not even spill.
+        let pool = FairSpillPool::new(limits.memory_mib << 20);
+        let memory = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
         let context = SessionContext::new_with_config_rt(config, memory);
         runtime.block_on(register(&context, &dataset))?;
         let engine = Self { dataset, context, runtime, runner };
@@ -387,3 +389,6 @@ pub fn integers(batches: &[RecordBatch], name: &str) -> Vec<i64> {
     }
     all
 }
+
+#[cfg(test)]
+mod tests;

@@ -54,7 +54,15 @@ pub enum ArchiveError {
 #[cfg(feature = "engine")]
 /// The error without the engine's internal context.
 fn brief(error: &DataFusionError) -> String {
-    error.strip_backtrace()
+    match error.find_root() {
+        DataFusionError::ResourcesExhausted(reason) => {
+            let reason = reason.lines().next_back().unwrap_or_default();
+            format!(
+                "the query needs more memory than --memory allows, and cannot spill; raise it ({reason})"
+            )
+        }
+        _ => error.strip_backtrace(),
+    }
 }
 
 impl ArchiveError {

@@ -1,0 +1,30 @@
+use super::*;
+use crate::synth::{SynthOptions, synthesize};
+use std::sync::atomic::AtomicBool;
+
+#[test]
+fn what_is_larger_than_memory_spills_and_what_cannot_says_what_to_raise() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = SynthOptions {
+        relays: 1000,
+        hours: 1000,
+        from_unix_s: 1_577_836_800,
+        mean_life_hours: 2000.0,
+        mean_load: 0.4,
+        seed: 35,
+    };
+    let dataset = Dataset::create(folder.path()).unwrap();
+    synthesize(&dataset, &options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let query = |memory_mib: usize, sql: &str| {
+        let dataset = Dataset::open(folder.path()).unwrap();
+        Engine::open(dataset, Limits { threads: 2, memory_mib }).unwrap().query(sql)
+    };
+    // A million groups of at least 56 bytes.
+    let groups = "SELECT COUNT(*) AS n, SUM(n) AS row_count, MAX(w) AS w FROM (
+        SELECT relay, valid_after_unix_s, COUNT(*) AS n, MAX(weight_kb_per_s) AS w FROM statuses GROUP BY relay, valid_after_unix_s)";
+    assert_eq!(query(32, groups).unwrap(), query(2048, groups).unwrap());
+    // The first rows of an order are held in memory.
+    let first = "SELECT relay, valid_after_unix_s FROM statuses ORDER BY weight_kb_per_s LIMIT 1 OFFSET 999998";
+    let error = query(32, first).unwrap_err().to_string();
+    assert!(error.contains("raise it"), "{error}");
+}
