@@ -8,7 +8,7 @@ use arrow_cast::cast;
 use arrow_schema::DataType;
 use netdoc::Fingerprint;
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A relay, as an index into [`Relays`].
@@ -24,7 +24,7 @@ impl RelayId {
 /// Fingerprints, each stored once.
 #[derive(Debug, Default)]
 pub struct Relays {
-    known: HashMap<Fingerprint, RelayId>,
+    known: BTreeMap<Fingerprint, RelayId>,
     fingerprints: Vec<Fingerprint>,
 }
 
@@ -63,11 +63,11 @@ impl Relays {
 
     /// For each index its place in the order of fingerprints.
     pub(crate) fn ranks(&self) -> Vec<u32> {
-        let mut sorted: Vec<usize> = (0..self.fingerprints.len()).collect();
-        sorted.sort_unstable_by_key(|index| self.fingerprints[*index]);
-        let mut ranks = vec![0; sorted.len()];
-        for (rank, index) in (0..).zip(sorted) {
-            ranks[index] = rank;
+        let mut ranks = vec![0; self.fingerprints.len()];
+        for (rank, id) in (0_u32..).zip(self.known.values()) {
+            if let Some(place) = ranks.get_mut(id.0 as usize) {
+                *place = rank;
+            }
         }
         ranks
     }
