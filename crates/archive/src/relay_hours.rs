@@ -228,6 +228,9 @@ async fn range(ranges: SendableRecordBatchStream) -> Result<Option<u64>> {
     }
 }
 
+/// Rows that a month's stream holds at once. Those of all months are open at the same time, for each range.
+const INPUT_ROWS: usize = 1024;
+
 /// The relays of one range.
 #[derive(Clone, Debug)]
 pub(crate) struct Input {
@@ -374,6 +377,9 @@ impl ExecutionPlan for RelayHoursExec {
         let totals = Totals { all: Arc::clone(&self.totals), at: 0 };
         let mut stream = RecordBatchReceiverStreamBuilder::new(Arc::clone(self.wanted.schema()), 2);
         let sender = stream.tx();
+        let config = context.session_config().clone().with_batch_size(INPUT_ROWS);
+        let context = TaskContext::default().with_runtime(context.runtime_env());
+        let context = Arc::new(context.with_session_config(config));
         stream.spawn(async move {
             let Some(number) = range(ranges).await? else { return Ok(()) };
             let missing = || DataFusionError::Internal(format!("there is no range {number}"));

@@ -3,7 +3,7 @@
 //!
 //! A relay has a capacity, which never changes. Clients choose relays by weight, so a relay's mean load is its share of all traffic, at most
 //! its capacity. What it carries in its best ten seconds of an hour is above the mean by a random part. From this follow the relay's
-//! observed bandwidth and descriptors ([`ObservedBandwidth`]). A bandwidth authority measures each relay again after some days: its weight
+//! observed bandwidth and descriptors (`ObservedBandwidth`). A bandwidth authority measures each relay again after some days: its weight
 //! is then the advertised bandwidth times the ratio of the relay's speed to the mean, with an error, as TorFlow and sbws compute it.
 //!
 //! The speed test loads each relay once to its capacity. Nothing else changes at that time, so every later change is an effect of the test.
