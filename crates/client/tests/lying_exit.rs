@@ -33,7 +33,7 @@ use std::time::Duration;
 const LIED_TO: u16 = 24;
 /// Of them at once.
 const AT_ONCE: u16 = 12;
-/// A stream that receives nothing for this time is abandoned: an exit may always be silent.
+/// A stream that receives nothing for this time is abandoned, because an exit may always be silent.
 const QUIET: Duration = Duration::from_secs(1);
 /// Maximum memory of the client in a flood, after docs/clients.md: 25 MB of a stream, and 32,768 messages out of order in a set, with
 /// the overhead of allocators and sockets.

@@ -86,7 +86,7 @@ pub struct Rules {
     pub consent: Consent,
     /// Public addresses of measurers that capacity tests may flood, since their operators agreed.
     pub peers: BTreeSet<IpAddr>,
-    /// What a list counts for that the coordinator hands over: relays on it may be flooded on public addresses, too.
+    /// What an opt-in list from the coordinator permits: its relays may also be measured on public addresses.
     pub handed: HandedList,
 }
 

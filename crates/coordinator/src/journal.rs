@@ -104,7 +104,7 @@ pub struct MeasurementStarted {
 }
 
 impl MeasurementStarted {
-    /// The relay, whose limit nobody has said.
+    /// The relay, with an unknown limit.
     #[must_use]
     pub fn subject(&self) -> Subject {
         Subject {

@@ -1,4 +1,4 @@
-//! Where a consensus comes from.
+//! Sources of a consensus.
 
 use crate::error::Error;
 use netdoc::consensus::Consensus;
@@ -20,7 +20,7 @@ impl Source {
     /// Reads or fetches the consensus, without verifying it. [`consensus`](crate::consensus) says which files can be read.
     ///
     /// # Errors
-    /// The consensus cannot be had or parsed; the message names the source.
+    /// The consensus cannot be read, fetched or parsed; the message names the source.
     pub fn consensus(&self, now_unix_s: u64) -> Result<Consensus, Error> {
         match self {
             Self::File(path) => crate::consensus(path, now_unix_s),

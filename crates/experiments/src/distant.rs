@@ -123,7 +123,7 @@ pub(crate) struct Measurement<'m> {
 }
 
 impl Site {
-    /// Starts the relays at the host `at`. This thread stays there.
+    /// Starts the relays at the host `at`. This thread stays in the namespace of that host.
     pub(crate) fn start(
         mode: Mode,
         limits: &[Rate],

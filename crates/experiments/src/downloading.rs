@@ -86,7 +86,7 @@ impl Shared {
 }
 
 impl Downloads {
-    /// Starts them; `name` isolates their circuits from others.
+    /// Starts the downloads; `name` isolates their circuits from others.
     pub(crate) fn start(ends: Ends, name: &str, each: Each) -> Result<Self> {
         let shared = Arc::new(Shared { each, ..Shared::default() });
         let mut threads = Background::default();

@@ -117,7 +117,7 @@ impl Error {
     }
 }
 
-/// That something that plays a part in an experiment does not work.
+/// The error of a part of an experiment that does not work.
 pub(crate) fn broken(problem: impl ToString) -> Error {
     Error::Clients(problem.to_string())
 }

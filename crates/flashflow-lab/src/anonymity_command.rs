@@ -178,7 +178,7 @@ fn in_words(name: &str, found: &Anonymity, shares: &[(String, f64, f64)]) -> Str
     let choice = |word: &str, it: Choice| {
         format!(
             "\n  {word:<7} {:6.2} bits of {:.2} ({}, the likeliest {:.2} %)",
-            // The entropy of a single relay is -0.0 as computed.
+            // The computed entropy of a single relay is -0.0.
             it.entropy_bits.max(0.0) + 0.0,
             it.most_bits(),
             report::plural(it.relays as u64, "relay"),

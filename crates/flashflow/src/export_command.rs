@@ -76,7 +76,7 @@ enum Format {
     Parquet,
 }
 
-/// Why there are no more rows.
+/// The reason that an export ended early.
 enum Failed {
     Store(StoreError),
     Write(io::Error),

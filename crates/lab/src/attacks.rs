@@ -1,11 +1,11 @@
-//! The attacks: what an ill-meaning client can do to a relay with little of its own.
+//! Attacks on a relay by malicious clients with few resources.
 //!
-//! Each is one `Attack` in a file with its like, on real sockets and with the engine's own links, handshakes and
-//! circuits. They share a `Field`: lines to the relay, each from an address of the attacker's, and a token bucket that holds
-//! them all to a rate. An [`Assault`] plays one; a [`Reader`] is an honest client of the relay's directory meanwhile.
+//! Each attack implements `Attack`, over real sockets, with the engine's links, handshakes and circuits. Similar attacks share a
+//! file. All attacks use a `Field`: connections to the relay (lines), each from a separate address of the attacker, and a token
+//! bucket that limits their total rate. An [`Assault`] runs an attack. A [`Reader`] is an honest client of the relay's directory.
 //!
-//! **Safety.** These programs stop relays. A [`Prey`] can only be made of an address on loopback, and the field dials
-//! nobody else: there is no way to name another machine.
+//! **Safety.** These programs disable relays. A [`Prey`] accepts only addresses on loopback, and a `Field` connects to no other
+//! address, so no attack can target another host.
 
 mod bomb;
 mod circuits;
@@ -45,45 +45,45 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-/// Why an attack cannot be played.
+/// The reason that an attack cannot run.
 #[derive(Debug, thiserror::Error)]
 pub enum AttackError {
-    /// A target is elsewhere.
-    #[error("{0} is not on loopback: attacks are played there only")]
+    /// A target is not on loopback.
+    #[error("{0} is not on loopback: attacks run only there")]
     NotOnLoopback(SocketAddr),
     /// The relay lacks something that the attack needs.
-    #[error("a relay of no use: {0}")]
+    #[error("the relay is unsuitable: {0}")]
     Relay(String),
-    /// The attack comes by a proxy, and there is none.
-    #[error("no proxy before the relay's authorities")]
+    /// The attack needs a proxy between the relay and its authorities, and there is none.
+    #[error("no proxy between the relay and its authorities")]
     NoInterceptor,
-    /// The system refuses a socket or a thread.
+    /// The operating system refuses a socket or a thread.
     #[error("machine: {0}")]
     Machine(#[from] io::Error),
-    /// There are no random bytes.
+    /// The operating system provides no random bytes.
     #[error("the operating system gives no random bytes: {0}")]
     Random(rand::rngs::SysError),
-    /// The attacker's certificates cannot be made.
+    /// The attacker's certificates cannot be created.
     #[error(transparent)]
     Issue(#[from] link::IssueError),
 }
 
-/// A circuit, by its line and its number there.
+/// A circuit, identified by its line and its circuit ID on that line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct CircuitAt {
     line: LineId,
     circ_id: CircId,
 }
 
-/// A way to do harm.
+/// An attack on a relay.
 trait Attack: Send {
-    /// Does what can be done now: dials, opens circuits, sends while a line has room. Called again and again.
+    /// Does what is possible now: connects, opens circuits, and sends while a line has room. Called repeatedly.
     fn act(&mut self, field: &mut Field);
 
-    /// A circuit that was [begun](Field::begin) stands.
+    /// Handles a circuit that was [begun](Field::begin) and is now open.
     fn handle_built(&mut self, _field: &mut Field, _circuit: Circuit) {}
 
-    /// A cell has come on a circuit that is not being built.
+    /// Handles a cell on a circuit that is not being built.
     fn handle_cell(
         &mut self,
         _field: &mut Field,
@@ -93,43 +93,43 @@ trait Attack: Send {
     ) {
     }
 
-    /// The relay has closed a line, or it could not be made.
+    /// Handles a line that the relay has closed, or that could not be opened.
     fn handle_lost(&mut self, _line: LineId) {}
 }
 
-/// Which attack.
+/// The kind of an attack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[cfg_attr(feature = "clap", derive(clap::ValueEnum))]
 pub enum Kind {
-    /// Ever more circuits, each with an unread cell or two.
+    /// A growing number of circuits, each with one or two unread cells.
     SniperWide,
-    /// Few circuits, each with as many unread cells as it takes.
+    /// Few circuits, each with the maximum number of unread cells.
     SniperDeep,
-    /// CREATE2 with ntor, by the right key.
+    /// CREATE2 with ntor, for the correct onion key.
     Create2Flood,
-    /// CREATE2 with ntor of version 3, by the right key.
+    /// CREATE2 with ntor-v3, for the correct onion key.
     Create2V3Flood,
-    /// CREATE2 with ntor of version 3 by the right key, whose proof is wrong.
+    /// CREATE2 with ntor-v3 for the correct onion key, with a wrong MAC.
     Create2WrongFlood,
     /// CREATE_FAST, and DESTROY some time later.
     CreateFastFlood,
-    /// EXTEND2 to places where nobody answers.
+    /// EXTEND2 to addresses that never answer.
     DialExhaustion,
-    /// Circuits that wait for such a place, and are destroyed meanwhile.
+    /// Circuits that wait for a link to an address that never answers, and are destroyed meanwhile.
     WaitAndDie,
     /// BEGIN_DIR, and nothing after it.
     BeginDirFlood,
-    /// Links that stand and say nothing.
+    /// Open links that send nothing.
     ConnectionFlood,
     /// TCP without TLS, and TLS without VERSIONS.
     HalfOpen,
-    /// Links that ask for control cells and read none.
+    /// Links that request control cells and read none.
     SlowReaders,
     /// DROP, PADDING and VPADDING.
     PaddingFlood,
-    /// SENDMEs that nobody has asked for.
+    /// Unsolicited SENDMEs.
     SendmeFlood,
-    /// Bytes that are no TLS, no cells, and no messages.
+    /// Bytes that are not valid TLS, cells or relay messages.
     Garbage,
     /// CREATE_FAST circuits that stay idle, from 40 addresses.
     IdleFast,
@@ -137,35 +137,35 @@ pub enum Kind {
     IdleCreate2,
     /// CREATE_FAST circuits that stay idle, from 2,000 addresses.
     IdleThin,
-    /// Directory requests over BEGIN_DIR that take much work.
+    /// Directory requests over BEGIN_DIR that are expensive to answer.
     DirectoryWork,
-    /// Directory requests over the directory port that take much work.
+    /// Directory requests over the directory port that are expensive to answer.
     DirPortWork,
     /// BEGIN_DIR streams that never end their request, or never acknowledge the answer.
     DirectorySlow,
     /// Connections to the directory port that never end their request, or never read the answer.
     DirPortSlow,
-    /// Consensus diffs of millions of empty lines, by an attacker between the relay and its authorities.
+    /// Consensus diffs of millions of empty lines, from an attacker between the relay and its authorities.
     ConsensusDiffBomb,
-    // The last ones: relays by which they come are busy with them for long.
-    /// Idle circuits that come by another relay.
+    // These are last: they keep the relays on their path busy for a long time.
+    /// Idle circuits through another relay.
     IdleCircuits,
-    /// RESOLVE of ever other names, over circuits of two hops.
+    /// RESOLVE of names that are all different, over circuits of two hops.
     ResolveFlood,
-    /// RESOLVE and BEGIN of the same names again and again, to learn whether anybody else has asked for them.
+    /// RESOLVE and BEGIN of the same names repeatedly, to learn whether another client has asked for them.
     DnsProbing,
 }
 
 #[cfg(feature = "clap")]
 impl Kind {
-    /// What it is called on the command line and in results.
+    /// The name of the attack on the command line and in results.
     pub fn word(self) -> String {
         clap::ValueEnum::to_possible_value(&self)
             .map(|it| it.get_name().to_owned())
             .unwrap_or_default()
     }
 
-    /// In a sentence, for people.
+    /// A description of the attack for people.
     pub fn help(self) -> String {
         let value = clap::ValueEnum::to_possible_value(&self);
         let help = value.and_then(|it| it.get_help().map(ToString::to_string));
@@ -174,40 +174,40 @@ impl Kind {
 }
 
 impl Kind {
-    /// Whether it is played against the relay as an exit.
+    /// Whether the attack targets the relay as an exit.
     pub const fn is_on_exit(self) -> bool {
         matches!(self, Self::ResolveFlood | Self::DnsProbing)
     }
 
-    /// Whether it is about names that the relay looks up as an exit.
+    /// Whether the attack targets names that the relay resolves as an exit.
     pub const fn is_on_names(self) -> bool {
         matches!(self, Self::DnsProbing)
     }
 
-    /// Whether it comes by another relay, which honest circuits share.
+    /// Whether the attack goes through another relay, which honest circuits share.
     pub const fn comes_by_another(self) -> bool {
         matches!(self, Self::IdleCircuits)
     }
 
-    /// Whether it is played against the relay's directory port.
+    /// Whether the attack targets the relay's directory port.
     pub const fn is_on_dir_port(self) -> bool {
         matches!(self, Self::DirPortWork | Self::DirPortSlow)
     }
 
-    /// Whether it comes by a proxy on the path between the relay and its directory authorities.
+    /// Whether the attack uses a proxy on the path between the relay and its directory authorities.
     pub const fn intercepts(self) -> bool {
         matches!(self, Self::ConsensusDiffBomb)
     }
 
-    /// Whether it is made of directory requests, or of answers to them.
+    /// Whether the attack consists of directory requests, or of answers to them.
     pub const fn has_requests(self) -> bool {
         self.is_on_dir_port()
             || self.intercepts()
             || matches!(self, Self::DirectoryWork | Self::DirectorySlow)
     }
 
-    /// The shortest time in which it can show what it does, in seconds: until the relay is full of idle circuits at this rate, and
-    /// some more, or until it has asked for some consensuses.
+    /// The minimum duration of the attack in seconds: until idle circuits have filled the relay at this rate, with a margin, or
+    /// until the relay has requested several consensuses.
     pub fn least_s(self, memory_mib: u32, rate: Rate) -> u32 {
         match self {
             Self::IdleFast | Self::IdleCreate2 | Self::IdleThin => {
@@ -221,7 +221,7 @@ impl Kind {
         }
     }
 
-    /// Whether honest circuits go on to relays to which there is no link yet.
+    /// Whether honest circuits extend to relays to which there is no link yet.
     pub const fn is_on_dials(self) -> bool {
         matches!(self, Self::DialExhaustion | Self::WaitAndDie)
     }
@@ -261,19 +261,19 @@ impl Kind {
     }
 }
 
-/// An attack under way, on a thread of its own, until it is dropped.
+/// A running attack on a separate thread. Dropping it ends the attack.
 pub struct Assault {
     counts: Arc<Counts>,
     _thread: Background,
 }
 
 impl Assault {
-    /// Begins it, at this rate at most.
+    /// Starts the attack at this rate at most.
     pub fn start(kind: Kind, prey: Prey, rate: Rate, clock: Clock) -> Result<Self, AttackError> {
         Self::run(kind.program(&prey)?, prey, rate, clock)
     }
 
-    /// Runs a program, at this rate at most.
+    /// Runs an [`Attack`] at this rate at most.
     fn run(
         mut attack: Box<dyn Attack>,
         prey: Prey,
@@ -291,7 +291,7 @@ impl Assault {
         Ok(Self { counts, _thread: thread })
     }
 
-    /// What it has spent so far.
+    /// What the attack has spent up to now.
     pub fn spent(&self) -> Spent {
         self.counts.spent()
     }

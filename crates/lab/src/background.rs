@@ -1,4 +1,4 @@
-//! Threads that go on until they are dropped.
+//! Background threads that run until they are dropped.
 
 use onion::Duration;
 use std::io;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
-/// Threads, each of which does something again and again until this is dropped.
+/// Threads that each repeat a task until this is dropped.
 #[derive(Default)]
 pub struct Background {
     must_stop: Arc<AtomicBool>,
@@ -14,7 +14,7 @@ pub struct Background {
 }
 
 impl Background {
-    /// One thread that takes a turn again and again, each time after the pause that the turn before it returned.
+    /// Starts a thread that repeats `turn`, each time after the pause that the previous call returned.
     pub fn start(
         name: &str,
         mut turn: impl FnMut() -> Duration + Send + 'static,
@@ -24,7 +24,7 @@ impl Background {
         Ok(this)
     }
 
-    /// Adds a thread. A turn that takes its time looks whether it must stop.
+    /// Adds a thread. A long turn must check whether to stop.
     pub fn add(
         &mut self,
         name: &str,
@@ -47,7 +47,7 @@ impl Drop for Background {
         self.must_stop.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // Its panic has been printed.
+            // The panic was already printed.
             let _ = thread.join();
         }
     }

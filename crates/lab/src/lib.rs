@@ -19,13 +19,13 @@
 //! An [`OwnRelay`] is a relay of this project in a separate process, in such a network or alone; [`RelaySaid`]
 //! collects what a relay of either kind reports about itself while it is measured.
 //!
-//! [`connections`] reads the kernel's counters of any of these processes; a [`witness`](witness::Witness) counts with them what was really
-//! forwarded, and [`processors`] tells who had this machine's processors.
+//! [`connections`] reads the kernel's counters of any of these processes. A [`witness`](witness::Witness) counts with them the bytes that
+//! were forwarded, and [`processors`] measures CPU use.
 //!
 //! A [`Client`] is a C tor client of a network with [restricted paths](Pins), and [`download`] fetches content
 //! of a [`ContentServer`] through it; a [`NameServer`] resolves names for exits.
 //!
-//! [`load`] generates load, [`attacks`] attack relays on loopback, [`liars`] are relays that lie about their capacity.
+//! [`load`] generates load, [`attacks`] attacks relays on loopback, [`liars`] are relays that lie about their capacity.
 //!
 //! [`wan`] creates networks with real distances. A [`JoinedRelay`] is a C tor relay of a network on another
 //! host than the rest.

@@ -1,28 +1,28 @@
-//! Who had this machine's processors during a run: what relay, measurers and everything else share.
+//! CPU use during a run: by a process, by the whole machine, and by other virtual machines (steal time).
 
 use onion::{Duration, Instant};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// What a process and the whole machine have used of the processors up to an instant.
+/// CPU time that a process and the whole machine have used up to an instant.
 #[derive(Clone, Debug)]
 pub struct Reading {
     at: Instant,
-    /// Of the process, by thread.
+    /// The times of the process, by thread.
     threads: BTreeMap<u32, ThreadTime>,
     machine: MachineTime,
 }
 
-/// Of one thread, as `/proc/…/schedstat` has it.
+/// The times of one thread, from `/proc/…/schedstat`.
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadTime {
     ran: Duration,
-    /// Ready to run, without a processor.
+    /// Time in which the thread was ready to run and waited for a processor.
     waited: Duration,
 }
 
-/// Of all processors, in ticks, as the first line of `/proc/stat` has it.
+/// The times of all processors in ticks, from the first line of `/proc/stat`.
 #[derive(Clone, Copy, Debug, Default)]
 struct MachineTime {
     idle: u64,
@@ -33,27 +33,27 @@ struct MachineTime {
 /// Shares of the time between two readings, from zero to one.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Load {
-    /// What the process used of one core.
+    /// CPU time of the process, as a share of one core.
     pub used: f64,
-    /// How long its busiest thread was ready to run and had no processor.
+    /// Time in which its busiest thread was ready to run and waited for a processor.
     pub waited: f64,
-    /// How long its busiest thread ran or wanted to.
+    /// Time in which its busiest thread ran or was ready to run.
     pub wanted: f64,
-    /// What was used of all cores together, by anybody.
+    /// CPU time of all processes, as a share of all cores.
     pub machine: f64,
-    /// What other machines on the same hardware took of them.
+    /// Steal time, as a share of all cores.
     pub stolen: f64,
 }
 
 impl Reading {
-    /// Of this process, now. What cannot be read is zero.
+    /// Reads the times of a process. Values that cannot be read are zero.
     pub fn take(pid: u32, now: Instant) -> Self {
         let stat = fs::read_to_string("/proc/stat").unwrap_or_default();
         let threads = threads(Path::new(&format!("/proc/{pid}/task")));
         Self { at: now, threads, machine: machine(&stat).unwrap_or_default() }
     }
 
-    /// What went on since `before`.
+    /// The load since `before`.
     pub fn since(&self, before: &Self) -> Load {
         let wall = (self.at - before.at).as_secs_f64();
         if wall <= 0.0 {
@@ -88,15 +88,15 @@ fn threads(folder: &Path) -> BTreeMap<u32, ThreadTime> {
     entries.filter_map(thread).collect()
 }
 
-/// Nanoseconds that it ran, nanoseconds that it waited, and how often it was given a processor.
+/// Parses `schedstat`: nanoseconds on a processor, nanoseconds on a run queue, and the number of time slices.
 fn thread(schedstat: &str) -> Option<ThreadTime> {
     let mut numbers = schedstat.split_ascii_whitespace().map(str::parse::<u64>);
     let mut time = || numbers.next()?.ok().map(Duration::from_nanos);
     Some(ThreadTime { ran: time()?, waited: time()? })
 }
 
-/// `cpu`, then ticks as user, nice, system, idle, iowait, irq, softirq, steal, and of guests, which
-/// are in the first two already.
+/// Parses `cpu` and its ticks: user, nice, system, idle, iowait, irq, softirq, steal, and those of guests, which the first two
+/// include.
 fn machine(stat: &str) -> Option<MachineTime> {
     let ticks = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = ticks.split_ascii_whitespace().map_while(|it| it.parse().ok()).collect();

@@ -1,5 +1,4 @@
-//! What was really forwarded: the kernel's counters of processes' sockets, which neither a relay nor a
-//! measurer can mislead.
+//! Counts forwarded bytes by the kernel's counters of processes' sockets, which neither a relay nor a measurer can falsify.
 
 use crate::{Background, Connection, connections};
 use link::Clock;
@@ -10,27 +9,27 @@ use std::net::SocketAddr;
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// How often sockets are looked at. What lies between two looks is taken to have come evenly.
+/// The interval between readings of sockets. Bytes are assumed to arrive evenly between two readings.
 const STEP: Duration = Duration::from_millis(20);
 
 /// What is counted: bytes of TCP streams, TLS included.
 #[derive(Clone, Debug)]
 pub enum Count {
-    /// What these processes receive from another one.
+    /// Bytes that these processes receive from another one.
     Received {
         /// Whose sockets are read.
         by: Vec<u32>,
-        /// Whose sockets must be at the other end.
+        /// The process at the other end.
         from: u32,
     },
-    /// What a process gives its kernel to be sent to anybody but these: what has not arrived yet counts.
+    /// Bytes that a process writes to sockets to any process but these, including bytes that have not arrived yet.
     Handed {
         /// Whose sockets are read.
         by: u32,
-        /// Whose sockets must not be at the other end.
+        /// Processes that must not be at the other end.
         except: Vec<u32>,
     },
-    /// What a process sends to anybody, once that has arrived.
+    /// Bytes that a process sends to any peer, once they are acknowledged.
     Sent {
         /// Whose sockets are read.
         by: u32,
@@ -40,12 +39,12 @@ pub enum Count {
 /// A process and one of its sockets, by inode.
 type Socket = (u32, u64);
 
-/// A socket at one look.
+/// The counters of a socket at one reading.
 #[derive(Clone, Copy)]
 struct SocketCounts {
-    /// What counts.
+    /// Bytes that are counted.
     carried: u64,
-    /// What waits to be read.
+    /// Bytes in the receive queue.
     unread: u64,
 }
 
@@ -55,33 +54,32 @@ impl SocketCounts {
     }
 }
 
-/// Counts for as long as it lives, on a thread of its own.
+/// Counts on a separate thread until it is dropped.
 pub struct Witness {
     tallies: Arc<Mutex<Vec<Tally>>>,
     _thread: Background,
 }
 
-/// One count, and what it has come to so far.
+/// One count and its results up to now.
 struct Tally {
     count: Count,
-    /// What each socket had carried when it was last seen.
+    /// The bytes of each socket when it was last read.
     known: BTreeMap<Socket, u64>,
-    /// Sockets that have been seen to lead to one of the processes named: which of two ends is closed first
-    /// must not make it another's.
+    /// Sockets that were connected to one of the named processes. They stay attributed to it, whichever end is closed first.
     theirs: BTreeSet<Socket>,
     total: u64,
     readings: Vec<(Instant, u64)>,
-    /// What had come to these sockets and was not read yet, at each look.
+    /// Bytes in the receive queues of these sockets at each reading.
     unread: Vec<(Instant, u64)>,
-    /// Why the kernel's counters cannot be read.
+    /// The reason that the kernel's counters cannot be read.
     problem: Option<String>,
 }
 
 impl Witness {
-    /// Begins to count. What sockets have carried by now does not count.
+    /// Starts counting. Earlier bytes of existing sockets do not count.
     ///
     /// # Errors
-    /// The kernel does not let us look.
+    /// The kernel does not permit access to the sockets.
     pub fn start(counts: Vec<Count>, clock: Clock) -> io::Result<Self> {
         let mut tallies: Vec<Tally> = counts.into_iter().map(Tally::new).collect();
         tallies.iter_mut().for_each(|tally| tally.read(clock));
@@ -101,20 +99,20 @@ impl Witness {
         lock(&self.tallies)
     }
 
-    /// Why the kernel has stopped reporting, if it has.
+    /// The reason that the kernel's counters can no longer be read, if so.
     pub fn problem(&self) -> Option<String> {
         self.tallies().iter().find_map(|tally| tally.problem.clone())
     }
 
-    /// Of one of the counts, by its place: bytes between two instants.
+    /// The bytes between two instants of the count with index `place`.
     pub fn bytes_between(&self, place: usize, from: Instant, to: Instant) -> f64 {
         let tallies = self.tallies();
         let readings = tallies.get(place).map_or(&[][..], |tally| &tally.readings);
         by(readings, to) - by(readings, from)
     }
 
-    /// Of one of the counts, by its place: the share of looks between two instants at which this number of bytes or more had arrived at its
-    /// sockets and were not read yet; 0 if there was no look.
+    /// The share of readings in `time` at which at least `bytes` were in the receive queues of the count with index `place`; 0 if there
+    /// was no reading.
     pub fn share_unread(&self, place: usize, bytes: u64, time: Range<Instant>) -> f64 {
         let tallies = self.tallies();
         let unread = tallies.get(place).map_or(&[][..], |tally| &tally.unread);
@@ -153,7 +151,7 @@ impl Tally {
     fn read(&mut self, clock: Clock) {
         let begin = clock.now();
         match self.count.look(&mut self.theirs) {
-            // A look takes its time, on a busy machine above all.
+            // A reading takes time, above all on a busy machine.
             Ok(seen) => {
                 let now = begin + (clock.now() - begin) / 2;
                 self.unread.push((now, seen.values().map(|it| it.unread).sum()));
@@ -163,23 +161,23 @@ impl Tally {
         }
     }
 
-    /// Adds what each socket has carried since the last look.
+    /// Adds the bytes of each socket since the last reading.
     fn take(&mut self, now: Instant, seen: BTreeMap<Socket, u64>) {
         if !self.readings.is_empty() {
             let more = seen.iter().map(|(socket, bytes)| {
-                // One that is new has carried all of it since.
+                // All bytes of a new socket count.
                 bytes.saturating_sub(self.known.get(socket).copied().unwrap_or_default())
             });
             self.total += more.sum::<u64>();
         }
-        // One that a look has passed over is no new one when it is seen again.
+        // A socket that is missing from one reading is not new when it reappears.
         self.known.extend(seen);
         self.readings.push((now, self.total));
     }
 }
 
 impl Count {
-    /// What each socket that counts has carried by now. `theirs` are those known to lead to the processes named.
+    /// Reads the bytes of each socket that counts. `theirs` are those known to be connected to the named processes.
     fn look(&self, theirs: &mut BTreeSet<Socket>) -> io::Result<BTreeMap<Socket, SocketCounts>> {
         match self {
             Self::Sent { by } => {
@@ -216,7 +214,7 @@ impl Count {
     }
 }
 
-/// The share of looks within this time that saw as much.
+/// The share of readings in `time` with at least `bytes`.
 fn share_of_at_least(looks: &[(Instant, u64)], bytes: u64, time: &Range<Instant>) -> f64 {
     let within = looks.iter().filter(|(at, _)| time.contains(at));
     let (mut all, mut much) = (0_u32, 0_u32);
@@ -227,7 +225,7 @@ fn share_of_at_least(looks: &[(Instant, u64)], bytes: u64, time: &Range<Instant>
     f64::from(much) / f64::from(all.max(1))
 }
 
-/// Where their ends of connections are.
+/// The local addresses of these processes' connections.
 fn places(pids: &[u32]) -> io::Result<BTreeSet<SocketAddr>> {
     let mut found = BTreeSet::new();
     for pid in pids {
@@ -236,7 +234,7 @@ fn places(pids: &[u32]) -> io::Result<BTreeSet<SocketAddr>> {
     Ok(found)
 }
 
-/// Of a process that has ended, none.
+/// The connections of a process; none if it has ended.
 fn of_living(pid: u32) -> io::Result<Vec<Connection>> {
     match connections(pid) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
@@ -244,12 +242,12 @@ fn of_living(pid: u32) -> io::Result<Vec<Connection>> {
     }
 }
 
-/// Bytes as Mbit.
+/// Converts bytes to Mbit.
 pub fn mbit(bytes: f64) -> f64 {
     bytes * 8e-6
 }
 
-/// Bytes by an instant; between two readings, evenly.
+/// Bytes up to an instant, interpolated between two readings.
 #[expect(clippy::cast_precision_loss, reason = "no experiment moves 2^53 bytes")]
 fn by(readings: &[(Instant, u64)], at: Instant) -> f64 {
     let next = readings.partition_point(|(reading, _)| *reading <= at);

@@ -1,7 +1,7 @@
 //! Rows of a table for other programs: JSON lines, CSV, and Parquet with the feature `parquet`.
 //!
 //! A writer passes a function to its argument `feed`, which calls it for each row. So at most one group of rows is in memory, and the
-//! caller's own errors, such as those of a database, come through.
+//! caller's own errors, such as those of a database, are returned.
 
 #[cfg(feature = "parquet")]
 mod parquet;
@@ -12,7 +12,7 @@ pub use parquet::{Row, write_parquet};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 
-/// What can be a row in each format.
+/// A type whose values can be rows in each format.
 #[cfg(not(feature = "parquet"))]
 pub trait Row: Serialize {}
 

@@ -428,7 +428,7 @@ pub(crate) fn rate(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Rate
     Ok(maybe_time(row, column)?.map(Rate::from_byte_per_s))
 }
 
-/// What a measurer has seen of a path, in three columns from this one on: `rtt_us, loss_ppm, held_back_byte_s`.
+/// A measurer's observations of a path, in three columns from this one on: `rtt_us, loss_ppm, held_back_byte_s`.
 pub(crate) fn path_seen(row: &Row<'_>, first: usize) -> rusqlite::Result<PathSeen> {
     Ok(PathSeen {
         rtt: maybe_time(row, first)?.map(Duration::from_micros),

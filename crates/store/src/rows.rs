@@ -160,12 +160,12 @@ impl From<&Pass> for PeriodLine {
     }
 }
 
-/// What a measurer has seen of its path to a relay.
+/// A measurer's observations of its path to a relay.
 #[derive(Serialize)]
 #[cfg_attr(feature = "parquet", derive(parquet_derive::ParquetRecordWriter))]
 pub struct PathLine {
     fingerprint: String,
-    /// Its public key.
+    /// The measurer's public key.
     measurer: String,
     seen_unix_s: u64,
     rtt_ms: Option<f64>,

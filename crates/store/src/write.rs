@@ -101,7 +101,7 @@ fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
         signers,
         int(relays.iter().filter_map(|it| it.weight_kb_s).map(u64::from).sum()),
     ])?;
-    // A consensus of a clock that was ahead must not hide all that follow.
+    // A consensus from a clock that was ahead must not hide all later ones.
     let newest = "SELECT coalesce(max(valid_after_unix_s) <= ?1, TRUE) FROM consensus
                   WHERE valid_after_unix_s <= ?2 + 86400";
     let is_newest: bool = db

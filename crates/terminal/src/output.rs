@@ -185,7 +185,7 @@ impl Output {
         self.bar.finish_and_clear();
     }
 
-    /// Reports the end by an interrupt, as a value, too. Returns the exit status.
+    /// Reports the interrupt, also as a JSON value. Returns the exit status.
     pub fn interrupted(&self) -> Exit {
         self.quiet();
         self.step("interrupted");

@@ -418,7 +418,7 @@ impl Ended {
     }
 }
 
-/// The answer to an HTTP request for this path, with its head.
+/// Returns the response to an HTTP request for this path, including its head.
 pub fn get(address: &str, path: &str) -> String {
     let mut stream = TcpStream::connect(address).expect("connected");
     write!(stream, "GET {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")

@@ -64,8 +64,8 @@ pub fn ours(
     (Relay::start(&config.check().expect("sound"), sender).expect("started"), events)
 }
 
-/// Waits until all nodes of the network know our relays, and our relays each other: like C tor, an exit ends streams of circuits from
-/// relays that it does not know.
+/// Waits until all nodes of the network know our relays, and our relays each other: like C tor, our exit refuses
+/// streams on circuits from relays that it does not know.
 pub fn wait_until_known(network: &Network, relays: &[(Relay, Receiver<RelayEvent>)]) {
     let all: Vec<[u8; 20]> = relays.iter().map(|(relay, _)| relay.rsa().0).collect();
     let known = network.wait_until_known(&all, PATIENCE).expect("listed as guards");

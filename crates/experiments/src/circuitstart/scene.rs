@@ -290,7 +290,7 @@ impl RealPath {
 }
 
 impl Carried {
-    /// The bytes of the direction that had more of them since `before`.
+    /// The bytes since `before` of the direction with more traffic.
     fn bytes_since(self, before: Self) -> u64 {
         (self.into_bytes - before.into_bytes).max(self.out_bytes - before.out_bytes)
     }

@@ -42,7 +42,7 @@ struct Circuit {
 pub(super) struct Circuits {
     by_id: BTreeMap<String, Circuit>,
     asked: usize,
-    /// Since when the client has a consensus with a relay's new onion key, and not its microdescriptor.
+    /// The time since which the client lacks the microdescriptor of a relay with a new onion key.
     unknown_since: Option<Instant>,
 }
 
@@ -78,7 +78,7 @@ impl Stretch {
     }
 }
 
-/// What is watched: circuits by these paths through a relay, for so long.
+/// The circuits to watch: their paths through a relay, and the duration.
 pub(super) struct Watched<'a> {
     pub(super) subject: &'a Subject,
     pub(super) paths: Range<usize>,
@@ -86,7 +86,7 @@ pub(super) struct Watched<'a> {
 }
 
 impl Circuits {
-    /// Asks for another one through a relay; `None` while the client fetches the microdescriptor of a relay with a new onion key.
+    /// Requests another circuit through a relay; `None` while the client fetches the microdescriptor of a relay with a new onion key.
     fn ask(
         &mut self,
         scene: &mut Scene,
@@ -165,7 +165,7 @@ impl Circuits {
         self.by_id.values().filter(|it| it.built.is_some() && it.gone.is_none()).count()
     }
 
-    /// Builds one after another, and watches downloads meanwhile. Then it calls `on_end`, and gives the last
+    /// Builds circuits one after another, and watches downloads meanwhile. Then it calls `on_end`, and gives the last
     /// circuits some more time.
     pub(super) fn watch(
         &mut self,

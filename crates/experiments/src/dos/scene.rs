@@ -49,10 +49,10 @@ const NAME_PATIENCE: Duration = Duration::from_secs(20);
 /// A download of so little is there to have its name looked up.
 const LOOKED_UP: Content = Content { len: 1_000, seed: 7 };
 
-/// The parameter that [`Scene::change_parameter`] replaces: it decides nothing about an attack.
+/// The parameter that [`Scene::change_parameter`] replaces. It has no influence on attacks.
 const REPLACED: &str = "CircuitPriorityHalflifeMsec=30000";
 
-/// A vote takes ten seconds, and so does a relay until it asks for the next consensus. A relay under attack may miss some.
+/// The authorities vote every ten seconds, and a relay fetches the next consensus within ten more. A relay under attack may miss some.
 const VOTED: Duration = Duration::from_secs(60);
 
 /// Relays of which each is fresh once for each relay under attack: there is no link to it yet.
@@ -97,7 +97,7 @@ impl Subject {
         }
     }
 
-    /// Waits until it uses a consensus of this time or a later one, if it is ours.
+    /// Waits until the relay, if it is ours, uses a consensus of this time or later.
     fn wait_for_consensus(&self, valid_after: u64) -> Result<()> {
         match &self.holder {
             Holder::Ours(relay) => Ok(relay.wait_until_it_goes_by(valid_after, VOTED)?),
@@ -318,7 +318,7 @@ impl Scene {
         Ok(prey)
     }
 
-    /// Has the authorities vote for another value of a parameter in each round.
+    /// Makes the authorities vote for a different value of a parameter in each round.
     pub(super) fn change_parameter(&self, round: u32) -> Result<()> {
         let parameters = PARAMETERS.replace(REPLACED, &replaced(round));
         for authority in self.network.authorities() {

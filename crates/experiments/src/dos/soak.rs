@@ -41,7 +41,7 @@ const POSITION: Kind = Kind::DnsProbing;
 /// Our relay in a private network is the exit of C tor clients' downloads and circuits, which come and go. In each round it
 /// suffers each attack once, in a random order, with seconds of peace between; SIGHUP makes it read its configuration again after
 /// each. In each round its onion key is replaced, and the authorities change a parameter of the consensus, which the relay must follow. Its
-/// memory is drawn over time. All of it stays on loopback.
+/// memory is plotted over time. All traffic stays on loopback.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab experiment soak --rounds 10 --seconds 20 --out results
@@ -209,7 +209,7 @@ struct Seen {
     at_rest_mib: Vec<f64>,
     /// All that it had.
     onion_keys: BTreeSet<Vec<u8>>,
-    /// Rounds whose changed consensus it used.
+    /// Rounds in which the relay used the changed consensus.
     consensuses: u32,
 }
 

@@ -101,7 +101,7 @@ pub(super) fn play(
     while shared.lock().ready < plan.load.links {
         check(&shared.lock())?;
         if clock.now() >= deadline {
-            return Err(broken("their circuits do not stand in time"));
+            return Err(broken("their circuits are not open in time"));
         }
         if interrupt.wait(Duration::from_millis(20)) {
             return Ok(None);

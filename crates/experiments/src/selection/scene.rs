@@ -31,7 +31,7 @@ struct Position {
     y_ms: f64,
 }
 
-/// A relay: its country, where it is, and what it can carry in Mbit/s.
+/// A relay: its country, its position, and its capacity in Mbit/s.
 struct Place {
     country: &'static str,
     at: Position,

@@ -73,9 +73,9 @@ struct Open {
     asked_at: Instant,
 }
 
-/// What a client fetches.
+/// The downloads of a client.
 pub(super) struct OfClient<'a> {
-    /// Its place in the network.
+    /// The client's location in the network.
     pub(super) place: usize,
     pub(super) fetch: &'a Fetch,
     pub(super) choices: &'a Choices,

@@ -13,20 +13,20 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
-/// An answer may take so long to send at the attacker's rate: the relay asks again and again.
+/// The maximum time to send an answer at the attacker's rate. The relay repeats its request afterwards.
 const BOMB_TIME: Duration = Duration::from_secs(5);
 
-/// A peer that does nothing for so long is gone.
+/// A peer that is silent for this time is lost.
 const SILENCE: Duration = Duration::from_secs(60);
 
-/// The longest head of a request.
+/// Maximum length of the head of a request.
 const HEAD_MAX: usize = 64 * 1024;
 
-/// What is written at a time.
+/// The number of bytes that are written at once.
 const CHUNK: usize = 16 * 1024;
 
-/// A proxy on the path between one relay and its directory authorities. It forwards all requests until it is armed; from then on it
-/// answers those that accept a consensus diff itself.
+/// A proxy on the path between one relay and its directory authorities. It forwards all requests until it is armed. An armed proxy
+/// itself answers requests that accept a consensus diff.
 #[derive(Debug)]
 pub struct Interceptor {
     addresses: Vec<SocketAddr>,
@@ -37,13 +37,13 @@ pub struct Interceptor {
 struct Shared {
     clock: Clock,
     authorities: Vec<SocketAddr>,
-    /// The longest answer that the relay takes.
+    /// The maximum length of an answer that the relay accepts.
     bytes_max: u64,
     must_stop: AtomicBool,
     armed: Mutex<Option<Armed>>,
 }
 
-/// What an armed proxy sends at, and where it counts that.
+/// The rate of an armed proxy, and the counters of what it sends.
 #[derive(Clone, Debug)]
 struct Armed {
     rate: Rate,
@@ -54,7 +54,7 @@ impl Interceptor {
     /// Listens in place of these authorities, each at an attacker's address.
     ///
     /// # Errors
-    /// Where the system refuses a socket or a thread.
+    /// The operating system refuses a socket or a thread.
     pub fn start(authorities: &[SocketAddr], bytes_max: u64, clock: Clock) -> io::Result<Self> {
         let (must_stop, armed) = (AtomicBool::new(false), Mutex::default());
         let known = authorities.to_vec();
@@ -71,7 +71,7 @@ impl Interceptor {
         Ok(it)
     }
 
-    /// Where it listens, in the order of the authorities.
+    /// The addresses on which the proxy listens, in the order of the authorities.
     pub fn addresses(&self) -> &[SocketAddr] {
         &self.addresses
     }
@@ -103,7 +103,7 @@ impl Shared {
             }
             let shared = Arc::clone(self);
             let serve = move || {
-                // A peer that goes away is no problem of the proxy's.
+                // A peer that closes its connection is no error of the proxy.
                 let _ends = shared.serve(client, authority);
             };
             if thread::Builder::new().name("interceptor".to_owned()).spawn(serve).is_err() {
@@ -130,13 +130,13 @@ impl Shared {
         let forward = move || io::copy(&mut from, &mut to).map(drop);
         thread::Builder::new().name("interceptor".to_owned()).spawn(forward)?;
         let answered = io::copy(&mut behind, &mut client);
-        // Ends the other direction, too.
+        // Ends the other direction as well.
         let _gone = client.shutdown(Shutdown::Both);
         let _gone = behind.shutdown(Shutdown::Both);
         answered.map(drop)
     }
 
-    /// Answers with a diff of empty lines, as long as the relay takes and the rate permits.
+    /// Answers with a diff of empty lines, of the maximum length that the relay accepts and the rate permits.
     fn send_bomb(&self, client: &mut TcpStream, armed: &Armed, from: &str) -> io::Result<()> {
         let Armed { rate, counts } = armed;
         counts.count_request();
@@ -173,7 +173,7 @@ impl Shared {
     }
 }
 
-/// Up to the empty line, and what has come after it.
+/// Reads a request up to the empty line, and returns it with any bytes received after that line.
 fn read_head(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     let (mut head, mut part) = (Vec::new(), [0; 4096]);
     while !head.windows(4).any(|it| it == b"\r\n\r\n") {
@@ -186,14 +186,14 @@ fn read_head(client: &mut TcpStream) -> io::Result<Vec<u8>> {
     Ok(head)
 }
 
-/// Where the request of a client goes that knows this as its proxy (RFC 9112, section 3.2.2). C tor's directory servers accept this
-/// form of a request, too.
+/// The target of a request in absolute form, which a client sends to its proxy (RFC 9112, section 3.2.2). C tor's directory
+/// servers accept this form as well.
 fn named(head: &[u8]) -> Option<SocketAddr> {
     let target = std::str::from_utf8(head).ok()?.split(' ').nth(1)?;
     target.strip_prefix("http://")?.split('/').next()?.parse().ok()
 }
 
-/// The digest of the consensus from which a client accepts a diff, if this is the request of one.
+/// The digest of the consensus from which the client accepts a diff, if this requests a consensus diff.
 fn diff_base(head: &[u8]) -> Option<String> {
     let head = std::str::from_utf8(head).ok()?;
     let mut lines = head.split("\r\n");

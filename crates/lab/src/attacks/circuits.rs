@@ -1,4 +1,4 @@
-//! Circuits of an attacker, and circuits that come by another relay and do nothing.
+//! Circuits of an attacker, and idle circuits through another relay.
 
 use super::field::{Field, LineId};
 use super::{Attack, CircuitAt};
@@ -21,7 +21,7 @@ impl Circuit {
         CircuitAt { line: self.line, circ_id: self.circ_id }
     }
 
-    /// A message to its last hop.
+    /// Sends a message to the last hop of the circuit.
     pub(super) fn send(
         &mut self,
         field: &mut Field,
@@ -32,7 +32,7 @@ impl Circuit {
         self.send_in(field, Command::RELAY, command, stream_id, data);
     }
 
-    /// The message in a cell of this command.
+    /// Sends a message to the last hop in a cell with this command.
     pub(super) fn send_in(
         &mut self,
         field: &mut Field,
@@ -41,14 +41,14 @@ impl Circuit {
         stream_id: u16,
         data: &[u8],
     ) {
-        // What attacks have to say fits.
+        // Messages of attacks always fit into a cell.
         if let Ok(mut body) = (RelayMessage { command, stream_id, data }).to_body() {
             self.layers.seal(self.layers.len().saturating_sub(1), cell, &mut body);
             field.send(self.line, self.circ_id, cell, &body);
         }
     }
 
-    /// What has come on it: command, stream and data of a message. `None` if it is nothing that one can read.
+    /// Decrypts a received cell: command, stream and data of its message. `None` if it contains no valid message.
     pub(super) fn open(&mut self, body: &[u8; BODY_LEN]) -> Option<(RelayCommand, u16, Vec<u8>)> {
         let mut body = *body;
         let from = self.layers.open(&mut body).ok()?;
@@ -56,7 +56,7 @@ impl Circuit {
         Some((message.command, message.stream_id, message.data.to_vec()))
     }
 
-    /// Gives it up.
+    /// Destroys the circuit.
     pub(super) fn destroy(self, field: &mut Field) {
         field.send(self.line, self.circ_id, Command::DESTROY, &[0]);
     }
@@ -70,7 +70,7 @@ pub(super) struct Yard {
 }
 
 impl Yard {
-    /// A line is gone, with all that was on it.
+    /// Forgets a lost line and its circuits.
     pub(super) fn handle_lost(&mut self, line: LineId) {
         self.building.retain(|at, _| at.line != line);
         self.begun.remove(&line);
@@ -78,7 +78,7 @@ impl Yard {
 }
 
 impl Field {
-    /// How many circuits are being built.
+    /// The number of circuits that are being built.
     pub(super) fn building(&self) -> usize {
         self.yard.building.len()
     }
@@ -88,19 +88,19 @@ impl Field {
         self.yard.building.contains_key(&CircuitAt { line, circ_id })
     }
 
-    /// How many have been begun on a line.
+    /// The number of circuits that were begun on a line.
     pub(super) fn begun(&self, line: LineId) -> u32 {
         self.yard.begun.get(&line).copied().unwrap_or_default()
     }
 
-    /// A number that the line has not had.
+    /// A circuit ID that was never used on the line.
     pub(super) fn next_id(&mut self, line: LineId) -> CircId {
         let begun = self.yard.begun.entry(line).or_default();
         *begun += 1;
         CircId::of_initiator(*begun)
     }
 
-    /// Begins a circuit with CREATE_FAST, and goes on by ntor. Returns its number on the line.
+    /// Begins a circuit with CREATE_FAST, and extends it with ntor. Returns its circuit ID.
     pub(super) fn begin(&mut self, line: LineId, onward: &[NextHop]) -> CircId {
         type Half = <Tor as CellModel>::Handshake;
         let circ_id = self.next_id(line);
@@ -114,7 +114,7 @@ impl Field {
         circ_id
     }
 
-    /// A cell has come: the circuit, if it stands now.
+    /// Handles a cell. Returns the circuit if it is now open.
     pub(super) fn handle_cell(
         &mut self,
         line: LineId,
@@ -143,8 +143,7 @@ impl Field {
     }
 }
 
-/// Idle circuits to the relay by another one: what binds a link of clients binds that of relays, too, if nobody
-/// thinks of it.
+/// Idle circuits to the relay through another one: a limit for the links of clients may also apply to the links of relays.
 #[derive(Default)]
 pub(super) struct Idle {
     standing: Vec<Circuit>,
@@ -152,7 +151,7 @@ pub(super) struct Idle {
 
 impl Idle {
     const LINES: usize = 24;
-    /// Circuits that are being built at a time: the other relay is not to be what breaks.
+    /// Circuits that are being built at a time, few enough that the other relay is not overloaded.
     const AT_ONCE: usize = 400;
 }
 

@@ -1,4 +1,4 @@
-//! Connections that cost the relay more than who makes them.
+//! Connections that cost the relay more than the attacker.
 
 use super::Attack;
 use super::field::{Field, LineId};
@@ -9,13 +9,13 @@ use std::collections::VecDeque;
 /// Links of each address: below the live consensus' `DoSConnectionMaxConcurrentCount`.
 const PER_ADDRESS: u32 = 40;
 
-/// Links of all addresses together: what a process of ours can hold.
+/// Links of all addresses together: the number that one process of ours can hold.
 const LINES: usize = 4_000;
 
-/// New ones in a turn of some milliseconds.
+/// New links in a turn of some milliseconds.
 const AT_ONCE: usize = 20;
 
-/// Lines from ever other addresses, the oldest of which give way.
+/// Lines from changing addresses. The oldest are closed for new ones.
 #[derive(Default)]
 struct Crowd {
     all: VecDeque<LineId>,
@@ -41,7 +41,7 @@ impl Crowd {
     }
 }
 
-/// Links that stand and say nothing; when there are thousands, the oldest are closed for new ones.
+/// Open links that send nothing. At some thousands the oldest are closed for new ones.
 #[derive(Default)]
 pub(super) struct Idle {
     crowd: Crowd,
@@ -74,8 +74,8 @@ impl Attack for HalfOpen {
     }
 }
 
-/// Links that ask for answers and read none. CREATE_FAST is answered by a control cell, and DESTROY leaves
-/// nothing of the circuit but that.
+/// Links that request answers and read none. The relay answers CREATE_FAST with a control cell, which remains in its queue
+/// after DESTROY.
 #[derive(Default)]
 pub(super) struct SlowReaders {
     lines: Vec<LineId>,

@@ -1,4 +1,4 @@
-//! Circuits to places where nobody answers.
+//! Circuits to addresses that never answer.
 
 use super::circuits::Circuit;
 use super::field::{Field, LineId};
@@ -14,28 +14,28 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 /// Addresses of the attacker, with a link each.
 const LINES: usize = 24;
 
-/// Places where nobody answers.
+/// The number of addresses that never answer.
 const HOLES: u8 = 16;
 
-/// Circuits that are being built, or wait to be extended, at a time.
+/// Maximum number of circuits that are being built, or wait to be extended.
 const AT_ONCE: usize = 256;
 
-/// Circuits that wait before the oldest is destroyed.
+/// Maximum number of waiting circuits. Beyond it, the oldest is destroyed.
 const WAITING: usize = 20_000;
 
-/// What becomes of circuits that wait.
+/// What happens to waiting circuits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum After {
-    /// Nothing: each asks for another dial.
+    /// Nothing: each requires a separate connection.
     Wait,
-    /// They all wait for a few dials, and the oldest are destroyed.
+    /// They all wait for a few connections, and the oldest are destroyed.
     Destroy,
 }
 
-/// Has the relay dial where TCP may come to stand, and TLS never does.
+/// Makes the relay connect to addresses where TCP may be established, but never TLS.
 pub(super) struct BlackHoles {
     after: After,
-    /// Nobody accepts what they hold.
+    /// Listeners whose connections are never accepted.
     holes: Vec<(SocketAddr, TcpListener)>,
     waiting: VecDeque<Circuit>,
     asked: u64,
@@ -51,12 +51,12 @@ impl BlackHoles {
         Ok(Self { after, holes, waiting: VecDeque::new(), asked: 0 })
     }
 
-    /// A relay that is not there.
+    /// A relay that does not exist.
     fn nobody(&mut self, field: &mut Field) -> Option<NextHop> {
         let count = self.holes.len() as u64;
         let place = usize::try_from(self.asked % count.max(1)).ok()?;
         let (address, _) = self.holes.get(place)?;
-        // Each a relay of its own, or always the same few.
+        // Each is a different relay, or one of the same few.
         let (rsa, ed25519) = match self.after {
             After::Wait => (field.random(), field.random()),
             After::Destroy => ([place.to_be_bytes()[7]; 20], [place.to_be_bytes()[7]; 32]),

@@ -1,5 +1,5 @@
-//! Work for the relay's directory, and places in it, over its directory port in plain HTTP: without circuits between, an attacker
-//! is faster. Our relay has this port on loopback only, for its own BEGIN_DIR streams; there the attacker is a local user.
+//! Attacks on the relay's directory server over its directory port, in plain HTTP. Without circuits an attacker is faster. Our
+//! relay has this port on loopback only, for its own BEGIN_DIR streams; there the attacker is a local user.
 
 use super::directory::slow_request;
 use super::field::{Field, LineId};
@@ -11,10 +11,10 @@ use std::collections::{BTreeSet, VecDeque};
 /// Connections of each address.
 const PER_ADDRESS: u32 = 40;
 
-/// New ones in a turn of some milliseconds.
+/// New connections in a turn of some milliseconds.
 const AT_ONCE: usize = 20;
 
-/// A connection for each request that has the directory work.
+/// Opens a connection for each request, which is expensive to answer.
 pub(super) struct Work {
     lines: BTreeSet<LineId>,
     dialled: u32,
@@ -47,7 +47,7 @@ impl Attack for Work {
     }
 }
 
-/// Connections that hold a place: half never end their request, half do not read the answer.
+/// Connections that occupy the directory server: half never end their request, half do not read the answer.
 #[derive(Default)]
 pub(super) struct SlowReaders {
     lines: VecDeque<(LineId, Instant)>,
@@ -57,7 +57,7 @@ pub(super) struct SlowReaders {
 impl SlowReaders {
     const LINES: usize = 2_000;
 
-    /// Nothing is read, so the relay's end of a connection is not noticed: each is replaced after so long.
+    /// Each connection is replaced after this time: the attacker reads nothing, so it does not notice when the relay closes one.
     const LIFETIME: Duration = Duration::from_secs(10);
 }
 

@@ -1,4 +1,4 @@
-//! Work for the relay's directory, and places in it, over streams (BEGIN_DIR): anonymous, and by the relay's own port.
+//! Attacks on the relay's directory server over BEGIN_DIR streams, which are anonymous and use the relay's ORPort.
 
 use super::circuits::Circuit;
 use super::field::{Field, LineId};
@@ -21,21 +21,21 @@ fn ask(circuit: &mut Circuit, field: &mut Field, stream_id: u16, request: &[u8])
     field.counts().count_request();
 }
 
-/// Requests that have the relay look up, put together and compress documents.
+/// Requests for which the relay must look up, assemble and compress documents.
 pub(super) struct Work {
     requests: Requests,
-    /// Circuits whose requests are not all answered: how many are not, and since when.
+    /// Circuits with unanswered requests: the number of these, and since when.
     asking: BTreeMap<CircuitAt, (Circuit, u16, Instant)>,
 }
 
 impl Work {
-    /// Requests on a circuit: their answers fit into its window, so that nothing has to be acknowledged.
+    /// Requests on a circuit. Their answers fit into its window, so the attacker need not send SENDMEs.
     const EACH: u16 = 4;
 
     /// Circuits at a time.
     const AT_ONCE: usize = 480;
 
-    /// A circuit that is not answered for so long is given up.
+    /// A circuit without an answer for this time is abandoned.
     const PATIENCE: Duration = Duration::from_secs(5);
 
     pub(super) fn new(prey: &Prey) -> Self {
@@ -92,8 +92,8 @@ impl Attack for Work {
     }
 }
 
-/// Streams that hold a place in the directory: half of them never end their request, half ask for the longest answer and
-/// acknowledge nothing of it. For each that the relay ends there is another.
+/// Streams that occupy the directory server: half never end their request, half request the longest answer and acknowledge
+/// nothing of it. Each stream that the relay ends is replaced.
 #[derive(Default)]
 pub(super) struct SlowReaders {
     circuits: BTreeMap<CircuitAt, (Circuit, u16)>,
@@ -102,11 +102,11 @@ pub(super) struct SlowReaders {
 impl SlowReaders {
     const CIRCUITS: usize = 3 * LINES;
 
-    /// Streams of a circuit: more answers than its window lets pass.
+    /// Streams of a circuit: more answers than fit into its window.
     const STREAMS: u16 = 40;
 }
 
-/// A request for the longest answer; the half of it for every other stream.
+/// A request for the longest answer. For every other stream only its first half.
 pub(super) fn slow_request(number: u32) -> Vec<u8> {
     let mut request = get("/tor/server/all");
     if number.is_multiple_of(2) {

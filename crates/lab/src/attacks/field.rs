@@ -1,4 +1,4 @@
-//! What all attacks share: lines to the relay from addresses of their own, and a purse.
+//! What all attacks share: lines to the relay from the attacker's addresses, and a token bucket.
 
 use super::circuits::Yard;
 use super::line::{Depth, Line};
@@ -17,22 +17,22 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// What TCP's own segments of a connection cost who makes it: SYN, ACK and FIN, with headers of 66 bytes.
+/// The cost in bytes to open a TCP connection: SYN, ACK and FIN, with headers of 66 bytes.
 const CONNECTION_BYTES: u64 = 200;
 
 /// The address of the honest client of the directory. The other honest clients have another one: `DoSCircuitCreationRate` grants an
 /// address two circuits a second, which those use up.
 const HONEST: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// Where there are more lines than this, one in this number of those that rest is looked at in a turn.
+/// With more lines than this, a turn handles one in this number of the idle ones.
 const MANY: usize = 200;
 const LOOK_ONE_IN: usize = 16;
 
-/// One of the field's lines. Its number is used again once it is lost.
+/// Identifies a line of the field. The number of a lost line is used again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct LineId(pub(super) usize);
 
-/// What has been spent, for both threads.
+/// Counters of what was spent, shared by both threads.
 #[derive(Debug, Default)]
 pub struct Counts {
     sent_bytes: AtomicU64,
@@ -45,12 +45,12 @@ pub struct Counts {
     cpu_ns: AtomicU64,
 }
 
-/// What an attack has spent up to now.
+/// What an attack has spent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
     /// Bytes given to TCP, TLS included, and some for each connection.
     pub sent_bytes: u64,
-    /// Bytes that came back and were read.
+    /// Bytes received and read.
     pub received_bytes: u64,
     /// Connections begun.
     pub dialled: u64,
@@ -62,12 +62,12 @@ pub struct Spent {
     pub cells: u64,
     /// Directory requests sent, or answered with a false consensus diff.
     pub requests: u64,
-    /// Processor time of the attacker's program.
+    /// CPU time of the attacker's thread.
     pub cpu: Duration,
 }
 
 impl Counts {
-    /// What has been spent up to now.
+    /// Returns what was spent up to now.
     pub fn spent(&self) -> Spent {
         let get = |it: &AtomicU64| it.load(Ordering::Relaxed);
         Spent {
@@ -104,18 +104,18 @@ pub(super) struct Field {
     buffers: Buffers,
     lines: Vec<Option<Line>>,
     free: Vec<usize>,
-    /// Those that the attack keeps, and the address of the next of them.
+    /// Lines that the attack keeps open.
     kept: Vec<LineId>,
     next_address: u32,
     /// Circuits that are being built.
     pub(super) yard: Yard,
-    /// Another line is served first each time.
+    /// The number of turns: each begins with another line.
     turns: usize,
     counts: Arc<Counts>,
 }
 
 impl Field {
-    /// After a turn in which nothing moved.
+    /// The pause after a turn in which nothing was sent or received.
     pub(super) const PAUSE: Duration = Duration::from_millis(1);
 
     pub(super) fn new(
@@ -146,7 +146,7 @@ impl Field {
         })
     }
 
-    /// When the turn began.
+    /// The time at which the turn began.
     pub(super) const fn now(&self) -> Instant {
         self.now
     }
@@ -155,12 +155,12 @@ impl Field {
         self.prey.clone()
     }
 
-    /// What may be sent at most.
+    /// The maximum rate.
     pub(super) const fn rate(&self) -> Rate {
         self.rate
     }
 
-    /// Where to count what is sent outside of lines.
+    /// The counters of what is sent outside of lines.
     pub(super) fn counts(&self) -> Arc<Counts> {
         Arc::clone(&self.counts)
     }
@@ -171,42 +171,42 @@ impl Field {
         self.counts.cpu_ns.store(cpu_ns, Ordering::Relaxed);
     }
 
-    /// A line to the relay from an attacker's address, by its number; `None` if there is no money for it now.
+    /// Opens a line to the relay from the attacker's address with this number; `None` if the token bucket is empty.
     pub(super) fn dial(&mut self, from: u32, depth: Depth) -> Option<LineId> {
         let relay = *self.prey.relay();
         self.dial_to(address_of(from), depth, relay, false)
     }
 
-    /// A line with a small buffer, for an attacker that reads nothing.
+    /// Opens a line with a small receive buffer, for an attacker that reads nothing.
     pub(super) fn dial_narrow(&mut self, from: u32) -> Option<LineId> {
         let relay = *self.prey.relay();
         self.dial_to(address_of(from), Depth::Link, relay, true)
     }
 
-    /// A link to the relay by which some attacks come.
+    /// Opens a link to the relay through which some attacks go.
     pub(super) fn dial_other(&mut self, from: u32) -> Option<LineId> {
         let by = *self.prey.by();
         self.dial_to(address_of(from), Depth::Link, by, false)
     }
 
-    /// Plain TCP to the relay's directory port, if it has one, with a small buffer for a client that reads nothing.
+    /// Opens a TCP connection to the relay's directory port, if it has one, with a small buffer for a client that reads nothing.
     pub(super) fn dial_dir_port(&mut self, from: u32, has_small_buffer: bool) -> Option<LineId> {
         let port = NextHop { address: self.prey.dir_port()?, ..*self.prey.relay() };
         self.dial_to(address_of(from), Depth::Tcp, port, has_small_buffer)
     }
 
-    /// A link from the address of an honest client.
+    /// Opens a link from the address of an honest client.
     pub(super) fn dial_honestly(&mut self) -> Option<LineId> {
         let relay = *self.prey.relay();
         self.dial_to(HONEST.into(), Depth::Link, relay, false)
     }
 
-    /// Links to the relay, as many as this, each from an address of its own: under the bound at which defences look at circuits.
+    /// Keeps `count` links to the relay open, each from a separate address, so that each stays below the limits of DoS defences.
     pub(super) fn keep(&mut self, count: usize) -> Vec<LineId> {
         self.keep_by(count, |field, address| field.dial(address, Depth::Link))
     }
 
-    /// Links to the relay by which some attacks come.
+    /// Keeps `count` links open to the relay through which some attacks go.
     pub(super) fn keep_to_other(&mut self, count: usize) -> Vec<LineId> {
         self.keep_by(count, Self::dial_other)
     }
@@ -260,12 +260,12 @@ impl Field {
         self.lines.get_mut(line.0)?.as_mut()
     }
 
-    /// Whether cells can be sent, and more of them queued.
+    /// Whether cells can be sent on a line, and its queue has room.
     pub(super) fn takes(&self, line: LineId) -> bool {
         self.line(line).is_some_and(|line| line.is_open() && line.has_room())
     }
 
-    /// Whether there are TCP, and TLS where it is wanted, and more bytes can be queued.
+    /// Whether TCP, and TLS if required, are established on a line, and its queue has room.
     pub(super) fn takes_raw(&self, line: LineId) -> bool {
         self.line(line).is_some_and(|line| line.stands() && line.has_room())
     }
@@ -278,21 +278,21 @@ impl Field {
         }
     }
 
-    /// Sends bytes that are no cells.
+    /// Sends bytes that are not cells.
     pub(super) fn send_raw(&mut self, line: LineId, bytes: &[u8]) {
         if let Some(line) = self.line_mut(line) {
             line.send_raw(bytes);
         }
     }
 
-    /// Stops reading from it.
+    /// Stops reading from a line.
     pub(super) fn deafen(&mut self, line: LineId) {
         if let Some(line) = self.line_mut(line) {
             line.deafen();
         }
     }
 
-    /// Closes it.
+    /// Closes a line.
     pub(super) fn close(&mut self, line: LineId) {
         if self.lines.get_mut(line.0).and_then(Option::take).is_some() {
             self.free.push(line.0);
@@ -305,7 +305,7 @@ impl Field {
         bytes
     }
 
-    /// Reads and writes on all lines; whether anything moved.
+    /// Reads and writes on all lines. Returns whether any data was sent or received.
     pub(super) fn turn(&mut self, attack: &mut dyn Attack) -> bool {
         let (mut has_moved, mut arrived) = (false, Vec::new());
         let count = self.lines.len();
@@ -313,7 +313,7 @@ impl Field {
         let unix_time_s = unix_time_s();
         for nth in 0..count {
             let place = (self.turns + nth) % count;
-            // Of thousands that rest only some are looked at: the attacker's processor is the others', too.
+            // Of thousands of idle lines only some are handled, because the attacker shares the processor with the relay.
             let is_at_rest = self.lines[place].as_ref().is_some_and(Line::is_at_rest);
             if count > MANY && is_at_rest && !nth.is_multiple_of(LOOK_ONE_IN) {
                 continue;

@@ -1,4 +1,4 @@
-//! Floods of handshakes: what a relay computes for others before it knows them.
+//! Floods of handshakes, which a relay computes for unauthenticated clients.
 
 use super::field::{Field, LineId};
 use super::{Attack, AttackError, Prey};
@@ -11,11 +11,11 @@ use std::collections::{BTreeMap, VecDeque};
 /// Addresses of the attacker, with a link each.
 const LINES: usize = 24;
 
-/// Open circuits of a link before the oldest is destroyed: its handshake is done by then, and no bound on the circuits of
-/// a link is reached.
+/// Maximum number of open circuits of a link. Beyond it, the oldest is destroyed: its handshake is complete by then, and the link
+/// reaches no limit on circuits.
 const STANDING: usize = 400;
 
-/// One handshake, over and over: it costs who sends it nothing, since no relay remembers those it has answered.
+/// Repeats one handshake, which costs the attacker nothing. Relays do not detect replayed handshakes.
 pub(super) struct Flood {
     command: Command,
     body: Vec<u8>,
@@ -27,14 +27,14 @@ impl Flood {
         Self { command, body, standing: BTreeMap::new() }
     }
 
-    /// CREATE2 with ntor, by the right keys.
+    /// CREATE2 with ntor, for the correct keys.
     pub(super) fn ntor(prey: &Prey) -> Self {
         let (command, body) =
             <Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]).create_cell();
         Self::new(command, body)
     }
 
-    /// CREATE2 with ntor of version 3, by the right keys; the client's proof that it knows them may be wrong.
+    /// CREATE2 with ntor-v3, for the correct keys. The client's MAC is wrong unless `is_right`.
     pub(super) fn ntor_v3(prey: &Prey, is_right: bool) -> Result<Self, AttackError> {
         let relay = prey.relay();
         let wrong = |problem: &str| AttackError::Relay(problem.to_owned());

@@ -1,5 +1,5 @@
-//! Idle circuits of one hop, held over links of the attacker's own: each costs the attacker one cell, once, and the relay
-//! memory for as long as the link is open.
+//! Idle circuits of one hop, over the attacker's own links. Each costs the attacker a single cell, and the relay memory for as long
+//! as the link is open.
 
 use super::field::{Field, LineId};
 use super::{Attack, CircuitAt, Prey};
@@ -7,51 +7,51 @@ use onion::cell::{BODY_LEN, Command};
 use onion::cell_model::{CellModel, Handshake, Tor};
 use std::collections::BTreeMap;
 
-/// What our relay counts for an idle circuit, in bytes. It lets circuits have half of its bound on memory.
+/// The bytes that our relay counts for an idle circuit. Circuits may use half of its memory limit.
 const CIRCUIT_BYTES: u64 = 3 * 514;
 
-/// What a cell takes on the wire, with its share of a TLS record.
+/// The bytes of a cell on the wire, with its share of a TLS record.
 const CELL_BYTES: u64 = 520;
 
-/// Circuits of one attack at most: C tor holds each in 16 KB.
+/// Maximum number of circuits of an attack. C tor uses 16 KB for each.
 const CIRCUITS_MAX: u64 = 200_000;
 
-/// Links that are dialled in a turn of some milliseconds.
+/// New links in a turn of some milliseconds.
 const AT_ONCE: usize = 20;
 
-/// The number of idle circuits that fill a relay's bound on memory, and a quarter more.
+/// The number of idle circuits that exceed a relay's memory limit by a quarter.
 fn circuits_for(memory_mib: u32) -> u64 {
     let fill = (u64::from(memory_mib) << 20) / 2 / CIRCUIT_BYTES;
     (fill + fill / 4).min(CIRCUITS_MAX)
 }
 
-/// Bytes that the attacker sends until the relay is full.
+/// The bytes that the attacker must send to fill the relay.
 pub(super) fn bytes_for(memory_mib: u32) -> u64 {
     circuits_for(memory_mib) * CELL_BYTES
 }
 
-/// Opens circuits and does nothing with them. For each that the relay destroys or refuses it opens another.
+/// Opens circuits and leaves them idle. Each circuit that the relay destroys or refuses is replaced.
 pub(super) struct Idle {
     command: Command,
     body: Vec<u8>,
-    /// Links, each from an address of its own, and circuits on each of them.
+    /// Links, each from a separate address, and circuits on each of them.
     links: usize,
     circuits_per_link: u64,
     open: BTreeMap<LineId, u64>,
 }
 
 impl Idle {
-    /// By CREATE_FAST, over 40 links: below the bound at which the defences look at the circuits of an address.
+    /// Circuits by CREATE_FAST over 40 links, each below the limits of DoS defences on an address.
     pub(super) fn fast(prey: &Prey) -> Self {
         Self::new(prey, &<Tor as CellModel>::Handshake::fast([9; 20]), 40)
     }
 
-    /// By CREATE2 with ntor, as relays and most clients open circuits.
+    /// Circuits by CREATE2 with ntor, as relays and most clients open them.
     pub(super) fn create2(prey: &Prey) -> Self {
         Self::new(prey, &<Tor as CellModel>::Handshake::ntor(prey.relay(), [9; 32]), 40)
     }
 
-    /// From 2,000 addresses, so that each holds about as few circuits as an honest client.
+    /// Circuits from 2,000 addresses, each with about as few as an honest client.
     pub(super) fn thin(prey: &Prey) -> Self {
         Self::new(prey, &<Tor as CellModel>::Handshake::fast([9; 20]), 2_000)
     }

@@ -1,4 +1,4 @@
-//! One connection of an attacker: TCP, and as much of TLS and of a link as he wants.
+//! One connection of an attacker: TCP alone, TLS, or a complete link.
 
 use link::tls::{Buffers, Progress, Session, TlsConfigs};
 use onion::Instant;
@@ -9,27 +9,27 @@ use socket2::{Domain, Protocol, Socket, Type};
 use std::io::{self, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpStream};
 
-/// How far an attacker goes.
+/// The layers of a connection that the attacker establishes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
     /// TCP alone.
     Tcp,
-    /// TLS, and no cell.
+    /// TLS without cells.
     Tls,
     /// A link.
     Link,
 }
 
-/// More waits for the socket than this: there is no room.
+/// Maximum number of bytes that are queued for the socket.
 const QUEUE: usize = 64 * 1024;
 
-/// Plaintext of a record at most.
+/// Maximum plaintext length of a TLS record.
 const RECORD: usize = CELLS_PER_RECORD * CELL_LEN;
 
-/// A kernel's buffer for who means to read nothing.
+/// The kernel's receive buffer for an attacker that reads nothing.
 const SMALL_BUFFER: usize = 4096;
 
-/// A cell that came.
+/// A received cell.
 pub(super) type Arrived = (CircId, Command, [u8; BODY_LEN]);
 
 pub(super) struct Line {
@@ -39,12 +39,12 @@ pub(super) struct Line {
     depth: Depth,
     is_connected: bool,
     is_deaf: bool,
-    /// What goes to the socket unchanged: behind TLS' handshake within TLS, or without it.
+    /// Bytes that are sent unchanged: within TLS after its handshake, or over TCP without TLS.
     raw: Vec<u8>,
     expected: ExpectedPeer,
 }
 
-/// What a turn came to.
+/// The result of a turn.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Moved {
     pub(super) sent_bytes: u64,
@@ -53,7 +53,7 @@ pub(super) struct Moved {
 }
 
 impl Line {
-    /// Dials from an address.
+    /// Connects from an address.
     pub(super) fn dial(
         from: IpAddr,
         expected: ExpectedPeer,
@@ -97,12 +97,12 @@ impl Line {
         self.channel.as_ref().is_some_and(Channel::is_open)
     }
 
-    /// Whether TCP, and TLS if there is to be any, stand.
+    /// Whether TCP, and TLS if required, are established.
     pub(super) fn stands(&self) -> bool {
         self.is_connected && self.session.as_ref().is_none_or(Session::is_established)
     }
 
-    /// Whether more can be queued.
+    /// Whether the queue has room.
     pub(super) fn has_room(&self) -> bool {
         let queued = self.channel.as_ref().map_or(0, Channel::queued_len);
         queued + self.raw.len() < QUEUE
@@ -115,7 +115,7 @@ impl Line {
         }
     }
 
-    /// Queues bytes that are no cells, or not whole ones.
+    /// Queues bytes that are not complete cells.
     pub(super) fn send_raw(&mut self, bytes: &[u8]) {
         self.raw.extend_from_slice(bytes);
     }
@@ -125,7 +125,7 @@ impl Line {
         self.is_deaf = true;
     }
 
-    /// Whether it stands and there is nothing to be written.
+    /// Whether the line is established and its queue is empty.
     pub(super) fn is_at_rest(&self) -> bool {
         let queued = self.channel.as_ref().map_or(0, Channel::queued_len) + self.raw.len();
         let pending = self.session.as_ref().is_some_and(|session| !session.pending().is_empty());
@@ -137,7 +137,7 @@ impl Line {
         self.is_deaf && self.is_at_rest()
     }
 
-    /// Reads and writes what can be. An error is the line's end.
+    /// Reads and writes until the socket would block. An error ends the line.
     pub(super) fn turn(
         &mut self,
         now: Instant,
@@ -242,7 +242,7 @@ impl Line {
         if has_closed { Err(io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
     }
 
-    /// As much as the purse allows.
+    /// Writes what the token bucket allows.
     fn write(
         &mut self,
         now: Instant,
@@ -296,7 +296,7 @@ impl Line {
     }
 }
 
-/// How much the kernel took.
+/// The number of bytes that the kernel accepted.
 fn written(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),

@@ -1,4 +1,4 @@
-//! Floods of what is allowed, or not, and means nothing.
+//! Floods of cells without effect, both permitted and forbidden.
 
 use super::Attack;
 use super::circuits::Circuit;
@@ -44,15 +44,14 @@ impl Attack for Padding {
     }
 }
 
-/// SENDMEs for circuits and streams on which nothing was sent. A relay that minds destroys the circuit: there is another
-/// one at once.
+/// SENDMEs for circuits and streams on which nothing was sent. If the relay destroys the circuit, it is replaced at once.
 pub(super) struct Sendmes;
 
 impl Sendmes {
     /// Circuits that are being built at a time.
     const AT_ONCE: usize = 500;
 
-    /// Messages on each.
+    /// Messages on each circuit.
     const EACH: u16 = 8;
 }
 
@@ -66,7 +65,7 @@ impl Attack for Sendmes {
     }
 
     fn handle_built(&mut self, field: &mut Field, mut circuit: Circuit) {
-        // Those of streams first: they are not even there.
+        // Messages for streams, which do not exist, are first.
         for number in (0..Self::EACH).rev() {
             let tag = [&[1, 0, 20][..], &[7; 20]].concat();
             circuit.send(field, RelayCommand::SENDME, number, &tag);
@@ -75,15 +74,14 @@ impl Attack for Sendmes {
     }
 }
 
-/// What is nothing: instead of TLS, instead of VERSIONS, instead of cells on an open link, instead of relay messages on
-/// a circuit.
+/// Random bytes instead of TLS, of VERSIONS, of cells on an open link, or of relay messages on a circuit.
 #[derive(Default)]
 pub(super) struct Garbage {
     lines: VecDeque<(LineId, Stage)>,
     dialled: u32,
 }
 
-/// Where the garbage begins.
+/// The layer at which random bytes begin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Tcp,
@@ -96,7 +94,7 @@ impl Garbage {
     /// Lines at a time.
     const LINES: usize = 200;
 
-    /// Of an address.
+    /// Lines of each address.
     const PER_ADDRESS: u32 = 20;
 }
 
@@ -123,7 +121,7 @@ impl Attack for Garbage {
                     field.send_raw(*line, &garbage);
                 }
                 Stage::Link if field.takes(*line) => {
-                    // Of variable length, so that the relay waits for much that is nothing.
+                    // A cell of variable length, so that the relay waits for a long body.
                     let garbage: [u8; 500] = field.random();
                     field.send(
                         *line,

@@ -1,4 +1,4 @@
-//! Whom attacks may be turned on.
+//! Permitted targets of attacks.
 
 use super::AttackError;
 use super::bomb::Interceptor;
@@ -8,11 +8,10 @@ use onion::circuit::NextHop;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
-/// The network from which attackers come: on loopback, as all of it, but not where anybody else is. Defences count by
-/// address.
+/// The network of attackers' addresses: on loopback, but separate from all other addresses, because defences count by address.
 pub const ATTACKERS: [u8; 2] = [127, 66];
 
-/// A relay under attack, and one by which attackers may come to it. All on loopback.
+/// A relay under attack, and another relay through which attacks may go. All addresses are on loopback.
 #[derive(Clone, Debug)]
 pub struct Prey {
     relay: NextHop,
@@ -25,10 +24,10 @@ pub struct Prey {
 }
 
 impl Prey {
-    /// The relay, and another one.
+    /// Creates a target of a relay and another relay, through which attacks may go.
     ///
     /// # Errors
-    /// Where one of them is not on this machine's loopback interface: this software attacks nobody else.
+    /// One of the addresses is not on the loopback interface: this software attacks no other host.
     pub fn new(relay: NextHop, by: NextHop) -> Result<Self, AttackError> {
         check(relay.address)?;
         check(by.address)?;
@@ -43,7 +42,7 @@ impl Prey {
         })
     }
 
-    /// Adds the relay's bound on memory, in MiB, and the documents that it has.
+    /// Adds the relay's memory limit in MiB, and the documents that it has.
     pub fn holding(self, memory_mib: u32, names: DocumentNames) -> Self {
         Self { memory_mib, names: Arc::new(names), ..self }
     }
@@ -51,7 +50,7 @@ impl Prey {
     /// Adds the relay's directory port.
     ///
     /// # Errors
-    /// As for [`new`](Self::new).
+    /// The address is not on the loopback interface.
     pub fn with_dir_port(self, address: SocketAddr) -> Result<Self, AttackError> {
         check(address)?;
         Ok(Self { dir_port: Some(address), ..self })
@@ -62,32 +61,32 @@ impl Prey {
         Self { interceptor, ..self }
     }
 
-    /// A target for a stranger that wants to know which of these names somebody has asked for.
+    /// Adds the names of a DNS probing attack.
     pub fn watching(self, watchlist: Arc<Watchlist>) -> Self {
         Self { watchlist: Some(watchlist), ..self }
     }
 
-    /// Names of interest.
+    /// The names of a DNS probing attack.
     pub(super) fn watchlist(&self) -> Arc<Watchlist> {
         self.watchlist.clone().unwrap_or_default()
     }
 
-    /// What its operator lets peers hold in memory, in MiB.
+    /// The relay's memory limit in MiB.
     pub(super) const fn memory_mib(&self) -> u32 {
         self.memory_mib
     }
 
-    /// Documents that it has.
+    /// The documents that the relay has.
     pub(super) fn names(&self) -> &DocumentNames {
         &self.names
     }
 
-    /// Its directory port.
+    /// The relay's directory port.
     pub(super) const fn dir_port(&self) -> Option<SocketAddr> {
         self.dir_port
     }
 
-    /// The proxy on the path to its directory authorities.
+    /// The proxy on the path to the relay's directory authorities.
     pub(super) fn interceptor(&self) -> Option<Arc<Interceptor>> {
         self.interceptor.clone()
     }
@@ -97,7 +96,7 @@ impl Prey {
         &self.relay
     }
 
-    /// The relay by which some attacks come.
+    /// The relay through which some attacks go.
     pub(super) const fn by(&self) -> &NextHop {
         &self.by
     }
@@ -110,7 +109,7 @@ fn check(address: SocketAddr) -> Result<(), AttackError> {
     Err(AttackError::NotOnLoopback(address))
 }
 
-/// An attacker's address, by its number.
+/// The attacker's address with this number.
 pub(super) fn address_of(number: u32) -> IpAddr {
     let [.., high, low] = number.to_be_bytes();
     let [first, second] = ATTACKERS;

@@ -1,5 +1,5 @@
-//! DNS probing: an exit asks for names on behalf of all its clients and keeps the answers. A stranger asks it for the same names: does an
-//! answer reveal, by its speed or its lifetime, whether somebody else has asked before?
+//! DNS probing: an exit resolves names on behalf of all its clients and caches the answers. An attacker asks it for the same names.
+//! Does an answer reveal, by its delay or its TTL, whether another client has asked before?
 
 use super::circuits::Circuit;
 use super::field::{Field, LineId};
@@ -21,14 +21,14 @@ const CIRCUITS: u32 = 20;
 /// Streams of a circuit.
 const STREAMS: u16 = 60_000;
 
-/// Nobody is known to listen there: a connection to it costs an exit as much as any, and ends at once.
+/// A port without a listener: a connection to it costs an exit as much as any other, and ends at once.
 const CLOSED_PORT: u16 = 9;
 
-/// First one question after the other on the first circuit, since such answers reveal most; then a flood of them on all circuits.
+/// First sends one request after another on the first circuit, because such answers reveal most; then floods all circuits with them.
 pub(super) struct Prober {
     watchlist: Arc<Watchlist>,
     to_ask: VecDeque<(String, bool)>,
-    /// The question that waits for its answer: since when, and whether somebody has asked before.
+    /// The pending request: since when, and whether another client has asked before.
     asking: Option<(Instant, bool)>,
     circuits: Vec<(Circuit, u16)>,
     names: Vec<String>,
@@ -43,7 +43,7 @@ impl Prober {
         Self { watchlist, to_ask, asking: None, circuits: Vec::new(), names, flooded: 0 }
     }
 
-    /// Asks for the next name, if no question is under way.
+    /// Asks for the next name, if no request is pending.
     fn probe(&mut self, field: &mut Field) {
         let Some((circuit, streams)) = self.circuits.first_mut() else { return };
         if self.asking.is_some() || !field.takes(circuit.line) {
@@ -63,7 +63,7 @@ impl Prober {
     /// Repeats the names, each by RESOLVE and by BEGIN.
     fn flood(&mut self, field: &mut Field) {
         for (circuit, streams) in &mut self.circuits {
-            // In turn, so that many circuits take part.
+            // In turn, so that many circuits are used.
             for _ in 0..8 {
                 if !field.takes(circuit.line) {
                     break;
@@ -135,11 +135,11 @@ impl Attack for Prober {
                 answers.iter().find(is_address).map(|(_, ttl_s)| *ttl_s)
             }
             RelayCommand::CONNECTED => {
-                // It is no longer wanted.
+                // The stream is no longer needed.
                 circuit.send(field, RelayCommand::END, stream_id, &[6]);
                 Connected::parse(&data).ok().and_then(|it| it.to).map(|(_, ttl_s)| ttl_s)
             }
-            // Not answered: nothing is learnt from that.
+            // The attacker learns nothing without an answer.
             RelayCommand::END => None,
             _ => return,
         };
@@ -152,7 +152,7 @@ impl Attack for Prober {
 
     fn handle_lost(&mut self, line: LineId) {
         self.circuits.retain(|(circuit, _)| circuit.line != line);
-        // Its answer will not come.
+        // Its answer will not arrive.
         self.asking = None;
     }
 }

@@ -1,5 +1,5 @@
-//! No attack: an honest client of the relay's directory, which uses the same lines. What it gets while others attack is what the
-//! directory is worth then.
+//! An honest client of the relay's directory, which uses the same lines as attacks. The share of its requests that are answered
+//! during an attack shows how well the directory still works.
 
 use super::circuits::Circuit;
 use super::field::{Field, LineId};
@@ -12,22 +12,22 @@ use onion::{Duration, Instant, Rate};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// From one request to the next.
+/// The interval between requests.
 const PACE: Duration = Duration::from_millis(500);
 
-/// An answer that takes longer has not come.
+/// The maximum time of an answer. A later one does not count.
 const PATIENCE: Duration = Duration::from_secs(8);
 
-/// Microdescriptors in a request for some.
+/// The number of microdescriptors in a request.
 const MICRO: usize = 5;
 
-/// An END of a stream on which all has been sent (tor-spec, section 6.3).
+/// The reason DONE of an END message (tor-spec, section 6.3).
 const DONE: u8 = 6;
 
-/// Far more than an honest client sends.
+/// The rate limit, far above what an honest client sends.
 const RATE_MBIT: f64 = 100.0;
 
-/// One request: when, and when the whole of its answer had come.
+/// One request: when it was sent, and when its answer was complete.
 #[derive(Clone, Copy, Debug)]
 struct Reading {
     asked: Instant,
@@ -42,22 +42,22 @@ pub struct Reader {
     _running: Assault,
 }
 
-/// What became of the requests of a stretch of time.
+/// The results of the requests in an interval.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reads {
-    /// Requests.
+    /// The number of requests.
     pub asked: usize,
-    /// Of these, answered in full and in time.
+    /// The number of requests that were answered in full and in time.
     pub answered: usize,
-    /// How long each that was answered took, in milliseconds.
+    /// The times of the answered requests in milliseconds.
     pub ms: Vec<f64>,
 }
 
 impl Reader {
-    /// Begins to ask.
+    /// Starts the client.
     ///
     /// # Errors
-    /// The system refuses sockets or a thread.
+    /// The operating system refuses sockets or a thread.
     pub fn start(prey: Prey, clock: Clock) -> Result<Self, AttackError> {
         let readings = Arc::<Mutex<Vec<Reading>>>::default();
         let paths = ["/tor/status-vote/current/consensus-microdesc".to_owned()];
@@ -78,7 +78,7 @@ impl Reader {
         self.readings.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// What became of the requests of this time. `wait` waits a moment, and says whether to give up; the last answers have time to come.
+    /// The results of the requests in this interval. `wait` pauses, and returns whether to give up waiting for the last answers.
     pub fn reads(&self, from: Instant, until: Instant, mut wait: impl FnMut() -> bool) -> Reads {
         loop {
             let now = self.clock.now();
@@ -105,16 +105,16 @@ impl Reads {
         reads
     }
 
-    /// The share that was answered.
+    /// The share of requests that were answered.
     #[expect(clippy::cast_precision_loss, reason = "a count of requests")]
     pub fn share(&self) -> f64 {
         if self.asked == 0 { 0.0 } else { self.answered as f64 / self.asked as f64 }
     }
 }
 
-/// A request that is not answered yet.
+/// A pending request.
 struct UnderWay {
-    /// Its place among the readings.
+    /// The index of the request among the readings.
     place: usize,
     circuit: Option<Circuit>,
     answer: Vec<u8>,
@@ -130,7 +130,7 @@ struct Program {
 }
 
 impl Program {
-    /// Notes a request, or an answer, and returns the place of the request.
+    /// Records a request or an answer, and returns the index of the request.
     fn note(&self, change: impl FnOnce(&mut Vec<Reading>)) -> usize {
         let mut readings = self.readings.lock().unwrap_or_else(PoisonError::into_inner);
         change(&mut readings);
@@ -149,7 +149,7 @@ impl Attack for Program {
         }
         let Some(next) = self.next.filter(|next| asked >= *next) else { return };
         self.next = Some(next + PACE);
-        // A request for which there is no link is one that is not answered.
+        // A request without a link counts as unanswered.
         let place = self.note(|all| all.push(Reading { asked, answered: None }));
         if let Some(line) = self.line.filter(|line| field.takes(*line)) {
             let circ_id = field.begin(line, &[]);
@@ -202,7 +202,7 @@ impl Attack for Program {
     }
 }
 
-/// Whether this is a successful answer of HTTP with all of its body.
+/// Whether this is a successful HTTP response with its complete body.
 fn is_whole(answer: &[u8]) -> bool {
     let Some(head_len) = answer.windows(4).position(|it| it == b"\r\n\r\n") else { return false };
     let head = String::from_utf8_lossy(&answer[..head_len]);

@@ -9,7 +9,7 @@ use onion::cell::relay::RelayCommand;
 /// A request that is answered in one cell.
 const SHORT: &[u8] = b"GET /tor/nothing HTTP/1.0\r\n\r\n";
 
-/// A request for as much as there is.
+/// A request for the longest answer.
 const LONG: &[u8] = b"GET /tor/server/all HTTP/1.0\r\n\r\n";
 
 /// A line that is filled with circuits, and then no longer read.
@@ -17,7 +17,7 @@ struct Gun {
     line: LineId,
     loaded: Vec<Circuit>,
     is_shooting: bool,
-    /// What was aimed with it so far.
+    /// The number of requests sent on the line.
     shots: u32,
 }
 
@@ -63,7 +63,7 @@ impl Battery {
             if !gun.is_shooting {
                 continue;
             }
-            // Each circuit in turn, with one stream more.
+            // Each circuit in turn, with one more stream.
             while gun.shots < self.circuits_per_line * self.streams_per_circuit
                 && field.takes(gun.line)
             {
@@ -97,12 +97,12 @@ impl Attack for Battery {
     }
 }
 
-/// Ever more circuits with little on each.
+/// A growing number of circuits with few unread cells on each.
 pub(super) fn wide() -> impl Attack {
     Battery::new(2_000, 1, SHORT)
 }
 
-/// Few circuits with much on each.
+/// Few circuits with many unread cells on each.
 pub(super) fn deep() -> impl Attack {
     Battery::new(40, 20, LONG)
 }

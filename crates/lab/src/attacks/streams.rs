@@ -1,4 +1,4 @@
-//! Floods of streams that nobody means to use.
+//! Floods of streams that are never used.
 
 use super::Attack;
 use super::circuits::Circuit;
@@ -14,22 +14,22 @@ const CIRCUITS: u32 = 20;
 /// Streams of a circuit.
 const STREAMS: u16 = 60_000;
 
-/// Streams of one kind, as many as can be.
+/// Opens the maximum number of streams of one kind.
 pub(super) struct Flood {
     command: RelayCommand,
-    /// Over circuits of two hops, whose last is the relay.
+    /// Whether the circuits have two hops, of which the relay is the last.
     comes_by_another: bool,
     circuits: Vec<(Circuit, u16)>,
     asked: u64,
 }
 
 impl Flood {
-    /// Streams to the relay's directory that ask for nothing.
+    /// Streams to the relay's directory without a request.
     pub(super) fn begin_dir() -> Self {
         Self::new(RelayCommand::BEGIN_DIR, false)
     }
 
-    /// Names that do not exist, each another one.
+    /// RESOLVE of names that do not exist and are all different.
     pub(super) fn resolve() -> Self {
         Self::new(RelayCommand::RESOLVE, true)
     }
@@ -53,7 +53,7 @@ impl Attack for Flood {
             }
         }
         for (circuit, streams) in &mut self.circuits {
-            // In turn, so that many circuits take part.
+            // In turn, so that many circuits are used.
             for _ in 0..8 {
                 if !field.takes(circuit.line) {
                     break;

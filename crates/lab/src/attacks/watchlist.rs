@@ -1,55 +1,55 @@
-//! Names that a stranger is curious about, and what an exit's answers reveal of them.
+//! Names of a DNS probing attack, and what an exit's answers reveal about them.
 
 use onion::Duration;
 use std::sync::{Mutex, PoisonError};
 
-/// Names of either kind.
+/// The number of names of each of the two kinds.
 const EACH: usize = 20;
 
-/// Names of which somebody has asked an exit for half, and nobody for the others. Whose they are is not the stranger's knowledge, but
-/// that of who judges his guesses.
+/// Names of which another client has asked an exit for half, and nobody for the others. The attacker does not know which; only the
+/// judge of the experiment does.
 #[derive(Debug, Default)]
 pub struct Watchlist {
-    /// Tells them from those of other times.
+    /// Distinguishes these names from those of other runs.
     tag: u32,
-    /// Where something listens at the address of all names.
+    /// The port of the listener at the address of all names.
     port: u16,
     heard: Mutex<Vec<Probe>>,
 }
 
-/// What a question by the stranger came to.
+/// The result of a request by the attacker.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Probe {
-    /// Somebody has asked before.
+    /// Whether another client has asked before.
     pub was_asked: bool,
-    /// From the question to the answer.
+    /// The time from the request to the answer.
     pub took: Duration,
-    /// For how long the answer says that it holds, in seconds.
+    /// The TTL of the answer in seconds.
     pub ttl_s: u32,
 }
 
 impl Watchlist {
-    /// Names with a tag of their own; something listens at this port of their address.
+    /// Creates names with this tag. A listener is at this port of their address.
     pub fn new(tag: u32, port: u16) -> Self {
         Self { tag, port, heard: Mutex::default() }
     }
 
     fn name(&self, number: usize) -> String {
-        // Nothing in it says which of the two it is.
+        // The name does not reveal its kind.
         format!("w{number}.{:x}.attacked.test", self.tag)
     }
 
-    /// Those that somebody is to ask for before.
+    /// The names for which another client must ask before the attack.
     pub fn to_be_asked(&self) -> impl Iterator<Item = String> + '_ {
         (0..2 * EACH).filter(|number| Self::is_asked(*number)).map(|number| self.name(number))
     }
 
-    /// Two in a row of either kind: probes by RESOLVE and by BEGIN take turns.
+    /// Kinds alternate after two names, because probes by RESOLVE and by BEGIN alternate.
     const fn is_asked(number: usize) -> bool {
         number % 4 < 2
     }
 
-    /// All, with whether somebody has asked.
+    /// All names, with whether another client has asked.
     pub(super) fn all(&self) -> impl Iterator<Item = (String, bool)> + '_ {
         (0..2 * EACH).map(|number| (self.name(number), Self::is_asked(number)))
     }
@@ -62,7 +62,7 @@ impl Watchlist {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).push(probe);
     }
 
-    /// What has been heard so far.
+    /// The results up to now.
     pub fn heard(&self) -> Vec<Probe> {
         self.heard.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

@@ -1,4 +1,4 @@
-//! Clients of a relay on this machine: circuits of two hops through it, back to ourselves.
+//! Clients of a relay on this machine: circuits of two hops through the relay, back to this process.
 
 use super::nodes::{NodeError, Nodes, listen, rng};
 use link::{Clock, Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
@@ -15,20 +15,20 @@ use std::thread;
 /// Links of the clients to the relay, with a circuit on each.
 const SOCKETS: u32 = 2;
 
-/// Cells of a circuit that may be under way: what piles up while clients are held, and so comes at
-/// once when they no longer are. A tenth of a second's worth at 80 Mbit/s, over all circuits.
+/// Maximum number of cells in flight on a circuit. They are queued while the relay limits its clients, and sent at once when it no
+/// longer does. Over all circuits they are a tenth of a second at 80 Mbit/s.
 const WINDOW_CELLS: u32 = 1000;
 
-/// Time for links and circuits to stand.
+/// Maximum time to build links and circuits.
 const SETUP: Duration = Duration::from_secs(30);
 
 /// How often the generator's events are read.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Longer than any experiment.
+/// The length of the load, longer than any experiment.
 const LENGTH_S: u32 = 24 * 3600;
 
-/// Client traffic through a relay at a steady rate, for as long as this lives.
+/// Client traffic through a relay at a steady rate, until this is dropped.
 pub struct ClientLoad {
     clock: Clock,
     told: SharedState,
@@ -38,7 +38,7 @@ pub struct ClientLoad {
 #[derive(Default)]
 struct LoadState {
     is_flowing: bool,
-    /// Why it ended.
+    /// The reason that the load ended.
     failure: Option<String>,
 }
 
@@ -53,10 +53,10 @@ impl SharedState {
 }
 
 impl ClientLoad {
-    /// Opens circuits through a relay on loopback, and sends at this rate. Returns once it flows.
+    /// Opens circuits through a relay on loopback, and sends at this rate. Returns once traffic flows.
     ///
     /// # Errors
-    /// The relay does not serve its clients, or nodes cannot be started.
+    /// The relay does not serve its clients, or nodes cannot start.
     pub fn start(target: Target, rate: Rate, clock: Clock) -> Result<Self, NodeError> {
         let mut nodes = Nodes::new(clock)?;
         let (mut landings, mut listeners) = (Vec::new(), Vec::new());
@@ -78,7 +78,7 @@ impl ClientLoad {
             window_cap_cells: WINDOW_CELLS,
             check_one_in: NonZeroU32::MIN.saturating_add(124),
             setup_timeout: SETUP,
-            // A relay may starve its clients; that is for us to see, not to give up on.
+            // A relay may starve its clients. Experiments must observe that, so the load does not give up.
             stall_timeout: Duration::from_secs(u64::from(LENGTH_S)),
             unix_time_s: unix_time_s(),
         };
@@ -105,20 +105,20 @@ impl ClientLoad {
             }
             drop(told);
             if self.clock.now() >= deadline {
-                let problem = "their circuits do not stand in time";
+                let problem = "their circuits are not open in time";
                 return Err(NodeError::Clients(problem.to_owned()));
             }
             thread::park_timeout(Duration::from_millis(20));
         }
     }
 
-    /// Why it ended by itself, if it has.
+    /// The reason that the load ended before it was dropped, if it has.
     pub fn failure(&self) -> Option<String> {
         self.told.lock().failure.clone()
     }
 }
 
-/// Starts the pump once it can, and hears why it ends.
+/// Starts the traffic when circuits are open, and records why it ends.
 struct Starter {
     told: SharedState,
 }

@@ -11,29 +11,29 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Connections that are being made at a time.
+/// Maximum number of connections that are being opened.
 const DIALS_MAX: u32 = 64;
 
-/// Circuits of one connection that come and go at a time.
+/// Temporary circuits of one connection at a time.
 const COMING_AND_GOING: u32 = 2;
 
-/// CREATED_FAST came to an unknown circuit, or its proof does not hold.
+/// CREATED_FAST arrived on an unknown circuit, or with a wrong derivative key.
 const FALSE_ANSWER: &str = "the relay's answer to CREATE_FAST proves nothing";
 
-/// Opens circuits that stay, and then others that do not.
+/// Opens permanent circuits, and then temporary ones.
 pub struct Crowd {
     target: Target,
     unix_time_s: u64,
     rng: StdRng,
     connections: u32,
-    /// Circuits that stay, on each connection.
+    /// Permanent circuits on each connection.
     staying: u32,
     dialled: u32,
     connecting: u32,
     links: Vec<Link>,
     writable: VecDeque<ConnId>,
     standing: u64,
-    /// Circuits that may still begin, of those that do not stay.
+    /// The number of temporary circuits still to begin.
     to_begin: u64,
     gone: u64,
     failure: Option<String>,
@@ -44,13 +44,13 @@ struct Link {
     channel: Option<Channel>,
     has_begun: bool,
     opened: u32,
-    /// Our halves of handshakes that wait for their answers: tor need not answer in order.
+    /// Our halves of pending handshakes: tor need not answer in order.
     waiting: BTreeMap<CircId, fast::Client>,
     is_queued: bool,
 }
 
 impl Crowd {
-    /// This number of circuits that stay, over this number of connections.
+    /// Creates a load of this number of permanent circuits over this number of connections.
     pub fn new(
         target: Target,
         connections: u32,
@@ -75,22 +75,22 @@ impl Crowd {
         }
     }
 
-    /// Circuits that stay and stand.
+    /// The number of permanent circuits that are open.
     pub const fn standing(&self) -> u64 {
         self.standing
     }
 
-    /// How many there are to be.
+    /// The number of permanent circuits to open.
     pub fn wanted(&self) -> u64 {
         u64::from(self.staying) * u64::from(self.connections)
     }
 
-    /// Circuits that were built and torn down.
+    /// The number of circuits that were built and destroyed.
     pub const fn gone(&self) -> u64 {
         self.gone
     }
 
-    /// Why it can't go on.
+    /// The reason that the load cannot continue.
     pub fn failure(&self) -> Option<&str> {
         self.failure.as_deref()
     }
@@ -112,7 +112,7 @@ impl Crowd {
         }
     }
 
-    /// One more circuit on this connection.
+    /// Begins another circuit on this connection.
     fn begin(&mut self, place: usize) {
         let mut x = [0; 20];
         self.rng.fill_bytes(&mut x);

@@ -1,4 +1,4 @@
-//! Nodes of the engine, each on a thread of this process, in the network namespace where it belongs.
+//! Nodes of the engine, each on a thread of this process, in its network namespace.
 
 use link::tls::TlsConfigs;
 use link::{
@@ -13,19 +13,19 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::Arc;
 
-/// Why a node or a load generator does not work.
+/// The reason that a node or a load generator does not work.
 #[derive(Debug, thiserror::Error)]
 pub enum NodeError {
-    /// Identities cannot be made.
+    /// Identities cannot be created.
     #[error(transparent)]
     Issue(#[from] IssueError),
     /// Sockets fail.
     #[error("machine: {0}")]
     Driver(#[from] DriverError),
-    /// A thread cannot be had.
+    /// A thread cannot be started.
     #[error("machine: {0}")]
     Thread(#[from] ThreadError),
-    /// A port or a network namespace cannot be had.
+    /// A port or a network namespace is unavailable.
     #[error("machine: {0}")]
     Machine(#[from] io::Error),
     /// There are no random bytes.
@@ -36,19 +36,19 @@ pub enum NodeError {
     Clients(String),
 }
 
-/// Starts nodes, with one clock and the keys of one side of TLS.
+/// Starts nodes that share a clock and the keys of one side of TLS.
 pub struct Nodes {
-    /// The clock of all of them.
+    /// The clock of all nodes.
     pub clock: Clock,
     issuer: IdentityIssuer,
     tls: TlsConfigs,
 }
 
 impl Nodes {
-    /// With new keys.
+    /// Creates new keys.
     ///
     /// # Errors
-    /// There are no random bytes, or keys cannot be made.
+    /// The operating system provides no random bytes, or keys cannot be created.
     pub fn new(clock: Clock) -> Result<Self, NodeError> {
         let mut seed = [0; 32];
         rng()?.fill_bytes(&mut seed);
@@ -57,18 +57,18 @@ impl Nodes {
         Ok(Self { clock, issuer, tls })
     }
 
-    /// A new relay's identity.
+    /// Creates the identity of a new relay.
     ///
     /// # Errors
-    /// Keys cannot be made.
+    /// Keys cannot be created.
     pub fn identity(&mut self) -> Result<Arc<OwnIdentity>, NodeError> {
         Ok(Arc::new(self.issuer.identity()?))
     }
 
-    /// Lets a node run in a namespace, or where this thread is; `watch` looks after it. It ends with what is returned.
+    /// Runs a node in a namespace, or in that of this thread; `watch` supervises it. The node ends when the returned value is dropped.
     ///
     /// # Errors
-    /// Sockets or a thread cannot be had.
+    /// The operating system refuses sockets or a thread.
     pub fn start<N: Node + Send + 'static>(
         &self,
         namespace: Option<&Namespace>,
@@ -78,7 +78,7 @@ impl Nodes {
         watch: impl Observer<N> + 'static,
     ) -> Result<NodeThread<N>, NodeError> {
         let driver = Box::new(Driver::new(node, self.clock, self.tls.clone(), listeners, options)?);
-        // A thread is in the network of the one that starts it.
+        // A thread inherits the network namespace of the thread that starts it.
         let start = || NodeThread::start("node", driver, watch);
         Ok(match namespace {
             Some(namespace) => namespace.run(start)??,
@@ -87,10 +87,10 @@ impl Nodes {
     }
 }
 
-/// Listens in a namespace, or where this thread is.
+/// Listens in a namespace, or in that of this thread.
 ///
 /// # Errors
-/// The port or the namespace cannot be had.
+/// The port or the namespace is unavailable.
 pub fn listen(
     namespace: Option<&Namespace>,
     address: Ipv4Addr,

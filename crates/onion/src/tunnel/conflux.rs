@@ -215,7 +215,7 @@ impl<L: Copy + PartialEq, M> Conflux<L, M> {
     /// If the number has changed, and messages were sent or received since: the relay has lost all legs in
     /// between, and forgotten what it had received.
     pub fn set_first_leg(&mut self, number: u8) -> Result<(), ConfluxError> {
-        // LINKEDs of a state that is lost may arrive late: any leg that stands vouches for its own.
+        // LINKEDs of a lost state may arrive late: each open leg confirms the state in which it was linked.
         let is_known = self.legs.iter().any(|it| it.first_leg == number);
         if self.first_leg.is_some() && !is_known && self.has_carried() {
             return Err(ConfluxError::Desynchronised);

@@ -9,12 +9,12 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Rows of a group: the number that is in memory at once.
+/// Rows of a group, which is the number of rows in memory.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// What can be a row in each format.
+/// A type whose values can be rows in each format.
 pub trait Row: Serialize + Sized {
-    /// Writes some as a group.
+    /// Writes rows as a group.
     ///
     /// # Errors
     /// Those of the output.

@@ -1,7 +1,7 @@
 //! Relays and measurers in virtual time, around one period.
 //!
-//! [`World::play_until`] is the shell: it does what the period asks for (`act`), and hands it each answer at its time (`happen`). `network`
-//! has the relays, `team` what measurers report of a round, `disturbances` crashes, losses and lies, and `checks` the rules.
+//! [`World::play_until`] performs the actions of the period (`act`), and delivers each answer at its time (`happen`). `network` has the
+//! relays, `team` the reports of measurers on a round, `disturbances` crashes, losses and lies, and `checks` the invariants.
 
 mod checks;
 mod disturbances;

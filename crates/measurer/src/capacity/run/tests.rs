@@ -3,7 +3,7 @@ use super::*;
 use coordinator::{MemberTraffic, team_capacities};
 use std::net::Ipv4Addr;
 
-/// Time enough for a machine that has much else to do.
+/// Enough time for a busy machine.
 const START_DELAY: Duration = Duration::from_secs(4);
 
 const ANY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0);

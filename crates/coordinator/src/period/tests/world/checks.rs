@@ -1,4 +1,4 @@
-//! What must hold of a period: checked after each step, and at the end.
+//! Invariants of a period, checked after each step and at the end.
 
 use super::*;
 

@@ -1,4 +1,4 @@
-//! Crashes, lost and lying measurers, clocks that are set, and withdrawn consent.
+//! Crashes, lost and lying measurers, steps of the wall clock, and withdrawn consent.
 
 use super::*;
 
@@ -11,7 +11,7 @@ pub(in super::super) enum Happening {
     MeasurerLost(usize),
     /// A measurer claims more than it was assigned, for two minutes.
     MeasurerLies(usize),
-    /// The wall clock is set, by this number of seconds.
+    /// The wall clock steps by this number of seconds.
     ClockSet(i64),
     /// The next consensus is unavailable.
     NoConsensus,
@@ -26,7 +26,7 @@ impl World {
         self.period.refresh(listed);
     }
 
-    /// The operator empties the opt-in list, and no newer consensus can be had.
+    /// The operator empties the opt-in list, and no newer consensus is available.
     pub(in super::super) fn withdraw_consent(&mut self) {
         self.has_no_consensus = true;
         self.period.refresh(Consent::local_only());

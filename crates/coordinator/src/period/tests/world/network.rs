@@ -5,7 +5,7 @@ use super::*;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Conduct {
     Honest,
-    /// It takes part, and says "not now".
+    /// The relay takes part, and answers "not now".
     Declines,
     Unreachable,
     /// On a public address, and not on the opt-in list.

@@ -1,4 +1,4 @@
-//! The measurers, and what they report of a round.
+//! The measurers, and their reports on a round.
 
 use super::*;
 

@@ -182,8 +182,8 @@ fn legs_that_are_gone_are_not_linked() {
     assert_eq!(end.handle_gone(&[6, 5]), [60]);
 }
 
-/// A relay that lost all legs has forgotten the set, and says so by another first leg. LINKEDs of the state before may
-/// still arrive: they do not make the legs that stand strangers.
+/// A relay that lost all legs has discarded the set, and its LINKED states another first leg. LINKEDs of the earlier state may
+/// still arrive: they do not close the open legs.
 #[test]
 fn a_forgotten_set_is_noticed_and_a_late_answer_is_no_other_set() {
     let mut end = end(100);
