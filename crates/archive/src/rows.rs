@@ -247,6 +247,7 @@ pub fn tables() -> Vec<(&'static str, &'static str, SchemaRef)> {
         table::<NetworkHour>(),
     ]
 }
+
 impl Staged {
     /// Its capacity within its rate and burst, byte/s: section 3 of the paper.
     #[must_use]

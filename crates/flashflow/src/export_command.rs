@@ -4,7 +4,11 @@ use clap::{Args, ValueEnum};
 use cli::Error;
 use netdoc::Fingerprint;
 use onion::identity::RsaId;
-use report::rows::{Row, write_csv, write_json_lines};
+#[cfg(feature = "parquet")]
+use report::rows::Row;
+use report::rows::{write_csv, write_json_lines};
+#[cfg(not(feature = "parquet"))]
+use serde::Serialize as Row;
 use serde_json::{Value, json};
 use std::fs::File;
 use std::io::{self, Write};

@@ -12,13 +12,6 @@ pub use parquet::{Row, write_parquet};
 use serde::Serialize;
 use std::io::{self, BufWriter, Write};
 
-/// A type whose values can be rows in each format.
-#[cfg(not(feature = "parquet"))]
-pub trait Row: Serialize {}
-
-#[cfg(not(feature = "parquet"))]
-impl<T: Serialize> Row for T {}
-
 /// Writes each row as a JSON object on a line. Returns the number of rows.
 ///
 /// # Errors

@@ -29,8 +29,7 @@ pub(super) trait Entry: Sized {
     /// Begins with the line `r`.
     fn begin(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Self, ConsensusError>;
     fn fingerprint(&self) -> Fingerprint;
-    fn flags(&mut self) -> &mut Flags;
-    /// Takes a line that is neither `r` nor `s`, or ignores it.
+    /// Takes a line after `r`, or ignores it.
     fn item(
         &mut self,
         keyword: &[u8],
@@ -261,12 +260,10 @@ impl<E: Entry> Reader<E> {
         let Some(router) = self.routers.last_mut() else { return Ok(()) };
         match keyword {
             b"s" if self.has_flags => Err(bad(line, "the flags are given twice")),
-            b"s" => {
-                *router.flags() = words(rest).filter_map(Flag::from_name).collect();
-                self.has_flags = true;
-                Ok(())
+            _ => {
+                self.has_flags |= keyword == b"s";
+                router.item(keyword, line, rest, &mut self.document)
             }
-            _ => router.item(keyword, line, rest, &mut self.document),
         }
     }
 
@@ -437,10 +434,6 @@ impl Entry for Router {
         self.fingerprint
     }
 
-    fn flags(&mut self) -> &mut Flags {
-        &mut self.flags
-    }
-
     fn item(
         &mut self,
         keyword: &[u8],
@@ -449,6 +442,7 @@ impl Entry for Router {
         document: &mut Document,
     ) -> Result<(), ConsensusError> {
         match keyword {
+            b"s" => self.flags = flags(rest),
             b"v" => self.version = Some(shared(&mut document.texts, line, rest)?),
             b"pr" => self.protocols = Some(shared(&mut document.texts, line, rest)?),
             // As in tor, an unreadable address does not invalidate the entry.
@@ -502,10 +496,6 @@ impl Entry for Listed {
         self.fingerprint
     }
 
-    fn flags(&mut self) -> &mut Flags {
-        &mut self.flags
-    }
-
     fn item(
         &mut self,
         keyword: &[u8],
@@ -513,17 +503,25 @@ impl Entry for Listed {
         rest: &[u8],
         _: &mut Document,
     ) -> Result<(), ConsensusError> {
-        if keyword == b"w" {
-            for value in w_line(line, rest) {
-                match value? {
-                    Weight::Bandwidth(kb_s) => self.bandwidth_kb_s = Some(kb_s),
-                    Weight::Measured(_) => {}
-                    Weight::Unmeasured(is) => self.unmeasured = is,
+        match keyword {
+            b"s" => self.flags = flags(rest),
+            b"w" => {
+                for value in w_line(line, rest) {
+                    match value? {
+                        Weight::Bandwidth(kb_s) => self.bandwidth_kb_s = Some(kb_s),
+                        Weight::Measured(_) => {}
+                        Weight::Unmeasured(is) => self.unmeasured = is,
+                    }
                 }
             }
+            _ => {}
         }
         Ok(())
     }
+}
+
+fn flags(rest: &[u8]) -> Flags {
+    words(rest).filter_map(Flag::from_name).collect()
 }
 
 /// A value of a `w` line.
