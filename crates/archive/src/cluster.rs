@@ -90,8 +90,8 @@ impl Scheduler {
     }
 }
 
-/// The first node of a plan whose rows tasks of a stage would not share. Ballista gives each task its part of a file, of an empty table and
-/// of other stages. Any other leaf runs as a whole in each of them, and its rows would count several times.
+/// The first node of a plan that Ballista cannot divide among the tasks of a stage. Tasks share files, tables in memory and the output of
+/// other stages. Each task would run any other leaf completely, and its rows would count several times.
 fn not_splittable(plan: &dyn ExecutionPlan) -> Option<&str> {
     let children = plan.children();
     let is_known = matches!(plan.name(), "DataSourceExec" | "PlaceholderRowExec" | "EmptyExec");
@@ -101,8 +101,8 @@ fn not_splittable(plan: &dyn ExecutionPlan) -> Option<&str> {
     children.into_iter().find_map(|it| not_splittable(it.as_ref()))
 }
 
-/// Sorts again what is exchanged. An exchange between stages loses the order of rows, and Ballista does not notice in a plan whose exchange
-/// was to keep it.
+/// Restores the order of rows after an exchange between stages. The exchange loses it, and Ballista does not detect this in a plan whose
+/// exchange should preserve it.
 fn sorted_after_exchange(
     plan: Arc<dyn ExecutionPlan>,
 ) -> Result<Arc<dyn ExecutionPlan>, DataFusionError> {

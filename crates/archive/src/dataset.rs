@@ -285,11 +285,11 @@ const fn sorted_by(column_idx: i32) -> SortingColumn {
     SortingColumn { column_idx, descending: false, nulls_first: false }
 }
 
-/// Rows by fingerprint and time. Sources have them by time, so that they need only be dealt out to their relays.
+/// Rows by fingerprint and time. Sources have them by time, so they are only distributed to their relays.
 fn sorted<R: Row>(rows: &[R], relays: &Relays) -> Vec<R> {
     let ranks = relays.ranks();
     let rank = |row: &R| ranks[row.relay().0 as usize] as usize;
-    // Where the next row of each relay goes.
+    // The index of each relay's next row.
     let mut places = vec![0_u32; ranks.len() + 1];
     for row in rows {
         places[rank(row) + 1] += 1;

@@ -105,7 +105,7 @@ pub(crate) enum Runner {
 }
 
 impl Runner {
-    /// On a cluster, plans do without what tasks cannot share: dynamic filters, subqueries as nodes, joins that cannot spill.
+    /// On a cluster, plans avoid what tasks cannot share: dynamic filters, subqueries as nodes, joins that cannot spill.
     fn configured(&self, config: SessionConfig) -> SessionConfig {
         match self {
             Self::Here => config,
@@ -114,7 +114,7 @@ impl Runner {
         }
     }
 
-    /// Options with which a join holds its smaller side as a whole.
+    /// Options with which a join keeps its smaller side completely in memory.
     fn joins_that_collect(&self) -> &'static [(&'static str, &'static str)] {
         const ALL: [(&str, &str); 4] = [
             ("datafusion.optimizer.prefer_hash_join", "true"),
@@ -183,7 +183,8 @@ impl Engine {
             .configured(SessionConfig::new())
             .with_target_partitions(limits.threads.max(1))
             .with_information_schema(true);
-        // Each sort, join and aggregation has its share: the first would leave nothing to those after it, which could not even spill.
+        // Each sort, join and aggregation has its share of memory. Otherwise the first would leave nothing to later ones, which could not even
+        // spill.
         let pool = FairSpillPool::new(limits.memory_mib << 20);
         let memory = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
         let context = SessionContext::new_with_config_rt(config, memory);

@@ -150,18 +150,18 @@ pub fn import(
     let mut known: BTreeMap<u64, Vec<Imported>> = BTreeMap::new();
     let manifest = dataset.manifest()?;
     let is_verified = verifier.is_some();
-    // A verified dataset holds nothing else; rows without a manifest are of an import that was interrupted.
+    // A verified dataset holds nothing else; rows without a manifest come from an interrupted import.
     let is_mixed = manifest.iter().any(|it| it.is_verified != is_verified)
         || is_verified && manifest.is_empty() && !dataset.months("statuses")?.is_empty();
     if is_mixed {
         let (had, has) = if is_verified { ("without", "with") } else { ("with", "without") };
         let problem = format!(
-            "it has data that were imported {had} --verify before, and now the import is {has} it; use a new dataset"
+            "its data were imported {had} --verify before, and this import is {has} it; use a new dataset"
         );
         return Err(ArchiveError::Source { path: dataset.folder().to_owned(), problem });
     }
     if let (Some(path), true) = (&options.certificates, manifest.is_empty()) {
-        // Rows of an import that is interrupted have no line of their own, but this one: a later import must verify as well.
+        // An interrupted import leaves rows without a line of their own. This line records that a later import must verify as well.
         dataset.note(&Imported { source: path.clone(), is_verified, ..Imported::default() })?;
     }
     for entry in manifest {
@@ -250,16 +250,16 @@ struct Importer<'a> {
     observer: &'a mut dyn Observer,
     read: Arc<source::Count>,
     parsed: u64,
-    /// Bytes of documents that the observer knows of.
+    /// The bytes of documents that were reported to the observer.
     observed: u64,
-    /// Room for documents.
+    /// A reusable buffer for documents.
     buffer: Vec<u8>,
     total: u64,
 }
 
-/// Why the reading of a source ended before its end.
+/// The reason that a source was not read to its end.
 enum Ended {
-    /// What the source is made of.
+    /// The source cannot be read, or is damaged.
     Source(io::Error),
     /// The dataset cannot be written.
     Dataset(ArchiveError),
@@ -365,7 +365,7 @@ impl Importer<'_> {
         self.observer.progress(read, self.total, self.parsed);
     }
 
-    /// Members of a tar. Extensions for long names are not obeyed: they would be read into memory whatever their size, and names are
+    /// Members of a tar. Extensions for long names are ignored: they would be read into memory whatever their size, and names are
     /// only printed.
     fn tar(
         &mut self,

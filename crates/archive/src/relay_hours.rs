@@ -5,7 +5,7 @@
 //! Relays are split by the first digits of their fingerprints, one range for each thread.
 //!
 //! The node's only child has a row for each range, the range's number. A task of a cluster restricts the leaves of its plan to its
-//! partitions, so it computes the ranges whose rows it was left with, and no other task computes these.
+//! partitions, so it computes only the ranges of its remaining rows, and no other task computes these.
 
 mod columns;
 

@@ -122,7 +122,7 @@ pub(crate) fn plan(
     let machines: Vec<Machine> =
         relays.iter().map(|(id, capacity)| Machine::single(*id, *capacity)).collect();
     let plan = Plan::greedy(&[options.team], options.excess_factor, machines);
-    let slots = plan.places().last().map_or(0, |place| place.slot + 1);
+    let slots = plan.used_slots();
     let needs_more = |it: &&Expected| it.1.scaled(options.excess_factor) > options.team.capacity;
     let capacity: Rate = relays.iter().map(|it| it.1).sum();
     PlannedNetwork {

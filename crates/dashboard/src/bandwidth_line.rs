@@ -1,7 +1,7 @@
 //! Lines of the newest bandwidth file.
 
 use netdoc::bwfile::BandwidthFile;
-use netdoc::{Fingerprint, check_as_tor};
+use netdoc::check_as_tor;
 use onion::identity::RsaId;
 use std::fs;
 use std::path::Path;
@@ -24,9 +24,4 @@ pub fn weights(file: &Path, relay: RsaId) -> Result<Option<Line>, String> {
         is_unmeasured: line.unmeasured,
         is_under_min_report: line.under_min_report,
     }))
-}
-
-/// A fingerprint as bandwidth files write it.
-pub(crate) fn fingerprint(relay: RsaId) -> String {
-    Fingerprint::from_bytes(relay.0).to_string()
 }

@@ -5,7 +5,7 @@
 //! ```
 //!
 //! The kind of each file is detected from its first lines. Every file is parsed for about a second
-//! on one core; the best and the median run are printed. Consensuses are parsed as a whole, and then as archives are.
+//! on one core; the best and the median run are printed. Consensuses are parsed as a whole, and then with the parser for archives.
 
 use std::hint::black_box;
 use std::process::ExitCode;

@@ -143,7 +143,7 @@ impl RelayLine {
     }
 }
 
-/// Why no line of a bandwidth file belongs to a name.
+/// The reason that a name identifies no single line of a bandwidth file.
 #[derive(Debug, thiserror::Error)]
 pub enum LookupError {
     /// No line has this fingerprint.

@@ -199,7 +199,7 @@ impl Router {
     }
 }
 
-/// What archives are read for: who was listed, with which flags and which weight.
+/// A relay's entry in an archived consensus, reduced to identity, flags and weight.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Listed {
     /// The relay's RSA identity.
@@ -274,8 +274,8 @@ pub struct Consensus<R = Router> {
 
 impl Consensus<Listed> {
     /// Parses a consensus of any age, as archives have them: the footer may be missing (consensus methods before 9), keywords may
-    /// follow `opt`, and relays may be in any order. Of two entries of one relay the first counts. Of an entry, only what [`Listed`]
-    /// keeps is looked at.
+    /// follow `opt`, and relays may be in any order. If a relay has two entries, the first counts. Only the items that
+    /// [`Listed`] keeps are parsed.
     ///
     /// # Errors
     /// As [`Consensus::parse`]. At least one complete signature must be present: a truncated consensus would silently shrink the

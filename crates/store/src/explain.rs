@@ -65,7 +65,7 @@ impl Reader {
             measurements,
             neighbours: self.neighbours(relay)?,
             suspects: &self.suspects(Some(relay.rsa))?,
-            consensus_seen_unix_s: self.consensuses(1)?.first().map(|it| it.seen_unix_s),
+            consensus_seen_unix_s: self.newest_consensus(now_unix_s)?.map(|it| it.seen_unix_s),
             line,
             policy: self.history_policy()?,
             now_unix_s,

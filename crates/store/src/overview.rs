@@ -114,6 +114,10 @@ pub struct Pass {
 
 const DAY_S: u64 = 24 * 3600;
 
+/// A consensus that becomes valid later than this after the present is from a clock that was ahead: authorities publish one at most
+/// hours before (dir-spec, section 1.4).
+pub(crate) const AHEAD_MAX_S: u64 = DAY_S;
+
 /// The measurements that ended in a week.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Week {
@@ -159,7 +163,7 @@ impl Reader {
         Ok(Overview {
             progress,
             period,
-            consensus: self.consensuses(1)?.into_iter().next(),
+            consensus: self.newest_consensus(now_unix_s)?,
             file: self.files(1)?.into_iter().next(),
             relays,
             capacity: capacity.unwrap_or_default(),
@@ -196,14 +200,14 @@ impl Reader {
         Ok(self.all(sql, [int(begin_unix_s)], period)?.into_iter().next())
     }
 
-    /// The newest consensuses.
+    /// The newest consensus, without those from a clock that was more than a day ahead.
     ///
     /// # Errors
     /// If the store cannot be read.
-    pub fn consensuses(&self, most: usize) -> Result<Vec<Consensus>, StoreError> {
+    pub fn newest_consensus(&self, now_unix_s: u64) -> Result<Option<Consensus>, StoreError> {
         let sql = "SELECT valid_after_unix_s, seen_unix_s, source, relays, to_be_measured, signers FROM consensus
-                   ORDER BY valid_after_unix_s DESC LIMIT ?1";
-        self.all(sql, [int(most as u64)], |row| {
+                   WHERE valid_after_unix_s <= ?1 ORDER BY valid_after_unix_s DESC LIMIT 1";
+        let found = self.all(sql, [int(now_unix_s + AHEAD_MAX_S)], |row| {
             Ok(Consensus {
                 valid_after_unix_s: time(row, 0)?,
                 seen_unix_s: time(row, 1)?,
@@ -212,7 +216,8 @@ impl Reader {
                 to_be_measured: time(row, 4)?,
                 signers: row.get(5)?,
             })
-        })
+        })?;
+        Ok(found.into_iter().next())
     }
 
     /// The newest bandwidth files.

@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::likeness;
 use crate::open::Store;
+use crate::overview::AHEAD_MAX_S;
 use crate::read::State;
 use crate::series;
 use crate::{
@@ -103,10 +104,10 @@ fn write_seen(db: &Connection, seen: &ConsensusEntry) -> rusqlite::Result<()> {
     ])?;
     // A consensus from a clock that was ahead must not hide all later ones.
     let newest = "SELECT coalesce(max(valid_after_unix_s) <= ?1, TRUE) FROM consensus
-                  WHERE valid_after_unix_s <= ?2 + 86400";
+                  WHERE valid_after_unix_s <= ?2";
     let is_newest: bool = db
         .prepare_cached(newest)?
-        .query_row([int(*valid_after_unix_s), int(*at_unix_s)], |row| row.get(0))?;
+        .query_row([int(*valid_after_unix_s), int(*at_unix_s + AHEAD_MAX_S)], |row| row.get(0))?;
     if is_newest {
         // A relay that has left the consensus has no weight.
         db.execute("UPDATE relay SET weight_kb_s = NULL WHERE weight_kb_s IS NOT NULL", [])?;

@@ -24,7 +24,7 @@ fn what_is_larger_than_memory_spills_and_what_cannot_says_what_to_raise() {
         SELECT weight_kb_per_s, valid_after_unix_s, COUNT(*) AS n, MAX(relay) AS last FROM statuses
         GROUP BY weight_kb_per_s, valid_after_unix_s)";
     assert_eq!(query(64, groups).unwrap(), query(2048, groups).unwrap());
-    // The first rows of an order are held in memory.
+    // The first rows of a sorted query are held in memory.
     let first = "SELECT relay, valid_after_unix_s FROM statuses ORDER BY weight_kb_per_s LIMIT 1 OFFSET 999998";
     let error = query(64, first).unwrap_err().to_string();
     assert!(error.contains("raise it"), "{error}");

@@ -37,7 +37,7 @@ pub(super) struct Piece<'a> {
 }
 
 impl<'b, R: Read> Documents<'b, R> {
-    /// The buffer is only room: what it has is dropped.
+    /// The buffer only provides capacity: its contents are discarded.
     pub(super) fn new(from: R, buffer: &'b mut Vec<u8>) -> Self {
         buffer.clear();
         Self {

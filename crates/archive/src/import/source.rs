@@ -88,7 +88,7 @@ pub(super) fn open(path: &Path, count: Arc<Count>) -> io::Result<Opened> {
     Ok(Opened { is_tar: head.get(257..262) == Some(b"ustar"), stream })
 }
 
-/// Bytes that pass from the decompressing thread at once, and how often they may before they are used.
+/// The size of a chunk from the decompressing thread, and the maximum number of chunks that wait to be used.
 const CHUNK: usize = 1 << 18;
 const CHUNKS: usize = 8;
 

@@ -19,7 +19,7 @@ use tokio::sync::{mpsc, watch};
 /// Maximum number of queued reports to the session's task, over all its rounds; then the reporting thread blocks.
 const REPORTS_MAX: usize = 256;
 
-/// Maximum number of relays on a coordinator's opt-in list: many times the public network.
+/// Maximum number of lines of a coordinator's opt-in list, each with a relay and an address: many times the public network.
 const LISTED_MAX: usize = 100_000;
 
 /// The number of refused orders after which the session ends.
@@ -34,6 +34,7 @@ pub(super) struct Session {
     /// The coordinator's opt-in list, and the part of the next one that has arrived.
     handed: Consent,
     arriving: Consent,
+    arriving_lines: usize,
     to_coordinator: mpsc::Sender<FromMeasurer>,
     reports: mpsc::Receiver<(u64, MemberReport)>,
     reporter: mpsc::Sender<(u64, MemberReport)>,
@@ -73,6 +74,7 @@ impl Session {
             in_force,
             handed: Consent::local_only(),
             arriving: Consent::local_only(),
+            arriving_lines: 0,
             to_coordinator,
             reports,
             reporter,
@@ -175,15 +177,14 @@ impl Session {
     }
 
     fn take_list(&mut self, lines: &[String], is_last: bool) -> Result<(), End> {
+        self.arriving_lines += lines.len();
+        if self.arriving_lines > LISTED_MAX {
+            let problem = format!("the opt-in list has more than {LISTED_MAX} lines");
+            return Err(End::lasting(problem));
+        }
         let arriving = std::mem::take(&mut self.arriving).with_list(&lines.join("\n"));
         let arriving =
             arriving.map_err(|_| End::lasting("a line of the opt-in list is invalid"))?;
-        let addresses: usize = arriving.entries().map(|(_, all)| all.len().max(1)).sum();
-        if addresses > LISTED_MAX {
-            let problem =
-                format!("the opt-in list has more than {LISTED_MAX} relays and addresses");
-            return Err(End::lasting(problem));
-        }
         if is_last {
             let listed = arriving.listed();
             tracing::info!(
@@ -192,6 +193,7 @@ impl Session {
                 self.peer
             );
             self.handed = arriving;
+            self.arriving_lines = 0;
         } else {
             self.arriving = arriving;
         }

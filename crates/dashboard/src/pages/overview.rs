@@ -131,7 +131,7 @@ fn progress(overview: &Overview, now: u64) -> Option<Progress> {
 
 fn of_running(it: &Measurement, now: u64) -> Running {
     Running {
-        fingerprint: crate::bandwidth_line::fingerprint(it.relay),
+        fingerprint: it.relay.to_string(),
         nickname: it.nickname.clone(),
         seconds: now.saturating_sub(it.started_unix_s),
     }
@@ -238,7 +238,7 @@ fn milliseconds(time: Option<Duration>) -> String {
 fn path_cells(it: &PathRow) -> PathCells {
     let percent = |ppm: u32| format!("{:.3} %", f64::from(ppm) / 10_000.0);
     PathCells {
-        fingerprint: crate::bandwidth_line::fingerprint(it.relay),
+        fingerprint: it.relay.to_string(),
         nickname: it.nickname.clone(),
         rtt: milliseconds(it.path.rtt),
         loss: it.path.loss_ppm.map_or_else(|| "–".to_owned(), percent),

@@ -1,7 +1,6 @@
 //! Periods and their measurements.
 
 use crate::app::App;
-use crate::bandwidth_line::fingerprint;
 use crate::format::{cause, length, rate, time};
 use crate::response::{ErrorResponse, page};
 use askama::Template;
@@ -149,7 +148,7 @@ fn row(it: &Measurement) -> Row {
     Row {
         slot: it.slot.map_or_else(|| "–".to_owned(), |slot| slot.to_string()),
         started: time(Some(it.started_unix_s)),
-        fingerprint: fingerprint(it.relay),
+        fingerprint: it.relay.to_string(),
         nickname: it.nickname.clone(),
         state: it.state.in_words(),
         class: it.state.word(),

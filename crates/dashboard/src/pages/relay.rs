@@ -1,7 +1,7 @@
 //! The page of one relay.
 
 use crate::app::{App, Shared};
-use crate::bandwidth_line::{fingerprint, weights};
+use crate::bandwidth_line::weights;
 use crate::format::{cause, rate, time};
 use crate::response::{self, ErrorResponse, page};
 use askama::Template;
@@ -78,7 +78,7 @@ pub(crate) async fn relay(
     let ExplainedRelay { relay, measurements, explanation } = explained(&shared, &name).await?;
     page(&Page {
         here: "",
-        fingerprint: fingerprint(relay.rsa),
+        fingerprint: relay.rsa.to_string(),
         nickname: relay.nickname.clone(),
         address: relay.address.clone(),
         first_seen: time(Some(relay.first_seen_unix_s)),

@@ -1,7 +1,6 @@
 //! The table of relays.
 
 use crate::app::App;
-use crate::bandwidth_line::fingerprint;
 use crate::format::{cause, rate, time};
 use crate::response::{ErrorResponse, page};
 use askama::Template;
@@ -144,7 +143,7 @@ fn encoded(text: &str) -> String {
 fn row(it: &RelayRow) -> Row {
     let state = it.last_state.map_or("", store::State::in_words);
     Row {
-        fingerprint: fingerprint(it.rsa),
+        fingerprint: it.rsa.to_string(),
         nickname: it.nickname.clone(),
         capacity: rate(it.capacity),
         state: if state.is_empty() && !it.left_out.is_empty() { "left out" } else { state },

@@ -24,9 +24,9 @@ pub(super) enum Kind {
     Vote,
 }
 
-/// What is kept of a relay's entry.
+/// The parsed items of a relay's entry.
 pub(super) trait Entry: Sized {
-    /// Begins with the line `r`.
+    /// Begins an entry with its `r` line.
     fn begin(line: Line<'_>, rest: &[u8], flavour: Flavour) -> Result<Self, ConsensusError>;
     fn fingerprint(&self) -> Fingerprint;
     /// Takes a line after `r`, or ignores it.
@@ -39,7 +39,7 @@ pub(super) trait Entry: Sized {
     ) -> Result<(), ConsensusError>;
 }
 
-/// What the entries of a document have in common.
+/// State that the entries of a document share.
 pub(super) struct Document {
     flavour: Flavour,
     /// Relays run few versions with few sets of protocols: each text is stored once.
@@ -165,7 +165,7 @@ impl<E: Entry> Reader<E> {
         }
     }
 
-    /// Makes a line of an old document what today's has. Methods before 9 wrote no `directory-footer`; `opt` marked optional items.
+    /// Converts a line of an old document to the current format. Methods before 9 wrote no `directory-footer`; `opt` marked optional items.
     fn modernise(&mut self, line: &mut Line<'_>) -> Result<(), ConsensusError> {
         line.bytes = line.bytes.strip_prefix(b"opt ").unwrap_or(line.bytes);
         if line.bytes.starts_with(b"directory-signature ") && !matches!(self.part, Part::Foot) {

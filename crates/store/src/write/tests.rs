@@ -380,6 +380,8 @@ fn weights_are_those_of_the_newest_consensus() {
     let ahead = NOW + 365 * DAY;
     store.write([&seen(ahead, 1, 9), &seen(NOW, 2, 2000)]).expect("room");
     assert_eq!(weights(&store), [of(2)], "a consensus of a clock that was ahead");
+    let newest = store.newest_consensus(NOW).expect("read").expect("there");
+    assert_eq!(newest.valid_after_unix_s, NOW, "and it is not the newest");
     let sum = |it: &crate::Total| (it.at_unix_s, it.sum.as_byte_per_s());
     let [capacities, weights] = store.totals(NOW - DAY).expect("read");
     assert_eq!(capacities.iter().map(sum).collect::<Vec<_>>(), [(NOW, 7_000_000)]);
