@@ -7,13 +7,12 @@ DATA ?= ../shared/data
 # The program of private networks and benchmarks.
 LAB = $(or $(CARGO_TARGET_DIR),target)/release/flashflow-lab
 
-.PHONY: help deps cargo demo test test-archive test-cluster test-python quick lint bench release
+.PHONY: help deps cargo demo test test-cluster test-python quick lint bench release
 
 help:
 	@echo 'make demo   measure a private Tor network on this machine; options: make demo ARGS="--limits 10,50"'
 	@echo 'make test   format, lints, house rules, all tests, documentation'
-	@echo 'make test-archive  the tests of the crate archive, with the query engine, which no other command compiles'
-	@echo 'make test-cluster  errors and SQL queries of archives on a cluster on loopback (feature archive-cluster), which no other command compiles'
+	@echo 'make test-cluster  of these, only errors and SQL queries of archives on a cluster on loopback'
 	@echo 'make quick  format, lints, house rules, unit, property and virtual-time tests: two minutes after a build'
 	@echo 'make lint   format, lints and house rules only'
 	@echo 'make test-python  tests of the Python package, on files that the programs write'
@@ -36,9 +35,6 @@ demo: deps
 
 test: deps
 	@scripts/test
-
-test-archive: deps
-	@scripts/test-archive
 
 test-cluster: deps
 	@scripts/test-cluster

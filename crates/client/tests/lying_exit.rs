@@ -1,4 +1,4 @@
-//! An exit that lies to our client on linked circuits, over real sockets: what `onion/tests/linked.rs` plays in virtual time.
+//! An exit that lies to our client on linked circuits, over real sockets: what `testkit/tests/linked.rs` plays in virtual time.
 //!
 //! What an exit says in its order is the exit's own affair: it sees the bytes, and may say others. What it cannot have is that its client
 //! loses, reorders or makes up anything of that, holds more than its bound, or serves others no longer.

@@ -33,7 +33,7 @@ use terminal::{Exit, Interrupt, Output, TeamArguments, socket_address};
 #[command(after_help = "Examples:
   flashflow measure relay1 --authority 127.0.0.1:7001
   flashflow measure MyRelay --consensus cached-consensus --opt-in mine.txt
-  flashflow measure 8EE1049573B166736DA32BD3F9BB1C1DAB4ECB53 --address 10.0.0.7:9001
+  flashflow measure 8EE1049573B166736DA32BD3F9BB1C1DAB4ECB53 --address 127.0.0.1:9001
 
 A measurement floods the relay. A relay on a public address must have opted in: --opt-in names a file with its fingerprint.
 

@@ -1,4 +1,4 @@
-//! The recorded vectors: see `crates/onion/tests/vectors/README.md`.
+//! The recorded vectors: see `crates/testkit/tests/vectors/README.md`.
 
 use crate::fixture::Parties;
 use onion::cell::{BODY_LEN, CELL_LEN};
@@ -138,7 +138,7 @@ impl TlsSession for RecordedTls {
 
 /// Our link to the relay.
 pub fn link_to_relay() -> Scene {
-    Scene::read(include_str!("../../onion/tests/vectors/link_to_relay.hex"))
+    Scene::read(include_str!("../tests/vectors/link_to_relay.hex"))
 }
 
 /// The TLS session of the relay's link to us.
@@ -156,43 +156,43 @@ pub fn tls_from_relay() -> RecordedTls {
 
 /// The relay's link to us.
 pub fn link_from_relay() -> Scene {
-    Scene::read(include_str!("../../onion/tests/vectors/link_from_relay.hex"))
+    Scene::read(include_str!("../tests/vectors/link_from_relay.hex"))
 }
 
 /// A circuit through the relay.
 pub fn circuit() -> Scene {
-    Scene::read(include_str!("../../onion/tests/vectors/circuit.hex"))
+    Scene::read(include_str!("../tests/vectors/circuit.hex"))
 }
 
 /// A circuit that leads nowhere.
 pub fn circuit_dead_end() -> Scene {
-    Scene::read(include_str!("../../onion/tests/vectors/circuit_dead_end.hex"))
+    Scene::read(include_str!("../tests/vectors/circuit_dead_end.hex"))
 }
 
 /// A circuit that the second hop refuses.
 pub fn circuit_refused() -> Scene {
-    Scene::read(include_str!("../../onion/tests/vectors/circuit_refused.hex"))
+    Scene::read(include_str!("../tests/vectors/circuit_refused.hex"))
 }
 
 /// Who we are on our link to the relay.
 pub fn identity_link() -> OwnIdentity {
-    Scene::read(include_str!("../../onion/tests/vectors/identity_link.hex")).identity()
+    Scene::read(include_str!("../tests/vectors/identity_link.hex")).identity()
 }
 
 /// Who we are as the second hop.
 pub fn identity_landing() -> OwnIdentity {
-    Scene::read(include_str!("../../onion/tests/vectors/identity_landing.hex")).identity()
+    Scene::read(include_str!("../tests/vectors/identity_landing.hex")).identity()
 }
 
 /// A third one, and its certificate in TLS.
 pub fn identity_middle() -> (OwnIdentity, Vec<u8>) {
-    let scene = Scene::read(include_str!("../../onion/tests/vectors/identity_middle.hex"));
+    let scene = Scene::read(include_str!("../tests/vectors/identity_middle.hex"));
     (scene.identity(), scene.get("tls_certificate").to_vec())
 }
 
 /// A TLS session with our own certificate, over which [`identity_link`] proves itself.
 pub fn own_tls() -> RecordedTls {
-    let scene = Scene::read(include_str!("../../onion/tests/vectors/identity_landing.hex"));
+    let scene = Scene::read(include_str!("../tests/vectors/identity_landing.hex"));
     RecordedTls {
         certificate: scene.get("tls_certificate").to_vec(),
         context: identity_link().rsa_sha256.to_vec(),

@@ -1,6 +1,6 @@
 //! Captures the bytes of a C tor relay for the golden tests of the engine.
 //!
-//! `cargo run -p lab --example capture -- crates/onion/tests/vectors` starts a private network, opens links to
+//! `cargo run -p lab --example capture -- crates/testkit/tests/vectors` starts a private network, opens links to
 //! and from one of its relays, builds circuits through it, and writes the plaintext of both directions, with
 //! all secrets of this side, to small text files.
 

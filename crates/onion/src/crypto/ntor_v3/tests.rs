@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 /// A byte string of the vectors by its name.
 fn vector(name: &str) -> Vec<u8> {
-    let text = include_str!("../../../tests/vectors/ntor_v3.hex");
+    let text = include_str!("ntor_v3.hex");
     let mut lines = text.lines().skip_while(|line| line.strip_suffix(" =") != Some(name)).skip(1);
     let mut bytes = Vec::new();
     for line in lines.by_ref().take_while(|line| !line.ends_with('=')) {

@@ -1,4 +1,4 @@
-//! Results of the reference implementation of proposal 359; `tests/vectors/cgo.txt` names its source.
+//! Results of the reference implementation of proposal 359; `cgo.txt` names its source.
 
 use super::super::uiv::{Et, Prf};
 use super::super::*;
@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 
 /// The fields of each case of a kind, without the kind.
 fn cases(kind: &str) -> Vec<Vec<&'static str>> {
-    let lines = include_str!("../../../../tests/vectors/cgo.txt").lines();
+    let lines = include_str!("cgo.txt").lines();
     let found: Vec<_> = lines
         .filter_map(|line| line.split_once(' ').filter(|(first, _)| *first == kind))
         .map(|(_, rest)| rest.split(' ').collect())

@@ -14,7 +14,7 @@ fn at_us(micros: u64) -> Instant {
 fn windows_are_those_of_c_tor() {
     let mut circuit = vegas(31);
     let mut rows = 0;
-    for line in include_str!("../../../../tests/vectors/vegas.txt").lines() {
+    for line in include_str!("vegas.txt").lines() {
         if line.starts_with("circuit ") {
             circuit = vegas(31);
         }
