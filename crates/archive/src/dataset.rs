@@ -16,6 +16,7 @@ use arrow_array::RecordBatch;
 use parquet::arrow::ArrowWriter;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
 use parquet::file::metadata::SortingColumn;
 use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use serde::{Deserialize, Serialize};
@@ -23,9 +24,13 @@ use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io::{BufRead, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 
 /// Rows of a batch that is written at once.
 const BATCH_ROWS: usize = 1 << 16;
+/// Maximum number of batches that wait to be encoded.
+const BATCHES: usize = 2;
 /// Rows of a row group: a reader holds one of each month in memory at once.
 const GROUP_ROWS: usize = 1 << 18;
 /// The most rows of a month. A month of 40,000 relays has 30 million.
@@ -256,11 +261,16 @@ impl Dataset {
         let writer =
             ArrowWriter::try_new(BufWriter::new(file.as_file()), R::schema(), Some(properties));
         let mut writer = writer.map_err(|it| failed()(it.into()))?;
-        for rows in rows.chunks(BATCH_ROWS) {
-            let batch =
-                R::to_batch(rows, relays).map_err(|it| failed()(std::io::Error::other(it)))?;
-            writer.write(&batch).map_err(|it| failed()(it.into()))?;
-        }
+        // One thread makes columns of rows, the other encodes and compresses them.
+        let written = thread::scope(|scope| {
+            let (sender, batches) = mpsc::sync_channel(BATCHES);
+            scope.spawn(move || {
+                let batches = rows.chunks(BATCH_ROWS).map(|rows| R::to_batch(rows, relays));
+                batches.map(|batch| sender.send(batch)).all(|it| it.is_ok())
+            });
+            batches.into_iter().try_for_each(|batch| Ok(writer.write(&batch?)?))
+        });
+        written.map_err(|it: ParquetError| failed()(it.into()))?;
         writer.finish().map_err(|it| failed()(it.into()))?;
         writer.inner_mut().flush().map_err(failed())?;
         drop(writer);

@@ -95,7 +95,6 @@ impl ScheduleCommand {
             around_s: i64::from(self.around) * DAY_S,
             unseen_s: i64::from(self.unseen_days) * DAY_S,
             new_relay: self.new_relay.map(|it| mbit("new-relay", it)).transpose()?,
-            ..default
         })
     }
 
