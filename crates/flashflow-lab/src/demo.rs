@@ -76,7 +76,13 @@ pub(crate) fn run(
     let params = measuring::params(&options.team);
     let guess = Rate::from_mbit_per_s(options.team.guess);
     let config = authority::one_by_one(params, guess, team.configured(), ROUNDS_MAX)?;
-    let config = PeriodConfig { always_authenticate: options.team.authenticate, ..config };
+    let limits = network.relays().iter().map(lab::Node::limit);
+    let limits = limits.chain(echoes.iter().map(|it| it.spec.limit));
+    let config = PeriodConfig {
+        always_authenticate: options.team.authenticate,
+        at_once_max: (!are_slow(limits, team.capacity())).then_some(1),
+        ..config
+    };
     let all = watches.iter().map(|(id, _)| *id).collect();
     let echo = echoes.iter().map(|it| RsaId(it.rsa())).collect();
     let surroundings = Measured { team: &team, view: authority::view(&documents, Some(all), echo) };
@@ -121,6 +127,12 @@ pub(crate) fn run(
     output.quiet();
     network.stop()?;
     Ok(conclude(&report, &report_path, output, interrupt))
+}
+
+/// Whether relays can be measured at the same time: they are limited, and together leave most of the machine to the measurers.
+fn are_slow(limits: impl Iterator<Item = Option<Rate>>, of_measurer: Rate) -> bool {
+    let sum: Option<Rate> = limits.sum();
+    sum.is_some_and(|sum| sum.scaled(4.0) <= of_measurer)
 }
 
 /// Starts the relays that take part in their measurement.
