@@ -268,7 +268,7 @@ impl Dataset {
                 let batches = rows.chunks(BATCH_ROWS).map(|rows| R::to_batch(rows, relays));
                 batches.map(|batch| sender.send(batch)).all(|it| it.is_ok())
             });
-            batches.into_iter().try_for_each(|batch| Ok(writer.write(&batch?)?))
+            batches.into_iter().try_for_each(|batch| writer.write(&batch?))
         });
         written.map_err(|it: ParquetError| failed()(it.into()))?;
         writer.finish().map_err(|it| failed()(it.into()))?;
