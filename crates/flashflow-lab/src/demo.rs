@@ -129,7 +129,7 @@ pub(crate) fn run(
     Ok(conclude(&report, &report_path, output, interrupt))
 }
 
-/// Whether relays can be measured at the same time: they are limited, and together leave most of the machine to the measurers.
+/// Whether relays can be measured at the same time: they are limited, and need less than a quarter of a measurer's capacity together.
 fn are_slow(limits: impl Iterator<Item = Option<Rate>>, of_measurer: Rate) -> bool {
     let sum: Option<Rate> = limits.sum();
     sum.is_some_and(|sum| sum.scaled(4.0) <= of_measurer)

@@ -9,8 +9,9 @@ const QUICK_SECONDS: u32 = 5;
 
 /// Start a private Tor network on this machine and measure it end to end.
 ///
-/// Processes of C tor form a network on loopback. Each relay is measured. The authorities of the network vote with the resulting
-/// bandwidth file, and the next consensus is compared with it. The results are the bandwidth file and an HTML report. No traffic
+/// Processes of C tor form a network on loopback. Each relay is measured; relays that together need less than a quarter of a
+/// measurer's capacity are measured at the same time. The authorities of the network vote with the resulting bandwidth file, and the
+/// next consensus is compared with it. The results are the bandwidth file and an HTML report. No traffic
 /// leaves this machine, and everything else is removed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
