@@ -80,7 +80,7 @@ pub(crate) fn run(
     let limits = limits.chain(echoes.iter().map(|it| it.spec.limit));
     let config = PeriodConfig {
         always_authenticate: options.team.authenticate,
-        at_once_max: (!are_slow(limits, team.capacity())).then_some(1),
+        at_once_max: (!fit_together(limits, team.capacity())).then_some(1),
         ..config
     };
     let all = watches.iter().map(|(id, _)| *id).collect();
@@ -129,8 +129,9 @@ pub(crate) fn run(
     Ok(conclude(&report, &report_path, output, interrupt))
 }
 
-/// Whether relays can be measured at the same time: they are limited, and need less than a quarter of a measurer's capacity together.
-fn are_slow(limits: impl Iterator<Item = Option<Rate>>, of_measurer: Rate) -> bool {
+/// Whether relays with these limits can be measured at the same time. C tor's processes share this machine with the measurers, so
+/// all limits together must be at most a quarter of a measurer's capacity. A relay without a limit would take all of the machine.
+fn fit_together(limits: impl Iterator<Item = Option<Rate>>, of_measurer: Rate) -> bool {
     let sum: Option<Rate> = limits.sum();
     sum.is_some_and(|sum| sum.scaled(4.0) <= of_measurer)
 }

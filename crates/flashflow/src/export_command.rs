@@ -7,6 +7,7 @@ use onion::identity::RsaId;
 #[cfg(feature = "parquet")]
 use report::rows::Row;
 use report::rows::{write_csv, write_json_lines};
+// `report` may have Parquet for another program of the same build, while the rows of `store` do not.
 #[cfg(not(feature = "parquet"))]
 use serde::Serialize as Row;
 use serde_json::{Value, json};

@@ -9,10 +9,10 @@ const QUICK_SECONDS: u32 = 5;
 
 /// Start a private Tor network on this machine and measure it end to end.
 ///
-/// Processes of C tor form a network on loopback. Each relay is measured; relays that together need less than a quarter of a
-/// measurer's capacity are measured at the same time. The authorities of the network vote with the resulting bandwidth file, and the
-/// next consensus is compared with it. The results are the bandwidth file and an HTML report. No traffic
-/// leaves this machine, and everything else is removed.
+/// Processes of C tor form a network on loopback. Each relay is measured. If all limits together are at most a quarter of a
+/// measurer's capacity, relays are measured at the same time. The authorities of the network vote with the resulting bandwidth file,
+/// and the next consensus is compared with it. The results are the bandwidth file and an HTML report. No traffic leaves this machine,
+/// and everything else is removed.
 #[derive(Clone, Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab demo --quick
