@@ -177,12 +177,14 @@ impl Session {
     }
 
     fn take_list(&mut self, lines: &[String], is_last: bool) -> Result<(), End> {
-        self.arriving_lines += lines.len();
+        // A line of the message may contain several of the list.
+        let lines = lines.join("\n");
+        self.arriving_lines += lines.lines().count();
         if self.arriving_lines > LISTED_MAX {
             let problem = format!("the opt-in list has more than {LISTED_MAX} lines");
             return Err(End::lasting(problem));
         }
-        let arriving = std::mem::take(&mut self.arriving).with_list(&lines.join("\n"));
+        let arriving = std::mem::take(&mut self.arriving).with_list(&lines);
         let arriving =
             arriving.map_err(|_| End::lasting("a line of the opt-in list is invalid"))?;
         if is_last {

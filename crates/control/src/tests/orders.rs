@@ -146,6 +146,33 @@ fn a_coordinator_that_errs_without_end_loses_its_session_and_only_that() {
 }
 
 #[test]
+fn an_opt_in_list_that_never_ends_ends_the_session_however_its_lines_are_sent() {
+    let daemon = Daemon::start();
+    // A line of the message may contain several of the list.
+    let of_one = |lines: usize| vec![format!("{:040X}\n", 7).repeat(lines)];
+    for (lines, messages) in [(of_one(150), 800), (vec![format!("{:040X}", 7); 80], 1500)] {
+        run(async {
+            let mut rude = Rude::connect(COORDINATOR, &daemon, FromCoordinator::Session).await;
+            let orders = rude.orders.clone();
+            let floods = async move {
+                for _ in 0..messages {
+                    let message = FromCoordinator::OptIn { lines: lines.clone(), is_last: false };
+                    if orders.send(message).await.is_err() {
+                        return;
+                    }
+                }
+                let _ = orders.send(FromCoordinator::Stop { round: 1 }).await;
+            };
+            let (reason, ()) = tokio::join!(rude.end(), floods);
+            assert!(reason.contains("more than 100000 lines"), "{reason}");
+        });
+    }
+    let remotes = remotes(OTHER_COORDINATOR);
+    let measurer = remotes.measurer(daemon.address(), public(MEASURER)).expect("a good key");
+    assert_measures(&daemon, &mut measurer.member());
+}
+
+#[test]
 fn an_oversized_message_ends_the_session_and_stops_its_rounds_only() {
     let daemon = Daemon::start();
     let others = remotes(OTHER_COORDINATOR);
