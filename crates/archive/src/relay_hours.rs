@@ -1,21 +1,20 @@
 //! The table `relay_hours`: a row for each relay and view that lists it, with its advertised bandwidth in force, its share of the
 //! weight, and for each period its capacity and deviations.
 //!
-//! It is a plan node: it merges two streams that are sorted by relay and time, statuses and descriptors, and holds one relay's windows.
+//! It is a plan node: it merges statuses and descriptors, of which each month is sorted by relay and time, and holds one relay's windows.
 //! Relays are split by the first digits of their fingerprints, one range for each thread.
 //!
 //! The node's only child has a row for each range, the range's number. A task of a cluster restricts the leaves of its plan to its
 //! partitions, so it computes only the ranges of its remaining rows, and no other task computes these.
 
 mod columns;
+mod merged;
 
 use crate::engine::{Period, Runner, View};
 use crate::sliding::{Sliding, WindowSpec};
 use async_trait::async_trait;
 use columns::{Columns, Wanted};
-use datafusion::arrow::array::{
-    Array, AsArray, Int64Array, RecordBatch, StringViewArray, UInt64Array,
-};
+use datafusion::arrow::array::{AsArray, RecordBatch, UInt64Array};
 use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt64Type};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -33,10 +32,10 @@ use datafusion::physical_plan::execution_plan::{
 };
 use datafusion::physical_plan::stream::RecordBatchReceiverStreamBuilder;
 use datafusion::physical_plan::{
-    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, execute_stream,
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties,
 };
 use datafusion::prelude::SessionContext;
-use futures::StreamExt as _;
+use merged::{Merged, unmerged};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -90,7 +89,7 @@ impl RelayHours {
         }
     }
 
-    /// Statuses and descriptors of the relays from `from` up to `to`, in order.
+    /// Statuses and descriptors of the relays from `from` up to `to`, a partition for each month, in order.
     async fn inputs(&self, from: &str, to: &str) -> Result<Input> {
         let origin = &self.view.origin;
         let range = format!("origin = '{origin}' AND relay >= '{from}' AND relay < '{to}'");
@@ -102,8 +101,10 @@ impl RelayHours {
             "SELECT relay, published_unix_s, advertised_byte_per_s FROM descriptors WHERE {range} ORDER BY relay, published_unix_s"
         );
         Ok(Input {
-            statuses: self.inner.sql(&statuses).await?.create_physical_plan().await?,
-            descriptors: self.inner.sql(&descriptors).await?.create_physical_plan().await?,
+            statuses: unmerged(self.inner.sql(&statuses).await?.create_physical_plan().await?),
+            descriptors: unmerged(
+                self.inner.sql(&descriptors).await?.create_physical_plan().await?,
+            ),
         })
     }
 }
@@ -312,7 +313,14 @@ impl RelayHoursExec {
 impl DisplayAs for RelayHoursExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<&str> = self.periods.iter().map(|it| it.name.as_str()).collect();
-        write!(f, "RelayHoursExec: ranges={}, windows={}", self.inputs.len(), names.join(","))
+        let streams = |it: &Input| it.statuses.properties().partitioning.partition_count();
+        let streams = self.inputs.values().map(streams).max().unwrap_or_default();
+        write!(
+            f,
+            "RelayHoursExec: ranges={}, streams={streams}, windows={}",
+            self.inputs.len(),
+            names.join(",")
+        )
     }
 }
 
@@ -384,47 +392,12 @@ impl ExecutionPlan for RelayHoursExec {
             let Some(number) = range(ranges).await? else { return Ok(()) };
             let missing = || DataFusionError::Internal(format!("there is no range {number}"));
             let Input { statuses, descriptors } = inputs.get(&number).ok_or_else(missing)?;
-            let statuses = Cursor::new(execute_stream(Arc::clone(statuses), Arc::clone(&context))?);
-            let descriptors = Cursor::new(execute_stream(Arc::clone(descriptors), context)?);
+            let statuses = Merged::new(statuses, &context)?;
+            let descriptors = Merged::new(descriptors, &context)?;
             let relay = String::new();
             Merge { statuses, descriptors, sliding, columns, totals, relay, rows }.run(sender).await
         });
         Ok(stream.build())
-    }
-}
-
-/// A sorted stream of relays, times and values.
-struct Cursor {
-    stream: SendableRecordBatchStream,
-    batch: Option<(StringViewArray, Int64Array, Int64Array)>,
-    at: usize,
-}
-
-impl Cursor {
-    fn new(stream: SendableRecordBatchStream) -> Self {
-        Self { stream, batch: None, at: 0 }
-    }
-
-    /// Moves to the next batch if this one is at its end. False at the end of the stream.
-    async fn fill(&mut self) -> Result<bool> {
-        while self.batch.as_ref().is_none_or(|(relays, ..)| self.at >= relays.len()) {
-            let Some(batch) = self.stream.next().await else { return Ok(false) };
-            let batch: RecordBatch = batch?;
-            let column = |index: usize| batch.column(index).as_primitive::<Int64Type>().clone();
-            self.batch = Some((batch.column(0).as_string_view().clone(), column(1), column(2)));
-            self.at = 0;
-        }
-        Ok(true)
-    }
-
-    /// Relay, time and value, after [`fill`](Self::fill).
-    fn row(&self) -> Option<(&str, i64, Option<i64>)> {
-        let (relays, times, values) = self.batch.as_ref()?;
-        if self.at >= relays.len() {
-            return None;
-        }
-        let value = values.is_valid(self.at).then(|| values.value(self.at));
-        Some((relays.value(self.at), times.value(self.at), value))
     }
 }
 
@@ -450,8 +423,8 @@ impl Totals {
 
 /// The work of a thread.
 struct Merge {
-    statuses: Cursor,
-    descriptors: Cursor,
+    statuses: Merged,
+    descriptors: Merged,
     sliding: Sliding,
     columns: Columns,
     totals: Totals,
@@ -468,7 +441,7 @@ impl Merge {
                 self.sliding.clear();
                 self.columns.begin(&self.relay);
             }
-            self.statuses.at += 1;
+            self.statuses.advance();
             self.publish(time_s).await?;
             let total = self.totals.at(time_s);
             let share = weight.filter(|_| total > 0).map(|it| it as f64 / total as f64);
@@ -489,14 +462,8 @@ impl Merge {
 
     /// Takes the relay's descriptors up to this time.
     async fn publish(&mut self, time_s: i64) -> Result<()> {
-        loop {
-            let next = self.descriptors.row();
-            let Some((relay, published_s, value)) = next else {
-                if self.descriptors.fill().await? {
-                    continue;
-                }
-                return Ok(());
-            };
+        while self.descriptors.fill().await? {
+            let Some((relay, published_s, value)) = self.descriptors.row() else { break };
             match relay.cmp(&self.relay) {
                 std::cmp::Ordering::Less => {}
                 std::cmp::Ordering::Equal if published_s <= time_s => {
@@ -507,7 +474,8 @@ impl Merge {
                 }
                 _ => return Ok(()),
             }
-            self.descriptors.at += 1;
+            self.descriptors.advance();
         }
+        Ok(())
     }
 }

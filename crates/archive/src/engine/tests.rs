@@ -2,6 +2,19 @@ use super::*;
 use crate::synth::{SynthOptions, synthesize};
 use std::sync::atomic::AtomicBool;
 
+/// Merging by DataFusion costs more for each row the more months there are.
+#[test]
+fn months_are_read_as_streams_of_their_own() {
+    let folder = tempfile::tempdir().unwrap();
+    let dataset = Dataset::create(folder.path()).unwrap();
+    let options = SynthOptions { relays: 3, hours: 2000, ..SynthOptions::default() };
+    synthesize(&dataset, &options, &AtomicBool::new(false), &mut |_| {}).unwrap();
+    let engine = Engine::open(dataset, Limits { threads: 2, memory_mib: 64 }).unwrap();
+    engine.view(View::of("synthetic")).unwrap();
+    let plan = texts(&engine.query("EXPLAIN SELECT relay FROM relay_hours").unwrap(), 1).concat();
+    assert!(plan.contains("ranges=2, streams=3,"), "{plan}");
+}
+
 #[test]
 fn what_is_larger_than_memory_spills_and_what_cannot_says_what_to_raise() {
     let folder = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// A relay, as an index into [`Relays`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct RelayId(pub(crate) u32);
 
 impl RelayId {
@@ -26,6 +26,9 @@ impl RelayId {
 pub struct Relays {
     known: BTreeMap<Fingerprint, RelayId>,
     fingerprints: Vec<Fingerprint>,
+    /// For each relay the one that was asked for after it: documents list relays in order, mostly the same as the document before.
+    followers: Vec<RelayId>,
+    last: RelayId,
 }
 
 impl Relays {
@@ -34,11 +37,25 @@ impl Relays {
     /// # Panics
     /// Never: there are fewer relays than memory for 2³² of them.
     pub fn id(&mut self, fingerprint: Fingerprint) -> RelayId {
+        let last = self.last.0 as usize;
+        let mut id = self.followers.get(last).copied().unwrap_or_default();
+        if self.fingerprint(id) != Some(fingerprint) {
+            id = self.search(fingerprint);
+            if let Some(follower) = self.followers.get_mut(last) {
+                *follower = id;
+            }
+        }
+        self.last = id;
+        id
+    }
+
+    fn search(&mut self, fingerprint: Fingerprint) -> RelayId {
         if let Some(id) = self.known.get(&fingerprint) {
             return *id;
         }
         let id = RelayId(u32::try_from(self.fingerprints.len()).unwrap_or(u32::MAX));
         self.fingerprints.push(fingerprint);
+        self.followers.push(RelayId::default());
         self.known.insert(fingerprint, id);
         id
     }
