@@ -8,8 +8,8 @@ use crate::local_team::LocalTeam;
 use crate::member::{Member, MemberError};
 use crate::ports::PortRange;
 use coordinator::{
-    Defences, Launch, MeasurerId, Outcome, Params, PathParams, ROUNDS_ALLOWED, RoundHistory,
-    SetupError, WorkerLoad,
+    Defences, MeasurerId, Outcome, Params, PathParams, ROUNDS_ALLOWED, RoundHistory, SetupError,
+    WorkerLoad,
 };
 use link::pump;
 use onion::Rate;
@@ -243,23 +243,7 @@ impl Team {
         progress: &mut dyn FnMut(Progress),
         cancel: &AtomicBool,
     ) -> Result<TeamResult, TeamError> {
-        Ok(run::Run::new(self, request, None, cancel)?.until_done(progress, cancel))
-    }
-
-    /// One turn of a relay in a campaign: the members are those of the launch's allocation, in their order, and the
-    /// launch has the expected capacity.
-    ///
-    /// # Errors
-    /// As [`measure`](Self::measure).
-    pub fn measure_turn(
-        &mut self,
-        request: &Request,
-        launch: &Launch,
-        progress: &mut dyn FnMut(Progress),
-        cancel: &AtomicBool,
-    ) -> Result<TeamResult, TeamError> {
-        let request = Request { guess: launch.turn.guess, ..*request };
-        Ok(run::Run::new(self, &request, Some(launch), cancel)?.until_done(progress, cancel))
+        Ok(run::Run::new(self, request, cancel)?.until_done(progress, cancel))
     }
 }
 

@@ -184,12 +184,6 @@ impl Linked {
         self.links.len()
     }
 
-    /// Links with both ends open.
-    #[must_use]
-    pub fn whole_links(&self) -> usize {
-        self.links.iter().filter(|it| it.client.is_some() && it.exit.is_some()).count()
-    }
-
     /// Links of which one end was cut.
     #[must_use]
     pub const fn cuts(&self) -> usize {

@@ -161,14 +161,6 @@ impl Control {
         self.request(&format!("SETEVENTS {}", kinds.join(" "))).map(drop)
     }
 
-    /// Makes tor end when this connection closes.
-    ///
-    /// # Errors
-    /// [`ControlError`] if tor does not answer or refuses.
-    pub fn take_ownership(&mut self) -> Result<(), ControlError> {
-        self.request("TAKEOWNERSHIP").map(drop)
-    }
-
     /// The events, in order of arrival. The channel closes when tor ends.
     #[must_use]
     pub const fn events(&self) -> &Receiver<Event> {

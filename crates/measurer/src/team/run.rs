@@ -6,8 +6,8 @@ use crate::member::{MemberError, MemberReport};
 use crate::plan::{Load, probe, round_trip};
 use coordinator::period::{ANSWER_TIMEOUT, ProbeAnswer};
 use coordinator::{
-    Launch, MeasurerId, Mode, OrderTerms, Outcome, RoundOrder, TeamAction, TeamMeasurement,
-    TeamMember, TeamRequest,
+    MeasurerId, Mode, OrderTerms, Outcome, RoundOrder, TeamAction, TeamMeasurement, TeamMember,
+    TeamRequest,
 };
 use link::{NodeThread, unix_time_s};
 use onion::measure::order::OrderLink;
@@ -49,11 +49,10 @@ impl<'t> Run<'t> {
     pub(super) fn new(
         team: &'t mut Team,
         request: &Request,
-        launch: Option<&Launch>,
         cancel: &AtomicBool,
     ) -> Result<Self, TeamError> {
         let rtt = round_trip(request.target.address);
-        let asked = team_request(team, request, launch, rtt);
+        let asked = team_request(team, request, rtt);
         // Now, since the time for set-up runs from the measurement's beginning.
         for (measurer, order) in asked.expected_orders() {
             team.mates[measurer.0].member.anticipate(&order, cancel)?;
@@ -186,12 +185,7 @@ impl<'t> Run<'t> {
     }
 }
 
-fn team_request(
-    team: &mut Team,
-    request: &Request,
-    launch: Option<&Launch>,
-    rtt: Duration,
-) -> TeamRequest {
+fn team_request(team: &mut Team, request: &Request, rtt: Duration) -> TeamRequest {
     let mut secret = [0; 32];
     team.rng.fill_bytes(&mut secret);
     let member = |mate: &super::Teammate| TeamMember {
@@ -211,7 +205,7 @@ fn team_request(
         params: request.approach.within(team.options.params),
         path: team.options.path,
         members: team.mates.iter().map(member).collect(),
-        launch: launch.cloned(),
+        launch: None,
         rtt,
         secret,
         is_in_group: false,
