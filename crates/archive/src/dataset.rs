@@ -22,7 +22,7 @@ use parquet::file::properties::{EnabledStatistics, WriterProperties};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, BufWriter, Write as _};
+use std::io::{self, BufRead, BufReader, BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
@@ -260,7 +260,7 @@ impl Dataset {
             .build();
         let writer =
             ArrowWriter::try_new(BufWriter::new(file.as_file()), R::schema(), Some(properties));
-        let mut writer = writer.map_err(|it| failed()(it.into()))?;
+        let mut writer = writer.map_err(|it| failed()(cause(it)))?;
         // One thread makes columns of rows, the other encodes and compresses them.
         let written = thread::scope(|scope| {
             let (sender, batches) = mpsc::sync_channel(BATCHES);
@@ -270,8 +270,8 @@ impl Dataset {
             });
             batches.into_iter().try_for_each(|batch| writer.write(&batch?))
         });
-        written.map_err(|it: ParquetError| failed()(it.into()))?;
-        writer.finish().map_err(|it| failed()(it.into()))?;
+        written.map_err(|it| failed()(cause(it)))?;
+        writer.finish().map_err(|it| failed()(cause(it)))?;
         writer.inner_mut().flush().map_err(failed())?;
         drop(writer);
         file.as_file().sync_all().map_err(failed())?;
@@ -285,8 +285,19 @@ impl Dataset {
     }
 }
 
+/// The error of the file, if it is one.
+fn cause(error: ParquetError) -> io::Error {
+    match error {
+        ParquetError::External(error) => match error.downcast() {
+            Ok(error) => *error,
+            Err(error) => io::Error::other(error),
+        },
+        error => io::Error::other(error),
+    }
+}
+
 /// Archives are public: other users may read the dataset, unlike other temporary files.
-fn readable(file: &File) -> std::io::Result<()> {
+fn readable(file: &File) -> io::Result<()> {
     use std::os::unix::fs::PermissionsExt as _;
     file.set_permissions(fs::Permissions::from_mode(0o644))
 }

@@ -250,13 +250,17 @@ impl Engine {
         let months =
             self.dataset.months("statuses")?.len().max(self.dataset.months("descriptors")?.len());
         // Each month in a partition of its own keeps its order, so that months are merged and never sorted. Filters that are pushed
-        // into the Parquet reader are lost when a plan is sent to other machines, so on a cluster they stay nodes of the plan.
+        // into the Parquet reader are lost when a plan is sent to other machines, so on a cluster they stay nodes of the plan. The reader keeps
+        // no filtered columns, of which each month would have some. The few sums of each month are added by one thread: if they were divided
+        // among as many threads as months, gigabytes would be spilled.
         let filters_in_reader = matches!(self.runner, Runner::Here);
         let config = self
             .runner
             .configured(SessionConfig::new())
             .with_target_partitions(months.max(1))
             .with_repartition_file_scans(false)
+            .with_repartition_aggregations(false)
+            .set_u64("datafusion.execution.parquet.max_predicate_cache_size", 0)
             .set_bool("datafusion.execution.parquet.pushdown_filters", filters_in_reader);
         let inner = SessionContext::new_with_config_rt(config, self.context.runtime_env());
         self.runtime.block_on(register(&inner, &self.dataset))?;

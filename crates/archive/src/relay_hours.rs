@@ -230,7 +230,7 @@ async fn range(ranges: SendableRecordBatchStream) -> Result<Option<u64>> {
 }
 
 /// Rows that a month's stream holds at once. Those of all months are open at the same time, for each range.
-const INPUT_ROWS: usize = 1024;
+const INPUT_ROWS: usize = 2048;
 
 /// The relays of one range.
 #[derive(Clone, Debug)]
