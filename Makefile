@@ -13,7 +13,7 @@ help:
 	@echo 'make demo   measure a private Tor network on this machine; options: make demo ARGS="--limits 10,50"'
 	@echo 'make test   format, lints, house rules, all tests, documentation'
 	@echo 'make test-cluster  of these, only errors and SQL queries of archives on a cluster on loopback'
-	@echo 'make quick  format, lints, house rules, unit, property and virtual-time tests: two minutes after a build'
+	@echo 'make quick  format, lints, house rules, unit, property and virtual-time tests: a minute after a build'
 	@echo 'make lint   format, lints and house rules only'
 	@echo 'make test-python  tests of the Python package, on files that the programs write'
 	@echo 'make release      tarball, Debian packages and checksums, in target/dist'
