@@ -260,6 +260,7 @@ impl Engine {
             .with_target_partitions(months.max(1))
             .with_repartition_file_scans(false)
             .with_repartition_aggregations(false)
+            .with_round_robin_repartition(false)
             .set_u64("datafusion.execution.parquet.max_predicate_cache_size", 0)
             .set_bool("datafusion.execution.parquet.pushdown_filters", filters_in_reader);
         let inner = SessionContext::new_with_config_rt(config, self.context.runtime_env());

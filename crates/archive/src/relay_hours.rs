@@ -229,7 +229,7 @@ async fn range(ranges: SendableRecordBatchStream) -> Result<Option<u64>> {
     }
 }
 
-/// Rows that a month's stream holds at once. Those of all months are open at the same time, for each range.
+/// Rows of a batch of a month's stream. All months are open at the same time for each range, with two batches each.
 const INPUT_ROWS: usize = 2048;
 
 /// The relays of one range.

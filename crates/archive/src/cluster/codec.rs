@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 
 /// Prefix of an encoded node. Encodings of Ballista's own nodes begin differently.
-const MARK: &[u8] = b"flashflow relay_hours 2\n";
+const MARK: &[u8] = b"flashflow relay_hours 3\n";
 
 /// Encodes and decodes the plan node of `relay_hours`, and passes all others to Ballista's codec.
 #[derive(Debug, Default)]

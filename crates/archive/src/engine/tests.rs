@@ -10,9 +10,12 @@ fn months_are_read_as_streams_of_their_own() {
     let options = SynthOptions { relays: 3, hours: 2000, ..SynthOptions::default() };
     synthesize(&dataset, &options, &AtomicBool::new(false), &mut |_| {}).unwrap();
     let engine = Engine::open(dataset, Limits { threads: 2, memory_mib: 64 }).unwrap();
-    engine.view(View::of("synthetic")).unwrap();
-    let plan = texts(&engine.query("EXPLAIN SELECT relay FROM relay_hours").unwrap(), 1).concat();
-    assert!(plan.contains("ranges=2, streams=3,"), "{plan}");
+    for is_measured_only in [false, true] {
+        engine.view(View { is_measured_only, ..View::of("synthetic") }).unwrap();
+        let plan = engine.query("EXPLAIN SELECT relay FROM relay_hours").unwrap();
+        let plan = texts(&plan, 1).concat();
+        assert!(plan.contains("ranges=2, streams=3,"), "{plan}");
+    }
 }
 
 #[test]

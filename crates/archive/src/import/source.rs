@@ -89,7 +89,7 @@ pub(super) fn open(path: &Path, count: Arc<Count>) -> io::Result<Opened> {
 }
 
 /// The size of a chunk from the decompressing thread, and the maximum number of chunks that wait to be used. A consensus is 2.4 MB, which
-/// are read at once and then parsed: meanwhile there is room for three more.
+/// are read at once and then parsed: meanwhile there is room for at most three more.
 const CHUNK: usize = 1 << 18;
 const CHUNKS: usize = 32;
 
@@ -97,7 +97,7 @@ const CHUNKS: usize = 32;
 pub(super) struct Decompressed {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: io::Cursor<Vec<u8>>,
-    /// Returns used chunks, which need no clearing.
+    /// Returns used chunks, so that few are allocated.
     used: Sender<Vec<u8>>,
 }
 
