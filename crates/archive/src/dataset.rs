@@ -285,7 +285,7 @@ impl Dataset {
     }
 }
 
-/// The error of the file, if it is one.
+/// The I/O error in an error of Parquet, or else that error itself.
 fn cause(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(error) => match error.downcast() {

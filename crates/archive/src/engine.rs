@@ -250,9 +250,10 @@ impl Engine {
         let months =
             self.dataset.months("statuses")?.len().max(self.dataset.months("descriptors")?.len());
         // Each month in a partition of its own keeps its order, so that months are merged and never sorted. Filters that are pushed
-        // into the Parquet reader are lost when a plan is sent to other machines, so on a cluster they stay nodes of the plan. The reader keeps
-        // no filtered columns, of which each month would have some. The few sums of each month are added by one thread: if they were divided
-        // among as many threads as months, gigabytes would be spilled.
+        // into the Parquet reader are lost when a plan is sent to other machines, so on a cluster they stay nodes of the plan.
+        // Rows are not dealt out to other partitions, which would mix months. The reader has no cache of the columns that it filters by: each
+        // open month would have one. One thread adds the sums of the months; divided among as many partitions as months, they would spill
+        // gigabytes.
         let filters_in_reader = matches!(self.runner, Runner::Here);
         let config = self
             .runner

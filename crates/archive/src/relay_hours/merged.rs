@@ -1,7 +1,7 @@
 //! Streams that are sorted by relay and time, as one.
 //!
-//! Each is a month, which has many rows of a relay behind each other. A row is compared with the first row of the other streams only, so
-//! it costs the same however many months there are.
+//! A stream is a month, which has many rows of a relay in succession. Each row is compared with the least row of the other streams only,
+//! so its cost does not grow with the number of months.
 
 use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::Int64Type;
@@ -26,9 +26,10 @@ pub(super) fn unmerged(plan: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
 /// Rows of relays, times and values, ascending.
 pub(super) struct Merged {
     streams: Vec<Stream>,
-    /// The next row of each stream but the one that is read: relay, time, index of the stream.
+    /// The next row of each stream but the current one: relay, time, index of the stream.
     others: BinaryHeap<Reverse<(String, i64, usize)>>,
-    reads: usize,
+    /// The index of the stream that has the least row.
+    current: usize,
     state: State,
 }
 
@@ -37,7 +38,7 @@ enum State {
     New,
     /// The row is the least of all streams.
     AtRow,
-    /// The row was used.
+    /// The row is no longer needed.
     Advanced,
 }
 
@@ -53,12 +54,13 @@ impl Merged {
         Ok(Self {
             streams: partitions.map(stream).collect::<Result<_>>()?,
             others: BinaryHeap::new(),
-            reads: 0,
+            current: 0,
             state: State::New,
         })
     }
 
-    /// Moves to the next row, unless [`row`](Self::row) was not used yet. False at the end of all streams.
+    /// Moves to the next row, if this is the first call or the first since [`advance`](Self::advance). Returns false at the end of all
+    /// streams.
     pub(super) async fn fill(&mut self) -> Result<bool> {
         match self.state {
             State::AtRow => return Ok(true),
@@ -72,13 +74,13 @@ impl Merged {
             }
             State::Advanced => {}
         }
-        let Some(stream) = self.streams.get_mut(self.reads) else { return Ok(false) };
+        let Some(stream) = self.streams.get_mut(self.current) else { return Ok(false) };
         let Some((relay, time_s)) = stream.fill().await? else { return Ok(self.next_stream()) };
         if let Some(mut least) = self.others.peek_mut()
-            && (least.0.0.as_str(), least.0.1, least.0.2) < (relay, time_s, self.reads)
+            && (least.0.0.as_str(), least.0.1, least.0.2) < (relay, time_s, self.current)
         {
-            let head = Reverse((relay.to_owned(), time_s, self.reads));
-            self.reads = std::mem::replace(&mut *least, head).0.2;
+            let head = Reverse((relay.to_owned(), time_s, self.current));
+            self.current = std::mem::replace(&mut *least, head).0.2;
         }
         self.state = State::AtRow;
         Ok(true)
@@ -88,24 +90,24 @@ impl Merged {
     fn next_stream(&mut self) -> bool {
         let next = self.others.pop();
         if let Some(Reverse((_, _, index))) = next {
-            (self.reads, self.state) = (index, State::AtRow);
+            (self.current, self.state) = (index, State::AtRow);
         } else {
-            (self.reads, self.state) = (self.streams.len(), State::Advanced);
+            (self.current, self.state) = (self.streams.len(), State::Advanced);
         }
         self.state == State::AtRow
     }
 
     /// Relay, time and value, after [`fill`](Self::fill).
     pub(super) fn row(&self) -> Option<(&str, i64, Option<i64>)> {
-        let Stream { batch, at, .. } = self.streams.get(self.reads)?;
+        let Stream { batch, at, .. } = self.streams.get(self.current)?;
         let (relays, times, values) = batch.as_ref()?;
         let value = values.is_valid(*at).then(|| values.value(*at));
         Some((relays.value(*at), times.value(*at), value))
     }
 
-    /// The row was used.
+    /// Ends the use of the row: the next [`fill`](Self::fill) moves.
     pub(super) fn advance(&mut self) {
-        if let Some(stream) = self.streams.get_mut(self.reads) {
+        if let Some(stream) = self.streams.get_mut(self.current) {
             stream.at += 1;
         }
         self.state = State::Advanced;
