@@ -2,7 +2,7 @@
 
 mod failure;
 
-pub(in crate::measure) use failure::write_refusal;
+pub(super) use failure::write_refusal;
 pub use failure::{OrderFailure, OrderViolation};
 
 use super::load::Target;

@@ -15,7 +15,7 @@ macro_rules! key {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(in crate::router) struct $name(pub(in crate::router) u32);
+        pub(super) struct $name(pub(super) u32);
 
         impl $crate::router::slab::Key for $name {
             fn from_number(number: u32) -> Self {

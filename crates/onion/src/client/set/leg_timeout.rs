@@ -10,16 +10,16 @@ use alloc::vec::Vec;
 use rand_core::Rng;
 
 /// The interval of checks of sets that wait for a leg.
-pub(in crate::client) const LOOK_EVERY: Duration = Duration::from_secs(5);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(5);
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// A set waits for a leg: schedules a check.
-    pub(in crate::client) fn look_soon(&mut self) {
+    pub(crate) fn look_soon(&mut self) {
         self.look_at.get_or_insert(self.now + LOOK_EVERY);
     }
 
     /// Gives up legs that block their sets, if a check is due.
-    pub(in crate::client) fn look_at_sets(&mut self) {
+    pub(crate) fn look_at_sets(&mut self) {
         let now = self.now;
         if self.look_at.is_none_or(|at| now < at) {
             return;

@@ -39,7 +39,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     }
 
     /// A message has arrived from the last hop of a leg.
-    pub(in crate::client) fn handle_set_message(
+    pub(crate) fn handle_set_message(
         &mut self,
         number: CircuitNumber,
         leg: u8,

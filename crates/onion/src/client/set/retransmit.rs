@@ -12,7 +12,7 @@ use rand_core::Rng;
 
 impl<S: CellModel> LinkedSet<S> {
     /// Keeps a message other than data that was sent on a leg, if the set retransmits.
-    pub(in crate::client) fn keep(
+    pub(crate) fn keep(
         &mut self,
         leg: u8,
         format: RelayFormat,
@@ -27,18 +27,14 @@ impl<S: CellModel> LinkedSet<S> {
     }
 
     /// A copy of an unencrypted message to be sent on a leg, if the set retransmits.
-    pub(in crate::client) fn copy(&self, format: RelayFormat, body: &S::Body) -> Option<Held<S>> {
+    pub(crate) fn copy(&self, format: RelayFormat, body: &S::Body) -> Option<Held<S>> {
         self.conflux.resumes().then(|| Held { format, body: body.clone() })
     }
 }
 
 impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     /// A SENDME has arrived on a leg, if it is one.
-    pub(in crate::client) fn handle_leg_acknowledged(
-        &mut self,
-        number: CircuitNumber,
-        place: usize,
-    ) {
+    pub(crate) fn handle_leg_acknowledged(&mut self, number: CircuitNumber, place: usize) {
         let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number) else {
             return;
         };
@@ -49,7 +45,7 @@ impl<S: CellModel, A: Application<S>, R: Rng> Core<S, A, R> {
     }
 
     /// Retransmits messages of lost legs as far as the windows allow.
-    pub(in crate::client) fn resend(&mut self, number: CircuitNumber) {
+    pub(crate) fn resend(&mut self, number: CircuitNumber) {
         while let Some(Passage { legs, set: Some(set), .. }) = self.passages.get_mut(&number)
             && set.conflux.next_lost().is_some()
             && let Some(leg) = set.conflux.choose(|leg| leg_state(legs, leg))

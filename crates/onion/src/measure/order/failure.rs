@@ -88,7 +88,7 @@ impl fmt::Display for OrderFailure {
 impl core::error::Error for OrderFailure {}
 
 /// What a target says when it ends a measurement.
-pub(in crate::measure) fn write_refusal(
+pub(crate) fn write_refusal(
     f: &mut fmt::Formatter<'_>,
     code: ErrorCode,
     text: &str,

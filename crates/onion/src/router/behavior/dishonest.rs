@@ -13,11 +13,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Performs an action other than [`ForwardAction::Forward`] on a cell that was just queued for the next
     /// hop.
     #[cold]
-    pub(in crate::router) fn forward_dishonestly(
-        &mut self,
-        index: CircuitIndex,
-        action: ForwardAction,
-    ) {
+    pub(crate) fn forward_dishonestly(&mut self, index: CircuitIndex, action: ForwardAction) {
         match action {
             ForwardAction::Forward => {}
             ForwardAction::ForwardWith(cells) => (0..cells).for_each(|_| self.add_cell(index)),

@@ -36,7 +36,7 @@ pub struct OnLink {
 
 /// The direction of a cell (tor-spec §5.5).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::router) enum Direction {
+pub(crate) enum Direction {
     /// Away from the circuit's origin.
     Forward,
     /// Towards the circuit's origin.
@@ -45,7 +45,7 @@ pub(in crate::router) enum Direction {
 
 impl Direction {
     /// The opposite direction.
-    pub(in crate::router) const fn other(self) -> Self {
+    pub(crate) const fn other(self) -> Self {
         match self {
             Self::Forward => Self::Backward,
             Self::Backward => Self::Forward,
@@ -55,24 +55,24 @@ impl Direction {
 
 /// One of the two queues of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::router) struct QueueId {
-    pub(in crate::router) index: CircuitIndex,
-    pub(in crate::router) direction: Direction,
+pub(crate) struct QueueId {
+    pub(crate) index: CircuitIndex,
+    pub(crate) direction: Direction,
 }
 
 impl QueueId {
-    pub(in crate::router) const fn forward(index: CircuitIndex) -> Self {
+    pub(crate) const fn forward(index: CircuitIndex) -> Self {
         Self { index, direction: Direction::Forward }
     }
 
-    pub(in crate::router) const fn backward(index: CircuitIndex) -> Self {
+    pub(crate) const fn backward(index: CircuitIndex) -> Self {
         Self { index, direction: Direction::Backward }
     }
 }
 
 /// The forward side of a circuit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::router) enum NextLink {
+pub(crate) enum NextLink {
     /// The circuit ends here.
     None,
     /// EXTEND2 has arrived; the link to the next hop is being dialled.
@@ -85,7 +85,7 @@ pub(in crate::router) enum NextLink {
 
 impl NextLink {
     /// The link to the next hop, from EXTEND2 on.
-    pub(in crate::router) const fn conn(self) -> Option<ConnId> {
+    pub(crate) const fn conn(self) -> Option<ConnId> {
         match self {
             Self::None => None,
             Self::Dialing(conn) => Some(conn),
@@ -94,7 +94,7 @@ impl NextLink {
     }
 
     /// The circuit on the next link, from CREATE2 on.
-    pub(in crate::router) const fn on_link(self) -> Option<OnLink> {
+    pub(crate) const fn on_link(self) -> Option<OnLink> {
         match self {
             Self::None | Self::Dialing(_) => None,
             Self::Extending(at) | Self::Open(at) => Some(at),
@@ -103,7 +103,7 @@ impl NextLink {
 }
 
 /// How this relay processes the circuit's relay cells.
-pub(in crate::router) enum Hop<S: CellModel> {
+pub(crate) enum Hop<S: CellModel> {
     /// Removes or adds its layer and forwards the cell.
     Relay(S::Layer),
     /// A measurement circuit: removes its layer and returns the cell.
@@ -121,57 +121,57 @@ impl<S: CellModel> fmt::Debug for Hop<S> {
 
 /// The end of a circuit at this relay: its leg, and the tunnel that the leg belongs to.
 #[derive(Debug)]
-pub(in crate::router) struct End {
-    pub(in crate::router) leg: Leg,
-    pub(in crate::router) tunnel: TunnelIndex,
+pub(crate) struct End {
+    pub(crate) leg: Leg,
+    pub(crate) tunnel: TunnelIndex,
     /// Whether it is a leg of a Conflux set (proposal 329).
-    pub(in crate::router) is_linked: bool,
+    pub(crate) is_linked: bool,
 }
 
 /// A tunnel that ends at this relay: its streams and its circuits. It has one circuit, or several with Conflux.
 #[derive(Debug)]
-pub(in crate::router) struct RelayTunnel {
+pub(crate) struct RelayTunnel {
     /// The circuit that carries its cells; with Conflux, one of them.
-    pub(in crate::router) circuit: CircuitIndex,
+    pub(crate) circuit: CircuitIndex,
     /// Whether it is a Conflux set, whose scheduler chooses the circuit for each read.
-    pub(in crate::router) is_set: bool,
+    pub(crate) is_set: bool,
     /// Its streams, by their connections.
-    pub(in crate::router) streams: Tunnel<ConnId>,
+    pub(crate) streams: Tunnel<ConnId>,
     /// Limits new streams, if the consensus asks for it. One byte of the bucket is one stream.
-    pub(in crate::router) begins: Option<Box<TokenBucket>>,
+    pub(crate) begins: Option<Box<TokenBucket>>,
 }
 
 /// All tunnels.
-pub(in crate::router) type Tunnels = Slab<TunnelIndex, RelayTunnel>;
+pub(crate) type Tunnels = Slab<TunnelIndex, RelayTunnel>;
 
 /// A circuit through this relay, or one that ends at it.
 #[derive(Debug)]
-pub(in crate::router) struct Circuit<S: CellModel> {
+pub(crate) struct Circuit<S: CellModel> {
     /// The link and circuit ID towards the origin.
-    pub(in crate::router) back: OnLink,
+    pub(crate) back: OnLink,
     /// The forward side.
-    pub(in crate::router) next_link: NextLink,
-    pub(in crate::router) hop: Hop<S>,
+    pub(crate) next_link: NextLink,
+    pub(crate) hop: Hop<S>,
     /// The flow control that was negotiated with the origin.
-    pub(in crate::router) agreed: Agreed,
+    pub(crate) agreed: Agreed,
     /// When it was created, or when the last cell for this relay arrived.
-    pub(in crate::router) used_at: Instant,
+    pub(crate) used_at: Instant,
     /// Whether a relay cell has arrived on it.
-    pub(in crate::router) is_used: bool,
+    pub(crate) is_used: bool,
     /// Whether the link towards the origin has noted everything about its use that matters for padding.
-    pub(in crate::router) has_told_use: bool,
+    pub(crate) has_told_use: bool,
     /// RELAY_EARLY cells received.
-    pub(in crate::router) early_cells: u8,
+    pub(crate) early_cells: u8,
     /// Cells queued for the link towards the origin.
-    pub(in crate::router) backward_queue: CellQueue<S::Cell>,
+    pub(crate) backward_queue: CellQueue<S::Cell>,
     /// Cells queued for the link to the next hop.
-    pub(in crate::router) forward_queue: CellQueue<S::Cell>,
+    pub(crate) forward_queue: CellQueue<S::Cell>,
     /// The circuit's end at this relay; `None` until the first message for this relay.
-    pub(in crate::router) end: Option<Box<End>>,
+    pub(crate) end: Option<Box<End>>,
 }
 
 impl<S: CellModel> Circuit<S> {
-    pub(in crate::router) fn new(now: Instant, back: OnLink, hop: Hop<S>, agreed: Agreed) -> Self {
+    pub(crate) fn new(now: Instant, back: OnLink, hop: Hop<S>, agreed: Agreed) -> Self {
         Self {
             back,
             next_link: NextLink::None,
@@ -198,7 +198,7 @@ impl<S: CellModel> Circuit<S> {
 
     /// The link on which cells of this direction leave.
     #[inline]
-    pub(in crate::router) const fn way_out(&self, direction: Direction) -> Option<OnLink> {
+    pub(crate) const fn way_out(&self, direction: Direction) -> Option<OnLink> {
         match direction {
             Direction::Backward => Some(self.back),
             Direction::Forward => self.next_link.on_link(),
@@ -206,7 +206,7 @@ impl<S: CellModel> Circuit<S> {
     }
 
     /// The link on which cells of this direction arrive.
-    pub(in crate::router) const fn way_in(&self, direction: Direction) -> Option<OnLink> {
+    pub(crate) const fn way_in(&self, direction: Direction) -> Option<OnLink> {
         match direction {
             Direction::Forward => Some(self.back),
             Direction::Backward => self.next_link.on_link(),
@@ -214,10 +214,7 @@ impl<S: CellModel> Circuit<S> {
     }
 
     #[inline]
-    pub(in crate::router) const fn queue_mut(
-        &mut self,
-        direction: Direction,
-    ) -> &mut CellQueue<S::Cell> {
+    pub(crate) const fn queue_mut(&mut self, direction: Direction) -> &mut CellQueue<S::Cell> {
         match direction {
             Direction::Backward => &mut self.backward_queue,
             Direction::Forward => &mut self.forward_queue,
@@ -225,13 +222,13 @@ impl<S: CellModel> Circuit<S> {
     }
 
     /// Both queues with the links that they belong to.
-    pub(in crate::router) fn queues(&self) -> impl Iterator<Item = (OnLink, &CellQueue<S::Cell>)> {
+    pub(crate) fn queues(&self) -> impl Iterator<Item = (OnLink, &CellQueue<S::Cell>)> {
         let forth = self.next_link.on_link().map(|at| (at, &self.forward_queue));
         core::iter::once((self.back, &self.backward_queue)).chain(forth)
     }
 
     /// Since when the oldest cell of both queues has been queued, as far as known.
-    pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
+    pub(crate) fn oldest_since(&self) -> Option<Instant> {
         let queues = [&self.backward_queue, &self.forward_queue];
         queues.into_iter().filter_map(CellQueue::oldest_since).min()
     }
@@ -239,23 +236,23 @@ impl<S: CellModel> Circuit<S> {
     /// When a cell passed last in either direction; the circuit's creation if none did.
     ///
     /// The queues record it, so that forwarding a cell costs nothing extra.
-    pub(in crate::router) fn moved_at(&self) -> Instant {
+    pub(crate) fn moved_at(&self) -> Instant {
         self.used_at.max(self.backward_queue.moved_at()).max(self.forward_queue.moved_at())
     }
 
     /// Cells in both queues.
-    pub(in crate::router) const fn queued_cells(&self) -> usize {
+    pub(crate) const fn queued_cells(&self) -> usize {
         self.backward_queue.len() + self.forward_queue.len()
     }
 }
 
 /// All circuits.
-pub(in crate::router) type Circuits<S> = Slab<CircuitIndex, Circuit<S>>;
+pub(crate) type Circuits<S> = Slab<CircuitIndex, Circuit<S>>;
 
 impl<S: CellModel> Circuits<S> {
     /// A circuit's queue for this link; `None` if the circuit is gone or uses another link by now.
     #[inline]
-    pub(in crate::router) fn queue_for(
+    pub(crate) fn queue_for(
         &mut self,
         QueueId { index, direction }: QueueId,
         conn: ConnId,
@@ -265,7 +262,7 @@ impl<S: CellModel> Circuits<S> {
     }
 
     /// Releases unused memory of all circuits.
-    pub(in crate::router) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         self.iter_mut().for_each(Circuit::rest);
     }
 }

@@ -25,11 +25,7 @@ const MEASUREMENT_CIRCUITS_PER_LINK_MAX: usize = 16;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Answers CREATE_FAST. An error is a violation of the measurement protocol.
-    pub(in crate::router) fn create_fast(
-        &mut self,
-        at: OnLink,
-        body: &S::Body,
-    ) -> Result<(), Violation> {
+    pub(crate) fn create_fast(&mut self, at: OnLink, body: &S::Body) -> Result<(), Violation> {
         let Some(link) = self.conns.link(at.conn) else { return Ok(()) };
         let (role, count, is_full) = (link.role, link.circuits.len(), is_full(link));
         if role == Role::Measurer && count >= MEASUREMENT_CIRCUITS_PER_LINK_MAX {
@@ -61,7 +57,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Answers CREATE2.
-    pub(in crate::router) fn create2(&mut self, at: OnLink, body: &S::Body) {
+    pub(crate) fn create2(&mut self, at: OnLink, body: &S::Body) {
         let Some(link) = self.conns.link(at.conn) else { return };
         if is_full(link) || !self.admits_circuit(at.conn) || !self.make_room_for_circuit(at.conn) {
             self.refuse(at, DestroyReason::RESOURCE_LIMIT);

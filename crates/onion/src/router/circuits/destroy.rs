@@ -12,12 +12,12 @@ use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Refuses a circuit that does not exist yet, or has an unknown ID.
-    pub(in crate::router) fn refuse(&mut self, at: OnLink, reason: DestroyReason) {
+    pub(crate) fn refuse(&mut self, at: OnLink, reason: DestroyReason) {
         self.control(at, Command::DESTROY, &[reason.get()]);
     }
 
     /// Destroys a circuit. Sends DESTROY to both sides, except to `but` and to links that are gone.
-    pub(in crate::router) fn destroy(
+    pub(crate) fn destroy(
         &mut self,
         index: CircuitIndex,
         reason: DestroyReason,
@@ -50,12 +50,12 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
 
     /// One side has destroyed a circuit. The other side is sent DESTROY without the reason: reasons would let
     /// the two sides communicate past the client.
-    pub(in crate::router) fn handle_destroy(&mut self, index: CircuitIndex, from: OnLink) {
+    pub(crate) fn handle_destroy(&mut self, index: CircuitIndex, from: OnLink) {
         self.destroy(index, DestroyReason::DESTROYED, Some(from));
     }
 
     /// The origin truncates the circuit.
-    pub(in crate::router) fn truncate(&mut self, index: CircuitIndex) {
+    pub(crate) fn truncate(&mut self, index: CircuitIndex) {
         self.forget_waiting(index);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         let next_link = core::mem::replace(&mut circuit.next_link, NextLink::None);
@@ -94,7 +94,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// A link is gone, and with it its circuits and its part in a measurement.
-    pub(in crate::router) fn lose(&mut self, id: ConnId, reason: DestroyReason) {
+    pub(crate) fn lose(&mut self, id: ConnId, reason: DestroyReason) {
         let Some(mut link) = self.conns.remove_link(id) else { return };
         self.padder.forget(id, &mut link.padding);
         if let Some(from) = link.from.filter(|_| link.is_counted) {

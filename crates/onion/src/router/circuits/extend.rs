@@ -18,11 +18,7 @@ use rand_core::Rng;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Extends a circuit over the existing link to that relay, or over a new one.
-    pub(in crate::router) fn extend(
-        &mut self,
-        index: CircuitIndex,
-        data: &[u8],
-    ) -> Result<(), DestroyReason> {
+    pub(crate) fn extend(&mut self, index: CircuitIndex, data: &[u8]) -> Result<(), DestroyReason> {
         if let Some(reason) = self.behavior.refuses_to_extend() {
             return Err(reason);
         }
@@ -80,7 +76,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// The link to the next hop is open: sends the queued CREATE2 cells.
-    pub(in crate::router) fn create_waiting(&mut self, id: ConnId) {
+    pub(crate) fn create_waiting(&mut self, id: ConnId) {
         let Some(link) = self.conns.link_mut(id) else { return };
         for (index, create) in core::mem::take(&mut link.waiting) {
             self.waiting -= 1;
@@ -100,12 +96,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// The next hop has sent CREATED2: the circuit is extended.
-    pub(in crate::router) fn handle_created(
-        &mut self,
-        index: CircuitIndex,
-        from: OnLink,
-        body: &[u8],
-    ) {
+    pub(crate) fn handle_created(&mut self, index: CircuitIndex, from: OnLink, body: &[u8]) {
         let has_feedback = self.conns.link(from.conn).is_some_and(|link| link.has_feedback);
         let Some(circuit) = self.circuits.get_mut(index) else { return };
         match parse_created2(body) {

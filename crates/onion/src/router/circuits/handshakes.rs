@@ -29,7 +29,7 @@ const WAIT_MAX: Duration = Duration::from_millis(1750);
 
 /// The requesting party: an address with all its links, or a link without a known address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::router) enum Asker {
+pub(crate) enum Asker {
     /// An address.
     Place(Place),
     /// A link whose address is unknown.
@@ -85,7 +85,7 @@ struct Waiting<S: CellModel> {
 }
 
 /// The result of looking for the next handshake.
-pub(in crate::router) enum Next<S: CellModel> {
+pub(crate) enum Next<S: CellModel> {
     /// A handshake to compute with this identity.
     Answer(Unanswered<S>),
     /// A handshake that was queued for too long.
@@ -93,10 +93,10 @@ pub(in crate::router) enum Next<S: CellModel> {
 }
 
 /// A handshake that was handed out.
-pub(in crate::router) struct Unanswered<S: CellModel>(Waiting<S>);
+pub(crate) struct Unanswered<S: CellModel>(Waiting<S>);
 
 impl<S: CellModel> Unanswered<S> {
-    pub(in crate::router) fn job(
+    pub(crate) fn job(
         self,
         identity: S::Identity,
         offered: Agreed,
@@ -112,7 +112,7 @@ impl<S: CellModel> Unanswered<S> {
 /// Requesters are served round-robin, so a flood delays only itself. Each operation is logarithmic in the
 /// number of requesters.
 #[derive(Debug)]
-pub(in crate::router) struct Handshakes<S: CellModel> {
+pub(crate) struct Handshakes<S: CellModel> {
     /// Handshakes whose peer still expects an answer.
     known: BTreeMap<OnLink, Ticket>,
     /// Requesters in round-robin order. A requester without handshakes stays until its turn, and counts.
@@ -140,23 +140,23 @@ impl<S: CellModel> Default for Handshakes<S> {
 
 impl<S: CellModel> Handshakes<S> {
     /// The number of queued handshakes.
-    pub(in crate::router) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
     /// The number of outstanding handshakes.
-    pub(in crate::router) const fn under_way(&self) -> usize {
+    pub(crate) const fn under_way(&self) -> usize {
         self.under_way
     }
 
     /// Whether this circuit has a queued or outstanding handshake.
-    pub(in crate::router) fn contains(&self, at: OnLink) -> bool {
+    pub(crate) fn contains(&self, at: OnLink) -> bool {
         self.known.contains_key(&at)
     }
 
     /// Queues a handshake. If the queue is full, returns the circuit to refuse: the newest of the requester
     /// that has most.
-    pub(in crate::router) fn add(
+    pub(crate) fn add(
         &mut self,
         now: Instant,
         asker: Asker,
@@ -185,7 +185,7 @@ impl<S: CellModel> Handshakes<S> {
     }
 
     /// The next handshake, requesters round-robin.
-    pub(in crate::router) fn next(&mut self, now: Instant) -> Option<Next<S>> {
+    pub(crate) fn next(&mut self, now: Instant) -> Option<Next<S>> {
         loop {
             let asker = self.turns.pop_front()?;
             let one = self.change(asker, VecDeque::pop_front);
@@ -206,7 +206,7 @@ impl<S: CellModel> Handshakes<S> {
     }
 
     /// A handshake was computed. If its peer still expects an answer, returns the circuit and the answer.
-    pub(in crate::router) fn take(
+    pub(crate) fn take(
         &mut self,
         done: HandshakeDone<S>,
     ) -> Option<(OnLink, Option<HandshakeReply<S>>)> {
@@ -215,12 +215,12 @@ impl<S: CellModel> Handshakes<S> {
     }
 
     /// The peer no longer expects an answer.
-    pub(in crate::router) fn cancel(&mut self, at: OnLink) {
+    pub(crate) fn cancel(&mut self, at: OnLink) {
         self.known.remove(&at);
     }
 
     /// A link is closed.
-    pub(in crate::router) fn cancel_link(&mut self, conn: ConnId) {
+    pub(crate) fn cancel_link(&mut self, conn: ConnId) {
         let first = OnLink { conn, circ_id: CircId::LINK };
         let all = self.known.range(first..).map(|(at, _)| *at);
         let of_link: Vec<_> = all.take_while(|at| at.conn == conn).collect();

@@ -24,7 +24,7 @@ const DOUBLED_MAX: usize = 64;
 ///
 /// A ring buffer that grows on demand and shrinks after long periods of low use.
 #[derive(Debug)]
-pub(in crate::router) struct CellQueue<T> {
+pub(crate) struct CellQueue<T> {
     slots: Vec<T>,
     head: usize,
     len: usize,
@@ -42,7 +42,7 @@ pub(in crate::router) struct CellQueue<T> {
     /// It has cells and its hop-by-hop window is full: it is not in its link's circuit mux.
     is_blocked: bool,
     /// The EWMA of the cells that it has sent.
-    pub(in crate::router) cell_count: CellCount,
+    pub(crate) cell_count: CellCount,
 }
 
 impl<T> Default for CellQueue<T> {
@@ -64,7 +64,7 @@ impl<T> Default for CellQueue<T> {
 
 /// The effect of a new cell on its link.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::router) enum Enqueued {
+pub(crate) enum Enqueued {
     /// The queue was empty: it enters the circuit mux with this EWMA.
     First(CellCount),
     /// The queue is in the circuit mux already.
@@ -78,23 +78,23 @@ const EMPTIED_MAX: u16 = 1000;
 
 impl<T: Cell> CellQueue<T> {
     #[inline]
-    pub(in crate::router) const fn len(&self) -> usize {
+    pub(crate) const fn len(&self) -> usize {
         self.len
     }
 
     /// Since when the first cell has been queued, as far as known.
-    pub(in crate::router) fn oldest_since(&self) -> Option<Instant> {
+    pub(crate) fn oldest_since(&self) -> Option<Instant> {
         self.age.since()
     }
 
     /// When a cell was queued or sent last, as far as known; the driver's origin if none was.
-    pub(in crate::router) const fn moved_at(&self) -> Instant {
+    pub(crate) const fn moved_at(&self) -> Instant {
         self.age.moved_at()
     }
 
     /// The effect of the cell that was pushed last on the link.
     #[inline]
-    pub(in crate::router) const fn enqueued(&self) -> Enqueued {
+    pub(crate) const fn enqueued(&self) -> Enqueued {
         if self.is_blocked {
             Enqueued::Blocked
         } else if self.len == 1 {
@@ -106,7 +106,7 @@ impl<T: Cell> CellQueue<T> {
 
     /// Adds a slot at the end. It holds the remains of an earlier cell.
     #[inline]
-    pub(in crate::router) fn push(&mut self, now: Instant) -> &mut T {
+    pub(crate) fn push(&mut self, now: Instant) -> &mut T {
         if self.len == self.slots.len() {
             self.grow();
         }
@@ -118,7 +118,7 @@ impl<T: Cell> CellQueue<T> {
     }
 
     /// Removes the cell that was pushed last. Its link must not have been notified of it.
-    pub(in crate::router) fn unpush(&mut self) -> T {
+    pub(crate) fn unpush(&mut self) -> T {
         debug_assert!(self.len > 0, "nothing was pushed");
         self.len -= 1;
         self.age.handle_taken_back(self.len);
@@ -128,7 +128,7 @@ impl<T: Cell> CellQueue<T> {
 
     /// Moves cells into `out` until `out` is full or the queue is empty; returns the number of cells.
     #[inline]
-    pub(in crate::router) fn pop_into(&mut self, now: Instant, out: &mut [T]) -> usize {
+    pub(crate) fn pop_into(&mut self, now: Instant, out: &mut [T]) -> usize {
         let count = out.len().min(self.len);
         let until_end = (self.slots.len() - self.head).min(count);
         let (first, second) = out[..count].split_at_mut(until_end);
@@ -152,19 +152,19 @@ impl<T: Cell> CellQueue<T> {
     }
 
     /// Sets the window for cells on their way to the next hop; `None` removes it.
-    pub(in crate::router) fn set_window(&mut self, window: Option<Box<dyn HopWindow>>) {
+    pub(crate) fn set_window(&mut self, window: Option<Box<dyn HopWindow>>) {
         if window.is_some() || self.hops.is_some() {
             self.hops.get_or_insert_default().set_window(window);
         }
     }
 
     /// Reports forwarded cells to the previous hop.
-    pub(in crate::router) fn report_to_previous_hop(&mut self) {
+    pub(crate) fn report_to_previous_hop(&mut self) {
         self.hops.get_or_insert_default().enable_reports();
     }
 
     /// The previous hop is gone; another one may follow.
-    pub(in crate::router) fn forget_previous_hop(&mut self) {
+    pub(crate) fn forget_previous_hop(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.forget_before();
         }
@@ -172,7 +172,7 @@ impl<T: Cell> CellQueue<T> {
 
     /// A cell has arrived from the previous hop.
     #[inline]
-    pub(in crate::router) fn handle_arrived(&mut self) {
+    pub(crate) fn handle_arrived(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.handle_arrived();
         }
@@ -180,7 +180,7 @@ impl<T: Cell> CellQueue<T> {
 
     /// A cell from the previous hop was addressed to this relay.
     #[inline]
-    pub(in crate::router) fn handle_consumed(&mut self) {
+    pub(crate) fn handle_consumed(&mut self) {
         if let Some(hops) = &mut self.hops {
             hops.pass_on(1);
         }
@@ -189,23 +189,23 @@ impl<T: Cell> CellQueue<T> {
     /// Whether there is something to report to the previous hop: true once, until
     /// [`take_unreported`](Self::take_unreported).
     #[inline]
-    pub(in crate::router) fn has_report(&mut self) -> bool {
+    pub(crate) fn has_report(&mut self) -> bool {
         self.hops.as_mut().is_some_and(|hops| hops.has_report())
     }
 
     /// Takes the number of forwarded cells not yet reported to the previous hop, at most as many as one
     /// FEEDBACK entry can hold.
-    pub(in crate::router) fn take_unreported(&mut self) -> u16 {
+    pub(crate) fn take_unreported(&mut self) -> u16 {
         self.hops.as_mut().map_or(0, |hops| hops.take_unreported())
     }
 
     /// Cells that were sent to the next hop and not reported as forwarded.
-    pub(in crate::router) fn in_flight(&self) -> u32 {
+    pub(crate) fn in_flight(&self) -> u32 {
         self.hops.as_ref().map_or(0, |hops| hops.in_flight())
     }
 
     /// Takes all cells and the state of the next hop out of the queue, for another next hop.
-    pub(in crate::router) fn cut(&mut self) -> Self {
+    pub(crate) fn cut(&mut self) -> Self {
         let cut = core::mem::take(self);
         self.hops = cut.hops.as_ref().and_then(|hops| hops.cut()).map(Box::new);
         cut
@@ -213,31 +213,27 @@ impl<T: Cell> CellQueue<T> {
 
     /// Cells that the hop-by-hop window allows to send.
     #[inline]
-    pub(in crate::router) fn room_cells(&self, now: Instant) -> usize {
+    pub(crate) fn room_cells(&self, now: Instant) -> usize {
         self.hops.as_ref().map_or(usize::MAX, |hops| hops.room_cells(now))
     }
 
     /// The window is full: the queue leaves its link's circuit mux.
-    pub(in crate::router) const fn block(&mut self) {
+    pub(crate) const fn block(&mut self) {
         self.is_blocked = true;
     }
 
-    pub(in crate::router) const fn is_blocked(&self) -> bool {
+    pub(crate) const fn is_blocked(&self) -> bool {
         self.is_blocked
     }
 
     /// Whether the next hop has not reported any cells for several seconds although the window is full.
-    pub(in crate::router) fn is_stalled(&self, now: Instant) -> bool {
+    pub(crate) fn is_stalled(&self, now: Instant) -> bool {
         self.is_blocked && self.hops.as_ref().is_some_and(|hops| hops.is_silent(now))
     }
 
     /// The next hop reports forwarded cells. Returns true if the queue was blocked and enters the circuit mux
     /// again.
-    pub(in crate::router) fn handle_feedback(
-        &mut self,
-        now: Instant,
-        cells: u32,
-    ) -> Result<bool, Excess> {
+    pub(crate) fn handle_feedback(&mut self, now: Instant, cells: u32) -> Result<bool, Excess> {
         let hops = self.hops.as_mut().ok_or(Excess)?;
         hops.handle_feedback(now, cells)?;
         let is_released = self.is_blocked && hops.room_cells(now) > 0;
@@ -246,13 +242,13 @@ impl<T: Cell> CellQueue<T> {
     }
 
     /// Requests a notification when at most this number of cells are queued.
-    pub(in crate::router) fn watch(&mut self, cells: usize) {
+    pub(crate) fn watch(&mut self, cells: usize) {
         self.watched = u32::try_from(cells + 1).ok().and_then(NonZeroU32::new);
     }
 
     /// Whether the queue has become as short as [`watch`](Self::watch) requested: true once.
     #[inline]
-    pub(in crate::router) fn has_become_short(&mut self) -> bool {
+    pub(crate) fn has_become_short(&mut self) -> bool {
         let is_short = self.watched.is_some_and(|cells| self.len < cells.get() as usize);
         if is_short {
             self.watched = None;
@@ -261,7 +257,7 @@ impl<T: Cell> CellQueue<T> {
     }
 
     /// Releases all capacity if no cell has been queued since the last call.
-    pub(in crate::router) fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
         if self.len == 0 && core::mem::take(&mut self.peak) == 0 {
             self.slots = Vec::new();
         }

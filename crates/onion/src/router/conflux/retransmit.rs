@@ -14,7 +14,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Keeps a copy of a message that was sent on a leg, if its set retransmits.
-    pub(in crate::router) fn keep(
+    pub(crate) fn keep(
         &mut self,
         leg: CircuitIndex,
         format: RelayFormat,
@@ -28,14 +28,14 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// A SENDME has arrived on a leg.
-    pub(in crate::router) fn handle_leg_acknowledged(&mut self, leg: CircuitIndex) {
+    pub(crate) fn handle_leg_acknowledged(&mut self, leg: CircuitIndex) {
         let Some(tunnel) = self.tunnel_of_leg(leg) else { return };
         self.sets.change(self.outputs.now(), tunnel, |set| set.conflux.handle_acknowledged(leg));
         self.resend(leg);
     }
 
     /// Retransmits messages of lost legs as far as the windows allow.
-    pub(in crate::router) fn resend(&mut self, leg: CircuitIndex) {
+    pub(crate) fn resend(&mut self, leg: CircuitIndex) {
         let now = self.outputs.now();
         let Some(tunnel) = self.tunnel_of_leg(leg) else { return };
         while let Some(set) = self.sets.all.get(&tunnel)

@@ -40,7 +40,7 @@ impl<S: CellModel> Set<S> {
 
 /// All sets.
 #[derive(Debug)]
-pub(in crate::router) struct Sets<S: CellModel> {
+pub(crate) struct Sets<S: CellModel> {
     pub(super) by_nonce: BTreeMap<ConfluxNonce, TunnelIndex>,
     pub(super) all: BTreeMap<TunnelIndex, Set<S>>,
     /// Messages in both buffers of all sets.
@@ -55,12 +55,12 @@ impl<S: CellModel> Default for Sets<S> {
 
 impl<S: CellModel> Sets<S> {
     /// Messages in both buffers of all sets.
-    pub(in crate::router) const fn held_cells(&self) -> usize {
+    pub(crate) const fn held_cells(&self) -> usize {
         self.held_cells
     }
 
     /// Since when the oldest message of each set has been buffered.
-    pub(in crate::router) fn oldest(&self) -> impl Iterator<Item = (TunnelIndex, Instant)> {
+    pub(crate) fn oldest(&self) -> impl Iterator<Item = (TunnelIndex, Instant)> {
         let since = |set: &Set<S>| set.age.since().into_iter().chain(set.kept_age.since()).min();
         self.all.iter().filter_map(move |(tunnel, set)| Some((*tunnel, since(set)?)))
     }
@@ -73,12 +73,12 @@ impl<S: CellModel> Sets<S> {
         self.all.iter_mut().filter_map(silent).collect()
     }
 
-    pub(in crate::router) fn has_leg(&self, tunnel: TunnelIndex, leg: CircuitIndex) -> bool {
+    pub(crate) fn has_leg(&self, tunnel: TunnelIndex, leg: CircuitIndex) -> bool {
         self.all.get(&tunnel).is_some_and(|set| set.conflux.legs().any(|it| it == leg))
     }
 
     /// Whether the set retransmits.
-    pub(in crate::router) fn resumes(&self, tunnel: TunnelIndex) -> bool {
+    pub(crate) fn resumes(&self, tunnel: TunnelIndex) -> bool {
         self.all.get(&tunnel).is_some_and(|set| set.conflux.resumes())
     }
 
@@ -110,7 +110,7 @@ impl<S: CellModel> Sets<S> {
     }
 
     /// Checks the accounting. Panics if it is wrong.
-    pub(in crate::router) fn check_accounts(&self) {
+    pub(crate) fn check_accounts(&self) {
         let held: usize = self.all.values().map(Set::held).sum();
         assert_eq!(held, self.held_cells, "messages that sets hold");
         assert_eq!(self.all.len(), self.by_nonce.len(), "sets and their nonces");

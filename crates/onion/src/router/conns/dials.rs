@@ -17,7 +17,7 @@ const UNLISTED_MAX: usize = 256;
 /// the relay dial unreachable addresses thus shortens its own dials only. [`DIALS_MAX`] bounds the cost of one
 /// more dial.
 #[derive(Debug, Default)]
-pub(in crate::router) struct Dials {
+pub(crate) struct Dials {
     /// Oldest first.
     all: VecDeque<Dialling>,
 }
@@ -32,12 +32,7 @@ struct Dialling {
 }
 
 impl Dials {
-    pub(in crate::router) fn add(
-        &mut self,
-        conn: ConnId,
-        asked_by: Option<IpAddr>,
-        is_listed: bool,
-    ) {
+    pub(crate) fn add(&mut self, conn: ConnId, asked_by: Option<IpAddr>, is_listed: bool) {
         self.all.push_back(Dialling { conn, asked_by, is_listed });
     }
 
@@ -47,11 +42,7 @@ impl Dials {
     }
 
     /// The dial to drop before this neighbour can have another one; `None` if there is space.
-    pub(in crate::router) fn in_the_way(
-        &self,
-        asked_by: Option<IpAddr>,
-        is_listed: bool,
-    ) -> Option<ConnId> {
+    pub(crate) fn in_the_way(&self, asked_by: Option<IpAddr>, is_listed: bool) -> Option<ConnId> {
         let unlisted = self.all.iter().filter(|it| !it.is_listed).count();
         let is_full = self.all.len() >= DIALS_MAX;
         if !is_full && (is_listed || unlisted < UNLISTED_MAX) {

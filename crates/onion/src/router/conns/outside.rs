@@ -24,24 +24,19 @@ impl Held {
 
 /// Memory that is held for all connections. Most of them have none and no entry.
 #[derive(Debug, Default)]
-pub(in crate::router) struct Outside {
+pub(crate) struct Outside {
     by_conn: BTreeMap<ConnId, Held>,
     bytes: usize,
 }
 
 impl Outside {
     /// Bytes of all connections.
-    pub(in crate::router) const fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Updates what the driver holds for a connection.
-    pub(in crate::router) fn set_unwritten(
-        &mut self,
-        now: Instant,
-        id: ConnId,
-        unwritten: Unwritten,
-    ) {
+    pub(crate) fn set_unwritten(&mut self, now: Instant, id: ConnId, unwritten: Unwritten) {
         self.change(id, |held| {
             let before = held.unwritten.pending_bytes;
             let left = before.saturating_sub(unwritten.written_bytes);
@@ -52,7 +47,7 @@ impl Outside {
     }
 
     /// Updates what the face holds for a connection whose peer is not authenticated yet.
-    pub(in crate::router) fn set_early(&mut self, now: Instant, id: ConnId, bytes: usize) {
+    pub(crate) fn set_early(&mut self, now: Instant, id: ConnId, bytes: usize) {
         self.change(id, |held| {
             held.early_bytes = bytes;
             held.early_since =
@@ -72,14 +67,14 @@ impl Outside {
     }
 
     /// Nothing is held for the connection any longer.
-    pub(in crate::router) fn forget(&mut self, id: ConnId) {
+    pub(crate) fn forget(&mut self, id: ConnId) {
         if let Some(held) = self.by_conn.remove(&id) {
             self.bytes -= held.bytes();
         }
     }
 
     /// Since when the oldest data of each connection has been held.
-    pub(in crate::router) fn since(&self) -> impl Iterator<Item = (ConnId, Instant)> + '_ {
+    pub(crate) fn since(&self) -> impl Iterator<Item = (ConnId, Instant)> + '_ {
         self.by_conn.iter().filter_map(|(id, held)| {
             let both = [held.age.since(), held.early_since];
             Some((*id, both.into_iter().flatten().min()?))
@@ -90,7 +85,7 @@ impl Outside {
     ///
     /// # Panics
     /// If it is wrong.
-    pub(in crate::router) fn check(&self) {
+    pub(crate) fn check(&self) {
         let sum: usize = self.by_conn.values().map(Held::bytes).sum();
         assert_eq!(sum, self.bytes, "bytes outside of the core");
     }

@@ -13,10 +13,10 @@ use core::net::SocketAddr;
 
 /// The links to each relay.
 #[derive(Debug, Default)]
-pub(in crate::router) struct Relays {
+pub(crate) struct Relays {
     /// Links that this relay dialled, and links whose peer has authenticated. Oldest first.
     by_relay: BTreeMap<RsaId, Vec<ConnId>>,
-    pub(in crate::router) dials: Dials,
+    pub(crate) dials: Dials,
 }
 
 impl Relays {
@@ -42,7 +42,7 @@ impl Relays {
 
 impl<S: CellModel> Conns<S> {
     /// The link handshake is complete.
-    pub(in crate::router) fn handle_link_open(&mut self, id: ConnId, peer: &LinkPeer) {
+    pub(crate) fn handle_link_open(&mut self, id: ConnId, peer: &LinkPeer) {
         let Some(link) = self.link_mut(id) else { return };
         link.is_open = true;
         link.peer = peer.relay.map(Box::new);
@@ -57,7 +57,7 @@ impl<S: CellModel> Conns<S> {
     }
 
     /// Whether there is a link to this relay, open or being dialled, that this relay dialled.
-    pub(in crate::router) fn has_dialled(&self, relay: &RsaId) -> bool {
+    pub(crate) fn has_dialled(&self, relay: &RsaId) -> bool {
         let links = self.relays.by_relay.get(relay).into_iter().flatten();
         links.filter_map(|id| self.link(*id)).any(|link| link.expected.is_some())
     }
@@ -68,7 +68,7 @@ impl<S: CellModel> Conns<S> {
     /// Canonical links are preferred, and among them the oldest: nobody can attract circuits to a new link. A
     /// link that is being dialled is only used for the same address, so that a client that names a wrong
     /// address affects nobody else.
-    pub(in crate::router) fn to_relay(
+    pub(crate) fn to_relay(
         &self,
         ids: &RelayIds,
         addresses: &[SocketAddr],

@@ -21,7 +21,7 @@ const PROVIDER_LEVELS: u64 = 64;
 
 /// The party at the other end of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(in crate::router) enum Neighbour {
+pub(crate) enum Neighbour {
     /// A relay that the consensus lists and that has proved its identity. A client at a relay's address is not the relay.
     Relay(RsaId),
     /// Any other party, by its address.

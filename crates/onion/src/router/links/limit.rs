@@ -19,7 +19,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
 
     /// Sends with `rate` during a measurement, and with the configured rate otherwise.
     #[cold]
-    pub(in crate::router) fn change_rate(&mut self, rate: Rate) {
+    pub(crate) fn change_rate(&mut self, rate: Rate) {
         let is_measured = self.target.is_measuring();
         if is_measured == self.has_changed_rate {
             return;
@@ -32,7 +32,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Wakes links whose waiting time is over.
-    pub(in crate::router) fn wake_waiting(&mut self) {
+    pub(crate) fn wake_waiting(&mut self) {
         let now = self.outputs.now();
         if self.outputs.has_parked() {
             let bytes = self.bucket.as_mut().map_or(u64::MAX, |b| b.available_bytes(now));
@@ -48,7 +48,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// When blocked links may resume.
-    pub(in crate::router) fn waiting_ends_at(&self) -> Option<Instant> {
+    pub(crate) fn waiting_ends_at(&self) -> Option<Instant> {
         let by_rate = self.bucket.as_ref().filter(|_| self.outputs.has_parked());
         let by_rate = by_rate.map(|bucket| bucket.available_at(RECORD_BYTES));
         let by_share = self.outputs.has_held().then(|| self.target.clients_may_send_at());

@@ -17,7 +17,7 @@ const AGE_MAX: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// The role of a link's peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::router) enum Role {
+pub(crate) enum Role {
     /// Clients and relays.
     Ordinary,
     /// A coordinator whose order was accepted on it.
@@ -32,45 +32,45 @@ pub(in crate::router) enum Role {
 /// fields that each cell needs are adjacent, so the order of declaration matters.
 #[derive(Debug)]
 #[repr(C)]
-pub(in crate::router) struct Link {
+pub(crate) struct Link {
     /// Relay cells received and cells sent, of 514 bytes each.
-    pub(in crate::router) received_cells: u64,
-    pub(in crate::router) sent_cells: u64,
-    pub(in crate::router) circuits: CircuitIds,
-    pub(in crate::router) padding: Padding,
+    pub(crate) received_cells: u64,
+    pub(crate) sent_cells: u64,
+    pub(crate) circuits: CircuitIds,
+    pub(crate) padding: Padding,
     /// Whether both sides report forwarded cells.
-    pub(in crate::router) has_feedback: bool,
+    pub(crate) has_feedback: bool,
     /// Whether the handshake is complete.
-    pub(in crate::router) is_open: bool,
-    pub(in crate::router) role: Role,
+    pub(crate) is_open: bool,
+    pub(crate) role: Role,
     /// Whether it counts among the links of its address.
-    pub(in crate::router) is_counted: bool,
+    pub(crate) is_counted: bool,
     /// Whether the peer claims its end's address as its own.
-    pub(in crate::router) is_canonical: bool,
+    pub(crate) is_canonical: bool,
     /// Queued output.
-    pub(in crate::router) output: Output,
+    pub(crate) output: Output,
     /// The expected peer, if this relay dialled it.
-    pub(in crate::router) expected: Option<ExpectedPeer>,
+    pub(crate) expected: Option<ExpectedPeer>,
     /// The address that this relay dialled.
-    pub(in crate::router) dialled: Option<SocketAddr>,
+    pub(crate) dialled: Option<SocketAddr>,
     /// The peer's address, if the peer dialled.
-    pub(in crate::router) from: Option<IpAddr>,
+    pub(crate) from: Option<IpAddr>,
     /// The authenticated peer. Boxed to save memory: clients do not authenticate, and most links are theirs.
-    pub(in crate::router) peer: Option<Box<RelayIds>>,
+    pub(crate) peer: Option<Box<RelayIds>>,
     /// Keying material of its TLS session, for signatures of the measurement protocol.
-    pub(in crate::router) exported: Option<[u8; 32]>,
+    pub(crate) exported: Option<[u8; 32]>,
     /// Circuits that wait for the link to open, with their CREATE2 bodies.
-    pub(in crate::router) waiting: BTreeMap<CircuitIndex, Box<[u8]>>,
+    pub(crate) waiting: BTreeMap<CircuitIndex, Box<[u8]>>,
     /// Circuits created by this relay on it.
     opened: u32,
     /// When it was created.
     began_at: Instant,
     /// When it was created, or was last seen in use.
-    pub(in crate::router) used_at: Instant,
+    pub(crate) used_at: Instant,
     /// How long it stays open without circuits.
-    pub(in crate::router) idle_max: Duration,
+    pub(crate) idle_max: Duration,
     /// Cells in flight on closed circuits, which the peer may still report as forwarded.
-    pub(in crate::router) stray_cells: u64,
+    pub(crate) stray_cells: u64,
 }
 
 impl Link {
@@ -101,7 +101,7 @@ impl Link {
     }
 
     /// A link that the peer dialled, with the exported keying material of its TLS session.
-    pub(in crate::router) fn accepted(
+    pub(crate) fn accepted(
         now: Instant,
         output: Output,
         from: Option<IpAddr>,
@@ -111,24 +111,19 @@ impl Link {
     }
 
     /// A link that this relay dials.
-    pub(in crate::router) fn dialled(
-        now: Instant,
-        output: Output,
-        to: SocketAddr,
-        ids: RelayIds,
-    ) -> Self {
+    pub(crate) fn dialled(now: Instant, output: Output, to: SocketAddr, ids: RelayIds) -> Self {
         let expected = Some(ExpectedPeer { ids, address: to.ip() });
         Self { expected, dialled: Some(to), ..Self::new(now, output) }
     }
 
     /// Whether the link is too old for new circuits: the data protected by its keys must not grow forever. As
     /// in C tor, it is closed after its last circuit.
-    pub(in crate::router) fn is_old(&self, now: Instant) -> bool {
+    pub(crate) fn is_old(&self, now: Instant) -> bool {
         now - self.began_at >= AGE_MAX
     }
 
     /// A free circuit ID of this side's half.
-    pub(in crate::router) fn next_circ_id(&mut self) -> CircId {
+    pub(crate) fn next_circ_id(&mut self) -> CircId {
         loop {
             self.opened = self.opened.wrapping_add(1);
             let circ_id = match self.expected {
@@ -142,27 +137,27 @@ impl Link {
     }
 
     /// Whether an ID is in this side's half of the ID space (tor-spec §5.1.1).
-    pub(in crate::router) const fn is_our_choice(&self, circ_id: CircId) -> bool {
+    pub(crate) const fn is_our_choice(&self, circ_id: CircId) -> bool {
         circ_id.is_of_initiator() == self.expected.is_some()
     }
 
     /// Whether this relay dialled it, or the peer has authenticated as a relay.
-    pub(in crate::router) const fn is_relays(&self) -> bool {
+    pub(crate) const fn is_relays(&self) -> bool {
         self.expected.is_some() || self.peer.is_some()
     }
 
     /// Whether this relay is dialling it.
-    pub(in crate::router) const fn is_dial(&self) -> bool {
+    pub(crate) const fn is_dial(&self) -> bool {
         self.expected.is_some() && !self.is_open
     }
 
     /// The authenticated relay at the other end.
-    pub(in crate::router) fn peer(&self) -> Option<&RelayIds> {
+    pub(crate) fn peer(&self) -> Option<&RelayIds> {
         self.peer.as_deref()
     }
 
     /// The peer's address.
-    pub(in crate::router) fn ip(&self) -> Option<IpAddr> {
+    pub(crate) fn ip(&self) -> Option<IpAddr> {
         self.dialled.map(|dialled| dialled.ip()).or(self.from)
     }
 
@@ -171,7 +166,7 @@ impl Link {
     /// As in C tor: if the link is canonical, or the address is the requested one. Otherwise a client that
     /// names the wrong address of a relay, and forwards everything there, would see all traffic that other
     /// clients send to that relay through this one.
-    pub(in crate::router) fn leads_to(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> bool {
+    pub(crate) fn leads_to(&self, ids: &RelayIds, addresses: &[SocketAddr]) -> bool {
         let Some(peer) = self.peer() else { return false };
         let is_asked_for = || addresses.iter().any(|address| Some(address.ip()) == self.ip());
         self.role == Role::Ordinary
@@ -184,7 +179,7 @@ impl Link {
 /// The circuits on one link, by their IDs on it.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(in crate::router) struct CircuitIds {
+pub(crate) struct CircuitIds {
     /// The circuit of the last cell: the next cell most likely belongs to it.
     last: Option<(CircId, (CircuitIndex, Direction))>,
     entries: BTreeMap<CircId, (CircuitIndex, Direction)>,
@@ -193,7 +188,7 @@ pub(in crate::router) struct CircuitIds {
 impl CircuitIds {
     /// The circuit with this ID, and the direction of cells that arrive on this link.
     #[inline]
-    pub(in crate::router) fn find(&mut self, circ_id: CircId) -> Option<(CircuitIndex, Direction)> {
+    pub(crate) fn find(&mut self, circ_id: CircId) -> Option<(CircuitIndex, Direction)> {
         if let Some((known, found)) = self.last
             && known == circ_id
         {
@@ -205,36 +200,31 @@ impl CircuitIds {
     }
 
     /// Whether there is a circuit with this ID.
-    pub(in crate::router) fn contains(&self, circ_id: CircId) -> bool {
+    pub(crate) fn contains(&self, circ_id: CircId) -> bool {
         self.entries.contains_key(&circ_id)
     }
 
-    pub(in crate::router) fn add(
-        &mut self,
-        circ_id: CircId,
-        index: CircuitIndex,
-        direction: Direction,
-    ) {
+    pub(crate) fn add(&mut self, circ_id: CircId, index: CircuitIndex, direction: Direction) {
         self.entries.insert(circ_id, (index, direction));
     }
 
-    pub(in crate::router) fn remove(&mut self, circ_id: CircId) {
+    pub(crate) fn remove(&mut self, circ_id: CircId) {
         self.entries.remove(&circ_id);
         self.last = None;
     }
 
-    pub(in crate::router) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// The circuits created by the peer.
-    pub(in crate::router) fn begun_there(&self) -> impl Iterator<Item = CircuitIndex> {
+    pub(crate) fn begun_there(&self) -> impl Iterator<Item = CircuitIndex> {
         let theirs =
             self.entries.values().filter(|(_, direction)| *direction == Direction::Forward);
         theirs.map(|(index, _)| *index)
     }
 
-    pub(in crate::router) fn indices(&self) -> Vec<CircuitIndex> {
+    pub(crate) fn indices(&self) -> Vec<CircuitIndex> {
         self.entries.values().map(|(index, _)| *index).collect()
     }
 }

@@ -16,10 +16,10 @@ use crate::time::Instant;
 use alloc::boxed::Box;
 use alloc::collections::VecDeque;
 use alloc::vec::Vec;
-pub(in crate::router) use parking::Parked;
+pub(crate) use parking::Parked;
 
 /// The bytes of the whole cells that fit into one TLS record.
-pub(in crate::router) const RECORD_BYTES: u64 = (CELLS_PER_RECORD * CELL_LEN) as u64;
+pub(crate) const RECORD_BYTES: u64 = (CELLS_PER_RECORD * CELL_LEN) as u64;
 
 /// Maximum number of queued control bytes of a link, before its peer is considered to be flooding.
 const CONTROL_MAX: usize = 1 << 20;
@@ -51,7 +51,7 @@ impl Control {
 /// The output of one link. The fields that each queued cell needs come first.
 #[derive(Debug, Default)]
 #[repr(C)]
-pub(in crate::router) struct Output {
+pub(crate) struct Output {
     /// Cells for this link in the queues of all circuits that are not blocked by a hop-by-hop window.
     pending_cells: usize,
     /// Bytes that it may write before the next scheduler run; unlimited without runs.
@@ -60,7 +60,7 @@ pub(in crate::router) struct Output {
     /// It waits for the next scheduler run.
     awaits_run: bool,
     is_queued: bool,
-    pub(in crate::router) is_measurers: bool,
+    pub(crate) is_measurers: bool,
     /// It was woken and has not sent anything since.
     awaits_turn: bool,
     /// It will be closed when its control cells are written.
@@ -75,7 +75,7 @@ pub(in crate::router) struct Output {
     control_bytes: usize,
     control_age: QueueAge,
     /// Queues with forwarded cells from this link that have not been reported; some may be gone.
-    pub(in crate::router) unreported: Vec<QueueId>,
+    pub(crate) unreported: Vec<QueueId>,
     /// At this length, duplicates are removed.
     unreported_max: usize,
 }
@@ -85,7 +85,7 @@ const UNREPORTED_MIN: usize = 64;
 
 /// The output of all links: which have something to write, and how much they may.
 #[derive(Debug)]
-pub(in crate::router) struct Outputs {
+pub(crate) struct Outputs {
     writable: VecDeque<ConnId>,
     parked_clients: VecDeque<ConnId>,
     parked_measurers: VecDeque<ConnId>,
@@ -110,7 +110,7 @@ pub(in crate::router) struct Outputs {
 }
 
 impl Outputs {
-    pub(in crate::router) fn new(config: &SchedulerConfig, now: Instant) -> Self {
+    pub(crate) fn new(config: &SchedulerConfig, now: Instant) -> Self {
         let decay = Decay::new(config);
         Self {
             writable: VecDeque::new(),
@@ -132,12 +132,12 @@ impl Outputs {
     }
 
     /// The output of a new link.
-    pub(in crate::router) fn begin(&self) -> Output {
+    pub(crate) fn begin(&self) -> Output {
         Output { allotment: self.runs.are_there().then_some(0), ..Output::default() }
     }
 
     /// Marks a link's cells as measurement traffic, which is not scheduled. It must have no cells yet.
-    pub(in crate::router) fn set_measurers<S: CellModel>(conns: &mut Conns<S>, id: ConnId) {
+    pub(crate) fn set_measurers<S: CellModel>(conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id) {
             output.is_measurers = true;
             output.allotment = None;
@@ -147,13 +147,13 @@ impl Outputs {
 
     /// The time of the current event: the router has no other clock.
     #[inline]
-    pub(in crate::router) const fn now(&self) -> Instant {
+    pub(crate) const fn now(&self) -> Instant {
         self.now
     }
 
     /// Advances the clock to `now`.
     #[inline]
-    pub(in crate::router) fn set_now(&mut self, now: Instant) {
+    pub(crate) fn set_now(&mut self, now: Instant) {
         if now == self.now {
             return;
         }
@@ -174,13 +174,13 @@ impl Outputs {
 
     /// The sum of the queueing delays of all cells, in seconds.
     #[expect(clippy::cast_precision_loss, reason = "for people")]
-    pub(in crate::router) const fn waited_cell_s(&self) -> f64 {
+    pub(crate) const fn waited_cell_s(&self) -> f64 {
         self.waited_cell_ns as f64 * 1e-9
     }
 
     /// Queues a link for writing, once.
     #[inline]
-    pub(in crate::router) fn wake<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+    pub(crate) fn wake<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id)
             && !output.is_queued
         {
@@ -190,7 +190,7 @@ impl Outputs {
     }
 
     /// Queues a control cell. Returns false if there are too many.
-    pub(in crate::router) fn control<S: CellModel>(
+    pub(crate) fn control<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
@@ -214,7 +214,7 @@ impl Outputs {
     /// Puts a relay cell into a circuit's queue for a link. `write` fills its body; if it returns false, the cell
     /// is withdrawn.
     #[inline]
-    pub(in crate::router) fn enqueue<S: CellModel>(
+    pub(crate) fn enqueue<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         to: OnLink,
@@ -231,7 +231,7 @@ impl Outputs {
 
     /// A cell has been put into a circuit's queue.
     #[inline]
-    pub(in crate::router) fn handle_queued<S: CellModel>(
+    pub(crate) fn handle_queued<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         conn: ConnId,
@@ -254,7 +254,7 @@ impl Outputs {
     }
 
     /// A queue that was blocked by its hop-by-hop window may send again.
-    pub(in crate::router) fn handle_released<S: CellModel>(
+    pub(crate) fn handle_released<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         conn: ConnId,
@@ -271,7 +271,7 @@ impl Outputs {
 
     /// The queue of a destroyed circuit had `cells` for this link; none of them was pending if it
     /// `was_blocked`.
-    pub(in crate::router) fn handle_dropped<S: CellModel>(
+    pub(crate) fn handle_dropped<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
@@ -286,23 +286,23 @@ impl Outputs {
     }
 
     /// The next circuit whose queue has become as short as its streams requested.
-    pub(in crate::router) fn poll_drained(&mut self) -> Option<CircuitIndex> {
+    pub(crate) fn poll_drained(&mut self) -> Option<CircuitIndex> {
         self.drained.pop_front()
     }
 
     /// A queue has forwarded cells to report to the previous hop.
-    pub(in crate::router) fn note_passed(&mut self, id: QueueId) {
+    pub(crate) fn note_passed(&mut self, id: QueueId) {
         self.passed.push(id);
     }
 
     /// Takes one of the queues with forwarded cells to report.
     #[inline]
-    pub(in crate::router) fn poll_passed(&mut self) -> Option<QueueId> {
+    pub(crate) fn poll_passed(&mut self) -> Option<QueueId> {
         self.passed.pop()
     }
 
     /// The next control cell of a link.
-    pub(in crate::router) fn poll_control<S: CellModel>(
+    pub(crate) fn poll_control<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
@@ -319,11 +319,7 @@ impl Outputs {
     }
 
     /// Discards a link's control cells.
-    pub(in crate::router) fn drop_control<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-        id: ConnId,
-    ) {
+    pub(crate) fn drop_control<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         let Some(output) = conns.output_mut(id) else { return };
         self.held_controls -= output.held_controls();
         output.control = VecDeque::new();
@@ -332,17 +328,17 @@ impl Outputs {
     }
 
     /// Control cells of all links.
-    pub(in crate::router) const fn held_controls(&self) -> usize {
+    pub(crate) const fn held_controls(&self) -> usize {
         self.held_controls
     }
 
     /// Cells in the queues of all circuits.
-    pub(in crate::router) const fn queued_cells(&self) -> usize {
+    pub(crate) const fn queued_cells(&self) -> usize {
         self.queued_cells
     }
 
     /// Closes the link after its control cells are written.
-    pub(in crate::router) fn close<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+    pub(crate) fn close<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         let Some(output) = conns.output_mut(id) else { return };
         if output.is_closing {
             return;
@@ -355,12 +351,12 @@ impl Outputs {
         self.to_close.push_back(id);
     }
 
-    pub(in crate::router) fn poll_close(&mut self) -> Option<ConnId> {
+    pub(crate) fn poll_close(&mut self) -> Option<ConnId> {
         self.to_close.pop_front()
     }
 
     /// The link is closed, by either side.
-    pub(in crate::router) fn forget<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
+    pub(crate) fn forget<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) {
         if let Some(output) = conns.output_mut(id) {
             let gone = core::mem::take(output);
             self.held_controls -= gone.held_controls();
@@ -378,7 +374,7 @@ impl Outputs {
 
 impl Output {
     /// Since when its first control cell has been queued, as far as known.
-    pub(in crate::router) fn oldest_control_since(&self) -> Option<Instant> {
+    pub(crate) fn oldest_control_since(&self) -> Option<Instant> {
         self.control_age.since()
     }
 
@@ -386,7 +382,7 @@ impl Output {
     ///
     /// An entry appears once, until its circuit is gone and the index is reused. A link whose peer does not
     /// read has at most one entry for each index.
-    pub(in crate::router) fn note_unreported(&mut self, id: QueueId) {
+    pub(crate) fn note_unreported(&mut self, id: QueueId) {
         if self.unreported.len() >= self.unreported_max {
             self.unreported.sort_unstable();
             self.unreported.dedup();
@@ -396,17 +392,17 @@ impl Output {
     }
 
     /// The number of queued control cells.
-    pub(in crate::router) fn held_controls(&self) -> usize {
+    pub(crate) fn held_controls(&self) -> usize {
         self.control.len()
     }
 
     /// Whether nothing is queued.
-    pub(in crate::router) fn is_idle(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.control.is_empty() && self.pending_cells == 0
     }
 
     /// Cells that hop-by-hop windows allow to send.
-    pub(in crate::router) const fn pending_cells(&self) -> usize {
+    pub(crate) const fn pending_cells(&self) -> usize {
         self.pending_cells
     }
 

@@ -49,7 +49,7 @@ const LOOK_GRAIN_NS: u64 = 100_000_000;
 
 /// The timer of link padding.
 #[derive(Debug)]
-pub(in crate::router) struct Padder {
+pub(crate) struct Padder {
     is_on: bool,
     low_ms: u32,
     high_ms: u32,
@@ -60,7 +60,7 @@ pub(in crate::router) struct Padder {
 
 impl Padder {
     /// Never pads if it is not `on`.
-    pub(in crate::router) fn new(on: bool, parameters: &Parameters) -> Self {
+    pub(crate) fn new(on: bool, parameters: &Parameters) -> Self {
         let mut padder = Self {
             is_on: on,
             low_ms: 0,
@@ -82,11 +82,7 @@ impl Padder {
     }
 
     /// Applies a new consensus.
-    pub(in crate::router) fn follow<S: CellModel>(
-        &mut self,
-        parameters: &Parameters,
-        conns: &mut Conns<S>,
-    ) {
+    pub(crate) fn follow<S: CellModel>(&mut self, parameters: &Parameters, conns: &mut Conns<S>) {
         self.obey(parameters);
         conns.links_mut().for_each(|(id, link)| self.consider(id, link));
     }
@@ -119,7 +115,7 @@ impl Padder {
     }
 
     /// A link has changed: it may need padding. A link that no longer does is dropped at its next check.
-    pub(in crate::router) fn consider(&mut self, id: ConnId, link: &mut Link) {
+    pub(crate) fn consider(&mut self, id: ConnId, link: &mut Link) {
         if link.padding.entry == Entry::None && self.wants(link) {
             let since = link.padding.active_at;
             self.look_after(since, id, &mut link.padding);
@@ -141,7 +137,7 @@ impl Padder {
     }
 
     /// The link is closed.
-    pub(in crate::router) fn forget(&mut self, id: ConnId, padding: &mut Padding) {
+    pub(crate) fn forget(&mut self, id: ConnId, padding: &mut Padding) {
         if let Entry::Look(at) | Entry::Due(at) =
             core::mem::replace(&mut padding.entry, Entry::None)
         {
@@ -151,7 +147,7 @@ impl Padder {
 
     /// Bytes have passed on a link in either direction.
     #[inline]
-    pub(in crate::router) fn handle_transfer(&mut self, now: Instant, id: ConnId, link: &mut Link) {
+    pub(crate) fn handle_transfer(&mut self, now: Instant, id: ConnId, link: &mut Link) {
         link.padding.active_at = now;
         if matches!(link.padding.entry, Entry::Due(_)) {
             self.look_after(now, id, &mut link.padding);
@@ -160,7 +156,7 @@ impl Padder {
 
     /// A relay cell has passed on a circuit in either direction.
     #[inline]
-    pub(in crate::router) fn handle_use<S: CellModel>(
+    pub(crate) fn handle_use<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         circuit: &mut Circuit<S>,
@@ -192,7 +188,7 @@ impl Padder {
     }
 
     /// Handles a PADDING_NEGOTIATE cell.
-    pub(in crate::router) fn negotiate(&mut self, id: ConnId, link: &mut Link, body: &[u8]) {
+    pub(crate) fn negotiate(&mut self, id: ConnId, link: &mut Link, body: &[u8]) {
         let Ok(asked) = LinkPadding::parse(body) else { return };
         link.padding.is_wanted = asked.is_wanted;
         link.padding.low_ms = asked.low_ms;
@@ -201,7 +197,7 @@ impl Padder {
     }
 
     /// When the next link is checked or gets its cell.
-    pub(in crate::router) fn next_at(&self) -> Option<Instant> {
+    pub(crate) fn next_at(&self) -> Option<Instant> {
         self.entries.first().map(|(at, _)| *at)
     }
 

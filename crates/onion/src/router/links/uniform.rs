@@ -1,7 +1,7 @@
 use rand_core::Rng;
 
 /// A uniformly distributed number below `below`; zero if that is zero.
-pub(in crate::router) fn uniform_below(rng: &mut impl Rng, below: u32) -> u32 {
+pub(crate) fn uniform_below(rng: &mut impl Rng, below: u32) -> u32 {
     let product = u64::from(rng.next_u32()) * u64::from(below);
     u32::try_from(product >> 32).unwrap_or(0)
 }

@@ -21,11 +21,7 @@ const CLIENT_IDLE_S: u32 = 180;
 
 /// How long a link stays open without circuits. As in C tor it is random: a fixed time would reveal when the
 /// last circuit ended (padding-spec §2.6).
-pub(in crate::router) fn idle_max(
-    rng: &mut impl Rng,
-    is_relays: bool,
-    parameters: &Parameters,
-) -> Duration {
+pub(crate) fn idle_max(rng: &mut impl Rng, is_relays: bool, parameters: &Parameters) -> Duration {
     let seconds = if is_relays {
         let middle_s = parameters.nf_conntimeout_relays.as_secs();
         let middle_s = u32::try_from(middle_s).unwrap_or(u32::MAX / 4);
@@ -38,13 +34,13 @@ pub(in crate::router) fn idle_max(
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// When the next upkeep of links and streams is due; `None` without any.
-    pub(in crate::router) fn upkeep_at(&self) -> Option<Instant> {
+    pub(crate) fn upkeep_at(&self) -> Option<Instant> {
         let conns = self.conns.link_count() + self.conns.stream_count();
         (conns > 0).then(|| self.upkept_at + PERIOD)
     }
 
     /// Closes links that have never opened, and unused ones.
-    pub(in crate::router) fn keep_up(&mut self) {
+    pub(crate) fn keep_up(&mut self) {
         let now = self.outputs.now();
         if now < self.upkept_at + PERIOD {
             return;
@@ -74,7 +70,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Reports an event that a peer can cause at will. The rate is limited, since the shell logs each report.
-    pub(in crate::router) fn report_limited(&mut self, event: RouterEvent) {
+    pub(crate) fn report_limited(&mut self, event: RouterEvent) {
         if self.refusals_told.available_bytes(self.outputs.now()) > 0 {
             self.refusals_told.take(1);
             self.report(event);

@@ -18,7 +18,7 @@ type Entry = Reverse<(u64, QueueId)>;
 
 /// The circuits with cells for one link, each once; some may be gone.
 #[derive(Debug)]
-pub(in crate::router) enum CircuitMux {
+pub(crate) enum CircuitMux {
     /// Round-robin: on links of measurers.
     RoundRobin(VecDeque<QueueId>),
     /// Smallest EWMA first. The number is the tick of the counts.
@@ -34,7 +34,7 @@ impl Default for CircuitMux {
 impl CircuitMux {
     /// A circuit that had no cells has some.
     #[inline]
-    pub(in crate::router) fn add(&mut self, id: QueueId, cell_count: CellCount, now: &EwmaTick) {
+    pub(crate) fn add(&mut self, id: QueueId, cell_count: CellCount, now: &EwmaTick) {
         match self {
             Self::RoundRobin(ring) => ring.push_back(id),
             Self::Ewma(heap, tick) => {
@@ -46,7 +46,7 @@ impl CircuitMux {
         }
     }
 
-    pub(in crate::router) fn clear(&mut self) {
+    pub(crate) fn clear(&mut self) {
         match self {
             Self::RoundRobin(ring) => ring.clear(),
             Self::Ewma(heap, _) => heap.clear(),
@@ -55,7 +55,7 @@ impl CircuitMux {
 
     /// The EWMA of the circuit that has sent least: smaller goes first. The maximum without circuits.
     #[inline]
-    pub(in crate::router) fn rank(&mut self, now: &EwmaTick) -> u64 {
+    pub(crate) fn rank(&mut self, now: &EwmaTick) -> u64 {
         match self {
             Self::RoundRobin(_) => 0,
             Self::Ewma(heap, tick) => {
@@ -68,7 +68,7 @@ impl CircuitMux {
     }
 
     /// Fills `out` with cells. Circuits whose hop-by-hop window is full leave the mux.
-    pub(in crate::router) fn serve<S: CellModel>(
+    pub(crate) fn serve<S: CellModel>(
         &mut self,
         served: Served<'_>,
         ewma_tick: &EwmaTick,
@@ -127,22 +127,22 @@ impl CircuitMux {
 
 /// The link that is served, and where its queues are noted.
 #[derive(Debug)]
-pub(in crate::router) struct Served<'a> {
-    pub(in crate::router) conn: ConnId,
-    pub(in crate::router) now: Instant,
+pub(crate) struct Served<'a> {
+    pub(crate) conn: ConnId,
+    pub(crate) now: Instant,
     /// Gets the circuits whose queues have become as short as requested.
-    pub(in crate::router) drained: &'a mut VecDeque<CircuitIndex>,
+    pub(crate) drained: &'a mut VecDeque<CircuitIndex>,
     /// Gets the queues with forwarded cells to report to the previous hop.
-    pub(in crate::router) passed: &'a mut Vec<QueueId>,
+    pub(crate) passed: &'a mut Vec<QueueId>,
 }
 
 /// The result of serving a link.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::router) struct Taken {
+pub(crate) struct Taken {
     /// Cells to send.
-    pub(in crate::router) cells: usize,
+    pub(crate) cells: usize,
     /// Cells of circuits that have left the mux because their window is full.
-    pub(in crate::router) blocked_cells: usize,
+    pub(crate) blocked_cells: usize,
 }
 
 impl Taken {

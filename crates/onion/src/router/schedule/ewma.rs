@@ -6,7 +6,7 @@ use crate::time::{Duration, Instant};
 
 /// The decay of counts.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::router) struct Decay {
+pub(crate) struct Decay {
     tick_ns: u64,
     /// Half-lives per tick.
     halflives_per_tick: f64,
@@ -14,7 +14,7 @@ pub(in crate::router) struct Decay {
 
 /// A time on the scale of the counts.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::router) struct EwmaTick {
+pub(crate) struct EwmaTick {
     /// Ticks since the origin.
     pub(super) tick: u64,
     /// The weight of a cell that is sent now, relative to one at the beginning of the tick.
@@ -27,14 +27,14 @@ const HALFLIVES_PER_TICK_MAX: f64 = 256.0;
 
 #[expect(clippy::cast_precision_loss, reason = "53 bits of nanoseconds are three months")]
 impl Decay {
-    pub(in crate::router) fn new(config: &SchedulerConfig) -> Self {
+    pub(crate) fn new(config: &SchedulerConfig) -> Self {
         let nanos = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX).max(1);
         let (tick_ns, halflife_ns) = (nanos(config.priority_tick), nanos(config.priority_halflife));
         let halflives_per_tick = tick_ns as f64 / halflife_ns as f64;
         Self { tick_ns, halflives_per_tick: halflives_per_tick.min(HALFLIVES_PER_TICK_MAX) }
     }
 
-    pub(in crate::router) fn at(&self, now: Instant) -> EwmaTick {
+    pub(crate) fn at(&self, now: Instant) -> EwmaTick {
         let nanos = u64::try_from((now - Instant::ORIGIN).as_nanos()).unwrap_or(u64::MAX);
         let fraction = (nanos % self.tick_ns) as f64 / self.tick_ns as f64;
         let halflives_per_tick = self.halflives_per_tick;
@@ -53,7 +53,7 @@ impl EwmaTick {
 
 /// The EWMA of a circuit in one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(in crate::router) struct CellCount {
+pub(crate) struct CellCount {
     cells: f64,
     /// The tick that `cells` belongs to.
     tick: u64,

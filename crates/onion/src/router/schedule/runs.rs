@@ -17,7 +17,7 @@ const TURN_RECORDS: u32 = 4;
 /// A run has two parts: the driver is asked for the state of the sockets; then links are served, lowest rank
 /// first, until all have reached their limits or have no more cells.
 #[derive(Debug)]
-pub(in crate::router) struct Runs {
+pub(crate) struct Runs {
     scheduler: AnyScheduler,
     /// Links with cells that wait for the next run, each once.
     waiting: Vec<ConnId>,
@@ -32,7 +32,7 @@ pub(in crate::router) struct Runs {
 }
 
 impl Runs {
-    pub(in crate::router) const fn new(scheduler: AnyScheduler) -> Self {
+    pub(crate) const fn new(scheduler: AnyScheduler) -> Self {
         Self {
             scheduler,
             waiting: Vec::new(),
@@ -45,18 +45,18 @@ impl Runs {
     }
 
     /// Whether the scheduler has runs.
-    pub(in crate::router) fn are_there(&self) -> bool {
+    pub(crate) fn are_there(&self) -> bool {
         self.scheduler.interval().is_some()
     }
 
     /// A link with cells waits for the next run; it must not be waiting yet.
     #[inline]
-    pub(in crate::router) fn wait(&mut self, id: ConnId) {
+    pub(crate) fn wait(&mut self, id: ConnId) {
         self.waiting.push(id);
     }
 
     /// When the next run is due; `None` if no link waits for it.
-    pub(in crate::router) fn next_at(&self) -> Option<Instant> {
+    pub(crate) fn next_at(&self) -> Option<Instant> {
         if self.waiting.is_empty() {
             return None;
         }
@@ -65,11 +65,7 @@ impl Runs {
     }
 
     /// Begins a run if one is due, with the waiting links that `takes_part` accepts. No link waits afterwards.
-    pub(in crate::router) fn begin(
-        &mut self,
-        now: Instant,
-        takes_part: impl FnMut(ConnId) -> bool,
-    ) -> bool {
+    pub(crate) fn begin(&mut self, now: Instant, takes_part: impl FnMut(ConnId) -> bool) -> bool {
         let is_under_way = !self.to_ask.is_empty() || self.asked.is_some();
         if is_under_way || self.next_at().is_none_or(|at| at > now) {
             return false;
@@ -82,7 +78,7 @@ impl Runs {
     }
 
     /// The next link whose socket state is to be requested. A link without an answer is skipped.
-    pub(in crate::router) fn ask(&mut self) -> Option<ConnId> {
+    pub(crate) fn ask(&mut self) -> Option<ConnId> {
         if self.scheduler.needs_sockets() {
             self.asked = self.to_ask.pop();
             return self.asked;
@@ -91,27 +87,23 @@ impl Runs {
     }
 
     /// The limit of a link in this run. `None` if its socket state was not requested.
-    pub(in crate::router) fn answer(
-        &mut self,
-        id: ConnId,
-        state: Option<&SocketState>,
-    ) -> Option<u64> {
+    pub(crate) fn answer(&mut self, id: ConnId, state: Option<&SocketState>) -> Option<u64> {
         (self.asked.take() == Some(id)).then(|| self.scheduler.limit_bytes(state))
     }
 
     /// A link whose socket state is not requested, and its limit.
-    pub(in crate::router) fn unasked(&mut self) -> Option<(ConnId, u64)> {
+    pub(crate) fn unasked(&mut self) -> Option<(ConnId, u64)> {
         let id = self.asked.take().or_else(|| self.to_ask.pop())?;
         Some((id, self.scheduler.limit_bytes(None)))
     }
 
     /// Adds a link to be served.
-    pub(in crate::router) fn enter(&mut self, id: ConnId, rank: u64) {
+    pub(crate) fn enter(&mut self, id: ConnId, rank: u64) {
         self.turns.push(Reverse((rank, id.0)));
     }
 
     /// The link to serve now.
-    pub(in crate::router) fn next(&mut self) -> Option<ConnId> {
+    pub(crate) fn next(&mut self) -> Option<ConnId> {
         let Reverse((_, number)) = self.turns.pop()?;
         let id = ConnId(number);
         self.current = Some((id, 0));
@@ -122,7 +114,7 @@ impl Runs {
     ///
     /// A link whose socket was full resumes outside the order, within its limit.
     #[inline]
-    pub(in crate::router) fn may_give(&mut self, id: ConnId, rank: impl FnOnce() -> u64) -> bool {
+    pub(crate) fn may_give(&mut self, id: ConnId, rank: impl FnOnce() -> u64) -> bool {
         let Some((current, given)) = &mut self.current else { return true };
         if *current != id || *given < TURN_RECORDS {
             *given += 1;
@@ -139,7 +131,7 @@ impl Runs {
     }
 
     /// The link is closed: its number may be given to another.
-    pub(in crate::router) fn forget(&mut self, id: ConnId) {
+    pub(crate) fn forget(&mut self, id: ConnId) {
         self.waiting.retain(|waiting| *waiting != id);
         self.to_ask.retain(|waiting| *waiting != id);
         self.turns.retain(|Reverse((_, number))| *number != id.0);

@@ -32,12 +32,7 @@ pub(super) const ANY_FAMILY: BeginFlags = BeginFlags(BeginFlags::IPV6_OK.0);
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Handles BEGIN: a client requests a stream to a destination.
-    pub(in crate::router) fn begin_stream(
-        &mut self,
-        index: CircuitIndex,
-        stream_id: StreamId,
-        data: &[u8],
-    ) {
+    pub(crate) fn begin_stream(&mut self, index: CircuitIndex, stream_id: StreamId, data: &[u8]) {
         if self.is_stream_known(index, stream_id) {
             return;
         }
@@ -81,11 +76,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Handles BEGIN_DIR: a client requests a stream to the directory server.
-    pub(in crate::router) fn begin_directory_stream(
-        &mut self,
-        index: CircuitIndex,
-        stream_id: StreamId,
-    ) {
+    pub(crate) fn begin_directory_stream(&mut self, index: CircuitIndex, stream_id: StreamId) {
         if self.is_stream_known(index, stream_id) {
             return;
         }
@@ -101,7 +92,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// The shell has connected to a destination.
-    pub(in crate::router) fn handle_stream_connected(&mut self, conn: ConnId) {
+    pub(crate) fn handle_stream_connected(&mut self, conn: ConnId) {
         let Some((index, stream_id)) = self.circuit_of(conn) else { return };
         let Some(stream) = self.conns.stream_mut(conn) else { return };
         let State::Connecting { to, is_told } = stream.state else { return };
@@ -181,7 +172,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// The circuit's end at this relay, created by the first message that needs it.
-    pub(in crate::router) fn end_mut(&mut self, index: CircuitIndex) -> Option<&mut End> {
+    pub(crate) fn end_mut(&mut self, index: CircuitIndex) -> Option<&mut End> {
         let circuit = self.circuits.get_mut(index)?;
         let Hop::Relay(layer) = &circuit.hop else { return None };
         if circuit.end.is_none() {
@@ -196,13 +187,13 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// The streams of the tunnel that a circuit is a leg of.
-    pub(in crate::router) fn tunnel_of(&self, index: CircuitIndex) -> Option<&Tunnel<ConnId>> {
+    pub(crate) fn tunnel_of(&self, index: CircuitIndex) -> Option<&Tunnel<ConnId>> {
         let end = self.circuits.get(index)?.end.as_ref()?;
         self.tunnels.get(end.tunnel).map(|tunnel| &tunnel.streams)
     }
 
     /// The circuit that carries a stream's cells, and the stream ID; `None` if the stream is closed.
-    pub(in crate::router) fn circuit_of(&self, conn: ConnId) -> Option<(CircuitIndex, StreamId)> {
+    pub(crate) fn circuit_of(&self, conn: ConnId) -> Option<(CircuitIndex, StreamId)> {
         let stream = self.conns.stream(conn).filter(|stream| stream.state.has_circuit())?;
         Some((self.tunnels.get(stream.tunnel)?.circuit, stream.stream_id))
     }

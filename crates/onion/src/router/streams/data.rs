@@ -19,26 +19,18 @@ const STREAM_BUFFER_MAX: usize = 16 << 20;
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// The stream with this ID on a circuit.
     #[inline]
-    pub(in crate::router) fn find_stream(
-        &self,
-        index: CircuitIndex,
-        stream_id: StreamId,
-    ) -> Option<ConnId> {
+    pub(crate) fn find_stream(&self, index: CircuitIndex, stream_id: StreamId) -> Option<ConnId> {
         self.tunnel_of(index)?.find(stream_id)
     }
 
     /// Whether a circuit has an open stream with this ID.
-    pub(in crate::router) fn is_stream_open(
-        &self,
-        index: CircuitIndex,
-        stream_id: StreamId,
-    ) -> bool {
+    pub(crate) fn is_stream_open(&self, index: CircuitIndex, stream_id: StreamId) -> bool {
         let conn = self.find_stream(index, stream_id);
         conn.and_then(|conn| self.conns.stream(conn)).is_some_and(|it| it.state == State::Open)
     }
 
     /// Counts a DATA cell for the circuit's window, whatever becomes of its data.
-    pub(in crate::router) fn count_data(&mut self, index: CircuitIndex) {
+    pub(crate) fn count_data(&mut self, index: CircuitIndex) {
         let Some(end) = self.end_mut(index) else { return };
         if end.leg.flow.handle_received() {
             self.send_sendme(index);
@@ -46,7 +38,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Handles the next data of a stream in order.
-    pub(in crate::router) fn handle_data(
+    pub(crate) fn handle_data(
         &mut self,
         index: CircuitIndex,
         stream_id: StreamId,
@@ -81,7 +73,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Sends the flow control messages of a stream. Not before CONNECTED.
-    pub(in crate::router) fn send_signals(&mut self, conn: ConnId) {
+    pub(crate) fn send_signals(&mut self, conn: ConnId) {
         while let Some(stream) = self.conns.stream_mut(conn)
             && stream.state == State::Open
             && let Some(signal) = stream.flow.poll_signal()
@@ -93,12 +85,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Handles SENDME of a circuit or a stream.
-    pub(in crate::router) fn handle_sendme(
-        &mut self,
-        index: CircuitIndex,
-        stream_id: StreamId,
-        data: &[u8],
-    ) {
+    pub(crate) fn handle_sendme(&mut self, index: CircuitIndex, stream_id: StreamId, data: &[u8]) {
         let outcome = if stream_id == StreamId::CIRCUIT {
             self.handle_circuit_sendme(index, data)
         } else {
@@ -143,7 +130,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Handles XOFF and XON. Invalid ones are ignored, as in C tor.
-    pub(in crate::router) fn handle_xon_xoff(
+    pub(crate) fn handle_xon_xoff(
         &mut self,
         index: CircuitIndex,
         stream_id: StreamId,
@@ -174,7 +161,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// A circuit has space again: its streams may be read, round-robin.
-    pub(in crate::router) fn wake_streams(&mut self, index: CircuitIndex) {
+    pub(crate) fn wake_streams(&mut self, index: CircuitIndex) {
         let end = self.circuits.get(index).and_then(|circuit| circuit.end.as_ref());
         let Some(tunnel) = end.and_then(|end| self.tunnels.get(end.tunnel)) else { return };
         for conn in tunnel.streams.in_turn() {
@@ -185,7 +172,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Wakes the streams of circuits whose queues have become short enough.
-    pub(in crate::router) fn wake_unblocked(&mut self) {
+    pub(crate) fn wake_unblocked(&mut self) {
         while let Some(index) = self.outputs.poll_drained() {
             let end = self.circuits.get_mut(index).and_then(|circuit| circuit.end.as_mut());
             if end.is_some_and(|end| end.leg.handle_unblocked()) {
@@ -196,7 +183,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// The number of bytes that a destination may send now.
-    pub(in crate::router) fn stream_limit(&self, conn: ConnId) -> Option<usize> {
+    pub(crate) fn stream_limit(&self, conn: ConnId) -> Option<usize> {
         let stream = self.conns.stream(conn)?;
         if stream.state != State::Open {
             return Some(0);

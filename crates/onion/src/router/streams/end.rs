@@ -38,7 +38,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Handles END.
-    pub(in crate::router) fn handle_end(&mut self, index: CircuitIndex, stream_id: StreamId) {
+    pub(crate) fn handle_end(&mut self, index: CircuitIndex, stream_id: StreamId) {
         if let Some(conn) = self.find_stream(index, stream_id) {
             self.forget_stream(conn);
         }
@@ -58,7 +58,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// The last circuit of a tunnel is gone, and its streams with it.
-    pub(in crate::router) fn end_tunnel(&mut self, index: TunnelIndex) {
+    pub(crate) fn end_tunnel(&mut self, index: TunnelIndex) {
         let Some(tunnel) = self.tunnels.remove(index) else { return };
         self.streams.handle_tunnel_over(index);
         for conn in tunnel.streams.iter() {
@@ -67,7 +67,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// The connection to a destination was closed or could not be established.
-    pub(in crate::router) fn handle_stream_closed(&mut self, conn: ConnId, cause: &CloseCause) {
+    pub(crate) fn handle_stream_closed(&mut self, conn: ConnId, cause: &CloseCause) {
         let Some(stream) = self.conns.stream(conn) else { return };
         let is_open = stream.state == State::Open;
         if is_open || matches!(stream.state, State::Connecting { .. }) {
@@ -87,7 +87,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Periodic upkeep of all streams.
-    pub(in crate::router) fn keep_streams_up(&mut self) {
+    pub(crate) fn keep_streams_up(&mut self) {
         for conn in self.streams.keep_up(&mut self.conns, self.outputs.now()) {
             let Some(stream) = self.conns.stream(conn) else { continue };
             let is_asking = matches!(stream.state, State::Asking { .. });

@@ -22,12 +22,7 @@ const NAME_MAX: usize = 253;
 
 impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     /// Handles RESOLVE: a client requests the addresses of a name, or the name of an address.
-    pub(in crate::router) fn resolve(
-        &mut self,
-        index: CircuitIndex,
-        stream_id: StreamId,
-        data: &[u8],
-    ) {
+    pub(crate) fn resolve(&mut self, index: CircuitIndex, stream_id: StreamId, data: &[u8]) {
         if self.is_stream_known(index, stream_id) {
             return;
         }
@@ -82,7 +77,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Handles a DNS answer.
-    pub(in crate::router) fn handle_lookup(&mut self, id: LookupId, answer: &DnsAnswer) {
+    pub(crate) fn handle_lookup(&mut self, id: LookupId, answer: &DnsAnswer) {
         let Some(conn) = self.streams.take_asker(id) else { return };
         let Some(stream) = self.conns.stream(conn) else { return };
         let state = stream.state;

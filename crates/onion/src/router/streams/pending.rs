@@ -14,7 +14,7 @@ const DRAINING_MAX: Duration = Duration::from_secs(15);
 
 /// The queues of actions for streams, and for connections whose streams are closed.
 #[derive(Debug, Default)]
-pub(in crate::router) struct Streams {
+pub(crate) struct Streams {
     /// Memory of data for destinations, in bytes.
     held_bytes: usize,
     /// The number of streams of each kind, and of their connections that are not closed yet.
@@ -32,7 +32,7 @@ pub(in crate::router) struct Streams {
 
 impl Streams {
     /// A connection is closed, by either side; its number is free.
-    pub(in crate::router) fn remove<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+    pub(crate) fn remove<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.remove_stream(conn) else { return };
         self.held_bytes -= stream.buffer.held_bytes();
         self.counts[stream.kind as usize] -= 1;
@@ -63,7 +63,7 @@ impl Streams {
     }
 
     /// Closes all streams of a tunnel.
-    pub(in crate::router) fn handle_tunnel_over(&mut self, tunnel: TunnelIndex) {
+    pub(crate) fn handle_tunnel_over(&mut self, tunnel: TunnelIndex) {
         self.rankings.iter_mut().for_each(|it| it.remove_tunnel(tunnel));
         self.lookups.handle_tunnel_over(tunnel);
     }
@@ -84,17 +84,17 @@ impl Streams {
     }
 
     /// Memory of data for destinations, in bytes.
-    pub(in crate::router) const fn held_bytes(&self) -> usize {
+    pub(crate) const fn held_bytes(&self) -> usize {
         self.held_bytes
     }
 
     /// Whether a tunnel may make another DNS query.
-    pub(in crate::router) fn may_ask(&self, tunnel: TunnelIndex) -> bool {
+    pub(crate) fn may_ask(&self, tunnel: TunnelIndex) -> bool {
         self.lookups.has_room(tunnel)
     }
 
     /// Makes a DNS query for a stream.
-    pub(in crate::router) fn ask(
+    pub(crate) fn ask(
         &mut self,
         now: Instant,
         tunnel: TunnelIndex,
@@ -105,16 +105,16 @@ impl Streams {
     }
 
     /// Takes the stream that made this query; `None` if it is gone.
-    pub(in crate::router) fn take_asker(&mut self, id: LookupId) -> Option<ConnId> {
+    pub(crate) fn take_asker(&mut self, id: LookupId) -> Option<ConnId> {
         self.lookups.take_asker(id)
     }
 
-    pub(in crate::router) fn poll_lookup(&mut self) -> Option<Lookup> {
+    pub(crate) fn poll_lookup(&mut self) -> Option<Lookup> {
         self.lookups.poll()
     }
 
     /// Buffers a client's data for a stream; returns the length of the buffer.
-    pub(in crate::router) fn buffer<S: CellModel>(
+    pub(crate) fn buffer<S: CellModel>(
         &mut self,
         now: Instant,
         conns: &mut Conns<S>,
@@ -132,7 +132,7 @@ impl Streams {
     }
 
     /// Takes data for the destination; returns the number of bytes taken and left.
-    pub(in crate::router) fn unbuffer<S: CellModel>(
+    pub(crate) fn unbuffer<S: CellModel>(
         &mut self,
         now: Instant,
         conns: &mut Conns<S>,
@@ -155,7 +155,7 @@ impl Streams {
     }
 
     /// Queues a connection for writing, once, if it has data.
-    pub(in crate::router) fn wake<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+    pub(crate) fn wake<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state.is_writable() && !stream.buffer.is_empty() && !stream.is_writable_named {
             stream.is_writable_named = true;
@@ -163,10 +163,7 @@ impl Streams {
         }
     }
 
-    pub(in crate::router) fn poll_writable<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-    ) -> Option<ConnId> {
+    pub(crate) fn poll_writable<S: CellModel>(&mut self, conns: &mut Conns<S>) -> Option<ConnId> {
         loop {
             let conn = self.writable.pop_front()?;
             if let Some(stream) = conns.stream_mut(conn)
@@ -179,11 +176,7 @@ impl Streams {
     }
 
     /// Queues a connection for reading, once.
-    pub(in crate::router) fn wake_reading<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-        conn: ConnId,
-    ) {
+    pub(crate) fn wake_reading<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state == State::Open && !stream.is_readable_named {
             stream.is_readable_named = true;
@@ -191,10 +184,7 @@ impl Streams {
         }
     }
 
-    pub(in crate::router) fn poll_readable<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-    ) -> Option<ConnId> {
+    pub(crate) fn poll_readable<S: CellModel>(&mut self, conns: &mut Conns<S>) -> Option<ConnId> {
         loop {
             let conn = self.readable.pop_front()?;
             if let Some(stream) = conns.stream_mut(conn)
@@ -207,7 +197,7 @@ impl Streams {
     }
 
     /// Evaluates the stream's flow control after a change. Returns true if the stream can be read now.
-    pub(in crate::router) fn update_room<S: CellModel>(
+    pub(crate) fn update_room<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         now: Instant,
@@ -228,16 +218,12 @@ impl Streams {
     }
 
     /// When the next rate-limited stream may be read again.
-    pub(in crate::router) fn rated_at(&self) -> Option<Instant> {
+    pub(crate) fn rated_at(&self) -> Option<Instant> {
         self.rated.first().map(|(at, _)| *at)
     }
 
     /// Wakes rate-limited streams that may be read again.
-    pub(in crate::router) fn wake_rated<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-        now: Instant,
-    ) {
+    pub(crate) fn wake_rated<S: CellModel>(&mut self, conns: &mut Conns<S>, now: Instant) {
         while let Some((at, conn)) = self.rated.first().copied()
             && at <= now
         {
@@ -252,7 +238,7 @@ impl Streams {
     }
 
     /// The stream is closed. Its connection is closed once everything is written; nothing more is read from it.
-    pub(in crate::router) fn finish<S: CellModel>(
+    pub(crate) fn finish<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         now: Instant,
@@ -276,7 +262,7 @@ impl Streams {
     }
 
     /// Closes a connection, and drops unwritten data.
-    pub(in crate::router) fn close<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
+    pub(crate) fn close<S: CellModel>(&mut self, conns: &mut Conns<S>, conn: ConnId) {
         let Some(stream) = conns.stream_mut(conn) else { return };
         if stream.state == State::Closing {
             return;
@@ -292,10 +278,7 @@ impl Streams {
     }
 
     /// The next connection to close; it is forgotten.
-    pub(in crate::router) fn poll_close<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-    ) -> Option<ConnId> {
+    pub(crate) fn poll_close<S: CellModel>(&mut self, conns: &mut Conns<S>) -> Option<ConnId> {
         loop {
             let conn = self.to_close.pop_front()?;
             if conns.stream(conn).is_some_and(|stream| stream.state == State::Closing) {
@@ -307,7 +290,7 @@ impl Streams {
 
     /// Periodic upkeep: closes connections that accept nothing, releases unused memory, and returns streams
     /// whose lookups have timed out.
-    pub(in crate::router) fn keep_up<S: CellModel>(
+    pub(crate) fn keep_up<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         now: Instant,

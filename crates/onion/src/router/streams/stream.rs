@@ -10,14 +10,14 @@ use core::net::SocketAddr;
 
 /// The request of a BEGIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::router) struct Asked {
-    pub(in crate::router) port: u16,
-    pub(in crate::router) flags: BeginFlags,
+pub(crate) struct Asked {
+    pub(crate) port: u16,
+    pub(crate) flags: BeginFlags,
 }
 
 /// The limit that a stream counts for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::router) enum StreamKind {
+pub(crate) enum StreamKind {
     /// It leads to a destination, or is a DNS query.
     Exit,
     /// It leads to the directory server.
@@ -26,7 +26,7 @@ pub(in crate::router) enum StreamKind {
 
 /// The state of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::router) enum State {
+pub(crate) enum State {
     /// Its destination's name is being resolved.
     Resolving { lookup: LookupId, asked: Asked },
     /// It is a RESOLVE, and ends with the answer.
@@ -44,47 +44,47 @@ pub(in crate::router) enum State {
 
 impl State {
     /// Whether the destination gets data.
-    pub(in crate::router) const fn is_writable(self) -> bool {
+    pub(crate) const fn is_writable(self) -> bool {
         matches!(self, Self::Open | Self::Draining)
     }
 
     /// Whether the stream belongs to its circuit.
-    pub(in crate::router) const fn has_circuit(self) -> bool {
+    pub(crate) const fn has_circuit(self) -> bool {
         !matches!(self, Self::Draining | Self::Closing)
     }
 
     /// Whether the shell knows the connection.
-    pub(in crate::router) const fn is_dialled(self) -> bool {
+    pub(crate) const fn is_dialled(self) -> bool {
         !matches!(self, Self::Resolving { .. } | Self::Asking { .. })
     }
 }
 
 /// One stream of a circuit that ends here, or its connection after its end.
 #[derive(Debug)]
-pub(in crate::router) struct Stream<S: CellModel> {
+pub(crate) struct Stream<S: CellModel> {
     /// Its tunnel, while the stream is open.
-    pub(in crate::router) tunnel: TunnelIndex,
+    pub(crate) tunnel: TunnelIndex,
     /// Its stream ID.
-    pub(in crate::router) stream_id: StreamId,
-    pub(in crate::router) state: State,
-    pub(in crate::router) kind: StreamKind,
+    pub(crate) stream_id: StreamId,
+    pub(crate) state: State,
+    pub(crate) kind: StreamKind,
     /// Data from the client to the destination.
-    pub(in crate::router) buffer: S::Buffer,
+    pub(crate) buffer: S::Buffer,
     /// The age of that data.
-    pub(in crate::router) age: QueueAge,
-    pub(in crate::router) flow: StreamFlow,
+    pub(crate) age: QueueAge,
+    pub(crate) flow: StreamFlow,
     /// Bytes that flow control allows to read from the destination.
-    pub(in crate::router) room_bytes: u64,
+    pub(crate) room_bytes: u64,
     /// When it may be read again, if it is in that list.
     pub(super) rated_until: Option<Instant>,
     /// When it began, or when its destination last accepted data.
-    pub(in crate::router) since: Instant,
+    pub(crate) since: Instant,
     pub(super) is_writable_named: bool,
     pub(super) is_readable_named: bool,
 }
 
 impl<S: CellModel> Stream<S> {
-    pub(in crate::router) fn new(
+    pub(crate) fn new(
         now: Instant,
         tunnel: TunnelIndex,
         stream_id: StreamId,

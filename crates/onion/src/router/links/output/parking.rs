@@ -7,7 +7,7 @@ use crate::router::conns::Conns;
 
 /// Why a link with cells does not send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(in crate::router) enum Parked {
+pub(crate) enum Parked {
     #[default]
     No,
     /// The relay's rate limit.
@@ -18,11 +18,7 @@ pub(in crate::router) enum Parked {
 
 impl Outputs {
     /// Wakes this number of links that the rate limit has blocked, clients' links first.
-    pub(in crate::router) fn wake_parked<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-        mut count: usize,
-    ) {
+    pub(crate) fn wake_parked<S: CellModel>(&mut self, conns: &mut Conns<S>, mut count: usize) {
         while count > 0
             && let Some(id) =
                 self.parked_clients.pop_front().or_else(|| self.parked_measurers.pop_front())
@@ -33,11 +29,7 @@ impl Outputs {
     }
 
     /// Wakes this number of links that the clients' share has blocked.
-    pub(in crate::router) fn wake_held<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-        mut count: usize,
-    ) {
+    pub(crate) fn wake_held<S: CellModel>(&mut self, conns: &mut Conns<S>, mut count: usize) {
         while count > 0
             && let Some(id) = self.held_clients.pop_front()
         {
@@ -61,12 +53,7 @@ impl Outputs {
         }
     }
 
-    pub(in crate::router) fn park<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-        id: ConnId,
-        why: Parked,
-    ) {
+    pub(crate) fn park<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId, why: Parked) {
         let Some(output) = conns.output_mut(id) else { return };
         if output.parked != Parked::No {
             return;
@@ -86,11 +73,11 @@ impl Outputs {
         }
     }
 
-    pub(in crate::router) fn has_parked(&self) -> bool {
+    pub(crate) fn has_parked(&self) -> bool {
         !self.parked_clients.is_empty() || !self.parked_measurers.is_empty()
     }
 
-    pub(in crate::router) fn has_held(&self) -> bool {
+    pub(crate) fn has_held(&self) -> bool {
         !self.held_clients.is_empty()
     }
 }

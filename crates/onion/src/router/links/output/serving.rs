@@ -43,7 +43,7 @@ impl Output {
 
 impl Outputs {
     /// Sets the scheduler.
-    pub(in crate::router) fn set_scheduler<S: CellModel>(
+    pub(crate) fn set_scheduler<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         config: &SchedulerConfig,
@@ -83,12 +83,12 @@ impl Outputs {
     }
 
     /// When the next run is due, if any link waits for it.
-    pub(in crate::router) fn next_run_at(&self) -> Option<Instant> {
+    pub(crate) fn next_run_at(&self) -> Option<Instant> {
         self.runs.next_at()
     }
 
     /// The next link whose socket state the scheduler needs.
-    pub(in crate::router) fn poll_socket_query<S: CellModel>(
+    pub(crate) fn poll_socket_query<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
     ) -> Option<ConnId> {
@@ -96,7 +96,7 @@ impl Outputs {
         self.runs.ask()
     }
 
-    pub(in crate::router) fn handle_socket_state<S: CellModel>(
+    pub(crate) fn handle_socket_state<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         id: ConnId,
@@ -109,10 +109,7 @@ impl Outputs {
         self.allot(conns, id, limit_bytes);
     }
 
-    pub(in crate::router) fn poll_writable<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-    ) -> Option<ConnId> {
+    pub(crate) fn poll_writable<S: CellModel>(&mut self, conns: &mut Conns<S>) -> Option<ConnId> {
         // Drivers that do not poll for queries have begun no run either.
         self.begin_run(conns);
         while let Some((id, limit_bytes)) = self.runs.unasked() {
@@ -153,11 +150,7 @@ impl Outputs {
 
     /// Cells that a link may put into a record now; zero if it has none or if others go first.
     #[inline]
-    pub(in crate::router) fn wanted_cells<S: CellModel>(
-        &mut self,
-        conns: &mut Conns<S>,
-        id: ConnId,
-    ) -> usize {
+    pub(crate) fn wanted_cells<S: CellModel>(&mut self, conns: &mut Conns<S>, id: ConnId) -> usize {
         let Some(output) = conns.output_mut(id) else { return 0 };
         let pending = output.pending_cells;
         if output.allotment.is_none() {
@@ -182,7 +175,7 @@ impl Outputs {
 
     /// Fills `out` with cells of a link's circuits; returns the number of cells.
     #[inline]
-    pub(in crate::router) fn take_cells<S: CellModel>(
+    pub(crate) fn take_cells<S: CellModel>(
         &mut self,
         conns: &mut Conns<S>,
         circuits: &mut Circuits<S>,

@@ -33,7 +33,7 @@ impl<S: CellModel, R: Rng, C: Behavior<S>> Core<S, R, C> {
     }
 
     /// Sends the PADDING cells that are due.
-    pub(in crate::router) fn pad_links(&mut self) {
+    pub(crate) fn pad_links(&mut self) {
         let now = self.outputs.now();
         while let Some(id) = self.padder.poll(now) {
             let Some(link) = self.conns.link_mut(id) else { continue };

@@ -26,13 +26,13 @@ pub(super) enum Entry {
 /// The padding state of a link.
 #[derive(Debug)]
 #[repr(C)]
-pub(in crate::router) struct Padding {
+pub(crate) struct Padding {
     /// When data last passed in either direction.
     pub(super) active_at: Instant,
     pub(super) entry: Entry,
     pub(super) used_for: Use,
     /// Whether its protocol has padding.
-    pub(in crate::router) is_possible: bool,
+    pub(crate) is_possible: bool,
     /// Whether the peer has not stopped it.
     pub(super) is_wanted: bool,
     /// The limits that the peer has requested; zero if none.
@@ -41,7 +41,7 @@ pub(in crate::router) struct Padding {
 }
 
 impl Padding {
-    pub(in crate::router) const fn new(now: Instant) -> Self {
+    pub(crate) const fn new(now: Instant) -> Self {
         Self {
             active_at: now,
             entry: Entry::None,
