@@ -15,7 +15,7 @@ macro_rules! key {
     ($(#[$doc:meta])* $name:ident) => {
         $(#[$doc])*
         #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-        pub(super) struct $name(pub(super) u32);
+        pub(crate) struct $name(pub(crate) u32);
 
         impl $crate::router::slab::Key for $name {
             fn from_number(number: u32) -> Self {
