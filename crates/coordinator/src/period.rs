@@ -10,6 +10,7 @@ mod clock;
 mod groups;
 mod interface;
 mod measurers;
+mod memory_journal;
 mod network;
 mod publication;
 mod rounds;
@@ -21,6 +22,7 @@ pub use interface::{
     Action, Answer, Ending, Event, Knowledge, MeasurementId, MeasurerConfig, PeriodConfig,
     ProbeAnswer, SlotSeed, Timing,
 };
+pub use memory_journal::MemoryJournal;
 pub use network::{NetworkView, Relay, Router};
 pub use publication::{PublishedRelay, PublishedResult};
 pub use rounds::{ANSWER_TIMEOUT, RTT_TIMEOUT};
@@ -414,19 +416,18 @@ impl Period {
         let (relays, at_once_max) = (self.present.len(), self.at_once_max());
         self.event(Event::Planned { relays, at_once_max });
         match self.config.timing {
-            Timing::Greedy => self.queue_all(),
+            Timing::Greedy => self.queue_all(now),
             Timing::Slots => self.plan_slots(now),
         }
         self.record_progress(now);
     }
 
-    fn queue_all(&mut self) {
+    fn queue_all(&mut self, now: Now) {
         let mut groups: BTreeMap<RsaId, Vec<_>> = BTreeMap::new();
-        for place in &self.present {
-            let Some(relay) = self.relays.get(place.0) else { continue };
-            let turn = relay.first_turn(self.rounds_max(relay));
-            let turn = (*place, relay.guess.standing(), turn);
-            groups.entry(relay.together).or_default().push(turn);
+        for it in self.arrivals(now).into_iter().filter(|it| !it.is_done) {
+            if let Some(place) = self.places.get(&it.relay) {
+                groups.entry(it.together).or_default().push((*place, it.standing, it.turn));
+            }
         }
         groups.values().for_each(|turns| self.queue(turns));
     }

@@ -1,6 +1,6 @@
 //! Who gives relays their weights: inside a simulated network, and from files.
 
-use onion::Rate;
+use onion::{Duration, Rate};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;
 use tornet::Error;
@@ -37,6 +37,12 @@ fn numbers(all: &[u64]) -> Vec<f64> {
 
 fn nwe(weighing: &Weighing, network: &Network) -> f64 {
     network_weight_error(&numbers(&weighing.weights), &network.capacities()).expect("some weigh")
+}
+
+/// The number of measurements that have begun.
+fn rounds(weighing: &Weighing) -> u32 {
+    let first = weighing.notes[0].split(' ').next();
+    first.and_then(|it| it.parse().ok()).expect("a number")
 }
 
 fn flashflow() -> FlashFlow {
@@ -88,9 +94,7 @@ fn flashflow_measures_again_what_was_expected_too_low() {
     flashflow.params.seconds = 8;
     let found = weigh(&flashflow, &low);
     assert!(nwe(&found, &low) < 0.02, "{}", nwe(&found, &low));
-    let rounds: u32 =
-        found.notes[0].split(' ').next().and_then(|it| it.parse().ok()).expect("a number");
-    assert!(rounds > 30, "{}", found.notes[0]);
+    assert!(rounds(&found) > 30, "{}", found.notes[0]);
     assert!(found.notes[0].contains(" 0 estimates are lower bounds"), "{:?}", found.notes);
 }
 
@@ -109,6 +113,26 @@ fn flashflow_measures_the_slowest_relay_too() {
     let estimates = found.estimates_bit_per_s.expect("it estimates");
     let found = estimates[0].expect("it was measured");
     assert!((200_000..300_000).contains(&found), "{found}");
+}
+
+/// A killed coordinator continues from its journal: it measures the relays whose result it does not have, and only these.
+#[test]
+fn a_coordinator_that_is_killed_twice_finds_the_same_weights_and_repeats_only_what_was_interrupted()
+{
+    let network = small();
+    // Three relays at most at a time.
+    let measurers = vec![("DE".into(), Rate::from_mbit_per_s(300.0))];
+    let undisturbed = FlashFlow { measurers, ..flashflow() };
+    let kills = [25, 60].map(Duration::from_secs);
+    let killed = FlashFlow { coordinator_killed_after: kills.into(), ..undisturbed.clone() };
+    let [before, after] = [undisturbed, killed].map(|it| weigh(&it, &network));
+    assert!(before.simulated_s > 80.0, "it is killed in the middle: {}", before.simulated_s);
+    assert_eq!(after.not_measured, 0, "{:?}", after.notes);
+    let found = numbers(&after.weights);
+    let error = network_weight_error(&found, &numbers(&before.weights)).expect("some weigh");
+    assert!(error < 0.01, "{error}");
+    let [before, after] = [before, after].map(|it| rounds(&it));
+    assert!((1..=6).contains(&(after - before)), "interrupted: {before} and {after} rounds");
 }
 
 /// A team that has less than a relay takes says that it does not know.

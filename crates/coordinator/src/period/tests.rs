@@ -1,11 +1,9 @@
 //! Whole periods in virtual time.
 
-mod journal;
 mod world;
 
 use super::*;
 use crate::journal::MeasurementFinished;
-use journal::Journal;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 use std::vec::Vec;
@@ -16,7 +14,7 @@ fn check(world: &World) {
     let mut open: BTreeSet<(u64, [u8; 20])> = BTreeSet::new();
     let mut done: BTreeMap<(u64, [u8; 20]), u32> = BTreeMap::new();
     let mut follows: BTreeMap<(u64, [u8; 20]), u32> = BTreeMap::new();
-    for entry in &world.journal.entries {
+    for entry in world.journal.entries() {
         match entry {
             Entry::Started(started) => {
                 let key = (started.period_unix_s, started.relay().0);
@@ -56,10 +54,11 @@ fn options() -> impl Strategy<Value = WorldOptions> {
         1 => Just(Happening::NoConsensus),
     ];
     let happenings = prop::collection::vec((1u64..PERIOD_S, happening), 0..5);
-    (any::<u64>(), happenings).prop_map(|(seed, happenings)| WorldOptions {
-        seed,
-        relays: 200,
+    let timing = prop_oneof![3 => Just(Timing::Slots), 1 => Just(Timing::Greedy)];
+    (any::<u64>(), timing, happenings).prop_map(|(seed, timing, happenings)| WorldOptions {
+        timing,
         happenings,
+        ..WorldOptions::undisturbed(seed)
     })
 }
 
@@ -84,7 +83,7 @@ proptest! {
 
 #[test]
 fn an_undisturbed_period_measures_every_relay_that_consents_to_its_capacity() {
-    let mut world = World::new(&WorldOptions { seed: 7, relays: 200, happenings: Vec::new() });
+    let mut world = World::new(&WorldOptions::undisturbed(7));
     world.play_period();
     check(&world);
     let conclusive = world.conclusive();
@@ -102,12 +101,12 @@ fn an_undisturbed_period_measures_every_relay_that_consents_to_its_capacity() {
 
 #[test]
 fn after_a_crash_the_next_process_knows_what_the_last_one_knew() {
-    let mut world = World::new(&WorldOptions { seed: 9, relays: 200, happenings: Vec::new() });
+    let mut world = World::new(&WorldOptions::undisturbed(9));
     world.play_until(PERIOD_S / 2);
     let known: BTreeMap<_, Record> =
         world.period.records().map(|it| (it.relay.ids.rsa, it.clone())).collect();
     assert!(known.len() > 50);
-    let pasts = Journal::pasts(&world.journal, world.bounds.begin_unix_s);
+    let pasts = world.journal.pasts(world.bounds.begin_unix_s);
     let recorded: BTreeMap<_, Record> =
         pasts.into_iter().filter_map(|(id, past)| Some((id, past.record?))).collect();
     assert_eq!(known, recorded);
@@ -116,7 +115,7 @@ fn after_a_crash_the_next_process_knows_what_the_last_one_knew() {
 /// Two coordinators that plan by one seed measure no relay at the same time.
 #[test]
 fn two_coordinators_with_one_seed_measure_no_relay_at_the_same_time() {
-    let options = WorldOptions { seed: 3, relays: 200, happenings: Vec::new() };
+    let options = WorldOptions::undisturbed(3);
     let mut worlds = [0, 1].map(|own| World::of_team(&options, own, 2));
     let [one, other] = worlds.each_mut().map(|world| {
         world.play_period();
@@ -131,10 +130,10 @@ fn two_coordinators_with_one_seed_measure_no_relay_at_the_same_time() {
 
 #[test]
 fn a_relay_that_declines_is_asked_again_in_another_slot_and_not_a_third_time() {
-    let mut world = World::new(&WorldOptions { seed: 5, relays: 200, happenings: Vec::new() });
+    let mut world = World::new(&WorldOptions::undisturbed(5));
     world.play_period();
     let mut asked: BTreeMap<RsaId, Vec<Option<u32>>> = BTreeMap::new();
-    for entry in &world.journal.entries {
+    for entry in world.journal.entries() {
         if let Entry::Started(started) = entry
             && world.conduct(started.relay()) == Conduct::Declines
         {
@@ -151,10 +150,10 @@ fn a_relay_that_declines_is_asked_again_in_another_slot_and_not_a_third_time() {
 
 #[test]
 fn a_relay_whose_consent_is_withdrawn_is_not_measured_any_longer() {
-    let mut world = World::new(&WorldOptions { seed: 11, relays: 200, happenings: Vec::new() });
+    let mut world = World::new(&WorldOptions::undisturbed(11));
     world.list_all();
     let public = |world: &World| {
-        let started = world.journal.entries.iter().filter_map(|entry| match entry {
+        let started = world.journal.entries().iter().filter_map(|entry| match entry {
             Entry::Started(started) => Some(started.relay()),
             _ => None,
         });

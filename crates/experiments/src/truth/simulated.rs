@@ -46,8 +46,11 @@ impl World for Simulated {
 
     fn measure(&self, measuring: &Measuring, around: &Around<'_>) -> Result<Measured> {
         let (country, rate) = &measuring.measurer;
-        let flashflow =
-            FlashFlow { params: measuring.params, measurers: vec![((*country).to_owned(), *rate)] };
+        let flashflow = FlashFlow {
+            params: measuring.params,
+            measurers: vec![((*country).to_owned(), *rate)],
+            ..FlashFlow::default()
+        };
         let how = Conditions {
             seed: around.seed,
             threads: 1,

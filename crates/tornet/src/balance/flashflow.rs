@@ -15,22 +15,28 @@ use std::sync::atomic::Ordering;
 
 /// FlashFlow, as a team of measurers in the network.
 ///
-/// What decides is the coordinator's own code: which relays are measured when and by whom (`Campaign`: those of which most is expected first, as many at a time as the
-/// team has capacity for), sockets, lead and halves by distance (`PathParams::at_distance`), allocation, series, aggregation, verdict, further rounds (`Measurement`). Orders, proofs and reports are the messages of the protocol, on links through
-/// the network; relays obey them as `flashflow relay` does, and hold their clients to the ratio. Cells flow through hosts, paths, TCP, buckets and schedulers like all others.
+/// All decisions are those of the coordinator's own [`Period`](coordinator::period::Period), with its journal in memory.
+/// Orders, proofs and reports are messages of the protocol, on links through the network. Relays handle them as
+/// `flashflow relay` does, and limit their clients' traffic to the ratio. Cells pass hosts, paths, TCP, buckets and
+/// schedulers like all others.
 ///
-/// What is simpler: coordinator and measurers talk to each other without delay; each socket has one circuit; no contents are checked; no kernel is asked what holds its sockets back,
-/// so that neither a queue nor losses on a measurer's own path are named. As from a period before, it is known how far each measurer is from each relay; the last estimate, from which measuring begins, is the weight that the network has.
+/// Simplifications: the coordinator and the measurers communicate without delay; each socket has one circuit; contents
+/// are not checked; and no kernel reports why its sockets send less, so that neither a queue nor losses on a measurer's
+/// own path are found. As after an earlier period, the round-trip time of each measurer to each relay is known, and the
+/// last estimate of a relay is its weight in the network.
 #[derive(Clone, Debug)]
 pub struct FlashFlow {
-    /// How relays are measured.
+    /// The parameters of each measurement.
     pub params: Params,
-    /// Where measurers are, and what they can send and get.
+    /// The location of each measurer, and its capacity in each direction.
     pub measurers: Vec<(String, Rate)>,
+    /// Times after the start of measuring at which the coordinator is killed. It starts again after ten seconds, and
+    /// continues from its journal.
+    pub coordinator_killed_after: Vec<Duration>,
 }
 
 impl FlashFlow {
-    /// Raised whenever it would find other estimates in the same network by the same seed: weights of two methods are not to be mixed.
+    /// Increased whenever the estimates in the same network by the same seed change: weights of two methods must not be mixed.
     pub const METHOD: u32 = 2;
 }
 
@@ -41,6 +47,7 @@ impl Default for FlashFlow {
         Self {
             params: Params::default(),
             measurers: ["US", "NL", "DE"].map(|country| (country.to_string(), rate)).into(),
+            coordinator_killed_after: Vec::new(),
         }
     }
 }
@@ -71,7 +78,8 @@ impl Balancer for FlashFlow {
         };
         let rates = self.measurers.iter().map(|(_, rate)| *rate);
         let members = members.iter().copied().zip(rates).collect();
-        let mut team = Team::new(self.params, *coordinator, members, jobs.collect(), begins_ns);
+        let team = Team::new(self.params, *coordinator, members, jobs.collect(), begins_ns);
+        let mut team = team.killed_after(&self.coordinator_killed_after);
         let plan =
             Plan { seconds: how.seconds_max, warm_up_s: 0, threads: how.threads, seed: how.seed };
         let director = Some(&mut team as &mut dyn Director);
@@ -86,12 +94,13 @@ impl Balancer for FlashFlow {
 impl FlashFlow {
     fn conclude(&self, network: &Network, team: &Team, simulated_s: f64) -> Weighing {
         let records = team.records();
-        let estimate = |it: &Option<&Record>| it.and_then(Record::capacity).map(Rate::as_bit_per_s);
+        let estimate =
+            |it: &Option<Record>| it.as_ref().and_then(Record::capacity).map(Rate::as_bit_per_s);
         let estimates: Vec<Option<u64>> = records.iter().map(estimate).collect();
         let weight = |(relay, estimate): (&crate::network::Relay, &Option<u64>)| {
             estimate.map_or(relay.weight, kilobytes)
         };
-        let is_bound = |it: &&&Record| matches!(it.verdict(), Verdict::LowerBound(_));
+        let is_bound = |it: &&Record| matches!(it.verdict(), Verdict::LowerBound(_));
         let inconclusive = records.iter().flatten().filter(is_bound).count();
         let mut notes = vec![format!(
             "{} rounds of {} s for {} relays; {inconclusive} estimates are lower bounds.",
@@ -125,7 +134,7 @@ impl FlashFlow {
     }
 }
 
-/// How far each relay is from each of these sites.
+/// The round-trip times of each relay to these sites.
 fn round_trips(network: &Network, from: &[Site]) -> Result<Vec<Vec<Duration>>, Error> {
     let relays = network.relays.iter().map(|it| &it.site);
     let sites: Vec<&Site> = relays.chain(from).collect();

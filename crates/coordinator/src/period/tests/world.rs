@@ -12,7 +12,6 @@ pub(super) use disturbances::Happening;
 pub(super) use network::Conduct;
 
 use super::super::{Event as Happened, *};
-use super::journal::Journal;
 use crate::history::HistoryPolicy;
 use crate::params::Params;
 use crate::period::Now;
@@ -42,8 +41,16 @@ const BEGIN: u64 = 1_800_000_000 - 1_800_000_000 % PERIOD_S;
 pub(super) struct WorldOptions {
     pub(super) seed: u64,
     pub(super) relays: u8,
+    pub(super) timing: Timing,
     /// With the second of the period.
     pub(super) happenings: Vec<(u64, Happening)>,
+}
+
+impl WorldOptions {
+    /// 200 relays that are measured in their slots.
+    pub(super) const fn undisturbed(seed: u64) -> Self {
+        Self { seed, relays: 200, timing: Timing::Slots, happenings: Vec::new() }
+    }
 }
 
 /// A measurement in the simulated world.
@@ -74,7 +81,7 @@ pub(super) struct World {
     pub(super) relays: Vec<SimRelay>,
     pub(super) bounds: Bounds,
     pub(super) period: Period,
-    pub(super) journal: Journal,
+    pub(super) journal: MemoryJournal,
     history: History,
     now: Instant,
     /// The wall clock's lead on the monotonic one, in seconds beyond [`BEGIN`].
@@ -121,7 +128,8 @@ impl World {
         let bounds = Bounds { begin_unix_s: BEGIN, length_s: PERIOD_S, slot_s: SLOT_S };
         let now = Now { instant: Instant::ORIGIN, unix: Duration::from_secs(BEGIN) };
         let knowledge = Knowledge { history: history.clone(), pasts: BTreeMap::new() };
-        let period = Period::new(now, config(bounds, 0), Consent::local_only(), knowledge);
+        let period =
+            Period::new(now, config(bounds, options.timing, 0), Consent::local_only(), knowledge);
         let mut this = Self {
             options: options.clone(),
             own,
@@ -129,7 +137,7 @@ impl World {
             relays,
             bounds,
             period,
-            journal: Journal::default(),
+            journal: MemoryJournal::default(),
             history,
             now: Instant::ORIGIN,
             skew_s: 0,
@@ -232,7 +240,7 @@ impl World {
             Action::Stop { measurement } => {
                 self.loads.remove(&measurement);
             }
-            Action::Journal(entry) => self.journal.entries.push(entry),
+            Action::Journal(entry) => self.journal.push(entry),
             Action::Publish(relays) => self.check_publication(&relays),
             Action::Event(Happened::MeasurerLost(MeasurerId(place), _)) => {
                 self.failed.insert(place, self.launched);

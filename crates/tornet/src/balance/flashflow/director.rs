@@ -2,7 +2,7 @@
 
 use crate::run::{Director, News};
 use coordinator::period::{
-    Action, Answer, Bounds, Knowledge, MeasurementId, MeasurerConfig, NetworkView, Now, Period,
+    Action, Answer, Bounds, MeasurementId, MeasurerConfig, MemoryJournal, NetworkView, Now, Period,
     PeriodConfig, ProbeAnswer, Router, Timing,
 };
 use coordinator::{
@@ -15,22 +15,25 @@ use onion::measure::order::{OrderEvent, OrderFailure};
 use onion::measure::protocol::{ClientSecond, ErrorCode, MeasurerKey, SentBack};
 use onion::{Duration, Instant, Rate};
 use sim::world::{HostId, TeamNews, TeamOrder, TeamReport};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
 /// When the simulated time begins, in Unix seconds.
 const BEGIN_UNIX_S: u64 = 1_800_000_000;
 
-/// Longer than any simulated campaign: a period without slots ends when all its relays are done.
+/// Longer than any simulated campaign: a period without slots ends when all relays are measured.
 const PERIOD: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// A relay that is to be measured.
+/// The time that a killed coordinator takes to start again.
+const RESTART: Duration = Duration::from_secs(10);
+
+/// A relay to measure.
 #[derive(Clone, Debug)]
 pub(super) struct Job {
     pub(super) target: HostId,
-    /// What is expected of it.
+    /// Its expected capacity.
     pub(super) guess: Rate,
-    /// How far it is from each measurer.
+    /// The round-trip time to each measurer.
     pub(super) rtts: Vec<Duration>,
 }
 
@@ -40,47 +43,65 @@ pub(super) struct Team {
     coordinator: HostId,
     measurers: Vec<(HostId, Rate)>,
     jobs: Vec<Job>,
-    /// `None` until it begins.
+    /// The coordinator's process; `None` while it does not run.
     period: Option<Period>,
-    /// The round of each measurement, and who takes part.
-    rounds: BTreeMap<MeasurementId, (u32, Vec<HostId>)>,
-    begins_ns: u64,
+    journal: MemoryJournal,
+    /// The number of each measurement among the hosts, with its round and its measurers.
+    rounds: BTreeMap<u32, (u32, Vec<HostId>)>,
+    /// The hosts' numbers of this process's measurements begin after it: every process counts from zero.
+    base: u32,
+    /// When the process starts.
+    starts_ns: u64,
+    /// When it is killed, in ascending order.
+    kills_ns: VecDeque<u64>,
 }
 
 type Orders = Vec<(HostId, TeamOrder)>;
 
 impl Team {
-    /// The coordinator, and the measurers with their capacities. Nothing is measured before `begins_ns`.
+    /// The coordinator, and the measurers with their capacities. Nothing is measured before `starts_ns`.
     pub(super) fn new(
         params: Params,
         coordinator: HostId,
         measurers: Vec<(HostId, Rate)>,
         jobs: Vec<Job>,
-        begins_ns: u64,
+        starts_ns: u64,
     ) -> Self {
-        let (period, rounds) = (None, BTreeMap::new());
-        Self { params, coordinator, measurers, jobs, period, rounds, begins_ns }
-    }
-
-    /// What was found of each relay, in the jobs' order.
-    pub(super) fn records(&self) -> Vec<Option<&Record>> {
-        let mut records: Vec<Option<&Record>> = self.jobs.iter().map(|_| None).collect();
-        for record in self.period.iter().flat_map(Period::records) {
-            let place = place_of(record.relay.ids.rsa);
-            if let Some(known) = records.get_mut(place) {
-                *known = Some(record);
-            }
+        Self {
+            params,
+            coordinator,
+            measurers,
+            jobs,
+            period: None,
+            journal: MemoryJournal::default(),
+            rounds: BTreeMap::new(),
+            base: 0,
+            starts_ns,
+            kills_ns: VecDeque::new(),
         }
-        records
     }
 
-    /// Rounds that have begun.
+    /// Kills the coordinator's process at these times after its first start.
+    pub(super) fn killed_after(self, times: &[Duration]) -> Self {
+        let after = |it: &Duration| self.starts_ns.saturating_add(nanos(*it));
+        let mut kills_ns: Vec<u64> = times.iter().map(after).collect();
+        kills_ns.sort_unstable();
+        Self { kills_ns: kills_ns.into(), ..self }
+    }
+
+    /// The results of relays, in the order of the jobs.
+    pub(super) fn records(&self) -> Vec<Option<Record>> {
+        let mut pasts = self.journal.pasts(BEGIN_UNIX_S);
+        (0..self.jobs.len()).map(|place| pasts.remove(&rsa(place))?.record).collect()
+    }
+
+    /// The number of rounds that have begun.
     pub(super) fn rounds(&self) -> usize {
         self.rounds.len()
     }
 
-    fn begin(&self, now: Now) -> Period {
-        let begin_unix_s = now.unix_s();
+    /// Starts the coordinator's process, which continues the period if there is a journal of it.
+    fn start(&self, now: Now) -> Period {
         let measurer = |(place, (_, limit)): (usize, &(HostId, Rate))| MeasurerConfig {
             name: format!("measurer {place}"),
             key: key(place),
@@ -88,7 +109,7 @@ impl Team {
             limit: *limit,
         };
         let config = PeriodConfig {
-            bounds: Bounds { begin_unix_s, length_s: PERIOD.as_secs(), slot_s: 1 },
+            bounds: Bounds { begin_unix_s: BEGIN_UNIX_S, length_s: PERIOD.as_secs(), slot_s: 1 },
             timing: Timing::Greedy,
             params: self.params,
             policy: HistoryPolicy::default(),
@@ -100,17 +121,17 @@ impl Team {
             refresh: PERIOD,
             secret: [0; 32],
         };
-        let knowledge = Knowledge { history: self.history(begin_unix_s), ..Knowledge::default() };
+        let knowledge = self.journal.knowledge(&self.history(), BEGIN_UNIX_S);
         Period::new(now, config, Consent::local_only(), knowledge)
     }
 
-    /// As if every relay had been measured in the period before, to be what is expected of it.
-    fn history(&self, begin_unix_s: u64) -> History {
+    /// As if every relay had been measured in the previous period, with its expected capacity.
+    fn history(&self) -> History {
         let mut history = History::default();
         for (place, job) in self.jobs.iter().enumerate() {
             let estimate = PastEstimate {
                 capacity: job.guess,
-                measured_unix_s: begin_unix_s - 1,
+                measured_unix_s: BEGIN_UNIX_S - 1,
                 mode: None,
                 is_conclusive: None,
                 sockets: None,
@@ -118,7 +139,7 @@ impl Team {
             history.add(rsa(place), estimate);
             for (measurer, rtt) in job.rtts.iter().enumerate() {
                 let path = PathSeen { rtt: Some(*rtt), ..PathSeen::default() };
-                history.add_path(rsa(place), MeasurerId(measurer), path, begin_unix_s - 1);
+                history.add_path(rsa(place), MeasurerId(measurer), path, BEGIN_UNIX_S - 1);
             }
         }
         history
@@ -156,7 +177,7 @@ impl Team {
                     let answer = Answer { capacity, at_once_max: u32::MAX };
                     period.handle_measurer(now, measurer, Ok(answer));
                 }
-                // How far measurers are from relays is known; the coordinator itself carries no load.
+                // The measurers' round-trip times are known; the coordinator itself carries no load.
                 Action::Probe { measurement, .. } => {
                     let answer = ProbeAnswer::Connected(Duration::ZERO);
                     period.handle_probe(now, measurement, answer);
@@ -164,9 +185,10 @@ impl Team {
                 Action::GiveOrder { measurement, target, terms } => {
                     let measurers: Vec<HostId> =
                         terms.measurers.iter().filter_map(|it| self.host_of(it)).collect();
+                    let measurement = self.number(measurement);
                     self.rounds.insert(measurement, (terms.round, measurers.clone()));
                     let order = TeamOrder::Ask {
-                        measurement: measurement.0,
+                        measurement,
                         target: self.target(target.ids.rsa),
                         measurers,
                         seconds: terms.seconds,
@@ -177,7 +199,7 @@ impl Team {
                 Action::Prepare { measurement, measurer, order, .. } => {
                     let Some((host, _)) = self.measurers.get(measurer.0) else { continue };
                     let prepare = TeamOrder::Prepare {
-                        measurement: measurement.0,
+                        measurement: self.number(measurement),
                         target: self.target(order.target.ids.rsa),
                         rate: order.rate,
                         sockets: order.sockets,
@@ -187,20 +209,38 @@ impl Team {
                     orders.push((*host, prepare));
                 }
                 Action::Start { measurement, .. } => {
-                    let start = TeamOrder::Start { measurement: measurement.0 };
+                    let measurement = self.number(measurement);
+                    let start = TeamOrder::Start { measurement };
                     orders.extend(self.members(measurement).map(|it| (it, start.clone())));
                 }
-                Action::Stop { measurement } => {
-                    let stop = TeamOrder::Stop { measurement: measurement.0 };
-                    let all = self.members(measurement).chain([self.coordinator]);
-                    orders.extend(all.map(|it| (it, stop.clone())));
-                }
-                Action::Journal(_) | Action::Publish(_) | Action::Event(_) | Action::Ended(_) => {}
+                Action::Stop { measurement } => self.stop(self.number(measurement), orders),
+                Action::Journal(entry) => self.journal.push(entry),
+                Action::Publish(_) | Action::Event(_) | Action::Ended(_) => {}
             }
         }
     }
 
-    fn members(&self, measurement: MeasurementId) -> impl Iterator<Item = HostId> {
+    fn stop(&self, measurement: u32, orders: &mut Orders) {
+        let all = self.members(measurement).chain([self.coordinator]);
+        orders.extend(all.map(|it| (it, TeamOrder::Stop { measurement })));
+    }
+
+    /// Kills the coordinator's process: its sessions with measurers and its connections to relays close.
+    fn kill(&mut self, now_ns: u64, orders: &mut Orders) {
+        self.period = None;
+        for measurement in self.rounds.range(self.base..).map(|(number, _)| *number) {
+            self.stop(measurement, orders);
+        }
+        self.base = self.rounds.keys().next_back().map_or(self.base, |last| last + 1);
+        self.starts_ns = now_ns.saturating_add(nanos(RESTART));
+    }
+
+    /// The hosts' number of one of this process's measurements.
+    const fn number(&self, MeasurementId(id): MeasurementId) -> u32 {
+        self.base + id
+    }
+
+    fn members(&self, measurement: u32) -> impl Iterator<Item = HostId> {
         self.rounds.get(&measurement).into_iter().flat_map(|(_, hosts)| hosts.iter().copied())
     }
 
@@ -214,8 +254,10 @@ impl Team {
     }
 
     fn handle(&self, now: Now, period: &mut Period, report: &TeamReport) {
-        let measurement = MeasurementId(report.measurement);
-        let Some((round, members)) = self.rounds.get(&measurement) else { return };
+        // A report on a measurement of a killed process is too late.
+        let Some(id) = report.measurement.checked_sub(self.base) else { return };
+        let Some((round, members)) = self.rounds.get(&report.measurement) else { return };
+        let measurement = MeasurementId(id);
         let place = self.measurers.iter().position(|(host, _)| *host == report.from);
         let order_event = match (&report.news, place.map(MeasurerId)) {
             (TeamNews::Accepted, _) => OrderEvent::Accepted,
@@ -244,7 +286,7 @@ impl Team {
                 return period.handle_sockets(now, measurement, measurer, *open);
             }
             (TeamNews::Second { second, bytes }, Some(measurer)) => {
-                // Simulated measurers have no cells to look at: they check as many as real ones would.
+                // Simulated cells have no contents: the number of checked cells is that of real measurers.
                 let (index, checked_cells) = (*second, bytes / (514 * 125));
                 let second = Second { index, bytes: *bytes, checked_cells };
                 let report = MemberReport::Second(second, None);
@@ -256,7 +298,7 @@ impl Team {
     }
 }
 
-/// A relay's identity says its place in the network.
+/// An identity that contains the relay's index in the network.
 fn rsa(place: usize) -> RsaId {
     let mut id = [0; 20];
     id[12..].copy_from_slice(&(place as u64).to_be_bytes());
@@ -269,10 +311,14 @@ fn place_of(RsaId(id): RsaId) -> usize {
     usize::try_from(u64::from_be_bytes(place)).unwrap_or(usize::MAX)
 }
 
-/// An address of its own, for each of up to 65,536 hosts.
+/// The address of each of up to 65,536 hosts.
 fn address([a, b]: [u8; 2], place: usize) -> SocketAddr {
     let [.., c, d] = place.to_be_bytes();
     ([a, b, c, d], 9001).into()
+}
+
+fn nanos(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
 
 fn key(place: usize) -> MeasurerKey {
@@ -285,10 +331,13 @@ impl Director for Team {
     fn direct(&mut self, now_ns: u64, told: News, orders: &mut Orders) {
         let unix = Duration::from_secs(BEGIN_UNIX_S) + Duration::from_nanos(now_ns);
         let now = Now { instant: Instant::from_nanos(now_ns), unix };
-        if now_ns < self.begins_ns {
+        if now_ns < self.starts_ns {
             return;
         }
-        let mut period = self.period.take().unwrap_or_else(|| self.begin(now));
+        if self.kills_ns.pop_front_if(|at| *at <= now_ns).is_some() {
+            return self.kill(now_ns, orders);
+        }
+        let mut period = self.period.take().unwrap_or_else(|| self.start(now));
         for report in &told.reports {
             self.handle(now, &mut period, report);
             self.act(now, &mut period, orders);

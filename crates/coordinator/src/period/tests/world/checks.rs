@@ -10,7 +10,7 @@ impl World {
             Entry::Finished(it) => it.begun.relay() == relay,
             _ => false,
         };
-        let last = self.journal.entries.iter().rev().find(of_relay);
+        let last = self.journal.entries().iter().rev().find(of_relay);
         assert!(matches!(last, Some(Entry::Started(_))), "not in the journal: {last:?}");
     }
 
@@ -52,7 +52,7 @@ impl World {
     /// The slot in which each relay was measured first.
     pub(in super::super) fn first_slots(&self) -> BTreeMap<RsaId, u32> {
         let mut slots = BTreeMap::new();
-        for entry in &self.journal.entries {
+        for entry in self.journal.entries() {
             if let Entry::Started(it) = entry
                 && let Some(slot) = it.slot
             {

@@ -55,10 +55,8 @@ impl World {
         self.events.retain(|_, it| matches!(it, Event::Happening(_) | Event::MeasurerBack(_)));
         self.processes += 1;
         (self.launched, self.failed) = (0, BTreeMap::new());
-        let history = self.journal.history(&self.history);
-        let pasts = self.journal.pasts(self.bounds.begin_unix_s);
-        let config = config(self.bounds, self.processes);
-        let knowledge = Knowledge { history, pasts };
+        let knowledge = self.journal.knowledge(&self.history, self.bounds.begin_unix_s);
+        let config = config(self.bounds, self.options.timing, self.processes);
         self.period = Period::new(self.time(), config, Consent::local_only(), knowledge);
     }
 }

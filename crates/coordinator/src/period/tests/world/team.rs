@@ -82,7 +82,7 @@ fn number(place: usize) -> u8 {
     u8::try_from(place + 1).expect("few measurers")
 }
 
-pub(super) fn config(bounds: Bounds, process: u8) -> PeriodConfig {
+pub(super) fn config(bounds: Bounds, timing: Timing, process: u8) -> PeriodConfig {
     let measurer = |place: usize| MeasurerConfig {
         name: format!("measurer {place}"),
         key: key(place),
@@ -91,7 +91,7 @@ pub(super) fn config(bounds: Bounds, process: u8) -> PeriodConfig {
     };
     PeriodConfig {
         bounds,
-        timing: Timing::Slots,
+        timing,
         params: Params { seconds: 5, ..Params::default() },
         policy: HistoryPolicy::over(Duration::from_secs(PERIOD_S)),
         measurers: (0..MEASURERS).map(measurer).collect(),

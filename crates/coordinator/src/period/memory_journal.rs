@@ -1,0 +1,72 @@
+//! A coordinator's journal in memory, for periods in virtual time.
+
+use super::Knowledge;
+use crate::history::History;
+use crate::journal::{Entry, Past, PastTurn};
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use onion::identity::RsaId;
+
+/// The [journaled](super::Action::Journal) entries of a coordinator, in order. A restarted coordinator obtains the same
+/// [`Knowledge`] from them as from the crate `store`.
+#[derive(Clone, Debug, Default)]
+pub struct MemoryJournal {
+    entries: Vec<Entry>,
+}
+
+impl MemoryJournal {
+    /// Appends an entry.
+    pub fn push(&mut self, entry: Entry) {
+        self.entries.push(entry);
+    }
+
+    /// All entries.
+    #[must_use]
+    pub fn entries(&self) -> &[Entry] {
+        &self.entries
+    }
+
+    /// The state from which a coordinator continues the period that began at `begin_unix_s`. `before` are the results of
+    /// earlier periods.
+    #[must_use]
+    pub fn knowledge(&self, before: &History, begin_unix_s: u64) -> Knowledge {
+        let mut history = before.clone();
+        for entry in &self.entries {
+            if let Entry::Finished(it) = entry {
+                history.add_record(&it.record, it.begun.started_unix_s);
+            }
+        }
+        Knowledge { history, pasts: self.pasts(begin_unix_s) }
+    }
+
+    /// The progress of each relay in that period.
+    #[must_use]
+    pub fn pasts(&self, begin_unix_s: u64) -> BTreeMap<RsaId, Past> {
+        let mut turns: BTreeMap<(RsaId, u32), PastTurn> = BTreeMap::new();
+        for entry in &self.entries {
+            match entry {
+                Entry::Started(it) if it.period_unix_s == begin_unix_s => {
+                    let (is_final, follows, record) = (false, None, None);
+                    let turn = PastTurn { number: it.number, is_final, follows, record };
+                    turns.insert((it.relay(), it.number), turn);
+                }
+                Entry::Finished(it) if it.begun.period_unix_s == begin_unix_s => {
+                    let turn = PastTurn {
+                        number: it.begun.number,
+                        is_final: it.is_final,
+                        follows: it.follows,
+                        record: Some(it.record.clone()),
+                    };
+                    turns.insert((it.begun.relay(), it.begun.number), turn);
+                }
+                _ => {}
+            }
+        }
+        let mut pasts: BTreeMap<RsaId, Past> = BTreeMap::new();
+        for ((relay, _), turn) in turns {
+            let past = pasts.remove(&relay).unwrap_or_default();
+            pasts.insert(relay, past.then(turn));
+        }
+        pasts
+    }
+}
