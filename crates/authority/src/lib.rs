@@ -91,7 +91,10 @@ pub fn run(
         hangup: &hangup,
     };
     if is_once {
-        return greedy_period(common, started);
+        let begin_unix_s = unix_time_s();
+        let length_s = config.period.as_secs();
+        let bounds = Bounds { begin_unix_s, length_s, slot_s: config.slot_s };
+        return greedy_period(common, bounds, started);
     }
     if config.schedule == Schedule::Greedy {
         return periods(common, None, started);
@@ -123,20 +126,15 @@ fn periods(common: Common<'_>, seeds: Option<&Seeds>, started: u64) -> Result<Ex
     let Common { config, output, interrupt, .. } = common;
     loop {
         let bounds = Bounds::at(unix_time_s(), config.period, config.slot_s);
-        let begun = unix_time_s();
         let done = match seeds {
             Some(seeds) => slotted_period(common, seeds, bounds, started),
-            None => greedy_period(common, started),
+            None => greedy_period(common, bounds, started),
         };
         if interrupt.is_requested() {
             return Ok(interrupted(output));
         }
         let now = unix_time_s();
-        let rest_s = match seeds {
-            Some(_) if bounds.is_over(now) => 0,
-            Some(_) => bounds.end_unix_s() - now,
-            None => (begun + config.period.as_secs()).saturating_sub(now),
-        };
+        let rest_s = if bounds.is_over(now) { 0 } else { bounds.end_unix_s() - now };
         let rest = Duration::from_secs(rest_s);
         interrupt.wait(match &done {
             Err(error) => {
@@ -162,12 +160,9 @@ fn interrupted(output: &Output) -> Exit {
     Exit::Interrupted
 }
 
-/// Measures each relay once, as early as possible.
-fn greedy_period(common: Common<'_>, started: u64) -> Result<Exit, Error> {
+/// Measures each relay that has no result of this period, as early as possible.
+fn greedy_period(common: Common<'_>, bounds: Bounds, started: u64) -> Result<Exit, Error> {
     reload_if_asked(common);
-    let begin_unix_s = unix_time_s();
-    let length_s = common.config.period.as_secs();
-    let bounds = Bounds { begin_unix_s, length_s, slot_s: common.config.slot_s };
     play(common, bounds, Timing::Greedy, None, started)
 }
 

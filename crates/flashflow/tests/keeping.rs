@@ -125,6 +125,36 @@ fn a_coordinator_that_is_killed_again_and_again_loses_nothing_and_measures_nothi
 }
 
 #[test]
+fn a_greedy_coordinator_that_is_killed_measures_only_the_relays_without_a_result() {
+    const WEEK_S: u64 = 7 * 24 * 3600;
+    let scratch = Scratch::new();
+    let (network, measurer) = two_relays_by_plan(&scratch, WEEK_S);
+    let config = scratch.path("c.toml");
+    let text = fs::read_to_string(&config).expect("a configuration");
+    let text = format!("schedule = \"greedy\"\nat_once_max = 1\n{text}");
+    fs::write(&config, text).expect("written");
+    let arguments = ["coordinator", "--config", "c.toml", "--json"];
+    let mut run = scratch.start(&arguments);
+    run.wait_for_out("a result", |line| line.contains("\"type\":\"relay\""));
+    run.signal(Signal::KILL);
+    run.end();
+    let before = export(&scratch, &[]);
+    let mut run = scratch.start(&arguments);
+    run.wait_for_out("the end of the period's measurements", |line| line.contains("\"summary\""));
+    run.signal(Signal::TERM);
+    run.end().assert_code(130);
+    let after = export(&scratch, &[]);
+    let finals = |name: &str| {
+        let of_relay = |it: &&Value| it["nickname"] == name && it["is_final"] == true;
+        after.iter().filter(of_relay).count()
+    };
+    assert_eq!((finals("fast"), finals("slow")), (1, 1), "{before:#?} {after:#?}");
+    measurer.stop();
+    network.stop().expect("down");
+    scratch.wait_until_clean();
+}
+
+#[test]
 fn two_coordinators_cannot_share_a_store() {
     let scratch = Scratch::new();
     make_key(&scratch, "c.key");
