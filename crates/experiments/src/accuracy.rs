@@ -4,13 +4,13 @@
 mod judge;
 mod results;
 
-use crate::common::{Session, or};
-use crate::distant::Relays;
+use crate::common::{Session, values_or};
 use crate::error::Result;
 use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::mode::Mode;
-use crate::stage::Stage;
+use crate::testbed::Testbed;
 use crate::trial::Trial;
+use crate::wan_site::Relays;
 use clap::Args;
 use coordinator::Params;
 use measurer::{TeamOptions, free_cores};
@@ -158,7 +158,7 @@ impl AccuracyGrid {
         let all = [Some(10.0), Some(100.0), Some(250.0), Some(500.0), None].map(Limit);
         // Relays without limit come last.
         let order = |Limit(mbit): &Limit| mbit.unwrap_or(f64::INFINITY);
-        let mut limits = or(&options.limits, is_quick, &quick, &all);
+        let mut limits = values_or(&options.limits, is_quick, &quick, &all);
         limits.sort_by(|one, two| order(one).total_cmp(&order(two)));
         limits.dedup();
         let modes = [Mode::Echo, Mode::Transit];
@@ -166,8 +166,8 @@ impl AccuracyGrid {
             seconds: options.seconds.unwrap_or(if is_quick { 8 } else { 30 }),
             runs: options.runs.unwrap_or(if is_quick { 2 } else { 7 }),
             limits,
-            teams: sorted(or(&options.teams, is_quick, &[1, 3], &[1, 2, 3])),
-            modes: sorted(or(&options.modes, is_quick, &modes, &modes)),
+            teams: sorted(values_or(&options.teams, is_quick, &[1, 3], &[1, 2, 3])),
+            modes: sorted(values_or(&options.modes, is_quick, &modes, &modes)),
         }
     }
 
@@ -207,7 +207,7 @@ fn sorted<T: Ord>(mut values: Vec<T>) -> Vec<T> {
 /// Relays and measurers on loopback.
 struct World {
     relays: Relays,
-    stage: Stage,
+    stage: Testbed,
 }
 
 impl Grid for AccuracyGrid {
@@ -244,7 +244,7 @@ impl Grid for AccuracyGrid {
     }
 
     fn start(&self, cell: &Cell, session: Session<'_>) -> Result<Option<World>> {
-        let mut stage = Stage::new()?;
+        let mut stage = Testbed::new()?;
         for _ in 0..self.team_max() {
             stage.add_measurer(self.capacity(), self.pumps())?;
         }

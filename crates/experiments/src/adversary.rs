@@ -10,8 +10,8 @@ mod timing;
 
 use crate::common::Session;
 use crate::error::Result;
-use crate::reporting::{self, pair, print_case};
-use crate::stage::{Stage, echo_limit};
+use crate::reporting::{self, parameter, print_case};
+use crate::testbed::{Testbed, echo_limit};
 use clap::Args;
 use onion::Rate;
 use report::experiment::{Case, CaseVerdict, ExperimentReport};
@@ -73,7 +73,7 @@ struct AdversarySettings {
 
 /// What all parts of the experiment have at hand.
 struct Laboratory<'s> {
-    stage: &'s Stage,
+    stage: &'s Testbed,
     plan: AdversarySettings,
     output: &'s Output,
     interrupt: &'s Interrupt,
@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         forgers: session.or(options.forgers, 300, 2000),
         first_seed: options.seed,
     };
-    let stage = Stage::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
+    let stage = Testbed::with_measurers(MEASURERS, plan.limit.scaled(CAPACITY), output)?;
     let scene = Laboratory { stage: &stage, plan, output, interrupt };
     let relays = relays::cases(&scene);
     let parties = parties::cases(&scene)?;
@@ -139,12 +139,12 @@ fn begin(plan: &AdversarySettings) -> ExperimentReport {
     let report = reporting::report("adversary", text);
     ExperimentReport {
         parameters: vec![
-            pair("limit of the relays", plan.limit),
-            pair("share of clients r", RATIO),
-            pair("length of a measurement", format!("{} s", plan.seconds)),
-            pair("measurers", format!("{MEASURERS} processes")),
-            pair("forgers in virtual time", plan.forgers),
-            pair("seed of the first forger", plan.first_seed),
+            parameter("limit of the relays", plan.limit),
+            parameter("share of clients r", RATIO),
+            parameter("length of a measurement", format!("{} s", plan.seconds)),
+            parameter("measurers", format!("{MEASURERS} processes")),
+            parameter("forgers in virtual time", plan.forgers),
+            parameter("seed of the first forger", plan.first_seed),
         ],
         ..report
     }

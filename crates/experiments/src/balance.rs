@@ -65,7 +65,7 @@ enum Name {
 fn balancers(options: &Options, session: Session<'_>) -> Result<Vec<Box<dyn Balancer>>> {
     let all = [Name::Ideal, Name::Torflow, Name::Flashflow];
     let mut balancers: Vec<Box<dyn Balancer>> = Vec::new();
-    for name in crate::common::or(&options.balancers, false, &all, &all) {
+    for name in crate::common::values_or(&options.balancers, false, &all, &all) {
         balancers.push(match name {
             Name::Ideal => Box::new(Capacities),
             Name::Torflow => Box::new(TorFlow::default()),

@@ -2,7 +2,7 @@
 
 use crate::common::{Common, Session};
 use crate::error::{Error, Result};
-use crate::reporting::{self, pair, publish};
+use crate::reporting::{self, parameter, publish};
 use crate::simulated::{
     Batch, Played, Runner, Runs, RunsOptions, Store, compared, of_runs, run_case,
 };
@@ -185,7 +185,7 @@ fn reported(names: &[&str], all: &[Played], notes: Vec<String>) -> ExperimentRep
     cases.extend(all.iter().map(run_case));
     let conditions = |name: &&str| {
         let one = all.iter().find(|it| it.point.variant == **name)?;
-        Some(pair(name, one.conditions.clone()))
+        Some(parameter(name, one.conditions.clone()))
     };
     let mut report = reporting::report("batch", TEXT);
     report.notes.splice(0..0, notes);

@@ -4,15 +4,15 @@ mod busy;
 mod judge;
 mod place;
 
-use crate::common::{Session, as_text, mbit, or};
-use crate::distant::{Measurement, Site, enter, measurer_at, way_of_rtt};
+use crate::common::{Session, as_text, mbit, values_or};
 use crate::error::{Error, Result};
 use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
-use crate::midway::midway;
 use crate::mode::Mode;
-use crate::reporting::{list, pair, rule};
-use crate::stage::Stage;
+use crate::reporting::{list, parameter, rule};
+use crate::scheduled_actions::with_actions;
+use crate::testbed::Testbed;
 use crate::trial::{Trial, Tried};
+use crate::wan_site::{Measurement, Site, enter, measurer_at, way_of_rtt};
 use clap::Args;
 use coordinator::{Outcome, Params};
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec, Way};
@@ -122,15 +122,15 @@ fn grid(options: &Options, is_quick: bool) -> BottleneckGrid {
     let congestions = [Congestion::Reno, Congestion::Bbr];
     let modes = [Mode::Echo, Mode::Transit];
     let rate = Rate::from_mbit_per_s;
-    let mut places = or(&options.places, is_quick, &Place::ALL, &Place::ALL);
+    let mut places = values_or(&options.places, is_quick, &Place::ALL, &Place::ALL);
     // The first shows what the relay carries.
     places.retain(|it| *it != Place::Nowhere);
     places.insert(0, Place::Nowhere);
     BottleneckGrid {
         seconds: options.seconds.unwrap_or(if is_quick { 12 } else { 30 }),
-        rtts_ms: or(&options.rtts_ms, is_quick, &[40], &[40, 200]),
-        congestions: or(&options.congestions, is_quick, &congestions[..1], &congestions),
-        modes: or(&options.modes, is_quick, &modes[..1], &modes),
+        rtts_ms: values_or(&options.rtts_ms, is_quick, &[40], &[40, 200]),
+        congestions: values_or(&options.congestions, is_quick, &congestions[..1], &congestions),
+        modes: values_or(&options.modes, is_quick, &modes[..1], &modes),
         places,
         limit: rate(options.limit),
         link: rate(options.link),
@@ -169,7 +169,7 @@ impl BottleneckGrid {
         measurers: &[usize],
         around: impl FnOnce(Trial<'_, '_>) -> Result<Option<Tried>>,
     ) -> Result<Option<Tried>> {
-        let team = |stage: &Stage| {
+        let team = |stage: &Testbed| {
             let params = Params { seconds: self.seconds, ..TeamOptions::default().params };
             stage.team_of(measurers.iter().map(|it| (*it, self.capacity())), params)
         };
@@ -248,7 +248,7 @@ impl BottleneckGrid {
         let breaks_at = self.seconds / 4;
         let has_come = |progress: &Progress| matches!(progress, Progress::Second { index, .. } if *index + 1 >= breaks_at);
         let acts = vec![(Duration::ZERO, ())];
-        match midway(site.stage.clock(), has_come, acts, |()| break_paths(), body)? {
+        match with_actions(site.stage.clock(), has_come, acts, |()| break_paths(), body)? {
             (Some(tried), None) => Err(Error::Failed(format!(
                 "the measurement was over before the path broke: {}",
                 tried.outcome
@@ -298,7 +298,7 @@ impl Grid for BottleneckGrid {
         let wan = Wan::start(&WanSpec::new(hosts.collect()))?;
         // This thread goes from host to host: processes and threads that it starts stay where it was.
         enter(wan.host(COORDINATOR)?)?;
-        let mut stage = Stage::new()?;
+        let mut stage = Testbed::new()?;
         let all = [(FIRST, false), (SECOND, false), (SECOND, true), (SECOND, false)];
         for (name, is_slow) in all {
             // A process is as slow as the thread that starts it.
@@ -331,12 +331,12 @@ impl Grid for BottleneckGrid {
             "In {held} of {all} runs the estimate was conclusive and right, and the bottleneck was named."
         );
         report.parameters = vec![
-            pair("seconds t", self.seconds),
-            pair("round trips, ms", list(&self.rtts_ms)),
-            pair("congestion control", list(&self.congestions)),
-            pair("the relay's limit", self.limit.to_string()),
-            pair("its link, where that is narrow", self.link),
-            pair("a measurer's link, where that is narrow", self.measurer),
+            parameter("seconds t", self.seconds),
+            parameter("round trips, ms", list(&self.rtts_ms)),
+            parameter("congestion control", list(&self.congestions)),
+            parameter("the relay's limit", self.limit.to_string()),
+            parameter("its link, where that is narrow", self.link),
+            parameter("a measurer's link, where that is narrow", self.measurer),
         ];
         let held = all > 0 && held == all;
         report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };

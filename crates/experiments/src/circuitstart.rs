@@ -10,7 +10,7 @@ mod scene;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::reporting::{self, pair, print_case};
+use crate::reporting::{self, parameter, print_case};
 use crate::simulated::SimulatedOptions;
 use chain::{RELAYS, WIDE_MBIT};
 use clap::{Args, ValueEnum};
@@ -234,13 +234,13 @@ fn conclude(report: &mut ExperimentReport) {
 fn begin(options: &Options, stars: u32) -> ExperimentReport {
     ExperimentReport {
         parameters: vec![
-            pair("narrow place", format!("{} Mbit/s", options.narrow)),
-            pair("from a node to the middle", format!("{} ms", options.delay_ms)),
-            pair("stars", stars),
-            pair("circuits of a star", format!("{CIRCUITS}, {TRANSFER_KB} kB each")),
-            pair("real paths are longer and narrower", format!("{} times", options.stretch)),
-            pair("congestion control of real paths", options.congestion),
-            pair("seed", options.seed),
+            parameter("narrow place", format!("{} Mbit/s", options.narrow)),
+            parameter("from a node to the middle", format!("{} ms", options.delay_ms)),
+            parameter("stars", stars),
+            parameter("circuits of a star", format!("{CIRCUITS}, {TRANSFER_KB} kB each")),
+            parameter("real paths are longer and narrower", format!("{} times", options.stretch)),
+            parameter("congestion control of real paths", options.congestion),
+            parameter("seed", options.seed),
         ],
         ..reporting::report("circuitstart", TEXT)
     }

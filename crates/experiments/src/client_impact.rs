@@ -3,10 +3,10 @@
 mod judge;
 mod scene;
 
-use crate::common::{Session, or, percent};
+use crate::common::{Session, percent, values_or};
 use crate::error::Result;
 use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
-use crate::reporting::{median, pair, rule};
+use crate::reporting::{median, parameter, rule};
 use clap::{Args, ValueEnum};
 use judge::{Rates, WIDEST};
 use lab::Content;
@@ -121,8 +121,8 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let grid = ClientImpactGrid {
         runs: options.runs.unwrap_or(if is_quick { 4 } else { 5 }),
         bytes: options.bytes.unwrap_or(if is_quick { 4_000_000 } else { 20_000_000 }),
-        places: or(&options.places, is_quick, &Place::ALL, &Place::ALL),
-        rtts_ms: or(&options.rtts_ms, is_quick, &[20, 100], &[20, 100, 200]),
+        places: values_or(&options.places, is_quick, &Place::ALL, &Place::ALL),
+        rtts_ms: values_or(&options.rtts_ms, is_quick, &[20, 100], &[20, 100, 200]),
         losses_percent: options.losses_percent.clone(),
         congestion: options.congestion,
         seed: options.seed,
@@ -204,14 +204,14 @@ impl Grid for ClientImpactGrid {
             ratio.unwrap_or(f64::NAN),
         );
         report.parameters = vec![
-            pair("downloads through each, for a case", self.runs),
-            pair("bytes of each", self.bytes),
-            pair("congestion control", self.congestion),
-            pair(
+            parameter("downloads through each, for a case", self.runs),
+            parameter("bytes of each", self.bytes),
+            parameter("congestion control", self.congestion),
+            parameter(
                 "an interval is too wide if it reaches above its middle by",
                 format!("× {WIDEST}"),
             ),
-            pair("seed", self.seed),
+            parameter("seed", self.seed),
         ];
         let held = held > 0 && held + open == all;
         report.promise = Promise::Decided { held, rule: rule(Self::TEXT) };

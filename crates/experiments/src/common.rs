@@ -50,7 +50,7 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 }
 
 /// The values that the user gave, or the defaults: those of --quick, or all.
-pub(crate) fn or<T: Clone>(asked: &[T], is_quick: bool, quick: &[T], all: &[T]) -> Vec<T> {
+pub(crate) fn values_or<T: Clone>(asked: &[T], is_quick: bool, quick: &[T], all: &[T]) -> Vec<T> {
     let default = if is_quick { quick } else { all };
     if asked.is_empty() { default.to_vec() } else { asked.to_vec() }
 }

@@ -6,7 +6,7 @@ mod set;
 use crate::common::Session;
 use crate::error::{Error, Result};
 use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
-use crate::stage::Stage;
+use crate::testbed::Testbed;
 use clap::Args;
 use coordinator::Params;
 use measurer::TeamOptions;
@@ -132,7 +132,7 @@ impl ConcurrentGrid {
 /// Relays with equal limits, and the measurers.
 struct World {
     set: Set,
-    stage: Stage,
+    stage: Testbed,
 }
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
@@ -165,7 +165,7 @@ impl Grid for ConcurrentGrid {
     }
 
     fn start(&self, cell: &Cell, _: Session<'_>) -> Result<Option<World>> {
-        let mut stage = Stage::new()?;
+        let mut stage = Testbed::new()?;
         for capacity in self.capacities() {
             stage.add_measurer(capacity, 1)?;
         }

@@ -7,7 +7,7 @@ mod simulated;
 
 use crate::common::Session;
 use crate::error::Result;
-use crate::reporting::{pair, print_case, report, rule, some_held};
+use crate::reporting::{claim_holds, parameter, print_case, report, rule};
 use clap::Args;
 use lab::Content;
 use plan::{ConfluxSettings, ExitOf, Trial};
@@ -66,15 +66,18 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let is_over = interrupt.is_requested();
     Ok(ExperimentReport {
         answer: judge::answer(&plan, &trials, &cases),
-        promise: Promise::Decided { held: !is_over && some_held(&cases), rule: rule(judge::TEXT) },
+        promise: Promise::Decided {
+            held: !is_over && claim_holds(&cases),
+            rule: rule(judge::TEXT),
+        },
         parameters: vec![
-            pair("runs of each case", plan.runs),
-            pair("sizes in MB", plan::list(&plan.sizes_mb)),
-            pair(
+            parameter("runs of each case", plan.runs),
+            parameter("sizes in MB", plan::list(&plan.sizes_mb)),
+            parameter(
                 "bridges",
                 if plan.is_simulated { simulated::described() } else { scene::described() },
             ),
-            pair("seed", plan.seed),
+            parameter("seed", plan.seed),
         ],
         figures: judge::figures(&plan, &trials),
         notes: judge::notes(&plan),

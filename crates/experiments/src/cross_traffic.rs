@@ -3,10 +3,10 @@
 mod judge;
 mod scene;
 
-use crate::common::{Session, or};
-use crate::crowd::{Crowd, Member};
+use crate::common::{Session, values_or};
 use crate::error::{Error, Result};
-use crate::reporting::{pair, print_case, report, rule};
+use crate::prober_pool::{PoolHandle, ProberPool};
+use crate::reporting::{parameter, print_case, report, rule};
 use clap::Args;
 use client::NetDir;
 use client::probe::{self, ProbePlan, Probed, Subject};
@@ -53,16 +53,16 @@ const MANY: usize = 10_000;
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let Session { output, interrupt, .. } = session;
     let penetrators =
-        or(&options.penetrators, session.common.quick, &[0, 4], &[0, 1, 2, 4, 8, 14, 20]);
-    let streams = or(&options.streams, session.common.quick, &[1, 4], &[1, 2, 4, 6, 8, 10]);
+        values_or(&options.penetrators, session.common.quick, &[0, 4], &[0, 1, 2, 4, 8, 14, 20]);
+    let streams = values_or(&options.streams, session.common.quick, &[1, 4], &[1, 2, 4, 6, 8, 10]);
     let repeats = session.or(options.repeats, 12, 30);
     let in_words = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
     let report = ExperimentReport {
         parameters: vec![
-            pair("penetrators", in_words(&penetrators)),
-            pair("streams", in_words(&streams)),
-            pair("measured at each step", repeats.to_string()),
-            pair("a download", format!("{} bytes", options.bytes)),
+            parameter("penetrators", in_words(&penetrators)),
+            parameter("streams", in_words(&streams)),
+            parameter("measured at each step", repeats.to_string()),
+            parameter("a download", format!("{} bytes", options.bytes)),
         ],
         ..report("cross-traffic", judge::TEXT)
     };
@@ -130,14 +130,14 @@ impl Step {
             What::Streams => (self.level - 1, own.clone(), &downloads),
             What::SetUp => (self.level, own.clone(), &plan),
         };
-        let mut crowd = Crowd::new();
+        let mut pool = ProberPool::new();
         for _ in 0..others {
             let (view, plan, path) = (scene.view(), their_plan.clone(), theirs.clone());
-            crowd.join(move |member| keep_on(&view, &plan, &path, member))?;
+            pool.spawn(move |handle| keep_on(&view, &plan, &path, handle))?;
         }
         let is_over = || interrupt.is_requested();
-        if !crowd.wait_for(others as usize, BEGINNING, is_over) && !is_over() {
-            let (whole, _) = crowd.count();
+        if !pool.wait_for(others as usize, BEGINNING, is_over) && !is_over() {
+            let (whole, _) = pool.progress();
             return Err(Error::Clients(format!(
                 "of {others} {} only {whole} had a circuit in {} s: a measurement next to them would show nothing",
                 self.what.others(),
@@ -146,7 +146,7 @@ impl Step {
         }
         let plan = if self.what == What::SetUp { plan } else { downloads };
         let subjects = vec![own; self.repeats as usize];
-        let before = crowd.count();
+        let before = pool.progress();
         let mut measured = Vec::new();
         let each = |probed: Probed| {
             measured.push(probed);
@@ -155,10 +155,10 @@ impl Step {
         probe::run(plan, subjects, &scene.view(), each, || interrupt.is_requested())?;
         // In so short a time as a few set-ups take, the others may not have had one circuit: one more is waited for.
         if others > 0 {
-            crowd.wait_for(before.0 + 1, BEGINNING, is_over);
+            pool.wait_for(before.0 + 1, BEGINNING, is_over);
         }
-        let after = crowd.count();
-        crowd.stop()?;
+        let after = pool.progress();
+        pool.stop()?;
         let seconds = (after.1 - before.1).as_secs_f64();
         let others_per_s = (after.0 - before.0) as f64 / seconds;
         Ok(Point { what: self.what, level: self.level, kind: self.kind, measured, others_per_s })
@@ -166,10 +166,15 @@ impl Step {
 }
 
 /// One of the others: the same circuit again and again.
-fn keep_on(view: &Arc<NetDir>, plan: &ProbePlan, path: &Subject, member: &Member) -> Result<()> {
-    while !member.is_over() {
+fn keep_on(
+    view: &Arc<NetDir>,
+    plan: &ProbePlan,
+    path: &Subject,
+    handle: &PoolHandle,
+) -> Result<()> {
+    while !handle.must_stop() {
         let subjects = vec![path.clone(); MANY];
-        probe::run(plan.clone(), subjects, view, |it| member.saw(it), || member.is_over())?;
+        probe::run(plan.clone(), subjects, view, |it| handle.record(it), || handle.must_stop())?;
     }
     Ok(())
 }

@@ -9,10 +9,10 @@ mod scene;
 pub(super) mod soak;
 mod watch;
 
+use crate::background_downloads::{BackgroundDownloads, PARALLEL};
 use crate::common::{Session, mbit};
-use crate::downloading::{AT_ONCE, Downloads};
 use crate::error::Result;
-use crate::reporting::{self, pair, print_case};
+use crate::reporting::{self, parameter, print_case};
 use clap::{Args, ValueEnum};
 use honest::{Circuits, DOWNLOAD, Watched};
 use judge::Finding;
@@ -137,12 +137,12 @@ fn begin(plan: &Plan) -> ExperimentReport {
     let report = reporting::report("dos", TEXT);
     ExperimentReport {
         parameters: vec![
-            pair("attacker's rate", plan.rate),
-            pair("honest downloads take", plan.demand),
-            pair("peace before each attack", format!("{} s", plan.peace_s)),
-            pair("length of each attack", format!("{} s", plan.seconds)),
-            pair("bound on memory of either relay", format!("{} MiB", plan.memory_mib)),
-            pair("parameters of the consensus", scene::PARAMETERS.to_owned()),
+            parameter("attacker's rate", plan.rate),
+            parameter("honest downloads take", plan.demand),
+            parameter("peace before each attack", format!("{} s", plan.peace_s)),
+            parameter("length of each attack", format!("{} s", plan.seconds)),
+            parameter("bound on memory of either relay", format!("{} MiB", plan.memory_mib)),
+            parameter("parameters of the consensus", scene::PARAMETERS.to_owned()),
         ],
         ..report
     }
@@ -172,13 +172,13 @@ fn play_attack(
     let name = format!("{} on {}", kind.word(), side.word());
     output.doing(format!("{name}: honest clients begin"));
     scene.pin(subject)?;
-    let downloads = Downloads::start(scene.downloads(), &name, DOWNLOAD)?;
+    let downloads = BackgroundDownloads::start(scene.downloads(), &name, DOWNLOAD)?;
     let mut circuits = Circuits::default();
     // Where links to new relays matter, these are left for later.
     if !kind.is_on_dials() {
         circuits.stand(scene, subject, plan, interrupt)?;
     }
-    downloads.wait_until_completed(AT_ONCE / 2, clock, interrupt)?;
+    downloads.wait_until_completed(PARALLEL / 2, clock, interrupt)?;
     let watchlist = scene.watchlist(kind);
     let prey = match &watchlist {
         Some(watchlist) => {

@@ -4,8 +4,8 @@ mod plan;
 mod results;
 mod stage;
 
+use crate::background_downloads::Endpoints;
 use crate::common::Session;
-use crate::downloading::Ends;
 use crate::error::Result;
 use crate::reporting;
 use clap::Args;
@@ -67,7 +67,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         let path = stage.pin(placement)?;
         let mut cases = 0;
         output.doing(format!("downloading through {placement}"));
-        let ends = Ends { socks: stage.socks(), server: stage.server() };
+        let ends = Endpoints { socks: stage.socks(), server: stage.server() };
         all(ends, placement, contents.collect(), options.at_once, interrupt, &mut |done| {
             cases += 1;
             reporting::print_case(&results.add(placement, done), output);
@@ -85,7 +85,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 
 /// Downloads all, some at a time, and reports each as it ends.
 fn all(
-    Ends { socks, server }: Ends,
+    Endpoints { socks, server }: Endpoints,
     placement: Placement,
     contents: VecDeque<Content>,
     at_once: u32,

@@ -99,8 +99,13 @@ pub enum Error {
 }
 
 impl Error {
+    /// The clients or relays of an experiment failed.
+    pub(crate) fn clients(problem: impl ToString) -> Self {
+        Self::Clients(problem.to_string())
+    }
+
     /// The kernel does not report what was forwarded.
-    pub(crate) fn uncounted(error: io::Error) -> Self {
+    pub(crate) fn witness(error: io::Error) -> Self {
         Self::Witness(error.to_string())
     }
 
@@ -115,11 +120,6 @@ impl Error {
             _ => false,
         }
     }
-}
-
-/// The error of a part of an experiment that does not work.
-pub(crate) fn broken(problem: impl ToString) -> Error {
-    Error::Clients(problem.to_string())
 }
 
 /// What may fail with an [`Error`].

@@ -42,7 +42,11 @@ impl fmt::Display for Factor {
 }
 
 /// On which side of the middle a whole interval lies: the expected value's, the other, or on both.
-pub(crate) fn side(interval: Option<(f64, f64)>, middle: f64, expected: f64) -> CaseVerdict {
+pub(crate) fn interval_verdict(
+    interval: Option<(f64, f64)>,
+    middle: f64,
+    expected: f64,
+) -> CaseVerdict {
     let Some((low, high)) = interval else { return CaseVerdict::Inconclusive };
     if low <= middle && middle <= high {
         return CaseVerdict::Inconclusive;
@@ -56,13 +60,13 @@ mod tests {
 
     #[test]
     fn an_interval_across_the_middle_decides_nothing() {
-        assert_eq!(side(Some((0.1, 0.9)), 0.0, 0.47), CaseVerdict::Held);
-        assert_eq!(side(Some((-0.9, -0.1)), 0.0, 0.47), CaseVerdict::Missed);
-        assert_eq!(side(Some((-0.9, -0.1)), 0.0, -0.34), CaseVerdict::Held);
-        assert_eq!(side(Some((-0.1, 0.9)), 0.0, 0.47), CaseVerdict::Inconclusive);
-        assert_eq!(side(None, 0.0, 0.47), CaseVerdict::Inconclusive);
-        assert_eq!(side(Some((0.4, 0.9)), 1.0, 0.53), CaseVerdict::Held);
-        assert_eq!(side(Some((1.1, 9.0)), 1.0, 0.53), CaseVerdict::Missed);
+        assert_eq!(interval_verdict(Some((0.1, 0.9)), 0.0, 0.47), CaseVerdict::Held);
+        assert_eq!(interval_verdict(Some((-0.9, -0.1)), 0.0, 0.47), CaseVerdict::Missed);
+        assert_eq!(interval_verdict(Some((-0.9, -0.1)), 0.0, -0.34), CaseVerdict::Held);
+        assert_eq!(interval_verdict(Some((-0.1, 0.9)), 0.0, 0.47), CaseVerdict::Inconclusive);
+        assert_eq!(interval_verdict(None, 0.0, 0.47), CaseVerdict::Inconclusive);
+        assert_eq!(interval_verdict(Some((0.4, 0.9)), 1.0, 0.53), CaseVerdict::Held);
+        assert_eq!(interval_verdict(Some((1.1, 9.0)), 1.0, 0.53), CaseVerdict::Missed);
     }
 
     #[test]

@@ -4,7 +4,7 @@
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::reporting::{print_case, report, unplayed};
+use crate::reporting::{failed_case, print_case, report};
 use crate::simulated::{Shard, Store, missing};
 use clap::Args;
 use onion::Duration;
@@ -279,7 +279,7 @@ impl<G: Grid> Play<'_, G> {
             Ok(None) => return Ok(false),
             Err(_) if self.session.interrupt.is_requested() => return Ok(false),
             Err(error) => {
-                let row = Row::from(unplayed(cell.to_string(), &error));
+                let row = Row::from(failed_case(cell.to_string(), &error));
                 Row { is_temporary: true, ..row }
             }
         };
@@ -308,7 +308,7 @@ impl<G: Grid> Play<'_, G> {
             report.notes.extend(row.notes.iter().cloned());
         }
         let worlds = unplayed.into_iter();
-        report.cases.extend(worlds.map(|(name, error)| self::unplayed(name, &error)));
+        report.cases.extend(worlds.map(|(name, error)| failed_case(name, &error)));
         report.notes.extend(missing(played, cells.len()));
         grid.conclude(Rows { cells, rows: &rows }, &mut report);
         Ok(report)

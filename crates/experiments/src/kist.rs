@@ -10,9 +10,9 @@ mod trace;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::reporting::{self, median, pair, print_case};
+use crate::reporting::{self, median, parameter, print_case};
 use crate::simulated::SimulatedOptions;
-use crate::stage;
+use crate::testbed;
 use clap::Args;
 use client::BulkLoad;
 use judge::Runs;
@@ -112,7 +112,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     }
     let plan = KistSettings::new(options, session.common.quick)?;
     let network = Network::new(plan.narrow)?;
-    let folder = stage::temporary_folder()?;
+    let folder = testbed::temporary_folder()?;
     let mut report = begin(&plan);
     let (mut runs, mut failed) = (Runs::default(), Vec::new());
     'all: for number in 1..=plan.runs {
@@ -156,15 +156,15 @@ fn begin(plan: &KistSettings) -> ExperimentReport {
     let BulkLoad { links, bulk_per_link } = plan.load;
     ExperimentReport {
         parameters: vec![
-            pair("narrow place", format!("{} (tbf), {place}", plan.narrow.rate)),
-            pair("its queue", format!("{} KiB", plan.narrow.queue_bytes / 1024)),
-            pair("links of clients", links),
-            pair("circuits on each", format!("{bulk_per_link} bulk, 1 quiet")),
-            pair("circuit window", "1000 cells".to_owned()),
-            pair("congestion control of TCP", plan.narrow.congestion.name().to_owned()),
-            pair("scheduler's interval", format!("{} ms", plan.interval.as_millis())),
-            pair("runs with each scheduler", plan.runs),
-            pair("seconds of each that count", plan.length.as_secs()),
+            parameter("narrow place", format!("{} (tbf), {place}", plan.narrow.rate)),
+            parameter("its queue", format!("{} KiB", plan.narrow.queue_bytes / 1024)),
+            parameter("links of clients", links),
+            parameter("circuits on each", format!("{bulk_per_link} bulk, 1 quiet")),
+            parameter("circuit window", "1000 cells".to_owned()),
+            parameter("congestion control of TCP", plan.narrow.congestion.name().to_owned()),
+            parameter("scheduler's interval", format!("{} ms", plan.interval.as_millis())),
+            parameter("runs with each scheduler", plan.runs),
+            parameter("seconds of each that count", plan.length.as_secs()),
         ],
         ..report
     }

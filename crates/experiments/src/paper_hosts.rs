@@ -3,13 +3,13 @@
 mod plan;
 
 use crate::common::{Session, mbit, percent};
-use crate::distant::{Measurement, Site, enter, measurer_at, way_of_rtt};
 use crate::error::Result;
 use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
 use crate::mode::Mode;
-use crate::reporting::{list, pair, rule};
-use crate::stage::Stage;
+use crate::reporting::{list, parameter, rule};
+use crate::testbed::Testbed;
 use crate::trial::Tried;
+use crate::wan_site::{Measurement, Site, enter, measurer_at, way_of_rtt};
 use clap::Args;
 use lab::wan::{Congestion, HostSpec, SocketBuffer, Wan, WanSpec};
 use measurer::TeamOptions;
@@ -119,7 +119,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
 impl PaperHostsGrid {
     /// Measures a relay with the right guess; `None` if the user has interrupted.
     fn measure(&self, site: &Site, cell: &Cell, session: Session<'_>) -> Result<Option<Tried>> {
-        let team = |stage: &Stage| {
+        let team = |stage: &Testbed| {
             let shares = cell.hosts.0.iter().map(|it| (*it, HOSTS[*it].rate()));
             let (params, path) = (cell.params(), cell.path());
             stage.team_with(shares, TeamOptions { params, path, ..TeamOptions::default() })
@@ -174,7 +174,7 @@ impl Grid for PaperHostsGrid {
         let wan = Wan::start(&wan)?;
         // The coordinator is where the relay is: its messages take no time.
         enter(wan.host(HOSTS[US_SW].name)?)?;
-        let mut stage = Stage::new()?;
+        let mut stage = Testbed::new()?;
         for host in &HOSTS {
             measurer_at(wan.host(host.name)?, &mut stage, host.rate(), || Ok(()))?;
         }
@@ -221,15 +221,15 @@ impl Grid for PaperHostsGrid {
         );
         let by_distance = || "by distance and rate".to_owned();
         report.parameters = vec![
-            pair("seconds t, where not varied", self.seconds),
-            pair("limits, Mbit/s", list(&self.limits)),
-            pair("congestion control", self.congestion.to_string()),
-            pair("lost in each direction, %", self.loss_percent),
-            pair(
+            parameter("seconds t, where not varied", self.seconds),
+            parameter("limits, Mbit/s", list(&self.limits)),
+            parameter("congestion control", self.congestion.to_string()),
+            parameter("lost in each direction, %", self.loss_percent),
+            parameter(
                 "sockets, where not varied",
                 self.sockets.map_or_else(by_distance, |it| it.to_string()),
             ),
-            pair("seed", self.seed),
+            parameter("seed", self.seed),
         ];
         let of_paper = PAPER.iter().filter(|(vary, _)| rows.iter().any(|(it, _)| it.vary == *vary));
         let of_paper = of_paper.map(|(_, text)| (*text).to_owned());

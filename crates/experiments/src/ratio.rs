@@ -5,12 +5,12 @@ mod judge;
 mod network;
 mod seen;
 
+use crate::background_downloads::{BackgroundDownloads, DownloadSpec, PARALLEL};
 use crate::common::Session;
-use crate::downloading::{AT_ONCE, Downloads, Each};
 use crate::error::{Error, Result};
 use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
-use crate::reporting::pair;
-use crate::stage::echo_limit;
+use crate::reporting::parameter;
+use crate::testbed::echo_limit;
 use clap::Args;
 use coordinator::Params;
 use lab::load::ClientLoad;
@@ -146,12 +146,12 @@ impl Grid for RatioGrid {
     fn conclude(&self, _: Rows<'_, Cell>, report: &mut ExperimentReport) {
         report.answer = answer(report);
         report.parameters = vec![
-            pair("limit of the relay", self.limit),
-            pair("steady clients", self.limit.scaled(STEADY)),
-            pair("downloads of a C tor client", self.limit.scaled(STOCK)),
-            pair("length of a measurement", format!("{} s", self.seconds)),
-            pair("before and after", format!("{} s each", self.around)),
-            pair("measurers", format!("{MEASURERS} processes")),
+            parameter("limit of the relay", self.limit),
+            parameter("steady clients", self.limit.scaled(STEADY)),
+            parameter("downloads of a C tor client", self.limit.scaled(STOCK)),
+            parameter("length of a measurement", format!("{} s", self.seconds)),
+            parameter("before and after", format!("{} s each", self.around)),
+            parameter("measurers", format!("{MEASURERS} processes")),
         ];
     }
 }
@@ -175,13 +175,13 @@ fn play(
     let others = [&stage.measurer_pids()[..], &[from]].concat();
     let handed = Count::Handed { by: from, except: others };
     let counts = vec![of(stage.measurer_pids()), of(network.client_pids()), handed];
-    let witness = Witness::start(counts, clock).map_err(Error::uncounted)?;
+    let witness = Witness::start(counts, clock).map_err(Error::witness)?;
     let steady = ClientLoad::start(relay.target, grid.limit.scaled(STEADY), clock)?;
     let name = format!("r {percent}");
-    let bytes = grid.limit.scaled(STOCK).as_byte_per_s() * EACH_S / AT_ONCE;
-    let each = Each { bytes, patience: PATIENCE };
-    let stock = Downloads::start(network.downloads(), &name, each)?;
-    stock.wait_until_completed(AT_ONCE, clock, interrupt)?;
+    let bytes = grid.limit.scaled(STOCK).as_byte_per_s() * EACH_S / PARALLEL;
+    let each = DownloadSpec { bytes, patience: PATIENCE };
+    let stock = BackgroundDownloads::start(network.downloads(), &name, each)?;
+    stock.wait_until_completed(PARALLEL, clock, interrupt)?;
     let flowing = clock.now();
     output.doing(format!("r = {r}: clients only"));
     if interrupt.wait(Duration::from_secs(u64::from(grid.around))) {

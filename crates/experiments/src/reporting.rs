@@ -58,24 +58,24 @@ pub(super) fn list(values: &[impl ToString]) -> String {
 }
 
 /// The case of something that could not be played at all. What was found before it is not lost for that.
-pub(super) fn unplayed(name: String, error: &Error) -> Case {
+pub(super) fn failed_case(name: String, error: &Error) -> Case {
     Case::named(name).ended(CaseVerdict::Failed, error.to_string())
 }
 
 /// A parameter of a report.
-pub(super) fn pair(name: &str, value: impl ToString) -> (String, String) {
+pub(super) fn parameter(name: &str, value: impl ToString) -> (String, String) {
     (name.to_owned(), value.to_string())
 }
 
 /// Whether some of these cases have held, and none has missed or failed.
-pub(super) fn some_held<'a>(cases: impl IntoIterator<Item = &'a Case>) -> bool {
+pub(super) fn claim_holds<'a>(cases: impl IntoIterator<Item = &'a Case>) -> bool {
     let verdicts: Vec<CaseVerdict> = cases.into_iter().map(|it| it.verdict).collect();
     let is_bad = |it: &CaseVerdict| matches!(it, CaseVerdict::Missed | CaseVerdict::Failed);
     verdicts.contains(&CaseVerdict::Held) && !verdicts.iter().any(is_bad)
 }
 
 /// A case that has held or not; failed if nobody knows.
-pub(super) fn judged(name: String, held: Option<bool>, detail: String) -> Case {
+pub(super) fn claim_case(name: String, held: Option<bool>, detail: String) -> Case {
     let (verdict, detail) = match held {
         Some(true) => (CaseVerdict::Held, detail),
         Some(false) => (CaseVerdict::Missed, detail),
@@ -114,7 +114,7 @@ pub(super) fn median(values: impl IntoIterator<Item = f64>) -> Option<f64> {
 }
 
 /// What an estimate is of its seconds: the median, and never more than the mean. What is compared with an estimate must be computed like it.
-pub(super) fn middle(values: impl IntoIterator<Item = f64>) -> Option<f64> {
+pub(super) fn median_or_mean(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     let values: Vec<f64> = values.into_iter().filter(|value| value.is_finite()).collect();
     let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
     let mean = values.iter().sum::<f64>() / f64::from(count);

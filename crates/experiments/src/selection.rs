@@ -13,7 +13,7 @@ mod ways;
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::reporting::{pair, print_case, report, rule, some_held};
+use crate::reporting::{claim_holds, parameter, print_case, report, rule};
 use crate::simulated::SimulatedOptions;
 use clap::Args;
 use client::NetDir;
@@ -115,16 +115,16 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let is_flat = options.flat || link::Namespace::new().is_err();
     let mut report = ExperimentReport {
         parameters: vec![
-            pair("circuits of each strategy", circuits),
-            pair("circuits to learn from", learning),
-            pair("a download", format!("{bytes} bytes")),
-            pair("users", options.users),
-            pair(
+            parameter("circuits of each strategy", circuits),
+            parameter("circuits to learn from", learning),
+            parameter("a download", format!("{bytes} bytes")),
+            parameter("users", options.users),
+            parameter(
                 "distances",
                 if is_flat { "none: loopback" } else { "three continents" }.to_owned(),
             ),
-            pair("relays", scene::described()),
-            pair("seed", options.seed.to_string()),
+            parameter("relays", scene::described()),
+            parameter("seed", options.seed.to_string()),
         ],
         ..report("selection", TEXT)
     };
@@ -226,7 +226,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     report.notes = judge::notes(is_flat, options.users, load);
     report.answer = judge::answer(&report);
     report.promise = Promise::Decided {
-        held: !interrupt.is_requested() && some_held(&report.cases),
+        held: !interrupt.is_requested() && claim_holds(&report.cases),
         rule: rule(TEXT),
     };
     scene.stop()?;

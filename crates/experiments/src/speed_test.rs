@@ -2,9 +2,9 @@
 
 mod results;
 
-use crate::common::{Session, mbit, or};
+use crate::common::{Session, mbit, values_or};
 use crate::error::{Error, Result};
-use crate::stage::{Stage, wait_until_known};
+use crate::testbed::{Testbed, wait_until_known};
 use crate::{private_network, reporting};
 use clap::Args;
 use coordinator::Params;
@@ -72,7 +72,7 @@ struct Subject {
 
 pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentReport> {
     let Session { output, interrupt, .. } = session;
-    let limits = or(&options.limits, session.common.quick, &LIMITS_QUICK, &LIMITS);
+    let limits = values_or(&options.limits, session.common.quick, &LIMITS_QUICK, &LIMITS);
     if let Some(low) = limits.iter().find(|it| **it < 20.0) {
         return Err(Error::Usage(format!("--limits {low}: not 20 Mbit/s or more")));
     }
@@ -86,7 +86,7 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
         ..RelaySpec::new(&role.name).limited_to(role.limit)
     });
     let network = private_network::start(&NetworkSpec::new(tor.collect()), output)?;
-    let stage = Stage::with_measurers(2, MEASURER, output)?;
+    let stage = Testbed::with_measurers(2, MEASURER, output)?;
     let (ours, subjects) = subjects(&limits, &network, &stage)?;
     let settled = stage.clock().now() + SETTLED;
     output.doing("waiting for the consensus that lists all");
@@ -174,7 +174,7 @@ fn roles(kind: &str, limits_mbit: &[f64]) -> Vec<Role> {
 fn subjects(
     limits_mbit: &[f64],
     network: &Network,
-    stage: &Stage,
+    stage: &Testbed,
 ) -> Result<(Vec<OwnRelay>, Vec<Subject>)> {
     let subject = |role: Role, target: Target, is_tor: bool| {
         let Role { name, limit, is_measured } = role;
@@ -195,7 +195,7 @@ fn subjects(
 }
 
 fn measure(
-    stage: &Stage,
+    stage: &Testbed,
     subject: &Subject,
     options: &Options,
     session: Session<'_>,

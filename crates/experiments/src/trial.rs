@@ -2,7 +2,7 @@
 
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::reporting::middle;
+use crate::reporting::median_or_mean;
 use coordinator::{Estimate, MeasurerBottleneck, Outcome, Percentile, RoundHistory};
 use lab::RelaySaid;
 use lab::processors::{Load, Reading};
@@ -119,7 +119,7 @@ impl Trial<'_, '_> {
         let Self { name, team, request, pid, said } = self;
         let mut rounds: Vec<Round> = Vec::new();
         let witness = Witness::start(vec![Count::Sent { by: pid }], said.clock());
-        let witness = witness.map_err(Error::uncounted)?;
+        let witness = witness.map_err(Error::witness)?;
         let of = team.options().params.seconds;
         let mut take = |progress: Progress| match progress {
             Progress::Preparing { round, allocated, .. } => {
@@ -192,8 +192,9 @@ impl Round {
         // The last second of a round that another one follows is not told.
         rounds.retain(|it| it.seconds.len() + 1 >= seconds as usize);
         rounds.push(last);
-        let shown =
-            |it: &Self| middle(it.seconds.iter().map(|(_, measured)| measured.as_mbit_per_s()));
+        let shown = |it: &Self| {
+            median_or_mean(it.seconds.iter().map(|(_, measured)| measured.as_mbit_per_s()))
+        };
         // Of two that showed as much it does not matter which.
         rounds
             .into_iter()
@@ -204,7 +205,7 @@ impl Round {
     /// The seconds with what relay and kernel say of each.
     fn seconds(&self, said: &mut RelaySaid<'_>, witness: &Witness) -> Vec<TriedSecond> {
         let after = |start: Instant, index: u32| start + Duration::from_secs(u64::from(index) + 1);
-        let Some(start) = began(self.seconds.iter().map(|(told, _)| *told)) else {
+        let Some(start) = round_start(self.seconds.iter().map(|(told, _)| *told)) else {
             return Vec::new();
         };
         let count = u32::try_from(self.seconds.len()).unwrap_or(u32::MAX);
@@ -231,7 +232,7 @@ impl Round {
 
 /// When a round began, of which each second is reported some time after its end: no later than the
 /// promptest report lets it.
-pub(super) fn began(told: impl Iterator<Item = Instant>) -> Option<Instant> {
+pub(super) fn round_start(told: impl Iterator<Item = Instant>) -> Option<Instant> {
     let began = |(seconds, told): (u64, Instant)| {
         Instant::ORIGIN + (told - Instant::ORIGIN).saturating_sub(Duration::from_secs(seconds))
     };
@@ -249,12 +250,14 @@ impl Tried {
 
     /// The relay's own word, cut as an estimate is.
     pub(super) fn said_mbit(&self) -> Option<f64> {
-        middle(self.seconds.iter().filter_map(|second| second.said).map(Rate::as_mbit_per_s))
+        median_or_mean(
+            self.seconds.iter().filter_map(|second| second.said).map(Rate::as_mbit_per_s),
+        )
     }
 
     /// What the kernel counted that the relay's process sent to anybody, TLS included, cut as an estimate is.
     pub(super) fn sent_mbit(&self) -> Option<f64> {
-        middle(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
+        median_or_mean(self.seconds.iter().map(|second| second.sent.as_mbit_per_s()))
     }
 
     /// What it sent on average over the quarters of a second in which more had come to the relay than it read, all the time, as in the one before: what it does over
@@ -501,7 +504,7 @@ mod tests {
     #[test]
     fn a_round_began_when_its_promptest_report_says() {
         let told = [1_400, 2_050, 3_500, 4_100].map(Instant::from_millis);
-        assert_eq!(began(told.into_iter()), Some(Instant::from_millis(50)));
-        assert_eq!(began(std::iter::empty()), None);
+        assert_eq!(round_start(told.into_iter()), Some(Instant::from_millis(50)));
+        assert_eq!(round_start(std::iter::empty()), None);
     }
 }

@@ -3,14 +3,14 @@
 mod fault;
 mod judge;
 
-use crate::common::{Session, as_text, mbit, or, percent};
-use crate::distant::{Measurement, Site, way_of_rtt};
+use crate::common::{Session, as_text, mbit, percent, values_or};
 use crate::error::Result;
 use crate::grid::{self, Grid, GridOptions, Row, Rows, Turn};
-use crate::midway::midway;
 use crate::mode::Mode;
-use crate::stage::Stage;
+use crate::scheduled_actions::with_actions;
+use crate::testbed::Testbed;
 use crate::trial::Tried;
+use crate::wan_site::{Measurement, Site, way_of_rtt};
 use clap::Args;
 use coordinator::{Params, PathParams};
 use fault::{Act, Fault, Moment};
@@ -150,11 +150,11 @@ pub(super) fn run(options: &Options, session: Session<'_>) -> Result<ExperimentR
     let losses = &options.losses_percent;
     let grid = WanGrid {
         seconds: options.seconds.unwrap_or(if is_quick { 12 } else { 30 }),
-        rtts_ms: or(&options.rtts_ms, is_quick, &[20, 100], &[20, 100, 200, 300]),
-        losses_percent: or(losses, is_quick, &[0.0, 0.1], &[0.0, 0.02, 0.1, 1.0]),
-        congestions: or(&options.congestions, is_quick, &every[..2], &every),
-        limits: or(&options.limits, is_quick, &[10.0, 90.0], &[10.0, 90.0, 250.0]),
-        modes: or(&options.modes, is_quick, &modes, &modes),
+        rtts_ms: values_or(&options.rtts_ms, is_quick, &[20, 100], &[20, 100, 200, 300]),
+        losses_percent: values_or(losses, is_quick, &[0.0, 0.1], &[0.0, 0.02, 0.1, 1.0]),
+        congestions: values_or(&options.congestions, is_quick, &every[..2], &every),
+        limits: values_or(&options.limits, is_quick, &[10.0, 90.0], &[10.0, 90.0, 250.0]),
+        modes: values_or(&options.modes, is_quick, &modes, &modes),
         faults: options.faults.clone(),
         fault_at: options.fault_at,
         seed: options.seed,
@@ -192,7 +192,7 @@ impl WanGrid {
         site.paths().set(NEAR, [cell.way(); 2])?;
         let guess = Rate::from_mbit_per_s(cell.limit_mbit_per_s);
         let address = site.wan.host(NEAR)?.address();
-        let team = |_: &Stage| {
+        let team = |_: &Testbed| {
             let path = sockets.map(|it| PathParams { first_sockets: it, ..PathParams::default() });
             Ok(Team::new(TeamOptions {
                 measurers: MEASURERS,
@@ -255,7 +255,7 @@ impl WanGrid {
                 Ok(())
             }
         };
-        midway(site.stage.clock(), has_come, acts, act, body)
+        with_actions(site.stage.clock(), has_come, acts, act, body)
     }
 
     /// What the relay carries over a path without distance by this number of sockets, in Mbit/s, if that can be measured: C tor with a
@@ -328,7 +328,7 @@ impl Grid for WanGrid {
         spec.hosts.iter_mut().for_each(|host| host.congestion = Some(cell.congestion));
         let wan = Wan::start(&spec)?;
         let limits: Vec<Rate> = self.limits.iter().map(|it| Rate::from_mbit_per_s(*it)).collect();
-        Site::start(cell.mode, &limits, wan, FAR, Stage::new()?, session.output).map(Some)
+        Site::start(cell.mode, &limits, wan, FAR, Testbed::new()?, session.output).map(Some)
     }
 
     fn play(&self, site: &mut Site, turn: Turn<'_, Cell>) -> Result<Option<Row>> {

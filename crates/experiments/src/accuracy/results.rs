@@ -3,7 +3,7 @@
 use super::{AccuracyGrid, Cell, team};
 use crate::grid::Rows;
 use crate::mode::Mode;
-use crate::reporting::{list, median, pair};
+use crate::reporting::{list, median, parameter};
 use crate::trial::BOUNDS;
 use report::experiment::{
     Case, CaseVerdict, ExperimentFigure, ExperimentReport, On, Promise, Role, Value,
@@ -22,17 +22,17 @@ pub(super) fn conclude(grid: &AccuracyGrid, rows: Rows<'_, Cell>, report: &mut E
     let params = grid.params();
     let modes: Vec<&str> = grid.modes.iter().map(|mode| mode.word()).collect();
     report.parameters = vec![
-        pair("modes", list(&modes)),
-        pair("limits", list(&grid.limits)),
-        pair("measurers, each a process", list(&grid.teams)),
-        pair("pumps of each", grid.pumps().to_string()),
-        pair("runs of each setting", grid.runs),
-        pair("seconds t", params.seconds),
-        pair("sockets s, at most", params.sockets),
-        pair("multiplier m", params.multiplier),
-        pair("excess factor f", format!("{:.3}", params.excess_factor())),
-        pair("share of cells checked p", params.check_share),
-        pair("first guess over limit", "1, ½, 2, in turn".to_owned()),
+        parameter("modes", list(&modes)),
+        parameter("limits", list(&grid.limits)),
+        parameter("measurers, each a process", list(&grid.teams)),
+        parameter("pumps of each", grid.pumps().to_string()),
+        parameter("runs of each setting", grid.runs),
+        parameter("seconds t", params.seconds),
+        parameter("sockets s, at most", params.sockets),
+        parameter("multiplier m", params.multiplier),
+        parameter("excess factor f", format!("{:.3}", params.excess_factor())),
+        parameter("share of cells checked p", params.check_share),
+        parameter("first guess over limit", "1, ½, 2, in turn".to_owned()),
     ];
 }
 

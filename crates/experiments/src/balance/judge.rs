@@ -3,7 +3,7 @@
 use super::weighed::{Errors, Weighed};
 use super::weights_name;
 use crate::error::Result;
-use crate::reporting::judged;
+use crate::reporting::claim_case;
 use crate::simulated::{
     self, Batch, Change, Interval, Played, Store, in_words, over_seeds, per_second, times, together,
 };
@@ -57,13 +57,13 @@ impl Results {
     pub(super) fn cases(&self, loads: &[u32]) -> Vec<Case> {
         let (ours, theirs) = (self.nwe(FLASHFLOW), self.nwe(TORFLOW));
         let mut cases = Vec::new();
-        cases.push(judged(
+        cases.push(claim_case(
             "FlashFlow's network weight error is at most 5 %".to_owned(),
             ours.mean.is_finite().then_some(ours.mean <= NWE_MOST),
             format!("{:.1} %; the paper's: 4 %", ours.times(100.0)),
         ));
         let both = ours.mean.is_finite() && theirs.mean.is_finite();
-        cases.push(judged(
+        cases.push(claim_case(
             "TorFlow's is at least three times that".to_owned(),
             both.then_some(theirs.mean >= NWE_TIMES * ours.mean),
             format!("{:.1} %; the paper's: 29 %", theirs.times(100.0)),
@@ -105,14 +105,14 @@ impl Results {
         if !lacks.is_empty() {
             return Some(Case::named(name).ended(CaseVerdict::Inconclusive, detail));
         }
-        Some(judged(name, change.mean.is_finite().then_some(change.mean < 0.0), detail))
+        Some(claim_case(name, change.mean.is_finite().then_some(change.mean < 0.0), detail))
     }
 
     fn more_reliable(&self, load: u32) -> Case {
         let of = |name| over_seeds(&self.runs, name, load, Played::failed_share);
         let (ours, theirs) = (of(FLASHFLOW), of(TORFLOW));
         let both = ours.mean.is_finite() && theirs.mean.is_finite();
-        judged(
+        claim_case(
             format!("No more downloads fail at a load of {load} %"),
             both.then_some(ours.mean <= theirs.mean),
             format!(

@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::factor::Factor;
 use crate::private_network as network;
 use crate::reporting::median;
-use crate::stage;
+use crate::testbed;
 use lab::{
     Client, Content, ContentServer, Network, NetworkSpec, Node, OwnProcess, RelaySpec,
     TemporaryFolder, download,
@@ -74,8 +74,8 @@ pub(super) fn run(options: ClientBench, output: &Output, interrupt: &Interrupt) 
     let exits = ["exita", "exitb", "exitc"].map(RelaySpec::open_exit);
     let network = network::start(&NetworkSpec::new(exits.to_vec()), output)?;
     interrupt.wind_up_in_order();
-    let server = stage::content_server(std::net::Ipv4Addr::LOCALHOST)?;
-    let folder = stage::temporary_folder()?;
+    let server = testbed::content_server(std::net::Ipv4Addr::LOCALHOST)?;
+    let folder = testbed::temporary_folder()?;
     output.doing("starting stock tor as a client");
     let known: Vec<[u8; 20]> = network.nodes().iter().map(Node::rsa).collect();
     // One circuit each, as ours.

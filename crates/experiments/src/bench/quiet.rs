@@ -1,7 +1,7 @@
 //! A circuit with next to nothing on it, through a relay that is busy with others: how long is its
 //! round trip?
 
-use crate::error::{Result, broken};
+use crate::error::{Error, Result};
 use lab::load::{Nodes, listen, rng};
 use link::{Clock, Drive, DriverOptions, NodeThread, Observer, ThreadError, unix_time_s};
 use onion::cell::msg::BeginFlags;
@@ -84,10 +84,10 @@ impl QuietCircuit {
         loop {
             let (is_built, failure) = quiet.told.with(|told| (told.is_built, told.failure.clone()));
             match failure {
-                Some(failure) => return Err(broken(failure)),
+                Some(failure) => return Err(Error::clients(failure)),
                 None if is_built => return Ok(quiet),
                 None if clock.now() > deadline => {
-                    return Err(broken("the quiet circuit does not stand in time"));
+                    return Err(Error::clients("the quiet circuit does not stand in time"));
                 }
                 None => thread::park_timeout(PAUSE),
             }
@@ -98,7 +98,7 @@ impl QuietCircuit {
     pub(super) fn round_trips(&self, from: Instant, to: Instant) -> Result<Vec<Duration>> {
         self.told.with(|told| {
             if let Some(failure) = &told.failure {
-                return Err(broken(failure));
+                return Err(Error::clients(failure));
             }
             let within = told.round_trips.iter().filter(|(at, _)| (from..=to).contains(at));
             Ok(within.map(|(_, took)| *took).collect())

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::private_network as network;
 use crate::reporting::median;
-use crate::stage;
+use crate::testbed;
 use control::keys::SecretKey;
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, TemporaryFolder};
 use link::Clock;
@@ -135,7 +135,7 @@ impl BenchNetwork {
         let team = measuring::team(&arguments, output)?;
         let network = network::start(&NetworkSpec::new(network::relays(Some(1), &[0.0])?), output)?;
         interrupt.wind_up_in_order();
-        let folder = stage::temporary_folder()?;
+        let folder = testbed::temporary_folder()?;
         let key = SecretKey::generate()?;
         output.doing("starting our relay");
         let spec = OwnRelaySpec::new("ours", key.public());

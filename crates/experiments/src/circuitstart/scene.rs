@@ -6,7 +6,7 @@
 use super::Begin;
 use super::chain::{RELAYS, Sizes};
 use super::noted::{NotedFlows, WindowLog};
-use crate::error::{Result, broken};
+use crate::error::{Error, Result};
 use lab::load::{Nodes, listen, rng};
 use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use link::{Clock, Drive, DriverOptions, NodeThread, unix_time_s};
@@ -187,7 +187,7 @@ impl RealPath {
         let (time, cells) = (whole_at - half_at, whole.cells - half.cells);
         let bytes = whole.bytes_since(half);
         if cells == 0 {
-            return Err(broken("nothing came through the narrow place"));
+            return Err(Error::clients("nothing came through the narrow place"));
         }
         let bytes_per_cell = float(bytes) / float(cells);
         let cells_per_s = |rate: Rate| float(rate.as_byte_per_s()) / bytes_per_cell;
@@ -228,7 +228,7 @@ impl RealPath {
             let now = it.now();
             task(it.node_mut(), now)
         });
-        asked.ok_or_else(|| broken("the client's thread has ended"))
+        asked.ok_or_else(|| Error::clients("the client's thread has ended"))
     }
 
     /// Waits until a condition holds, or the client has lost a circuit; false if the user has interrupted.
@@ -243,10 +243,10 @@ impl RealPath {
                 })
             })?;
             if let Some(problem) = lost {
-                return Err(broken(problem));
+                return Err(Error::clients(problem));
             }
             if self.clock.now() > deadline {
-                return Err(broken("circuits do not stand, or do not end, in time"));
+                return Err(Error::clients("circuits do not stand, or do not end, in time"));
             }
             if interrupt.wait(LOOK) {
                 return Ok(false);
@@ -284,7 +284,7 @@ impl RealPath {
         }
         let relay = &self.relays[self.path.distance];
         let sent = relay.handle().call(|it| it.node().totals().client_bytes);
-        let sent = sent.ok_or_else(|| broken("a relay's thread has ended"))?;
+        let sent = sent.ok_or_else(|| Error::clients("a relay's thread has ended"))?;
         Ok(Carried { into_bytes, out_bytes, cells: sent / CELL_LEN as u64 })
     }
 }

@@ -1,10 +1,10 @@
 //! A client, a network of C tor, and two relays that are far from both.
 
 use super::Cell;
-use crate::distant::{enter, way_of_rtt};
 use crate::error::Result;
 use crate::private_network as network;
-use crate::stage;
+use crate::testbed;
+use crate::wan_site::{enter, way_of_rtt};
 use lab::wan::{Congestion, HostSpec, Wan, WanSpec};
 use lab::{
     Client, Content, ContentServer, Download, JoinedRelay, NetworkSpec, OwnRelay, RelaySpec,
@@ -61,7 +61,7 @@ impl Network {
         });
         let wan = Wan::start(&WanSpec::new(hosts.collect()).with_seed(seed))?;
         // Its keeper stays outside of all hosts.
-        let folder = stage::temporary_folder()?;
+        let folder = testbed::temporary_folder()?;
         // This thread goes from host to host: processes and threads that it starts stay where it was.
         let core = wan.host(CORE)?;
         enter(core)?;
@@ -72,20 +72,20 @@ impl Network {
             ..NetworkSpec::new(vec![exit])
         };
         let network = network::start(&spec, output)?;
-        let server = stage::content_server(core.address())?;
+        let server = testbed::content_server(core.address())?;
         output.doing("starting the relays that will be far away");
         let far = wan.host(FAR)?;
         enter(far)?;
-        let spec = stage::open_exit("oursfar", &network, far.address())?;
+        let spec = testbed::open_exit("oursfar", &network, far.address())?;
         let ours = OwnRelay::start(spec, folder.path(), Clock::start())?;
         let stock = JoinedRelay::start(&network, "stockfar", far.address(), PATIENCE)?;
         output.doing("waiting for the consensus that lists them");
         enter(core)?;
         let fingerprints = [ours.rsa(), stock.rsa()];
-        stage::wait_until_known(&network, &fingerprints, [&ours], PATIENCE)?;
+        testbed::wait_until_known(&network, &fingerprints, [&ours], PATIENCE)?;
         output.doing("starting the client");
         enter(wan.host(CLIENT)?)?;
-        let known = stage::all_relays(&network, &fingerprints);
+        let known = testbed::all_relays(&network, &fingerprints);
         // A client that uses two circuits for a stream has two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let client = Client::start(&network, "client", &extra, &known, PATIENCE)?;
@@ -104,12 +104,12 @@ impl Network {
             self.wan.set_way(other, FAR, way)?;
             self.wan.set_way(FAR, other, way)?;
         }
-        let mut path = stage::path_of(&self.network)?;
+        let mut path = testbed::path_of(&self.network)?;
         path[cell.place.number()] = match software {
             Software::CTor => self.stock.rsa(),
             Software::Ours => self.ours.rsa(),
         };
-        stage::pin(&mut self.client, path)?;
+        testbed::pin(&mut self.client, path)?;
         self.downloads += 1;
         let isolation = self.downloads.to_string();
         let server = self.server.address();

@@ -3,7 +3,7 @@
 use super::set::OneOf;
 use super::{Cell, ConcurrentGrid};
 use crate::grid::{Row, Rows};
-use crate::reporting::{median, pair};
+use crate::reporting::{median, parameter};
 use crate::trial::{BOUNDS, Tried, TriedSecond};
 use onion::{Duration, Instant, Rate};
 use report::experiment::{
@@ -92,13 +92,13 @@ pub(super) fn conclude(grid: &ConcurrentGrid, rows: Rows<'_, Cell>, report: &mut
     let capacities: Vec<String> = grid.capacities().iter().map(Rate::to_string).collect();
     let set = |count: &u32| format!("{count} × {}", grid.limit(*count));
     report.parameters = vec![
-        pair("relays at once", grid.relays.iter().map(set).collect::<Vec<_>>().join(", ")),
-        pair("measurers, each a process", capacities.join(" and ")),
-        pair("runs at once", grid.runs.to_string()),
-        pair("seconds t", params.seconds),
-        pair("sockets s of each, at most", params.sockets),
-        pair("multiplier m", params.multiplier),
-        pair("excess factor f", format!("{:.3}", params.excess_factor())),
+        parameter("relays at once", grid.relays.iter().map(set).collect::<Vec<_>>().join(", ")),
+        parameter("measurers, each a process", capacities.join(" and ")),
+        parameter("runs at once", grid.runs.to_string()),
+        parameter("seconds t", params.seconds),
+        parameter("sockets s of each, at most", params.sockets),
+        parameter("multiplier m", params.multiplier),
+        parameter("excess factor f", format!("{:.3}", params.excess_factor())),
     ];
 }
 

@@ -3,7 +3,7 @@
 use super::ConcurrentGrid;
 use crate::common::Session;
 use crate::error::{Error, Result};
-use crate::stage::Stage;
+use crate::testbed::Testbed;
 use crate::trial::{Trial, Tried};
 use coordinator::{Campaign, Priority, RelayIndex};
 use lab::{OwnRelay, RelaySaid};
@@ -54,7 +54,7 @@ impl Ready<'_> {
 }
 
 impl Set {
-    pub(super) fn start(stage: &Stage, count: u32, limit: Rate) -> Result<Self> {
+    pub(super) fn start(stage: &Testbed, count: u32, limit: Rate) -> Result<Self> {
         let relay = |number| stage.relay(&format!("no{number}of{count}"), Some(limit), None);
         Ok(Self { relays: (1..=count).map(relay).collect::<Result<_, _>>()?, limit })
     }
@@ -65,7 +65,7 @@ impl Set {
         &mut self,
         places: Range<u32>,
         grid: &ConcurrentGrid,
-        stage: &Stage,
+        stage: &Testbed,
         session: Session<'_>,
     ) -> Result<Option<Vec<OneOf>>> {
         // Before any of them begins, since making a team takes its time.
@@ -88,7 +88,7 @@ impl Set {
         &mut self,
         places: Range<u32>,
         grid: &ConcurrentGrid,
-        stage: &Stage,
+        stage: &Testbed,
     ) -> Result<Vec<Ready<'_>>> {
         let (params, limit) = (grid.params(), self.limit);
         let mut campaign = Campaign::new(params.excess_factor(), params.sockets, grid.capacities());

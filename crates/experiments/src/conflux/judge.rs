@@ -255,7 +255,7 @@ pub(super) fn answer(plan: &ConfluxSettings, trials: &[Trial], cases: &[Case]) -
 mod tests {
     use super::*;
     use crate::conflux::plan::DownloadFigures;
-    use crate::reporting::some_held;
+    use crate::reporting::claim_holds;
 
     fn plan() -> ConfluxSettings {
         let method = |who, exit, legs| Method { who, exit, legs };
@@ -311,7 +311,7 @@ mod tests {
         // What is left is 0.1, −0.1 and 0; Student's 4.303 with two degrees of freedom.
         let half = value("interval").as_f64().expect("a number");
         assert!((half - 4.303 * 0.1 / 3f64.sqrt() / (28.0 / 3.0) * 100.0).abs() < 1e-2, "{half}");
-        assert!(some_held(&cases));
+        assert!(claim_holds(&cases));
         assert!(answer(&plan, &trials, &cases).contains("2 legs -50 %"));
         assert_eq!(figures(&plan, &trials).len(), 2);
     }
@@ -327,6 +327,6 @@ mod tests {
         let found = cases(&plan, &cut);
         assert_eq!(found[2].verdict, CaseVerdict::Failed);
         assert!(found[2].detail.contains("1 of 3 failed: cut"), "{}", found[2].detail);
-        assert!(!some_held(&found) && !some_held(&cases(&plan, &slow)));
+        assert!(!claim_holds(&found) && !claim_holds(&cases(&plan, &slow)));
     }
 }

@@ -1,7 +1,7 @@
 //! What is to be downloaded, how, and how often.
 
 use super::Options;
-use crate::common::or;
+use crate::common::values_or;
 use clap::ValueEnum;
 use onion::tunnel::conflux::{LegScheduler, schedulers};
 use std::fmt;
@@ -125,14 +125,14 @@ impl ConfluxSettings {
             (false, true) => 4,
         };
         let quick_mb: &[f64] = if is_simulated { &[0.4, 5.0] } else { &[0.4, 2.0] };
-        let mut sizes_mb = or(&options.sizes, is_quick, quick_mb, &[0.4, 5.0, 10.0]);
+        let mut sizes_mb = values_or(&options.sizes, is_quick, quick_mb, &[0.4, 5.0, 10.0]);
         sizes_mb.sort_by(f64::total_cmp);
         sizes_mb.dedup();
         let mut legs: Vec<usize> = options.legs.iter().copied().map(usize::from).collect();
         legs.sort_unstable();
         legs.dedup();
         let both = [ExitOf::Ours, ExitOf::Stock];
-        let mut exits = or(&options.exits, is_quick, &both, &both);
+        let mut exits = values_or(&options.exits, is_quick, &both, &both);
         exits.sort_unstable();
         exits.dedup();
         let one = |who, exit| Method { who, exit, legs: 1 };

@@ -1,10 +1,10 @@
 //! Stock bridges at hosts of their own, with links that are narrow; middles and exits, ours among them; a stock client and ours.
 
 use super::plan::{ClientKind, ConfluxSettings, DownloadFigures, ExitOf, Method};
-use crate::distant::enter;
 use crate::error::{Error, Result};
 use crate::private_network as network;
-use crate::stage;
+use crate::testbed;
+use crate::wan_site::enter;
 use client::strategy::{Position, Strategy};
 use client::{Choices, ClientProxy, Directories, Event, NetDir, RelayInfo, Settings};
 use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
@@ -117,7 +117,7 @@ impl BridgeNetwork {
     pub(super) fn start(plan: &ConfluxSettings, output: &Output) -> Result<Self> {
         let wan = lay(plan.seed)?;
         // Its keeper stays outside of all hosts.
-        let folder = stage::temporary_folder()?;
+        let folder = testbed::temporary_folder()?;
         // This thread goes from host to host: processes and threads that it starts stay where it was.
         let core = wan.host(CORE)?;
         enter(core)?;
@@ -129,9 +129,9 @@ impl BridgeNetwork {
             ..NetworkSpec::new(middles.chain([exit]).collect())
         };
         let network = network::start(&spec, output)?;
-        let server = stage::content_server(core.address())?;
+        let server = testbed::content_server(core.address())?;
         output.doing("starting our exit");
-        let spec = stage::open_exit("oursexit", &network, core.address())?;
+        let spec = testbed::open_exit("oursexit", &network, core.address())?;
         let exit = OwnRelay::start_linking(spec, folder.path(), Clock::start())?;
         let mut bridges = Vec::new();
         for number in 0..BRIDGES {
@@ -144,10 +144,10 @@ impl BridgeNetwork {
         enter(wan.host(CORE)?)?;
         let joined: Vec<[u8; 20]> =
             bridges.iter().map(JoinedRelay::rsa).chain([exit.rsa()]).collect();
-        stage::wait_until_known(&network, &joined, [&exit], PATIENCE)?;
+        testbed::wait_until_known(&network, &joined, [&exit], PATIENCE)?;
         output.doing("starting the stock client");
         enter(wan.host(CLIENT)?)?;
-        let known = stage::all_relays(&network, &joined);
+        let known = testbed::all_relays(&network, &joined);
         // Plain Tor is one circuit.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let tor = Client::start(&network, "client", &extra, &known, PATIENCE)?;

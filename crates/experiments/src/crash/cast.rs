@@ -154,7 +154,7 @@ impl Processes {
     pub(super) fn witness(&self) -> Result<Witness> {
         let by = self.measurers.iter().map(|actor| actor.process.pid()).collect();
         let counts = vec![Count::Received { by, from: self.relay.process.pid() }];
-        Witness::start(counts, self.clock).map_err(Error::uncounted)
+        Witness::start(counts, self.clock).map_err(Error::witness)
     }
 
     /// What this one's sockets are now; none if it is not of the lasting ones.

@@ -76,7 +76,7 @@ impl CrashRound {
     /// The estimate over what the measurers' sockets got in the same seconds.
     fn ratio_to_got(&self) -> Option<f64> {
         let estimate = self.verdict.as_ref()?.estimate_mbit_per_s?;
-        let got = reporting::middle(self.got.iter().map(|rate| rate.as_mbit_per_s()))?;
+        let got = reporting::median_or_mean(self.got.iter().map(|rate| rate.as_mbit_per_s()))?;
         (got > 0.0).then(|| estimate / got)
     }
 

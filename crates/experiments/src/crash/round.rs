@@ -174,7 +174,7 @@ pub(super) fn play(
     if let Some(problem) = witness.problem() {
         return Err(Error::Witness(problem));
     }
-    let got = trial::began(told.iter().copied()).map_or_else(Vec::new, |began| {
+    let got = trial::round_start(told.iter().copied()).map_or_else(Vec::new, |began| {
         let count = u32::try_from(told.len()).unwrap_or(u32::MAX);
         witness.seconds_from(0, began, count).into_iter().map(Rate::from_mbit_per_s).collect()
     });

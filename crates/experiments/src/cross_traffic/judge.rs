@@ -1,8 +1,8 @@
 //! The results, compared with the paper's.
 
 use super::scene::Software;
-use crate::factor::{Factor, side};
-use crate::reporting::{section, some_held};
+use crate::factor::{Factor, interval_verdict};
+use crate::reporting::{claim_holds, section};
 use crate::simulated::Interval;
 use client::probe::Probed;
 use lab::processors::Load;
@@ -160,7 +160,7 @@ fn compared(name: String, part: &Point, whole: &Point, expected: f64) -> Case {
         .column("factor", rounded(factor.value))
         .column("factor_low", column(|it| it.0))
         .column("factor_high", column(|it| it.1))
-        .ended(side(factor.interval, 1.0, expected), factor.to_string())
+        .ended(interval_verdict(factor.interval, 1.0, expected), factor.to_string())
 }
 
 /// The most of the others compared with the fewest.
@@ -221,7 +221,7 @@ pub(super) fn answer(cases: &[Case]) -> String {
 /// Our relays compared with C tor's: reported, and not promised.
 pub(super) fn held(cases: &[Case]) -> bool {
     let promised = |it: &&Case| is_judged(it) && !it.name.contains("ours over stock");
-    some_held(cases.iter().filter(promised))
+    claim_holds(cases.iter().filter(promised))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::error::Result;
 use crate::private_network as network;
-use crate::stage;
+use crate::testbed;
 use client::probe::{self, ProbeServer, Subject};
 use client::{Directories, NetDir, RelayInfo};
 use lab::{LabError, Network, NetworkSpec, OwnRelay, RelaySpec, TemporaryFolder};
@@ -50,8 +50,8 @@ impl SharedNetwork {
         // Three for circuits, and one aside, over which penetrators reach the middle.
         let stock = (1..=4).map(|it| RelaySpec::open_exit(&format!("stock{it}"))).collect();
         let network = network::start(&NetworkSpec::new(stock), output)?;
-        let folder = stage::temporary_folder()?;
-        let relays = stage::start_exits(&["ours1", "ours2", "ours3"], &network, &folder, output)?;
+        let folder = testbed::temporary_folder()?;
+        let relays = testbed::start_exits(&["ours1", "ours2", "ours3"], &network, &folder, output)?;
         let own: Vec<[u8; 20]> = relays.iter().map(OwnRelay::rsa).collect();
         let all = |rsa: Vec<[u8; 20]>| rsa.into_iter().map(Fingerprint::from_bytes).collect();
         let stock: Vec<Fingerprint> = all(network.relays().iter().map(lab::Node::rsa).collect());

@@ -2,7 +2,7 @@
 
 use super::plan::Plan;
 use super::scene::{FRESH, Scene, Subject};
-use crate::downloading::{Downloads, Each};
+use crate::background_downloads::{BackgroundDownloads, DownloadSpec};
 use crate::error::{Error, Result};
 use crate::reporting::median;
 use lab::Client;
@@ -14,7 +14,8 @@ use std::ops::Range;
 use terminal::Interrupt;
 
 /// Honest downloads: of some seconds each.
-pub(super) const DOWNLOAD: Each = Each { bytes: 3_000_000, patience: Duration::from_secs(6) };
+pub(super) const DOWNLOAD: DownloadSpec =
+    DownloadSpec { bytes: 3_000_000, patience: Duration::from_secs(6) };
 
 /// From one new circuit to the next: all honest circuits come from one address, which `DoSCircuitCreationRate` grants two a
 /// second.
@@ -171,7 +172,7 @@ impl Circuits {
         &mut self,
         scene: &mut Scene,
         watched: Watched<'_>,
-        downloads: &Downloads,
+        downloads: &BackgroundDownloads,
         on_end: &mut dyn FnMut(),
         interrupt: &Interrupt,
     ) -> Result<Stretch> {

@@ -2,11 +2,11 @@
 
 use super::plan::{Plan, Side};
 use super::ports;
+use crate::background_downloads::Endpoints;
 use crate::common::Session;
-use crate::downloading::Ends;
 use crate::error::{Error, Result};
 use crate::private_network as network;
-use crate::stage;
+use crate::testbed;
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use control::keys::SecretKey;
@@ -133,7 +133,7 @@ impl Scene {
     /// Starts it all; `None` if the user has had enough.
     pub(super) fn start(plan: &Plan, session: Session<'_>) -> Result<Option<Self>> {
         let Session { output, interrupt, .. } = session;
-        let folder = stage::temporary_folder()?;
+        let folder = testbed::temporary_folder()?;
         let names = NameServer::start(NAMES_DELAY, NAMES_TTL_S).map_err(|source| Error::File {
             what: "listen on",
             path: "127.0.0.1".into(),
@@ -186,15 +186,15 @@ impl Scene {
             Holder::Ours(relay) => Some(relay.as_ref()),
             Holder::Tor(_) => None,
         });
-        stage::wait_until_known(&network, &ours, relays, PATIENCE)?;
+        testbed::wait_until_known(&network, &ours, relays, PATIENCE)?;
         if interrupt.is_requested() {
             return Ok(None);
         }
         output.doing("starting stock clients");
-        let known = stage::all_relays(&network, &ours);
+        let known = testbed::all_relays(&network, &ours);
         let loader = Client::start(&network, "loader", &loader_torrc(plan), &known, PATIENCE)?;
         let builder = Client::start(&network, "builder", &builder_torrc(), &known, PATIENCE)?;
-        let server = stage::content_server(Ipv4Addr::LOCALHOST)?;
+        let server = testbed::content_server(Ipv4Addr::LOCALHOST)?;
         Ok(Some(Self {
             loader,
             builder,
@@ -258,8 +258,8 @@ impl Scene {
     }
 
     /// The downloading client's SOCKS port, and where the content is.
-    pub(super) const fn downloads(&self) -> Ends {
-        Ends { socks: self.loader.socks(), server: self.server.address() }
+    pub(super) const fn downloads(&self) -> Endpoints {
+        Endpoints { socks: self.loader.socks(), server: self.server.address() }
     }
 
     /// The names that are watched under this attack, if it is on names. No others before were called so.

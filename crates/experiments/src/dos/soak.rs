@@ -7,7 +7,7 @@ use super::scene::{Scene, Subject};
 use super::watch::{Memory, Sampler};
 use crate::common::Session;
 use crate::error::Result;
-use crate::reporting::{self, pair, print_case};
+use crate::reporting::{self, parameter, print_case};
 use clap::{Args, ValueEnum};
 use lab::attacks::Kind;
 use onion::{Duration, Instant, Rate};
@@ -128,13 +128,13 @@ fn begin(plan: &Plan, rounds: u32, seed: u64) -> ExperimentReport {
     let report = reporting::report("soak", TEXT);
     ExperimentReport {
         parameters: vec![
-            pair("rounds", rounds),
-            pair("seed", seed),
-            pair("attacker's rate", plan.rate),
-            pair("honest downloads take", plan.demand),
-            pair("peace before each attack", format!("{} s", plan.peace_s)),
-            pair("length of each attack", format!("{} s", plan.seconds)),
-            pair("bound on memory", format!("{} MiB", plan.memory_mib)),
+            parameter("rounds", rounds),
+            parameter("seed", seed),
+            parameter("attacker's rate", plan.rate),
+            parameter("honest downloads take", plan.demand),
+            parameter("peace before each attack", format!("{} s", plan.peace_s)),
+            parameter("length of each attack", format!("{} s", plan.seconds)),
+            parameter("bound on memory", format!("{} MiB", plan.memory_mib)),
         ],
         ..report
     }
@@ -191,7 +191,7 @@ impl Soak {
                 seen.note((scene.clock.now() - Instant::ORIGIN).as_secs_f64(), &finding);
                 Case { name, ..finding.case() }
             }
-            Err(error) => reporting::unplayed(name, &error),
+            Err(error) => reporting::failed_case(name, &error),
         }
         .column("round", round)
     }

@@ -1,6 +1,6 @@
 //! The kernel's counters of the relay: memory, processor time, and bytes from the attackers.
 
-use crate::error::{Error, Result, broken};
+use crate::error::{Error, Result};
 use lab::Background;
 use lab::attacks::ATTACKERS;
 use link::Clock;
@@ -56,7 +56,7 @@ impl Sampler {
             }
             Duration::from_secs(1)
         })
-        .map_err(broken)?;
+        .map_err(Error::clients)?;
         Ok(Self { taken, _thread: thread })
     }
 
@@ -88,7 +88,7 @@ impl Witness {
             theirs.lock().unwrap_or_else(PoisonError::into_inner).look(pid);
             STEP
         };
-        Ok(Self { seen, _thread: Background::start("witness", look).map_err(broken)? })
+        Ok(Self { seen, _thread: Background::start("witness", look).map_err(Error::clients)? })
     }
 
     /// Bytes that came from attackers, at least, and their most connections at a time.

@@ -3,7 +3,7 @@
 use super::plan::Placement;
 use crate::error::Result;
 use crate::private_network as network;
-use crate::stage;
+use crate::testbed;
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, RelaySpec, TemporaryFolder};
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -40,15 +40,15 @@ impl DownloadNetwork {
         let stock = RelaySpec::open_exit("stockexit");
         let spec = NetworkSpec::new(vec![stock]);
         let network = network::start(&spec, output)?;
-        let folder = stage::temporary_folder()?;
-        let ours = stage::start_exits(&OURS, &network, &folder, output)?;
+        let folder = testbed::temporary_folder()?;
+        let ours = testbed::start_exits(&OURS, &network, &folder, output)?;
         let fingerprints: Vec<[u8; 20]> = ours.iter().map(OwnRelay::rsa).collect();
         output.doing("starting the client");
-        let known = stage::all_relays(&network, &fingerprints);
+        let known = testbed::all_relays(&network, &fingerprints);
         // A client that uses two circuits for a stream has two guards.
         let extra = ["ConfluxEnabled 0".to_owned()];
         let client = Client::start(&network, "client", &extra, &known, PATIENCE)?;
-        let server = stage::content_server(Ipv4Addr::LOCALHOST)?;
+        let server = testbed::content_server(Ipv4Addr::LOCALHOST)?;
         Ok(Self { client, server, ours, network, _folder: folder })
     }
 
@@ -64,13 +64,13 @@ impl DownloadNetwork {
 
     /// Has the client use one path only, and says which.
     pub(super) fn pin(&mut self, placement: Placement) -> Result<[[u8; 20]; 3]> {
-        let stock = stage::path_of(&self.network)?;
+        let stock = testbed::path_of(&self.network)?;
         let is_ours = placement.ours();
         let path = std::array::from_fn(|place| {
             let ours = self.ours.get(place).filter(|_| is_ours[place]);
             ours.map_or(stock[place], OwnRelay::rsa)
         });
-        stage::pin(&mut self.client, path)?;
+        testbed::pin(&mut self.client, path)?;
         Ok(path)
     }
 

@@ -4,7 +4,7 @@ use super::net::{Network, RELAY};
 use super::server::Servers;
 use super::trace::{SharedTrace, Trace};
 use super::{KistSettings, client};
-use crate::error::{Error, Result, broken};
+use crate::error::{Error, Result};
 use crate::reporting::median;
 use lab::load::Nodes;
 use lab::{OwnProcess, OwnRelay};
@@ -87,7 +87,8 @@ pub(super) fn play(
     let clock = Clock::start();
     let relay = start_relay(plan, network, scheduler, folder, clock)?;
     let listening = relay.wait_for("listening", PATIENCE)?;
-    let target = OwnRelay::target_of(&listening).ok_or_else(|| broken("the relay says nothing"))?;
+    let target =
+        OwnRelay::target_of(&listening).ok_or_else(|| Error::clients("the relay says nothing"))?;
 
     let mut nodes = Nodes::new(clock)?;
     let shared = &SharedTrace::default();
@@ -101,7 +102,7 @@ pub(super) fn play(
     while shared.lock().ready < plan.load.links {
         check(&shared.lock())?;
         if clock.now() >= deadline {
-            return Err(broken("their circuits are not open in time"));
+            return Err(Error::clients("their circuits are not open in time"));
         }
         if interrupt.wait(Duration::from_millis(20)) {
             return Ok(None);
@@ -147,13 +148,13 @@ pub(super) fn play(
         drops: drops - drops_before,
         mbit_per_s: carried_mbit_per_s(received - received_before, to - from),
         circuit_queue_s: waited(&relay, clock, from, to),
-        ..seen(&trace, alone..loaded, from..to).ok_or_else(|| broken("no answers came"))?
+        ..seen(&trace, alone..loaded, from..to).ok_or_else(|| Error::clients("no answers came"))?
     };
     Ok(Some(seen))
 }
 
 fn check(trace: &Trace) -> Result<()> {
-    trace.failure.as_ref().map_or(Ok(()), |failure| Err(broken(failure)))
+    trace.failure.as_ref().map_or(Ok(()), |failure| Err(Error::clients(failure)))
 }
 
 fn start_relay(
@@ -178,7 +179,7 @@ fn start_relay(
     let arguments =
         ["relay".as_ref(), "--config".as_ref(), file.as_os_str(), "--print-load".as_ref()];
     let started = network.relay.run(|| OwnProcess::start("relay", arguments, clock));
-    Ok(started.map_err(broken)??)
+    Ok(started.map_err(Error::clients)??)
 }
 
 /// How long a cell waited in the relay's queues, on average: all waiting over all cells (Little).

@@ -1,7 +1,7 @@
 //! What is varied, and the paper's hosts.
 
 use super::Options;
-use crate::common::or;
+use crate::common::values_or;
 use crate::mode::Mode;
 use clap::ValueEnum;
 use coordinator::{Params, PathParams};
@@ -174,7 +174,7 @@ pub(super) fn seconds(options: &Options, is_quick: bool) -> u32 {
 }
 
 pub(super) fn limits(options: &Options, is_quick: bool) -> Vec<f64> {
-    or(&options.limits, is_quick, &[90.0], &[10.0, 100.0, 250.0])
+    values_or(&options.limits, is_quick, &[90.0], &[10.0, 100.0, 250.0])
 }
 
 /// All runs: in each mode those of the kernels as they are, then those of the tuned ones.
@@ -187,7 +187,7 @@ pub(super) fn cells(options: &Options, is_quick: bool) -> Vec<Cell> {
     let modes = [Mode::Echo, Mode::Transit];
     let limits = limits(options, is_quick);
     let mut cells = Vec::new();
-    for mode in or(&options.modes, is_quick, &modes[1..], &modes) {
+    for mode in values_or(&options.modes, is_quick, &modes[1..], &modes) {
         let usual = |vary, relay: usize| Cell {
             mode,
             limit_mbit_per_s: limits[relay],
@@ -199,7 +199,7 @@ pub(super) fn cells(options: &Options, is_quick: bool) -> Vec<Cell> {
             tuned: false,
             relay,
         };
-        let vary = or(&options.vary, is_quick, &Vary::ALL, &Vary::ALL).into_iter();
+        let vary = values_or(&options.vary, is_quick, &Vary::ALL, &Vary::ALL).into_iter();
         let mut of_mode: Vec<Cell> = vary
             .flat_map(|vary| varied(vary, extent, limits.len(), |relay| usual(vary, relay)))
             .collect();

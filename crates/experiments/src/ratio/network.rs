@@ -1,11 +1,11 @@
 //! A private network with our relays in it, and a C tor client.
 
 use super::{MEASURERS, RatioGrid};
+use crate::background_downloads::Endpoints;
 use crate::common::Session;
-use crate::downloading::Ends;
 use crate::error::{Error, Result};
 use crate::private_network as network;
-use crate::stage::{self, Stage};
+use crate::testbed::{self, Testbed};
 use lab::{Client, ContentServer, Network, NetworkSpec, OwnRelay, Pins, RelaySpec};
 use onion::Rate;
 use std::net::Ipv4Addr;
@@ -25,7 +25,7 @@ pub(super) struct RatioNetwork {
     server: ContentServer,
     /// One for each share.
     relays: Vec<(u32, OwnRelay)>,
-    pub(super) stage: Stage,
+    pub(super) stage: Testbed,
     network: Network,
 }
 
@@ -37,7 +37,7 @@ impl RatioNetwork {
         session: Session<'_>,
     ) -> Result<Option<Self>> {
         let Session { output, interrupt, .. } = session;
-        let stage = Stage::with_measurers(MEASURERS, grid.limit.scaled(CAPACITY), output)?;
+        let stage = Testbed::with_measurers(MEASURERS, grid.limit.scaled(CAPACITY), output)?;
         if interrupt.is_requested() {
             return Ok(None);
         }
@@ -62,9 +62,9 @@ impl RatioNetwork {
             return Ok(None);
         }
         output.doing("starting a C tor client");
-        let known = stage::all_relays(&network, &fingerprints);
+        let known = testbed::all_relays(&network, &fingerprints);
         let client = Client::start(&network, "client", &torrc(demand), &known, PATIENCE)?;
-        let server = stage::content_server(Ipv4Addr::LOCALHOST)?;
+        let server = testbed::content_server(Ipv4Addr::LOCALHOST)?;
         Ok(Some(Self { client, server, relays, stage, network }))
     }
 
@@ -88,8 +88,8 @@ impl RatioNetwork {
     }
 
     /// The C tor client's SOCKS port, and where the content is.
-    pub(super) const fn downloads(&self) -> Ends {
-        Ends { socks: self.client.socks(), server: self.server.address() }
+    pub(super) const fn downloads(&self) -> Endpoints {
+        Endpoints { socks: self.client.socks(), server: self.server.address() }
     }
 
     /// The processes that have links to the relays but are no measurers: this one, the C tor client, and

@@ -2,7 +2,7 @@
 
 use super::correlation::Correlation;
 use super::judge::{of, rate, rounded, rtt_ms, setup_ms};
-use crate::factor::{Factor, side};
+use crate::factor::{Factor, interval_verdict};
 use client::probe::Probed;
 use report::experiment::{Case, CaseVerdict};
 
@@ -29,7 +29,7 @@ pub(super) fn table_iii(uniform: &[Probed], weighted: &[Probed], users: Users) -
     let case = |(name, value, paper): (&str, Value, f64)| {
         let factor = Factor::of(of(weighted, value), of(uniform, value));
         let depends_on_users = name != "throughput";
-        let verdict = match (side(factor.interval, 1.0, paper), users) {
+        let verdict = match (interval_verdict(factor.interval, 1.0, paper), users) {
             (_, Users::Absent) if depends_on_users => CaseVerdict::Skipped,
             (_, Users::TooFewOrMany) if depends_on_users => CaseVerdict::Inconclusive,
             (verdict, _) => verdict,
@@ -80,7 +80,7 @@ pub(super) fn correlations(all: &[&Probed]) -> Vec<Case> {
         )
         .column("circuits", found.count)
         .ended(
-            side(found.interval, 0.0, paper),
+            interval_verdict(found.interval, 0.0, paper),
             format!("{found} of {} circuits; paper {paper}", found.count),
         )
     };

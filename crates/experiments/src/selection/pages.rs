@@ -3,7 +3,7 @@
 use super::judge::rounded;
 use super::scene::SelectionNetwork;
 use crate::error::{Error, Result};
-use crate::factor::{Factor, side};
+use crate::factor::{Factor, interval_verdict};
 use crate::reporting::median;
 use crate::simulated::Interval;
 use client::strategy::{Position, Strategy, Weighted};
@@ -99,7 +99,7 @@ impl Readers {
         let extra = ["ConfluxEnabled 0".to_owned()];
         let mut tor = Client::start(network, "reader", &extra, &known, PATIENCE)?;
         tor.pin(&Pins { entry: known.clone(), middle: known.clone(), exit: known })?;
-        let folder = crate::stage::temporary_folder()?;
+        let folder = crate::testbed::temporary_folder()?;
         let settings = Settings {
             choices: Choices {
                 strategy: Box::new(Among(scene.relays().to_vec())),
@@ -201,7 +201,7 @@ pub(super) fn cases(fetched: &[Fetched]) -> Vec<Case> {
             .column("factor_high", factor.interval.and_then(|it| rounded(it.1)))
             .column("factor_paper", rounded(paper));
         let told = format!("{factor}; paper × {paper:.1}");
-        cases.push(case.ended(side(factor.interval, 1.0, paper), told));
+        cases.push(case.ended(interval_verdict(factor.interval, 1.0, paper), told));
     }
     cases
 }

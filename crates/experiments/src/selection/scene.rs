@@ -1,9 +1,9 @@
 //! Stock relays of unequal rates, on three continents or on loopback, and a server.
 
-use crate::distant::enter;
 use crate::error::{Error, Result};
 use crate::private_network as network;
-use crate::stage;
+use crate::testbed;
+use crate::wan_site::enter;
 use client::countries::Countries;
 use client::probe::{self, ProbeServer};
 use client::{Directories, NetDir};
@@ -90,7 +90,7 @@ pub(super) struct SelectionNetwork {
 impl SelectionNetwork {
     pub(super) fn start(is_flat: bool, seed: u64, output: &Output) -> Result<Self> {
         let wan = if is_flat { None } else { Some(lay(seed)?) };
-        let folder = stage::temporary_folder()?;
+        let folder = testbed::temporary_folder()?;
         let core = wan.as_ref().map(|wan| wan.host(CORE)).transpose()?;
         let address = core.map_or(Ipv4Addr::LOCALHOST, lab::wan::Host::address);
         // This thread goes from host to host: processes and threads that it starts stay where it was.
@@ -179,7 +179,7 @@ impl SelectionNetwork {
         let name = name(number % PLACES.len());
         let host = self.wan.as_ref().map(|wan| wan.host(&name)).transpose()?;
         let address = host.map_or(Ipv4Addr::LOCALHOST, lab::wan::Host::address);
-        self.at_place(number, || stage::content_server(address))?
+        self.at_place(number, || testbed::content_server(address))?
     }
 
     pub(super) const fn network(&self) -> &Network {

@@ -5,8 +5,8 @@
 
 use super::scene::SelectionNetwork;
 use super::uniform;
-use crate::crowd::{Crowd, Member};
 use crate::error::Result;
+use crate::prober_pool::{PoolHandle, ProberPool};
 use client::NetDir;
 use client::probe::{self, ProbePlan, Probed};
 use onion::Duration;
@@ -23,7 +23,7 @@ const PATHS: u32 = 200;
 
 /// Users that live until they are stopped.
 pub(super) struct Users {
-    crowd: Crowd,
+    pool: ProberPool,
     count: u32,
 }
 
@@ -42,26 +42,26 @@ impl Users {
         seed: u64,
         is_interrupted: impl Fn() -> bool,
     ) -> Result<Self> {
-        let mut crowd = Crowd::new();
+        let mut pool = ProberPool::new();
         for number in 0..count {
             let (view, server) = (scene.shared_view(), scene.server());
             let rng = StdRng::seed_from_u64(seed ^ (u64::from(number) + 1).rotate_left(32));
-            let life = move |member: &Member| live(&view, server, rng, member);
-            scene.at_place(number as usize, || crowd.join(life))??;
+            let life = move |handle: &PoolHandle| live(&view, server, rng, handle);
+            scene.at_place(number as usize, || pool.spawn(life))??;
         }
-        crowd.wait_for(count as usize / 2, PATIENCE, is_interrupted);
-        Ok(Self { crowd, count })
+        pool.wait_for(count as usize / 2, PATIENCE, is_interrupted);
+        Ok(Self { pool, count })
     }
 
     /// Ends them, and returns what they downloaded.
     pub(super) fn stop(self) -> Result<Used> {
-        let (circuits, lasted) = self.crowd.stop()?;
+        let (circuits, lasted) = self.pool.stop()?;
         Ok(Used { users: self.count, circuits, lasted })
     }
 }
 
 /// A user's life.
-fn live(view: &NetDir, server: SocketAddr, mut rng: StdRng, member: &Member) -> Result<()> {
+fn live(view: &NetDir, server: SocketAddr, mut rng: StdRng, handle: &PoolHandle) -> Result<()> {
     let plan = ProbePlan {
         rounds: 0,
         pause: Duration::from_millis(100),
@@ -70,9 +70,15 @@ fn live(view: &NetDir, server: SocketAddr, mut rng: StdRng, member: &Member) -> 
         download_max: Duration::from_secs(180),
         ..ProbePlan::default()
     };
-    while !member.is_over() {
+    while !handle.must_stop() {
         let subjects = uniform(view, 3, PATHS, &mut rng)?;
-        probe::run(plan.clone(), subjects, view, |probed| member.saw(probed), || member.is_over())?;
+        probe::run(
+            plan.clone(),
+            subjects,
+            view,
+            |probed| handle.record(probed),
+            || handle.must_stop(),
+        )?;
     }
     Ok(())
 }

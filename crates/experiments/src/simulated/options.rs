@@ -1,6 +1,6 @@
 use super::Point;
 use crate::error::{Error, Result};
-use crate::reporting::pair;
+use crate::reporting::parameter;
 use clap::Args;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -93,7 +93,7 @@ impl Batch {
         let seconds = options.run_seconds.unwrap_or(if is_quick { 90 } else { 300 });
         // Where all clients fetch, other loads would be the same runs under other names.
         let defaults: &[u32] = if network.has_users() { &[100, 115, 130] } else { &[100] };
-        let loads = crate::common::or(&options.loads, is_quick, &[100], defaults);
+        let loads = crate::common::values_or(&options.loads, is_quick, &[100], defaults);
         for load in &loads {
             let loaded = network.clone().loaded(f64::from(*load) / 100.0);
             loaded.map_err(|error| Error::Usage(format!("--loads {load}: {error}")))?;
@@ -153,7 +153,7 @@ impl Batch {
         let capacity: f64 = network.capacities().iter().sum::<f64>() * 1e-9;
         let loads: Vec<String> = self.loads.iter().map(|it| format!("{it} %")).collect();
         vec![
-            pair(
+            parameter(
                 "relays, clients, servers",
                 format!(
                     "{}, {}, {}",
@@ -162,13 +162,13 @@ impl Batch {
                     network.servers.len()
                 ),
             ),
-            pair("what relays can carry, all together", format!("{capacity:.2} Gbit/s")),
-            pair(
+            parameter("what relays can carry, all together", format!("{capacity:.2} Gbit/s")),
+            parameter(
                 "simulated seconds of a run, of which count",
                 format!("{}, {}", self.seconds, self.seconds - self.warm_up_s()),
             ),
-            pair("loads", loads.join(", ")),
-            pair("seeds", self.seeds.to_string()),
+            parameter("loads", loads.join(", ")),
+            parameter("seeds", self.seeds.to_string()),
         ]
     }
 }

@@ -1,6 +1,6 @@
 //! Claims about descriptors before and after a campaign, and the report.
 
-use crate::reporting::{self, pair, rule};
+use crate::reporting::{self, parameter, rule};
 use report::experiment::{Case, CaseVerdict, ExperimentReport, Promise};
 use std::collections::BTreeMap;
 
@@ -70,10 +70,13 @@ impl Results {
         );
         ExperimentReport {
             answer,
-            promise: Promise::Decided { held: reporting::some_held(&self.cases), rule: rule(TEXT) },
+            promise: Promise::Decided {
+                held: reporting::claim_holds(&self.cases),
+                rule: rule(TEXT),
+            },
             parameters: vec![
-                pair("seconds of a measurement", seconds),
-                pair("load of clients", "a twentieth of the limit"),
+                parameter("seconds of a measurement", seconds),
+                parameter("load of clients", "a twentieth of the limit"),
             ],
             cases: self.cases,
             ..reporting::report("speed-test", TEXT)

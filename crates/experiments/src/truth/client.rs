@@ -1,7 +1,7 @@
 //! A real client that fetches what `sim::world`'s clients do, by the same rules: prebuilt circuits, one for each download, which is given up after its time.
 
 use super::Download;
-use crate::error::{Result, broken};
+use crate::error::{Error, Result};
 use link::{Drive, Observer, ThreadError};
 use onion::client::{
     CircuitNumber, CircuitPlan, Client, ClientEvent, Outcome, StreamNumber, Transfer,
@@ -37,7 +37,10 @@ impl Notes {
     /// Whether this number of clients has fetched all that they want.
     pub(super) fn are_over(&self, clients: usize) -> Result<bool> {
         let noted = self.lock();
-        noted.failure.as_ref().map_or(Ok(noted.over >= clients), |failure| Err(broken(failure)))
+        noted
+            .failure
+            .as_ref()
+            .map_or(Ok(noted.over >= clients), |failure| Err(Error::clients(failure)))
     }
 
     pub(super) fn take(&self) -> Vec<Download> {
@@ -94,7 +97,7 @@ impl Errands {
         let OfClient { place, fetch, choices } = client;
         let (&[size], &[every], Some(left)) = (&fetch.sizes[..], &fetch.pauses[..], fetch.count)
         else {
-            return Err(broken(
+            return Err(Error::clients(
                 "on real sockets a client fetches one size, with one pause, and not for ever",
             ));
         };

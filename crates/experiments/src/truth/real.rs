@@ -3,7 +3,7 @@
 use super::client::{Errands, Notes, OfClient};
 use super::simulated::asked_to_stop;
 use super::{Around, Measured, Measuring, Played, RelaySeen, World};
-use crate::error::{Result, broken};
+use crate::error::{Error, Result};
 use lab::load::{Nodes, listen, rng};
 use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
 use link::{Clock, DriverOptions, NodeThread, unix_time_s};
@@ -64,7 +64,9 @@ impl World for RealSockets {
             .map(|relay| start_relay(&mut nodes, &wan, relay, network, TargetParams::default()))
             .collect::<Result<_, _>>()?;
         let plan = CircuitPlan::new(hops(relays, &started)?);
-        let Some(server) = servers.first() else { return Err(broken("there is no server")) };
+        let Some(server) = servers.first() else {
+            return Err(Error::clients("there is no server"));
+        };
         let host = wan.host(&server.name)?;
         let (server_at, listener) = listen(Some(host.namespace()), host.address(), SERVER_PORT)?;
         let options = DriverOptions { accepts_plain: true, ..DriverOptions::default() };
@@ -75,7 +77,7 @@ impl World for RealSockets {
         let mut running = Vec::new();
         for (place, client) in clients.iter().enumerate() {
             let Users::Fetch(fetch) = &client.users else {
-                return Err(broken("users by models are played in virtual time only"));
+                return Err(Error::clients("users by models are played in virtual time only"));
             };
             let errands = Errands::new(
                 OfClient { place, fetch, choices: &network.choices },
@@ -188,7 +190,7 @@ impl Started {
                 waited_cell_s: router.waited_cell_s(),
             }
         });
-        seen.ok_or_else(|| broken("a relay's thread has ended"))
+        seen.ok_or_else(|| Error::clients("a relay's thread has ended"))
     }
 }
 
@@ -198,7 +200,7 @@ fn hops(relays: &[Relay], started: &[Started]) -> Result<Vec<NextHop>> {
         let mut all = relays.iter().zip(started).filter(|(relay, _)| is_it(relay));
         match (all.next(), all.next()) {
             (Some((_, started)), None) => Ok(started.hop),
-            _ => Err(broken(format!("on real sockets a network has one {what}"))),
+            _ => Err(Error::clients(format!("on real sockets a network has one {what}"))),
         }
     };
     Ok(vec![

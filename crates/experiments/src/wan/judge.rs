@@ -4,7 +4,7 @@ use super::fault::Fault;
 use super::{Cell, Timed, WanGrid};
 use crate::grid::{Row, Rows};
 use crate::mode::Mode;
-use crate::reporting::{list, pair, rule};
+use crate::reporting::{list, parameter, rule};
 use crate::trial::Tried;
 use coordinator::{Bottleneck, Inconclusive, Outcome};
 use onion::Duration;
@@ -206,14 +206,14 @@ pub(super) fn conclude(grid: &WanGrid, rows: Rows<'_, Cell>, report: &mut Experi
     let faults: Vec<String> = grid.faults.iter().map(|it| it.words().to_owned()).collect();
     let faults = if faults.is_empty() { "none".to_owned() } else { faults.join(", ") };
     report.parameters = vec![
-        pair("seconds t", grid.seconds),
-        pair("round trips, ms", list(&grid.rtts_ms)),
-        pair("losses in each direction, %", list(&grid.losses_percent)),
-        pair("congestion control", list(&grid.congestions)),
-        pair("limits, Mbit/s", list(&grid.limits)),
-        pair("faults", faults),
-        pair("faults begin", grid.fault_at.words().to_owned()),
-        pair("seed", grid.seed.to_string()),
+        parameter("seconds t", grid.seconds),
+        parameter("round trips, ms", list(&grid.rtts_ms)),
+        parameter("losses in each direction, %", list(&grid.losses_percent)),
+        parameter("congestion control", list(&grid.congestions)),
+        parameter("limits, Mbit/s", list(&grid.limits)),
+        parameter("faults", faults),
+        parameter("faults begin", grid.fault_at.words().to_owned()),
+        parameter("seed", grid.seed.to_string()),
     ];
     report.promise = Promise::Decided {
         held: wrong == 0 && share >= CONCLUSIVE_SHARE && tried >= TRIED_SHARE,

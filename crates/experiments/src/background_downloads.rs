@@ -1,6 +1,6 @@
-//! Downloads of a C tor client, one after another, until they are stopped.
+//! BackgroundDownloads of a C tor client, one after another, until they are stopped.
 
-use crate::error::{Error, Result, broken};
+use crate::error::{Error, Result};
 use lab::{Background, Content, download_while};
 use link::Clock;
 use onion::Duration;
@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use terminal::Interrupt;
 
-/// Downloads at a time, each on a circuit of its own.
-pub(crate) const AT_ONCE: u64 = 4;
+/// BackgroundDownloads at a time, each on a circuit of its own.
+pub(crate) const PARALLEL: u64 = 4;
 
 /// The first of them must complete within this time.
 const START: Duration = Duration::from_secs(120);
@@ -20,7 +20,7 @@ const STEP: Duration = Duration::from_millis(50);
 
 /// The ends of downloads.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Ends {
+pub(crate) struct Endpoints {
     /// The client's SOCKS port.
     pub(crate) socks: SocketAddr,
     /// The server of the content.
@@ -29,21 +29,21 @@ pub(crate) struct Ends {
 
 /// What is downloaded again and again.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Each {
+pub(crate) struct DownloadSpec {
     pub(crate) bytes: u64,
     /// A download without a byte for so long has failed.
     pub(crate) patience: Duration,
 }
 
-/// Downloads until it is dropped.
-pub(crate) struct Downloads {
+/// BackgroundDownloads until it is dropped.
+pub(crate) struct BackgroundDownloads {
     shared: Arc<Shared>,
     _threads: Background,
 }
 
 #[derive(Default)]
 struct Shared {
-    each: Each,
+    each: DownloadSpec,
     bytes: AtomicU64,
     completed: AtomicU64,
     failed: AtomicU64,
@@ -52,16 +52,16 @@ struct Shared {
 }
 
 impl Shared {
-    /// Downloads once, and compares that with what it should be. Returns the pause after it.
+    /// BackgroundDownloads once, and compares that with what it should be. Returns the pause after it.
     fn download(
         &self,
-        Ends { socks, server }: Ends,
+        Endpoints { socks, server }: Endpoints,
         isolation: &str,
         seed: u64,
         must_stop: &AtomicBool,
     ) -> Duration {
         let host = server.ip().to_string();
-        let Each { bytes: len, patience } = self.each;
+        let DownloadSpec { bytes: len, patience } = self.each;
         let mut on_bytes = |more: u64| {
             self.bytes.fetch_add(more, Ordering::AcqRel);
             !must_stop.load(Ordering::Acquire)
@@ -85,21 +85,21 @@ impl Shared {
     }
 }
 
-impl Downloads {
+impl BackgroundDownloads {
     /// Starts the downloads; `name` isolates their circuits from others.
-    pub(crate) fn start(ends: Ends, name: &str, each: Each) -> Result<Self> {
+    pub(crate) fn start(ends: Endpoints, name: &str, each: DownloadSpec) -> Result<Self> {
         let shared = Arc::new(Shared { each, ..Shared::default() });
         let mut threads = Background::default();
-        for number in 1..=AT_ONCE {
+        for number in 1..=PARALLEL {
             // C tor replaces a circuit that breaks for the next download.
             let (theirs, isolation) = (Arc::clone(&shared), format!("{name} {number}"));
             let mut seed = number;
             let turn = move |must_stop: &AtomicBool| {
                 let pause = theirs.download(ends, &isolation, seed, must_stop);
-                seed += AT_ONCE;
+                seed += PARALLEL;
                 pause
             };
-            threads.add("downloads", turn).map_err(broken)?;
+            threads.add("downloads", turn).map_err(Error::clients)?;
         }
         Ok(Self { shared, _threads: threads })
     }
@@ -129,12 +129,12 @@ impl Downloads {
         self.shared.bytes.load(Ordering::Acquire)
     }
 
-    /// Downloads that have completed.
+    /// BackgroundDownloads that have completed.
     pub(crate) fn completed(&self) -> u64 {
         self.shared.completed.load(Ordering::Acquire)
     }
 
-    /// Downloads that have failed.
+    /// BackgroundDownloads that have failed.
     pub(crate) fn failed(&self) -> u64 {
         self.shared.failed.load(Ordering::Acquire)
     }

@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LISTED: Duration = Duration::from_secs(120);
 
 /// A coordinator in this process, and the measurers that obey it, each a process.
-pub(crate) struct Stage {
+pub(crate) struct Testbed {
     // In this order: sessions end before the measurers do, and those before their files.
     remotes: Remotes,
     measurers: Vec<StageMeasurer>,
@@ -123,7 +123,7 @@ pub(crate) fn content_server(address: Ipv4Addr) -> Result<ContentServer> {
     })
 }
 
-impl Stage {
+impl Testbed {
     /// A stage without measurers and relays.
     pub(crate) fn new() -> Result<Self> {
         let key = SecretKey::generate()?;

@@ -11,7 +11,7 @@ use std::thread;
 ///
 /// # Errors
 /// Those of the body, and of the acts.
-pub(crate) fn midway<P, A: Send, T>(
+pub(crate) fn with_actions<P, A: Send, T>(
     clock: Clock,
     mut has_come: impl FnMut(&P) -> bool,
     acts: Vec<(Duration, A)>,

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::mode::Mode;
 use crate::private_network as network;
-use crate::stage::Stage;
+use crate::testbed::Testbed;
 use crate::trial::{Trial, Tried};
 use lab::wan::{Host, Wan, Way};
 use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid, RelaySpec};
@@ -35,7 +35,7 @@ impl Relays {
         mode: Mode,
         limits: &[Option<Rate>],
         address: Ipv4Addr,
-        stage: &Stage,
+        stage: &Testbed,
         output: &Output,
     ) -> Result<Self> {
         let limits = (1..).zip(limits.iter().copied());
@@ -73,7 +73,7 @@ impl Relays {
         &self,
         relay: usize,
         guess: Rate,
-        stage: &Stage,
+        stage: &Testbed,
     ) -> Result<(Request, u32, RelaySaid<'_>)> {
         match self {
             Self::Stock(network, defences) => {
@@ -104,7 +104,7 @@ impl Relays {
 pub(crate) struct Site {
     // In this order: what runs at the hosts ends before they do.
     relays: Relays,
-    pub(crate) stage: Stage,
+    pub(crate) stage: Testbed,
     pub(crate) wan: Wan,
     /// The host of the relays.
     at: &'static str,
@@ -119,7 +119,7 @@ pub(crate) struct Measurement<'m> {
     pub(crate) guess: Rate,
     /// The coordinator's host.
     pub(crate) from: &'static str,
-    pub(crate) team: &'m dyn Fn(&Stage) -> Result<Team>,
+    pub(crate) team: &'m dyn Fn(&Testbed) -> Result<Team>,
 }
 
 impl Site {
@@ -129,7 +129,7 @@ impl Site {
         limits: &[Rate],
         wan: Wan,
         at: &'static str,
-        stage: Stage,
+        stage: Testbed,
         output: &Output,
     ) -> Result<Self> {
         let host = wan.host(at)?;
@@ -189,7 +189,7 @@ pub(crate) fn way_of_rtt(rtt_ms: u32, loss_percent: f64) -> Way {
 /// that.
 pub(crate) fn measurer_at(
     host: &Host,
-    stage: &mut Stage,
+    stage: &mut Testbed,
     capacity: Rate,
     prepare: impl FnOnce() -> Result<()> + Send,
 ) -> Result<()> {

@@ -12,30 +12,30 @@ use std::thread::{self, Builder, JoinHandle};
 const STEP: Duration = Duration::from_millis(20);
 
 /// All of them. They end with this value, too.
-pub(crate) struct Crowd {
-    common: Member,
+pub(crate) struct ProberPool {
+    common: PoolHandle,
     threads: Vec<JoinHandle<Result<()>>>,
     clock: Clock,
     began: Instant,
 }
 
-/// What each has from the crowd.
+/// What each has from the pool.
 #[derive(Clone, Default)]
-pub(crate) struct Member {
+pub(crate) struct PoolHandle {
     is_over: Arc<AtomicBool>,
     seen: Arc<Mutex<Vec<Probed>>>,
 }
 
-impl Member {
-    /// Whether the crowd must end.
-    pub(crate) fn is_over(&self) -> bool {
+impl PoolHandle {
+    /// Whether the pool must end.
+    pub(crate) fn must_stop(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
     /// Notes what became of a circuit; says whether to go on.
-    pub(crate) fn saw(&self, probed: Probed) -> bool {
+    pub(crate) fn record(&self, probed: Probed) -> bool {
         self.seen().push(probed);
-        !self.is_over()
+        !self.must_stop()
     }
 
     fn seen(&self) -> MutexGuard<'_, Vec<Probed>> {
@@ -43,22 +43,21 @@ impl Member {
     }
 }
 
-impl Crowd {
+impl ProberPool {
     /// Nobody yet.
     pub(crate) fn new() -> Self {
         let clock = Clock::start();
-        Self { common: Member::default(), threads: Vec::new(), clock, began: clock.now() }
+        Self { common: PoolHandle::default(), threads: Vec::new(), clock, began: clock.now() }
     }
 
     /// Another one, in the network of this thread.
-    pub(crate) fn join(
+    pub(crate) fn spawn(
         &mut self,
-        life: impl FnOnce(&Member) -> Result<()> + Send + 'static,
+        life: impl FnOnce(&PoolHandle) -> Result<()> + Send + 'static,
     ) -> Result<()> {
         let member = self.common.clone();
-        let thread = Builder::new()
-            .name(format!("crowd{}", self.threads.len()))
-            .spawn(move || life(&member));
+        let thread =
+            Builder::new().name(format!("pool{}", self.threads.len())).spawn(move || life(&member));
         self.threads.push(thread.map_err(|it| ProbeError::Machine(it.to_string()))?);
         Ok(())
     }
@@ -84,8 +83,8 @@ impl Crowd {
         self.common.seen().iter().filter(|it| it.failure.is_none()).count()
     }
 
-    /// How many circuits have done all that they were for, and since when there is the crowd.
-    pub(crate) fn count(&self) -> (usize, Duration) {
+    /// How many circuits have done all that they were for, and since when there is the pool.
+    pub(crate) fn progress(&self) -> (usize, Duration) {
         (self.whole(), self.clock.now() - self.began)
     }
 
@@ -104,7 +103,7 @@ impl Crowd {
     }
 }
 
-impl Drop for Crowd {
+impl Drop for ProberPool {
     /// What fails elsewhere leaves nobody behind.
     fn drop(&mut self) {
         self.common.is_over.store(true, Ordering::Relaxed);
@@ -127,36 +126,36 @@ mod tests {
 
     #[test]
     fn a_crowd_ends_when_it_is_told_or_dropped_and_what_failed_is_not_waited_for() {
-        let mut crowd = Crowd::new();
+        let mut pool = ProberPool::new();
         for number in 0..3 {
-            let life = move |member: &Member| {
+            let life = move |member: &PoolHandle| {
                 let first = if number == 0 { failed("no relay") } else { Probed::default() };
-                member.saw(first);
-                while !member.is_over() {
+                member.record(first);
+                while !member.must_stop() {
                     thread::yield_now();
                 }
-                assert!(!member.saw(Probed::default()), "it is over");
+                assert!(!member.record(Probed::default()), "it is over");
                 Ok(())
             };
-            crowd.join(life).expect("a thread");
+            pool.spawn(life).expect("a thread");
         }
-        assert!(crowd.wait_for(2, Duration::from_secs(60), || false));
-        assert!(!crowd.wait_for(3, Duration::from_secs(60), || true), "one has failed");
-        assert!(!crowd.wait_for(3, Duration::from_millis(1), || false), "one has failed");
-        assert_eq!(crowd.count().0, 2, "what failed is not counted");
-        let (seen, _) = crowd.stop().expect("no failure");
+        assert!(pool.wait_for(2, Duration::from_secs(60), || false));
+        assert!(!pool.wait_for(3, Duration::from_secs(60), || true), "one has failed");
+        assert!(!pool.wait_for(3, Duration::from_millis(1), || false), "one has failed");
+        assert_eq!(pool.progress().0, 2, "what failed is not counted");
+        let (seen, _) = pool.stop().expect("no failure");
         assert_eq!(seen.len(), 6);
 
         let (sender, ended) = channel();
-        let mut crowd = Crowd::new();
-        let life = move |member: &Member| {
-            while !member.is_over() {
+        let mut pool = ProberPool::new();
+        let life = move |member: &PoolHandle| {
+            while !member.must_stop() {
                 thread::yield_now();
             }
             sender.send(()).map_err(|_| Error::Failed("nobody".to_owned()))
         };
-        crowd.join(life).expect("a thread");
-        drop(crowd);
+        pool.spawn(life).expect("a thread");
+        drop(pool);
         assert!(ended.try_recv().is_ok(), "it has ended by now");
     }
 }

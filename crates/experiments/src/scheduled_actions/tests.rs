@@ -14,7 +14,8 @@ fn play(
         doing.send(number).expect("somebody listens");
         Ok(())
     };
-    let ended = midway(Clock::start(), |word| *word >= 10, acts, act, |report| body(report, &done));
+    let ended =
+        with_actions(Clock::start(), |word| *word >= 10, acts, act, |report| body(report, &done));
     (ended.map(|((), first)| first), done.try_iter().collect())
 }
 
@@ -78,7 +79,8 @@ fn an_act_that_fails_fails_all() {
         assert_eq!(done.recv(), Ok(1));
         Ok(())
     };
-    let ended = midway(Clock::start(), |word| *word >= 10, vec![at_once(1), at_once(2)], act, body);
+    let ended =
+        with_actions(Clock::start(), |word| *word >= 10, vec![at_once(1), at_once(2)], act, body);
     assert!(ended.expect_err("it failed").to_string().contains("the act's"));
     assert!(done.try_recv().is_err(), "none after it");
 }
