@@ -31,7 +31,7 @@ use tokio::runtime::Runtime;
 
 /// Maximum length of a message in bytes: the plan of a thousand months has some megabytes.
 const MESSAGE_MAX: u32 = 256 << 20;
-/// After this time without a heartbeat, the scheduler considers an executor lost, and gives its work to others.
+/// After this time without a heartbeat, the scheduler gives the work of an executor to others.
 const SILENCE_S: u64 = 20;
 
 /// The scheduler of a cluster.
@@ -50,7 +50,7 @@ impl FromStr for Scheduler {
         let port = address.rsplit_once(':').filter(|(host, _)| !host.is_empty());
         match port.is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
             true => Ok(Self { address: address.to_owned() }),
-            false => Err(format!("`{text}` is no scheduler: write df://HOST:PORT")),
+            false => Err(format!("`{text}` is not the address of a scheduler: use df://HOST:PORT")),
         }
     }
 }
@@ -69,7 +69,7 @@ impl Scheduler {
         let plan = sorted_after_exchange(frame.create_physical_plan().await?)?;
         if let Some(name) = not_splittable(plan.as_ref()) {
             return Err(DataFusionError::NotImplemented(format!(
-                "on a cluster, a query cannot contain {name} yet; leave out --cluster"
+                "on a cluster, a query cannot contain {name} yet; omit --cluster"
             )));
         }
         let stream = execute_physical_plan::<PhysicalPlanNode>(

@@ -1,20 +1,20 @@
-//! A dataset: a folder with a table in each folder, by month, and a manifest.
+//! A dataset: a folder with a manifest and one folder per table, whose files are partitioned by month.
 //!
 //! ```text
-//! DATASET/manifest.jsonl                              what was imported, one source a line
+//! DATASET/manifest.jsonl                              imported sources, one per line
 //! DATASET/statuses/month=2019-07/part.parquet         sorted by relay and time, zstd
 //! DATASET/descriptors/month=2019-07/part.parquet
 //! ```
 //!
-//! The file of a month is a set of rows. Adding rows reads the file, unites both sets, and replaces the file as a whole. So the order of
-//! imports does not matter, importing twice changes nothing, and a killed import leaves each month as it was before or after.
+//! The file of a month is a set of rows. Adding rows reads the file, forms the union, and replaces the file atomically. So the order
+//! of imports does not matter, a repeated import changes nothing, and an import that is killed leaves each file old or new.
 
 use crate::error::ArchiveError;
 use crate::rows::{Relays, Row};
 use crate::times;
-use arrow_array::RecordBatch;
+
 use parquet::arrow::ArrowWriter;
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use parquet::arrow::arrow_reader::{ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder};
 use parquet::basic::{Compression, ZstdLevel};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::SortingColumn;
@@ -27,13 +27,13 @@ use std::path::{Path, PathBuf};
 use std::sync::mpsc;
 use std::thread;
 
-/// Rows of a batch that is written at once.
+/// Rows per batch.
 const BATCH_ROWS: usize = 1 << 16;
 /// Maximum number of batches that wait to be encoded.
 const BATCHES: usize = 2;
-/// Rows of a row group: a reader holds one of each month in memory at once.
+/// Rows per row group. A query holds one row group of each month in memory.
 const GROUP_ROWS: usize = 1 << 18;
-/// The most rows of a month. A month of 40,000 relays has 30 million.
+/// Maximum number of rows of a month. A month of 40,000 relays has 30 million.
 pub(crate) const MONTH_ROWS_MAX: usize = 1 << 25;
 /// The name of a month's file.
 const PART: &str = "part.parquet";
@@ -49,18 +49,18 @@ pub struct Dataset {
 pub struct Imported {
     /// The file or folder.
     pub source: PathBuf,
-    /// SHA-256 of its content, in hex; of a folder of tables, over its files in order of their names. Empty if the importer refused the source before
-    /// its end: every import reads such a source again.
+    /// SHA-256 of its content, in hex; for a folder of tables, over its files in the order of their names. Empty if the importer
+    /// refused the source before its end. Such a source is read again by every import.
     pub sha256: String,
     /// Its size.
     pub bytes: u64,
-    /// Documents by kind, of which the rows were made.
+    /// Number of imported documents, by kind.
     pub documents: BTreeMap<String, u64>,
-    /// Documents by kind that no table has a use for.
+    /// Number of documents that no table needs, by kind.
     pub skipped: BTreeMap<String, u64>,
-    /// Documents that were damaged.
+    /// Number of damaged documents.
     pub damaged: u64,
-    /// Whether the source ended before its end, or was refused in the middle.
+    /// Whether the source is truncated, or was refused in the middle.
     pub is_truncated: bool,
     /// Whether consensuses without enough signatures were left out.
     #[serde(default)]
@@ -68,17 +68,17 @@ pub struct Imported {
 }
 
 impl Dataset {
-    /// A dataset in this folder, which is made if it is not there.
+    /// Opens the dataset in this folder, or creates it.
     ///
     /// # Errors
-    /// The folder cannot be made, or is not empty and no dataset.
+    /// The folder cannot be created, or is neither empty nor a dataset.
     pub fn create(folder: &Path) -> Result<Self, ArchiveError> {
         fs::create_dir_all(folder).map_err(ArchiveError::file("make the dataset", folder))?;
         let mut entries = fs::read_dir(folder).map_err(ArchiveError::file("read", folder))?;
         let manifest = folder.join("manifest.jsonl");
         if !manifest.exists() {
             if entries.next().is_some() {
-                let problem = "the folder is not empty and has no manifest.jsonl, so it is no dataset; name a new folder".to_owned();
+                let problem = "not a dataset: the folder is not empty and has no manifest.jsonl; choose a new folder".to_owned();
                 return Err(ArchiveError::Source { path: folder.to_owned(), problem });
             }
             File::create(&manifest).map_err(ArchiveError::file("write", &manifest))?;
@@ -86,15 +86,15 @@ impl Dataset {
         Ok(Self { folder: folder.to_owned() })
     }
 
-    /// The dataset in this folder.
+    /// Opens the dataset in this folder.
     ///
     /// # Errors
-    /// There is none.
+    /// The folder is not a dataset.
     pub fn open(folder: &Path) -> Result<Self, ArchiveError> {
         if folder.join("manifest.jsonl").is_file() {
             return Ok(Self { folder: folder.to_owned() });
         }
-        let problem = "this is no dataset: there is no manifest.jsonl; make one with `flashflow-lab archive import`".to_owned();
+        let problem = "not a dataset: there is no manifest.jsonl; create one with `flashflow-lab archive import`".to_owned();
         Err(ArchiveError::Source { path: folder.to_owned(), problem })
     }
 
@@ -104,7 +104,7 @@ impl Dataset {
         &self.folder
     }
 
-    /// What was imported, in order. A last line that a crash cut off is left out.
+    /// The imported sources, in order. Incomplete lines from a crash are skipped.
     ///
     /// # Errors
     /// The manifest cannot be read.
@@ -126,14 +126,14 @@ impl Dataset {
         let path = self.folder.join("manifest.jsonl");
         let write = || {
             let mut file = OpenOptions::new().append(true).open(&path)?;
-            // After a line that a crash cut off, this one begins anew.
+            // A crash may have left an incomplete line: begin a new one.
             writeln!(file, "\n{}", serde_json::to_string(entry)?)?;
             file.sync_all()
         };
         write().map_err(ArchiveError::file("write", &path))
     }
 
-    /// The months of a table, ascending, with their files.
+    /// The months of a table, in ascending order, and their files.
     ///
     /// # Errors
     /// A folder cannot be read.
@@ -157,7 +157,7 @@ impl Dataset {
         Ok(months)
     }
 
-    /// Whether a table has any row.
+    /// Whether a table has any rows.
     ///
     /// # Errors
     /// A folder cannot be read.
@@ -175,17 +175,35 @@ impl Dataset {
         if !path.exists() {
             return Ok(rows);
         }
-        let file = File::open(&path).map_err(ArchiveError::file("read", &path))?;
-        let reader = ParquetRecordBatchReaderBuilder::try_new(file)
-            .and_then(|it| it.with_batch_size(BATCH_ROWS).build());
-        for batch in reader.map_err(ArchiveError::damaged(&path))? {
-            let batch: RecordBatch = batch.map_err(ArchiveError::damaged(&path))?;
+        for batch in batches(&path)? {
+            let batch = batch.map_err(ArchiveError::damaged(&path))?;
             R::from_batch(&batch, relays, &mut rows).map_err(ArchiveError::damaged(&path))?;
         }
         Ok(rows)
     }
 
-    /// The rows of all months, ascending by month, relay and time.
+    /// Reads all files: first the footers, which is fast, then the rows.
+    ///
+    /// # Errors
+    /// A file is damaged or cannot be read.
+    #[cfg(feature = "engine")]
+    pub(crate) fn verify(&self) -> Result<(), ArchiveError> {
+        let mut files = Vec::new();
+        for (table, ..) in crate::rows::tables() {
+            files.extend(self.months(table)?);
+        }
+        for (_, path) in &files {
+            batches(path)?;
+        }
+        for (_, path) in &files {
+            for batch in batches(path)? {
+                batch.map_err(ArchiveError::damaged(path))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The rows of all months, sorted by month, relay and time.
     ///
     /// # Errors
     /// A file cannot be read.
@@ -197,7 +215,7 @@ impl Dataset {
         Ok(rows)
     }
 
-    /// Unites rows with what there is. Returns how many are new.
+    /// Adds rows to those of the dataset. Returns the number of new rows.
     ///
     /// # Errors
     /// A file cannot be read or written, or a month would have too many rows.
@@ -235,7 +253,7 @@ impl Dataset {
         rows = sorted(&rows, relays);
         rows.dedup_by(|second, first| second.is_duplicate_of(first));
         if rows.len() == before {
-            // A duplicate with other values replaces nothing that sorts before it; the file may still change.
+            // Of duplicates with different values the first in order is kept, so the file may change although the count does not.
             let known = self.read::<R>(month, relays)?;
             if rows.iter().zip(&known).all(|(a, b)| a.relay() == b.relay() && a.order(b).is_eq()) {
                 return Ok(0);
@@ -245,7 +263,7 @@ impl Dataset {
         Ok((rows.len() - before) as u64)
     }
 
-    /// Replaces a month's file as a whole.
+    /// Replaces the file of a month atomically.
     fn write<R: Row>(&self, path: &Path, rows: &[R], relays: &Relays) -> Result<(), ArchiveError> {
         let folder = files::folder_of(path);
         let failed = || ArchiveError::file("write", path);
@@ -261,7 +279,7 @@ impl Dataset {
         let writer =
             ArrowWriter::try_new(BufWriter::new(file.as_file()), R::schema(), Some(properties));
         let mut writer = writer.map_err(|it| failed()(cause(it)))?;
-        // One thread makes columns of rows, the other encodes and compresses them.
+        // One thread converts rows to columns, the other encodes and compresses them.
         let written = thread::scope(|scope| {
             let (sender, batches) = mpsc::sync_channel(BATCHES);
             scope.spawn(move || {
@@ -285,6 +303,13 @@ impl Dataset {
     }
 }
 
+fn batches(path: &Path) -> Result<ParquetRecordBatchReader, ArchiveError> {
+    let file = File::open(path).map_err(ArchiveError::file("read", path))?;
+    ParquetRecordBatchReaderBuilder::try_new(file)
+        .and_then(|it| it.with_batch_size(BATCH_ROWS).build())
+        .map_err(ArchiveError::damaged(path))
+}
+
 /// The I/O error in an error of Parquet, or else that error itself.
 fn cause(error: ParquetError) -> io::Error {
     match error {
@@ -306,7 +331,7 @@ const fn sorted_by(column_idx: i32) -> SortingColumn {
     SortingColumn { column_idx, descending: false, nulls_first: false }
 }
 
-/// Rows by fingerprint and time. Sources have them by time, so they are only distributed to their relays.
+/// Sorts rows by fingerprint and time: a counting sort by relay, since sources are already sorted by time.
 fn sorted<R: Row>(rows: &[R], relays: &Relays) -> Vec<R> {
     let ranks = relays.ranks();
     let rank = |row: &R| ranks[row.relay().0 as usize] as usize;

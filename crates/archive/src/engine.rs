@@ -1,4 +1,4 @@
-//! DataFusion over a dataset: its tables by their names, and `relay_hours`, which SQL alone could not compute.
+//! SQL queries over a dataset by DataFusion: the dataset's tables, and the computed table `relay_hours`.
 
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
@@ -19,17 +19,17 @@ use datafusion::prelude::{DataFrame, SQLOptions, SessionConfig, SessionContext, 
 use std::sync::Arc;
 use tokio::runtime::Runtime;
 
-/// A length of windows: *p*.
+/// The length *p* of the window in which the largest bandwidth is the capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Period {
-    /// Its name in columns and legends.
+    /// Name in columns and legends.
     pub name: String,
-    /// Its length.
+    /// Length.
     pub length_s: i64,
 }
 
 impl Period {
-    /// The paper's: a day, a week, 30 days, 365 days.
+    /// The periods of the paper: a day, a week, 30 days and 365 days.
     #[must_use]
     pub fn paper() -> Vec<Self> {
         ["day", "week", "month", "year"].iter().filter_map(|name| name.parse().ok()).collect()
@@ -50,7 +50,7 @@ impl std::str::FromStr for Period {
                 let number = digits.and_then(|it| it.parse::<u16>().ok());
                 let number = number.filter(|it| (1..=4000).contains(it));
                 i64::from(number.ok_or_else(|| {
-                    format!("`{other}` is no period: write day, week, month, year or a number of days such as 14d, at most 4000d")
+                    format!("`{other}` is not a period: use day, week, month, year or a number of days such as 14d, at most 4000d")
                 })?)
             }
         };
@@ -58,31 +58,31 @@ impl std::str::FromStr for Period {
     }
 }
 
-/// What the tables of relays and hours are made of.
+/// The input of the table `relay_hours`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct View {
-    /// The origin whose rows count: one word of the column `origin`.
+    /// The origin whose rows are used: a value of the column `origin`.
     pub origin: String,
-    /// The windows.
+    /// The lengths of windows.
     pub periods: Vec<Period>,
     /// Leave out weights that are based on fewer than three measurements (`Unmeasured=1`).
     pub is_measured_only: bool,
 }
 
 impl View {
-    /// The paper's periods over one origin.
+    /// The rows of one origin, with the periods of the paper.
     #[must_use]
     pub fn of(origin: &str) -> Self {
         Self { origin: origin.to_owned(), periods: Period::paper(), is_measured_only: false }
     }
 }
 
-/// How much the engine may use.
+/// Resource limits of the engine.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Threads.
+    /// Number of threads.
     pub threads: usize,
-    /// Memory for sorting and joining; what needs more is spilled to temporary files.
+    /// Memory for sorting and joining. Operators that need more spill to temporary files.
     pub memory_mib: usize,
 }
 
@@ -94,7 +94,7 @@ impl Default for Limits {
     }
 }
 
-/// Where plans run.
+/// Where query plans run.
 #[derive(Clone, Debug)]
 pub(crate) enum Runner {
     /// In this process.
@@ -105,7 +105,8 @@ pub(crate) enum Runner {
 }
 
 impl Runner {
-    /// On a cluster, plans avoid what tasks cannot share: dynamic filters, subqueries as nodes, joins that cannot spill.
+    /// Adapts the configuration. Plans for a cluster must not have what tasks cannot share: dynamic filters, subqueries as nodes, and
+    /// joins that cannot spill.
     fn configured(&self, config: SessionConfig) -> SessionConfig {
         match self {
             Self::Here => config,
@@ -114,7 +115,7 @@ impl Runner {
         }
     }
 
-    /// Options with which a join keeps its smaller side completely in memory.
+    /// Options by which a join keeps its smaller side in memory.
     fn joins_that_collect(&self) -> &'static [(&'static str, &'static str)] {
         const ALL: [(&str, &str); 4] = [
             ("datafusion.optimizer.prefer_hash_join", "true"),
@@ -123,7 +124,7 @@ impl Runner {
             ("ballista.optimizer.broadcast_join_threshold_bytes", "268435456"),
         ];
         match self {
-            // Without Ballista, its option is unknown.
+            // DataFusion alone does not know Ballista's option.
             Self::Here => &ALL[..3],
             #[cfg(feature = "cluster")]
             Self::Cluster(_) => &ALL,
@@ -151,19 +152,18 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the tables of a dataset, and `relay_hours` of its only origin if it has one.
+    /// Opens the tables of a dataset, and `relay_hours` if the dataset has a single origin.
     ///
     /// # Errors
-    /// The dataset cannot be read, or there is no memory for threads.
+    /// The dataset cannot be read, or threads cannot be started.
     pub fn open(dataset: Dataset, limits: Limits) -> Result<Self, ArchiveError> {
         Self::with_runner(dataset, limits, Runner::Here)
     }
 
-    /// Opens the tables as [`open`](Self::open) does, and runs queries on a cluster. All its machines must have the dataset under the path
-    /// that it has here.
+    /// Like [`open`](Self::open), but runs queries on a cluster, all of whose machines must have the dataset at the same path.
     ///
     /// # Errors
-    /// Those of `open`, or the scheduler does not answer.
+    /// As for `open`, or the scheduler does not answer.
     #[cfg(feature = "cluster")]
     pub fn on_cluster(
         dataset: Dataset,
@@ -183,8 +183,8 @@ impl Engine {
             .configured(SessionConfig::new())
             .with_target_partitions(limits.threads.max(1))
             .with_information_schema(true);
-        // Each sort, join and aggregation has its share of memory. Otherwise the first would leave nothing to later ones, which could not even
-        // spill.
+        // Each sort, join and aggregation has a fair share of memory. Otherwise the first operators would leave too little for later
+        // ones to spill.
         let pool = FairSpillPool::new(limits.memory_mib << 20);
         let memory = RuntimeEnvBuilder::new().with_memory_pool(Arc::new(pool)).build_arc()?;
         let context = SessionContext::new_with_config_rt(config, memory);
@@ -202,7 +202,7 @@ impl Engine {
         &self.dataset
     }
 
-    /// The origins that have views of the network.
+    /// The origins of consensuses and relay lists.
     ///
     /// # Errors
     /// The dataset cannot be read.
@@ -211,10 +211,10 @@ impl Engine {
         Ok(texts(&batches, 0))
     }
 
-    /// The origin to use: the one that is named, or the only one with published bandwidths.
+    /// The named origin, or the only one with published bandwidths.
     ///
     /// # Errors
-    /// There is none, or there are several.
+    /// No origin matches, or several have bandwidths.
     pub fn origin(&self, named: Option<&str>) -> Result<String, ArchiveError> {
         let known = self.origins()?;
         if let Some(named) = named {
@@ -242,18 +242,18 @@ impl Engine {
         }
     }
 
-    /// Makes the table `relay_hours` anew.
+    /// Replaces the table `relay_hours`.
     ///
     /// # Errors
     /// The dataset cannot be read.
     pub fn view(&self, view: View) -> Result<(), ArchiveError> {
         let months =
             self.dataset.months("statuses")?.len().max(self.dataset.months("descriptors")?.len());
-        // Each month in a partition of its own keeps its order, so that months are merged and never sorted. Filters that are pushed
-        // into the Parquet reader are lost when a plan is sent to other machines, so on a cluster they stay nodes of the plan.
-        // Rows are not dealt out to other partitions, which would mix months. The reader has no cache of the columns that it filters by: each
-        // open month would have one. One thread adds the sums of the months; divided among as many partitions as months, they would spill
-        // gigabytes.
+        // Each month is a partition, keeps its order, and is never repartitioned. So months are merged, not sorted.
+        // - A plan loses filters that are pushed into the Parquet reader when it is sent to other machines. On a cluster, filters
+        //   therefore stay nodes of the plan.
+        // - The reader's predicate cache is off, because each open month would have one.
+        // - Aggregations are not repartitioned: partial sums in one partition per month would spill gigabytes.
         let filters_in_reader = matches!(self.runner, Runner::Here);
         let config = self
             .runner
@@ -274,11 +274,11 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes a table in memory. From now on, joins hold the smaller side as a whole in each thread or task, if it is not above 256 MiB:
-    /// rows of the other side stay in their order, so that means are the same to the last digit on any number of threads and machines.
+    /// Creates a table in memory. From then on, joins hold the smaller side in memory in each thread or task, up to 256 MiB. This
+    /// preserves the order of the other side, so that means have the same last digit on any number of threads and machines.
     ///
     /// # Errors
-    /// The engine's.
+    /// The engine refuses the table.
     pub fn keep(&self, name: &str, batches: Vec<RecordBatch>) -> Result<(), ArchiveError> {
         let Some(first) = batches.first() else {
             return Err(ArchiveError::Missing("the query has no result".to_owned()));
@@ -296,11 +296,23 @@ impl Engine {
         Ok(())
     }
 
-    /// The result of a query that changes nothing. There is at least one batch, which has the columns, if there are no rows.
+    /// Runs a read-only query. An empty result is one batch without rows, which has the columns.
     ///
     /// # Errors
-    /// The engine's: the query is wrong, or cannot be completed.
+    /// The query is invalid or failed, or a file of the dataset is damaged.
     pub fn query(&self, sql: &str) -> Result<Vec<RecordBatch>, ArchiveError> {
+        self.run(sql).map_err(|error| {
+            // The reader's errors do not name the file. Those of an executor arrive as text.
+            if error.to_string().contains("Parquet")
+                && let Err(damaged) = self.dataset.verify()
+            {
+                return damaged;
+            }
+            error.into()
+        })
+    }
+
+    fn run(&self, sql: &str) -> Result<Vec<RecordBatch>, DataFusionError> {
         let options = SQLOptions::new()
             .with_allow_ddl(false)
             .with_allow_dml(false)
@@ -317,7 +329,7 @@ impl Engine {
     }
 }
 
-/// The dataset's tables.
+/// Registers the tables of the dataset.
 async fn register(context: &SessionContext, dataset: &Dataset) -> Result<(), DataFusionError> {
     for (table, time, schema) in rows::tables() {
         let schema = viewed(&schema);
@@ -339,7 +351,7 @@ async fn register(context: &SessionContext, dataset: &Dataset) -> Result<(), Dat
     Ok(())
 }
 
-/// The schema with texts as views, which are not copied from a file's dictionary.
+/// The schema with texts as views into a file's dictionary, so that they are not copied.
 fn viewed(schema: &SchemaRef) -> SchemaRef {
     let field = |field: &Arc<Field>| match field.data_type() {
         DataType::Utf8 => Arc::new(field.as_ref().clone().with_data_type(DataType::Utf8View)),
@@ -361,7 +373,7 @@ pub fn texts(batches: &[RecordBatch], column: usize) -> Vec<String> {
     all
 }
 
-/// A column of numbers as floats, null as none. A column that has no numbers is all null.
+/// A column of numbers as floats. A column of another type is all `None`.
 #[must_use]
 pub fn numbers(batches: &[RecordBatch], name: &str) -> Vec<Option<f64>> {
     let mut all = Vec::new();

@@ -1,4 +1,4 @@
-//! Why something of an archive cannot be used.
+//! Errors of archives and datasets.
 
 use arrow_schema::ArrowError;
 #[cfg(feature = "engine")]
@@ -19,30 +19,30 @@ pub enum ArchiveError {
         /// The system's error.
         source: io::Error,
     },
-    /// A source has content that no reader knows, or that breaks its format.
+    /// The format of a source is unknown, or its content violates the format.
     #[error("{}: {problem}", path.display())]
     Source {
         /// The file or folder.
         path: PathBuf,
-        /// What is wrong, with the remedy.
+        /// The problem and the remedy.
         problem: String,
     },
     /// A file of the dataset is damaged.
-    #[error("{}: {problem}; remove the file and import its sources again with --again", path.display())]
+    #[error("{} is damaged ({problem}); remove the file, and import the sources of its month again with --again", path.display())]
     Dataset {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The error of the reader.
         problem: String,
     },
     /// The dataset lacks what the command needs.
     #[error("{0}")]
     Missing(String),
     #[cfg(feature = "engine")]
-    /// The query engine refuses or fails.
+    /// The query is invalid, or failed.
     #[error("{}", brief(.0))]
     Query(#[from] DataFusionError),
-    /// A process of the cluster cannot run.
+    /// A process of the cluster failed.
     #[cfg(feature = "cluster")]
     #[error("{0}")]
     Cluster(String),
@@ -66,7 +66,7 @@ fn brief(error: &DataFusionError) -> String {
 }
 
 impl ArchiveError {
-    /// For `map_err` on the system's errors.
+    /// For `map_err` on I/O errors.
     pub(crate) fn file(
         what: &'static str,
         path: &std::path::Path,
@@ -75,7 +75,7 @@ impl ArchiveError {
         move |source| Self::File { what, path, source }
     }
 
-    /// For `map_err` on errors of Parquet.
+    /// For `map_err` on errors of the Parquet reader.
     pub(crate) fn damaged<E: ToString>(path: &std::path::Path) -> impl FnOnce(E) -> Self {
         let path = path.to_owned();
         move |error| Self::Dataset { path, problem: error.to_string() }

@@ -1,8 +1,8 @@
-//! The errors of section 3 and appendix A of the FlashFlow paper, equations 1 to 7, over a dataset.
+//! Computes the errors of section 3 and appendix A of the FlashFlow paper (equations 1 to 7) over a dataset.
 //!
-//! *t* are the times of the views of the network; *C(r,t,p)* is the column `capacity_P_byte_per_s` of `relay_hours`. Relays without a
-//! descriptor, or whose capacity is 0, have no error. *W* and *C̄* of equations 5 and 6 are normalised over the relays that have both a
-//! weight and a capacity, so that an archive without some descriptors, or with the weights of guards only, gives the error of those.
+//! *t* is the time of a consensus or relay list; *C(r,t,p)* is the column `capacity_P_byte_per_s` of `relay_hours`. Relays without a
+//! descriptor or with capacity 0 have no error. *W* and *C̄* of equations 5 and 6 are normalized over the relays that have both a
+//! weight and a capacity. If an archive lacks some descriptors, or has weights of guards only, the errors are those of the others.
 
 mod figures;
 mod paper;
@@ -15,12 +15,12 @@ pub use paper::{Line, lines};
 use crate::engine::{Engine, Period, View, integers, numbers};
 use crate::error::ArchiveError;
 
-/// From when on the errors of a period count.
+/// The time from which on the errors of a period count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WarmUp {
-    /// The longest period after the first view, for all periods: as in the paper.
+    /// For all periods, the longest period after the first consensus, as in the paper.
     Longest,
-    /// Each period's own length after the first view.
+    /// The length of the period after the first consensus.
     Own,
 }
 
@@ -29,7 +29,7 @@ pub enum WarmUp {
 pub struct ErrorsOptions {
     /// The relays, weights and periods.
     pub view: View,
-    /// When errors begin to count.
+    /// The beginning of errors after the first consensus.
     pub warm_up: WarmUp,
     /// The earliest *t*, in Unix seconds.
     pub from_unix_s: Option<i64>,
@@ -37,7 +37,7 @@ pub struct ErrorsOptions {
     pub until_unix_s: Option<i64>,
 }
 
-/// The network's errors at a time.
+/// The errors of the network at one time.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NetworkHour {
     /// *t*, in Unix seconds.
@@ -55,15 +55,15 @@ pub struct PeriodErrors {
     pub period: Period,
     /// The first *t*.
     pub from_unix_s: i64,
-    /// For each relay the mean of its RCE, equation 2; ascending.
+    /// Mean RCE of each relay (equation 2), ascending.
     pub capacity_errors: Vec<f64>,
-    /// For each relay the mean of its RWE, equation 5.
+    /// Mean RWE of each relay (equation 5), ascending.
     pub weight_errors: Vec<f64>,
-    /// For each relay the mean of the RSD of its advertised bandwidths, equation 7.
+    /// Mean RSD of the advertised bandwidths of each relay (equation 7), ascending.
     pub advertised_rsds: Vec<f64>,
-    /// For each relay the mean of the RSD of its shares of the weight.
+    /// Mean RSD of the weight shares of each relay, ascending.
     pub weight_rsds: Vec<f64>,
-    /// The network, in order of time.
+    /// The errors of the network, in order of time.
     pub network: Vec<NetworkHour>,
 }
 
@@ -72,18 +72,18 @@ pub struct PeriodErrors {
 pub struct Errors {
     /// In the order of the options.
     pub periods: Vec<PeriodErrors>,
-    /// Rows of relays and times.
+    /// Number of rows of `relay_hours`.
     pub rows: u64,
-    /// Relays that are in any view.
+    /// Number of relays.
     pub relays: usize,
-    /// The first and the last view, in Unix seconds.
+    /// Times of the first and last consensus or relay list, in Unix seconds.
     pub span_unix_s: (i64, i64),
 }
 
 /// Computes the errors.
 ///
 /// # Errors
-/// The dataset has no views, or cannot be read.
+/// The dataset has no consensuses of this origin, or cannot be read.
 pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, ArchiveError> {
     engine.view(options.view.clone())?;
     let periods = &options.view.periods;
@@ -92,7 +92,7 @@ pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, Archi
     let times = integers(&network, "t");
     let (Some(first), Some(last)) = (times.first().copied(), times.last().copied()) else {
         return Err(ArchiveError::Missing(format!(
-            "the dataset has no views of the network of the origin `{}`",
+            "the dataset has no consensuses or relay lists of the origin `{}`",
             options.view.origin
         )));
     };
@@ -150,7 +150,7 @@ pub fn compute(engine: &Engine, options: &ErrorsOptions) -> Result<Errors, Archi
     })
 }
 
-/// The network's sums at each time: all relays with a descriptor, and those with a weight as well.
+/// The sums of the network at each time: over all relays with a descriptor, and over those with a weight as well.
 fn network_query(periods: &[&str]) -> String {
     let mut sql = "SELECT valid_after_unix_s AS t, COUNT(*) AS relays, SUM(advertised_byte_per_s) AS advertised, \
                    SUM(CASE WHEN advertised_byte_per_s IS NOT NULL THEN weight_kb_per_s END) AS weight"
@@ -164,14 +164,14 @@ fn network_query(periods: &[&str]) -> String {
     sql + " FROM relay_hours GROUP BY valid_after_unix_s ORDER BY valid_after_unix_s"
 }
 
-/// Normalised weight and capacity of a row, in SQL.
+/// Normalized weight of a row, in SQL.
 const SHARE: &str = "CAST(h.weight_kb_per_s AS DOUBLE) / NULLIF(n.weight, 0)";
 
 fn capacity_share(name: &str) -> String {
     format!("CAST(h.capacity_{name}_byte_per_s AS DOUBLE) / NULLIF(n.weighted_{name}, 0)")
 }
 
-/// The sum over relays adds integers, in units of 2⁻⁵², so it does not depend on the order in which threads or machines add.
+/// The sum over relays adds integers, in units of 2⁻⁵², so that it does not depend on the order in which threads and machines add.
 fn weights_query(periods: &[&str]) -> String {
     let mut sql = "SELECT h.valid_after_unix_s AS t".to_owned();
     for name in periods {

@@ -1,8 +1,8 @@
-//! Import: sources of all kinds into a dataset.
+//! Imports sources of all kinds into a dataset.
 //!
-//! Archives are streamed and never unpacked. One thread decompresses, the calling one cuts documents out and parses them. Names inside
-//! archives are only printed: nothing outside the dataset is written. A source that was imported completely is in the manifest, with its
-//! digest, and is not read again.
+//! Archives are streamed and never unpacked. One thread decompresses, the calling thread splits the stream into documents and parses
+//! them. Names inside archives are only printed: nothing is written outside the dataset. The manifest lists each completely imported
+//! source with its digest, so that it is not imported again.
 
 mod changes;
 mod documents;
@@ -26,11 +26,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use verify::Verifier;
 
-/// Rows that are held before they are written: 24 to 28 bytes each.
+/// Maximum number of rows in memory before they are written, at 24 to 28 bytes each.
 const PENDING_MAX: usize = 6_000_000;
-/// Bytes between two events of progress.
+/// Bytes between two progress events.
 const PROGRESS_BYTES: u64 = 1 << 20;
-/// Damaged documents of a source that are named; the others are counted.
+/// Maximum number of damaged documents of a source that are reported. The others are only counted.
 const NAMED_MAX: u64 = 10;
 
 /// Maximum number of bytes that are read after the end of a tar, to complete the digest of the file.
@@ -39,39 +39,39 @@ const BEHIND_MAX: u64 = 1 << 30;
 /// How to import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportOptions {
-    /// Read sources again that the manifest has.
+    /// Import sources again that are in the manifest.
     pub is_again: bool,
-    /// Certificates of authorities. Consensuses that not more than half of these authorities have signed are left out.
+    /// File with certificates of authorities. Consensuses that are not signed by more than half of them are left out.
     pub certificates: Option<PathBuf>,
 }
 
-/// What an import did.
+/// The result of an import.
 #[derive(Clone, Debug, Default)]
 pub struct ImportReport {
-    /// Sources that were read, in order.
+    /// Imported sources, in order.
     pub imported: Vec<Imported>,
-    /// Sources that cannot be read, as they are compressed in another way. They are not in the manifest.
+    /// Number of unreadable sources, for instance with an unsupported compression. They are not in the manifest.
     pub unreadable: usize,
-    /// Sources that the manifest had already.
+    /// Number of sources that were already in the manifest.
     pub known: usize,
-    /// Rows that are new in the dataset.
+    /// Number of new rows.
     pub new_rows: u64,
-    /// It was interrupted.
+    /// Whether the import was interrupted.
     pub is_interrupted: bool,
 }
 
 /// The receiver of progress events.
 pub trait Observer {
-    /// Bytes of all sources that were read, of how many, before decompression; and of the documents parsed so far.
+    /// `read` of `total` compressed bytes of the sources are read, and `parsed` bytes of documents are parsed.
     fn progress(&mut self, read: u64, total: u64, parsed: u64);
-    /// Something that cannot be used, with its place.
+    /// A source or document cannot be used.
     fn problem(&mut self, message: String);
 }
 
 /// A source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Source {
-    /// A document, or many, perhaps in a tar, perhaps compressed.
+    /// One or more documents, or a tar of documents, optionally compressed.
     File(PathBuf),
     /// A folder of change tables: see docs/archives.md.
     Changes(PathBuf),
@@ -86,7 +86,7 @@ impl Source {
         }
     }
 
-    /// The files that it is made of.
+    /// The files of the source.
     fn files(&self) -> io::Result<Vec<PathBuf>> {
         match self {
             Self::File(path) => Ok(vec![path.clone()]),
@@ -132,8 +132,8 @@ fn sources(path: &Path, found: &mut Vec<Source>) -> Result<(), ArchiveError> {
 /// Imports files and folders.
 ///
 /// # Errors
-/// A source cannot be opened, or the dataset cannot be written. What is damaged inside a source is reported to the observer, counted
-/// and left out.
+/// A source cannot be opened, or the dataset cannot be written. Damaged documents are not errors: they are reported to the observer,
+/// counted and left out.
 pub fn import(
     dataset: &Dataset,
     paths: &[PathBuf],
@@ -150,18 +150,18 @@ pub fn import(
     let mut known: BTreeMap<u64, Vec<Imported>> = BTreeMap::new();
     let manifest = dataset.manifest()?;
     let is_verified = verifier.is_some();
-    // A verified dataset holds nothing else; rows without a manifest come from an interrupted import.
+    // All rows of a verified dataset are verified. Rows without a manifest come from an interrupted import.
     let is_mixed = manifest.iter().any(|it| it.is_verified != is_verified)
         || is_verified && manifest.is_empty() && !dataset.months("statuses")?.is_empty();
     if is_mixed {
         let (had, has) = if is_verified { ("without", "with") } else { ("with", "without") };
         let problem = format!(
-            "its data were imported {had} --verify before, and this import is {has} it; use a new dataset"
+            "the dataset was imported {had} --verify before, and this import is {has} it; use a new dataset"
         );
         return Err(ArchiveError::Source { path: dataset.folder().to_owned(), problem });
     }
     if let (Some(path), true) = (&options.certificates, manifest.is_empty()) {
-        // An interrupted import leaves rows without a line of their own. This line records that a later import must verify as well.
+        // An interrupted import leaves rows without a manifest line. This line records that later imports must verify as well.
         dataset.note(&Imported { source: path.clone(), is_verified, ..Imported::default() })?;
     }
     for entry in manifest {
@@ -195,7 +195,7 @@ pub fn import(
             is_verified,
             ..Imported::default()
         };
-        // Only a file that is as long as a known one is read twice.
+        // A digest is needed only if a known source has the same size.
         if let Some(entries) = known.get(&bytes) {
             let sha256 = digest(source).map_err(ArchiveError::file("read", source.path()))?;
             if entries.iter().any(|it| it.sha256 == sha256) {
@@ -243,14 +243,14 @@ struct Importer<'a> {
     verifier: Option<&'a Verifier>,
     relays: Relays,
     pending: Rows,
-    /// Sources that are read, and not yet written completely.
+    /// Sources that are read, but whose rows are not all written.
     unwritten: Vec<Imported>,
     report: ImportReport,
     stop: &'a AtomicBool,
     observer: &'a mut dyn Observer,
     read: Arc<source::Count>,
     parsed: u64,
-    /// The bytes of documents that were reported to the observer.
+    /// The value of `parsed` at the last progress event.
     observed: u64,
     /// A reusable buffer for documents.
     buffer: Vec<u8>,
@@ -279,7 +279,7 @@ impl Importer<'_> {
     }
 
     fn source(&mut self, source: &Source, mut entry: Imported) -> Result<(), ArchiveError> {
-        self.read.digest(); // Of a source before this one that was not read to its end.
+        self.read.digest(); // Resets the digest if the previous source was not read to its end.
         if !matches!(source, Source::File(_)) && entry.sha256.is_empty() {
             entry.sha256 = digest(source).map_err(ArchiveError::file("read", source.path()))?;
         }
@@ -314,7 +314,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Writes what is pending, then the manifest.
+    /// Writes pending rows, then the manifest.
     fn flush(&mut self) -> Result<(), ArchiveError> {
         let Rows { statuses, descriptors, staged } = std::mem::take(&mut self.pending);
         self.report.new_rows += self.dataset.add(statuses, &mut self.relays)?;
@@ -365,8 +365,8 @@ impl Importer<'_> {
         self.observer.progress(read, self.total, self.parsed);
     }
 
-    /// Members of a tar. Extensions for long names are ignored: they would be read into memory whatever their size, and names are
-    /// only printed.
+    /// Imports the members of a tar. Extensions for long names are ignored, because they would be read into memory regardless of size,
+    /// and names are only printed.
     fn tar(
         &mut self,
         stream: &mut impl Read,
@@ -394,7 +394,7 @@ impl Importer<'_> {
         Ok(())
     }
 
-    /// Documents of a file, or of a member of a tar.
+    /// Imports the documents of a file or of a tar member.
     fn documents(
         &mut self,
         stream: impl Read,
@@ -465,7 +465,7 @@ impl Importer<'_> {
             let share = entry.bytes * index as u64 / months.len() as u64;
             self.observer.progress(read + share, self.total, self.parsed);
             if table.count(month) > MONTH_ROWS_MAX as u64 {
-                let problem = format!("a month has more than {MONTH_ROWS_MAX} entries of relays");
+                let problem = format!("a month has more than {MONTH_ROWS_MAX} rows");
                 return Err(ArchiveError::Source { path: path.to_owned(), problem });
             }
             table.rows(month.clone(), &mut self.relays, &mut self.pending);

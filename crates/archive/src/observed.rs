@@ -1,12 +1,12 @@
-//! How C tor keeps its observed bandwidth, and when it publishes it. Pure: time is an argument.
+//! Models how C tor computes and publishes its observed bandwidth. Time is an argument.
 //!
 //! Constants and rules are those of tor 0.2.9 to 0.4.9: `src/feature/stats/bwhist.c` (`find_largest_max`, `bwhist_bandwidth_assess`) and
 //! `src/feature/relay/router.c` (`mark_my_descriptor_dirty_if_too_old`, `check_descriptor_bandwidth_changed`). Two of them are easily
 //! overlooked:
 //!
-//! - The largest ten seconds of an interval of 24 hours count only when it is over, and then for five intervals. Intervals begin when the
-//!   relay was first started. So the observed bandwidth of a flooded relay rises up to a day later. (Since 0.4.5 the current interval counts after
-//!   `TestingMinTimeToReportBandwidth`. By default this is a day, so it never does; in testing networks it is 0.)
+//! - The best ten seconds of an interval of 24 hours count only after its end, and then for five intervals. The first interval begins
+//!   with the relay's first start. So the observed bandwidth of a flooded relay rises up to a day later. (Since 0.4.5 the current
+//!   interval counts after `TestingMinTimeToReportBandwidth`, which is a day by default, and 0 in testing networks.)
 //! - A change by a factor of two is published at once only in a relay's first day of uptime. An older relay waits for its next regular
 //!   descriptor.
 
@@ -23,7 +23,7 @@ pub(crate) const CHANGE_UPTIME_S: u64 = 24 * 3600;
 /// A change by more than this factor is large: `BANDWIDTH_CHANGE_FACTOR`.
 pub(crate) const CHANGE_FACTOR: u32 = 2;
 
-/// A relay's observed bandwidth, and its descriptors.
+/// The observed bandwidth of a relay, and its publication.
 #[derive(Clone, Debug)]
 pub(crate) struct ObservedBandwidth {
     started_s: u64,
@@ -130,7 +130,7 @@ mod tests {
     const HOUR: u64 = 3600;
 
     #[test]
-    fn ten_seconds_count_when_their_day_is_over_and_for_five_days() {
+    fn ten_seconds_count_after_their_day_and_for_five_days() {
         let mut relay = ObservedBandwidth::started(0);
         relay.note(0, 10);
         relay.note(30 * HOUR, 1000);
@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_was_off_for_a_week_has_observed_nothing() {
+    fn a_week_offline_resets_the_observed_bandwidth() {
         let mut relay = ObservedBandwidth::started(0);
         relay.note(HOUR, 1000);
         relay.note(3000 * HOUR + 1, 10);
@@ -169,7 +169,7 @@ mod tests {
     }
 
     proptest! {
-        /// Against the definition: the largest of the notes in complete intervals of the last five.
+        /// Compares with the definition: the largest value in the last five complete intervals.
         #[test]
         fn the_ring_is_the_largest_of_five_complete_days(
             mut notes in proptest::collection::vec((0_u64..400, 0_u32..1000), 1..60), start in 0_u64..30,

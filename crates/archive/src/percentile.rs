@@ -1,6 +1,6 @@
 //! Percentiles.
 
-/// The value at or below which a share of the values lies, interpolated; none if there are no values. They are ascending.
+/// The interpolated percentile of ascending values; `None` without values.
 #[must_use]
 pub fn percentile(values: &[f64], share: f64) -> Option<f64> {
     let last = values.len().checked_sub(1)?;

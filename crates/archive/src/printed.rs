@@ -1,4 +1,4 @@
-//! Results of queries as a table, CSV, JSON and Parquet.
+//! Formats query results as a table, CSV, JSON and Parquet.
 
 use crate::error::ArchiveError;
 use datafusion::arrow::array::{Array, AsArray, RecordBatch};
@@ -51,7 +51,7 @@ fn impossible(error: impl std::error::Error) -> ArchiveError {
     ArchiveError::Missing(error.to_string())
 }
 
-/// An object for each row.
+/// A JSON object for each row.
 ///
 /// # Errors
 /// A value cannot be printed.
@@ -79,7 +79,7 @@ pub fn json(batches: &[RecordBatch]) -> Result<Vec<Value>, ArchiveError> {
     Ok(rows)
 }
 
-/// A Parquet file, which must not exist.
+/// Writes a Parquet file, which must not exist.
 ///
 /// # Errors
 /// The file exists, or cannot be written.

@@ -1,11 +1,11 @@
-//! The table `relay_hours`: a row for each relay and view that lists it, with its advertised bandwidth in force, its share of the
-//! weight, and for each period its capacity and deviations.
+//! The table `relay_hours`. It has a row for each relay and view that lists it: the advertised bandwidth in force, the share of the
+//! weight, and for each period the capacity and deviations.
 //!
-//! It is a plan node: it merges statuses and descriptors, of which each month is sorted by relay and time, and holds one relay's windows.
-//! Relays are split by the first digits of their fingerprints, one range for each thread.
+//! The table is a plan node that merges statuses and descriptors, whose months are sorted by relay and time, and holds the windows of
+//! one relay at a time. Relays are partitioned by the first digits of their fingerprints, one range per thread.
 //!
-//! The node's only child has a row for each range, the range's number. A task of a cluster restricts the leaves of its plan to its
-//! partitions, so it computes only the ranges of its remaining rows, and no other task computes these.
+//! The only child of the node has a row with the number of each range. A task of a cluster restricts the leaves of its plan to its own
+//! partitions. So it computes the ranges in its remaining rows, and no other task does.
 
 mod columns;
 mod merged;
@@ -49,7 +49,7 @@ const EACH: usize = 3;
 /// The table.
 pub(crate) struct RelayHours {
     view: View,
-    /// Reads each month as a partition of its own.
+    /// Reads each month as a separate partition.
     inner: SessionContext,
     runner: Runner,
     schema: SchemaRef,
@@ -81,7 +81,7 @@ impl RelayHours {
         Ok(totals)
     }
 
-    /// The weight that counts, in SQL.
+    /// The weight used, in SQL.
     const fn weight(&self) -> &'static str {
         match self.view.is_measured_only {
             true => "CASE WHEN is_unmeasured THEN NULL ELSE weight_kb_per_s END",
@@ -89,7 +89,7 @@ impl RelayHours {
         }
     }
 
-    /// Statuses and descriptors of the relays from `from` up to `to`, a partition for each month, in order.
+    /// Statuses and descriptors of the relays from `from` up to `to`, sorted, one partition per month.
     async fn inputs(&self, from: &str, to: &str) -> Result<Input> {
         let origin = &self.view.origin;
         let range = format!("origin = '{origin}' AND relay >= '{from}' AND relay < '{to}'");
@@ -141,7 +141,7 @@ impl TableProvider for RelayHours {
         TableType::View
     }
 
-    // Filters stay where they are; one for a single relay saves reading the others.
+    // Filters stay in the plan. A filter for a single relay limits what is read.
     fn supports_filters_pushdown(
         &self,
         filters: &[&Expr],
@@ -164,13 +164,13 @@ impl TableProvider for RelayHours {
         let projection = projection.unwrap_or(&all).clone();
         let mut inputs = BTreeMap::new();
         if let Some(relay) = filters.iter().find_map(only_relay) {
-            // A space is below all hex digits, so the range has this relay only.
+            // A space sorts before all hex digits, so the range contains only this relay.
             inputs.insert(0, self.inputs(&relay, &format!("{relay} ")).await?);
         } else {
             let threads = state.config().target_partitions().clamp(1, 256);
             for (number, thread) in (0..).zip(0..threads) {
                 let bound = |thread: usize| format!("{:02X}", thread * 256 / threads);
-                // `G` is above all hex digits.
+                // `G` sorts after all hex digits.
                 let to = if thread + 1 == threads { "G".to_owned() } else { bound(thread + 1) };
                 inputs.insert(number, self.inputs(&bound(thread), &to).await?);
             }
@@ -189,7 +189,7 @@ impl TableProvider for RelayHours {
     }
 }
 
-/// The fingerprint of a filter `relay = '…'`.
+/// The fingerprint in a filter `relay = '…'`.
 fn only_relay(filter: &Expr) -> Option<String> {
     let Expr::BinaryExpr(binary) = filter else { return None };
     let (Expr::Column(column), Operator::Eq, Expr::Literal(value, _)) =
@@ -198,12 +198,12 @@ fn only_relay(filter: &Expr) -> Option<String> {
         return None;
     };
     let relay = value.try_as_str()??;
-    // It becomes part of a query.
+    // The fingerprint becomes part of a query.
     let is_fingerprint = relay.len() == 40 && relay.bytes().all(|it| it.is_ascii_hexdigit());
     (column.name == "relay" && is_fingerprint).then(|| relay.to_owned())
 }
 
-/// The numbers of ranges, each in a partition of its own.
+/// The numbers of ranges, each in a separate partition.
 fn ranges<'a>(numbers: impl Iterator<Item = &'a u64>) -> Result<Arc<dyn ExecutionPlan>> {
     let schema = Arc::new(Schema::new(vec![Field::new("range", DataType::UInt64, false)]));
     let partition = |number: &u64| {
@@ -219,17 +219,17 @@ fn numbers(ranges: &[RecordBatch]) -> Vec<u64> {
     ranges.iter().flat_map(column).collect()
 }
 
-/// The number that `ranges` still has in a partition.
+/// The range number in a partition of `ranges`, if it is left.
 async fn range(ranges: SendableRecordBatchStream) -> Result<Option<u64>> {
     match numbers(&collect(ranges).await?).as_slice() {
         [] => Ok(None),
         [number] => Ok(Some(*number)),
-        // The partition would not be in order of relays.
+        // The partition would not be sorted by relay.
         several => Err(DataFusionError::Internal(format!("a partition has {several:?} as ranges"))),
     }
 }
 
-/// Rows of a batch of a month's stream. All months are open at the same time for each range, with two batches each.
+/// Rows per batch of a month's stream. For each range all months are open at the same time, with two batches each.
 const INPUT_ROWS: usize = 2048;
 
 /// The relays of one range.
@@ -242,10 +242,10 @@ pub(crate) struct Input {
 /// The plan node.
 #[derive(Debug)]
 pub(crate) struct RelayHoursExec {
-    /// By the numbers of ranges, of all in `ranges` at least.
+    /// Inputs by range number; at least those of all numbers in `ranges`.
     pub(crate) inputs: Arc<BTreeMap<u64, Input>>,
     pub(crate) periods: Vec<Period>,
-    /// The sum of weights in each view, in order of time.
+    /// The sum of the weights of each view, in order of time.
     pub(crate) totals: Arc<Vec<(i64, i64)>>,
     /// The numbers of the ranges to compute, at most one in a partition.
     ranges: Arc<dyn ExecutionPlan>,
@@ -274,7 +274,7 @@ impl RelayHoursExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        // Windows of which nothing is wanted are not kept.
+        // Windows without any projected column are not computed.
         let has =
             |window: usize, what: usize| projection.contains(&(COMMON + window * EACH + what));
         let spec = |(window, period): (usize, &Period)| WindowSpec {
@@ -295,7 +295,7 @@ impl RelayHoursExec {
         })
     }
 
-    /// The numbers that `ranges` still has, if it is a table in memory.
+    /// The range numbers left in `ranges`, if it is a table in memory.
     #[cfg(feature = "cluster")]
     pub(crate) fn numbers(&self) -> Option<Vec<u64>> {
         let source = self.ranges.downcast_ref::<DataSourceExec>()?.data_source().as_ref();
@@ -333,7 +333,7 @@ impl ExecutionPlan for RelayHoursExec {
         &self.properties
     }
 
-    // Its inputs are planned already, each month a partition: no rule may change them.
+    // The inputs are already planned with one partition per month, which no rule may change.
     fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
         vec![&self.ranges]
     }
@@ -401,14 +401,14 @@ impl ExecutionPlan for RelayHoursExec {
     }
 }
 
-/// The sums of weights, with a cursor, since reads mostly go from one view to the next.
+/// The sums of weights, with a cursor, because most reads are of the next view.
 struct Totals {
     all: Arc<Vec<(i64, i64)>>,
     at: usize,
 }
 
 impl Totals {
-    /// The sum at a time; 0 if no relay has a weight then.
+    /// The sum at a time; 0 if no relay has a weight at that time.
     fn at(&mut self, time_s: i64) -> i64 {
         let entry = |at: usize| self.all.get(at).filter(|(time, _)| *time == time_s);
         if let Some((_, total)) = entry(self.at + 1) {
@@ -421,7 +421,7 @@ impl Totals {
     }
 }
 
-/// The work of a thread.
+/// Computes the rows of a range.
 struct Merge {
     statuses: Merged,
     descriptors: Merged,
@@ -451,7 +451,7 @@ impl Merge {
             columns.row(time_s, advertised, weight, share);
             if columns.len() >= self.rows && sender.send(columns.finish(&self.relay)).await.is_err()
             {
-                return Ok(()); // Nobody wants more.
+                return Ok(()); // The receiver is gone.
             }
         }
         if self.columns.len() > 0 {
@@ -460,7 +460,7 @@ impl Merge {
         Ok(())
     }
 
-    /// Takes the relay's descriptors up to this time.
+    /// Consumes the relay's descriptors up to this time.
     async fn publish(&mut self, time_s: i64) -> Result<()> {
         while self.descriptors.fill().await? {
             let Some((relay, published_s, value)) = self.descriptors.row() else { break };

@@ -1,4 +1,4 @@
-//! A relay's history as a report.
+//! The report of a relay's history.
 
 use crate::engine::{Engine, View, integers, numbers};
 use crate::error::ArchiveError;
@@ -8,7 +8,7 @@ use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Promise, Role, Series,
 };
 
-/// The report of a relay.
+/// Makes the report of a relay.
 ///
 /// # Errors
 /// The dataset does not have the relay, or cannot be read.
@@ -32,7 +32,7 @@ pub fn report(
         let mut points = Vec::new();
         let mut before: Option<i64> = None;
         for (time, value) in times.iter().zip(values) {
-            // A line breaks where the relay was away for more than a day.
+            // The line is interrupted where the relay was not listed for more than a day.
             if before.is_some_and(|it| time - it > DAY_S) {
                 points.push((decimal_year(*time), f64::NAN));
             }
@@ -49,7 +49,7 @@ pub fn report(
         Axis::new("year"),
         Axis::new("Mbit/s"),
     )
-    .caption("What the relay advertised, and the most that it advertised in the period before.")
+    .caption("Advertised bandwidth of the relay, and its maximum in the period before.")
     .with(Series::steps("advertised", Role::Measurement, points(advertised.clone(), 8e-6)));
     let mut cases = Vec::new();
     for (index, period) in periods.iter().enumerate() {
@@ -84,14 +84,14 @@ pub fn report(
     Ok(ExperimentReport {
         name: format!("relay-{relay}"),
         title: format!("Relay {relay}"),
-        question: "What did this relay advertise, and how was it weighted?".into(),
+        question: "Which bandwidth did this relay advertise, and which weight did it have?".into(),
         answer: format!(
             "It was listed in {} views of the network, from {} to {}.",
             times.len(),
             minute(*first),
             minute(*last)
         ),
-        promise: Promise::Decided { held: true, rule: "Nothing is promised.".into() },
+        promise: Promise::Decided { held: true, rule: "No result is required.".into() },
         software_version: env!("CARGO_PKG_VERSION").into(),
         cases,
         figures,

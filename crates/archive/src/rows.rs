@@ -15,29 +15,29 @@ use std::sync::Arc;
 
 /// A row of a table.
 pub trait Row: Clone + Send + Sync + 'static {
-    /// The table's name, which is its folder's.
+    /// The name of the table and of its folder.
     const TABLE: &'static str;
-    /// The column of the time that decides the month and, after the relay, the order.
+    /// The time column, which determines the month and, after the relay, the order.
     const TIME: &'static str;
 
     /// The relay.
     fn relay(&self) -> RelayId;
-    /// Renames the relay.
+    /// Sets the relay.
     fn set_relay(&mut self, relay: RelayId);
     /// The time, in Unix seconds.
     fn time_s(&self) -> i64;
     /// The order of two rows of one relay: first by time.
     fn order(&self, other: &Self) -> Ordering;
-    /// Whether a dataset has at most one of both.
+    /// Whether a dataset keeps only one of both.
     fn is_duplicate_of(&self, other: &Self) -> bool;
     /// The columns.
     fn schema() -> SchemaRef;
-    /// Rows as columns.
+    /// Converts rows to columns.
     ///
     /// # Errors
-    /// Arrow's, which would be a bug.
+    /// An error of Arrow, which would be a bug.
     fn to_batch(rows: &[Self], relays: &Relays) -> Result<RecordBatch, ArrowError>;
-    /// Columns as rows.
+    /// Converts columns to rows.
     ///
     /// # Errors
     /// A column is missing, or has another type.
@@ -48,7 +48,7 @@ pub trait Row: Clone + Send + Sync + 'static {
     ) -> Result<(), String>;
 }
 
-/// Declares a row: fields in the order in which rows are sorted, the time last of the key.
+/// Declares a row type. Rows are sorted by their fields in order; the time is the last field of the key.
 macro_rules! row {
     (
         $(#[$meta:meta])* $name:ident in $table:literal by $time:ident key ($($key:ident),*) {
@@ -122,9 +122,9 @@ row! {
     Status in "statuses" by valid_after_unix_s key (valid_after_unix_s, origin) {
         /// When the view is valid; for lists, when they were made.
         valid_after_unix_s: u32,
-        /// Where the view comes from.
+        /// The origin of the view.
         origin: Origin,
-        /// Consensus weight (`w Bandwidth=`), kB/s. Onionoo's history has those of guards only.
+        /// Consensus weight (`w Bandwidth=`), kB/s. Onionoo's history has weights of guards only.
         weight_kb_per_s: Option<u32>,
         /// The weight is based on fewer than three measurements.
         is_unmeasured: bool,
@@ -147,7 +147,7 @@ row! {
         key (published_unix_s, origin, advertised_byte_per_s, rate_byte_per_s, burst_byte_per_s, observed_byte_per_s) {
         /// When it was published; for Onionoo, the time of the snapshot.
         published_unix_s: u32,
-        /// Where it comes from.
+        /// Its origin.
         origin: Origin,
         /// Advertised bandwidth: min(rate, burst, observed).
         advertised_byte_per_s: u32,
@@ -155,7 +155,7 @@ row! {
         rate_byte_per_s: Option<u32>,
         /// Burst.
         burst_byte_per_s: Option<u32>,
-        /// Observed: the most that it carried for ten seconds within the last days.
+        /// Observed bandwidth: the maximum over ten seconds within the last days.
         observed_byte_per_s: Option<u32>,
     }
 }
@@ -187,11 +187,11 @@ row! {
 row! {
     /// A relay before and after the authors' speed test.
     Campaign in "campaigns" by started_unix_s key (started_unix_s) {
-        /// When the test began.
+        /// Beginning of the test.
         started_unix_s: u32,
-        /// When it ended.
+        /// End of the test.
         ended_unix_s: u32,
-        /// It was measured.
+        /// Whether the relay was measured.
         is_measured: bool,
         /// Mean share of the consensus weight before.
         weight_share_before: Option<f64>,
@@ -205,7 +205,7 @@ row! {
 }
 
 row! {
-    /// How much a relay's advertised bandwidth varied within weeks of a year, from the authors of the speed test.
+    /// The variation of a relay's advertised bandwidth within the weeks of a year, from the authors of the speed test.
     Variation in "variations" by from_unix_s key (from_unix_s) {
         /// The beginning of the year.
         from_unix_s: u32,
@@ -214,14 +214,14 @@ row! {
     }
 }
 
-/// The capacity of the network by hour, from the authors of the speed test. It has no relay; the field stands for none.
+/// The capacity of the network by hour, from the authors of the speed test. Its relay is a placeholder.
 #[doc(hidden)]
 pub const NETWORK: [u8; 20] = [0; 20];
 
 row! {
     /// The network's advertised bandwidth in an hour, from the authors of the speed test. Its relay is 40 zeros.
     NetworkHour in "network_hours" by valid_after_unix_s key (valid_after_unix_s) {
-        /// The authors' key less four hours: see docs/archives.md.
+        /// The authors' key minus four hours: see docs/archives.md.
         valid_after_unix_s: u32,
         /// Sum over all relays.
         advertised_byte_per_s: f64,
@@ -232,7 +232,7 @@ row! {
     }
 }
 
-/// The schemas of all tables, with the columns of their times.
+/// All tables: name, time column and schema.
 #[must_use]
 pub fn tables() -> Vec<(&'static str, &'static str, SchemaRef)> {
     fn table<R: Row>() -> (&'static str, &'static str, SchemaRef) {
@@ -249,7 +249,7 @@ pub fn tables() -> Vec<(&'static str, &'static str, SchemaRef)> {
 }
 
 impl Staged {
-    /// Its capacity within its rate and burst, byte/s: section 3 of the paper.
+    /// The capacity limited by rate and burst, byte/s (section 3 of the paper).
     #[must_use]
     pub const fn limited_byte_per_s(&self) -> f64 {
         self.capacity_byte_per_s.min(self.rate_byte_per_s).min(self.burst_byte_per_s)

@@ -1,8 +1,7 @@
 //! Section 7 of the paper over a series of networks: how long a team needs to measure each network, and how long new relays wait.
 //!
-//! A dataset has such a series as views of the network (one network a day), as networks that tornettools staged, or as both. Slots come
-//! from [`coordinator::plan`], whose plans the coordinator's daemon follows. This module decides which relays are in a network, and their
-//! expected capacities.
+//! The series are the views of a dataset (one network per day), and networks staged by tornettools. [`coordinator::plan`] assigns slots,
+//! as it does for the coordinator's daemon. This module determines the relays of each network and their expected capacities.
 
 mod capacities;
 mod replay;
@@ -27,19 +26,19 @@ use serde::Serialize;
 pub struct ScheduleOptions {
     /// The origin of the views; by default the only one that the dataset has.
     pub origin: Option<Origin>,
-    /// The first view that counts, in Unix seconds. Earlier views only show which relays are old.
+    /// Time of the first planned view, in Unix seconds. Earlier views only determine which relays are old.
     pub from_unix_s: i64,
     /// Views from this time on are left out.
     pub until_unix_s: i64,
     /// The team.
     pub team: TeamRoom,
-    /// Allocated capacity over the expected capacity of a relay.
+    /// Allocated capacity divided by the expected capacity of a relay.
     pub excess_factor: f64,
     /// Length of a slot.
     pub slot_s: u32,
     /// A relay's capacity is the largest bandwidth that it published within this time before or after.
     pub around_s: i64,
-    /// A relay is new if no view had it for this time.
+    /// A relay is new if no view listed it for this time.
     pub unseen_s: i64,
     /// Expected capacity of new relays; by default the 75th percentile of the bandwidths that were published in the 30 days before.
     pub new_relay: Option<Rate>,
@@ -72,13 +71,13 @@ pub struct PlannedNetwork {
     pub unix_s: i64,
     /// Relays.
     pub relays: usize,
-    /// Of these, relays of unknown capacity. They count with the expected capacity of new relays.
+    /// Number of relays of unknown capacity among them, which have the expected capacity of new relays.
     pub unknown_relays: usize,
     /// The sum of their capacities, Gbit/s.
     pub capacity_gbit_per_s: f64,
     /// The largest capacity, Mbit/s.
     pub largest_mbit_per_s: f64,
-    /// Relays that the team cannot load enough: their results would be lower bounds.
+    /// Number of relays that exceed the team, so that their results would be lower bounds.
     pub lower_bound_relays: usize,
     /// Slots of the greedy plan.
     pub slots: u32,
@@ -91,13 +90,13 @@ pub struct PlannedNetwork {
 pub struct Arrivals {
     /// The time of the view, in Unix seconds.
     pub unix_s: i64,
-    /// Relays that no view had for [`ScheduleOptions::unseen_s`].
+    /// Number of relays that no view listed for [`ScheduleOptions::unseen_s`].
     pub new_relays: usize,
     /// Time until all of them are measured, if each gets the first slot with room (section 4.3); 0 without new relays.
     pub measured_after_s: u32,
     /// Time until all of them are measured by the daemon's plan, which draws a slot within a 24th of the period.
     pub measured_by_daemon_after_s: u32,
-    /// New relays without a slot left in the period, by either plan.
+    /// Number of new relays for which the period has no slot left in either plan.
     pub put_off_relays: usize,
 }
 

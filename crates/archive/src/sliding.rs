@@ -1,4 +1,4 @@
-//! One relay's errors, hour by hour, within windows of several lengths over irregular times.
+//! Sliding windows of several lengths over one relay's irregular events.
 //!
 //! Formulas keep the paper's symbols: *A(r,t)* is the advertised bandwidth of the newest descriptor published at or before *t*;
 //! *A(r,t,p)* are the values published in *(t−p, t]*, and where there is none the value in force; *C(r,t,p)* is their maximum
@@ -13,7 +13,7 @@ use std::collections::VecDeque;
 /// A share of 1 as an integer. Squares of shares, up to 2²⁰ of them, fit 128 bits.
 const ONE: f64 = (1_u64 << 54) as f64;
 
-/// What is known of a relay in a view, for one length of window.
+/// The values of a window at one view.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Windowed {
     /// *C(r,t,p)*, byte/s.
@@ -24,7 +24,7 @@ pub struct Windowed {
     pub weight_rsd: Option<f64>,
 }
 
-/// A window, and what is wanted of it: what is not wanted costs nothing.
+/// A window, and which of its values to compute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct WindowSpec {
     /// *p*, in seconds.
@@ -37,7 +37,7 @@ pub struct WindowSpec {
     pub has_weight_rsd: bool,
 }
 
-/// The windows of one relay. Events come in order of time; at equal times, descriptors before the view.
+/// The windows of one relay. Events must be in order of time; at equal times, descriptors precede the view.
 #[derive(Clone, Debug)]
 pub struct Sliding {
     in_force: Option<u32>,
@@ -64,7 +64,7 @@ struct Moments<T> {
 }
 
 impl Sliding {
-    /// These windows, without values.
+    /// Creates empty windows.
     #[must_use]
     pub fn new(specs: &[WindowSpec]) -> Self {
         let window = |spec: &WindowSpec| Window {
@@ -76,7 +76,7 @@ impl Sliding {
         Self { in_force: None, windows: specs.iter().map(window).collect() }
     }
 
-    /// Another relay begins.
+    /// Resets the windows for another relay.
     pub fn clear(&mut self) {
         self.in_force = None;
         for window in &mut self.windows {
@@ -86,7 +86,7 @@ impl Sliding {
         }
     }
 
-    /// A descriptor was published.
+    /// Handles a published descriptor.
     pub fn published(&mut self, time_s: i64, advertised_byte_per_s: u32) {
         self.in_force = Some(advertised_byte_per_s);
         for window in &mut self.windows {
@@ -107,7 +107,7 @@ impl Sliding {
         }
     }
 
-    /// The relay is in a view, with this share of the weight. Calls `found` for each window, in order; returns *A(r,t)*.
+    /// Handles a view that lists the relay with this share of the weight. Calls `found` for each window, in order. Returns *A(r,t)*.
     pub fn listed(
         &mut self,
         time_s: i64,
@@ -140,7 +140,7 @@ impl Sliding {
 }
 
 impl Window {
-    /// Forgets what is as old as the window or older.
+    /// Removes values that have left the window.
     fn expire(&mut self, time_s: i64) {
         let is_old = |time: i64| time <= time_s - self.spec.length_s;
         while self.largest.front().is_some_and(|(time, _)| is_old(*time)) {
@@ -192,8 +192,8 @@ impl<T: Copy + Into<u64>> Moments<T> {
         }
         let (count, sum, squares) =
             (self.values.len() as f64, self.sum as f64, self.squares as f64);
-        // (Σv²/n)/(Σv/n)² − 1. The quotient is exact enough where it is far from 1; where it is near, the difference is taken in
-        // integers if that fits.
+        // (Σv²/n)/(Σv/n)² − 1. If the quotient is near 1, floats lose precision; then the difference is computed in integers, if they
+        // do not overflow.
         let n = self.values.len() as u128;
         let exact = n.checked_mul(self.squares).zip(self.sum.checked_mul(self.sum));
         let variance = match exact {

@@ -1,4 +1,4 @@
-//! The errors of weights in a network that tornettools staged: a month as one point in time.
+//! Weight errors of a network that tornettools staged from a month of archives.
 
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;

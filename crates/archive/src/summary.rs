@@ -1,4 +1,4 @@
-//! The network over time: relays, advertised bandwidth, weights.
+//! Relays, advertised bandwidth and weights of the network over time.
 
 use crate::engine::{Engine, View, integers, numbers};
 use crate::error::ArchiveError;

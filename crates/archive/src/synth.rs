@@ -1,8 +1,8 @@
-//! A synthetic archive: relays that come and go, and whose advertised bandwidth follows their load. For tests, and to plan machines.
+//! Generates a synthetic archive for tests and capacity planning. Relays join and leave, and advertise less than their capacity.
 //!
-//! A relay's capacity is log-normal, and constant. Its load is a share of the capacity that drifts from hour to hour towards a mean. It
-//! publishes what it carried at most since its last descriptor, every 18 hours; so it underestimates itself as real relays do. Its
-//! weight is what it published last, times an error of its own.
+//! The capacity of a relay is log-normal and constant. Its load is a share of the capacity that reverts to a mean. Every 18 hours it
+//! publishes the maximum load since its last descriptor, so it underestimates itself as real relays do. Its weight is the published
+//! value times a constant error.
 
 use crate::dataset::Dataset;
 use crate::error::ArchiveError;
@@ -12,23 +12,23 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Rows that are held before they are written.
+/// Maximum number of rows in memory before they are written.
 const PENDING_MAX: usize = 6_000_000;
 
-/// What to make.
+/// Options of the archive.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct SynthOptions {
-    /// Relays that run at a time.
+    /// Number of relays that run at the same time.
     pub relays: u32,
-    /// Consensuses, one an hour.
+    /// Number of hourly consensuses.
     pub hours: u32,
     /// The first consensus, in Unix seconds.
     pub from_unix_s: u32,
-    /// Mean life of a relay, in hours.
+    /// Mean lifetime of a relay, in hours.
     pub mean_life_hours: f64,
     /// Mean load, as a share of the capacity.
     pub mean_load: f64,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     pub seed: u64,
 }
 
@@ -49,10 +49,10 @@ impl Default for SynthOptions {
 struct Relay {
     fingerprint: Fingerprint,
     capacity_byte_per_s: f64,
-    /// How far its weight is off.
+    /// Factor of the error of its weight.
     bias: f64,
     load: f64,
-    /// The most that it carried since it last published.
+    /// The maximum load since it last published.
     most_byte_per_s: f64,
     published_byte_per_s: u32,
     publishes_in_hours: u32,
@@ -61,7 +61,7 @@ struct Relay {
     is_exit: bool,
 }
 
-/// Adds a synthetic archive to a dataset. Returns how many rows are new. `progress` gets the hours done.
+/// Adds a synthetic archive to a dataset. Returns the number of new rows. `progress` gets the number of completed hours.
 ///
 /// # Errors
 /// The dataset cannot be written.
@@ -144,7 +144,7 @@ impl Relay {
         }
     }
 
-    /// An hour passes. Returns what the relay publishes in it.
+    /// Advances the relay by an hour. Returns the bandwidth that it publishes.
     fn hour(&mut self, rng: &mut ChaCha8Rng, options: &SynthOptions) -> Option<u32> {
         let drift = 0.1 * (options.mean_load - self.load) + 0.05 * (rng.random::<f64>() - 0.5);
         self.load = (self.load + drift).clamp(0.01, 1.0);
@@ -168,12 +168,12 @@ impl Relay {
     }
 }
 
-/// A relay's capacity. A third of the relays has less than 4 Mbit/s, and a tenth more than 200, as in Tor.
+/// A random capacity. As in Tor, a third of the relays has less than 4 Mbit/s, and a tenth more than 200.
 pub(crate) fn capacity_byte_per_s(rng: &mut ChaCha8Rng) -> f64 {
     libm::exp(14.5 + 1.8 * normal(rng)).clamp(2e4, 1.2e8)
 }
 
-/// A number of the normal distribution, by the method of Box and Muller.
+/// A standard normal number, by the method of Box and Muller.
 pub(crate) fn normal(rng: &mut ChaCha8Rng) -> f64 {
     let radius = (-2.0 * libm::log(1.0 - rng.random::<f64>())).sqrt();
     radius * libm::cos(std::f64::consts::TAU * rng.random::<f64>())

@@ -27,7 +27,7 @@ pub fn minute(unix_s: i64) -> String {
     format!("{} {:02}:{:02}", zoned.date(), zoned.hour(), zoned.minute())
 }
 
-/// The year and its part, for axes: 2019.5 is the beginning of July.
+/// The time in years, for axes: 2019.5 is the beginning of July.
 #[must_use]
 pub fn decimal_year(unix_s: i64) -> f64 {
     let year = date(unix_s).year();
@@ -42,7 +42,7 @@ pub fn decimal_year(unix_s: i64) -> f64 {
 /// Unix seconds of `YYYY-MM-DD`, `YYYY-MM-DD HH:MM`, `YYYY-MM-DDTHH:MM:SSZ` or a number of Unix seconds.
 ///
 /// # Errors
-/// What to write instead.
+/// The text is not a time. The error has the accepted formats.
 pub fn parse(text: &str) -> Result<i64, String> {
     if let Ok(unix_s) = text.parse::<i64>() {
         return Ok(unix_s);

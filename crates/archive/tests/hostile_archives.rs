@@ -1,5 +1,4 @@
-//! Archives that are cut, shuffled, or made to do harm: what is good in them is kept, memory is bounded, and nothing outside the dataset
-//! is written.
+//! Imports of truncated, shuffled and malicious archives keep the valid documents, bound memory, and write nothing outside the dataset.
 
 #![expect(clippy::unwrap_used, reason = "helpers of tests: a panic is their report")]
 
@@ -60,7 +59,7 @@ impl Place {
     }
 }
 
-/// A consensus of these relays, as old as can be: no footer, no weights, with `opt`.
+/// A consensus of these relays in the oldest format: no footer, no weights, with `opt`.
 fn consensus(hour: u32, relays: &[u8]) -> String {
     let mut text = format!(
         "@type network-status-consensus-3 1.0\nnetwork-status-version 3\nvote-status consensus\nconsensus-method 3\n\
@@ -96,7 +95,7 @@ fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
     let mut builder = tar::Builder::new(Vec::new());
     for (name, content) in members {
         let mut header = tar::Header::new_gnu();
-        // `set_path` refuses what this test is about.
+        // `set_path` refuses such names.
         let field = &mut header.as_gnu_mut().unwrap().name;
         field[..name.len()].copy_from_slice(name.as_bytes());
         header.set_size(content.len() as u64);
@@ -114,7 +113,7 @@ fn xz(content: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn old_consensuses_in_any_order_are_read() {
+fn old_consensuses_are_imported_in_any_order() {
     let place = Place::new();
     let text = consensus(1, &[9, 3, 7]) + &consensus(0, &[3]);
     let archive = place.write("a.tar.xz", &xz(&tar(&[("2008/01", text.as_bytes())])));
@@ -124,7 +123,7 @@ fn old_consensuses_in_any_order_are_read() {
 }
 
 #[test]
-fn names_in_archives_write_nothing_and_are_printed_without_control_characters() {
+fn member_names_are_only_printed_without_control_characters() {
     let place = Place::new();
     let good = consensus(0, &[1]);
     let archive = place.write(
@@ -147,7 +146,7 @@ fn names_in_archives_write_nothing_and_are_printed_without_control_characters() 
 }
 
 #[test]
-fn a_cut_archive_keeps_what_came_before() {
+fn a_truncated_archive_keeps_the_documents_before_its_end() {
     let place = Place::new();
     let texts: Vec<String> = (0..20).map(|hour| consensus(hour, &[1, 2])).collect();
     let members: Vec<(&str, &[u8])> = texts.iter().map(|text| ("c", text.as_bytes())).collect();
@@ -158,7 +157,7 @@ fn a_cut_archive_keeps_what_came_before() {
     assert!(problems.iter().any(|it| it.contains("documents before it are kept")), "{problems:?}");
     let documents = report.imported[0].documents["consensus"];
     assert!((5..15).contains(&documents), "{documents}");
-    // And a document that is cut at the end of its file.
+    // A document that is truncated at the end of its file.
     let file = place.write("cut", &texts[0].as_bytes()[..texts[0].len() - 30]);
     let (report, problems) = place.import(&[file]);
     assert_eq!((report.imported[0].damaged, report.new_rows), (1, 0));
@@ -183,7 +182,7 @@ fn a_member_of_100_gb_is_refused_at_once() {
     assert!(problems[0].contains("100000000000 bytes"), "{problems:?}");
 }
 
-/// A name of a gigabyte would be read into memory by whoever obeys GNU's extension.
+/// A reader that supports GNU's extension would read a name of a gigabyte into memory.
 #[test]
 fn a_long_name_is_not_read_into_memory() {
     let place = Place::new();
@@ -207,7 +206,7 @@ fn a_long_name_is_not_read_into_memory() {
 }
 
 #[test]
-fn a_bomb_is_refused() {
+fn a_decompression_bomb_is_refused() {
     let place = Place::new();
     let mut encoder = liblzma::write::XzEncoder::new(Vec::new(), 0);
     let block = vec![0; 1 << 22];
@@ -224,7 +223,7 @@ fn a_bomb_is_refused() {
 }
 
 #[test]
-fn consensuses_without_signatures_are_left_out_when_they_are_verified() {
+fn verification_leaves_out_unsigned_consensuses() {
     let place = Place::new();
     let certificates = dirmgr::fixture::authorities().each_ref().map(|it| it.certificate.as_str());
     let certificates = place.write("certificates", certificates.concat().as_bytes());
@@ -236,7 +235,7 @@ fn consensuses_without_signatures_are_left_out_when_they_are_verified() {
     let report = import(&place.dataset(), &sources, &options, &stop, &mut problems).unwrap();
     assert_eq!((report.new_rows, report.imported[0].damaged), (0, 1));
     assert!(problems.0[0].contains("have signed"), "{:?}", problems.0);
-    // What is in a dataset unverified stays there, so a verified import of it would promise too much.
+    // A dataset with unverified rows cannot become a verified one.
     let other = Place::new();
     other.import(&sources);
     for is_again in [false, true] {
@@ -244,7 +243,7 @@ fn consensuses_without_signatures_are_left_out_when_they_are_verified() {
         let error = import(&other.dataset(), &sources, &options, &stop, &mut problems).unwrap_err();
         assert!(error.to_string().contains("without --verify before"), "{error}");
     }
-    // Also after an import that was interrupted before it wrote anything.
+    // The same holds after an import that was interrupted before it wrote anything.
     let interrupted = Place::new();
     let stopped = AtomicBool::new(true);
     let _ = import(&interrupted.dataset(), &sources, &options, &stopped, &mut problems).unwrap();
@@ -257,7 +256,7 @@ fn consensuses_without_signatures_are_left_out_when_they_are_verified() {
 }
 
 #[test]
-fn links_devices_and_sparse_members_are_passed_over() {
+fn links_devices_and_sparse_members_are_skipped() {
     let place = Place::new();
     let good = consensus(0, &[1]);
     let mut bytes = tar(&[("good", good.as_bytes())]);
@@ -276,7 +275,7 @@ fn links_devices_and_sparse_members_are_passed_over() {
         header.set_entry_type(kind);
         header.set_link_name("/etc/passwd").unwrap();
         header.set_size(0);
-        // What a sparse file pretends to be.
+        // The claimed size of a sparse file.
         header.as_gnu_mut().unwrap().realsize = *b"777777777777";
         header.set_cksum();
         bytes.extend(header.as_bytes());
@@ -296,7 +295,7 @@ fn pipes_and_devices_are_refused() {
 }
 
 #[test]
-fn change_tables_that_break_their_format_are_refused_with_file_and_line() {
+fn invalid_change_tables_are_refused_with_file_and_line() {
     let relays = format!("relay_index,fingerprint\n0,{}\n", "A".repeat(40));
     let snapshots = "unix_time\n1700000000\n1700003600\n";
     let header = "relay_index,first_snapshot,last_snapshot\n";
@@ -325,7 +324,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(40))]
 
     #[test]
-    fn any_cut_keeps_whole_documents(permille in 0..1000_usize, is_compressed: bool) {
+    fn a_truncated_archive_keeps_complete_documents(permille in 0..1000_usize, is_compressed: bool) {
         let place = Place::new();
         let texts: Vec<String> = (0..6).map(|hour| consensus(hour, &[1, 2])).collect();
         let members: Vec<(&str, &[u8])> = texts.iter().map(|text| ("c", text.as_bytes())).collect();
@@ -333,12 +332,12 @@ proptest! {
         let whole = if is_compressed { xz(&whole) } else { whole };
         let cut = place.write("cut", &whole[..whole.len() * permille / 1000]);
         let (report, _) = place.import(&[cut]);
-        // Of each document that is kept, both relays.
+        // Each kept document has two relays.
         prop_assert!(report.new_rows % 2 == 0 && report.new_rows <= 12);
     }
 
     #[test]
-    fn a_shuffled_document_harms_no_other_member(
+    fn a_damaged_document_affects_no_other_member(
         lines in Just((0..60_usize).collect::<Vec<_>>()).prop_shuffle(),
         flips in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..5),
     ) {

@@ -18,7 +18,7 @@ fn one(engine: &Engine, sql: &str) -> f64 {
 
 /// Ten million rows: half a minute without optimisation.
 #[test]
-fn onionoos_history_gives_back_its_totals_and_first_errors() {
+fn onionoos_history_has_known_totals_and_errors() {
     let folder = folder();
     let (dataset, _, problems) = imported(&[real!("onionoo-2025-2026")], folder.path());
     assert_eq!(problems, [""; 0]);
@@ -49,8 +49,8 @@ fn onionoos_history_gives_back_its_totals_and_first_errors() {
         );
         assert_near(one(&engine, &sum), weights, 0.0);
     }
-    // Figures of an independent script, see the README of the data: for a year over all snapshots; for shorter periods until 2025-11-12,
-    // when the complete ones end.
+    // Results of an independent script (see the README of the data): for a year over all snapshots, for shorter periods until
+    // 2025-11-12, the end of the complete snapshots.
     let paper = View::of("onionoo").periods;
     for (periods, until_unix_s, expected) in [
         (&paper[..3], Some(1_762_992_000), &[(0.007, 0.009), (0.044, 0.061), (0.101, 0.154)][..]),

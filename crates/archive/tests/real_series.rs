@@ -1,4 +1,4 @@
-//! Schedules and simulated speed tests of real networks, if there are any in `../shared/data`.
+//! Schedules and simulated speed tests of real networks, if there are data in `../shared/data`.
 
 use archive::dataset::Dataset;
 use archive::schedule::{self, ScheduleOptions};
@@ -25,7 +25,7 @@ fn the_staged_network_of_may_2024_takes_seven_hours_and_no_slot_is_wasted() {
     let [[all, half]] = &networks[..] else { panic!("one span was imported") };
     for (network, relays, slots) in [(all, 8665, 831), (half, 7203, 755)] {
         assert_eq!((network.relays, network.slots, network.lower_bound_relays), (relays, slots, 0));
-        // What all relays need, divided by what the team has.
+        // The total demand of the relays, divided by the capacity of the team.
         let bound = network.capacity_gbit_per_s * options.excess_factor / 3.0;
         let wasted = f64::from(network.slots) - bound;
         assert!((0.0..1.0).contains(&wasted), "{network:?}: {bound}");
@@ -55,7 +55,7 @@ fn three_relays_are_new_in_the_median_consensus_of_january_2019_and_measured_in_
 }
 
 #[test]
-fn a_simulated_test_of_the_authors_relays_has_the_course_of_their_test() {
+fn a_simulated_speed_test_reproduces_the_authors_test() {
     let folder = tempfile::tempdir().unwrap();
     let dataset = imported(real!("speedtest-2019"), folder.path());
     let authors = speedtest::of_authors(&dataset).unwrap().effect();

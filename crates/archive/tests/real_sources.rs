@@ -1,4 +1,4 @@
-//! Real data, if there is any in `../shared/data`: imported, and compared with what is known of it.
+//! Imports of real data, if there is any in `../shared/data`, compared with known values.
 
 use crate::common::{Problems, imported};
 use crate::{assert_near, folder};
@@ -68,7 +68,7 @@ fn the_staged_network_of_may_2024_has_known_errors() {
 }
 
 #[test]
-fn collector_archives_of_all_ages_are_read_and_twice_changes_nothing() {
+fn collector_archives_of_all_ages_are_imported_once() {
     let folder = folder();
     let source = real!("archives-sample");
     let (dataset, report, problems) = imported(std::slice::from_ref(&source), folder.path());
@@ -86,7 +86,7 @@ fn collector_archives_of_all_ages_are_read_and_twice_changes_nothing() {
     assert_eq!(entry("documents/cached-consensus-v2").skipped["network status of version 2"], 1);
     assert_eq!(entry("documents/metrics_vote").skipped["network status vote"], 1);
     assert!(entry("documents/descriptor_archive.tar").documents["server descriptor"] > 0);
-    // What must be refused makes no rows, and is named with its place.
+    // Invalid documents add no rows, and are reported with their position.
     for name in ["new_metrics_type", "vote", "cached-microdesc-consensus_with_carriage_returns"] {
         assert_eq!(entry(&format!("unparseable/{name}")).documents.len(), 0, "{name}");
     }
@@ -98,7 +98,7 @@ fn collector_archives_of_all_ages_are_read_and_twice_changes_nothing() {
     );
     let before = rows(&dataset);
     assert_eq!(before.0.iter().filter(|it| month_of(it) == "2018-06").count(), 243);
-    // Known sources are skipped; and read again, they add nothing.
+    // Known sources are skipped, and add nothing if they are imported again.
     let (_, report, _) = imported(std::slice::from_ref(&source), folder.path());
     assert_eq!((report.imported.len(), report.new_rows), (0, 0));
     let again = ImportOptions { is_again: true, ..ImportOptions::default() };
@@ -110,7 +110,7 @@ fn collector_archives_of_all_ages_are_read_and_twice_changes_nothing() {
 }
 
 #[test]
-fn whole_consensuses_have_the_counts_that_grep_finds() {
+fn imported_consensuses_have_the_counts_that_grep_finds() {
     let folder = folder();
     let sources = [real!("consensus"), real!("descriptors")];
     let (dataset, report, problems) = imported(&sources, folder.path());

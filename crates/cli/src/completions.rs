@@ -5,11 +5,22 @@ use clap_complete::Shell;
 use std::io::{self, Write as _};
 use terminal::{Exit, Output};
 
+/// Examples for the program `name`.
+pub(crate) fn after_help(name: &str) -> String {
+    format!(
+        "Examples:
+  {name} completions bash > ~/.local/share/bash-completion/completions/{name}
+  {name} completions zsh > ~/.zfunc/_{name}
+  {name} completions fish > ~/.config/fish/completions/{name}.fish
+
+The Debian package installs them for bash, zsh and fish.
+
+Exit status: 0 done; 1 cannot write to standard output; 2 wrong arguments."
+    )
+}
+
 /// Print completions of commands and options for a shell.
 #[derive(Debug, Args)]
-#[command(
-    after_help = "Exit status: 0 done; 1 cannot write to standard output; 2 wrong arguments."
-)]
 pub struct CompletionsOptions {
     /// The shell.
     shell: Shell,

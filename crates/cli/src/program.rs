@@ -1,7 +1,7 @@
 //! A program from its arguments to its exit status.
 
 use crate::error::Error;
-use crate::help;
+use crate::{completions, help};
 use clap::{Arg, ArgAction, Command, Subcommand};
 use std::error::Error as StdError;
 use std::io::{self, Write as _};
@@ -64,7 +64,9 @@ pub fn command<C: Commands>() -> Command {
         .arg(
             tied.help("End when standard input ends, as it does when the parent process is killed"),
         );
-    help::prepared(C::augment_subcommands(command), C::GROUPS)
+    let command = C::augment_subcommands(command)
+        .mut_subcommand("completions", |it| it.after_help(completions::after_help(C::NAME)));
+    help::prepared(command, C::GROUPS)
 }
 
 /// Runs a program.

@@ -18,8 +18,8 @@ use terminal::{Exit, Output};
 
 /// Compute the anonymity of path selection strategies over a consensus. No traffic is sent.
 ///
-/// Prints for each strategy the entropy, in bits, of the choice of guard, middle, exit and whole path, and the share of paths of which
-/// an adversary controls both ends. Both flavours of consensus are accepted.
+/// Prints for each strategy the entropy, in bits, of the choice of guard, middle, exit and whole path, and the share of paths whose
+/// ends are both controlled by an adversary.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab anonymity --consensus cached-consensus
@@ -65,7 +65,7 @@ pub(crate) struct AnonymityOptions {
     /// Adversary with these relays.
     #[arg(long, value_name = "FP,...", value_delimiter = ',')]
     adversary_fingerprints: Vec<Fingerprint>,
-    /// Maximum number of pairs of guard and exit whose middles are computed. Of more pairs, a random sample is used.
+    /// Maximum number of guard-exit pairs for which middles are computed. If there are more, a random sample is used.
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(2..=1_000_000))]
     pairs: u32,
     /// Seed of all random choices.

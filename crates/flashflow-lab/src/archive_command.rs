@@ -17,8 +17,8 @@ pub(crate) use run::run;
 
 /// Analyse Tor's archives: capacities, weights and their errors over years.
 ///
-/// Archives become a dataset of Parquet files, by month, that pandas, polars and DuckDB read as well. Queries are SQL. See archives.md in
-/// the documentation.
+/// The command imports archives into a dataset of Parquet files, one per month, which pandas, polars and DuckDB can also read. Queries
+/// are SQL. See archives.md in the documentation.
 #[derive(Debug, Args)]
 pub(crate) struct ArchiveOptions {
     #[command(subcommand)]
@@ -41,9 +41,10 @@ enum Action {
     Cluster(ClusterCommand),
 }
 
-/// Run a scheduler or an executor of a cluster for queries with --cluster: one scheduler, and executors on any number of machines.
+/// Run a scheduler or an executor of a cluster, for queries with --cluster.
 ///
-/// Connections are neither encrypted nor authenticated: anybody who reaches a port can run queries. Use a private network.
+/// A cluster has one scheduler, and executors on any number of machines. Connections are neither encrypted nor authenticated: anybody
+/// who reaches a port can run queries. Use a private network.
 #[cfg(feature = "archive-cluster")]
 #[derive(Debug, Subcommand)]
 enum ClusterCommand {
@@ -55,19 +56,19 @@ enum ClusterCommand {
     },
     /// Run an executor until it is interrupted.
     Executor {
-        /// Its scheduler.
+        /// Address of the scheduler.
         #[arg(long, value_name = "df://HOST:PORT", default_value = "df://127.0.0.1:50050")]
         scheduler: Scheduler,
-        /// Address at which other executors and clients fetch results: no wildcard.
+        /// Address at which other executors and clients fetch results. It must not be a wildcard such as 0.0.0.0.
         #[arg(long, value_name = "IP:PORT", default_value = "127.0.0.1:50051")]
         listen: SocketAddr,
-        /// Folder for intermediate results, which is made if it is not there.
+        /// Folder for intermediate results. It is created if it does not exist.
         #[arg(long, value_name = "DIR")]
         work: PathBuf,
-        /// Threads. By default all processors.
+        /// Number of threads. By default the number of processors.
         #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
         threads: Option<u16>,
-        /// Memory for sorting and joining, of all threads.
+        /// Memory for sorting and joining, of all threads together, in MiB.
         #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
         memory: u32,
     },
@@ -75,30 +76,31 @@ enum ClusterCommand {
 
 /// Import archives into a dataset.
 ///
-/// A SOURCE is a file or a folder: consensuses and server descriptors as CollecTor publishes them (.tar.xz, .tar, or single documents, also
-/// concatenated), Onionoo's details documents, change tables, tornettools' staged networks, the folder of the authors' speed test. Archives
-/// are not unpacked. Signatures are verified with --verify only. What is damaged is reported and left out. Sources that were imported before are skipped.
+/// A SOURCE is a file or folder with consensuses and server descriptors from CollecTor (.tar.xz, .tar, or plain documents, also
+/// concatenated), details documents from Onionoo, change tables, a network staged by tornettools, or the data of the authors' speed
+/// test. Archives are read without unpacking. Signatures are verified only with --verify. Damaged documents are reported and left
+/// out. Sources that were imported before are skipped.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab archive import --to tor.dataset consensuses-2019-07.tar.xz
   flashflow-lab archive import --to tor.dataset server-descriptors-2019-0*.tar.xz
 
-With --json: one line for each source, `type` imported, and one of `type` summary.
+With --json: one line of `type` imported for each source, and a last one of `type` summary.
 
-Exit status: 0 imported, perhaps without damaged documents; 1 a source is truncated, refused or unreadable, and what came
-before is imported, or the dataset cannot be written; 2 wrong arguments; 130 interrupted, with what was imported up to then.")]
+Exit status: 0 imported, except for damaged documents; 1 a source is truncated, refused or unreadable (documents before that
+point are imported), or the dataset cannot be written; 2 wrong arguments; 130 interrupted (completed sources are imported).")]
 struct Import {
-    /// Files and folders.
+    /// Files and folders to import.
     #[arg(value_name = "SOURCE", required = true)]
     sources: Vec<PathBuf>,
-    /// Folder of the dataset, which is made if it is not there.
+    /// Folder of the dataset. It is created if it does not exist.
     #[arg(long, value_name = "DATASET")]
     to: PathBuf,
-    /// Read sources again that were imported before.
+    /// Import sources again that were imported before.
     #[arg(long)]
     again: bool,
-    /// Leave out consensuses unless more than half of the authorities have signed them. The authorities are those with certificates in this
-    /// file: tor's cached-certs, or an archive of CollecTor's certs.
+    /// Leave out consensuses that are not signed by more than half of the authorities. The authorities are those with certificates in
+    /// this file: tor's cached-certs, or an archive of certs from CollecTor.
     #[arg(long, value_name = "CERTIFICATES")]
     verify: Option<PathBuf>,
 }
@@ -106,28 +108,28 @@ struct Import {
 /// Resources of queries.
 #[derive(Clone, Debug, Args)]
 struct Resources {
-    /// Threads. By default all processors.
+    /// Number of threads. By default the number of processors.
     #[arg(long, value_parser = clap::value_parser!(u16).range(1..=256))]
     threads: Option<u16>,
-    /// Memory for sorting and joining; more is spilled to temporary files.
+    /// Memory for sorting and joining, in MiB. Queries that need more use temporary files.
     #[arg(long, value_name = "MIB", default_value_t = 2048, value_parser = clap::value_parser!(u32).range(64..=4_194_304))]
     memory: u32,
-    /// Run queries on the cluster of this scheduler, which `archive cluster` starts. All its machines must have the dataset under the path
-    /// that it has here. --threads is then the number of parts into which the work is divided.
+    /// Run queries on the cluster of this scheduler (see `archive cluster`). All machines of the cluster must have the dataset at the same
+    /// path as this machine. --threads is then the number of parts into which the work is divided.
     #[cfg(feature = "archive-cluster")]
     #[arg(long, value_name = "df://HOST:PORT")]
     cluster: Option<Scheduler>,
 }
 
-/// Which rows count.
+/// The rows and periods of a computation.
 #[derive(Clone, Debug, Args)]
 struct Choice {
-    /// Use the relays of this origin: tor (consensuses and descriptors), onionoo, membership or synthetic. By default the only one that
-    /// has bandwidths.
+    /// Use the relays of this origin: tor (consensuses and descriptors), onionoo, membership or synthetic. Needed only if several
+    /// origins have bandwidths.
     #[arg(long, value_name = "NAME")]
     origin: Option<String>,
-    /// Lengths of the period before an hour in which the largest bandwidth is the capacity: day, week, month (30 days), year (365 days),
-    /// or days such as 14d.
+    /// Lengths of the period before each hour; the largest bandwidth in it is the capacity. Each is day, week, month (30 days), year
+    /// (365 days), or a number of days such as 14d.
     #[arg(
         long,
         value_name = "P,...",
@@ -178,30 +180,31 @@ enum WarmUpName {
 
 /// Show what a speed test of all relays did to advertised bandwidths and weights.
 ///
-/// By default of the paper's test in August 2019, from the authors' data. With --from and --until, of any interval of the dataset: the five
-/// days before it are compared with the five days after its begin. With --simulated, of a modelled network, hour by hour over two weeks.
+/// By default the test is that of the paper in August 2019, from the authors' data. With --from and --until it is any interval of the
+/// dataset: the five days before its begin are compared with the five days after. With --simulated it is a test of a modelled network,
+/// hour by hour over two weeks.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab archive speedtest authors.dataset --out figure-5
   flashflow-lab archive speedtest --simulated --out simulated
   flashflow-lab archive speedtest tor.dataset --from 2026-03-01 --until 2026-03-03 --relays measured.txt
 
-Exit status: 0 computed; 1 the dataset has no relays then, or cannot be read; 2 wrong arguments.")]
+Exit status: 0 computed; 1 the dataset has no relays at that time, or cannot be read; 2 wrong arguments.")]
 struct SpeedtestCommand {
-    /// The dataset. With --simulated, capacities are the largest bandwidths of the authors' test, or those of a staged network.
+    /// The dataset. With --simulated it is optional: its capacities are those of the authors' test or of a staged network.
     #[arg(required_unless_present = "simulated")]
     dataset: Option<PathBuf>,
     /// Simulate a test of the dataset's relays, or of 6,500 synthetic ones.
     #[arg(long, conflicts_with = "from")]
     simulated: bool,
-    /// With --simulated: all traffic, as a share of all capacity.
+    /// With --simulated: total traffic as a share of total capacity.
     #[arg(long, value_name = "0..1", default_value_t = 0.35, requires = "simulated")]
     load: f64,
-    /// With --simulated: length of the test.
+    /// With --simulated: length of the test, 1 to 120 hours.
     #[arg(long, value_name = "HOURS", default_value_t = 51, requires = "simulated",
         value_parser = clap::value_parser!(u32).range(1..=120))]
     test_hours: u32,
-    /// With --simulated: seed of all choices.
+    /// With --simulated: seed of all random choices.
     #[arg(long, default_value_t = 1, requires = "simulated")]
     seed: u64,
     /// Begin of the test, UTC.
@@ -210,7 +213,7 @@ struct SpeedtestCommand {
     /// End of the test, UTC.
     #[arg(long, value_name = "TIME", value_parser = times::parse, requires = "from")]
     until: Option<i64>,
-    /// Fingerprints of the relays that were measured, one a line. By default all relays.
+    /// File with the fingerprints of the relays that were measured, one per line. By default all relays.
     #[arg(long, value_name = "FILE", requires = "from")]
     relays: Option<PathBuf>,
     /// Use the relays of this origin.
@@ -223,7 +226,7 @@ struct SpeedtestCommand {
     resources: Resources,
 }
 
-/// Compute the errors of weights in a network that tornettools staged.
+/// Compute the weight errors of a network that tornettools staged.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit status: 0 computed; 1 the dataset has no staged network, or cannot be read; 2 wrong arguments."
@@ -237,7 +240,7 @@ struct StagingCommand {
 
 /// Show relays, advertised bandwidth and weights over time.
 #[derive(Debug, Args)]
-#[command(after_help = "With --json: one line for each day, `type` day.
+#[command(after_help = "With --json: one line of `type` day for each day.
 
 Exit status: 0 computed; 1 the dataset is empty or cannot be read; 2 wrong arguments.")]
 struct SummaryCommand {
@@ -250,7 +253,7 @@ struct SummaryCommand {
     resources: Resources,
 }
 
-/// Show a relay's history as a page.
+/// Write a page with the history of a relay.
 #[derive(Debug, Args)]
 #[command(
     after_help = "Exit status: 0 written; 1 the dataset does not have the relay, or a file cannot be read or written; 2 wrong arguments."
@@ -271,8 +274,8 @@ struct RelayCommand {
 
 /// Run SQL on a dataset.
 ///
-/// Tables: statuses, descriptors, staging, campaigns, variations, network_hours, and relay_hours, which has the windows of `errors`. `SHOW
-/// COLUMNS` describes them: SELECT * FROM information_schema.columns. Nothing can be changed.
+/// The tables are statuses, descriptors, staging, campaigns, variations, network_hours and relay_hours; relay_hours has the capacities
+/// that `archive errors` uses. To list their columns: SELECT * FROM information_schema.columns. A query cannot change the dataset.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab archive query tor.dataset 'SELECT COUNT(DISTINCT relay) FROM statuses WHERE is_exit'
@@ -285,10 +288,10 @@ struct QueryCommand {
     dataset: PathBuf,
     /// The query.
     sql: String,
-    /// Format of the result. With --json: json.
+    /// Format of the result; with --json always json.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
-    /// File for the result as Parquet, which must not exist.
+    /// Write the result as Parquet to this file, which must not exist.
     #[arg(long, value_name = "FILE", conflicts_with = "format")]
     parquet: Option<PathBuf>,
     /// Use the relays of this origin in relay_hours.
@@ -305,34 +308,34 @@ enum Format {
     Json,
 }
 
-/// Make a synthetic archive, for tests and to plan machines.
+/// Make a synthetic dataset, for tests and capacity planning.
 ///
-/// Relays come and go; their advertised bandwidth follows their load, so it is below their capacity.
+/// Relays join and leave. Their advertised bandwidth follows their load, so it is below their capacity.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   flashflow-lab archive synth --to year.dataset --relays 8000 --hours 8760
 
 Exit status: 0 made; 1 the dataset cannot be written; 2 wrong arguments; 130 interrupted.")]
 struct SynthCommand {
-    /// Folder of the dataset, which is made if it is not there.
+    /// Folder of the dataset. It is created if it does not exist.
     #[arg(long, value_name = "DATASET")]
     to: PathBuf,
-    /// Relays that run at a time.
+    /// Number of relays that run at the same time.
     #[arg(long, default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     relays: u32,
-    /// Consensuses, one an hour.
+    /// Number of hourly consensuses.
     #[arg(long, default_value_t = 720, value_parser = clap::value_parser!(u32).range(1..=200_000))]
     hours: u32,
     /// Time of the first consensus.
     #[arg(long, value_name = "TIME", default_value = "2020-01-01", value_parser = times::parse)]
     from: i64,
-    /// Mean life of a relay.
+    /// Mean lifetime of a relay, in hours.
     #[arg(long, value_name = "HOURS", default_value_t = 2000.0)]
     mean_life: f64,
-    /// Mean load, as a share of the capacity.
+    /// Mean load, as a share of capacity.
     #[arg(long, value_name = "0..1", default_value_t = 0.4)]
     mean_load: f64,
-    /// Seed of all choices.
+    /// Seed of all random choices.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }

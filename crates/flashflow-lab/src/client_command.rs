@@ -73,8 +73,8 @@ pub(crate) struct ClientOptions {
     /// Scheduler that chooses the leg of a Conflux set for data to the exit.
     #[arg(long, value_enum, default_value_t, value_name = "NAME")]
     leg_scheduler: LegSchedulerName,
-    /// Desired user experience (DESIRED_UX), which the exit is asked for. C tor then sends on the fastest leg with room for
-    /// throughput, and on the fastest leg only for latency.
+    /// Desired user experience (DESIRED_UX), as a request to the exit. A C tor exit uses the fastest leg with room for throughput, and
+    /// only the fastest leg for latency.
     #[arg(long, value_enum, default_value_t, value_name = "WISH")]
     leg_wish: LegWish,
     /// Folder for guards and directory documents. By default a temporary folder.

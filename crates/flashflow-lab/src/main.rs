@@ -9,6 +9,7 @@ mod choosing;
 mod client_command;
 mod commands;
 mod demo;
+mod json_line;
 mod lab_command;
 mod model_command;
 mod probe_command;

@@ -49,8 +49,8 @@ pub(crate) struct ModelOptions {
 pub(crate) enum ModelAction {
     /// Make a model from the traffic that relays observed on their links.
     ///
-    /// FlashFlow's relays write files named `link-observations` if their configuration has `link_observations_every_s`. A value of a
-    /// link counts as far as both its relays report it.
+    /// FlashFlow relays write files named `link-observations` if their configuration has `link_observations_every_s`. If the two
+    /// relays of a link report different values, the smaller counts.
     #[command(override_usage = "flashflow-lab model observe [OPTIONS] --out <FILE> <FILES>...")]
     Observe {
         /// Files `link-observations`.
@@ -85,7 +85,7 @@ pub(crate) enum ModelAction {
     },
     /// Fetch models from performance directories, and merge them with your own.
     Fetch {
-        /// Directory and its public key; may be repeated. Values that at most half of the valid models have are left out.
+        /// Directory and its public key; may be repeated. Values that are not in more than half of the valid models are left out.
         #[arg(long = "from", value_name = "ADDRESS:PORT=KEY", required = true)]
         from: Vec<Source>,
         /// Your own model, which overrides the others.

@@ -31,9 +31,9 @@ const PATIENCE: Duration = Duration::from_secs(120);
 /// Measure the circuits of a network: set-up time of each hop, round-trip times, throughput and failures.
 ///
 /// Circuits are built one at a time, with pauses. The round trip to a hop is the time that a BEGIN cell takes to an address that the
-/// hop must refuse. The round trip of a link is the difference between those of its relays. Downloads need the server
-/// `flashflow-lab probe serve` at an address that exits reach. Only relays on loopback or private addresses are probed, and those
-/// that have opted in.
+/// hop must refuse. The round trip of a link is the difference between those to its two relays. Downloads need the server
+/// `flashflow-lab probe serve` at an address that exits reach. Relays are probed only on loopback or private addresses, or if they
+/// have opted in.
 #[derive(Debug, Args)]
 #[command(
     args_conflicts_with_subcommands = true,
@@ -94,7 +94,7 @@ pub(crate) struct ProbeOptions {
     /// Write a model to this file, for the strategies latency and throughput.
     #[arg(long, value_name = "FILE")]
     write_model: Option<PathBuf>,
-    /// Seed of the choice of paths. By default a random one.
+    /// Seed of the path selection. By default a random one.
     #[arg(long)]
     seed: Option<u64>,
 }

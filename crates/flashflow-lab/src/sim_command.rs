@@ -5,13 +5,14 @@ mod figures;
 mod sample;
 mod truth;
 
+use crate::json_line::tagged;
 use clap::{Args, Subcommand};
 use cli::Error;
 use experiments::batch::{self, BatchOptions, ReportOptions};
 use export::ExportOptions;
 use figures::counted;
 use sample::SampleOptions;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use terminal::{Exit, Interrupt, Output};
@@ -137,9 +138,9 @@ fn run_once(options: &RunOptions, output: &Output, interrupt: &Interrupt) -> Res
         write_summary(folder, options, &summary, output)?;
     }
     for size in &summary.downloads {
-        output.result(download(size), || value("downloads", size));
+        output.result(download(size), || tagged("downloads", size));
     }
-    output.result(in_words(&summary), || value("summary", &summary));
+    output.result(in_words(&summary), || tagged("summary", &summary));
     if interrupt.is_requested() {
         output.step(format!("interrupted after {:.1} simulated seconds", summary.simulated_s));
         return Ok(Exit::Interrupted);
@@ -154,7 +155,7 @@ fn write_summary(
     summary: &Summary,
     output: &Output,
 ) -> Result<(), Error> {
-    let mut fields = value("summary", summary);
+    let mut fields = tagged("summary", summary);
     fields["network"] = json!(options.network);
     fields["seed"] = json!(options.seed);
     fields["load"] = json!(options.load);
@@ -173,16 +174,6 @@ fn plan(options: &RunOptions) -> Plan {
         threads: options.threads,
         seed: options.seed,
     }
-}
-
-/// A JSON object with its `type`.
-fn value(kind: &str, what: &impl serde::Serialize) -> Value {
-    let mut line = json!({"type": kind});
-    if let (Value::Object(line), Ok(Value::Object(rest))) = (&mut line, serde_json::to_value(what))
-    {
-        line.extend(rest);
-    }
-    line
 }
 
 fn download(size: &SizeFigures) -> String {

@@ -15,8 +15,8 @@ use terminal::{Exit, Output};
 
 /// Check, merge and sign opt-in lists.
 ///
-/// An opt-in list names relays whose operators agreed to be measured: a fingerprint a line, and better the address of the relay after
-/// it. The coordinator and each of its measurers have one, and a relay must be on all of them.
+/// An opt-in list names relays whose operators agreed to be measured. Each line has a fingerprint, preferably followed by the relay's
+/// address. The coordinator and each measurer have their own lists. A relay is measured only if it is on all of them.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow opt-in check coordinator.txt measurer1.txt measurer2.txt
@@ -53,8 +53,8 @@ enum OptInCommand {
     },
     /// Print a list with a signature, for measurers with `opt_in_key`.
     ///
-    /// Keep the key offline. Then somebody who steals the coordinator's key cannot hand over another list, and can hand over an old
-    /// one only until its signature expires.
+    /// Keep the key offline. An attacker who steals the coordinator's key can then neither change the list, nor replay an old list
+    /// after its signature expires.
     Sign {
         /// Opt-in list.
         list: PathBuf,

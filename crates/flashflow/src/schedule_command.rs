@@ -1,4 +1,4 @@
-//! `flashflow schedule`: when a team would measure the relays of a consensus.
+//! `flashflow schedule`: plans when a team measures the relays of a consensus.
 
 mod network;
 mod newcomers;
@@ -54,10 +54,10 @@ pub(crate) struct ScheduleOptions {
     /// The seed of the period, 64 hexadecimal digits. By default a new one is drawn and printed.
     #[arg(long, value_name = "HEX", conflicts_with = "greedy")]
     seed: Option<SeedArgument>,
-    /// Make the shortest plan, which is predictable.
+    /// Make the shortest plan. It is predictable.
     #[arg(long)]
     greedy: bool,
-    /// Scale all capacities so that their sum is this.
+    /// Scale all capacities to this sum.
     #[arg(long, value_name = "GBIT")]
     total_gbit_per_s: Option<f64>,
     /// Limit the capacity of each relay.
@@ -66,27 +66,26 @@ pub(crate) struct ScheduleOptions {
     /// Excess factor f: allocated measurer capacity, relative to the expected capacity of a relay. By default 2.95.
     #[arg(long, value_name = "FACTOR")]
     excess: Option<f64>,
-    /// Length of a slot, including the set-up before the seconds that count. The default is the coordinator's, 71 s; the paper's
-    /// plans have slots of 30 s.
+    /// Length of a slot, including set-up. By default 71 s, as for the coordinator. The paper plans slots of 30 s.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
     slot_s: Option<u32>,
     /// Length of the period. By default a day.
     #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=31 * 86_400))]
     period_s: Option<u32>,
-    /// Relays that a team measures at once, at most. The default is what a measurer allows, 64.
+    /// Maximum number of relays that a team measures at the same time. By default 64, the limit of a measurer.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     at_once: Option<u32>,
-    /// Measure relays of one family at the same time, like relays at one address: those that name each other in their
-    /// descriptors, or have certificates by the key of one family.
+    /// Measure relays of one family at the same time, like relays at one address. Relays are of one family if their descriptors name
+    /// each other or have certificates by the same family key.
     #[arg(long, requires = "descriptors")]
     families: bool,
     /// Measure each relay separately, even if several share an address, as in section 7 of the paper.
     #[arg(long, conflicts_with = "families")]
     apart: bool,
-    /// A later consensus. Relays that are new in it get the first slots with room; prints how long they wait.
+    /// A later consensus. New relays in it get the first slots with room. The command prints how long they wait.
     #[arg(long, value_name = "FILE")]
     next: Option<PathBuf>,
-    /// Write a picture of how full the slots are to this file.
+    /// Write a chart of the utilization of the slots to this file.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 }
@@ -102,7 +101,8 @@ impl FromStr for TeamArgument {
         let mbit = |part: &str| {
             let mbit =
                 part.trim().parse::<f64>().ok().filter(|mbit| mbit.is_finite() && *mbit > 0.0);
-            mbit.map(Rate::from_mbit_per_s).ok_or_else(|| format!("{part:?} is no rate above zero"))
+            mbit.map(Rate::from_mbit_per_s)
+                .ok_or_else(|| format!("{part:?} is not a rate above zero"))
         };
         text.split(',').map(mbit).sum::<Result<Rate, String>>().map(Self)
     }

@@ -50,6 +50,13 @@ impl Text {
         self.value(name, &[], value);
     }
 
+    /// Counters without labels: name, help and value of each.
+    pub fn counters(&mut self, counters: &[(&str, &str, u64)]) {
+        for (name, help, value) in counters {
+            self.counter(name, help, value);
+        }
+    }
+
     /// A gauge without labels. Without a value it is only declared.
     pub fn gauge(&mut self, name: &str, help: &str, value: impl Into<Option<u64>>) {
         self.head(name, "gauge", help);
@@ -85,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_build_is_in_labels() {
+    fn the_build_is_exported_as_labels() {
         let mut text = Text::default();
         text.build(["1.2.3", "0123abcd", "x86_64-unknown-linux-gnu"]);
         let value = "flashflow_build_info{version=\"1.2.3\",commit=\"0123abcd\",target=\"x86_64-unknown-linux-gnu\"} 1\n";
@@ -93,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn values_have_their_labels_and_labels_are_escaped() {
+    fn label_values_are_escaped() {
         let mut text = Text::default();
         text.counter("bytes_total", "Bytes", 5);
         text.head("up", "gauge", "Whether it answers");

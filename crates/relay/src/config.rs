@@ -261,16 +261,16 @@ impl RelayConfig {
             (Some(mbit), Some(rate)) => Some(amount("burst_mbit", mbit)?).filter(|b| *b >= rate),
         };
         if rate.is_some() && burst.is_none() {
-            let reason = "less than the rate lets through in a second";
+            let reason = "less than the rate permits in a second";
             return Err(invalid("burst_mbit", reason));
         }
         if let Some(contact) = &self.contact {
             if contact.chars().any(char::is_control) || contact.trim() != contact {
-                let reason = "it is not one line of text, without blanks around it";
+                let reason = "must be one line of text without surrounding whitespace";
                 return Err(invalid("contact", reason));
             }
             if contact.is_empty() || contact.len() > CONTACT_MAX {
-                let reason = format!("it has not 1 to {CONTACT_MAX} bytes; leave it out for none");
+                let reason = format!("must have 1 to {CONTACT_MAX} bytes; omit it for none");
                 return Err(invalid("contact", reason));
             }
         }

@@ -65,7 +65,7 @@ impl Observer<Engine> for EngineObserver {
                 && let Err(error) = self.quota_log.add(accepted)
             {
                 let problem = format!(
-                    "machine: the measurement will not count after a restart, since it cannot be noted: {error}"
+                    "machine: the measurement cannot be recorded, and will not count after a restart: {error}"
                 );
                 self.emit(RelayEvent::Trouble(problem));
             }
@@ -90,7 +90,7 @@ impl Observer<Engine> for EngineObserver {
                 .as_mut()
                 .and_then(|it| it.note(now, unix, seconds, drive.node().relay_links()).err());
             if let Some(error) = noted {
-                let problem = format!("machine: what links carry cannot be written: {error}");
+                let problem = format!("machine: cannot write link observations: {error}");
                 self.emit(RelayEvent::Trouble(problem));
             }
             let signs = signs(drive.node());
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn seconds_that_were_slept_through_do_not_look_like_a_burst() {
+    fn missed_seconds_are_not_counted_as_a_burst() {
         let at = |millis| Instant::from_millis(millis);
         let traffic =
             |bytes| Traffic { received_bytes: bytes, sent_bytes: bytes, ..Traffic::default() };

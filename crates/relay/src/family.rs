@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_that_tor_has_made_are_found_by_their_ids() {
+    fn keys_made_by_tor_are_found_by_their_ids() {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("mine.secret_family_key");
         fs::write(&path, hex::decode(FILE).expect("hex")).expect("written");
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn own_certificates_prove_the_family_of_their_key_alone() {
+    fn a_certificate_proves_only_the_family_of_its_key() {
         let (relay, now_s, end_s) = (key(1), 1_795_440_942, 499_454 * 3600);
         let text = include_bytes!("../../dirmgr/tests/data/family-descriptors");
         let template = netdoc::descriptor::parse_all(text).0.remove(0);
@@ -215,7 +215,7 @@ mod tests {
         let cert = certified(2, &relay, end_s);
         assert_eq!(proven(cert.clone(), now_s).families, [id(2)].into());
         assert!(proven(cert.clone(), end_s).families.is_empty());
-        // It names the family's key, but another key has signed it.
+        // It names the family's key, but is signed by another key.
         let mut forged = certified(3, &relay, end_s);
         let named = cert.len() - 64 - 32;
         forged[named..named + 32].copy_from_slice(&cert[named..named + 32]);

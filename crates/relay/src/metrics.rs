@@ -75,18 +75,11 @@ impl Sources {
         text.process(&reading, Exhaustion::so_far(), self.descriptors_max);
         text.status(&status);
         text.dns(&self.dns);
-        let name = "flashflow_relay_memory_max_bytes";
-        text.gauge(
-            name,
-            "What peers may have it hold (MaxMemInQueues)",
-            self.held_bytes_max as u64,
-        );
+        let help = "Limit of the memory that peers may occupy (MaxMemInQueues)";
+        text.gauge("flashflow_relay_memory_max_bytes", help, self.held_bytes_max as u64);
         let name = "flashflow_relay_observed_bandwidth_bytes_per_second";
-        text.gauge(
-            name,
-            "The observed bandwidth of its descriptor",
-            self.bandwidth.observed_bytes_s(),
-        );
+        let help = "Observed bandwidth in the relay's descriptor";
+        text.gauge(name, help, self.bandwidth.observed_bytes_s());
         Some(text.into_string())
     }
 }
@@ -131,42 +124,67 @@ impl RelayMetrics for Text {
         self.head(name, "counter", "Total number of global connection bucket limit reached");
         self.value(name, &[("side", "write")], totals.limited);
 
-        self.counter("flashflow_relay_circuits_opened_total", "Circuits opened", totals.circuits);
-        let help = "Streams opened and names looked up for clients";
-        self.counter("flashflow_relay_streams_opened_total", help, totals.streams);
-        let help = "Bytes of clients' cells sent, either way";
-        self.counter("flashflow_relay_client_bytes_total", help, totals.client_bytes);
-        let help = "Bytes of measurement cells sent back";
-        self.counter("flashflow_relay_measured_bytes_total", help, totals.measured_bytes);
-        let help = "Cells that next hops with windows from hop to hop have passed on";
-        self.counter("flashflow_relay_passed_on_cells_total", help, totals.passed_on_cells);
-        let help = "Links closed, since the other end broke the rules of windows from hop to hop";
-        self.counter("flashflow_relay_feedback_refused_total", help, totals.feedback_refused);
-        let help = "Circuits whose queue filled up while the next hop passed nothing on";
-        self.counter("flashflow_relay_stalled_circuits_total", help, totals.stalled_circuits);
-        let name = "flashflow_relay_cells_waited_seconds_total";
-        self.head(
-            name,
-            "counter",
-            "Seconds that cells have waited in circuits' queues, all together",
-        );
-        self.value(name, &[], reading.waited_cell_s);
-        let help = "Bytes of cells and of streams' data that wait";
+        self.counters(&[
+            ("flashflow_relay_circuits_opened_total", "Circuits opened", totals.circuits),
+            (
+                "flashflow_relay_streams_opened_total",
+                "Streams opened and names resolved for clients",
+                totals.streams,
+            ),
+            (
+                "flashflow_relay_client_bytes_total",
+                "Bytes of client cells sent, in both directions",
+                totals.client_bytes,
+            ),
+            (
+                "flashflow_relay_measured_bytes_total",
+                "Bytes of measurement cells returned",
+                totals.measured_bytes,
+            ),
+            (
+                "flashflow_relay_passed_on_cells_total",
+                "Cells that next hops acknowledged (hop-by-hop windows)",
+                totals.passed_on_cells,
+            ),
+            (
+                "flashflow_relay_feedback_refused_total",
+                "Links closed because the peer violated the protocol of hop-by-hop windows",
+                totals.feedback_refused,
+            ),
+            (
+                "flashflow_relay_stalled_circuits_total",
+                "Circuits closed because the next hop acknowledged nothing",
+                totals.stalled_circuits,
+            ),
+        ]);
+        let help = "Total time that cells have spent in circuit queues, in seconds";
+        self.counter("flashflow_relay_cells_waited_seconds_total", help, reading.waited_cell_s);
+        let help = "Bytes of queued cells and stream data";
         self.gauge("flashflow_relay_queued_bytes", help, reading.queued_bytes as u64);
-        let help = "Bytes that peers have it hold in all, the kernel's buffers aside";
+        let help = "Bytes of memory that peers occupy, without kernel buffers";
         self.gauge("flashflow_relay_held_bytes", help, reading.held_bytes as u64);
     }
 
     /// Conflux sets that end at this exit (proposal 329). C tor has no such metric.
     fn conflux(&mut self, totals: &RouterTotals) {
-        let help = "Sets of circuits that were linked here";
-        self.counter("flashflow_relay_conflux_sets_total", help, totals.conflux_sets);
-        let help = "Circuits that were linked into sets";
-        self.counter("flashflow_relay_conflux_legs_total", help, totals.conflux_legs);
-        let help = "Times that clients or the relay went over from one linked circuit to another";
-        self.counter("flashflow_relay_conflux_switches_total", help, totals.conflux_switches);
-        let help = "Messages sent again, since the linked circuit was lost that had them";
-        self.counter("flashflow_relay_conflux_resent_total", help, totals.conflux_resent);
+        self.counters(&[
+            ("flashflow_relay_conflux_sets_total", "Conflux sets linked", totals.conflux_sets),
+            (
+                "flashflow_relay_conflux_legs_total",
+                "Circuits linked into Conflux sets",
+                totals.conflux_legs,
+            ),
+            (
+                "flashflow_relay_conflux_switches_total",
+                "Switches of clients and of the relay from one leg to another",
+                totals.conflux_switches,
+            ),
+            (
+                "flashflow_relay_conflux_resent_total",
+                "Messages resent because their leg was lost",
+                totals.conflux_resent,
+            ),
+        ]);
     }
 
     fn dns(&mut self, health: &Health) {
@@ -187,11 +205,8 @@ impl RelayMetrics for Text {
         let name = "tor_relay_load_tcp_exhaustion_total";
         self.counter(name, "Total number of times we ran out of TCP ports", exhaustion.ports);
         let name = "flashflow_relay_descriptor_exhaustion_total";
-        self.counter(
-            name,
-            "Times that there was no file descriptor for a socket",
-            exhaustion.descriptors,
-        );
+        let help = "Number of times that no file descriptor was left for a socket";
+        self.counter(name, help, exhaustion.descriptors);
     }
 
     fn status(&mut self, status: &RelayStatus) {
@@ -202,18 +217,11 @@ impl RelayMetrics for Text {
             self.value(name, &[("type", flag.name())], is_set);
         }
         let name = "tor_relay_signing_cert_expiry_timestamp";
-        self.gauge(
-            name,
-            "Timestamp at which the current signing keypair will expire",
-            status.certified_until,
-        );
-        let name = "flashflow_relay_reached";
-        self.gauge(
-            name,
-            "Whether a circuit through others has come back to its port",
-            u64::from(status.is_reached),
-        );
-        let name = "flashflow_relay_published_timestamp";
-        self.gauge(name, "When it last made a descriptor; 0 if it has not", status.published);
+        let help = "Timestamp at which the current signing keypair will expire";
+        self.gauge(name, help, status.certified_until);
+        let help = "Whether the relay has found its OR port reachable through a circuit";
+        self.gauge("flashflow_relay_reached", help, u64::from(status.is_reached));
+        let help = "Time of the last descriptor; 0 if there is none";
+        self.gauge("flashflow_relay_published_timestamp", help, status.published);
     }
 }

@@ -121,7 +121,7 @@ mod tests {
     const NOW: u64 = 1_700_000_000;
 
     #[test]
-    fn what_was_short_is_told_for_three_days_by_the_hour() {
+    fn overload_is_reported_for_three_days_with_hourly_times() {
         let mut overload = Overload::default();
         overload.note(NOW, Signs::default());
         assert_eq!(overload.descriptor_line(NOW) + &overload.extra_info_lines(NOW, None), "");

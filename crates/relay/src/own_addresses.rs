@@ -40,7 +40,7 @@ mod tests {
     use std::net::SocketAddr;
 
     #[test]
-    fn an_exit_refuses_the_addresses_that_its_machine_has_now() {
+    fn an_exit_refuses_the_current_addresses_of_its_host() {
         let config = RelayConfig {
             nickname: Some("exit".parse().expect("a nickname")),
             address: Some([198, 51, 100, 1].into()),

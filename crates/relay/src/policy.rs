@@ -71,7 +71,7 @@ mod tests {
     const NOTHING: &dyn Fn(&str) -> Option<i32> = &|_| None;
 
     #[test]
-    fn the_relays_of_a_consensus_are_known_unless_streams_may_lead_to_them() {
+    fn streams_to_relays_of_the_consensus_are_refused_unless_reentry_is_allowed() {
         let text = include_str!("../../netdoc/tests/data/consensus-ns");
         let known = |text: &str| known_relays(&Consensus::parse(text.as_bytes()).expect("sound"));
         let relays = known(text);

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_accepted_is_known_after_a_restart_until_its_period_is_over() {
+    fn accepted_measurements_count_after_a_restart_until_their_period_ends() {
         let folder = tempfile::tempdir().expect("a folder");
         let (mut quota_log, _) = QuotaLog::open(folder.path(), 100).expect("none yet");
         for (unix_time_s, number) in [(1000, 1), (1050, 2), (1101, 3)] {
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_that_nobody_can_read_do_not_cost_the_others() {
+    fn invalid_lines_are_skipped() {
         let folder = tempfile::tempdir().expect("a folder");
         let (mut quota_log, _) = QuotaLog::open(folder.path(), 100).expect("none yet");
         quota_log.add(accepted(1000, 1)).expect("written");

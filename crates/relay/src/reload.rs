@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_change_does_and_what_cannot_is_named() {
+    fn settings_that_need_a_restart_are_reported_and_others_change() {
         let old = settings("");
         assert_eq!(compare(&old, &old), Reloaded::default());
         let new = settings(

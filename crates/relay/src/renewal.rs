@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_consensus_changes_these_days_within_bounds() {
+    fn consensus_parameters_change_lifetimes_within_bounds() {
         let says = |rotation, grace| {
             OnionKeyLife::from_consensus(&move |name| match name {
                 "onion-key-rotation-days" => Some(rotation),

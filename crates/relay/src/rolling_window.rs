@@ -26,7 +26,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_whole_windows_count() {
+    fn only_complete_windows_count() {
         let mut window = RollingWindow::default();
         for _ in 0..9 {
             assert_eq!(window.note_second(7), None);

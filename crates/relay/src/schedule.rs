@@ -147,7 +147,7 @@ mod tests {
     const HOUR: u64 = 3600;
 
     #[test]
-    fn what_a_test_of_the_bandwidth_comes_to_is_told_at_once() {
+    fn the_result_of_a_bandwidth_test_is_announced_at_once() {
         let mut schedule = Schedule::new(1);
         // Traffic of the reachability test was counted before the end of the test.
         schedule.descriptor_made(at(0), content(10.0, 300));
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_carried_is_announced_at_first_at_once_then_seldom() {
+    fn observed_bandwidth_is_announced_at_once_at_first_and_then_rarely() {
         let mut schedule = Schedule::new(1);
         schedule.descriptor_made(at(0), content(10.0, 0));
         assert!(!schedule.wants_descriptor(at(1), content(10.0, 1)));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn each_authority_gets_it_once_and_later_again_if_need_be() {
+    fn each_authority_gets_a_descriptor_once_and_again_after_a_failure() {
         let mut schedule = Schedule::new(3);
         assert_eq!((schedule.due(at(0)), schedule.timeout()), (None, None));
         schedule.descriptor_made(at(0), content(10.0, 0));

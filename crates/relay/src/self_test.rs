@@ -55,7 +55,7 @@ impl fmt::Display for Reachability {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Reached { address, directory } => {
-                write!(f, "reachable at {address}: a circuit through other relays came back")?;
+                write!(f, "reachable at {address}: a circuit through other relays was built")?;
                 match directory {
                     Some(false) => f.write_str(
                         ", but its directory did not answer: it is published without one",
@@ -65,13 +65,13 @@ impl fmt::Display for Reachability {
             }
             Self::Unreached { address, problem, is_published } => {
                 let then = match is_published {
-                    true => "the descriptor is published all the same, as `assume_reachable` says",
-                    false => "no descriptor is published until one does",
+                    true => "the descriptor is published anyway, because of `assume_reachable`",
+                    false => "no descriptor is published until one is built",
                 };
                 write!(
                     f,
-                    "not reachable at {address}: {problem}; {then}. Are `address` and `or_port` what others \
-                     see, and does every firewall and router before it let TCP in to that port?"
+                    "not reachable at {address}: {problem}; {then}. Check that `address` and `or_port` are those that \
+                     others see, and that each firewall and router permits TCP to that port"
                 )
             }
         }

@@ -1,10 +1,10 @@
 //! The directory server: HTTP on a loopback port, where the engine connects the streams of clients
 //! that ask for a directory (BEGIN_DIR).
 //!
-//! It has one thread, and two more that compress. What strangers can make it do is bounded: connections, their age and the rate at
-//! which they take their answers, the length of a request, memory, and what is compressed for them. No request is refused because
-//! of other clients: a new connection ends the one that has been without progress for longest, and when there is no memory for a
-//! compressed answer, the documents are sent as they are.
+//! The server has one thread, and two more for compression. It bounds the resources that clients can use: the number of connections,
+//! their duration and minimum rate, the length of requests, memory, and compression. Clients cannot make it refuse requests of others:
+//! a new connection replaces the one that has been without progress for longest, and if memory for compressed answers is exhausted,
+//! documents are sent uncompressed.
 
 mod answer;
 mod body;
@@ -36,31 +36,30 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::oneshot;
 use work::{Held, Work};
 
-/// How long a request may take to come.
+/// Time limit for receiving a request.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(30);
-/// How long a connection may last: slow clients take minutes for a consensus.
+/// Time limit for a connection. Slow clients take minutes for a consensus.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(1_200);
-/// The longest request: the paths that tor makes have less than 4 KiB.
+/// Maximum length of a request. The paths that tor requests have less than 4 KiB.
 const REQUEST_MAX: usize = 32 << 10;
-/// What the kernel may hold of one connection's answer, in bytes. So it is seen soon whether the client takes it, and clients that do not
-/// cost little.
+/// Size of a connection's send buffer in the kernel, in bytes. It is small, so that stalled clients are noticed early and cost little.
 const SEND_BUFFER: usize = 64 << 10;
-/// The pause after a connection could not be accepted, for want of descriptors.
+/// Pause after a connection could not be accepted for lack of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// Which consensuses somebody has.
+/// Header with the digests of the client's consensuses.
 const DIFF_FROM: HeaderName = HeaderName::from_static("x-or-diff-from-consensus");
 const HTTP_DATE: &str = "%a, %d %b %Y %H:%M:%S GMT";
 
-/// A running server; it ends when this is dropped.
+/// A running server. Dropping it stops it.
 #[derive(Debug)]
 pub(crate) struct Server {
     address: SocketAddr,
-    /// Its end ends the server.
+    /// Dropping it ends the server.
     _stop: oneshot::Sender<Infallible>,
 }
 
 impl Server {
-    /// Listens on a loopback port that is free, and serves what the cache has.
+    /// Listens on a free loopback port, and serves the documents of the cache.
     pub(crate) fn start(cache: Cache) -> io::Result<Self> {
         Self::with(cache, Pace::REAL, CONNECTIONS_MAX)
     }
@@ -68,7 +67,7 @@ impl Server {
     fn with(cache: Cache, pace: Pace, connections_max: usize) -> io::Result<Self> {
         let listener = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
         listener.set_nonblocking(true)?;
-        // Connections that are accepted have it, too.
+        // Accepted connections inherit it.
         rustix::net::sockopt::set_socket_send_buffer_size(&listener, SEND_BUFFER)?;
         let address = listener.local_addr()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -87,14 +86,14 @@ impl Server {
         Ok(Self { address, _stop: stop })
     }
 
-    /// Where it listens.
+    /// The address of the listener.
     pub(crate) const fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
 async fn serve(listener: std::net::TcpListener, cache: Cache, pace: Pace, connections_max: usize) {
-    // It is non-blocking, so there is nothing that could fail.
+    // A non-blocking listener cannot fail here.
     let Ok(listener) = TcpListener::from_std(listener) else { return };
     let work = Arc::new(Work::new(tokio::time::Instant::now()));
     let mut connections = Connections::new(connections_max);
@@ -107,7 +106,7 @@ async fn serve(listener: std::net::TcpListener, cache: Cache, pace: Pace, connec
         let held = Held::new(Arc::clone(&work));
         connections.add(progress.clone(), async move {
             let talk = talk(stream, &cache, &held, &progress);
-            // A client that goes away, or is too slow, is nothing to log.
+            // A client that disconnects or is too slow is not logged.
             tokio::select! {
                 _ = talk => {}
                 () = progress.too_slow(pace) => {}
@@ -143,7 +142,7 @@ async fn talk(
         Ok::<_, Infallible>(response(answer, now, progress))
     });
     http1::Builder::new()
-        // Tor knows them in this spelling only.
+        // Tor recognizes headers in title case only.
         .title_case_headers(true)
         .keep_alive(false)
         .half_close(true)
@@ -159,7 +158,7 @@ fn text<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// A date of HTTP, in Unix seconds.
+/// Converts an HTTP date to Unix seconds.
 fn unix_time(text: &str) -> Option<u64> {
     let time = jiff::fmt::strtime::parse(HTTP_DATE, text).ok()?.to_datetime().ok()?;
     let time = jiff::tz::Offset::UTC.to_timestamp(time).ok()?;
@@ -177,7 +176,7 @@ fn response(answer: Answer, now: u64, progress: &Progress) -> Response<Sending> 
     *response.status_mut() = StatusCode::from_u16(status).unwrap_or(StatusCode::NOT_FOUND);
     response.extensions_mut().insert(hyper::ext::ReasonPhrase::from_static(reason.as_bytes()));
     let headers = response.headers_mut();
-    // Tor reads a clock's difference from it.
+    // Tor derives clock skew from it.
     headers.extend(http_date(now).map(|date| (DATE, date)));
     if status != 200 {
         return response;

@@ -1,10 +1,9 @@
-//! What stock authorities make of bandwidth files, line by line: their votes are compared with what
-//! `netdoc::check_as_tor` says, for a corpus that holds what generators do and what they should not.
+//! Compares votes of C tor authorities by bandwidth files with `netdoc::check_as_tor`, for valid and invalid lines.
 //!
-//! Relays are known to the authorities by their descriptors alone, so that many lines can be looked at.
+//! The relays are descriptors without processes, so that many lines can be compared.
 
 use crate::common::publish_to_all;
-use crate::said::Said;
+use crate::common::recorded_vote::{self, RecordedVote};
 use lab::{Network, NetworkSpec, Node};
 use link::{Clock, IdentityIssuer, LongTermKeys, unix_time_s};
 use netdoc::Fingerprint;
@@ -25,16 +24,16 @@ const RELAYS: u16 = 24;
 /// Number of files with random lines, unless the environment asks for more. Three authorities read one file each in every
 /// voting period of ten seconds.
 const DRAWN: usize = 9;
-/// How many the environment asks for: `FLASHFLOW_BANDWIDTH_FILES=200` is half an hour's work.
+/// Environment variable with the number of files. 200 take half an hour.
 const DRAWN_VARIABLE: &str = "FLASHFLOW_BANDWIDTH_FILES";
-/// Where to keep what the authorities say, if the environment wants it kept.
+/// Environment variable with the file for recorded votes, if they are to be kept.
 const KEPT_VARIABLE: &str = "FLASHFLOW_BANDWIDTH_KEEP";
-/// Lines of each of them.
+/// Number of lines of each file.
 const LINES: usize = 120;
-/// Authorities make their votes so long before those hold.
+/// Time from the making of a vote to its `valid-after`.
 const VOTE_BEFORE_S: u64 = 5;
 
-/// Makes relays known to all authorities.
+/// Publishes descriptors of relays at all authorities.
 fn publish_relays(network: &Network) -> Vec<Fingerprint> {
     let rng = &mut StdRng::from_seed([1; 32]);
     let mut issuer = IdentityIssuer::new([2; 32], unix_time_s()).expect("keys");
@@ -66,8 +65,7 @@ fn publish_relays(network: &Network) -> Vec<Fingerprint> {
     all
 }
 
-/// A line about a relay, sound or not; each kind is one that a generator could write by mistake, or that C reads in
-/// its own way.
+/// A valid or invalid line about a relay. Each kind is a plausible mistake of a generator, or is parsed by C in a special way.
 fn line(relay: &Fingerprint, kind: usize, bw: u32) -> Vec<u8> {
     let hex = relay.to_string();
     let lower = hex.to_lowercase();
@@ -90,7 +88,7 @@ fn line(relay: &Fingerprint, kind: usize, bw: u32) -> Vec<u8> {
         14 => format!("node_id=${hex} bw={bw}kb\n"),
         15 => format!("node_id=${hex} bw={bw}.5\n"),
         16 => format!("node_id=${hex} bw=0x{bw:x}\n"),
-        // From 2^31 on an authority makes no vote that it can read itself: `Measured=` gets a sign.
+        // From 2^31 on, an authority makes a vote that it cannot parse, because `Measured=` is negative.
         17 => format!("node_id=${hex} bw={}\n", i32::MAX),
         18 => format!("node_id=${hex} bw={}\n", u64::from(bw) + (1 << 32)),
         19 => format!("node_id=${hex} bw=99999999999999999999999\n"),
@@ -132,7 +130,7 @@ fn line(relay: &Fingerprint, kind: usize, bw: u32) -> Vec<u8> {
 
 const KINDS: usize = 52;
 
-/// A file of sound and unsound lines; the relays are hit several times each.
+/// A file of random valid and invalid lines, several for each relay.
 fn drawn(relays: &[Fingerprint], now: u64, rng: &mut StdRng) -> Vec<u8> {
     let mut text =
         format!("{}\nversion=1.9.0\nsoftware=corpus\n", now - rng.random_range(0..100_000))
@@ -142,7 +140,7 @@ fn drawn(relays: &[Fingerprint], now: u64, rng: &mut StdRng) -> Vec<u8> {
     }
     for _ in 0..LINES {
         let relay = &relays[rng.random_range(0..relays.len())];
-        // As many sound ones as others, so that relays are not all left out.
+        // Half of the lines are valid, so that some relays are voted on.
         let kind = if rng.random_bool(0.3) { 0 } else { rng.random_range(0..KINDS) };
         text.extend(line(relay, kind, rng.random_range(1..100_000)));
     }
@@ -152,7 +150,7 @@ fn drawn(relays: &[Fingerprint], now: u64, rng: &mut StdRng) -> Vec<u8> {
     text
 }
 
-/// Files that are odd as a whole.
+/// Files with unusual headers or structure.
 fn odd(relays: &[Fingerprint], now: u64) -> Vec<(&'static str, Vec<u8>)> {
     let body: String =
         (100..).zip(relays).map(|(bw, relay)| format!("node_id=${relay} bw={bw}\n")).collect();
@@ -208,12 +206,12 @@ fn odd(relays: &[Fingerprint], now: u64) -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// What a vote says.
+/// The relevant content of a vote.
 struct Vote {
     valid_after: u64,
-    /// By relay, in KB/s, as 32 bits.
+    /// `Measured=` of each relay, in KB/s, as 32 bits.
     measured: BTreeMap<Fingerprint, u32>,
-    /// All that it lists.
+    /// All listed relays.
     listed: Vec<Fingerprint>,
     headers: Option<String>,
     digest: Option<String>,
@@ -229,7 +227,7 @@ impl Vote {
             let found = text.lines().find_map(|line| line.strip_prefix(key));
             found.map(str::to_owned)
         };
-        // In the order of the relays: `%d` makes large ones negative, which no reader of votes would take.
+        // Parsed here, because `%d` makes large values negative, which parsers of votes refuse.
         let weights = text.lines().filter_map(|line| line.strip_prefix("w "));
         let measured = |line: &str| {
             let found = line.split(' ').find_map(|pair| pair.strip_prefix("Measured="))?;
@@ -267,7 +265,7 @@ fn vote_after(authority: &Node, unix_s: u64) -> Vote {
     }
 }
 
-/// What tor warns of when it checks a configuration with this bandwidth file.
+/// Tor's warnings when it verifies a configuration with this bandwidth file.
 fn logged(folder: &Path, file: &Path) -> Vec<String> {
     let text = "AuthoritativeDirectory 1\nV3AuthoritativeDirectory 1\nContactInfo nobody\nAddress 127.0.0.1\n\
                 ORPort 127.0.0.1:9\nDirPort 127.0.0.1:9\nAssumeReachable 1\nTestingTorNetwork 1\nExitRelay 0\n\
@@ -287,7 +285,7 @@ fn logged(folder: &Path, file: &Path) -> Vec<String> {
     warnings.filter(about_files).map(str::to_owned).collect()
 }
 
-/// Tor reads the file when it checks its configuration: that takes some milliseconds and no network.
+/// Tor reads the file when it verifies its configuration, which takes milliseconds and needs no network.
 #[test]
 fn tor_logs_the_warnings_that_the_check_quotes() {
     let folder = tempfile::tempdir().expect("a folder");
@@ -314,7 +312,7 @@ fn tor_logs_the_warnings_that_the_check_quotes() {
     for (name, bytes) in &corpus {
         let path = folder.path().join("file");
         fs::write(&path, bytes).expect("written");
-        // The age is that of the second in which tor looks.
+        // Tor's age may differ by a second.
         let is_age = |it: &String| it.starts_with("Bandwidth measurement file stale. Age: ");
         let expected: Vec<String> = netdoc::check_as_tor(bytes, unix_time_s())
             .warnings
@@ -330,12 +328,12 @@ fn tor_logs_the_warnings_that_the_check_quotes() {
         );
         kinds.extend(found.iter().filter_map(|it| it.split(':').next()).map(str::to_owned));
     }
-    // All that tor has to say of bandwidth files, but that it cannot open one.
+    // All warnings of tor about bandwidth files, except that it cannot open one.
     assert_eq!(kinds.len(), 11, "{kinds:#?}");
 }
 
 #[test]
-fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
+fn authorities_vote_as_the_check_predicts() {
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let relays = publish_relays(&network);
     let known: Vec<[u8; 20]> = relays.iter().map(|it| *it.as_bytes()).collect();
@@ -345,7 +343,7 @@ fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
     let mut now = unix_time_s();
     let mut corpus: Vec<(String, Vec<u8>)> =
         odd(&relays, now).into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect();
-    // Each kind of line once at least, alone for its relay.
+    // Each kind of line at least once, as the only line of its relay.
     for (part, kinds) in (0..KINDS).collect::<Vec<_>>().chunks(relays.len()).enumerate() {
         let mut text = format!("{now}\nversion=1.9.0\n=====\n").into_bytes();
         kinds.iter().zip(&relays).for_each(|(kind, relay)| text.extend(line(relay, *kind, 777)));
@@ -355,7 +353,7 @@ fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
     for number in 0..asked.unwrap_or(DRAWN) {
         corpus.push((format!("drawn {number}"), drawn(&relays, now, rng)));
     }
-    let mut all: Vec<Said> = Vec::new();
+    let mut all: Vec<RecordedVote> = Vec::new();
     for files in corpus.chunks(network.authorities().len()) {
         for ((_, bytes), authority) in files.iter().zip(network.authorities()) {
             let path = network.dir().join(format!("{}.v3bw", authority.nickname()));
@@ -367,7 +365,7 @@ fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
         for ((name, bytes), authority) in files.iter().zip(network.authorities()) {
             let Vote { measured, listed, headers, digest, .. } = vote_after(authority, now);
             assert!(relays.iter().all(|relay| listed.contains(relay)), "{name}");
-            all.push(Said {
+            all.push(RecordedVote {
                 name: name.clone(),
                 now_unix_s: now,
                 file: String::from_utf8(bytes.clone()).expect("text"),
@@ -379,14 +377,14 @@ fn authorities_vote_by_bandwidth_files_as_the_check_foretells() {
         }
     }
     if let Some(path) = std::env::var_os(KEPT_VARIABLE) {
-        crate::said::write(path.as_ref(), &all).expect("written");
+        recorded_vote::write(path.as_ref(), &all).expect("written");
     }
-    let wrong: Vec<String> = all.iter().flat_map(Said::differences).collect();
+    let wrong: Vec<String> = all.iter().flat_map(RecordedVote::differences).collect();
     let lines: usize = all.iter().map(|it| it.report().lines.len()).sum();
     let taken: usize = all.iter().map(|it| it.measured.len()).sum();
     eprintln!("{} files, {lines} lines, {taken} votes on relays", corpus.len());
     assert!(wrong.is_empty(), "{wrong:#?}");
-    // The corpus is none if tor takes nothing, or all.
+    // The corpus is useful only if tor accepts some lines and refuses others.
     assert!(lines > 1000 && taken > 200, "{lines} {taken}");
     network.stop().expect("down");
 }

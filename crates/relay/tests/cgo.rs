@@ -20,7 +20,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 
-/// A relay of this crate, as an exit or not.
+/// A relay of this crate, optionally as an exit.
 fn ours(network: &Network, nickname: &str, is_exit: bool, folder: &Path) -> Relay {
     let open = ExitSection {
         policy: Some(vec!["accept *:*".to_owned()]),
@@ -39,17 +39,16 @@ fn stock_exit() -> RelaySpec {
     RelaySpec::open_exit("stock")
 }
 
-/// Stock clients ask their last hop alone for it: with ours in the middle it is between the client and the
-/// stock exit, and our layer is a keystream.
+/// C tor clients negotiate CGO only with the last hop. If our relay is in the middle, its layer is a keystream.
 #[test]
-fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_our_middle() {
+fn a_c_tor_client_uses_cgo_with_our_exit_and_through_our_middle() {
     let network = Network::start(&NetworkSpec::new(vec![stock_exit()]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
-    // No circuit that the client has begun before it is pinned ends at the middle.
+    // No circuit from before the pinning ends at the middle.
     let [middle, exit] = [("oursA", false), ("oursB", true)]
         .map(|(name, it)| ours(&network, name, it, folder.path()));
     network.wait_until_known(&[middle.rsa().0, exit.rsa().0], PATIENCE).expect("listed");
-    // An exit refuses streams of circuits that come from a relay of which it has not heard.
+    // An exit refuses streams on circuits from a relay that it does not know.
     let _ = knowing(&network, 0, &[&middle.rsa().to_string()]);
     let [entry, other] = [0, 1].map(|place: usize| network.authorities()[place].rsa());
     let stock = network.relays()[0].rsa();
@@ -85,7 +84,7 @@ fn a_stock_client_has_counter_galois_onion_with_our_exit_and_passes_it_through_o
 struct Telling {
     told: Sender<Result<u64, String>>,
     clock: Clock,
-    /// Once more, where C tor sweeps it away.
+    /// Builds another circuit if C tor destroyed the first one.
     again: Option<(CircuitPlan, SocketAddr, Transfer)>,
 }
 
@@ -136,7 +135,7 @@ impl Observer<client::Server> for Silent {
     }
 }
 
-/// A relay, by its own descriptor.
+/// A relay as a hop, from its own descriptor.
 fn next_hop(network: &Network, rsa: [u8; 20]) -> NextHop {
     let resource = Resource::Descriptors(vec![Fingerprint::from_bytes(rsa)]);
     let text = Fetcher::default().get(network.directory_addrs()[0], &resource).expect("served");
@@ -153,7 +152,7 @@ fn next_hop(network: &Network, rsa: [u8; 20]) -> NextHop {
 }
 
 #[test]
-fn our_client_has_counter_galois_onion_with_stock_exits_and_ours() {
+fn our_client_uses_cgo_with_c_tor_exits_and_ours() {
     let network = Network::start(&NetworkSpec::new(vec![stock_exit()]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     let relay = ours(&network, "ours", true, folder.path());
@@ -173,7 +172,7 @@ fn our_client_has_counter_galois_onion_with_stock_exits_and_ours() {
     let server = Box::new(server.expect("a driver"));
     let _server = NodeThread::start("server", server, Silent).expect("a thread");
 
-    // The last hop is whom the layer is shared with; without cells of its kind nothing would be understood.
+    // The layer is shared with the last hop, which would understand nothing else.
     let paths = [vec![first, ours, stock], vec![first, stock, ours], vec![ours, stock]];
     for (number, path) in (1..).zip(paths) {
         let mut node = client::Client::new(now, StdRng::seed_from_u64(number));

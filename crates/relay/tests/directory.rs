@@ -1,4 +1,4 @@
-//! Our relay as a directory, compared with C tor's, and the keys and certificates that it replaces while it runs.
+//! The relay's directory compared with C tor's, and renewal of keys and certificates at run time.
 
 use crate::common::{
     PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, knowing, only,
@@ -58,7 +58,7 @@ fn onion_key(microdesc: &str) -> Option<[u8; 32]> {
     key.ok()?.try_into().ok()
 }
 
-/// Our own microdescriptor has this name in the consensus.
+/// The digest of the relay's microdescriptor in the consensus.
 fn micro_name(router: &Router) -> String {
     use base64::Engine;
     let digest = router.microdesc_digest.expect("a microdescriptor");
@@ -66,7 +66,7 @@ fn micro_name(router: &Router) -> String {
 }
 
 #[test]
-fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
+fn directory_and_authorities_have_the_same_documents() {
     let network =
         Network::start(&NetworkSpec::new(vec![RelaySpec::new("stock")]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
@@ -74,7 +74,7 @@ fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
     let (relay, events) = published(&network, &keys);
     wait_until_listed(&events);
 
-    // Both consensuses, and all that they name.
+    // Both consensuses, and all documents that they list.
     let ours = relay.directory().expect("a directory");
     let theirs = network.directory_addrs()[0];
     let fingerprint = Fingerprint::from_bytes(relay.rsa().0);
@@ -97,7 +97,7 @@ fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
     let wanted = format!("/tor/status-vote/current/consensus/{}", signers.join("+"));
     assert_eq!(consensus(ours, &path(&wanted)).valid_after, ns.valid_after);
 
-    // The authorities have stored what belongs to our descriptor; one that has just been made is on its way to them.
+    // The authorities have the extra-info document of our descriptor. A new one may not have arrived yet.
     let clock = Clock::start();
     loop {
         let own = text(ours, &path("/tor/extra/authority"));
@@ -113,7 +113,7 @@ fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
     }
     drop(relay);
 
-    // It begins again with what it had, also where nobody can be asked.
+    // After a restart it serves its stored documents, even without authorities.
     let alone = RelayConfig {
         authorities: Some(vec![SocketAddr::from(([127, 0, 0, 1], 1))]),
         ..config("ours", &keys)
@@ -124,10 +124,10 @@ fn our_directory_has_what_authorities_have_and_they_have_our_extra_info() {
 }
 
 #[test]
-fn a_consensus_without_the_signatures_that_the_operator_wants_is_not_used() {
+fn a_consensus_needs_signatures_of_the_configured_authorities() {
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
-    // By the control port: an authority that has it may not serve it yet.
+    // From the control port, because an authority may have a consensus before it serves it.
     let text = network.wait_for_consensus(None, &mut |_| true, PATIENCE).expect("voted");
     let ns = Consensus::parse(text.as_bytes()).expect("a consensus");
     let real = ns.authorities.iter().map(|authority| authority.fingerprint);
@@ -161,7 +161,7 @@ fn a_consensus_without_the_signatures_that_the_operator_wants_is_not_used() {
 }
 
 #[test]
-fn clients_are_served_with_a_changed_onion_key_and_with_new_certificates() {
+fn clients_are_served_across_renewals_of_onion_key_and_certificates() {
     let relays = ["client", "late"].map(RelaySpec::new).to_vec();
     let network = Network::start(&NetworkSpec::new(relays), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
@@ -181,7 +181,7 @@ fn clients_are_served_with_a_changed_onion_key_and_with_new_certificates() {
     let port = relay.address().port();
     drop(relay);
 
-    // Four weeks later. The client has not heard of the new key, and uses the one before.
+    // Four weeks later, the client does not know the new key and uses the previous one.
     age_onion_key(&settings.keys, 28);
     let (sender, events) = channel();
     let relay = Relay::start(&config(port).check().expect("sound"), sender).expect("started");
@@ -191,14 +191,14 @@ fn clients_are_served_with_a_changed_onion_key_and_with_new_certificates() {
     build_circuit(&mut control, &[&a, &ours, &b]);
     wait_until_known(&network, &events);
     assert_ne!(only(&fetched(&network, &relay)).ntor_onion_key, before);
-    // Then it hears of it. In between it may know none.
+    // Then it learns the new key. In between it may know none.
     let md = format!("md/id/{}", relay.rsa());
     while control.get_info(&md).ok().is_none_or(|text| onion_key(&text) == before) {
         control.events().recv_timeout(PATIENCE).expect("news");
     }
     build_circuit(&mut control, &[&a, &ours, &b]);
 
-    // A client that connects after certificates have changed must find that they fit together.
+    // A client that connects after the renewal of certificates accepts them.
     relay.renew_certificates();
     wait_for("new certificates", &events, |event| {
         (event == RelayEvent::Renewed(Renewed::Certificates)).then_some(())
@@ -208,14 +208,14 @@ fn clients_are_served_with_a_changed_onion_key_and_with_new_certificates() {
     build_circuit(&mut control, &[&ours, &a, &b]);
 }
 
-/// A stock tor as a client, ended when dropped.
+/// A C tor client. Dropping it ends the process.
 struct Client {
     process: Child,
     said: Receiver<String>,
 }
 
 impl Client {
-    /// A client to whom no authority answers, and which may enter the network by our relay only.
+    /// A client that no authority answers, and whose only entry is our relay.
     fn start(folder: &Path, authorities: &[String], relay: &Relay) -> Self {
         let (fingerprint, address) = (relay.rsa(), relay.address());
         let port = address.port();
@@ -248,7 +248,7 @@ impl Client {
     }
 
     fn wait_until_it_says(&self, what: &str) {
-        // Where something is wrong it may go on for ever.
+        // A failing client may run forever.
         const LINES_MAX: usize = 200;
         let mut heard = Vec::new();
         while heard.last().is_none_or(|line: &String| !line.contains(what)) {
@@ -260,7 +260,7 @@ impl Client {
     }
 }
 
-/// The lines `DirAuthority` of a network, with right names and keys, and ports where nobody listens.
+/// The `DirAuthority` lines of a network, with closed ports.
 fn deaf_authorities(network: &Network) -> Vec<String> {
     let line = |(authority, port): (&Node, u16)| {
         format!(
@@ -275,14 +275,14 @@ fn deaf_authorities(network: &Network) -> Vec<String> {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // It may have ended already.
+        // The process may have ended already.
         let _ = self.process.kill();
         let _ = self.process.wait();
     }
 }
 
 #[test]
-fn a_stock_client_bootstraps_with_our_directory_alone() {
+fn a_c_tor_client_bootstraps_from_our_directory_alone() {
     let network =
         Network::start(&NetworkSpec::new(vec![RelaySpec::new("stock")]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
@@ -293,16 +293,15 @@ fn a_stock_client_bootstraps_with_our_directory_alone() {
     std::fs::create_dir(&data).expect("made");
     let client = Client::start(&data, &deaf_authorities(&network), &relay);
     client.wait_until_it_says("Bootstrapped 100%");
-    // What it has came from us.
+    // Its documents are ours.
     let stored = std::fs::read_to_string(data.join("cached-microdesc-consensus")).expect("stored");
     assert!(Consensus::parse(stored.as_bytes()).is_ok());
     drop(client);
 }
 
-/// A stock client that has our relay alone, and our relay, which has stock authorities: both hear of the next
-/// consensus by a difference to the one before.
+/// A C tor client with our relay as its only directory, and our relay with C tor authorities, both fetch the next consensus as a diff.
 #[test]
-fn a_stock_client_updates_by_differences_of_ours_and_we_by_differences_of_stock_authorities() {
+fn consensus_diffs_work_from_c_tor_to_our_relay_and_from_it_to_a_c_tor_client() {
     let network =
         Network::start(&NetworkSpec::new(vec![RelaySpec::new("stock")]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");

@@ -4,16 +4,16 @@ use lab::{Client, Content, ContentServer, Network, NetworkSpec, Pins, RelaySpec,
 use std::time::Duration;
 use testkit::exits::{name_server, ours, wait_until_known};
 
-/// Far more than anything here takes, even on a busy machine.
+/// Timeout, long enough for a busy machine.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 #[test]
-fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
+fn a_c_tor_client_downloads_through_our_relays_in_all_positions() {
     let exit = |nickname: &str| RelaySpec::open_exit(nickname);
     let network = Network::start(&NetworkSpec::new(vec![exit("stock")]), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     let names = name_server();
-    // Alone, and with threads that serve the sockets, and with windows from hop to hop between the last two: nobody is to notice.
+    // Single-threaded, with I/O threads, and with hop-by-hop windows between the last two.
     let ours = |name, threads, hop_windows| {
         ours(&network, name, threads, hop_windows, names, folder.path())
     };
@@ -63,7 +63,7 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
             });
             assert!(done.is_right, "{what}, {len} bytes: {done:?}");
         }
-        // The two that have windows have them between them, and with nobody else.
+        // Only the two relays with hop-by-hop windows use them, with each other.
         match (what, passed_on()) {
             ("middle" | "exit" | "guard", told) => assert_eq!(told, [0; 3], "{what}"),
             (_, [a, b, c]) => assert!(a == 0 && b > 0 && c > 4_000, "{what}: {a}, {b}, {c}"),
@@ -73,7 +73,7 @@ fn a_stock_client_downloads_through_ours_as_guard_middle_exit_and_all_three() {
         assert!(paths.iter().all(|used| *used == path), "{what}: {paths:x?}");
     }
 
-    // Our exit, the last one, looks names up, and says why a destination cannot be reached.
+    // Our exit resolves names, and reports why a destination is unreachable.
     let content = Content { len: 50_000, seed: 99 };
     let port = server.address().port();
     let done = download(client.socks(), ("files.test", port), content, "name", PATIENCE);

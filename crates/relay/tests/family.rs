@@ -1,4 +1,4 @@
-//! Families of relays, as stock tor's authorities and relays see them.
+//! Families of relays, as C tor's authorities and relays see them.
 
 use crate::common::{PATIENCE, config, fetched, text, wait_for, wait_until_known};
 use base64::Engine;
@@ -13,7 +13,7 @@ use std::process::Command;
 use std::sync::mpsc::channel;
 
 #[test]
-fn authorities_put_our_relay_and_a_stock_one_with_the_same_key_into_one_family() {
+fn authorities_put_our_relay_and_a_c_tor_relay_with_the_same_key_into_one_family() {
     let folder = tempfile::tempdir().expect("a folder");
     let keys = folder.path().join("keys");
     std::fs::create_dir(&keys).expect("made");
@@ -61,7 +61,7 @@ fn authorities_put_our_relay_and_a_stock_one_with_the_same_key_into_one_family()
         if [ours, other].iter().all(|it| consensus.by_fingerprint(it).is_some()) {
             break consensus;
         }
-        // There is a new one soon.
+        // The next consensus follows soon.
         wait_for("news", &events, |_| Some(()));
     };
     for fingerprint in [ours, other] {
@@ -70,7 +70,7 @@ fn authorities_put_our_relay_and_a_stock_one_with_the_same_key_into_one_family()
         let micro = microdescriptor(&network, &digest);
         let line = micro.lines().find(|line| line.starts_with("family-ids ")).unwrap_or_default();
         assert_eq!(line, format!("family-ids ed25519:{id}"), "{micro}");
-        // We read the same in the descriptor, of our own making or of stock tor's.
+        // Our parser finds the same in the descriptor of either relay.
         let descriptor = text(authority, &Resource::Descriptors(vec![fingerprint]));
         let descriptor = descriptor::iter(descriptor.as_bytes()).next().expect("one");
         let ProvenFamilies { families, problems } =
@@ -80,7 +80,7 @@ fn authorities_put_our_relay_and_a_stock_one_with_the_same_key_into_one_family()
     }
 }
 
-/// From any authority that has it: one that voted for an older descriptor of a relay has another.
+/// Fetches a microdescriptor from any authority that has it. An authority with an older descriptor has another one.
 fn microdescriptor(network: &Network, digest: &[u8; 32]) -> String {
     let digest = STANDARD_NO_PAD.encode(digest);
     let resource = Resource::Path(format!("/tor/micro/d/{digest}"));

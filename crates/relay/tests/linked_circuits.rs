@@ -1,4 +1,4 @@
-//! Stock clients link circuits at our exit (proposal 329).
+//! C tor clients link circuits at our exit (proposal 329).
 
 use crate::common::{PATIENCE, config, knowing};
 use lab::{
@@ -14,7 +14,7 @@ use std::path::Path;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// An exit with Conflux, once the network lists it.
+/// Starts an exit with Conflux, and waits until the network lists it.
 fn linking_exit(network: &Network, folder: &Path) -> Relay {
     let settings = RelayConfig {
         authorities: Some(network.directory_addrs()),
@@ -32,14 +32,14 @@ fn linking_exit(network: &Network, folder: &Path) -> Relay {
     exit
 }
 
-/// A stock client that links circuits by these guards and the other relays at our exit.
+/// A C tor client that links circuits through these guards and the other relays at our exit.
 fn linking_client(network: &Network, guards: usize, exit: &Relay) -> Client {
     let relays: Vec<[u8; 20]> = network.relays().iter().map(lab::Node::rsa).collect();
     let named = |relays: &[[u8; 20]]| -> String {
         let all: Vec<_> = relays.iter().map(|rsa| format!("${}", hex::encode_upper(rsa))).collect();
         all.join(",")
     };
-    // From the start: circuits that are closed while they are being linked are not what this is about.
+    // Set from the start, so that no circuits are closed while they are being linked.
     let extra = [
         "ConfluxEnabled 1".to_owned(),
         "ConfluxClientUX throughput".to_owned(),
@@ -53,7 +53,7 @@ fn linking_client(network: &Network, guards: usize, exit: &Relay) -> Client {
 }
 
 #[test]
-fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
+fn a_c_tor_client_downloads_over_two_legs_to_our_exit() {
     let stock = ["a", "b", "c", "d"].map(RelaySpec::new).to_vec();
     let network = Network::start(&NetworkSpec::new(stock), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
@@ -78,11 +78,11 @@ fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
     };
     all_come_whole(&mut client, &[1 << 10, 100_000, 4 << 20, 10 << 20, 10 << 20], "from the start");
     let totals = exit.totals();
-    // Each leg has layers of the kind that stock clients prefer.
+    // Each leg uses the relay cryptography that C tor clients prefer.
     assert!(totals.cgo_circuits > 0, "{totals:?}");
     assert!(totals.conflux_switches > 10, "both legs carry: {totals:?}");
 
-    // Who closes circuits while they are being linked has the client put others in their places, in the same sets.
+    // If circuits are closed while they are being linked, the client replaces them in the same sets.
     let pins = Pins {
         entry: relays[..2].to_vec(),
         middle: relays[2..].to_vec(),
@@ -94,7 +94,7 @@ fn a_stock_client_downloads_whole_over_two_legs_to_our_exit() {
     }
 }
 
-/// It links circuits before anybody asks, and takes them first. What it has told meanwhile.
+/// Waits until the client has linked circuits, which it does before any stream. Returns its events.
 fn wait_until_linked(client: &mut Client, exit: &Relay) -> Vec<String> {
     let clock = Clock::start();
     let mut heard = Vec::new();
@@ -132,8 +132,7 @@ fn guards_of_the_latest(client: &mut Client) -> Vec<String> {
 /// A C tor client neither retransmits the cells in flight on a lost leg nor requests them (proposal 329 §2.4.3): where cells may be
 /// missing, both ends close the set. All received data is right, nothing hangs, and the next download completes.
 #[test]
-fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and_nothing_that_hangs()
- {
+fn a_killed_leg_of_a_c_tor_client_corrupts_no_data_and_hangs_no_stream() {
     let stock = ["a", "b", "c", "d", "e", "f"].map(RelaySpec::new).to_vec();
     let network = Network::start(&NetworkSpec::new(stock), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
@@ -146,7 +145,7 @@ fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and
     let to = ("127.0.0.1", port);
     let mut stream = connect_through(client.socks(), to, "first", PATIENCE).expect("granted");
     stream.write_all(request).expect("sent");
-    // One leg alone has no room for this amount at once: now both carry data.
+    // This amount exceeds the window of one leg, so both carry data.
     let mut came = vec![0; 5_000_000];
     stream.read_exact(&mut came).expect("it comes");
     let guards = guards_of_the_latest(&mut client);
@@ -163,7 +162,7 @@ fn a_leg_of_a_stock_client_that_is_killed_in_the_middle_leaves_nothing_wrong_and
     );
     drop(stream);
 
-    // Sets that have the dead relay in the middle of a leg are noticed later: what was on them is cut, too.
+    // Sets with the dead relay in the middle of a leg fail later. Their streams end, too.
     let (mut whole, mut tried) = (0, 0);
     while whole < 3 {
         tried += 1;

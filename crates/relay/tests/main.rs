@@ -1,8 +1,7 @@
-//! Our relay in networks of C tor.
+//! Tests of the relay in networks of C tor.
 //!
-//! One program, since linking takes long. `scripts/lanes` says which file runs when.
+//! They are one program, because linking is slow. `scripts/lanes` lists when each file runs.
 
-mod authorities_said;
 mod bandwidth_files;
 mod cgo;
 mod common;
@@ -12,6 +11,6 @@ mod family;
 mod linked_circuits;
 mod links;
 mod padded_client;
-mod said;
+mod recorded_votes;
 mod self_test;
 mod stock_tor;

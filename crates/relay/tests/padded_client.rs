@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-/// A client whose circuits all begin at this relay, and the file that it logs to.
+/// A client whose only guard is this relay, and its log file.
 struct Watched {
     client: Client,
     log: PathBuf,
@@ -32,12 +32,12 @@ impl Watched {
         std::fs::read_to_string(&self.log).expect("a log")
     }
 
-    /// How many PADDING cells it has sent.
+    /// The number of PADDING cells that it has sent.
     fn sent(&self) -> usize {
         self.logged().matches("Sending netflow keepalive on").count()
     }
 
-    /// How many PADDING cells have come, by what it says now.
+    /// The number of PADDING cells that it has received, from its log.
     fn received(&mut self) -> u64 {
         let told = |text: &str| text.matches("Cells processed: ").count();
         let before = told(&self.logged());
@@ -57,7 +57,7 @@ impl Watched {
         }
     }
 
-    /// First hops of its circuits of several hops.
+    /// First hops of its multi-hop circuits.
     fn guards(&mut self) -> Vec<String> {
         let status = self.client.control().get_info("circuit-status").expect("an answer");
         let paths = status.lines().filter_map(|line| line.split(" BUILT ").nth(1));
@@ -67,10 +67,10 @@ impl Watched {
 }
 
 #[test]
-fn a_stock_client_hears_our_padding_and_hears_none_if_it_reduces_its_own() {
+fn a_c_tor_client_receives_padding_unless_it_reduces_connection_padding() {
     let spec = NetworkSpec {
         extra_torrc_authorities: vec![
-            // Sooner than usual: nobody wants to wait.
+            // Shorter intervals make the test faster.
             "ConsensusParams nf_ito_low=500 nf_ito_high=3000 nf_ito_low_reduced=500 \
              nf_ito_high_reduced=1000"
                 .to_owned(),

@@ -1,4 +1,4 @@
-//! What our relay tests of itself before it publishes, through stock tor.
+//! Self-tests of our relay through C tor relays before it publishes.
 
 use crate::common::{PATIENCE, config, fetched, only, wait_for, wait_until_known};
 use lab::{Network, NetworkSpec};
@@ -8,7 +8,7 @@ use relay::{Reachability, Relay, RelayConfig, RelayEvent};
 use std::sync::mpsc::channel;
 
 #[test]
-fn a_fresh_relay_is_reached_through_others_and_gets_a_weight_though_nobody_has_used_it() {
+fn a_new_relay_is_reached_and_gets_a_weight_before_it_is_used() {
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     let settings = RelayConfig {
@@ -32,14 +32,14 @@ fn a_fresh_relay_is_reached_through_others_and_gets_a_weight_though_nobody_has_u
         let consensus = Consensus::parse(text.as_bytes()).expect("a consensus");
         consensus.by_fingerprint(&fingerprint).and_then(|router| router.bandwidth_kb_s)
     };
-    // A thousand cells in ten seconds. What it was reached with is less, and may have been published before.
+    // The padding: a thousand cells in ten seconds. The traffic of the reachability test is less, and may be published before.
     let mut weighs = |text: &str| weight(text).is_some_and(|kb_s| kb_s >= 40);
     let text = network.wait_for_consensus(None, &mut weighs, PATIENCE).expect("a weight");
     let kb_s = weight(&text).expect("just seen");
     assert!(kb_s < 1_000, "{kb_s} KB/s");
     assert!(fetched(&network, &relay).contains("\ntunnelled-dir-server\n"));
 
-    // After a restart it has not forgotten what it carried: its first descriptor says so, before anything is tested anew.
+    // After a restart, the first descriptor still has the observed bandwidth, before another test.
     let port = relay.address().port();
     drop(relay);
     let (sender, events) = channel();
@@ -50,13 +50,13 @@ fn a_fresh_relay_is_reached_through_others_and_gets_a_weight_though_nobody_has_u
 }
 
 #[test]
-fn a_relay_that_others_do_not_reach_says_why_and_publishes_nothing_unless_it_is_told_to() {
+fn an_unreachable_relay_reports_the_reason_and_publishes_only_with_assume_reachable() {
     let network = Network::start(&NetworkSpec::default(), &mut |_| {}).expect("up");
     let folder = tempfile::tempdir().expect("a folder");
     for assume_reachable in [false, true] {
         let settings = RelayConfig {
             authorities: Some(network.directory_addrs()),
-            // Nobody listens there.
+            // A closed port.
             address: Some([127, 0, 0, 99].into()),
             listen: Some([127, 0, 0, 1].into()),
             assume_reachable: Some(assume_reachable),
@@ -72,8 +72,7 @@ fn a_relay_that_others_do_not_reach_says_why_and_publishes_nothing_unless_it_is_
                 _ => None,
             }
         });
-        let expected =
-            format!("not reachable at {}: other relays do not get through", relay.address());
+        let expected = format!("not reachable at {}: other relays cannot connect", relay.address());
         assert!(problem.starts_with(&expected), "{problem}");
         assert_eq!(has_published, assume_reachable);
         let resource = Resource::Descriptors(vec![Fingerprint::from_bytes(relay.rsa().0)]);

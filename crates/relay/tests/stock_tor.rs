@@ -1,5 +1,4 @@
-//! What stock tor makes of our relay: authorities list it, relays and clients use it, and it reads
-//! our keys.
+//! Interoperation with C tor: authorities list our relay, relays and clients use it, and tor reads its keys.
 
 use crate::common::{
     PATIENCE, authorities, build_circuit, client_that_knows, config, fetched, only, publish_to_all,
@@ -22,7 +21,7 @@ use std::sync::mpsc::{Receiver, channel};
 /// A public key (RFC 8032, §7.1, test 1).
 const KEY: &str = "d75a980182b10ab7d54bfed3c964073a0ee172f3daa62325af021a68f707511a";
 
-/// Waits until an authority serves a descriptor of ours with this rate.
+/// Waits until an authority serves the relay's descriptor with this rate.
 fn wait_until_served(network: &Network, relay: &Relay, events: &Receiver<RelayEvent>, rate: u64) {
     wait_for("descriptor with the new rate", events, |event| match event {
         RelayEvent::Answered { .. } => {
@@ -32,7 +31,7 @@ fn wait_until_served(network: &Network, relay: &Relay, events: &Receiver<RelayEv
     });
 }
 
-/// Publishes a descriptor of this relay that is an hour ahead of time, with a port of its own.
+/// Publishes a descriptor of this relay with another port, dated an hour in the future.
 fn publish_from_the_future(settings: &Settings, network: &Network) {
     let mut rng = StdRng::from_seed([1; 32]);
     let keys = keys::open(&settings.keys, &mut rng).expect("keys");
@@ -60,9 +59,9 @@ fn publish_from_the_future(settings: &Settings, network: &Network) {
 }
 
 #[test]
-fn a_stock_network_lists_our_relay_and_builds_circuits_through_it() {
+fn a_c_tor_network_lists_our_relay_and_builds_circuits_through_it() {
     let spec = NetworkSpec {
-        // They connect to every relay, and list it as running only if it proves its identities.
+        // Authorities connect to each relay, and list it as running only if it proves its identities.
         extra_torrc_authorities: vec![
             "AuthDirTestReachability 1".to_owned(),
             "ConsensusParams FFMaxMeasurementDuration=60 FFMeasurementsAllowed=1".to_owned(),
@@ -89,15 +88,15 @@ fn a_stock_network_lists_our_relay_and_builds_circuits_through_it() {
         RelayEvent::TargetParams(params) => (!params.is_allowed).then_some(()),
         _ => None,
     });
-    // The consensus comes first: the relay tests itself through others before it publishes.
-    let params = wait_for("word from the consensus", &events, |event| match event {
+    // The relay needs a consensus before it publishes, because it tests itself through others.
+    let params = wait_for("parameters of the consensus", &events, |event| match event {
         RelayEvent::TargetParams(params) => Some(params),
         _ => None,
     });
     assert!(params.is_allowed && params.max_duration.as_secs() == 60, "{params:?}");
     wait_until_known(&network, &events);
 
-    // The consensus, as an authority has it and as the relay learns of it.
+    // The relay is listed in the consensus of an authority, and learns of that.
     let text = network.wait_until_running(&[relay.rsa().0], PATIENCE).expect("listed");
     let consensus = Consensus::parse(text.as_bytes()).expect("a consensus");
     let fingerprint = Fingerprint::from_bytes(relay.rsa().0);
@@ -116,7 +115,7 @@ fn a_stock_network_lists_our_relay_and_builds_circuits_through_it() {
     });
     assert!(flags.contains(Flag::Running));
 
-    // The descriptor, as an authority serves it.
+    // An authority serves the descriptor.
     let text = fetched(&network, &relay);
     let served = only(&text);
     assert_eq!(served.ed25519.map(|id| *id.as_bytes()), Some(relay.ed25519().0));
@@ -126,30 +125,30 @@ fn a_stock_network_lists_our_relay_and_builds_circuits_through_it() {
     );
     assert_eq!(served.contact().as_deref(), Some("ours@example.org"));
 
-    // A stock tor goes through it: as first, middle and last hop.
+    // C tor builds circuits with it as first, middle and last hop.
     let (mut control, ours) = client_that_knows(&network, &relay);
     let [a, b, c] = authorities(&network);
     build_circuit(&mut control, &[&ours, &a, &b]);
     build_circuit(&mut control, &[&a, &ours, &b]);
     build_circuit(&mut control, &[&c, &a, &ours]);
 
-    // Another rate is published at once.
+    // A changed rate is published at once.
     let rate = Rate::from_mbit_per_s(40.0);
     relay.set_limit(Some(RateLimit { rate, burst_bytes: 5_000_000 }));
     wait_until_served(&network, &relay, &events, 5_000_000);
 
-    // After a restart it is the same relay; its port is another one.
+    // After a restart the relay has the same identity and another port.
     let (rsa, ed25519, address) = (relay.rsa(), relay.ed25519(), relay.address());
     drop(relay);
     std::net::TcpListener::bind(address).expect("the port is free again");
-    // It is, even if its clock was ahead before: authorities would keep what has the later date.
+    // This holds even if its clock was ahead before: authorities would keep the descriptor with the later date.
     publish_from_the_future(&settings, &network);
     let (sender, events) = channel();
     let relay = Relay::start(&settings, sender).expect("started");
     assert_eq!((relay.rsa(), relay.ed25519()), (rsa, ed25519));
     wait_until_known(&network, &events);
 
-    // Other keys with half of its identity are refused, with the authority's own words.
+    // An authority refuses another relay with one of the two identity keys.
     let other = tempfile::tempdir().expect("a folder");
     let mut forged = config("forged", other.path()).check().expect("sound");
     drop(Relay::start(&forged, channel().0).expect("started"));
@@ -157,7 +156,7 @@ fn a_stock_network_lists_our_relay_and_builds_circuits_through_it() {
     std::fs::copy(folder.path().join("keys").join(stolen), other.path().join(stolen))
         .expect("copied");
     forged.authorities = network.directory_addrs();
-    // Others may hold it for the relay whose identity it has.
+    // A self-test could reach the original relay instead.
     forged.assumes_reachable = true;
     let (sender, events) = channel();
     let _forged = Relay::start(&forged, sender).expect("started");
@@ -170,7 +169,7 @@ fn a_stock_network_lists_our_relay_and_builds_circuits_through_it() {
 }
 
 #[test]
-fn stock_tor_reads_our_keys_and_finds_the_same_identity_and_we_read_its() {
+fn c_tor_and_our_relay_read_each_others_keys() {
     let folder = tempfile::tempdir().expect("a folder");
     let settings = |keys: &str| config("same", &folder.path().join(keys)).check().expect("sound");
     let ours = Relay::start(&settings("data/keys"), channel().0).expect("started");
@@ -196,7 +195,7 @@ fn stock_tor_reads_our_keys_and_finds_the_same_identity_and_we_read_its() {
     let expected = netdoc::Ed25519Identity::from_bytes(ed25519.0).to_string();
     assert!(listed("data", "ed25519").contains(&expected));
 
-    // And the other way: keys that tor has made.
+    // Our relay reads keys made by tor.
     let rsa = unspaced(listed("tors", "rsa"));
     let ed25519 = listed("tors", "ed25519");
     let ours = Relay::start(&settings("tors/keys"), channel().0).expect("started");

@@ -1,4 +1,4 @@
-//! Claims about the help of a program.
+//! Assertions about the help of a program.
 
 use clap::Command;
 
@@ -15,7 +15,7 @@ fn all(command: &Command) -> Vec<(String, Command)> {
     found
 }
 
-/// Whether a line was broken although the next word had room: so nobody but its author has broken it.
+/// Whether the next word would have fit on the line, so that the author, and not clap, broke it.
 fn is_hard_broken(line: &str, next: &str, width: usize) -> bool {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let is_alone = |line: &str| {
@@ -33,9 +33,10 @@ fn is_hard_broken(line: &str, next: &str, width: usize) -> bool {
     line.chars().count() + 1 + word.chars().count() <= width
 }
 
-/// Asserts that the help of each command fits terminals of 80 columns and more, that no line is broken by hand, and that examples
-/// can be pasted, of which there are at least `examples_min`.
-pub fn assert_help_fits(program: &Command, examples_min: usize) {
+/// Asserts that the help of each command fits terminals of 80 columns and more, that no line is broken by hand, that at least
+/// `examples_min` examples can be pasted, and that each command that is not hidden is in one group.
+pub fn assert_help(program: &Command, groups: &[(&str, &[&str])], examples_min: usize) {
+    assert_grouped(program, groups);
     let mut problems = Vec::new();
     let mut examples = 0;
     for width in [80, 100, 120] {
@@ -68,8 +69,7 @@ pub fn assert_help_fits(program: &Command, examples_min: usize) {
     assert!(examples >= examples_min, "{examples} examples");
 }
 
-/// Asserts that each command that is not hidden is in one group.
-pub fn assert_grouped(program: &Command, groups: &[(&str, &[&str])]) {
+fn assert_grouped(program: &Command, groups: &[(&str, &[&str])]) {
     let shown = program.get_subcommands().filter(|it| !it.is_hide_set());
     let mut shown: Vec<&str> = shown.map(Command::get_name).chain(["help"]).collect();
     let mut grouped: Vec<&str> = groups.iter().flat_map(|(_, names)| *names).copied().collect();

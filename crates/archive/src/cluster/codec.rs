@@ -1,4 +1,4 @@
-//! The plan node of `relay_hours` as bytes, for schedulers and executors.
+//! Encodes the plan node of `relay_hours` for schedulers and executors.
 
 use crate::engine::Period;
 use crate::relay_hours::{Input, RelayHoursExec};
@@ -21,8 +21,8 @@ const MARK: &[u8] = b"flashflow relay_hours 3\n";
 #[derive(Debug, Default)]
 pub(super) struct Codec(BallistaPhysicalExtensionCodec);
 
-/// The first line of an encoded node. The plans of its inputs follow it, statuses and descriptors in turn, as a union. A task gets the
-/// plans of its own ranges only.
+/// The first line of an encoded node. A union of the plans of its inputs follows, statuses and descriptors alternately. A task gets
+/// only the plans of its own ranges.
 #[derive(Serialize, Deserialize)]
 struct Head {
     projection: Vec<usize>,

@@ -1,4 +1,4 @@
-//! Figures 1, 2, 3, 4, 10a and 10b, and the table, as a report.
+//! The report of errors: figures 1, 2, 3, 4, 10a and 10b, and the table.
 
 use super::{Errors, PeriodErrors, lines};
 use crate::times::{decimal_year, minute};
@@ -43,15 +43,15 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
         distribution("figure-1", "Relay capacity error", share("mean error (RCE)").showing(0.0, 1.0), |it| {
             it.capacity_errors.clone()
         })
-        .caption("For each relay the mean share by which its advertised bandwidth is below its largest one of the period before."),
+        .caption("Distribution over relays of the mean share by which the advertised bandwidth is below its maximum in the period before."),
         over_time("figure-2", "Network capacity error", "error (NCE)", |it| it.capacity_error)
-            .caption("The share of the network's capacity that advertised bandwidths miss. Points are medians of neighbouring hours."),
+            .caption("Share of the network's capacity that advertised bandwidths miss. Points are medians of neighbouring hours."),
         distribution("figure-3", "Relay weight error", Axis::new("log10 of the mean weight over capacity (RWE)").showing(-2.0, 2.0), |it| {
             it.weight_errors.iter().filter(|it| **it > 0.0).map(|it| libm::log10(*it)).collect()
         })
-        .caption("Below 0, the weight is smaller than the capacity deserves. Relays whose weight is always 0 are left out."),
+        .caption("Below 0, the weight is too small for the capacity. Relays whose weight is always 0 are left out."),
         over_time("figure-4", "Network weight error", "error (NWE)", |it| it.weight_error)
-            .caption("The share of the weight that would have to move to other relays."),
+            .caption("Share of the weight that would have to move to other relays."),
         distribution("figure-10a", "Variation of advertised bandwidths", share("mean relative standard deviation").showing(0.0, 2.0), |it| {
             it.advertised_rsds.clone()
         }),
@@ -59,7 +59,7 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
             it.weight_rsds.clone()
         }),
     ];
-    // A dataset without weights has no figures of them.
+    // A dataset without weights has no figures about weights.
     let figures = figures
         .into_iter()
         .filter(|it| it.series.iter().any(|series| !series.points.is_empty()))
@@ -72,11 +72,11 @@ pub fn report(errors: &Errors, origin: &str) -> ExperimentReport {
     ExperimentReport {
         name: "archive-errors".into(),
         title: "Errors of Tor's capacities and weights".into(),
-        question: "How far are advertised bandwidths below what relays have shown, and weights off their capacities?".into(),
+        question: "How far are advertised bandwidths below capacities, and how far do weights deviate from capacities?".into(),
         answer: format!("The median relay is underestimated by {}.", answer.collect::<Vec<_>>().join(", ")),
         promise: Promise::Decided {
             held: true,
-            rule: "Nothing is promised: the paper's numbers are of 2009 to 2019, and of all of Tor's archives.".into(),
+            rule: "No result is required: the paper's values are for 2009 to 2019 and all of Tor's archives.".into(),
         },
         software_version: env!("CARGO_PKG_VERSION").into(),
         parameters: vec![
@@ -112,7 +112,7 @@ fn cases(errors: &Errors) -> Vec<Case> {
         .collect()
 }
 
-/// To a hundredth: the last digits depend on the number of threads.
+/// Rounds to a hundredth, because the last digits depend on the number of threads.
 fn rounded(value: Option<f64>) -> serde_json::Value {
     value.map_or(serde_json::Value::Null, |it| ((it * 100.0).round() / 100.0).into())
 }

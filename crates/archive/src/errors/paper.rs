@@ -1,22 +1,22 @@
-//! Compares the numbers of a dataset with the paper's.
+//! Compares the results of a dataset with those of the paper.
 
 use super::{Errors, PeriodErrors};
 use crate::percentile;
 
-/// A line of the table: what, here and in the paper.
+/// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// The paper's figure.
+    /// The figure in the paper.
     pub figure: &'static str,
-    /// What it is.
+    /// The quantity.
     pub quantity: &'static str,
-    /// The period's name.
+    /// The name of the period.
     pub period: String,
     /// `median`, `75th percentile` and so on.
     pub statistic: &'static str,
-    /// Here, in per cent; none if the dataset has nothing of it.
+    /// The value in the dataset, in percent; `None` if the dataset has no such data.
     pub here_percent: Option<f64>,
-    /// In the paper, 2009 to 2019, in per cent.
+    /// The value in the paper (2009 to 2019), in percent.
     pub paper_percent: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! The engine against a search through all rows, on generated networks.
+//! Compares the engine with a search through all rows, on generated networks.
 
 use super::*;
 use crate::dataset::Dataset;
@@ -8,14 +8,14 @@ use netdoc::Fingerprint;
 use proptest::prelude::*;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// A relay in a view, or a value that it published.
+/// A relay in a consensus, or a value that it published.
 #[derive(Clone, Debug)]
 struct World {
     listed: Vec<(u32, u8, Option<u32>)>,
     published: Vec<(u32, u8, u32)>,
 }
 
-/// Hours since the world began; among them long gaps, and the same ones again.
+/// Hours since the first one, with long gaps and repetitions.
 fn hour() -> impl Strategy<Value = u32> {
     prop_oneof![0_u32..60, 0_u32..60, 700_u32..760, 9_000_u32..9_020]
 }
@@ -24,7 +24,7 @@ fn world() -> impl Strategy<Value = World> {
     let weight = prop_oneof![Just(None), Just(Some(0)), (1_u32..100_000).prop_map(Some)];
     let value = prop_oneof![Just(0_u32), 1_u32..10, 1_000_u32..200_000_000];
     let listed = proptest::collection::btree_map((hour(), 0_u8..5), weight, 1..120);
-    // Equal times, and the times of views, are frequent.
+    // Equal times, and times of consensuses, are frequent.
     let second = prop_oneof![Just(0_u32), Just(1800), 0_u32..3600];
     let published = proptest::collection::vec((hour(), second, 0_u8..5, value), 0..80);
     (listed, published).prop_map(|(listed, published)| World {
@@ -40,7 +40,7 @@ fn world() -> impl Strategy<Value = World> {
 }
 
 fn fingerprint(relay: u8) -> Fingerprint {
-    // Spread over the ranges of threads.
+    // Spread over the ranges of all threads.
     Fingerprint::from_bytes([relay.wrapping_mul(51); 20])
 }
 
@@ -91,9 +91,9 @@ struct Naive {
     network: Vec<(i64, Option<f64>, Option<f64>)>,
 }
 
-/// The definitions, word by word: quadratic.
+/// A literal implementation of the definitions, in quadratic time.
 fn naive(world: &World, length: i64, from: i64) -> Naive {
-    // A dataset is a set: what is published twice is there once.
+    // A dataset is a set, so duplicates are dropped.
     let mut published: Vec<_> =
         world.published.iter().copied().collect::<BTreeSet<_>>().into_iter().collect();
     published.sort_unstable_by_key(|(time, relay, value)| (*time, *value, *relay));

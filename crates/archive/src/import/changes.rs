@@ -1,7 +1,7 @@
-//! Folders of change tables: the relays of each snapshot as runs, and values where they change.
+//! Folders of change tables: runs of snapshots that list a relay, and the snapshots at which its values change.
 //!
-//! `relays`, `snapshots`, `presence`, and if they are there `guards`, `exits`, `advertised`, `guard_weights`: CSV files, perhaps
-//! compressed. docs/archives.md describes them.
+//! The tables are CSV files, optionally compressed: `relays`, `snapshots`, `presence`, and optionally `guards`, `exits`, `advertised`
+//! and `guard_weights`. See docs/archives.md.
 
 use super::documents::Rows;
 use super::source;
@@ -14,7 +14,7 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// The most relays or snapshots of a folder.
+/// Maximum number of relays, and of snapshots, of a folder.
 const ENTRIES_MAX: usize = 10_000_000;
 /// Maximum number of lines of a table: in memory, a line takes 8 to 16 bytes.
 const LINES_MAX: u64 = 30_000_000;
@@ -24,7 +24,7 @@ pub(super) fn table_file(folder: &Path, name: &str) -> Option<PathBuf> {
     ["", ".xz", ".gz"].iter().map(|end| folder.join(format!("{name}{end}"))).find(|it| it.is_file())
 }
 
-/// A relay's rows of all tables, in order of snapshots.
+/// The rows of a relay in all tables, in order of snapshots.
 #[derive(Clone, Debug, Default)]
 struct History {
     fingerprint: Option<Fingerprint>,
@@ -35,7 +35,7 @@ struct History {
     weights: Vec<(u32, Weight)>,
 }
 
-/// A guard's weight; nothing is known of relays that are no guards.
+/// Weight of a guard. The weights of other relays are unknown.
 #[derive(Clone, Copy, Debug, Default)]
 struct Weight {
     kb_per_s: Option<u32>,
@@ -80,7 +80,7 @@ impl ChangeTables {
                     let run = (number(&cells[1])?, number(&cells[2])?);
                     let count = tables.times_s.len();
                     if run.0 > run.1 || run.1 as usize >= count {
-                        return Err("expected snapshots that there are, the first before the last");
+                        return Err("expected existing snapshots, the first not after the last");
                     }
                     runs(relay(&mut tables.histories, &cells[0])?).push(run);
                     Ok(())
@@ -153,7 +153,7 @@ impl ChangeTables {
         within.map(u64::from).sum()
     }
 
-    /// The rows of some snapshots.
+    /// Appends the rows of a range of snapshots.
     pub(super) fn rows(&self, snapshots: Range<u32>, relays: &mut Relays, rows: &mut Rows) {
         for history in &self.histories {
             let Some(fingerprint) = history.fingerprint else { continue };
@@ -209,12 +209,7 @@ fn in_force<T: Copy>(values: &[(u32, T)], snapshot: u32) -> Option<T> {
 }
 
 fn is_within(runs: &[(u32, u32)], snapshot: u32) -> bool {
-    in_force_run(runs, snapshot).is_some_and(|(_, last)| snapshot <= last)
-}
-
-fn in_force_run(runs: &[(u32, u32)], snapshot: u32) -> Option<(u32, u32)> {
-    let after = runs.partition_point(|(first, _)| *first <= snapshot);
-    runs.get(after.checked_sub(1)?).copied()
+    in_force(runs, snapshot).is_some_and(|last| snapshot <= last)
 }
 
 fn number(text: &str) -> Result<u32, &'static str> {

@@ -1,4 +1,4 @@
-//! Documents of the network, cut out of a stream and parsed.
+//! Splits a stream into directory documents, and parses them.
 
 use super::json;
 use super::verify::Verifier;
@@ -7,30 +7,30 @@ use netdoc::consensus::{Consensus, Flag};
 use netdoc::descriptor;
 use std::io::{self, Read};
 
-/// No document of the network is larger. A consensus of 9,000 relays has 3 MB, a vote 5 MB.
+/// Maximum size of a document. A consensus of 9,000 relays has 3 MB, a vote 5 MB.
 pub(super) const DOCUMENT_MAX: usize = 1 << 26;
-/// Bytes that are read at once.
+/// Bytes per read.
 const CHUNK: usize = 1 << 18;
 
-/// A stream of concatenated documents, cut at their first lines.
+/// A stream of concatenated documents, split at their first lines.
 pub(super) struct Documents<'b, R> {
     from: R,
     buffer: &'b mut Vec<u8>,
-    /// The next document begins here.
+    /// Start of the next document in `buffer`.
     begin: usize,
-    /// Lines were looked at up to here.
+    /// End of the lines that have been examined.
     scanned: usize,
     /// The offset of `buffer` in the stream.
     offset: u64,
     is_at_end: bool,
-    /// The last line was an annotation, which belongs to the line after it.
+    /// Whether the last line was an annotation, which belongs to the following document.
     is_annotated: bool,
 }
 
 /// A piece of a stream.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Piece<'a> {
-    /// Where it begins in the stream.
+    /// Its offset in the stream.
     pub(super) offset: u64,
     /// Its text; empty if it was too large.
     pub(super) text: &'a [u8],
@@ -51,7 +51,7 @@ impl<'b, R: Read> Documents<'b, R> {
         }
     }
 
-    /// The next document, or what is between two.
+    /// The next document, or text between two documents.
     pub(super) fn next(&mut self) -> io::Result<Option<Piece<'_>>> {
         let mut is_too_large = false;
         let end = 'found: loop {
@@ -106,14 +106,14 @@ impl<'b, R: Read> Documents<'b, R> {
     }
 }
 
-/// What a document was.
+/// The result of parsing a document.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    /// Rows were made of it.
+    /// Its rows were added.
     Used(&'static str),
-    /// No table has a use for it.
+    /// No table needs it.
     Skipped(String),
-    /// It breaks its format, for this reason.
+    /// It violates its format, for this reason.
     Damaged(String),
 }
 
@@ -161,12 +161,12 @@ pub(super) fn parse(
             Some(kind) if known_kind(kind) => skipped(kind),
             Some(_) => skipped("document of an unknown @type"),
             None if KEYWORDS.contains(&word) => skipped(word),
-            None => Kind::Damaged("no document of the network begins like this".to_owned()),
+            None => Kind::Damaged("not the beginning of a directory document".to_owned()),
         },
     }
 }
 
-/// First keywords of documents that no table has a use for.
+/// First keywords of documents that no table needs.
 const KEYWORDS: [&str; 6] = [
     "extra-info",
     "onion-key",
@@ -176,7 +176,7 @@ const KEYWORDS: [&str; 6] = [
     "signed-directory",
 ];
 
-/// Whether CollecTor has such a type. Others are not repeated in messages.
+/// Whether CollecTor has this document type. Unknown types are not repeated in messages.
 fn known_kind(kind: &str) -> bool {
     const KINDS: [&str; 14] = [
         "server-descriptor",

@@ -64,7 +64,7 @@ pub(super) fn parse(text: &[u8], relays: &mut Relays, rows: &mut Rows) -> Kind {
 fn staged(staging: Staging, relays: &mut Relays, rows: &mut Rows) -> Kind {
     let times = [staging.min_unix_time, staging.max_unix_time];
     if times.iter().any(|it| !(0.0..=f64::from(u32::MAX)).contains(it)) {
-        return Kind::Damaged("`min_unix_time` or `max_unix_time` is no Unix time".to_owned());
+        return Kind::Damaged("`min_unix_time` or `max_unix_time` is not a Unix time".to_owned());
     }
     #[expect(clippy::cast_possible_truncation, reason = "checked above")]
     let [from_unix_s, until_unix_s] = times.map(|it| it as u32);
@@ -86,7 +86,7 @@ fn staged(staging: Staging, relays: &mut Relays, rows: &mut Rows) -> Kind {
 fn detailed(details: Details, relays: &mut Relays, rows: &mut Rows) -> Kind {
     let time = times::parse(&details.relays_published).ok().and_then(|it| u32::try_from(it).ok());
     let Some(time_s) = time else {
-        return Kind::Damaged("`relays_published` is no time".to_owned());
+        return Kind::Damaged("`relays_published` is not a time".to_owned());
     };
     for it in details.relays.iter().filter(|it| it.running) {
         let relay = relays.id(it.fingerprint);

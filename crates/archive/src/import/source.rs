@@ -1,4 +1,4 @@
-//! Files of archives as streams: decompressed, members of tars one after another, and bounded.
+//! Files of archives as decompressed, bounded streams.
 
 use flate2::read::MultiGzDecoder;
 use liblzma::read::XzDecoder;
@@ -13,26 +13,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::thread::Scope;
 
-/// The most memory for a dictionary of xz. `xz -9` needs 65 MiB.
+/// Maximum memory of the xz decoder. `xz -9` needs 65 MiB.
 const XZ_MEMORY: u64 = 1 << 28;
-/// A file may decompress to this, and beyond it to [`RATIO_MAX`] times its size.
+/// A file may decompress to this size; a larger one to at most [`RATIO_MAX`] times its size.
 const FREE_BYTES: u64 = 1 << 30;
-/// The most that a file may decompress to, as a multiple of its size. A month of consensuses has 90.
+/// Maximum compression ratio. A month of consensuses has 90.
 const RATIO_MAX: u64 = 500;
-/// The most bytes of a member of a tar.
+/// Maximum size of a tar member.
 pub(super) const MEMBER_MAX: u64 = 1 << 32;
 
-/// Bytes of files that were read, before decompression.
+/// Counts and hashes the compressed bytes that were read.
 #[derive(Default)]
 pub(super) struct Count {
     /// Of all sources.
     pub(super) total: AtomicU64,
-    /// The digest of this source, and its bytes.
+    /// Digest and length of the current source.
     digest: Mutex<(Sha256, u64)>,
 }
 
 impl Count {
-    /// The SHA-256 in hex of what was read since the last call, and its length.
+    /// The SHA-256, in hex, and the length of the bytes read since the last call.
     pub(super) fn digest(&self) -> (String, u64) {
         let mut digest = self.lock();
         let (hash, bytes) = std::mem::take(&mut *digest);
@@ -51,7 +51,7 @@ impl Count {
     }
 }
 
-/// A file as a stream of what it holds.
+/// An opened file: a stream of its decompressed content.
 pub(super) struct Opened {
     pub(super) stream: Box<dyn Read + Send>,
     /// Whether the stream is a tar.
@@ -75,10 +75,12 @@ pub(super) fn open(path: &Path, count: Arc<Count>) -> io::Result<Opened> {
         }
         [0x1f, 0x8b, ..] => Box::new(MultiGzDecoder::new(raw)),
         [b'B', b'Z', b'h', ..] => {
-            return Err(other("compressed with bzip2, which is not read: use `bunzip2` first"));
+            return Err(other(
+                "compressed with bzip2, which is not supported: use `bunzip2` first",
+            ));
         }
         [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            return Err(other("compressed with zstd, which is not read: use `unzstd` first"));
+            return Err(other("compressed with zstd, which is not supported: use `unzstd` first"));
         }
         _ => raw,
     };
@@ -88,12 +90,11 @@ pub(super) fn open(path: &Path, count: Arc<Count>) -> io::Result<Opened> {
     Ok(Opened { is_tar: head.get(257..262) == Some(b"ustar"), stream })
 }
 
-/// The size of a chunk from the decompressing thread, and the maximum number of chunks that wait to be used. A consensus is 2.4 MB, which
-/// are read at once and then parsed: meanwhile there is room for at most three more.
+/// Size of a chunk from the decompressing thread, and maximum number of queued chunks. They hold about three consensuses of 2.4 MB.
 const CHUNK: usize = 1 << 18;
 const CHUNKS: usize = 32;
 
-/// A stream that a thread of its own decompresses. The thread ends with the stream, or when the stream is dropped.
+/// A stream that a separate thread decompresses. The thread ends with the stream, or when the stream is dropped.
 pub(super) struct Decompressed {
     chunks: Receiver<io::Result<Vec<u8>>>,
     chunk: io::Cursor<Vec<u8>>,
@@ -154,7 +155,7 @@ impl Read for Decompressed {
     }
 }
 
-/// The whole content of a file that must not be longer than `most` bytes.
+/// The decompressed content of a file, at most `most` bytes.
 pub(super) fn read_all(path: &Path, most: u64) -> io::Result<Vec<u8>> {
     let mut opened = open(path, Arc::default())?;
     let mut content = Vec::new();
@@ -169,7 +170,7 @@ fn other(text: &str) -> io::Error {
     io::Error::other(text.to_owned())
 }
 
-/// The first bytes, and the stream with them.
+/// The first bytes of a stream, and the complete stream.
 fn peek<const N: usize>(
     mut from: Box<dyn Read + Send>,
 ) -> io::Result<(Vec<u8>, Box<dyn Read + Send>)> {
@@ -210,7 +211,7 @@ impl<R: Read> Read for ShortLines<R> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let len = self.from.read(room)?;
         let read = room.get(..len).unwrap_or_default();
-        // A line within one read is no longer than that read.
+        // A line within one read is not longer than that read.
         self.len = match memchr::memrchr(b'\n', read) {
             Some(last) => len - last,
             None => self.len + len,
@@ -231,7 +232,7 @@ impl<R: Read> Read for Bounded<R> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let len = self.from.read(room)?;
         self.left = self.left.checked_sub(len as u64).ok_or_else(|| {
-            other(&format!("the file decompresses to more than {RATIO_MAX} times its size, as a bomb does; the rest is not read"))
+            other(&format!("the file decompresses to more than {RATIO_MAX} times its size, like a decompression bomb; the rest is not read"))
         })?;
         Ok(len)
     }

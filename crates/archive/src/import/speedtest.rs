@@ -10,9 +10,9 @@ use serde::de::DeserializeOwned;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// The most bytes of a file, decompressed.
+/// Maximum decompressed size of a file.
 const FILE_MAX: u64 = 1 << 28;
-/// The test's beginning and end: true Unix times, as the authors' scripts have them.
+/// Beginning and end of the test in Unix time, from the authors' scripts.
 const STARTED_UNIX_S: u32 = 1_565_123_400;
 const ENDED_UNIX_S: u32 = 1_565_307_900;
 /// The keys of the hourly file are valid-after times in UTC that were read as the authors' local time, which was UTC−4.
@@ -69,7 +69,7 @@ pub(super) fn import(
     let mut rows = Vec::new();
     for (key, hour) in hours {
         let Ok(key) = key.parse::<f64>() else {
-            let problem = format!("advbw_over_time.json: {key:?} is no Unix time");
+            let problem = format!("advbw_over_time.json: {key:?} is not a Unix time");
             return Err(ArchiveError::Source { path: folder.to_owned(), problem });
         };
         rows.push(NetworkHour {
@@ -102,7 +102,7 @@ pub(super) fn import(
     Ok(())
 }
 
-/// A number of JSON as an integer; negative ones are zero, too large ones the largest.
+/// A JSON number as an integer, saturated to the type's range.
 #[expect(clippy::cast_possible_truncation, reason = "casts from floats saturate")]
 const fn bytes(number: f64) -> u32 {
     number as u32

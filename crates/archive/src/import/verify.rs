@@ -1,4 +1,4 @@
-//! Signatures of consensuses, by certificates that the user names.
+//! Verifies signatures of consensuses by the user's file of certificates.
 
 use super::documents::Documents;
 use super::source::{self, Count};
@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-/// If fewer authorities have a certificate of the time, the file does not cover it: a single old key would be enough.
+/// Minimum number of authorities with a certificate at the time of a consensus. With fewer, a single old key could be a majority.
 const AUTHORITIES_MIN: usize = 3;
 
 /// The authorities and their keys.
@@ -18,7 +18,7 @@ pub(super) struct Verifier {
 }
 
 impl Verifier {
-    /// Reads certificates: tor's `cached-certs`, an authority's answer, or one of CollecTor's files, perhaps compressed.
+    /// Reads certificates: tor's `cached-certs`, the answer of an authority, or a file from CollecTor, optionally compressed.
     pub(super) fn read(path: &Path) -> Result<Self, ArchiveError> {
         let failed = || ArchiveError::file("read", path);
         let opened = source::open(path, Arc::<Count>::default()).map_err(failed())?;
@@ -29,7 +29,7 @@ impl Verifier {
             certificates.extend(verified_certificates(piece.text));
         }
         if certificates.is_empty() {
-            let problem = "there is no valid certificate of an authority; name tor's cached-certs, or an archive of CollecTor's `certs`";
+            let problem = "there is no valid certificate of an authority; use tor's cached-certs or an archive of `certs` from CollecTor";
             return Err(ArchiveError::Source {
                 path: path.to_owned(),
                 problem: problem.to_owned(),
@@ -38,7 +38,7 @@ impl Verifier {
         Ok(Self { certificates })
     }
 
-    /// Whether more than half of the authorities that had a certificate at the time have signed the consensus: tor's rule.
+    /// Checks tor's rule: more than half of the authorities with a certificate at that time must have signed the consensus.
     pub(super) fn check(&self, consensus: &[u8], valid_after_unix_s: u64) -> Result<(), String> {
         let is_valid =
             |published: u64, expires: u64| (published..expires).contains(&valid_after_unix_s);
@@ -71,7 +71,7 @@ mod tests {
         let [a, b, c] = authorities();
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("certificates");
-        // As CollecTor has them.
+        // The format of CollecTor.
         let annotated =
             [a, b, c].map(|it| format!("@type dir-key-certificate-3 1.0\n{}", it.certificate));
         std::fs::write(&path, annotated.concat()).unwrap();

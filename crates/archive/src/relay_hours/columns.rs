@@ -1,4 +1,4 @@
-//! The columns of a batch while its rows are found.
+//! Builds the columns of a batch.
 
 use super::{COMMON, EACH};
 use crate::sliding::Windowed;
@@ -10,7 +10,7 @@ use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::common::Result;
 use std::sync::Arc;
 
-/// Which columns are wanted, in which order.
+/// The projected columns, in order.
 #[derive(Clone, Debug)]
 pub(super) struct Wanted {
     schema: SchemaRef,
@@ -35,7 +35,7 @@ impl Wanted {
     }
 }
 
-/// One window's columns, if they are wanted.
+/// The projected columns of a window.
 struct Window {
     capacity: Option<Int64Builder>,
     advertised_rsd: Option<Float64Builder>,
@@ -46,7 +46,7 @@ struct Window {
 pub(super) struct Columns {
     wanted: Wanted,
     relays: StringViewBuilder,
-    /// The relay's text in `relays`.
+    /// Index of the relay's fingerprint in `relays`.
     block: Option<u32>,
     has_relays: bool,
     times: Int64Builder,
@@ -85,7 +85,7 @@ impl Columns {
         self.len
     }
 
-    /// The rows that follow are of this relay.
+    /// Sets the relay of the following rows.
     pub(super) fn begin(&mut self, relay: &str) {
         if self.has_relays {
             self.block = Some(self.relays.append_block(Buffer::from(relay.as_bytes().to_vec())));
@@ -113,7 +113,7 @@ impl Columns {
         share: Option<f64>,
     ) {
         if let Some(block) = self.block {
-            // A fingerprint has 40 digits, and is its whole block.
+            // The block consists of the 40 digits of one fingerprint.
             let _cannot_fail = self.relays.try_append_view(block, 0, 40);
         }
         self.times.append_value(time_s);
@@ -123,7 +123,7 @@ impl Columns {
         self.len += 1;
     }
 
-    /// The rows so far as a batch; the next rows are of `relay`.
+    /// Returns the rows so far as a batch. The following rows are of `relay`.
     pub(super) fn finish(&mut self, relay: &str) -> Result<RecordBatch> {
         let len = std::mem::take(&mut self.len);
         let relays: ArrayRef = Arc::new(self.relays.finish());

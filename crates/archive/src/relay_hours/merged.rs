@@ -1,7 +1,7 @@
-//! Streams that are sorted by relay and time, as one.
+//! Merges streams that are sorted by relay and time.
 //!
-//! A stream is a month, which has many rows of a relay in succession. Each row is compared with the least row of the other streams only,
-//! so its cost does not grow with the number of months.
+//! Each stream is a month, with many consecutive rows of a relay. A row is compared only with the least row of the other streams, so
+//! its cost does not grow with the number of months.
 
 use datafusion::arrow::array::{Array, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::Int64Type;
@@ -36,14 +36,14 @@ pub(super) struct Merged {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     New,
-    /// The row is the least of all streams.
+    /// The current row is the least of all streams.
     AtRow,
-    /// The row is no longer needed.
+    /// The current row has been consumed.
     Advanced,
 }
 
 impl Merged {
-    /// The rows of a plan, each of whose partitions is sorted.
+    /// The merged rows of a plan with sorted partitions.
     pub(super) fn new(plan: &Arc<dyn ExecutionPlan>, context: &Arc<TaskContext>) -> Result<Self> {
         let partitions = 0..plan.properties().partitioning.partition_count();
         let stream = |partition: usize| {
@@ -86,7 +86,7 @@ impl Merged {
         Ok(true)
     }
 
-    /// Turns to the stream with the least row.
+    /// Switches to the stream with the least row.
     fn next_stream(&mut self) -> bool {
         let next = self.others.pop();
         if let Some(Reverse((_, _, index))) = next {
@@ -105,7 +105,7 @@ impl Merged {
         Some((relays.value(*at), times.value(*at), value))
     }
 
-    /// Ends the use of the row: the next [`fill`](Self::fill) moves.
+    /// Consumes the row, so that the next [`fill`](Self::fill) moves.
     pub(super) fn advance(&mut self) {
         if let Some(stream) = self.streams.get_mut(self.current) {
             stream.at += 1;
@@ -168,7 +168,7 @@ mod tests {
         let mut merged = Merged::new(&plan, &Arc::default()).unwrap();
         let mut rows = Vec::new();
         while merged.fill().await.unwrap() {
-            // Filling again does not move.
+            // A second `fill` without `advance` does not move.
             assert!(merged.fill().await.unwrap());
             let (relay, time_s, value) = merged.row().unwrap();
             rows.push((relay.to_owned(), time_s, value));

@@ -1,4 +1,4 @@
-//! Values of rows, and how they stand in columns.
+//! Values of rows, and their conversion to and from columns.
 
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray as _;
@@ -26,7 +26,7 @@ impl RelayId {
 pub struct Relays {
     known: BTreeMap<Fingerprint, RelayId>,
     fingerprints: Vec<Fingerprint>,
-    /// For each relay the one that was asked for after it: documents list relays in order, mostly the same as the document before.
+    /// The successor of each relay in the last lookups. Documents list mostly the same relays in the same order.
     followers: Vec<RelayId>,
     last: RelayId,
 }
@@ -35,7 +35,7 @@ impl Relays {
     /// The index of a relay.
     ///
     /// # Panics
-    /// Never: there are fewer relays than memory for 2³² of them.
+    /// Never: 2³² relays do not fit in memory.
     pub fn id(&mut self, fingerprint: Fingerprint) -> RelayId {
         let last = self.last.0 as usize;
         let mut id = self.followers.get(last).copied().unwrap_or_default();
@@ -66,19 +66,19 @@ impl Relays {
         self.fingerprints.get(id.0 as usize).copied()
     }
 
-    /// How many there are.
+    /// The number of relays.
     #[must_use]
     pub fn len(&self) -> usize {
         self.fingerprints.len()
     }
 
-    /// Whether there is none.
+    /// Whether there are no relays.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.fingerprints.is_empty()
     }
 
-    /// For each index its place in the order of fingerprints.
+    /// The rank of each index in the order of fingerprints.
     pub(crate) fn ranks(&self) -> Vec<u32> {
         let mut ranks = vec![0; self.fingerprints.len()];
         for (rank, id) in (0_u32..).zip(self.known.values()) {
@@ -98,7 +98,7 @@ impl Relays {
                 last = Some(id);
                 let fingerprint =
                     self.fingerprints.get(id.0 as usize).map_or([0; 20], |it| *it.as_bytes());
-                // Room and bytes have fixed sizes that match.
+                // Both have the same fixed size.
                 let _cannot_fail = hex::encode_to_slice(fingerprint, &mut digits);
                 digits.make_ascii_uppercase();
             }
@@ -129,10 +129,10 @@ impl Relays {
     }
 }
 
-/// Where a row comes from.
+/// The origin of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Origin {
-    /// Documents of the network: consensuses and server descriptors.
+    /// Directory documents: consensuses and server descriptors.
     Tor,
     /// A history of Onionoo's details.
     Onionoo,
@@ -146,7 +146,7 @@ impl Origin {
     /// All of them.
     pub const ALL: [Self; 4] = [Self::Tor, Self::Onionoo, Self::Membership, Self::Synthetic];
 
-    /// In one word, as the column `origin` has it.
+    /// The value in the column `origin`.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {

@@ -8,7 +8,7 @@ use coordinator::Percentile;
 use onion::Rate;
 use std::collections::BTreeMap;
 
-/// Bandwidths that were published within this time before a view decide the expected capacity of new relays.
+/// Bandwidths published within this time before a view determine the expected capacity of new relays.
 const RECENT_S: i64 = 30 * DAY_S;
 
 /// A published bandwidth.
@@ -20,7 +20,7 @@ struct Published {
     limit_byte_per_s: u32,
 }
 
-/// Published bandwidths by relay, of as many months as the newest view needs.
+/// Published bandwidths by relay, of the months that the newest view needs.
 pub(super) struct Capacities<'a> {
     dataset: &'a Dataset,
     around_s: i64,
@@ -28,7 +28,7 @@ pub(super) struct Capacities<'a> {
     loaded: BTreeMap<String, Vec<Descriptor>>,
     /// By relay, in order of time.
     published: Vec<Vec<Published>>,
-    /// By relay, where tornettools staged it.
+    /// By relay, if tornettools staged it.
     staged: BTreeMap<RelayId, Rate>,
 }
 
@@ -54,8 +54,8 @@ impl<'a> Capacities<'a> {
         })
     }
 
-    /// Loads the months that views between two times need. `origin` is that of the views: its own bandwidths count. Lists of relays
-    /// have none, so those of the only other origin count.
+    /// Loads the months that views between two times need. The bandwidths are those of the views' `origin`. Relay lists have no
+    /// bandwidths; for them, those of the only other origin are used.
     pub(super) fn load(
         &mut self,
         (from_unix_s, until_unix_s): (i64, i64),
@@ -86,7 +86,7 @@ impl<'a> Capacities<'a> {
             };
             if !counts && origin == Origin::Membership {
                 return Err(ArchiveError::Missing(
-                    "lists of relays have no bandwidths, and the dataset has some of several origins: import the lists and one source of bandwidths into a dataset of their own".to_owned(),
+                    "relay lists have no bandwidths, and the dataset has bandwidths of several origins: import the lists and one source of bandwidths into a new dataset".to_owned(),
                 ));
             }
             if let (true, Some(published)) = (counts, self.published.get_mut(row.relay.0 as usize))
@@ -113,7 +113,7 @@ impl<'a> Capacities<'a> {
         let published = self.published.get(row.relay.0 as usize).map_or(&[][..], Vec::as_slice);
         let now = i64::from(row.valid_after_unix_s);
         let place = |unix_s: i64| published.partition_point(|it| i64::from(it.unix_s) <= unix_s);
-        // A relay may be listed before the first descriptor that the dataset has of it.
+        // A relay may be listed before its first descriptor in the dataset.
         let in_force = published.get(place(now).saturating_sub(1));
         let around = published.get(place(now - self.around_s - 1)..place(now + self.around_s));
         let around = around.into_iter().flatten().filter(|_| in_force.is_some());
@@ -126,8 +126,8 @@ impl<'a> Capacities<'a> {
             .or_else(|| Some(Rate::from_byte_per_s(u64::from(row.weight_kb_per_s?) * 1000)))
     }
 
-    /// Expected capacity of new relays: the 75th percentile of the bandwidths that were published in the 30 days before; without any, of
-    /// the capacities of the relays that are there.
+    /// Expected capacity of new relays: the 75th percentile of the bandwidths published in the 30 days before or, if there are none, of
+    /// the capacities of the listed relays.
     pub(super) fn of_new_relays(&self, unix_s: i64, present: &[Rate]) -> Rate {
         let recent = |it: &&Published| (unix_s - RECENT_S..unix_s).contains(&i64::from(it.unix_s));
         let advertised = |it: &Published| it.observed_byte_per_s.min(it.limit_byte_per_s);

@@ -14,8 +14,8 @@ use onion::{Duration, Rate};
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Plans each day of a dataset, and replays the arrival of new relays. `progress` gets the months done, and their number. An interrupted
-/// replay returns the months that are done.
+/// Plans each day of a dataset, and replays the arrival of new relays. `progress` gets the number of completed months and of all
+/// months. An interrupted replay returns the completed months.
 ///
 /// # Errors
 /// The dataset has no views of the network, or has views of several origins and the options name none, or cannot be read.
@@ -47,7 +47,7 @@ pub fn series(
     }
     if replay.found.days.is_empty() && !stop.load(Ordering::Relaxed) {
         return Err(ArchiveError::Missing(
-            "the dataset has no views of the network at that time; import consensuses, Onionoo's details or lists of relays".to_owned(),
+            "the dataset has no views of the network at that time; import consensuses, Onionoo's details or relay lists".to_owned(),
         ));
     }
     replay.found.waits_s.sort_unstable();
@@ -61,7 +61,7 @@ struct Replay<'a> {
     /// By relay.
     last_seen_unix_s: Vec<Option<u32>>,
     day: Option<Day>,
-    /// When the daemon's plan last measured a relay.
+    /// Time of the last measurement of each relay in the daemon's plan.
     measured_unix_s: BTreeMap<RsaId, u64>,
     found: ScheduleSeries,
 }
@@ -99,13 +99,13 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Whether a row is of the origin that counts.
+    /// Whether a row has the selected origin.
     fn counts(&mut self, row: &Status) -> Result<bool, ArchiveError> {
         let origin = *self.origin.get_or_insert(row.origin);
         if self.options.origin.is_none() && row.origin != origin {
             let (one, other) = (origin.word(), row.origin.word());
             let problem = format!(
-                "the dataset has views of several origins: name {one} or {other} with --origin"
+                "the dataset has views of several origins: choose {one} or {other} with --origin"
             );
             return Err(ArchiveError::Missing(problem));
         }
@@ -187,7 +187,7 @@ impl Replay<'_> {
         let seed = Seed::from_bytes([0; 32]).of_period(bounds.begin_unix_s);
         let (slots, teams) = (bounds.slots(), [options.team]);
         let machine = |it: &Expected| Machine::single(it.0, it.1);
-        // The daemon, too, measures a relay without a valid estimate in this period.
+        // Like the daemon: a relay without a valid estimate is measured in this period.
         let due_by = |relay: &RsaId| {
             self.measured_unix_s.get(relay).map_or(Some(u32::MAX), |it| bounds.due_by(*it))
         };
@@ -212,7 +212,7 @@ impl Replay<'_> {
         Ok(())
     }
 
-    /// Gives slots to new relays, and to old ones that the first view of the day did not have.
+    /// Assigns slots to new relays, and to old ones that the first view of the day did not list.
     fn admit(&mut self, unix_s: u32, new: &[RsaId], old: &[&Status], relays: &Relays) -> Arrivals {
         let mut arrivals =
             Arrivals { unix_s: unix_s.into(), new_relays: new.len(), ..Arrivals::default() };

@@ -1,4 +1,4 @@
-//! The numbers of a series, compared with those of the paper.
+//! The results of a series, compared with those of the paper.
 
 use super::ScheduleSeries;
 use crate::percentile;
@@ -117,7 +117,7 @@ pub fn report(series: &ScheduleSeries) -> ExperimentReport {
         ),
         promise: Promise::Decided {
             held: true,
-            rule: "Nothing is promised: the paper's numbers are of July 2019.".into(),
+            rule: "No result is required: the paper's values are for July 2019.".into(),
         },
         software_version: env!("CARGO_PKG_VERSION").into(),
         parameters: [("first day", series.days.first()), ("last day", series.days.last())]

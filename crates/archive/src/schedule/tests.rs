@@ -1,4 +1,4 @@
-//! Series of networks that are small enough to count by hand, or generated and counted by a few lines.
+//! Small series of networks with results computed by hand, and generated ones with results of a simple implementation.
 
 use super::*;
 use crate::rows::{Descriptor, RelayId, Status};
@@ -93,7 +93,7 @@ fn a_capacity_is_the_largest_of_three_months_within_the_limits_of_the_day() {
 }
 
 #[test]
-fn new_relays_get_the_first_slots_with_room_and_wait_for_as_many_as_they_need() {
+fn new_relays_get_the_first_slots_with_room() {
     let mut built = Built::default();
     built.publishes(-1, 0, 51, 1000);
     built.lists(0, [0]);
@@ -116,7 +116,7 @@ fn new_relays_get_the_first_slots_with_room_and_wait_for_as_many_as_they_need() 
 }
 
 #[test]
-fn old_relays_keep_their_room_from_new_ones() {
+fn new_relays_do_not_displace_old_ones() {
     // 100 relays of 500 Mbit/s, two in a slot of 3 Gbit/s, in a day of 60 slots: nearly every slot has one already.
     let options = ScheduleOptions { slot_s: 1440, ..ScheduleOptions::default() };
     let mut built = Built::default();
@@ -131,7 +131,7 @@ fn old_relays_keep_their_room_from_new_ones() {
 }
 
 #[test]
-fn a_series_of_several_origins_or_of_nothing_says_what_to_do() {
+fn errors_about_origins_and_empty_datasets_name_the_remedy() {
     let mut built = Built::default();
     built.lists(0, 0..3);
     built.statuses[2].origin = Origin::Membership;
@@ -146,7 +146,7 @@ fn a_series_of_several_origins_or_of_nothing_says_what_to_do() {
 }
 
 #[test]
-fn relays_that_nothing_is_known_of_count_with_the_expectation_for_new_ones() {
+fn unknown_relays_have_the_expected_capacity_of_new_ones() {
     let mut built = Built::default();
     (0..4).for_each(|relay| built.publishes(-1, relay, 10 * (relay + 1), 1000));
     built.lists(0, 0..6);

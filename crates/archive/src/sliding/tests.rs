@@ -1,7 +1,7 @@
 use super::*;
 use proptest::prelude::*;
 
-/// What a window holds, looked for among all events each time.
+/// A reference implementation that searches all events each time.
 fn naive(events: &[(i64, Event)], at: usize, length_s: i64) -> Windowed {
     let now = events[at].0;
     let is_in = |time: i64| time > now - length_s && time <= now;
@@ -96,7 +96,7 @@ proptest! {
 }
 
 #[test]
-fn a_window_ends_exactly_its_length_ago() {
+fn a_window_excludes_values_of_exactly_its_length() {
     let mut sliding = Sliding::new(&[spec(100)]);
     sliding.published(0, 9);
     sliding.published(50, 5);

@@ -1,9 +1,10 @@
-//! What the commands of `archive` do, and print.
+//! Runs the commands of `archive` and prints their results.
 
 use super::{
     Action, ArchiveOptions, Choice, ErrorsCommand, Format, Import, QueryCommand, RelayCommand,
     Resources, SpeedtestCommand, StagingCommand, SummaryCommand, SynthCommand, WarmUpName,
 };
+use crate::json_line::tagged;
 use archive::dataset::{Dataset, Imported};
 use archive::engine::{Engine, Limits, Period, View};
 use archive::errors::{self, ErrorsOptions, WarmUp};
@@ -16,7 +17,7 @@ use cli::Error;
 use link::unix_time_s;
 use netdoc::Fingerprint;
 use report::experiment::ExperimentReport;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
@@ -92,7 +93,7 @@ impl super::ClusterCommand {
             Self::Executor { scheduler, listen, work, threads, memory } => {
                 if listen.ip().is_unspecified() {
                     return Err(Error::Usage(format!(
-                        "--listen {listen}: others cannot reach this address; name one of this machine"
+                        "--listen {listen}: this wildcard is not an address that others can reach; use one of this machine's"
                     )));
                 }
                 output.step(format!("executor at {listen} of df://{}", scheduler.address));
@@ -110,14 +111,14 @@ impl super::ClusterCommand {
     }
 }
 
-/// Progress on the terminal.
-struct Told<'a> {
+/// Reports the progress and problems of an import.
+struct ImportProgress<'a> {
     output: &'a Output,
     begin_unix_s: u64,
     last_unix_s: u64,
 }
 
-impl Observer for Told<'_> {
+impl Observer for ImportProgress<'_> {
     fn progress(&mut self, read: u64, total: u64, parsed: u64) {
         let now = unix_time_s();
         if now == self.last_unix_s {
@@ -145,18 +146,18 @@ impl Import {
         interrupt.wind_up_in_order();
         let dataset = Dataset::create(&self.to)?;
         let begin_unix_s = unix_time_s();
-        let mut told = Told { output, begin_unix_s, last_unix_s: begin_unix_s };
+        let mut observer = ImportProgress { output, begin_unix_s, last_unix_s: begin_unix_s };
         let options = ImportOptions { is_again: self.again, certificates: self.verify.clone() };
-        let report =
-            import::import(&dataset, &self.sources, &options, interrupt.requested(), &mut told)?;
+        let stop = interrupt.requested();
+        let report = import::import(&dataset, &self.sources, &options, stop, &mut observer)?;
         output.quiet();
         for entry in &report.imported {
-            output.result(imported(entry), || value("imported", entry));
+            output.result(imported(entry), || tagged("imported", entry));
         }
         let (read, known) = (report.imported.len(), report.known);
         let damaged: u64 = report.imported.iter().map(|it| it.damaged).sum();
         let text = format!(
-            "{read} sources read, {known} known already; {} new rows; {damaged} damaged documents and {} unreadable sources left out",
+            "{read} sources imported, {known} skipped as imported before; {} new rows; left out: {damaged} damaged documents, {} unreadable sources",
             report.new_rows, report.unreadable
         );
         output.result(text, || {
@@ -192,16 +193,6 @@ fn imported(entry: &Imported) -> String {
     text
 }
 
-/// A JSON object with its `type`.
-pub(super) fn value(kind: &str, what: &impl serde::Serialize) -> Value {
-    let mut line = json!({"type": kind});
-    if let (Value::Object(line), Ok(Value::Object(rest))) = (&mut line, serde_json::to_value(what))
-    {
-        line.extend(rest);
-    }
-    line
-}
-
 /// Writes a report, and prints where.
 pub(super) fn write(
     mut report: ExperimentReport,
@@ -235,7 +226,7 @@ impl ErrorsCommand {
             && found.periods.iter().all(|it| it.network.is_empty())
         {
             return Err(Error::Failed(format!(
-                "no error counts: the dataset ends on {}, and errors count from {} on; use --warm-up own, shorter --periods, or import more",
+                "no errors: the dataset ends on {}, but errors count only from {} on; use --warm-up own, shorter --periods, or import more",
                 times::minute(found.span_unix_s.1),
                 times::minute(shortest),
             )));
@@ -389,7 +380,7 @@ impl SummaryCommand {
     fn run(&self, output: &Output) -> Result<Exit, Error> {
         let engine = self.resources.open(&self.dataset)?;
         let origin = match (&self.origin, engine.origins()?.as_slice()) {
-            // Lists of relays have no bandwidths, and a summary all the same.
+            // Relay lists have no bandwidths, but can be summarized.
             (None, [only]) => only.clone(),
             (named, _) => engine.origin(named.as_deref())?,
         };

@@ -1,6 +1,7 @@
-//! `flashflow-lab archive schedule`: how long a team needs for each network of a dataset.
+//! `flashflow-lab archive schedule`: how long a team needs to measure each network of a dataset.
 
-use super::run::{value, write};
+use super::run::write;
+use crate::json_line::tagged;
 use archive::dataset::Dataset;
 use archive::rows::Origin;
 use archive::schedule::{self, ScheduleOptions};
@@ -13,52 +14,53 @@ use onion::Rate;
 use std::path::PathBuf;
 use terminal::{Exit, Interrupt, Output};
 
-/// Plan how a team measures each network of a dataset, and how long new relays wait: section 7 of the FlashFlow paper.
+/// Compute how long a team needs to measure each network of a dataset, and how long new relays wait (section 7 of the FlashFlow paper).
 ///
-/// The coordinator's scheduler plans the first view of each day in as few slots as possible. Then the day is replayed: old relays
-/// have random slots, new ones get the first slots with room. Networks that tornettools staged are planned as well. The defaults are the
-/// paper's; `flashflow schedule` plans one consensus with the settings of a coordinator.
+/// The coordinator's scheduler plans the first consensus of each day in as few slots as possible. Then the day is replayed: old
+/// relays have random slots, and new relays get the first slots with room. Networks that tornettools staged are planned as well. The
+/// defaults are those of the paper. To plan one consensus with the settings of a coordinator, use `flashflow schedule`.
 #[derive(Debug, Args)]
 #[command(after_help = "Examples:
   flashflow-lab archive schedule tor.dataset --out schedule
   flashflow-lab archive schedule tor.dataset --origin membership --from 2025-07-01 --until 2025-08-01
 
-With --json: a line for each network, `type` staged or day, one for each view with new relays, `type` arrivals, and one for each
-quantity, `type` quantity.
+With --json: one line of `type` staged or day for each network, one of `type` arrivals for each consensus with new relays, and one
+of `type` quantity for each quantity.
 
 Exit status: 0 planned; 1 the dataset has no networks, or cannot be read; 2 wrong arguments; 130 interrupted.")]
 pub(super) struct ScheduleCommand {
     /// The dataset.
     dataset: PathBuf,
-    /// Use the views of this origin: tor, onionoo, membership or synthetic. Lists of relays (membership) have the capacities of the
-    /// dataset's other source.
+    /// Use the relay lists of this origin: tor, onionoo, membership or synthetic. Lists of origin membership have no bandwidths, and
+    /// take them from the other origin of the dataset.
     #[arg(long, value_name = "NAME", value_parser = origin)]
     origin: Option<Origin>,
-    /// Plan from this time on, UTC. Earlier views only show which relays are old.
+    /// Plan from this time on, UTC. Earlier relay lists only determine which relays are old.
     #[arg(long, value_name = "TIME", value_parser = times::parse)]
     from: Option<i64>,
     /// Plan before this time only.
     #[arg(long, value_name = "TIME", value_parser = times::parse)]
     until: Option<i64>,
-    /// Capacity of the team.
+    /// Capacity of the team, in Mbit/s.
     #[arg(long, value_name = "MBIT", default_value_t = 3000.0)]
     team: f64,
-    /// Relays that it measures at once, at most; by default any number.
+    /// Maximum number of relays that the team measures at the same time. By default unlimited.
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     at_once: Option<u32>,
     /// Excess factor f: allocated measurer capacity, relative to the expected capacity of a relay.
     #[arg(long, value_name = "FACTOR", default_value_t = 2.84)]
     excess: f64,
-    /// Length of a slot.
+    /// Length of a slot, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u32).range(1..=3600))]
     slot_s: u32,
-    /// A capacity is the largest bandwidth that a relay published within this number of days before and after.
+    /// The capacity of a relay is the largest bandwidth that it published within this number of days before and after.
     #[arg(long, value_name = "DAYS", default_value_t = 46, value_parser = clap::value_parser!(u16).range(0..=3660))]
     around: u16,
-    /// A relay is new if no view listed it in this number of days.
+    /// A relay is new if no list had it in this number of days.
     #[arg(long, value_name = "DAYS", default_value_t = 30, value_parser = clap::value_parser!(u16).range(1..=3660))]
     unseen_days: u16,
-    /// Expected capacity of a new relay; by default the 75th percentile of the bandwidths that relays published in the 30 days before.
+    /// Expected capacity of a new relay, in Mbit/s. By default the 75th percentile of the bandwidths that relays published in the 30
+    /// days before.
     #[arg(long, value_name = "MBIT")]
     new_relay: Option<f64>,
     /// Write the page, figures and tables to this folder.
@@ -115,7 +117,7 @@ impl ScheduleCommand {
                     network.hours,
                 );
                 output.result(text, || {
-                    let mut line = value("staged", network);
+                    let mut line = tagged("staged", network);
                     line["which"] = (*name).into();
                     line
                 });
@@ -124,7 +126,7 @@ impl ScheduleCommand {
         if !dataset.has("statuses")? && !staged.is_empty() {
             return match self.out {
                 Some(_) => Err(Error::Failed(
-                    "--out: the dataset has only staged networks, and pages are of series of days; leave it out".to_owned(),
+                    "--out: the dataset has only staged networks, and a page shows series of days; omit --out".to_owned(),
                 )),
                 None => Ok(Exit::Done),
             };
@@ -133,10 +135,10 @@ impl ScheduleCommand {
         let series = schedule::series(&dataset, &options, interrupt.requested(), &mut progress)?;
         output.quiet();
         for day in &series.days {
-            output.record(|| value("day", day));
+            output.record(|| tagged("day", day));
         }
         for it in series.arrivals.iter().filter(|it| it.new_relays > 0) {
-            output.record(|| value("arrivals", it));
+            output.record(|| tagged("arrivals", it));
         }
         let ends = series.days.first().zip(series.days.last());
         let span = ends.map(|(first, last)| {
@@ -159,7 +161,7 @@ impl ScheduleCommand {
                 "{:<55} {:>9} {:>9} {:>9}   {:>7} {:>7} {:>7}",
                 line.quantity, here[0], here[1], here[2], paper[0], paper[1], paper[2]
             );
-            output.result(text, || value("quantity", &line));
+            output.result(text, || tagged("quantity", &line));
         }
         if let Some(out) = &self.out {
             write(schedule::report(&series), out, output)?;

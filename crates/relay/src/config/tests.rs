@@ -16,18 +16,18 @@ fn refusal(text: &str) -> String {
     settings(text).expect_err("must be refused").to_string()
 }
 
-/// With the lines that are commented out.
+/// The sample with all commented settings enabled.
 fn whole_sample() -> String {
     let uncommented = SAMPLE.lines().map(|line| line.strip_prefix("#: ").unwrap_or(line));
     uncommented.collect::<Vec<_>>().join("\n")
 }
 
 #[test]
-fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
+fn the_sample_file_is_valid_and_has_every_setting() {
     settings(SAMPLE).expect("sound");
     settings(&whole_sample()).expect("sound");
     let whole = RelayConfig::parse(&whole_sample(), "sample").expect("TOML");
-    // A setting that is new has to be named here, and is then missed in the sample.
+    // A new setting must be added here; the test then fails until the sample has it.
     let RelayConfig {
         nickname,
         address,
@@ -109,7 +109,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
     for (key, is_there) in is_there {
         assert!(is_there, "docs/relay.toml lacks {key}");
     }
-    // The numbers that it shows as defaults are the defaults.
+    // The commented values are the defaults.
     let shown = FlashFlowConfig {
         measurements_allowed,
         allowed_coordinators: None,
@@ -123,7 +123,7 @@ fn the_sample_file_is_accepted_as_it_is_and_has_every_setting_in_it() {
 }
 
 #[test]
-fn what_is_not_set_has_a_default() {
+fn unset_settings_have_defaults() {
     let settings = settings(LEAST).expect("sound");
     assert_eq!(settings.listen, "127.0.0.1:0".parse().expect("an address"));
     assert_eq!((settings.limit, settings.contact), (None, None));
@@ -153,18 +153,18 @@ fn schedulers_are_chosen_by_name() {
 }
 
 #[test]
-fn windows_from_hop_to_hop_are_off_unless_they_are_chosen_by_name() {
+fn hop_by_hop_windows_are_off_unless_chosen_by_name() {
     let windows = |text: &str| settings(&format!("{LEAST}{text}")).expect("sound").hop_windows;
     assert_eq!((windows(""), windows("hop_windows = \"off\"")), (None, None));
     for (name, expected) in HopWindows::NAMED {
         assert_eq!(windows(&format!("hop_windows = \"{name}\"")), Some(expected));
     }
     let refused = refusal(&format!("{LEAST}hop_windows = \"on\""));
-    assert!(refused.contains("`hop_windows`: \"on\" is none of off, backtap, "), "{refused}");
+    assert!(refused.contains("`hop_windows`: \"on\" is not one of off, backtap, "), "{refused}");
 }
 
 #[test]
-fn rates_are_read_with_their_units() {
+fn rates_have_the_units_of_their_names() {
     let limit = |text: &str| settings(&format!("{LEAST}{text}")).expect("sound").limit;
     let rate = Rate::from_mbit_per_s(10.0);
     assert_eq!(limit("rate_mbit_per_s = 10"), Some(RateLimit { rate, burst_bytes: 1_250_000 }));
@@ -173,7 +173,7 @@ fn rates_are_read_with_their_units() {
 }
 
 #[test]
-fn the_proposals_own_names_do_as_well() {
+fn names_of_the_proposal_are_accepted() {
     let text = format!(
         "{LEAST}[flashflow]\nFFMeasurementsAllowed = true\nFFAllowedCoordinators = [\"{KEY}\"]\n\
          FFMeasurementPeriod = 7200\nFFBackgroundTrafficPercent = 10\nFFMaxMeasurementDuration = 60"
@@ -189,7 +189,7 @@ fn the_proposals_own_names_do_as_well() {
 }
 
 #[test]
-fn mistakes_are_refused_with_their_place_and_reason() {
+fn invalid_settings_are_refused_with_key_and_reason() {
     let cases = [
         ("", "`nickname` is missing; set it in the file, or give --nickname"),
         ("nickname = \"a\"", "`address` is missing"),
@@ -239,14 +239,14 @@ fn mistakes_are_refused_with_their_place_and_reason() {
 }
 
 #[test]
-fn what_is_no_key_is_refused() {
+fn invalid_coordinator_keys_are_refused() {
     for bad in ["", &KEY[2..], &format!("{KEY}00")] {
         assert!(coordinator_key(bad).is_err_and(|why| why.contains("no public key")), "{bad}");
     }
 }
 
 #[test]
-fn a_number_out_of_range_is_an_error_in_the_configuration() {
+fn numbers_out_of_range_are_refused() {
     type Change = fn(&mut FlashFlowConfig, u32);
     let cases: [(&str, u32, u32, Change); 3] = [
         ("measurement_period_s", 3_600, 2_629_728, |c, v| c.measurement_period_s = Some(v)),
@@ -268,7 +268,7 @@ fn a_number_out_of_range_is_an_error_in_the_configuration() {
 }
 
 #[test]
-fn flags_go_over_a_file_and_paths_in_it_are_relative_to_it() {
+fn flags_override_a_file_whose_paths_are_relative_to_it() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("relay.toml");
     fs::write(&path, whole_sample()).expect("written");
@@ -299,7 +299,7 @@ proptest! {
 }
 
 #[test]
-fn an_exit_lets_go_where_its_rules_say_and_nowhere_private() {
+fn an_exit_follows_its_rules_and_refuses_private_addresses() {
     let exit = |text: &str| settings(&format!("{LEAST}[exit]\n{text}")).expect("sound").exit;
     assert_eq!(exit("policy = [\"reject *:25\"]"), None, "it accepts nothing");
     let exit = exit("policy = [\"reject *:25\", \"accept *:*\"]").expect("it accepts much");
@@ -318,7 +318,7 @@ fn an_exit_lets_go_where_its_rules_say_and_nowhere_private() {
 }
 
 #[test]
-fn only_a_relay_in_a_private_network_extends_into_it() {
+fn only_a_relay_with_a_private_address_extends_to_private_addresses() {
     let allows = |text: &str| settings(text).expect("sound").allows_private_addresses;
     let public = LEAST.replace("127.0.0.1", "203.0.113.1");
     assert!(allows(LEAST) && !allows(&public));
@@ -327,7 +327,7 @@ fn only_a_relay_in_a_private_network_extends_into_it() {
 }
 
 #[test]
-fn memory_is_shared_as_c_tor_shares_it() {
+fn the_memory_limit_follows_the_rule_of_c_tor() {
     let gib = |count: u64| count << 30;
     for (total, expected) in [
         (gib(24), gib(8)),
@@ -344,7 +344,7 @@ fn memory_is_shared_as_c_tor_shares_it() {
 }
 
 #[test]
-fn the_public_network_takes_the_operators_word_and_a_public_address() {
+fn the_public_network_requires_an_explicit_setting_and_a_public_address() {
     let at = |address: &str, more: &str| {
         settings(&format!("nickname = \"a\"\naddress = \"{address}\"\nkeys = \"k\"\n{more}"))
     };
@@ -364,7 +364,7 @@ fn the_public_network_takes_the_operators_word_and_a_public_address() {
 }
 
 #[test]
-fn what_links_of_the_public_network_carry_is_not_written_down_however_it_is_configured() {
+fn links_of_the_public_network_are_never_observed() {
     let (authorities, _) = dirmgr::public::authorities();
     let with = |authority: &str| {
         settings(&format!(
@@ -378,7 +378,7 @@ fn what_links_of_the_public_network_carry_is_not_written_down_however_it_is_conf
 }
 
 #[test]
-fn metrics_are_served_on_addresses_of_others_only_if_the_operator_says_so() {
+fn metrics_on_public_addresses_require_an_explicit_setting() {
     let at =
         |metrics: &str, more: &str| settings(&format!("{LEAST}metrics = \"{metrics}\"\n{more}"));
     for own in [

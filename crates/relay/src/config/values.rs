@@ -49,7 +49,7 @@ pub(super) fn hop_windows(name: Option<&str>) -> Result<Option<HopWindows>, Conf
         None | Some("off") => Ok(None),
         Some(name) => HopWindows::named(name).map(Some).ok_or_else(|| {
             let names = HopWindows::NAMED.map(|(name, _)| name).join(", ");
-            invalid("hop_windows", format_args!("{name:?} is none of off, {names}"))
+            invalid("hop_windows", format_args!("{name:?} is not one of off, {names}"))
         }),
     }
 }
@@ -81,8 +81,7 @@ pub(super) fn link_observations(
     let key = "link_observations_every_s";
     let (public, _) = public::authorities();
     if authorities.iter().any(|it| public.contains(it)) {
-        let reason =
-            "what links of the public network carry helps to follow its users: leave it out";
+        let reason = "observations of links in the public network help to trace its users: remove this setting";
         return Err(invalid(key, reason));
     }
     let least_s = if is_private(address.into()) { 10 } else { 3600 };

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn nothing_is_announced_that_the_relay_cannot_do() {
+    fn only_supported_protocols_are_announced() {
         let least = Capabilities::default();
         assert_eq!(least.protocols(), "Desc=1-4 Link=4-5 LinkAuth=3 Relay=2-3");
         let directory = Capabilities { directory: true, ..least };

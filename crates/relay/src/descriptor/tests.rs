@@ -98,7 +98,7 @@ proptest! {
         prop_assert_eq!(read.proto, Some(&*announced.capabilities.protocols()));
         prop_assert_eq!(read.tor_version(), None);
         prop_assert!(!read.hibernating);
-        // What authorities refuse for its size (`MAX_DESCRIPTOR_UPLOAD_SIZE`) is far away.
+        // Far below the limit of authorities (`MAX_DESCRIPTOR_UPLOAD_SIZE`).
         prop_assert!(text.len() < 5_000);
     }
 }
@@ -123,7 +123,7 @@ fn sample() -> Announcement {
 }
 
 #[test]
-fn the_items_come_in_the_order_that_tor_wants() {
+fn items_are_in_the_order_that_tor_requires() {
     let text = written(&sample());
     let mut is_object = false;
     let items = text.lines().filter_map(|line| {
@@ -142,7 +142,7 @@ fn the_items_come_in_the_order_that_tor_wants() {
 }
 
 #[test]
-fn signatures_and_cross_certificates_hold() {
+fn signatures_and_cross_certificates_are_valid() {
     let Made { keys, certified, .. } = made();
     let text = written(&sample());
     let (signed, signature) = text.split_once("\nrouter-signature\n").expect("signed");
@@ -177,7 +177,7 @@ fn signatures_and_cross_certificates_hold() {
 }
 
 #[test]
-fn what_the_relay_can_do_is_in_the_descriptor_and_nothing_else() {
+fn the_descriptor_announces_only_existing_capabilities() {
     let text = written(&sample());
     for item in ["tunnelled-dir-server", "extra-info-digest", "ipv6-policy", "accept"] {
         assert!(!text.contains(&format!("\n{item}")), "{item}");
@@ -190,7 +190,7 @@ fn what_the_relay_can_do_is_in_the_descriptor_and_nothing_else() {
 }
 
 #[test]
-fn the_descriptor_names_its_extra_info_document_which_is_signed_like_it() {
+fn the_descriptor_has_the_digest_of_its_signed_extra_info_document() {
     let Made { keys, certified, tap } = made();
     let announced = sample();
     let history = "write-history 2023-11-14 22:00:00 (86400 s) 1024\n";

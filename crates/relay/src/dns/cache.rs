@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn how_long_an_answer_holds_is_drawn_anew_each_time() {
+    fn lifetimes_are_random() {
         let mut cache = Cache::new(StdRng::seed_from_u64(1));
         let begin = Instant::from_millis(7);
         let all: BTreeSet<u64> =
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn it_has_a_bound_and_forgets_nothing_halfway() {
+    fn the_cache_is_bounded_and_keeps_unexpired_answers() {
         let mut cache = Cache::new(StdRng::seed_from_u64(2));
         let begin = Instant::from_millis(7);
         for number in 0..ANSWERS_MAX + 100 {

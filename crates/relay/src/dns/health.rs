@@ -115,7 +115,7 @@ mod tests {
     use std::sync::mpsc;
 
     #[test]
-    fn servers_that_answer_nothing_are_reported_once_until_they_answer() {
+    fn failing_servers_are_reported_once_until_they_answer() {
         let (events, reports_of) = mpsc::channel();
         let health = Health::new(events);
         let mut now = Instant::from_millis(5);
@@ -130,7 +130,7 @@ mod tests {
         };
         health.note(now, Outcome::Timeout);
         health.note(now, Outcome::Refused);
-        // That a name does not exist is an answer.
+        // "No such name" is an answer.
         health.note(now, Outcome::NotExist);
         assert!(reports_of().is_empty());
         for _ in 0..10 {

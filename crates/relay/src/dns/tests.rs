@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::net::UdpSocket;
 use std::sync::mpsc;
 
-/// A name server on loopback: its address, and each name that it is asked for.
+/// A name server on loopback. Returns its address and the queried names.
 fn server() -> (SocketAddr, mpsc::Receiver<String>) {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
     let address = socket.local_addr().expect("bound");
@@ -57,7 +57,7 @@ fn server() -> (SocketAddr, mpsc::Receiver<String>) {
     (address, names)
 }
 
-/// A node that asks.
+/// A node that sends queries.
 #[derive(Default)]
 struct Asker {
     questions: VecDeque<Lookup>,
@@ -136,7 +136,7 @@ fn ip(text: &str) -> IpAddr {
 }
 
 #[test]
-fn names_have_addresses_and_addresses_names_for_a_bounded_time() {
+fn answers_to_both_kinds_of_query_are_cached() {
     let (address, asked) = server();
     let mut world = World::new(&[address]);
     let DnsAnswer::Addresses(mut found) = world.addresses("short.test") else { panic!() };
@@ -146,7 +146,7 @@ fn names_have_addresses_and_addresses_names_for_a_bounded_time() {
     assert_eq!(world.addresses("Both.Test."), expected);
     let of_seven = world.ask(DnsQuery::Name(ip("192.0.2.7")));
     assert_eq!(of_seven, DnsAnswer::Name("seven.test".to_owned()));
-    // What is known is not asked again.
+    // Cached answers need no query.
     let before = asked.try_iter().count();
     assert!(before >= 5, "{before}");
     assert_eq!(world.addresses("Both.Test."), expected);
@@ -154,7 +154,7 @@ fn names_have_addresses_and_addresses_names_for_a_bounded_time() {
 }
 
 #[test]
-fn names_that_do_not_exist_are_told_from_failures() {
+fn nonexistent_names_are_distinguished_from_failures() {
     let (address, asked) = server();
     let mut world = World::new(&[address]);
     assert_eq!(world.addresses("nowhere.test"), DnsAnswer::NoSuchName);
@@ -166,7 +166,7 @@ fn names_that_do_not_exist_are_told_from_failures() {
     assert_eq!(world.addresses("broken.test"), DnsAnswer::Failed);
     assert_eq!(world.health.count(Outcome::ServerFailed), 1);
     assert_eq!(world.health.count(Outcome::NotExist) + world.health.count(Outcome::NoData), 5);
-    // Only as they are, without the domains of this machine.
+    // Names are absolute: the search domains of this machine do not apply.
     assert!(
         asked
             .try_iter()
@@ -174,7 +174,7 @@ fn names_that_do_not_exist_are_told_from_failures() {
     );
 }
 
-/// A name server that says this to everything, or nothing at all.
+/// A name server that answers every query with this code, or not at all.
 fn other_server(says: Option<ResponseCode>) -> SocketAddr {
     let socket = UdpSocket::bind(("127.0.0.1", 0)).expect("a port");
     let address = socket.local_addr().expect("bound");
@@ -192,7 +192,7 @@ fn other_server(says: Option<ResponseCode>) -> SocketAddr {
 }
 
 #[tokio::test]
-async fn a_server_that_refuses_fails_or_is_silent_keeps_no_name_from_being_found_by_another() {
+async fn a_refusing_failing_or_silent_server_is_bypassed() {
     let (good, _asked) = server();
     let expected = DnsAnswer::Addresses(vec![ip("192.0.2.3"), ip("2001:db8::1")]);
     let question = DnsQuery::Addresses("both.test".to_owned());
@@ -214,7 +214,7 @@ async fn a_server_that_refuses_fails_or_is_silent_keeps_no_name_from_being_found
 }
 
 #[tokio::test]
-async fn what_all_servers_refuse_has_failed_with_its_reason() {
+async fn a_query_that_all_servers_refuse_fails_with_the_reason() {
     for (says, outcome) in [
         (ResponseCode::Refused, Outcome::Refused),
         (ResponseCode::ServFail, Outcome::ServerFailed),
@@ -229,9 +229,9 @@ async fn what_all_servers_refuse_has_failed_with_its_reason() {
     }
 }
 
-/// In virtual time. C tor 0.4.9 sends a question twice, a second apart, and gives up after another second.
+/// C tor 0.4.9 sends a query twice, a second apart, and gives up after another second.
 #[tokio::test(start_paused = true)]
-async fn silent_servers_are_given_up_as_soon_as_c_tor_gives_them_up() {
+async fn silent_servers_time_out_as_in_c_tor() {
     for count in [1, 2, 5] {
         let addresses: Vec<_> = (0..count).map(|_| other_server(None)).collect();
         let servers = Servers::new(&addresses).expect("servers");

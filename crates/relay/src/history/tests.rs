@@ -3,7 +3,7 @@ use super::*;
 const BEGIN: u64 = 1_700_000_000;
 
 #[test]
-fn days_are_summed_up_and_five_are_kept() {
+fn five_daily_sums_are_kept() {
     let mut history = History::default();
     for second in 0..INTERVAL_S {
         history.note_second(BEGIN + second, 10, 20);
@@ -28,7 +28,7 @@ fn days_are_summed_up_and_five_are_kept() {
 }
 
 #[test]
-fn the_best_ten_seconds_count_and_the_lesser_direction() {
+fn the_best_ten_seconds_of_the_lesser_direction_count() {
     let mut history = History::default();
     for second in 0..9 {
         history.note_second(BEGIN + second, 1_000, 600);
@@ -67,7 +67,7 @@ fn a_record_is_forgotten_after_five_days() {
 }
 
 #[test]
-fn a_restart_goes_on_where_it_was_and_time_without_us_counts_as_nothing() {
+fn history_continues_after_a_restart_with_nothing_in_between() {
     let mut history = History::default();
     for second in 0..20 {
         history.note_second(BEGIN + second, 2_048, 4_096);
@@ -81,17 +81,17 @@ fn a_restart_goes_on_where_it_was_and_time_without_us_counts_as_nothing() {
                     read-history 2023-11-16 22:13:20 (86400 s) 40960,0\n";
     assert_eq!(later.lines(u64::MAX), expected);
     assert_eq!(later.observed_bytes_s(), 2_048);
-    // Within the same day nothing is counted twice.
+    // A restart within the day counts nothing twice.
     let mut soon: History = serde_json::from_str(&stored).expect("the same");
     soon.note_second(BEGIN + INTERVAL_S, 1, 1);
     assert!(soon.lines(u64::MAX).ends_with(" 40960\n"), "{}", soon.lines(u64::MAX));
-    // After weeks, or with a clock that was wrong, it begins anew.
+    // After weeks, or a wrong clock, the history starts anew.
     for now in [BEGIN + 30 * INTERVAL_S, BEGIN - 2 * INTERVAL_S] {
         let mut stale = history.clone();
         stale.note_second(now, 1, 1);
         assert_eq!((stale.observed_bytes_s(), stale.lines(u64::MAX)), (0, String::new()));
     }
-    // A clock that was set a little back goes on.
+    // If the clock was set back slightly, it continues.
     history.note_second(BEGIN - 60, 1, 1);
     assert_eq!(history.observed_bytes_s(), 2_048);
 }

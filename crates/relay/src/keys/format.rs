@@ -27,9 +27,9 @@ fn untagged<const N: usize>(header: &[u8], file: &[u8]) -> Result<[u8; N], &'sta
     let (found, content) = file.split_at_checked(HEADER_LEN).ok_or("it is too short")?;
     let (begin, zeros) = found.split_at(header.len());
     if begin != header || zeros.iter().any(|byte| *byte != 0) {
-        return Err("it does not begin as a key of this kind does");
+        return Err("it does not begin like a key of this kind");
     }
-    content.try_into().map_err(|_| "it has not the length of a key")
+    content.try_into().map_err(|_| "it does not have the length of a key")
 }
 
 /// An RSA key in PKCS #1, as text.
@@ -43,11 +43,11 @@ pub(super) fn rsa(key: &RsaKey) -> Result<String, KeyProblem> {
 }
 
 pub(super) fn read_rsa(file: &[u8]) -> Result<RsaKey, &'static str> {
-    let text = std::str::from_utf8(file).map_err(|_| "it is no text")?;
+    let text = std::str::from_utf8(file).map_err(|_| "it is not text")?;
     // Tor appends a zero.
     let text = text.trim_end_matches('\0').trim();
-    let body = text.strip_prefix(RSA_BEGIN).ok_or("it does not begin as an RSA key does")?;
-    let body = body.strip_suffix(RSA_END).ok_or("it does not end as an RSA key does")?;
+    let body = text.strip_prefix(RSA_BEGIN).ok_or("it does not begin like an RSA key")?;
+    let body = body.strip_suffix(RSA_END).ok_or("it does not end like an RSA key")?;
     let body: String = body.split_ascii_whitespace().collect();
     let der = STANDARD.decode(body).map_err(|_| "it is not base64")?;
     RsaKey::from_der(&der).map_err(KeyProblem::reason)
@@ -88,7 +88,7 @@ pub(super) fn read_onion(file: &[u8]) -> Result<[u8; 32], &'static str> {
     secret.copy_from_slice(&both[..32]);
     let public = PublicKey::from(&StaticSecret::from(secret));
     if public.as_bytes() != &both[32..] {
-        return Err("its public half does not belong to the secret one");
+        return Err("its public key does not belong to the secret key");
     }
     Ok(secret)
 }

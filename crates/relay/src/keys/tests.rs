@@ -13,7 +13,7 @@ fn open_at(folder: &Path, seed: u8) -> Result<LongTermKeys, KeyError> {
     open(folder, &mut StdRng::from_seed([seed; 32]))
 }
 
-/// What others know the keys by.
+/// The public identities of keys.
 fn publics(keys: &LongTermKeys) -> (Vec<u8>, [u8; 32], [u8; 32]) {
     (keys.rsa.public_der().to_vec(), keys.ed25519.id().0, keys.onion_secret)
 }
@@ -26,7 +26,7 @@ fn refusal(folder: &Path) -> String {
 }
 
 #[test]
-fn keys_are_made_once_and_found_again() {
+fn keys_are_generated_once_and_then_read() {
     let parent = tempfile::tempdir().expect("a folder");
     let folder = parent.path().join("relay/keys");
     let made = open_at(&folder, 1).expect("made");
@@ -74,7 +74,7 @@ fn a_lost_onion_key_is_replaced_and_a_lost_identity_is_not() {
 type Damage = fn(&mut Vec<u8>);
 
 #[test]
-fn damaged_keys_are_named_and_left_as_they_are() {
+fn corrupt_keys_are_reported_and_not_changed() {
     let parent = tempfile::tempdir().expect("a folder");
     let folder = parent.path();
     open_at(folder, 1).expect("made");
@@ -104,7 +104,7 @@ fn damaged_keys_are_named_and_left_as_they_are() {
 }
 
 #[test]
-fn secrets_that_others_can_read_and_places_that_are_no_folder_are_refused() {
+fn readable_secrets_and_unusable_folders_are_refused() {
     let parent = tempfile::tempdir().expect("a folder");
     let folder = parent.path().join("keys");
     open_at(&folder, 1).expect("made");
@@ -147,7 +147,7 @@ proptest! {
 }
 
 #[test]
-fn an_onion_key_is_changed_and_the_one_before_is_kept_until_it_is_forgotten() {
+fn rotation_keeps_the_previous_onion_key_until_it_is_removed() {
     let parent = tempfile::tempdir().expect("a folder");
     let folder = parent.path();
     let mut keys = open_at(folder, 1).expect("made");
@@ -170,13 +170,13 @@ fn an_onion_key_is_changed_and_the_one_before_is_kept_until_it_is_forgotten() {
     assert_eq!(keys.previous_onion_secret, None);
     assert_eq!(open_at(folder, 3).expect("found").previous_onion_secret, None);
 
-    // A change that was interrupted after its first half.
+    // A rotation that was interrupted halfway.
     fs::copy(folder.join(ONION), folder.join(OLD_ONION)).expect("copied");
     assert_eq!(open_at(folder, 4).expect("found").previous_onion_secret, None);
 }
 
 #[test]
-fn a_folder_that_others_may_enter_is_closed_and_one_of_somebody_else_refused() {
+fn permissions_of_the_folder_are_restricted_and_another_users_folder_is_refused() {
     let parent = tempfile::tempdir().expect("a folder");
     let folder = parent.path().join("keys");
     fs::create_dir(&folder).expect("made");
@@ -186,7 +186,7 @@ fn a_folder_that_others_may_enter_is_closed_and_one_of_somebody_else_refused() {
     let mode = fs::metadata(&folder).expect("there").permissions().mode() & 0o777;
     assert_eq!(mode, 0o700);
 
-    // A folder of root's, for everybody else; for root, one of somebody else's.
+    // A folder of root; if the test runs as root, one of another user.
     let foreign = match rustix::process::geteuid().is_root() {
         true => {
             std::os::unix::fs::chown(&folder, Some(12_345), None).expect("changed");

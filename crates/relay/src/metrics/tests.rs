@@ -30,7 +30,7 @@ fn whole() -> String {
 }
 
 #[test]
-fn names_and_labels_are_those_of_tor_where_they_mean_the_same() {
+fn metrics_of_c_tor_have_its_names_and_labels() {
     let text = whole();
     for line in [
         "tor_relay_connections{type=\"OR\",state=\"opened\"} 3",

@@ -41,7 +41,7 @@ fn an_interval_is_reported_once_and_a_closed_link_is_dropped() {
 }
 
 #[test]
-fn a_document_can_be_read_however_many_links_there_were() {
+fn a_document_is_readable_for_any_number_of_links() {
     let mut observer = LinkObserver::default();
     let name = |number: u32| {
         let mut name = [0; 20];

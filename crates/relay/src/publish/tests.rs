@@ -3,7 +3,7 @@ use proptest::prelude::*;
 use std::net::TcpListener;
 use std::thread::JoinHandle;
 
-/// Answers one connection; gives what was asked.
+/// Answers one connection. Returns the result of the request.
 fn serve(answer: &'static [u8]) -> (SocketAddr, JoinHandle<String>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
@@ -34,12 +34,12 @@ fn answered(answer: &'static [u8]) -> Result<Answer, PublishError> {
 }
 
 #[test]
-fn the_authoritys_answer_is_understood() {
+fn answers_of_authorities_are_parsed() {
     let accepted = b"HTTP/1.0 200 Descriptor accepted\r\nDate: now\r\n\r\n";
     assert_eq!(answered(accepted).expect("an answer"), Answer::Accepted);
     let known = b"HTTP/1.0 200 OK\r\nDate: now\r\nX-Descriptor-Not-New: Yes\r\n\r\n";
     assert_eq!(answered(known).expect("an answer"), Answer::NotNew);
-    // What follows the header is no header.
+    // The body is not parsed as headers.
     let body = b"HTTP/1.0 200 OK\r\n\r\nX-Descriptor-Not-New: Yes\r\n";
     assert_eq!(answered(body).expect("an answer"), Answer::Accepted);
 
@@ -54,7 +54,7 @@ fn the_authoritys_answer_is_understood() {
 }
 
 #[test]
-fn what_is_no_answer_is_an_error_with_the_reason() {
+fn an_invalid_answer_is_an_error_with_the_reason() {
     for answer in [&b"220 smtp.example\r\n"[..], b"", b"HTTP/1.0 abc no\r\n\r\n", b"HTTP/1.0 2 a"] {
         let error = answered(answer).expect_err("no answer").to_string();
         assert!(error.contains("is that a directory port?"), "{error}");
@@ -67,8 +67,8 @@ fn what_is_no_answer_is_an_error_with_the_reason() {
 }
 
 #[test]
-fn an_authority_that_never_answers_is_given_up() {
-    // Connections wait in the queue of a listener that nobody looks at.
+fn a_silent_authority_times_out() {
+    // The listener never accepts its queued connections.
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let short = Duration::from_millis(50);
@@ -78,9 +78,9 @@ fn an_authority_that_never_answers_is_given_up() {
 }
 
 #[test]
-fn a_flood_instead_of_an_answer_is_cut() {
+fn an_endless_answer_is_cut_off() {
     let flood = answered([b'x'; 3 * ANSWER_MAX].as_slice().to_vec().leak());
-    // The server may find its flood cut off, and so may we: either way it ends with an error.
+    // Either end may see the connection fail.
     assert!(flood.is_err_and(|error| error.to_string().len() < 2 * REASON_MAX));
 }
 

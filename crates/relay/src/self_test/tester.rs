@@ -75,8 +75,7 @@ impl Tester {
                 // The circuit may have used a link that this relay has dialled meanwhile.
                 Ok(()) if last.is_some_and(|last| has_dialled(&self.kit.engine, &last.ids.rsa)) => {
                     self.driver.node_mut().destroy(circuit);
-                    problem =
-                        "the only circuit that came back may not have come in by the port".into();
+                    problem = "the only circuit may not have used the relay's port".into();
                 }
                 Ok(()) => return Ok(circuit),
                 Err(why) => problem = why,
@@ -145,7 +144,7 @@ impl Tester {
             }
             if self.driver.now() >= limit {
                 self.driver.node_mut().destroy(circuit);
-                return Ok(Err(format!("no circuit stood within {} s", CIRCUIT_MAX.as_secs())));
+                return Ok(Err(format!("no circuit was built within {} s", CIRCUIT_MAX.as_secs())));
             }
             if let Some(cause) = self.loss_of(circuit) {
                 return Ok(Err(describe(&cause)));
@@ -211,7 +210,7 @@ fn describe(cause: &Loss) -> String {
         Loss::Link(cause) => format!("we have no link to another relay ourselves: {cause}"),
         Loss::Channel(problem) => format!("the link to another relay: {problem}"),
         Loss::Circuit(_) | Loss::Flow(_) | Loss::Conflux(_) | Loss::Silent => {
-            format!("other relays do not get through to it ({cause})")
+            format!("other relays cannot connect to it ({cause})")
         }
     }
 }

@@ -35,7 +35,7 @@ fn last_hops(others: &mut Others, circuits: usize) -> Vec<RsaId> {
 }
 
 #[test]
-fn a_test_leads_through_relays_that_are_known_and_others_each_time() {
+fn each_test_uses_other_known_relays() {
     let nobody = Fingerprint::from_bytes([0; 20]);
     let far = Ipv4Addr::new(198, 51, 100, 1);
     let mut all = others(&nobody, far);
@@ -88,7 +88,7 @@ fn a_directory_has_answered_when_it_says_200_and_not_before() {
 }
 
 #[test]
-fn whoever_is_not_reached_is_told_what_to_look_at() {
+fn an_unreachable_relay_reports_what_to_check() {
     let address = SocketAddr::from(([192, 0, 2, 7], 9001));
     let unreached = |is_published| {
         let problem = "why".to_owned();

@@ -1,5 +1,4 @@
-//! What a directory answers to a GET request (dir-spec.txt, sections 4 and 5). Pure: no sockets, no
-//! clock.
+//! Answers GET requests for directory documents (dir-spec.txt, sections 4 and 5), without sockets or a clock.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -12,9 +11,9 @@ use netdoc::consensus::Flavour;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// Documents in one request, at most; tor asks for less than a hundred.
+/// Maximum number of documents in one request. Tor requests fewer than a hundred.
 const NAMES_MAX: usize = 500;
-/// Consensuses that somebody may say to have.
+/// Maximum number of consensuses in `X-Or-Diff-From-Consensus`.
 const CONSENSUSES_MAX: usize = 32;
 /// How long clients may cache certificates, in seconds.
 const CERTIFICATES_S: u64 = 3600;
@@ -23,20 +22,20 @@ const BY_DIGEST_S: u64 = 48 * 3600;
 /// The lifetime of an answer with the descriptors of all relays: tor's `FULL_DIR_CACHE_LIFETIME`.
 const ALL_S: u64 = 3600;
 
-/// What of a request matters.
+/// The relevant parts of a request.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request<'a> {
-    /// The path, with `.z` at its end or without.
+    /// The path, with or without `.z` at the end.
     pub(crate) path: &'a str,
-    /// `Accept-Encoding`, or nothing.
+    /// `Accept-Encoding`, or empty.
     pub(crate) accept_encoding: &'a str,
     /// `If-Modified-Since`, in Unix seconds.
     pub(crate) if_modified_since: Option<u64>,
-    /// `X-Or-Diff-From-Consensus`, or nothing.
+    /// `X-Or-Diff-From-Consensus`, or empty.
     pub(crate) diff_from: &'a str,
 }
 
-/// The content of an answer: texts that the cache has, one after another. Nothing is copied.
+/// The content of an answer: concatenated texts of the cache, without copies.
 #[derive(Clone, Debug)]
 pub(crate) enum Body {
     Texts(Vec<Bytes>),
@@ -61,18 +60,18 @@ impl Body {
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) status: u16,
-    /// What is wrong, where something is.
+    /// The reason phrase.
     pub(crate) reason: &'static str,
     pub(crate) body: Body,
     /// Whether the body is compressed.
     pub(crate) is_deflated: bool,
-    /// Whether the client would rather have it compressed.
+    /// Whether the client accepts compression.
     pub(crate) wants_deflated: bool,
-    /// For how many seconds it may be kept.
+    /// How long clients may cache it.
     pub(crate) lifetime_s: u64,
-    /// It depends on `X-Or-Diff-From-Consensus`: tor says so of consensuses.
+    /// Whether it depends on `X-Or-Diff-From-Consensus`, as tor states of consensuses (`Vary`).
     pub(crate) is_consensus: bool,
-    /// It is the difference to a consensus that the client has.
+    /// Whether it is a diff from a consensus of the client.
     pub(crate) is_diff: bool,
 }
 
@@ -148,9 +147,9 @@ struct Directory<'a> {
 }
 
 impl Directory<'_> {
-    /// `rest` is what follows the word `consensus`: a flavour, and the authorities whose signatures are wanted. A client
-    /// that names consensuses that it has gets a diff from one of them, or else the full consensus. If it accepts nothing
-    /// but a diff (`/diff/`), the answer is then 404.
+    /// Answers a request for a consensus. `rest` follows the word `consensus`: a flavour, and the authorities whose signatures are
+    /// wanted. A client that lists its consensuses gets a diff from one of them, or else the full consensus. If it accepts only a diff
+    /// (`/diff/`) and there is none, the answer is 404.
     fn consensus(&self, rest: &str) -> Answer {
         let (flavour, mut wanted) = match rest.split_once('/') {
             Some((flavour, wanted)) => (flavour, Some(wanted)),
@@ -176,7 +175,7 @@ impl Directory<'_> {
             return Answer::short(404, "Consensus is too old");
         }
         if let Some(wanted) = wanted {
-            // As tor takes them: the beginnings of identities.
+            // As in tor, these are prefixes of identities.
             let wanted: Vec<_> =
                 wanted.split('+').filter(|one| !one.is_empty()).map(str::to_uppercase).collect();
             let has_signed = |one: &&String| {
@@ -207,7 +206,7 @@ impl Directory<'_> {
         if self.wants_deflated { found.deflated(deflated.clone()) } else { found }
     }
 
-    /// Documents, one after another.
+    /// Concatenated documents.
     fn texts(&self, texts: Vec<Bytes>, lifetime_s: u64) -> Answer {
         self.body(Body::Texts(texts), lifetime_s)
     }
@@ -291,7 +290,7 @@ impl Directory<'_> {
         self.texts(fingerprints(names).iter().filter_map(latest).collect(), 0)
     }
 
-    /// Nobody's extra-info documents but our own are here.
+    /// The directory has only the relay's own extra-info document.
     fn extra(&self, rest: &str) -> Answer {
         let own = &self.documents.own;
         let is_asked_for = match rest.split_once('/') {
@@ -312,7 +311,7 @@ impl Directory<'_> {
     }
 }
 
-/// The digests of consensuses that somebody has; what is none is passed over.
+/// Parses digests of consensuses, and skips invalid ones.
 fn digests_of_consensuses(text: &str) -> Vec<ConsensusDigest> {
     let digest = |word| {
         let mut digest = [0; 32];

@@ -1,4 +1,4 @@
-//! Sends the content of an answer piece by piece, and watches the rate at which the client takes it.
+//! Sends the content of an answer in pieces, and monitors the client's rate.
 
 use super::answer::Body;
 use bytes::Bytes;
@@ -11,46 +11,47 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The longest piece.
+/// Maximum size of a piece.
 const PIECE_MAX: usize = 16 << 10;
 
-/// The rate at which a client has to take its answer.
+/// The minimum rate at which a client must read its answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Pace {
-    /// How often its progress is looked at.
-    pub(super) look: Duration,
-    /// What it has to take from one look to the next.
+    /// Interval of checks.
+    pub(super) interval: Duration,
+    /// Minimum number of bytes per interval.
     pub(super) least_bytes: u64,
 }
 
 impl Pace {
-    /// Some 550 bytes a second. The kernel's buffers move in steps of some ten kilobytes, so a shorter time would take an honest slow
-    /// client for one that has stopped. C tor ends a connection only if nothing at all is taken for five minutes.
-    pub(super) const REAL: Self = Self { look: Duration::from_secs(120), least_bytes: 64 << 10 };
+    /// About 550 bytes per second. Kernel buffers drain in steps of some ten kilobytes, so with a shorter interval an honest slow client
+    /// would look stalled. C tor ends a connection only after five minutes without any progress.
+    pub(super) const REAL: Self =
+        Self { interval: Duration::from_secs(120), least_bytes: 64 << 10 };
 }
 
-/// What one connection's client has taken of its answer.
+/// The progress of one connection.
 #[derive(Clone, Debug)]
 pub(super) struct Progress(Arc<Taken>);
 
 #[derive(Debug)]
 struct Taken {
-    /// Of the answer, what the kernel has taken, give or take two pieces.
+    /// Bytes of the answer that the kernel has accepted, to within two pieces.
     bytes: AtomicU64,
     last: Mutex<Instant>,
 }
 
 impl Default for Progress {
-    /// A new connection, which counts as progress.
+    /// The progress of a new connection, which counts as progress itself.
     fn default() -> Self {
         Self(Arc::new(Taken { bytes: AtomicU64::new(0), last: Mutex::new(Instant::now()) }))
     }
 }
 
 impl Progress {
-    /// When the connection began, or its client last took a part of the answer.
+    /// The time of the last progress, or else of the connection's start.
     pub(super) fn last(&self) -> Instant {
-        // Nobody panics while holding it.
+        // The lock guards code that cannot panic.
         *self.0.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -59,11 +60,11 @@ impl Progress {
         *self.0.last.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
     }
 
-    /// Returns once the client has taken less than it has to.
+    /// Returns once the client is below the minimum rate.
     pub(super) async fn too_slow(&self, pace: Pace) {
         let mut before = 0;
         loop {
-            tokio::time::sleep(pace.look).await;
+            tokio::time::sleep(pace.interval).await;
             let taken = self.0.bytes.load(Ordering::Relaxed);
             if taken - before < pace.least_bytes {
                 return;
@@ -77,7 +78,7 @@ impl Progress {
 #[derive(Debug)]
 pub(super) struct Sending {
     body: Body,
-    /// The text that comes next, and how much of it has been sent.
+    /// Index of the next text, and the number of its bytes that have been sent.
     next: usize,
     offset: usize,
     left_bytes: u64,

@@ -1,12 +1,12 @@
-//! The connections that are open, and which one ends for a new one.
+//! Limits open connections: a new connection replaces the slowest.
 
 use super::body::Progress;
 use onion::router::DIRECTORY_STREAMS_MAX;
 use tokio::task::AbortHandle;
 
-/// Connections at once. The router opens at most half of them and decides whose streams they are, so clients that come by
-/// it never end each other's here: the other half is for connections that the router has closed and the server has not seen
-/// close, and for programs on this machine.
+/// Maximum number of connections. The router opens at most half of them and chooses among clients itself, so clients behind it never
+/// displace each other here. The other half is for connections that the router has closed but the server has not yet seen close, and
+/// for programs on this machine.
 pub(super) const CONNECTIONS_MAX: usize = 2 * DIRECTORY_STREAMS_MAX;
 
 /// The open connections.
@@ -18,12 +18,12 @@ pub(super) struct Connections {
 }
 
 impl Connections {
-    /// None yet, and at most `max` at once.
+    /// No connections, and at most `max` at a time.
     pub(super) const fn new(max: usize) -> Self {
         Self { max, all: Vec::new() }
     }
 
-    /// Serves one more. If there are too many, the one that has been without progress for longest ends.
+    /// Serves another connection. If there are too many, ends the one that has been without progress for longest.
     pub(super) fn add(
         &mut self,
         progress: Progress,

@@ -3,7 +3,7 @@ use dirmgr::fixture::documents;
 use std::io::{Read, Write};
 use std::net::TcpStream as StdStream;
 
-/// What the server says to these bytes, until it closes.
+/// The server's answer to these bytes, until it closes the connection.
 fn ask(server: &Server, request: &str) -> String {
     let mut stream = StdStream::connect(server.address()).expect("connected");
     stream.write_all(request.as_bytes()).expect("sent");
@@ -19,10 +19,10 @@ fn started() -> Server {
 }
 
 #[test]
-fn tors_requests_get_answers_in_the_spelling_that_tor_knows() {
+fn answers_to_tors_requests_have_headers_in_title_case() {
     let server = started();
     assert!(server.address().ip().is_loopback());
-    // As tor sends them.
+    // Requests as sent by tor.
     let found = ask(
         &server,
         "GET /tor/keys/all.z HTTP/1.0\r\nHost: 127.0.0.1\r\nAccept-Encoding: identity\r\n\r\n",
@@ -48,7 +48,7 @@ fn tors_requests_get_answers_in_the_spelling_that_tor_knows() {
     assert!(ask(&server, "nonsense\r\n\r\n").starts_with("HTTP/1.1 400"));
     let endless = format!("GET /{} HTTP/1.0\r\n\r\n", "x".repeat(2 * REQUEST_MAX));
     let mut stream = StdStream::connect(server.address()).expect("connected");
-    // It may be cut off while it is sent.
+    // The connection may be closed during the request.
     let _ = stream.write_all(endless.as_bytes());
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer);
@@ -56,7 +56,7 @@ fn tors_requests_get_answers_in_the_spelling_that_tor_knows() {
 }
 
 #[test]
-fn a_server_ends_when_it_is_dropped() {
+fn dropping_the_server_stops_it() {
     let server = started();
     let mut stream = StdStream::connect(server.address()).expect("connected");
     drop(server);
@@ -67,7 +67,7 @@ fn a_server_ends_when_it_is_dropped() {
 }
 
 #[test]
-fn dates_are_those_of_http() {
+fn http_dates_are_parsed_and_formatted() {
     assert_eq!(http_date(784_111_777).expect("a date"), "Sun, 06 Nov 1994 08:49:37 GMT");
     assert_eq!(unix_time("Sun, 06 Nov 1994 08:49:37 GMT"), Some(784_111_777));
     for bad in ["", "yesterday", "Sun, 06 Nov 1994 08:49:37 +0100", "Sun, 66 Nov 1994 08:49:37 GMT"]
@@ -78,8 +78,8 @@ fn dates_are_those_of_http() {
 }
 
 #[test]
-fn a_client_that_takes_nothing_of_its_answer_is_cut_off() {
-    let pace = Pace { look: Duration::from_millis(10), least_bytes: 64 << 10 };
+fn a_client_that_reads_nothing_is_disconnected() {
+    let pace = Pace { interval: Duration::from_millis(10), least_bytes: 64 << 10 };
     let server = Server::with(long_cache(16 << 20), pace, 10).expect("started");
     let mut stream = StdStream::connect(server.address()).expect("connected");
     stream.write_all(b"GET /tor/server/authority HTTP/1.0\r\n\r\n").expect("sent");
@@ -99,7 +99,7 @@ fn long_cache(descriptor_bytes: usize) -> Cache {
     cache
 }
 
-/// Opens connections that stay: half never end their request, half read nothing of an answer that exceeds the kernel's buffers.
+/// Opens stalled connections: half never complete their request, half read nothing of an answer that exceeds the kernel's buffers.
 fn stalled(server: &Server, count: usize) -> Vec<StdStream> {
     let open = |number: usize| {
         let mut stream = StdStream::connect(server.address()).expect("connected");
@@ -112,17 +112,17 @@ fn stalled(server: &Server, count: usize) -> Vec<StdStream> {
 }
 
 #[test]
-fn requests_are_answered_while_the_router_has_all_of_its_streams_stalled() {
+fn requests_are_answered_while_all_streams_of_the_router_are_stalled() {
     link::raise_descriptor_limit();
     let server = Server::start(long_cache(8 << 20)).expect("started");
-    // The router has closed one for the newcomer, and the server has not seen that.
+    // The router has closed one for the new stream, and the server has not yet seen that.
     let _stalled = stalled(&server, onion::router::DIRECTORY_STREAMS_MAX);
     let found = ask(&server, "GET /tor/robots.txt HTTP/1.0\r\n\r\n");
     assert!(found.starts_with("HTTP/1.0 200 OK\r\n"), "{found}");
 }
 
 #[test]
-fn a_new_connection_ends_the_one_that_has_been_without_progress_for_longest() {
+fn a_new_connection_replaces_the_one_without_progress_for_longest() {
     const MAX: usize = 8;
     let server = Server::with(long_cache(64 << 20), Pace::REAL, MAX).expect("started");
     let mut slow = StdStream::connect(server.address()).expect("connected");

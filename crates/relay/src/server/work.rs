@@ -1,8 +1,8 @@
-//! The work that answers take, and its bounds. All of it is compression; it is done on threads of its own.
+//! Compresses answers on separate threads, within limits.
 //!
-//! Consensuses, the differences to them and the descriptors of all relays are compressed once and kept with the cache. Any
-//! choice of single documents is compressed when it is asked for, within a rate for all clients together: whoever asks for more gets
-//! documents as they are, which a client must take (dir-spec.txt, section 6.1), and which costs neither work nor memory.
+//! Consensuses, consensus diffs and the descriptors of all relays are compressed once and kept with the cache. Other documents are
+//! compressed on request, within a rate limit for all clients together. Beyond it they are sent uncompressed, which clients must accept
+//! (dir-spec.txt, section 6.1) and which costs neither work nor memory.
 
 use super::answer::{Answer, Body};
 use bytes::Bytes;
@@ -13,22 +13,22 @@ use std::time::Duration;
 use tokio::task::spawn_blocking;
 use tokio::time::Instant;
 
-/// Answers that are compressed at once.
+/// Number of answers that are compressed at the same time.
 pub(super) const THREADS: usize = 2;
-/// Bytes of memory of compressed answers, besides what the cache has. Beyond it, documents are sent as they are.
+/// Limit on memory of compressed answers outside the cache, in bytes. Beyond it, documents are sent uncompressed.
 const ANSWERS_MAX: usize = 64 << 20;
-/// The longest text that is compressed for a single request: tor asks for less than a hundred documents, some 300 KB.
+/// Maximum size of a text that is compressed for a single request. Tor requests fewer than a hundred documents, about 300 KB.
 const TEXT_MAX: usize = 1 << 20;
 /// Bytes of text compressed for single requests, for all clients together: a tenth of a processor.
 const RATE_BYTES_S: usize = 4 << 20;
 /// Bytes of text compressed at once after a pause, for all clients together.
 const BURST_BYTES: usize = 32 << 20;
 
-/// What all connections share.
+/// Compression work, shared by all connections.
 #[derive(Debug)]
 pub(super) struct Work {
     held_bytes: AtomicUsize,
-    /// Of text, so far.
+    /// Total size of compressed texts, before compression.
     compressed_bytes: AtomicUsize,
     budget: Mutex<Budget>,
 }
@@ -39,7 +39,7 @@ impl Work {
         Self { held_bytes: AtomicUsize::new(0), compressed_bytes: AtomicUsize::new(0), budget }
     }
 
-    /// The bytes of text that were compressed so far.
+    /// Total size of compressed texts, before compression.
     #[cfg(test)]
     pub(super) fn compressed_bytes(&self) -> usize {
         self.compressed_bytes.load(Ordering::Relaxed)
@@ -52,7 +52,7 @@ impl Work {
     }
 
     fn may_compress(&self, bytes: usize) -> bool {
-        // Nobody panics while holding it.
+        // The lock guards code that cannot panic.
         let mut budget = self.budget.lock().unwrap_or_else(PoisonError::into_inner);
         bytes <= TEXT_MAX && budget.take(Instant::now(), bytes)
     }
@@ -79,7 +79,7 @@ impl Budget {
     }
 }
 
-/// The memory of the answer of one connection, which is given back with the connection.
+/// The memory of a connection's answer. Dropping it releases the memory.
 #[derive(Debug)]
 pub(super) struct Held {
     work: Arc<Work>,
@@ -101,12 +101,12 @@ impl Held {
         taken.is_ok()
     }
 
-    fn give_back(&self, bytes: usize) {
+    fn release(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Ordering::Relaxed);
         self.work.held_bytes.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// The answer to be sent: compressed if the client wants that and the budgets allow it. Memory is taken before the work.
+    /// The answer to send: compressed if the client accepts that and the limits permit it. Memory is reserved before the work.
     pub(super) async fn finish(&self, answer: Answer) -> Answer {
         if !answer.wants_deflated {
             return answer;
@@ -117,7 +117,7 @@ impl Held {
                     return answer.deflated(deflated);
                 }
                 let (all, work) = (Arc::clone(all), Arc::clone(&self.work));
-                // It is done even if the client goes away: the next one needs it.
+                // It completes even if the client disconnects: the next client needs it.
                 let done = spawn_blocking(move || all.deflated(|texts| work.compress(texts)));
                 match done.await {
                     Ok(deflated) => answer.deflated(deflated),
@@ -130,13 +130,13 @@ impl Held {
                     return answer;
                 }
                 if !self.work.may_compress(bytes) {
-                    self.give_back(bytes);
+                    self.release(bytes);
                     return answer;
                 }
                 let (texts, work) = (texts.clone(), Arc::clone(&self.work));
                 match spawn_blocking(move || work.compress(&texts)).await {
                     Ok(deflated) => {
-                        self.give_back(bytes.saturating_sub(deflated.len()));
+                        self.release(bytes.saturating_sub(deflated.len()));
                         answer.deflated(deflated)
                     }
                     Err(_) => answer,
@@ -148,7 +148,7 @@ impl Held {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        self.give_back(self.bytes.load(Ordering::Relaxed));
+        self.release(self.bytes.load(Ordering::Relaxed));
     }
 }
 

@@ -1,4 +1,6 @@
-//! What tests with stock tor have in common.
+//! Helpers of tests with C tor.
+
+pub(crate) mod recorded_vote;
 
 use lab::Network;
 use lab::control::{Control, ControlError};
@@ -12,7 +14,7 @@ use std::path::Path;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-/// Far more than anything here takes, even on a busy machine.
+/// Timeout, long enough for a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(100);
 
 pub(crate) fn config(nickname: &str, keys: &Path) -> RelayConfig {
@@ -24,7 +26,7 @@ pub(crate) fn config(nickname: &str, keys: &Path) -> RelayConfig {
     }
 }
 
-/// The next event of which `pick` makes something; the others are passed over, and give it no more time.
+/// Returns the first result of `pick`. Other events are skipped, and do not extend the timeout.
 pub(crate) fn wait_for<T>(
     what: &str,
     events: &Receiver<RelayEvent>,
@@ -53,7 +55,7 @@ pub(crate) fn published(network: &Network, keys: &Path) -> (Relay, Receiver<Rela
     (relay, events)
 }
 
-/// Waits until all three authorities have answered that they have a descriptor of ours.
+/// Waits until all three authorities have accepted the relay's descriptor.
 pub(crate) fn wait_until_known(network: &Network, events: &Receiver<RelayEvent>) {
     let mut left = network.directory_addrs();
     wait_for("answers of all authorities", events, |event| {
@@ -62,7 +64,7 @@ pub(crate) fn wait_until_known(network: &Network, events: &Receiver<RelayEvent>)
             RelayEvent::Answered { authority, answer: Answer::Accepted | Answer::NotNew } => {
                 left.retain(|other| *other != authority);
             }
-            // One that was too busy to answer is asked again.
+            // An authority that is too busy to answer gets the descriptor again.
             RelayEvent::Answered { answer: Answer::Refused { .. }, .. } => panic!("{event}"),
             _ => {}
         }
@@ -70,31 +72,30 @@ pub(crate) fn wait_until_known(network: &Network, events: &Receiver<RelayEvent>)
     });
 }
 
-/// Has stock tor build a circuit through these relays as soon as it knows them all, and waits until
-/// it stands.
+/// Makes C tor build a circuit through these relays once it knows them all, and waits until the circuit is built.
 pub(crate) fn build_circuit(control: &mut Control, path: &[&str]) {
-    // A stock relay that could not connect to ours while it was starting anew remembers that for a minute, and whoever has a
-    // circuit of its own through ours at that time has it try.
+    // A C tor relay that failed to connect to our relay during its restart refuses to retry for a minute.
     for _ in 0..PATIENCE.as_secs() {
-        let said = try_circuit(control, path);
-        if said.contains(" BUILT ") {
+        let event = try_circuit(control, path);
+        if event.contains(" BUILT ") {
             return;
         }
-        // Where the first hop itself could not be reached, no other relay says so.
-        let may_pass = ["CONNECTFAILED", "CHANNEL_CLOSED", "OR_CONN_CLOSED", "TIMEOUT"];
-        assert!(may_pass.iter().any(|reason| said.contains(&format!("REASON={reason}"))), "{said}");
+        let is_temporary = ["CONNECTFAILED", "CHANNEL_CLOSED", "OR_CONN_CLOSED", "TIMEOUT"]
+            .iter()
+            .any(|reason| event.contains(&format!("REASON={reason}")));
+        assert!(is_temporary, "{event}");
         let _other_news = control.events().recv_timeout(Duration::from_secs(1));
     }
     panic!("no circuit along {path:?}");
 }
 
-/// The last that is said of a circuit that is to come to stand.
+/// Builds a circuit. Returns its final event: built, failed or closed.
 fn try_circuit(control: &mut Control, path: &[&str]) -> String {
     let command = format!("EXTENDCIRCUIT 0 {}", path.join(","));
     let reply = loop {
         match control.request(&command) {
             Ok(reply) => break reply,
-            // Between a consensus and the descriptors that it names, tor knows less than before.
+            // After a new consensus, tor may still lack descriptors.
             Err(ControlError::Refused { code: 552, .. }) => {
                 control.events().recv_timeout(PATIENCE).expect("news");
             }
@@ -112,7 +113,7 @@ fn try_circuit(control: &mut Control, path: &[&str]) -> String {
     }
 }
 
-/// The control port of a stock relay, once it has the microdescriptors of these others.
+/// The control port of a C tor relay, once it has the microdescriptors of these relays.
 pub(crate) fn knowing(network: &Network, place: usize, others: &[&str]) -> Control {
     let mut control = network.relays()[place].control().expect("answers");
     control.set_events(&["CIRC", "NEWDESC", "NEWCONSENSUS"]).expect("known");
@@ -141,7 +142,7 @@ pub(crate) fn fetched(network: &Network, relay: &Relay) -> String {
     text(network.directory_addrs()[0], &resource)
 }
 
-/// A document that a directory has.
+/// Fetches a document from a directory.
 pub(crate) fn text(directory: SocketAddr, resource: &Resource) -> String {
     let text = Fetcher::default().get(directory, resource).expect("served");
     String::from_utf8(text).expect("text")
@@ -157,7 +158,7 @@ pub(crate) fn only(text: &str) -> ServerDescriptor<'_> {
 pub(crate) fn publish_to_all(network: &Network, text: &str) {
     for authority in network.directory_addrs() {
         let answer = publish::post(authority, text, Clock::start(), Patience::default());
-        // Authorities exchange the descriptors that they know.
+        // Authorities exchange descriptors.
         let answer = answer.expect("an answer");
         assert!(matches!(answer, Answer::Accepted | Answer::NotNew), "{answer}");
     }

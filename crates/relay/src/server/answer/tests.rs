@@ -9,7 +9,7 @@ use std::io::Read;
 
 const NOBODY: &str = "0123456789ABCDEF0123456789ABCDEF01234567";
 
-/// Documents whose consensuses hold now.
+/// Documents with consensuses that are valid now.
 fn served() -> Documents {
     let (mut documents, _) = documents();
     let live = |listing: &CachedConsensus| {
@@ -30,14 +30,14 @@ fn served() -> Documents {
     gathered(documents)
 }
 
-/// As a cache has them.
+/// The documents as a cache prepares them.
 fn gathered(documents: Documents) -> Documents {
     let cache = Cache::default();
     cache.set(documents);
     Documents::clone(&cache.get())
 }
 
-/// The content that is sent while no budget is used up.
+/// The content that is sent while the limits are not reached.
 fn content(answer: &Answer) -> Vec<u8> {
     let texts = answer.body.texts();
     if answer.wants_deflated && !answer.is_deflated {
@@ -73,7 +73,7 @@ fn missing(documents: &Documents, path: &str) {
 }
 
 #[test]
-fn a_consensus_is_served_in_both_flavours_to_whom_its_signatures_suffice() {
+fn a_consensus_of_either_flavour_needs_enough_of_the_requested_signatures() {
     let documents = served();
     let base = "/tor/status-vote/current/consensus";
     let ns = body(&documents, base);
@@ -83,7 +83,7 @@ fn a_consensus_is_served_in_both_flavours_to_whom_its_signatures_suffice() {
     assert!(micro.starts_with("network-status-version 3 microdesc\n"));
 
     let [a, b, c] = authorities().each_ref().map(|authority| authority.name().0.to_string());
-    // Two of three have signed; beginnings of their names will do.
+    // Two of three have signed. Prefixes of their identities are enough.
     let (short_a, short_b) = (&a[..6], b[..6].to_lowercase());
     for enough in [format!("{a}+{b}+{c}"), format!("{short_a}+{short_b}"), a.clone()] {
         assert_eq!(body(&documents, &format!("{base}-microdesc/{enough}")), micro);
@@ -97,7 +97,7 @@ fn a_consensus_is_served_in_both_flavours_to_whom_its_signatures_suffice() {
 }
 
 #[test]
-fn a_consensus_that_the_client_has_is_not_sent_again_and_an_old_one_not_at_all() {
+fn known_and_expired_consensuses_are_not_sent() {
     let documents = served();
     let path = "/tor/status-vote/current/consensus-microdesc.z";
     let at = |now, if_modified_since| {
@@ -215,7 +215,7 @@ fn microdescriptors_are_found_by_their_digests() {
 }
 
 #[test]
-fn certificates_are_found_by_identity_by_signing_key_and_by_both() {
+fn certificates_are_found_by_identity_signing_key_or_both() {
     let documents = served();
     let [a, b, c] = authorities();
     let all = body(&documents, "/tor/keys/all");
@@ -248,7 +248,7 @@ fn certificates_are_found_by_identity_by_signing_key_and_by_both() {
 }
 
 #[test]
-fn descriptors_are_found_by_relay_and_by_digest_and_our_own_by_its_role() {
+fn descriptors_are_found_by_relay_or_digest_and_the_own_one_as_authority() {
     let documents = served();
     let (relay, digest) = documents.by_relay.iter().next().expect("descriptors");
     let text = body(&documents, &format!("/tor/server/fp/{relay}"));
@@ -270,7 +270,7 @@ fn descriptors_are_found_by_relay_and_by_digest_and_our_own_by_its_role() {
     missing(&documents, &format!("/tor/extra/fp/{relay}"));
     missing(&documents, "/tor/extra/all");
     missing(&documents, "/tor/server/nonsense");
-    // Before anything is there.
+    // An empty cache.
     for path in ["/tor/server/authority", "/tor/server/all", "/tor/extra/authority"] {
         missing(&Documents::default(), path);
     }
@@ -278,7 +278,7 @@ fn descriptors_are_found_by_relay_and_by_digest_and_our_own_by_its_role() {
 
 proptest! {
     #[test]
-    fn whatever_is_asked_is_answered(
+    fn any_request_is_answered(
         path in "/tor/(status-vote/current/consensus|micro/d/|keys/|server/|extra/)\
                  (-microdesc|fp/|d/|sk/|fp-sk/|all|diff/|[0-9A-F]{40}|[-+/.z]|\\PC){0,8}",
     ) {

@@ -3,7 +3,7 @@ use hyper::body::Body as _;
 use std::task::Waker;
 
 #[test]
-fn an_answer_is_sent_in_small_pieces_of_all_its_texts() {
+fn all_texts_of_an_answer_are_sent_in_small_pieces() {
     let texts: Vec<Bytes> = [0, 1, PIECE_MAX, PIECE_MAX + 1, 5 * PIECE_MAX, 0]
         .iter()
         .enumerate()
@@ -28,13 +28,13 @@ fn an_answer_is_sent_in_small_pieces_of_all_its_texts() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_has_to_take_its_answer_at_the_least_rate_all_the_time() {
-    let pace = Pace { look: Duration::from_secs(10), least_bytes: 100 };
+async fn a_client_must_keep_the_minimum_rate() {
+    let pace = Pace { interval: Duration::from_secs(10), least_bytes: 100 };
     let begin = Instant::now();
     let progress = Progress::default();
     let taking = async {
         for taken in [100, 1000, 100, 99] {
-            // In the middle between two looks.
+            // Halfway between two checks.
             tokio::time::sleep(Duration::from_secs(5)).await;
             progress.add(taken);
             tokio::time::sleep(Duration::from_secs(5)).await;

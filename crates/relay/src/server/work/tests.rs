@@ -20,7 +20,7 @@ fn found(bytes: usize) -> Answer {
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_single_requests_have_compressed_stays_within_a_rate_whoever_asks() {
+async fn compression_for_single_requests_is_rate_limited() {
     let work = work();
     let ask = async |bytes| held(&work).finish(found(bytes)).await;
     for _ in 0..10 * BURST_BYTES / TEXT_MAX {
@@ -34,13 +34,13 @@ async fn what_single_requests_have_compressed_stays_within_a_rate_whoever_asks()
         ask(TEXT_MAX).await;
     }
     assert_eq!(work.compressed_bytes(), BURST_BYTES + RATE_BYTES_S);
-    // After a long pause it is no more than at first.
+    // After a long pause only the burst is available.
     tokio::time::advance(Duration::from_secs(3_600)).await;
     for _ in 0..2 * BURST_BYTES / TEXT_MAX {
         ask(TEXT_MAX).await;
     }
     assert_eq!(work.compressed_bytes(), 2 * BURST_BYTES + RATE_BYTES_S);
-    // What is longer than any honest request is never compressed.
+    // A text larger than any honest request is never compressed.
     tokio::time::advance(Duration::from_secs(3_600)).await;
     assert!(!ask(TEXT_MAX + 1).await.is_deflated);
     assert_eq!(work.compressed_bytes(), 2 * BURST_BYTES + RATE_BYTES_S);
@@ -56,12 +56,12 @@ fn all(documents: &Documents) -> Answer {
 }
 
 #[tokio::test]
-async fn the_descriptors_of_all_relays_are_compressed_once_however_often_they_are_asked_for() {
+async fn the_descriptors_of_all_relays_are_compressed_once() {
     let (work, cache) = (work(), Cache::default());
     cache.set(documents().0);
     let text = all(&cache.get()).body.texts().concat();
     assert!(text.len() > 1000);
-    // Some go away before they have their answers.
+    // Some clients disconnect before their answers.
     for _ in 0..3 {
         let impatient = held(&work);
         tokio::select! {
@@ -79,11 +79,11 @@ async fn the_descriptors_of_all_relays_are_compressed_once_however_often_they_ar
             ZlibDecoder::new(&body[..]).read_to_end(&mut inflated).expect("deflated");
             assert!(answer.is_deflated && inflated == text);
         }
-        // The same documents are set again, as after a look at the authorities that brought nothing.
+        // The same documents are set again, as after a fetch without new documents.
         cache.set(Documents::clone(&cache.get()));
         assert_eq!(work.compressed_bytes(), text.len(), "round {round}");
     }
-    // With another descriptor they are other ones.
+    // Another descriptor changes the documents.
     let mut other = Documents::clone(&cache.get());
     other.own.fingerprint = Some("0123456789ABCDEF0123456789ABCDEF01234567".parse().expect("one"));
     other.own.descriptor = Bytes::from_static(b"router own\n");
@@ -95,7 +95,7 @@ async fn the_descriptors_of_all_relays_are_compressed_once_however_often_they_ar
 }
 
 #[tokio::test(start_paused = true)]
-async fn when_answers_that_nobody_reads_have_filled_the_memory_others_get_documents_as_they_are() {
+async fn documents_are_sent_uncompressed_if_unread_answers_fill_the_memory() {
     let work = work();
     let full = held(&work);
     assert!(full.take(ANSWERS_MAX - 1000));

@@ -1,5 +1,4 @@
-//! What an unmodified authority made of a bandwidth file, compared with `netdoc::check_as_tor`; and
-//! a file format for such results.
+//! Votes of C tor authorities by bandwidth files, compared with `netdoc::check_as_tor`, and their file format.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -15,28 +14,28 @@ use std::fs::File;
 use std::io::{BufRead as _, BufReader, Result, Write as _};
 use std::path::Path;
 
-/// A file, and the vote by it.
+/// A bandwidth file and the resulting vote.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Said {
+pub(crate) struct RecordedVote {
     pub(crate) name: String,
-    /// When the authority got the file, in Unix seconds.
+    /// The time at which the authority got the file, in Unix seconds.
     pub(crate) now_unix_s: u64,
     pub(crate) file: String,
     /// The relays that the vote lists.
     pub(crate) listed: Vec<String>,
-    /// By relay, in KB/s, as 32 bits.
+    /// `Measured=` of each relay, in KB/s, as 32 bits.
     pub(crate) measured: BTreeMap<String, u32>,
     pub(crate) headers: Option<String>,
     pub(crate) digest: Option<String>,
 }
 
-impl Said {
+impl RecordedVote {
     pub(crate) fn report(&self) -> Report {
         check_as_tor(self.file.as_bytes(), self.now_unix_s)
     }
 
-    /// What differs between what the check foretells and the vote.
+    /// Differences between the prediction of the check and the vote.
     pub(crate) fn differences(&self) -> Vec<String> {
         let Self { name, file, .. } = self;
         let report = self.report();
@@ -48,39 +47,39 @@ impl Said {
                 let of_it = file.lines().filter(|line| line.to_uppercase().contains(relay));
                 let lines: Vec<String> =
                     of_it.map(|line| line.chars().take(120).collect()).collect();
-                found.push(format!("{name}: foretold {ours:?}, voted {tors:?}: {lines:#?}"));
+                found.push(format!("{name}: predicted {ours:?}, voted {tors:?}: {lines:#?}"));
             }
         }
-        // A vote says nothing of a file that is refused, and of a header that is too long.
-        let is_told = report.verdict == FileVerdict::Read && !report.headers.too_long;
-        let headers = if is_told { report.headers.lines.join(" ") } else { String::new() };
+        // A vote does not mention a file that is refused, or a header that is too long.
+        let is_voted = report.verdict == FileVerdict::Read && !report.headers.too_long;
+        let headers = if is_voted { report.headers.lines.join(" ") } else { String::new() };
         if self.headers.as_deref().unwrap_or_default() != headers {
-            found.push(format!("{name}: header foretold {headers:?}, voted {:?}", self.headers));
+            found.push(format!("{name}: predicted header {headers:?}, voted {:?}", self.headers));
         }
-        // Where a file has these, tor's digest is of something else.
+        // Tor's digest of a file with these bytes is of other content.
         let is_plain = !file.bytes().any(|byte| matches!(byte, b'\0' | b'\r'));
         if let Some(digest) = &self.digest
             && is_plain
             && *digest != STANDARD_NO_PAD.encode(Sha256::digest(file))
         {
-            found.push(format!("{name}: the vote is by another file"));
+            found.push(format!("{name}: the digest in the vote is of another file"));
         }
         found
     }
 }
 
-/// Writes sayings, a line each.
-pub(crate) fn write(path: &Path, all: &[Said]) -> Result<()> {
+/// Writes votes as JSON lines.
+pub(crate) fn write(path: &Path, all: &[RecordedVote]) -> Result<()> {
     let mut file = GzEncoder::new(File::create(path)?, Compression::best());
-    for said in all {
-        serde_json::to_writer(&mut file, said)?;
+    for vote in all {
+        serde_json::to_writer(&mut file, vote)?;
         file.write_all(b"\n")?;
     }
     file.finish()?.sync_all()
 }
 
-/// Reads them again.
-pub(crate) fn read(path: &Path) -> Result<Vec<Said>> {
+/// Reads votes from JSON lines.
+pub(crate) fn read(path: &Path) -> Result<Vec<RecordedVote>> {
     let lines = BufReader::new(GzDecoder::new(File::open(path)?)).lines();
     lines.map(|line| Ok(serde_json::from_str(&line?)?)).collect()
 }
