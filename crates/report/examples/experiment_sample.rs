@@ -1,6 +1,6 @@
 //! Writes the files of an invented experiment:
 //! `cargo run -p report --example experiment_sample -- FOLDER`.
-#![expect(clippy::print_stdout, reason = "printing is what an example is for")]
+#![expect(clippy::print_stdout, reason = "an example prints")]
 
 use report::experiment::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, On, Promise, Role, Series,

@@ -1,5 +1,5 @@
 //! Writes a report of invented measurements: `cargo run -p report --example sample -- out.html`.
-#![expect(clippy::print_stdout, reason = "printing is what an example is for")]
+#![expect(clippy::print_stdout, reason = "an example prints")]
 
 use report::{Mode, RelayReport, Report, SecondPoint, Spread};
 use std::error::Error;

@@ -1,59 +1,58 @@
-//! Where a measurer's sockets waited in a round.
+//! What limited a measurer's sockets in a round.
 
 use crate::text::percent;
 use coordinator::{Account, Bottleneck, Record, RoundRecord, Waited};
 use onion::Duration;
 use serde::Serialize;
 
-/// What the kernels of a measurer said of its sockets to the relay, over a round. Shares are from zero to
-/// one, or a little more, since the kernel's clock is coarse; each is explained at
-/// [`coordinator::Account`].
+/// Kernel statistics of a measurer's sockets to the relay, over a round. [`coordinator::Account`] explains each. Shares are from zero to
+/// one, or slightly more, because the kernel's clock is coarse.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RoundAccount {
     /// The round, counted from one.
     pub round: u32,
     /// The measurer, by its number in the team.
     pub measurer: usize,
-    /// What of its own held the measurer back, if something did.
+    /// The measurer's own bottleneck, if any.
     pub limited_by: Option<Bottleneck>,
-    /// Where most of its cells waited.
+    /// Where most of its cells were queued.
     pub waited: Waited,
-    /// Seconds of which there is an account.
+    /// Number of seconds with statistics.
     pub seconds: u32,
-    /// Its sockets to the relay.
+    /// Number of its sockets to the relay.
     pub sockets: u32,
-    /// Share of their time in which the relay's receive window held them back.
+    /// Share of their time in which they were limited by the relay's receive window (`rwnd_limited`).
     pub rwnd_limited_share: f64,
-    /// In which our send buffer did.
+    /// Share of their time in which they were limited by the send buffer (`sndbuf_limited`).
     pub sndbuf_limited_share: f64,
-    /// In which they were busy and neither did: the congestion window, or all was under way.
+    /// Share of their time in which they were busy without these limits: limited by the congestion window, or with all data in flight.
     pub congestion_share: f64,
-    /// In which they had less to send than they might have.
+    /// Share of their time in which they had less to send than permitted.
     pub app_limited_share: f64,
-    /// Share of the time in which the assigned rate held the measurer back.
+    /// Share of the time in which the assigned rate limited the measurer.
     pub throttled_share: f64,
-    /// In which its busiest thread ran, or was ready to run.
+    /// Share of the time in which its busiest thread was running or runnable.
     pub busiest_share: f64,
-    /// Share of the bytes that were sent again.
+    /// Share of retransmitted bytes.
     pub retransmitted_share: f64,
-    /// Packets out of order, for each segment that came back.
+    /// Out-of-order packets per received segment.
     pub out_of_order_share: f64,
-    /// The least round trip, in ms.
+    /// The minimum round-trip time, in ms.
     pub min_rtt_ms: Option<f64>,
-    /// The mean round trip, in ms.
+    /// The mean round-trip time, in ms.
     pub mean_rtt_ms: Option<f64>,
-    /// Bytes of cells that were sent and not back, on an average.
+    /// Mean number of bytes of cells that were sent and had not returned.
     pub outstanding_bytes: u64,
     /// Those of them that the relay's kernel had acknowledged.
     pub taken_bytes: u64,
-    /// Bytes that our kernel had not sent yet, on an average.
+    /// Mean number of bytes in the measurer's kernel that were not sent yet.
     pub unsent_bytes: u64,
-    /// Bytes that the relay's kernel had not acknowledged, on an average.
+    /// Mean number of bytes that the relay's kernel had not acknowledged.
     pub unacked_bytes: u64,
 }
 
 impl RoundAccount {
-    /// Those of all rounds and measurers of which there is any.
+    /// The statistics of all rounds and measurers that have them.
     pub(crate) fn all(record: &Record) -> Vec<Self> {
         let mut all = Vec::new();
         for round in &record.rounds {
@@ -100,40 +99,40 @@ impl RoundAccount {
         })
     }
 
-    /// It in words.
+    /// A description in words.
     pub(crate) fn in_words(&self) -> String {
         let rtt = match (self.min_rtt_ms, self.mean_rtt_ms) {
             (Some(least), Some(mean)) => {
-                format!("; round trips least {least:.1} ms, mean {mean:.1} ms")
+                format!("; round trips minimum {least:.1} ms, mean {mean:.1} ms")
             }
             _ => String::new(),
         };
         let own = match self.limited_by {
             Some(Bottleneck::Path { queue_ms }) => {
                 format!(
-                    "held back by a narrow place of its own, where packets waited {queue_ms} ms; "
+                    "held back by a bottleneck of its own, where packets were queued for {queue_ms} ms; "
                 )
             }
             Some(Bottleneck::Loss { loss_ppm }) => {
                 let share = percent(f64::from(loss_ppm) / 1e6);
-                format!("held back by a narrow place of its own, which dropped {share}; ")
+                format!("held back by a bottleneck of its own, which dropped {share}; ")
             }
             Some(Bottleneck::Share { percent }) => format!(
-                "held back by something of its own: each socket received {percent} % of what another measurer's received; "
+                "held back by a bottleneck of its own: each socket received {percent} % of the bytes of another measurer's socket; "
             ),
             Some(Bottleneck::Processor) => "held back by its processor; ".to_owned(),
             None => String::new(),
         };
         let waited = match self.waited {
-            Waited::Relay => "cells waited mostly at the relay or on the return path",
-            Waited::Path => "cells waited mostly on the path to the relay",
+            Waited::Relay => "cells were queued mostly at the relay or on the return path",
+            Waited::Path => "cells were queued mostly on the path to the relay",
             Waited::Processor => "cells waited mostly for the processor",
-            Waited::AssignedRate => "the assigned rate allowed no more",
+            Waited::AssignedRate => "limited by the assigned rate",
         };
         let outstanding = self.outstanding_bytes.max(1) as f64;
         format!(
             "{own}{waited}; held back by the relay’s window {}, congestion {} (with little to send {}), our buffer {}, \
-             the assigned rate {}; busiest thread {}; of what is not back the relay has taken {}; sent again {}, out of order on the \
+             the assigned rate {}; busiest thread {}; of the data in flight the relay has acknowledged {}; retransmitted {}, out of order on the \
              return path {}{rtt}",
             percent(self.rwnd_limited_share),
             percent(self.congestion_share),

@@ -1,7 +1,6 @@
-//! What experiments found: as a page, as tables and as data, in a folder.
+//! Results of experiments as a folder with a page, tables and data.
 //!
-//! An experiment asks one question of FlashFlow, such as how accurate its estimates are, and
-//! answers it with cases that each held or did not.
+//! An experiment answers one question about FlashFlow, such as how accurate its estimates are, with cases that each hold or do not.
 //!
 //! ```
 //! use report::experiment::{Axis, Case, ExperimentFigure, ExperimentReport, On, Promise, Role};
@@ -44,6 +43,6 @@ pub use crate::figure::{
 };
 pub use files::{Written, WrittenFigure};
 pub use model::{Case, CaseVerdict, ExperimentReport, Miss, Promise};
-/// What a column of a case holds: text, a number, a truth value, or null for nothing.
+/// The value of a case's column: text, a number, a Boolean, or null.
 pub use serde_json::Value;
 pub use summary::Fields;

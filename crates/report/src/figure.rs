@@ -1,4 +1,4 @@
-//! Figures as data: what is drawn, not how. [`svg`] draws them for pages and files, and programs read the points.
+//! Figures as data. [`svg`] draws them for pages and files; programs read the points.
 
 mod build;
 mod scale;
@@ -14,101 +14,99 @@ use serde::{Deserialize, Serialize};
 /// A figure of an experiment.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct ExperimentFigure {
-    /// In the names of its files, such as `figure-6`; made of letters, digits and `-`.
+    /// The name in file names, such as `figure-6`: letters, digits and `-`.
     pub name: String,
-    /// Its heading.
+    /// The heading.
     pub title: String,
-    /// How to read it, in a sentence or two.
+    /// An explanation, in one or two sentences.
     pub caption: String,
-    /// The axis along the bottom.
+    /// The horizontal axis.
     pub x: Axis,
-    /// The axis along the left side.
+    /// The vertical axis.
     pub y: Axis,
-    /// What is drawn, the last on top.
+    /// The series, the last on top.
     pub series: Vec<Series>,
-    /// Shaded ranges behind it.
+    /// Shaded ranges behind the series.
     pub bands: Vec<Band>,
-    /// Dotted lines through it.
+    /// Dotted lines across the figure.
     pub marks: Vec<Mark>,
 }
 
-/// An axis. Without a range it shows what there is; rates, counts and shares on *y* begin at zero.
+/// An axis. Without a range it shows all points; rates, counts and shares on *y* begin at zero.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Axis {
-    /// What it measures, with its unit.
+    /// The quantity, with its unit.
     pub label: String,
-    /// How numbers are laid out on it.
+    /// The scale.
     pub scale: Scale,
-    /// From and to: shown at least, more if a point, band or mark lies outside. If the first is
-    /// the larger, the axis runs backwards.
+    /// The minimum range shown. It grows to include all points, bands and marks. If the first value is the larger, the axis is reversed.
     pub range: Option<(f64, f64)>,
-    /// Whether numbers are shares, to be written as percentages.
+    /// Whether values are shares, shown as percentages.
     pub is_percent: bool,
-    /// Names for places on it, instead of numbers.
+    /// Names instead of numbers.
     pub ticks: Vec<(f64, String)>,
 }
 
-/// How numbers are laid out on an axis.
+/// The scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scale {
-    /// Equal differences take equal room.
+    /// Linear.
     #[default]
     Linear,
-    /// Equal ratios take equal room. What is not positive is left out.
+    /// Logarithmic. Values that are not positive are left out.
     Log,
 }
 
-/// Points that belong together.
+/// A series of points.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Series {
-    /// In the legend.
+    /// The name in the legend.
     pub name: String,
-    /// *x* and *y*, in the order in which to join them. A number that is none makes a gap.
+    /// *x* and *y*, in drawing order. NaN makes a gap.
     pub points: Vec<(f64, f64)>,
-    /// What each point is, for whoever points at it: one for each, or none at all.
+    /// A label for each point, shown at the pointer; or empty.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<String>,
-    /// How points are joined.
+    /// The drawing style.
     pub style: Style,
-    /// What it shows, which decides its colour.
+    /// The role, which determines the colour.
     pub role: Role,
 }
 
-/// How points are drawn.
+/// The drawing style of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Style {
-    /// Joined by straight lines.
+    /// Straight lines between points.
     #[default]
     Line,
-    /// Each holds until the next, as in a cumulative distribution.
+    /// Each value holds until the next point, as in a cumulative distribution.
     Steps,
-    /// Not joined.
+    /// Separate points.
     Dots,
-    /// Columns from zero; those of several series stand side by side.
+    /// Bars from zero; those of several series are side by side.
     Bars,
 }
 
-/// What something shows. The same things have the same colour in all figures.
+/// The role of a series, band or mark. Each role has the same colour in all figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
-    /// What FlashFlow measured.
+    /// A result of FlashFlow.
     #[default]
     Measurement,
-    /// What the relay says, such as its clients' traffic.
+    /// A report of the relay, such as its client traffic.
     Client,
-    /// Both together.
+    /// The sum of both.
     Sum,
-    /// What is true or allowed.
+    /// A true or permitted value.
     Truth,
-    /// What must not be.
+    /// A problem.
     Problem,
-    /// What is less important.
+    /// Secondary information.
     Muted,
-    /// The *n*th of several of a kind, from zero: a colour and pattern of its own. They recur
-    /// after the sixth.
+    /// The *n*th of several series of a kind, from zero. The six colours and patterns repeat.
     Nth(usize),
 }
 
@@ -117,9 +115,9 @@ pub enum Role {
 pub struct Band {
     /// The axis.
     pub on: On,
-    /// Where it begins.
+    /// The lower end.
     pub from: f64,
-    /// Where it ends.
+    /// The upper end.
     pub to: f64,
     /// What it is; may be empty.
     pub label: String,
@@ -132,7 +130,7 @@ pub struct Band {
 pub struct Mark {
     /// The axis; on *x*, the line is vertical.
     pub on: On,
-    /// The place.
+    /// The position.
     pub at: f64,
     /// What it is; may be empty.
     pub label: String,
@@ -140,17 +138,17 @@ pub struct Mark {
     pub role: Role,
 }
 
-/// One of the axes.
+/// An axis of a figure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum On {
-    /// Along the bottom.
+    /// The horizontal axis.
     X,
-    /// Along the left side.
+    /// The vertical axis.
     Y,
 }
 
-/// A pattern of lines, for those who cannot distinguish all colours.
+/// A line pattern, for readers who cannot distinguish all colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Dash {
     Solid,
@@ -159,7 +157,7 @@ enum Dash {
 }
 
 impl Role {
-    /// Colours that stand out from a white page as from a dark one: contrast 3:1 or more.
+    /// Colours with a contrast of at least 3:1 to both a white and a dark page.
     const OF_MANY: [&str; 6] = ["#3b82f6", "#d97706", "#059669", "#8b5cf6", "#ec4899", "#0891b2"];
 
     pub(crate) const fn colour(self) -> &'static str {

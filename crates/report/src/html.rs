@@ -1,5 +1,4 @@
-//! The page. What it contains besides this file's own words goes through [`frame`], an
-//! escaping or number formatter, or [`ExperimentFigure`].
+//! The page of measured relays. All untrusted text passes through [`frame`], an escaping or number formatter, or [`ExperimentFigure`].
 
 pub(crate) mod frame;
 mod relays;
@@ -14,7 +13,7 @@ use std::fmt;
 const EXPLANATION: &str = include_str!("explanation.html");
 
 impl Report {
-    /// The report as a page that needs no other file and no network.
+    /// The report as a self-contained page.
     #[must_use]
     pub fn to_html(&self) -> String {
         Page::new(self).to_string()

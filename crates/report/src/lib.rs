@@ -1,11 +1,8 @@
-//! What measurements found, for people: an HTML page with plots that works without a network, and
-//! a table for the terminal. The data serialise, for programs.
+//! Presents results of measurements: as a self-contained HTML page with figures, as a table for the terminal, and as JSON.
 //!
-//! A [`RelayReport`] is made from a [`coordinator::Record`], the one account of a measurement; only the
-//! weights that authorities gave it since are added.
+//! A [`RelayReport`] is made from a [`coordinator::Record`]. The weights that authorities voted for since are added.
 //!
-//! Nicknames, errors and notes come from relays and other strangers: the page escapes them, the
-//! table strips what a terminal would obey.
+//! Nicknames, errors and notes are untrusted: the page escapes them, and the table removes control characters.
 //!
 //! [`rows`] writes tables for other programs.
 

@@ -1,8 +1,8 @@
-//! A relay's result in a line.
+//! The result of a relay as one line.
 
 use crate::{Mode, RelayReport};
 
-/// A line about a measured relay.
+/// Describes the result of a relay in one line.
 #[must_use]
 pub fn line(report: &RelayReport) -> String {
     let name = &report.nickname;
@@ -31,7 +31,7 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn a_line_says_the_number_or_why_there_is_none() {
+    fn a_line_has_the_estimate_or_the_reason_for_none() {
         let said = line(&testing::conclusive());
         assert_eq!(said, "steady: 240.00 Mbit/s after 2 rounds, conclusive");
         let starved =

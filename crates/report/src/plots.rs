@@ -1,15 +1,15 @@
-//! The figures of a report on relays.
+//! Figures of a report on relays.
 
 use crate::figure::{Axis, ExperimentFigure, On, Role, Series, cumulative};
 use crate::text::{finite, mbit, quotient, range};
 use crate::{RelayReport, SecondPoint, Verdict};
 
-/// The relays that the overview has room for.
+/// Maximum number of relays in the overview.
 pub(crate) const MOST_IN_OVERVIEW: usize = 100;
-/// The paper's bounds of the error of an estimate: *ε₁* = 0.20 below, *ε₂* = 0.05 above.
+/// The paper's error bounds of estimates: *ε₁* = 0.20 below, *ε₂* = 0.05 above.
 const ACCURATE: [f64; 2] = [0.80, 1.05];
 
-/// All relays in rows: limits, estimates with their quartiles, and what the relays reported.
+/// All relays in rows: limits, estimates with quartiles, and the relays' own reports.
 pub(crate) fn overview(relays: &[RelayReport]) -> Option<ExperimentFigure> {
     let shown = relays.get(..MOST_IN_OVERVIEW).unwrap_or(relays);
     let all: Vec<f64> = shown.iter().flat_map(rates).collect();
@@ -64,8 +64,7 @@ pub(crate) fn overview(relays: &[RelayReport]) -> Option<ExperimentFigure> {
     Some(figure)
 }
 
-/// How estimates compare with limits, as in figure 6 of the paper: the share of relays up to each
-/// ratio. One relay makes no distribution.
+/// The distribution of the ratio of estimate to limit, as in figure 6 of the paper; `None` for a single relay.
 pub(crate) fn accuracy(relays: &[RelayReport]) -> Option<ExperimentFigure> {
     let mut ratios: Vec<(f64, &RelayReport)> =
         relays.iter().filter_map(|relay| Some((relay.ratio_to_limit()?, relay))).collect();
@@ -119,7 +118,7 @@ pub(crate) fn seconds(relay: &RelayReport) -> Option<ExperimentFigure> {
     let measured = last_round.iter().map(|it| (shown_second(it), it.measured_mbit_per_s));
     figure = figure.with(Series::line("measured", Role::Measurement, measured.collect()));
     let fastest = relay.series.iter().map(|point| point.measured_mbit_per_s).fold(0.0, f64::max);
-    // A level far above all seconds would press them flat.
+    // A level far above all seconds would flatten them.
     let conclusive_limit = relay.conclusive_limit_mbit_per_s.filter(|it| *it < 3.0 * fastest);
     let levels = [
         ("median: the estimate", relay.estimate_mbit_per_s, Role::Sum),
@@ -135,12 +134,12 @@ pub(crate) fn seconds(relay: &RelayReport) -> Option<ExperimentFigure> {
     Some(figure)
 }
 
-/// Seconds are counted from one, as people do.
+/// Seconds are numbered from one.
 fn shown_second(point: &SecondPoint) -> f64 {
     f64::from(point.second) + 1.0
 }
 
-/// From zero, unless small rates would then vanish next to large ones.
+/// A linear axis from zero, unless small rates would be invisible next to large ones.
 fn rate_axis(rates: &[f64]) -> Axis {
     let smallest = rates.iter().copied().fold(f64::INFINITY, f64::min);
     let largest = rates.iter().copied().fold(0.0, f64::max);

@@ -1,11 +1,11 @@
-//! What a record of a measurement is in a report.
+//! Makes reports from records of measurements.
 
 use crate::RoundAccount;
 use crate::model::{Mode, RelayReport, SecondPoint, Spread};
 use coordinator::{Inconclusive, Record, Verdict};
 use onion::Rate;
 
-/// A projection: whatever is said of a measured relay is taken from its record.
+/// Makes the report of a relay from the record of its measurement.
 impl From<&Record> for RelayReport {
     fn from(record: &Record) -> Self {
         let relay = &record.relay;
@@ -62,7 +62,7 @@ impl From<coordinator::Spread> for Spread {
     }
 }
 
-/// The seconds of which all have said all they had to.
+/// The seconds for which all reports are complete.
 fn series(record: &Record) -> Vec<SecondPoint> {
     let mut series = Vec::new();
     for round in &record.rounds {

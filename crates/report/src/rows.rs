@@ -1,7 +1,7 @@
-//! Rows of a table for other programs: JSON lines, CSV, and Parquet with the feature `parquet`.
+//! Writes rows of a table as JSON lines, CSV or, with the feature `parquet`, Parquet.
 //!
-//! A writer passes a function to its argument `feed`, which calls it for each row. So at most one group of rows is in memory, and the
-//! caller's own errors, such as those of a database, are returned.
+//! A writer passes a function to its argument `feed`, which calls it for each row. So at most one group of rows is in memory, and
+//! errors of the caller, such as those of a database, are returned.
 
 #[cfg(feature = "parquet")]
 mod parquet;

@@ -1,13 +1,13 @@
-//! The results as a table for the terminal.
+//! Formats results as a table for the terminal.
 
 use crate::text::{NOTHING, count, mbit, plain, quotient, range};
 use crate::{Mode, RelayReport};
 use comfy_table::presets::{NOTHING as NO_LINES, UTF8_HORIZONTAL_ONLY};
 use comfy_table::{CellAlignment, ColumnConstraint, ContentArrangement, Table, TableComponent};
 
-/// Columns of a terminal that a table keeps within.
+/// Maximum width of a table, in columns.
 const WIDTH: u16 = 100;
-/// Of these, for the nickname: tor permits 19 characters.
+/// Width of the nickname: tor permits 19 characters.
 const NICKNAME_WIDTH: usize = 19;
 
 const HEADER: [&str; 9] = [
@@ -22,14 +22,14 @@ const HEADER: [&str; 9] = [
     "Verdict",
 ];
 
-/// Columns for what only the owner of a relay knows: its limit, what it says of itself, and the estimate relative to these.
+/// Columns for values that only the operator of a relay knows: limit, self-report, and the estimate relative to them.
 const OPTIONAL: [usize; 3] = [1, 3, 4];
 
-/// The relays as a table of at most 100 columns of plain text. Below it, why some are inconclusive
-/// or failed and where the sockets to them waited in the last round, and how to read it.
+/// Formats relays as a table of at most 100 columns of plain text. Below it are the reasons of inconclusive and failed measurements, the
+/// limits of sockets in their last rounds, and a legend.
 ///
-/// The ratio is the estimate over the configured limit; where no limit is known, over what the
-/// relay said, which an asterisk marks. Limit, own figure and ratio are left out if no relay has any.
+/// The ratio is the estimate divided by the configured limit or, marked with an asterisk, by the relay's self-report. The columns of
+/// limit, self-report and ratio are left out if no relay has such values.
 #[must_use]
 pub fn table(relays: &[RelayReport]) -> String {
     if relays.is_empty() {
@@ -89,7 +89,7 @@ fn row(relay: &RelayReport) -> [String; 9] {
     ]
 }
 
-/// Why relays have no estimate, or none that is conclusive: too long for a column.
+/// The reasons of missing and inconclusive estimates, which are too long for a column.
 fn reasons(relays: &[RelayReport]) -> String {
     let reason = |relay: &RelayReport| {
         let verdict = relay.verdict();
@@ -141,7 +141,7 @@ fn legend(relays: &[RelayReport]) -> String {
         lines.push("Ratio: estimate ÷ limit.".to_owned());
     }
     if any(|relay| relay.mode == Mode::Transit && relay.estimate().is_some()) {
-        let meaning = "In transit, the traffic of the relay’s clients is not counted: it comes on top of the estimate.";
+        let meaning = "In transit, the traffic of the relay’s clients is not counted: it adds to the estimate.";
         lines.push(meaning.to_owned());
     }
     lines.join("\n")
@@ -153,13 +153,13 @@ mod tests {
     use crate::RoundAccount;
     use crate::testing::{conclusive, failed, inconclusive};
 
-    /// The cells of the lines of the relay's row, joined per column.
+    /// The cells of a relay's row, whose lines are joined per column.
     fn line_of<'a>(table: &'a str, nickname: &str) -> &'a str {
         table.lines().find(|line| line.contains(nickname)).unwrap()
     }
 
     #[test]
-    fn a_conclusive_relay_shows_all_its_numbers() {
+    fn a_conclusive_result_has_all_columns() {
         let table = table(&[conclusive()]);
         let line = line_of(&table, "steady");
         let cells: Vec<_> = line.split_whitespace().collect();
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_of_what_is_known_of_no_relay_are_left_out() {
+    fn columns_without_values_are_left_out() {
         let relay = RelayReport {
             mode: Mode::Transit,
             limit_mbit_per_s: None,
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn an_inconclusive_relay_says_why_and_is_compared_with_its_own_figure() {
+    fn an_inconclusive_result_has_a_reason_and_a_ratio_to_the_self_report() {
         let table = table(&[inconclusive()]);
         assert!(table.contains("unbounded inconclusive: the team is too small"), "{table}");
         assert!(line_of(&table, "unbounded").contains("0.994*"), "{table}");
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failed_relay_says_why_and_shows_no_estimate() {
+    fn a_failed_result_has_a_reason_and_no_estimate() {
         let table = table(&[failed()]);
         let line = line_of(&table, "broken");
         assert!(line.contains("100.0") && line.ends_with("failed"), "{table}");
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_sockets_waited_is_said_of_a_relay_that_is_not_conclusive() {
+    fn an_inconclusive_result_shows_what_limited_the_sockets() {
         let account = |round, measurer| RoundAccount {
             round,
             measurer,
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_fits_a_hundred_columns_whatever_relays_say() {
+    fn a_table_fits_100_columns_for_any_text_of_relays() {
         let relay = RelayReport {
             nickname: "W".repeat(400),
             error: Some("because ".repeat(60)),
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_cannot_command_the_terminal() {
+    fn relays_cannot_inject_terminal_control_sequences() {
         let relay = RelayReport {
             nickname: "\u{1b}[31mred".into(),
             error: Some("\u{1b}]0;title\u{7}".into()),
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_are_none_are_not_shown() {
+    fn nan_and_infinity_are_not_shown() {
         let relay = RelayReport {
             estimate_mbit_per_s: Some(f64::NAN),
             relay_reported_mbit_per_s: Some(0.0),
@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn no_relays_make_no_table() {
+    fn without_relays_there_is_no_table() {
         assert_eq!(table(&[]), "No relay was measured.");
     }
 }

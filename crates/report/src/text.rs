@@ -1,8 +1,8 @@
-//! Numbers and strangers' words, made fit to print.
+//! Formats numbers and untrusted text.
 
 use std::fmt;
 
-/// What stands in a table where there is nothing to say.
+/// Placeholder for an unknown value.
 pub(crate) const NOTHING: &str = "–";
 
 /// Text in HTML, between tags or in a quoted attribute.
@@ -22,12 +22,12 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// One line of text that no terminal takes for a command.
+/// Text as one line without terminal control sequences.
 pub(crate) fn plain(text: &str) -> String {
     text.chars().map(harmless).collect()
 }
 
-/// Control characters command a terminal; directional ones make text look like other text.
+/// Control characters control a terminal. Directional characters make text look like other text.
 fn harmless(char: char) -> char {
     match char {
         '\n' | '\r' | '\t' => ' ',
@@ -37,7 +37,7 @@ fn harmless(char: char) -> char {
     }
 }
 
-/// A number that can be shown: neither infinite nor NaN.
+/// The number, unless it is infinite or NaN.
 pub(crate) fn finite(number: Option<f64>) -> Option<f64> {
     number.filter(|number| number.is_finite())
 }
@@ -51,7 +51,7 @@ pub(crate) fn mbit(rate: Option<f64>) -> String {
     }
 }
 
-/// A share in percent: whole ones, or two digits after the point of less than one.
+/// A share in percent: an integer, or two decimals below one percent.
 pub(crate) fn percent(share: f64) -> String {
     let percent = share * 100.0;
     if !percent.is_finite() {
@@ -69,7 +69,7 @@ pub(crate) fn quotient(ratio: Option<f64>) -> String {
     finite(ratio).map_or_else(|| NOTHING.into(), |ratio| format!("{ratio:.3}"))
 }
 
-/// A number of any kind, to about four digits.
+/// A number with about four digits.
 pub(crate) fn readable(number: f64) -> String {
     match number.abs() {
         0.0 => "0".into(),
@@ -80,12 +80,12 @@ pub(crate) fn readable(number: f64) -> String {
     }
 }
 
-/// Two rates in Mbit/s with a dash between.
+/// A range of rates in Mbit/s.
 pub(crate) fn range(low: f64, high: f64) -> String {
     format!("{}–{}", mbit(Some(low)), mbit(Some(high)))
 }
 
-/// A whole number, in groups of three digits.
+/// An integer with its digits in groups of three.
 pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut grouped = String::with_capacity(digits.len() + digits.len() / 3);
@@ -98,7 +98,7 @@ pub(crate) fn count(number: u64) -> String {
     grouped
 }
 
-/// A number of things, as in “1 round” and “3 rounds”.
+/// A number with a noun, such as “1 round” and “3 rounds”.
 #[must_use]
 pub fn plural(number: u64, thing: &str) -> String {
     format!("{} {thing}{}", count(number), if number == 1 { "" } else { "s" })
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_given_no_commands() {
+    fn terminal_control_characters_are_replaced() {
         assert_eq!(plain("a\u{1b}[2J\u{9b}b\nc\u{202e}d"), "a\u{fffd}[2J\u{fffd}b c\u{fffd}d");
     }
 

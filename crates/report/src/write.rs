@@ -1,36 +1,35 @@
-//! Putting pages and data into files.
+//! Writes pages and data to files.
 
 use crate::Report;
 use files::Access;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-/// Why a report could not be written.
+/// A report could not be written.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
-    /// The file could not be made. Whatever was there before is untouched.
+    /// The file could not be written. An existing file is unchanged.
     #[error("machine: cannot write the report `{}`: {source}. {}", .path.display(), advice(.source))]
     Write {
         /// The file.
         path: PathBuf,
-        /// What the operating system said.
+        /// The I/O error.
         source: io::Error,
     },
 }
 
 impl Report {
-    /// Writes [`to_html`](Self::to_html) to `path`. Readers find the old file or the new one,
-    /// whole, whatever happens in between.
+    /// Writes [`to_html`](Self::to_html) to `path`, and replaces an existing file atomically.
     ///
     /// # Errors
     ///
-    /// If the file can't be made there; the message names it and says what to do.
+    /// The file cannot be written. The message names it and the remedy.
     pub fn write_html(&self, path: impl AsRef<Path>) -> Result<(), ReportError> {
         write(path.as_ref(), self.to_html().as_bytes())
     }
 }
 
-/// Puts `content` where a file was or is to be, whole.
+/// Writes a file atomically.
 pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), ReportError> {
     files::replace(path, content, Access::Umask)
         .map_err(|source| ReportError::Write { path: path.to_owned(), source })
@@ -38,17 +37,17 @@ pub(crate) fn write(path: &Path, content: &[u8]) -> Result<(), ReportError> {
 
 fn advice(error: &io::Error) -> &'static str {
     match error.kind() {
-        ErrorKind::NotFound => "Create its folder first (`mkdir -p`), or name another file",
-        ErrorKind::PermissionDenied => "Name a file in a folder that you may write to",
-        ErrorKind::IsADirectory => "Name a file in that folder, such as `report.html` in it",
+        ErrorKind::NotFound => "Create its folder first (`mkdir -p`), or choose another file",
+        ErrorKind::PermissionDenied => "Choose a file in a folder that you may write to",
+        ErrorKind::IsADirectory => "Choose a file in that folder, such as `report.html`",
         ErrorKind::NotADirectory | ErrorKind::AlreadyExists => {
-            "A part of its path is a file: name another one"
+            "A part of its path is a file: choose another path"
         }
         ErrorKind::StorageFull | ErrorKind::QuotaExceeded => {
-            "Free some space (a report takes less than 1 MB), or name a file on another disk"
+            "Free some space (a report takes less than 1 MB), or choose a file on another disk"
         }
-        ErrorKind::ReadOnlyFilesystem => "Name a file on a disk that can be written to",
-        _ => "Name another file",
+        ErrorKind::ReadOnlyFilesystem => "Choose a file on a writable disk",
+        _ => "Choose another file",
     }
 }
 
@@ -57,7 +56,7 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn a_report_replaces_the_one_before_and_leaves_nothing_else() {
+    fn a_report_replaces_an_earlier_one_and_leaves_no_other_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("report.html");
         std::fs::write(&path, "old").unwrap();
@@ -68,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unwritable_path_is_named_with_what_to_do() {
+    fn an_error_names_the_path_and_the_remedy() {
         let folder = tempfile::tempdir().unwrap();
         let report = testing::report(Vec::new());
         let message = |path| report.write_html(path).unwrap_err().to_string();
@@ -79,13 +78,13 @@ mod tests {
         assert!(text.contains("mkdir -p"), "{text}");
 
         let text = message(folder.path().to_owned());
-        assert!(text.contains("Name a file in that folder"), "{text}");
+        assert!(text.contains("Choose a file in that folder"), "{text}");
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[cfg(unix)]
     #[test]
-    fn others_may_read_a_report_if_the_umask_lets_them() {
+    fn permissions_of_a_report_follow_the_umask() {
         use std::os::unix::fs::PermissionsExt;
         let folder = tempfile::tempdir().unwrap();
         let [report, plain] = ["report.html", "plain"].map(|name| folder.path().join(name));

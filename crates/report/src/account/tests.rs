@@ -6,7 +6,7 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
-/// Four sockets that the relay's window holds back for so long in a second.
+/// Four sockets that are limited by the relay's window for this part of a second.
 fn account(rwnd_limited_ms: u64) -> Account {
     Account {
         elapsed: ms(1000),
@@ -54,7 +54,7 @@ fn round(accounts: &[Vec<Option<Account>>]) -> RoundRecord {
 }
 
 #[test]
-fn a_rounds_account_is_of_its_seconds_that_have_one_measurer_by_measurer() {
+fn a_round_has_an_account_of_each_measurer_over_the_seconds_with_statistics() {
     let seconds = [
         vec![Some(account(4000)), None],
         vec![],
@@ -71,14 +71,14 @@ fn a_rounds_account_is_of_its_seconds_that_have_one_measurer_by_measurer() {
 }
 
 #[test]
-fn it_is_told_in_words() {
+fn an_account_is_described_in_words() {
     let round = round(&[vec![Some(account(3000)), None]]);
     let found = RoundAccount::of(&round, 0, 1).expect("a second");
     assert_eq!(
         found.in_words(),
-        "cells waited mostly at the relay or on the return path; held back by the relay’s window 75 %, congestion 25 % (with little to send 0 %), \
-         our buffer 0 %, the assigned rate 25 %; busiest thread 50 %; of what is not back the relay has taken 90 %; \
-         sent again 0.02 %, out of order on the return path 0 %; round trips least 20.0 ms, mean 24.0 ms"
+        "cells were queued mostly at the relay or on the return path; held back by the relay’s window 75 %, congestion 25 % (with little to send 0 %), \
+         our buffer 0 %, the assigned rate 25 %; busiest thread 50 %; of the data in flight the relay has acknowledged 90 %; \
+         retransmitted 0.02 %, out of order on the return path 0 %; round trips minimum 20.0 ms, mean 24.0 ms"
     );
     let without = RoundAccount { min_rtt_ms: None, ..found };
     assert!(!without.in_words().contains("round trips"));

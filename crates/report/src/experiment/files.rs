@@ -1,4 +1,4 @@
-//! An experiment's files.
+//! The files of an experiment.
 
 use super::ExperimentReport;
 use crate::write::{self, ReportError};
@@ -7,36 +7,34 @@ use std::path::{Path, PathBuf};
 /// The files that [`ExperimentReport::write`] made.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Written {
-    /// The page, for people.
+    /// The page.
     pub html: PathBuf,
     /// The cases.
     pub csv: PathBuf,
-    /// Everything.
+    /// All results as JSON.
     pub json: PathBuf,
-    /// The figures, in the report's order.
+    /// The figures, in the order of the report.
     pub figures: Vec<WrittenFigure>,
 }
 
 /// The files of one figure.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WrittenFigure {
-    /// Its points.
+    /// The points as CSV.
     pub csv: PathBuf,
-    /// The picture.
+    /// The SVG.
     pub svg: PathBuf,
 }
 
 impl ExperimentReport {
-    /// Writes the report into a folder, which is made if it isn't there: `NAME.html`, `NAME.csv`
-    /// with the cases and `NAME.json` with everything; for each figure its points as
-    /// `NAME-FIGURE.csv` and its picture as `NAME-FIGURE.svg`.
+    /// Writes the report into a folder, and creates the folder if needed: `NAME.html`, `NAME.csv` with the cases, `NAME.json` with
+    /// all results, and for each figure `NAME-FIGURE.csv` and `NAME-FIGURE.svg`.
     ///
-    /// Each file replaces an earlier one whole or not at all; the page comes last, so that it
-    /// is never older than the data next to it.
+    /// Files are replaced atomically. The page is written last, so that it is never older than the data next to it.
     ///
     /// # Errors
     ///
-    /// If a file can't be made; the message names it and says what to do.
+    /// A file cannot be written. The message names the file and the remedy.
     pub fn write(&self, folder: impl AsRef<Path>) -> Result<Written, ReportError> {
         let folder = folder.as_ref();
         std::fs::create_dir_all(folder)
@@ -56,8 +54,7 @@ impl ExperimentReport {
         Ok(Written { html, csv, json, figures })
     }
 
-    /// What the files are called: letters, digits, `-` and `_`, whatever the names of the
-    /// experiment and its figures are.
+    /// The names of the files. For any names of the experiment and its figures they consist of letters, digits, `-` and `_`.
     pub(super) fn file_names(&self) -> Written {
         let stem = stem(&self.name, "experiment");
         let mut taken: Vec<String> = Vec::new();

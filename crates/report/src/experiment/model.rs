@@ -7,39 +7,38 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 
-/// An experiment: its question, its answer, and what the answer rests on.
+/// An experiment: its question, its answer, and the evidence.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ExperimentReport {
-    /// In the names of its files and in the summary: letters, digits, `-` and `_`, such as
-    /// `accuracy`.
+    /// The name in file names and the summary, such as `accuracy`: letters, digits, `-` and `_`.
     pub name: String,
     /// The heading.
     pub title: String,
-    /// What was asked, in one sentence.
+    /// The question, in one sentence.
     pub question: String,
-    /// What was found, in one sentence, with the figures.
+    /// The answer, in one sentence with numbers.
     pub answer: String,
     /// The expected result.
     pub promise: Promise,
-    /// This software's version.
+    /// The version of this software.
     pub software_version: String,
-    /// What it ran on, such as `2 cores of an AMD EPYC 9B14, Linux 6.12`.
+    /// The machine, such as `2 cores of an AMD EPYC 9B14, Linux 6.12`.
     pub machine: String,
-    /// When the report was made, in Unix seconds.
+    /// The time of the report, in Unix seconds.
     pub generated_unix_s: i64,
-    /// The command that makes it again.
+    /// The command that reproduces it.
     pub command: String,
-    /// The experiment's parameters, as name and value with its unit.
+    /// The parameters: name, and value with its unit.
     pub parameters: Vec<(String, String)>,
-    /// What was tried, in the order in which to show it.
+    /// The cases, in display order.
     pub cases: Vec<Case>,
-    /// Why cases missed or failed.
+    /// Explanations of cases that missed or failed.
     pub misses: Vec<Miss>,
-    /// The figures, in the order in which to show them.
+    /// The figures, in display order.
     pub figures: Vec<ExperimentFigure>,
     /// Remarks for the reader, a paragraph each.
     pub notes: Vec<String>,
-    /// What else programs find in the summary, by its key: none that the summary has already.
+    /// Additional fields of the summary. Their keys must differ from those that the summary already has.
     #[serde(flatten)]
     pub also: BTreeMap<String, Value>,
 }
@@ -53,71 +52,68 @@ pub enum Promise {
     EveryCase,
     /// This share of the cases must hold, from zero to one.
     Share(f64),
-    /// Something else, such as a share of runs of which each case is many.
+    /// Another condition, such as a share of runs, of which a case has many.
     Decided {
-        /// Whether it was so.
+        /// Whether the condition held.
         held: bool,
-        /// What it was, as a sentence.
+        /// The condition, as a sentence.
         rule: String,
     },
 }
 
-/// One thing that was tried: a run, or several under the same conditions. Rates count each cell
-/// once.
+/// A case: one run, or several under the same conditions. Rates count each cell once.
 ///
-/// It serialises as one flat object, its columns last.
+/// It serializes as one flat object, with the columns last.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Case {
-    /// What was tried, in a few words.
+    /// The name, in a few words.
     pub name: String,
-    /// What was to be found, in Mbit/s.
+    /// The true rate, in Mbit/s.
     pub truth_mbit_per_s: Option<f64>,
-    /// What was found, in Mbit/s.
+    /// The estimated rate, in Mbit/s.
     pub estimate_mbit_per_s: Option<f64>,
-    /// The estimate over the truth.
+    /// The estimate divided by the truth.
     pub ratio: Option<f64>,
-    /// How it ended.
+    /// The outcome.
     pub verdict: CaseVerdict,
-    /// What a measurement says of its own number, if that is more to the point: it stands for the verdict in JSON and tables. See [`Case::says`].
+    /// The verdict of the measurement itself, which replaces `verdict` in JSON and tables. See [`Case::says`].
     pub word: Option<String>,
-    /// What there is to say of it; may be empty.
+    /// Details; may be empty.
     pub detail: String,
-    /// What else is known of it. Of columns with the same name the first counts; none may be
-    /// called as the fields above are.
+    /// Additional columns. Of columns with the same name the first counts. None may have the name of a field above.
     pub columns: Vec<(String, Value)>,
 }
 
-/// How a case ended.
+/// The outcome of a case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CaseVerdict {
-    /// As promised.
+    /// As expected.
     Held,
-    /// As promised, without an estimate: what was wrong was refused with its reason.
+    /// As expected, without an estimate: the fault was detected and reported.
     Refused,
-    /// Not as promised.
+    /// Not as expected.
     Missed,
-    /// There is no result, though there should be one.
+    /// The result is missing.
     #[default]
     Failed,
-    /// Tried, but what was found cannot be compared with what was promised, such as a lower bound. It counts
-    /// neither for nor against the promise.
+    /// The result cannot be compared with the expected one, such as a lower bound. It counts neither for nor against the promise.
     Inconclusive,
-    /// Not tried. It counts neither for nor against the promise.
+    /// Not run. It counts neither for nor against the promise.
     Skipped,
 }
 
-/// Why a case did not hold.
+/// An explanation of a case that did not hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Miss {
     /// The name of the case.
     pub case: String,
-    /// What is known of the cause.
+    /// The known cause.
     pub explanation: String,
 }
 
 impl ExperimentReport {
-    /// Whether the promise was kept. It was not if nothing was tried that came to a conclusion.
+    /// Whether the expected result was reached. It was not if no case has a result.
     #[must_use]
     pub fn held(&self) -> bool {
         let skipped = self.count(CaseVerdict::Skipped) + self.count(CaseVerdict::Inconclusive);
@@ -137,13 +133,13 @@ impl ExperimentReport {
         self.cases.iter().filter(move |case| !case.verdict.is_good() && !is_explained(case))
     }
 
-    /// How many cases ended so.
+    /// The number of cases with this outcome.
     #[must_use]
     pub fn count(&self, verdict: CaseVerdict) -> usize {
         self.cases.iter().filter(|case| case.verdict == verdict).count()
     }
 
-    /// The names of the cases' columns, in the order in which they first appear.
+    /// The names of the columns of all cases, in order of first appearance.
     pub(super) fn columns(&self) -> Vec<&str> {
         let mut names = Vec::new();
         for (name, _) in self.cases.iter().flat_map(Case::own_columns) {
@@ -156,7 +152,7 @@ impl ExperimentReport {
 }
 
 impl Promise {
-    /// What it is, in a sentence.
+    /// The expected result, as a sentence.
     pub(super) fn in_words(&self) -> String {
         match self {
             Self::EveryCase => "Every case must hold.".into(),
@@ -169,12 +165,11 @@ impl Promise {
 }
 
 impl Case {
-    /// The keys of its own, which no column may have.
+    /// Names of fields, which no column may have.
     pub(super) const KEYS: [&str; 6] =
         ["name", "truth_mbit_per_s", "estimate_mbit_per_s", "ratio", "verdict", "detail"];
 
-    /// A case with its ratio, if there are an estimate and a truth to compare it with. Its verdict
-    /// is yet to be given: until then it failed.
+    /// A case, with its ratio if there are an estimate and a truth. Its outcome is `Failed` until it is set.
     #[must_use]
     pub fn new(name: impl Into<String>, truth: Option<f64>, estimate: Option<f64>) -> Self {
         let ratio = truth.zip(estimate).map(|(truth, estimate)| estimate / truth);
@@ -187,13 +182,13 @@ impl Case {
         }
     }
 
-    /// A case that has nothing to do with rates.
+    /// A case without rates.
     #[must_use]
     pub fn named(name: impl Into<String>) -> Self {
         Self::new(name, None, None)
     }
 
-    /// A case that holds if its ratio is within these bounds, and failed if it has no estimate.
+    /// A case that holds if its ratio is within these bounds, and fails without an estimate.
     #[must_use]
     pub fn judged(
         name: impl Into<String>,
@@ -213,36 +208,36 @@ impl Case {
         }
     }
 
-    /// How it ended, and what there is to say of it.
+    /// Sets the outcome and the details.
     #[must_use]
     pub fn ended(self, verdict: CaseVerdict, detail: impl Into<String>) -> Self {
         Self { verdict, detail: detail.into(), ..self }
     }
 
-    /// A measurement's own word on its number, such as `conclusive`. In JSON and tables it is the `verdict`, and how the case has ended by now is the column `ended`.
+    /// Sets the verdict of the measurement itself, such as `conclusive`. It is the `verdict` in JSON and tables; the current outcome
+    /// becomes the column `ended`.
     #[must_use]
     pub fn says(self, word: &str) -> Self {
         let ended = self.verdict.word();
         Self { word: Some(word.to_owned()), ..self }.column("ended", ended)
     }
 
-    /// The verdict as JSON and tables have it.
+    /// The verdict in JSON and tables.
     pub(super) fn verdict_word(&self) -> &str {
         self.word.as_deref().unwrap_or(self.verdict.word())
     }
 
-    /// Something else that is known of it, under a name that carries its unit, such as
-    /// `client_mbit_per_s`.
+    /// Adds a column, whose name includes the unit, such as `client_mbit_per_s`.
     #[must_use]
     pub fn column(mut self, name: &str, value: impl Into<Value>) -> Self {
         self.columns.push((name.into(), value.into()));
         self
     }
 
-    /// The fields of a structure as columns, in their order.
+    /// Adds the fields of a structure as columns, in order.
     #[must_use]
     pub fn with(mut self, row: &impl Serialize) -> Self {
-        // Through text, since a [`Value`] puts fields in alphabetical order.
+        // By way of text, because a [`Value`] sorts fields.
         let text = serde_json::to_string(row).unwrap_or_default();
         if let Ok(Fields(fields)) = serde_json::from_str(&text) {
             self.columns.extend(fields);
@@ -250,7 +245,7 @@ impl Case {
         self
     }
 
-    /// Its columns, without those whose names are taken.
+    /// The columns, without those whose names are taken.
     pub(super) fn own_columns(&self) -> impl Iterator<Item = (&str, &Value)> {
         let is_first = |index: usize, name: &str| {
             !self.columns.iter().take(index).any(|(earlier, _)| earlier == name)
@@ -264,7 +259,7 @@ impl Case {
             .map(|(_, (name, value))| (name.as_str(), value))
     }
 
-    /// What it has in a column.
+    /// The value of a column.
     #[must_use]
     pub fn value(&self, column: &str) -> Option<&Value> {
         self.own_columns().find(|(name, _)| *name == column).map(|(_, value)| value)
@@ -272,17 +267,17 @@ impl Case {
 }
 
 impl CaseVerdict {
-    /// All of them.
+    /// All outcomes.
     pub(super) const ALL: [Self; 6] =
         [Self::Held, Self::Refused, Self::Missed, Self::Failed, Self::Inconclusive, Self::Skipped];
 
-    /// Held, or missed.
+    /// `Held` or `Missed`.
     #[must_use]
     pub const fn of(is_held: bool) -> Self {
         if is_held { Self::Held } else { Self::Missed }
     }
 
-    /// In one word.
+    /// The word in JSON and tables.
     #[must_use]
     pub const fn word(self) -> &'static str {
         match self {
@@ -295,7 +290,7 @@ impl CaseVerdict {
         }
     }
 
-    /// Whether there is nothing to explain but what the case says itself.
+    /// Whether the case needs no explanation.
     pub(super) const fn is_good(self) -> bool {
         matches!(self, Self::Held | Self::Refused | Self::Inconclusive | Self::Skipped)
     }

@@ -6,7 +6,7 @@ use crate::text::{Escaped, NOTHING, count, mbit, quotient, readable};
 use std::fmt::{self, Formatter};
 
 impl ExperimentReport {
-    /// The report as a page that needs no other file and no network.
+    /// The report as a self-contained page.
     #[must_use]
     pub fn to_html(&self) -> String {
         Page { report: self }.to_string()
@@ -101,9 +101,9 @@ impl Page<'_> {
         f.write_str("<h2>Cases</h2>\n")?;
         let cases = &self.report.cases;
         if cases.is_empty() {
-            return f.write_str("<p class=\"card\">Nothing was tried.</p>\n");
+            return f.write_str("<p class=\"card\">There are no cases.</p>\n");
         }
-        // A column of nothing but dashes would say nothing.
+        // Columns without any value are left out.
         let mut rates = vec![
             Rate("Truth<small>Mbit/s</small>", |case| case.truth_mbit_per_s, mbit),
             Rate("Estimate<small>Mbit/s</small>", |case| case.estimate_mbit_per_s, mbit),
@@ -132,7 +132,7 @@ impl Page<'_> {
         f.write_str("</tbody></table></div>\n")
     }
 
-    /// How to make it again, and where the data are.
+    /// The command to reproduce the report, and the data files.
     fn sources(&self, f: &mut Formatter<'_>) -> fmt::Result {
         f.write_str("<h2>Data</h2>\n<div class=\"card\">")?;
         if !self.report.command.is_empty() {
@@ -140,7 +140,7 @@ impl Page<'_> {
         }
         let names = self.report.file_names();
         let link = |name: &std::path::Path| {
-            // Of harmless characters alone: see `file_names`.
+            // Contains only safe characters: see `file_names`.
             let name = name.display();
             format!("<a href=\"{name}\">{name}</a>")
         };
@@ -158,10 +158,10 @@ impl Page<'_> {
     }
 }
 
-/// A column that all experiments have: its heading, its number of a case, and how to write that.
+/// A column of all experiments: heading, value of a case, and format.
 struct Rate(&'static str, fn(&Case) -> Option<f64>, fn(Option<f64>) -> String);
 
-/// A column that only this experiment has.
+/// A column of this experiment only.
 struct Column<'a> {
     name: &'a str,
     is_number: bool,

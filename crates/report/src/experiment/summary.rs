@@ -1,4 +1,4 @@
-//! Results for programs.
+//! Results as JSON.
 
 use super::{Case, CaseVerdict, ExperimentReport, Value};
 use serde::Serialize;
@@ -21,7 +21,7 @@ struct Summary<'a> {
     cases: &'a [Case],
 }
 
-/// The whole report, with what follows from it.
+/// The complete report, with derived values.
 #[derive(Serialize)]
 struct Whole<'a> {
     held: bool,
@@ -31,7 +31,7 @@ struct Whole<'a> {
     report: &'a ExperimentReport,
 }
 
-/// How many cases ended how.
+/// The number of cases with each outcome.
 #[derive(Serialize)]
 struct Counts {
     held: usize,
@@ -53,11 +53,11 @@ impl ExperimentReport {
     /// [`summary_line`](Self::summary_line) as a value.
     #[must_use]
     pub fn summary_value(&self) -> Value {
-        // Nothing in it can fail to become a value: its keys are strings.
+        // Cannot fail: all keys are strings.
         serde_json::to_value(self.summary()).unwrap_or_default()
     }
 
-    /// Everything, figures included.
+    /// The complete report, with figures.
     #[must_use]
     pub fn to_json(&self) -> String {
         let (counts, unexplained) = (self.counts(), self.unexplained_names());
@@ -134,7 +134,7 @@ impl<'de> Deserialize<'de> for Case {
     }
 }
 
-/// The fields of an object in their order.
+/// The fields of an object, in order.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Fields(pub Vec<(String, Value)>);
 
@@ -160,7 +160,7 @@ impl<'de> Deserialize<'de> for Fields {
     }
 }
 
-/// Nothing of ours can fail to become JSON: keys are strings, and numbers that are none are null.
+/// Cannot fail: keys are strings, and NaN becomes null.
 fn text(json: serde_json::Result<String>) -> String {
     json.unwrap_or_default()
 }

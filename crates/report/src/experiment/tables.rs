@@ -1,11 +1,11 @@
-//! Results for spreadsheets: CSV, as RFC 4180 has it.
+//! Results as CSV (RFC 4180).
 
 use super::{Case, ExperimentFigure, ExperimentReport, Value};
 use crate::text::{finite, plain};
 use std::io;
 
 impl ExperimentReport {
-    /// The cases, one row each. Numbers that are none, or are not known, are empty.
+    /// The cases, one row each. NaN and unknown numbers are empty.
     pub(super) fn cases_csv(&self) -> io::Result<Vec<u8>> {
         let columns = self.columns();
         let mut writer = csv::Writer::from_writer(Vec::new());
@@ -24,7 +24,7 @@ impl ExperimentReport {
             let others = columns.iter().map(|name| match case.value(name) {
                 None | Some(Value::Null) => String::new(),
                 Some(Value::String(text)) => cell(text),
-                // Numbers may begin with a minus.
+                // Numbers may begin with a minus sign.
                 Some(value) => value.to_string(),
             });
             writer.write_record(own.into_iter().chain(others))?;
@@ -34,7 +34,7 @@ impl ExperimentReport {
 }
 
 impl ExperimentFigure {
-    /// Its points, one row each.
+    /// The points, one row each.
     pub(super) fn points_csv(&self) -> io::Result<Vec<u8>> {
         let mut writer = csv::Writer::from_writer(Vec::new());
         writer.write_record(["series", "x", "y", "label"])?;
@@ -53,7 +53,7 @@ impl ExperimentFigure {
     }
 }
 
-/// Text on one line that no spreadsheet takes for a formula.
+/// Text as one line that spreadsheets do not parse as a formula.
 fn cell(text: &str) -> String {
     let text = plain(text);
     if text.starts_with(['=', '+', '-', '@']) { format!("'{text}") } else { text }

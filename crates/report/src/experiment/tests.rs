@@ -1,4 +1,4 @@
-//! Tests of experiments' reports.
+//! Tests of reports of experiments.
 
 use super::{
     Axis, Case, CaseVerdict, ExperimentFigure, ExperimentReport, Miss, On, Promise, Role, Series,
@@ -55,7 +55,7 @@ fn files_in(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn a_case_is_one_flat_object_with_the_promised_keys_first() {
+fn a_case_is_a_flat_object_with_the_fixed_keys_first() {
     let cases = report().cases;
     assert_eq!(
         serde_json::to_string(&cases[0]).unwrap(),
@@ -68,7 +68,7 @@ fn a_case_is_one_flat_object_with_the_promised_keys_first() {
 }
 
 #[test]
-fn a_measurements_own_word_stands_for_the_verdict_which_is_a_column_then() {
+fn the_verdict_of_a_measurement_replaces_the_outcome() {
     let mut report = report();
     report.cases[0] = report.cases[0].clone().says("conclusive");
     let json = serde_json::to_string(&report.cases[0]).unwrap();
@@ -81,7 +81,7 @@ fn a_measurements_own_word_stands_for_the_verdict_which_is_a_column_then() {
 }
 
 #[test]
-fn a_case_is_read_back_as_it_was_written() {
+fn a_case_round_trips_through_json() {
     #[derive(serde::Serialize)]
     struct Cell {
         zeta: u32,
@@ -97,7 +97,7 @@ fn a_case_is_read_back_as_it_was_written() {
 }
 
 #[test]
-fn no_column_can_take_the_place_of_another() {
+fn no_column_replaces_a_field_or_another_column() {
     let case = Case::new("a", None, None).column("name", "b").column("n", 1).column("n", 2);
     let json = serde_json::to_string(&case).unwrap();
     assert_eq!(json.matches("\"name\"").count(), 1);
@@ -105,7 +105,7 @@ fn no_column_can_take_the_place_of_another() {
 }
 
 #[test]
-fn the_summary_is_one_line_that_says_whether_the_experiment_held() {
+fn the_summary_is_one_line_with_the_outcome() {
     let mut report = report();
     report.answer = "two\nlines".into();
     report.also.insert("traces".into(), serde_json::json!([{"distance_hops": 1}]));
@@ -125,13 +125,13 @@ fn the_summary_is_one_line_that_says_whether_the_experiment_held() {
 }
 
 #[test]
-fn an_experiment_holds_as_its_promise_says() {
+fn an_experiment_holds_according_to_its_promise() {
     let mut report = report();
     let mut held = |promise| {
         report.promise = promise;
         report.held()
     };
-    // Two of the four that were tried.
+    // Two of the four cases that were run.
     assert!(!held(Promise::EveryCase));
     assert!(held(Promise::Share(0.5)));
     assert!(!held(Promise::Share(0.51)));
@@ -139,7 +139,7 @@ fn an_experiment_holds_as_its_promise_says() {
     report.cases.retain(|case| case.verdict == CaseVerdict::Skipped);
     for promise in [Promise::EveryCase, Promise::Share(0.0)] {
         report.promise = promise;
-        assert!(!report.held(), "nothing was tried");
+        assert!(!report.held(), "no case was run");
     }
 }
 
@@ -157,7 +157,7 @@ fn a_case_is_judged_by_its_ratio() {
 }
 
 #[test]
-fn strangers_words_are_escaped_everywhere() {
+fn untrusted_text_is_escaped_everywhere() {
     let evil = || EVIL.to_owned();
     let case = Case::new(EVIL, None, None).column(EVIL, EVIL);
     let report = ExperimentReport {
@@ -190,7 +190,7 @@ fn strangers_words_are_escaped_everywhere() {
 }
 
 #[test]
-fn the_page_says_what_held_and_what_did_not() {
+fn the_page_shows_outcomes_and_explanations() {
     let mut report = report();
     report.misses.push(Miss { case: "echo 10".into(), explanation: "a busy core".into() });
     let html = page(&report);
@@ -203,7 +203,7 @@ fn the_page_says_what_held_and_what_did_not() {
 }
 
 #[test]
-fn the_page_needs_no_network_and_is_small_without_figures() {
+fn the_page_is_self_contained_and_small_without_figures() {
     let mut report = report();
     let own = page(&report);
     assert!(own.contains("default-src 'none'"));
@@ -211,12 +211,12 @@ fn the_page_needs_no_network_and_is_small_without_figures() {
     report.figures.clear();
     report.cases.clear();
     let html = report.to_html();
-    assert!(html.contains("Nothing was tried."));
+    assert!(html.contains("There are no cases."));
     assert!(!html.contains("<script") && html.len() < 20_000);
 }
 
 #[test]
-fn a_table_of_cases_can_be_read_back() {
+fn a_table_of_cases_can_be_parsed() {
     let mut report = report();
     report.cases[0].detail = "a \"quoted\", divided\nnote".into();
     report.cases[1].name = "=HYPERLINK(1)".into();
@@ -246,7 +246,7 @@ fn a_table_of_cases_can_be_read_back() {
 }
 
 #[test]
-fn the_points_of_a_figure_can_be_read_back() {
+fn the_points_of_a_figure_can_be_parsed() {
     let rows = rows(&figure("f").points_csv().unwrap());
     let expected = [
         ["series", "x", "y", "label"],
@@ -258,7 +258,7 @@ fn the_points_of_a_figure_can_be_read_back() {
 }
 
 #[test]
-fn all_files_are_written_whole_and_nothing_else() {
+fn exactly_the_files_of_the_report_are_written() {
     let folder = tempfile::tempdir().unwrap();
     let folder = folder.path().join("new/folder");
     let mut report = report();
@@ -287,18 +287,18 @@ fn all_files_are_written_whole_and_nothing_else() {
     assert_eq!(json["cases"].as_array().unwrap().len(), 5);
     assert_eq!(json["figures"][1]["series"][0]["points"][1], serde_json::json!([2.0, null]));
     assert_eq!(json["held"], false);
-    // What the page names is there.
+    // The files that the page links exist.
     let html = page(&report);
     for link in html.split("href=\"").skip(1) {
         assert!(folder.join(link.split('"').next().unwrap()).is_file(), "{link}");
     }
-    // Once more, in place of the first.
+    // A second report replaces the first.
     report.write(&folder).unwrap();
     assert_eq!(files_in(&folder), expected);
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_named_with_what_to_do() {
+fn an_error_names_the_folder_and_the_remedy() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("file");
     std::fs::write(&file, "").unwrap();

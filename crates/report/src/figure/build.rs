@@ -1,9 +1,8 @@
-//! Making figures.
+//! Constructors of figures.
 
 use super::{Axis, Band, ExperimentFigure, Mark, On, Role, Scale, Series, Style};
 
-/// The cumulative distribution of `values`: how large a share of them is at most so large. To be
-/// drawn as [`Style::Steps`]. Values that are no numbers are left out.
+/// The cumulative distribution of `values` without NaN, as points for [`Style::Steps`].
 #[must_use]
 pub fn cumulative(values: &[f64]) -> Vec<(f64, f64)> {
     let mut sorted: Vec<f64> = values.iter().copied().filter(|value| value.is_finite()).collect();
@@ -13,14 +12,14 @@ pub fn cumulative(values: &[f64]) -> Vec<(f64, f64)> {
     sorted.iter().enumerate().map(|(index, value)| (*value, share(index + 1))).collect()
 }
 
-/// What a relay carried in one second, in Mbit/s; each cell counts once.
+/// The traffic of a relay in one second, in Mbit/s. Each cell counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct TrafficSecond {
-    /// When it began, in seconds from wherever the figure begins.
+    /// Start of the second, relative to the start of the figure.
     pub second: f64,
-    /// Cells of the measurement.
+    /// Measurement traffic.
     pub measurement_mbit_per_s: f64,
-    /// Traffic of clients.
+    /// Client traffic.
     pub client_mbit_per_s: f64,
 }
 
@@ -31,8 +30,8 @@ impl ExperimentFigure {
         Self { name: name.into(), title: title.into(), x, y, ..Self::default() }
     }
 
-    /// How the values of each group are distributed, as in figure 6 of the paper: a step line for
-    /// each, which begins at zero. Groups without values are left out.
+    /// The cumulative distribution of each group's values as a step line from zero, as in figure 6 of the paper. Groups without values
+    /// are left out.
     #[must_use]
     pub fn distributions(
         name: &str,
@@ -44,8 +43,7 @@ impl ExperimentFigure {
         Self::shares(name, title, x_label, groups)
     }
 
-    /// Distributions whose shares are known, each with the value that it has at most: where some are known only to be larger, they are not those of
-    /// a list.
+    /// Distributions given as shares, each with the value that it does not exceed, for instance if some values are known only to be larger.
     #[must_use]
     pub fn shares(
         name: &str,
@@ -64,8 +62,8 @@ impl ExperimentFigure {
         figure
     }
 
-    /// A relay second by second, as in figure 7 of the paper: measurement, clients and their sum,
-    /// and when the measurement begins and ends.
+    /// The traffic of a relay by second, as in figure 7 of the paper: measurement, clients and their sum, with begin and end of the
+    /// measurement.
     #[must_use]
     pub fn traffic(
         name: &str,
@@ -85,28 +83,28 @@ impl ExperimentFigure {
             .mark(On::X, ends_s, "ends", Role::Muted)
     }
 
-    /// How to read it.
+    /// Sets the caption.
     #[must_use]
     pub fn caption(mut self, caption: impl Into<String>) -> Self {
         self.caption = caption.into();
         self
     }
 
-    /// And this series, on top.
+    /// Adds a series on top.
     #[must_use]
     pub fn with(mut self, series: Series) -> Self {
         self.series.push(series);
         self
     }
 
-    /// A shaded range.
+    /// Adds a shaded range.
     #[must_use]
     pub fn band(mut self, on: On, from: f64, to: f64, label: &str, role: Role) -> Self {
         self.bands.push(Band { on, from, to, label: label.into(), role });
         self
     }
 
-    /// A dotted line.
+    /// Adds a dotted line.
     #[must_use]
     pub fn mark(mut self, on: On, at: f64, label: &str, role: Role) -> Self {
         self.marks.push(Mark { on, at, label: label.into(), role });
@@ -121,19 +119,19 @@ impl Axis {
         Self { label: label.into(), ..Self::default() }
     }
 
-    /// A logarithmic one.
+    /// Makes the axis logarithmic.
     #[must_use]
     pub fn log(self) -> Self {
         Self { scale: Scale::Log, ..self }
     }
 
-    /// Shows at least from `from` to `to`.
+    /// Shows at least the range from `from` to `to`.
     #[must_use]
     pub fn showing(self, from: f64, to: f64) -> Self {
         Self { range: Some((from, to)), ..self }
     }
 
-    /// Names at 0, 1, 2…, from left to right: for the *x* of bars.
+    /// An axis with names at 0, 1, 2…, from left to right: for the *x* of bars.
     #[must_use]
     pub fn columns<T: Into<String>>(names: impl IntoIterator<Item = T>) -> Self {
         let ticks: Vec<_> = (0_u32..).map(f64::from).zip(names.into_iter().map(T::into)).collect();
@@ -141,7 +139,7 @@ impl Axis {
         Self { ticks, range, ..Self::default() }
     }
 
-    /// Names at 0, 1, 2…, from the top down: for the *y* of dots. Long names have more room here.
+    /// An axis with names at 0, 1, 2…, from the top down: for the *y* of dots. It has more room for long names.
     #[must_use]
     pub fn rows<T: Into<String>>(names: impl IntoIterator<Item = T>) -> Self {
         let columns = Self::columns(names);
@@ -151,31 +149,31 @@ impl Axis {
 }
 
 impl Series {
-    /// Points joined by lines.
+    /// A series of points joined by lines.
     #[must_use]
     pub fn line(name: &str, role: Role, points: Vec<(f64, f64)>) -> Self {
         Self { name: name.into(), points, labels: Vec::new(), style: Style::Line, role }
     }
 
-    /// Points that hold until the next.
+    /// A series whose values hold until the next point.
     #[must_use]
     pub fn steps(name: &str, role: Role, points: Vec<(f64, f64)>) -> Self {
         Self { style: Style::Steps, ..Self::line(name, role, points) }
     }
 
-    /// Points alone.
+    /// A series of separate points.
     #[must_use]
     pub fn dots(name: &str, role: Role, points: Vec<(f64, f64)>) -> Self {
         Self { style: Style::Dots, ..Self::line(name, role, points) }
     }
 
-    /// Columns.
+    /// A series of bars.
     #[must_use]
     pub fn bars(name: &str, role: Role, points: Vec<(f64, f64)>) -> Self {
         Self { style: Style::Bars, ..Self::line(name, role, points) }
     }
 
-    /// What each point is.
+    /// Sets the labels of the points.
     #[must_use]
     pub fn labels(self, labels: Vec<String>) -> Self {
         Self { labels, ..self }

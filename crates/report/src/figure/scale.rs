@@ -1,10 +1,10 @@
-//! What part of an axis is shown: the same on the page and in a file.
+//! The visible range of an axis.
 
 use super::{Axis, ExperimentFigure, Mark, On, Scale, Style};
 
-/// What lies farther out is not shown: no rate or ratio does.
+/// Larger values are not shown. No rate or ratio is that large.
 const FARTHEST: f64 = 1e15;
-/// Beyond the outermost points, as a share of what is between them, so that no frame cuts them.
+/// Margin beyond the outermost points, as a share of their distance, so that no frame cuts them.
 const ROOM: f64 = 0.04;
 
 impl ExperimentFigure {
@@ -36,14 +36,14 @@ impl ExperimentFigure {
             None if low > high => (0.0, 1.0),
             None => {
                 let below = if on == On::Y && low == 0.0 { 0.0 } else { ROOM };
-                // The labels of vertical lines stand at the top.
+                // Room for the labels of vertical lines at the top.
                 let is_labelled = |mark: &Mark| mark.on == On::X && !mark.label.is_empty();
                 let is_below_labels = on == On::Y && self.marks.iter().any(is_labelled);
                 let above = if is_below_labels { 4.0 * ROOM } else { ROOM };
                 (low - (high - low) * below, high + (high - low) * above)
             }
         };
-        // So narrow a span could hold no ticks that differ.
+        // A narrower range would have no distinct ticks.
         let size = from.abs().max(to.abs());
         if (to - from).abs() > size * 1e-9 {
             (from, to)
@@ -55,7 +55,7 @@ impl ExperimentFigure {
 }
 
 impl Axis {
-    /// Where a number lies, in units of equal room; `None` if nowhere.
+    /// The position of a number on a linear scale; `None` if it has none.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         let place = match self.scale {
             Scale::Linear => value,

@@ -1,5 +1,5 @@
-//! Figures as SVG. A file and a page have the same markup, which follows the reader's light or dark mode; on a page,
-//! `page.js` shows the values at the pointer and hides series.
+//! Draws figures as SVG. Files and pages have the same markup, which follows the reader's light or dark mode. On a page, `page.js` shows
+//! the values at the pointer and hides series.
 
 use super::ticks::ticks;
 use super::{Dash, ExperimentFigure, On, Role, Series, Style};
@@ -15,12 +15,12 @@ const KEY_LINE_PX: f64 = 22.0;
 const MARGIN_PX: f64 = 16.0;
 /// Height of the labels below the x axis.
 const BELOW_PX: f64 = 52.0;
-/// A series with more points than this is thinned: they are more than the picture has pixels for.
+/// A series with more points than this is thinned, because the picture has fewer pixels.
 const POINTS_MAX: usize = 2000;
 const STYLE: &str = include_str!("figure.css");
 
 impl ExperimentFigure {
-    /// The figure as an SVG file, which needs no other file and follows the reader's light or dark mode.
+    /// The figure as a self-contained SVG file, which follows the reader's light or dark mode.
     #[must_use]
     pub fn to_svg(&self) -> String {
         Drawing::new(self, true).to_string()
@@ -37,11 +37,11 @@ impl ExperimentFigure {
     }
 }
 
-/// A point's index, and its position in pixels; `None` where a number has no place.
+/// Index and position of a point in pixels; `None` if it has no position.
 type Position = (usize, Option<(f64, f64)>);
 type Positions = Vec<Position>;
 
-/// A figure with the places of its parts, in pixels.
+/// The layout of a figure, in pixels.
 struct Drawing<'a> {
     figure: &'a ExperimentFigure,
     is_file: bool,
@@ -81,7 +81,7 @@ impl<'a> Drawing<'a> {
         tenth(self.bottom - (place - from) / (to - from) * (self.bottom - self.top))
     }
 
-    /// Positions of the points, without those that cannot be distinguished.
+    /// Positions of the distinguishable points.
     fn positions(&self, series: &Series) -> Positions {
         let ((x0, x1), (y0, y1)) = (self.figure.span(On::X), self.figure.span(On::Y));
         let x_scale = (self.right - self.left) / (x1 - x0);
@@ -95,7 +95,7 @@ impl<'a> Drawing<'a> {
         thinned(positions, series.style)
     }
 
-    /// A series' name, and for each point its position and what it is.
+    /// The name of a series, and position and label of each point.
     fn values<'s>(&self, series: &'s Series) -> (&'s str, Vec<(f64, f64, String)>) {
         let text = |index: usize| match series.labels.get(index) {
             Some(label) => label.clone(),
@@ -139,7 +139,7 @@ impl<'a> Drawing<'a> {
         writeln!(f, "</g>")
     }
 
-    /// Bands and marks, which lie behind the series.
+    /// Bands and marks, behind the series.
     fn behind(&self, f: &mut Formatter<'_>) -> fmt::Result {
         let Self { figure, left, top, right, bottom, .. } = *self;
         for band in &figure.bands {
@@ -184,7 +184,7 @@ impl<'a> Drawing<'a> {
         writeln!(f, "</g>")
     }
 
-    /// Columns from zero; those of several series are drawn next to each other.
+    /// Bars from zero; those of several series are side by side.
     fn bars(&self, index: usize, positions: &[Position]) -> String {
         let figure = self.figure;
         let is_bars = |series: &&Series| series.style == Style::Bars;
@@ -218,7 +218,7 @@ impl<'a> Drawing<'a> {
                 continue;
             };
             let (from, to) = figure.span(on);
-            // Little room is left after it.
+            // Little room is left on the right.
             let is_late = (place - from) / (to - from) > 0.8;
             let (x, y, anchor) = match (on, is_band) {
                 (On::X, _) => {
@@ -316,7 +316,7 @@ fn text(
     )
 }
 
-/// Positions of the legend's entries, from left to right, in as many lines as it takes.
+/// Positions of the legend's entries, from left to right, wrapped into lines.
 fn keys(series: &[Series], top: f64) -> Vec<(f64, f64)> {
     let mut at = (MARGIN_PX, top);
     let place = |series: &Series| {
@@ -331,8 +331,8 @@ fn keys(series: &[Series], top: f64) -> Vec<(f64, f64)> {
     if series.len() > 1 { series.iter().map(place).collect() } else { Vec::new() }
 }
 
-/// Leaves out points that cannot be seen. Of a line, each column of pixels keeps its first, lowest, highest and last point; of dots, one remains
-/// for each pixel.
+/// Removes invisible points. Of a line, each column of pixels keeps its first, lowest, highest and last point; of dots, one remains for
+/// each pixel.
 fn thinned(positions: Positions, style: Style) -> Positions {
     if positions.len() <= POINTS_MAX {
         return positions;
@@ -390,7 +390,7 @@ const fn line_class(role: Role) -> &'static str {
     }
 }
 
-/// The class and the path of a point: what is true or allowed is a vertical line, what a relay reports a diamond, all else a disc.
+/// Class and path of a point: a vertical line for true or permitted values, a diamond for reports of relays, else a disc.
 const fn shape(role: Role) -> (&'static str, &'static str) {
     match role {
         Role::Truth => ("shapes", "m0 -9v18"),
@@ -403,7 +403,7 @@ fn tenth(pixels: f64) -> f64 {
     (pixels * 10.0).round() / 10.0 + 0.0
 }
 
-#[expect(clippy::cast_precision_loss, reason = "counts of what is drawn")]
+#[expect(clippy::cast_precision_loss, reason = "small counts")]
 const fn as_f64(count: usize) -> f64 {
     count as f64
 }

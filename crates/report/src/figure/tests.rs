@@ -5,14 +5,14 @@ use serde_json::{Value, json};
 
 const EVIL: &str = "</script></text><image href='x' onerror=\"alert(1)\"/>&\u{1b}";
 
-/// What `page.js` is given: for each series its name, and position and text of its points.
+/// The data for `page.js`: name of each series, and position and label of its points.
 fn values(figure: &ExperimentFigure) -> Value {
     let page = figure.in_page();
     let (_, script) = page.split_once("<script type=\"application/json\">").unwrap();
     serde_json::from_str(script.strip_suffix("</script>").unwrap()).unwrap()
 }
 
-/// The paths of the series, one for each of their parts.
+/// The paths of the series, one for each connected part.
 fn paths(figure: &ExperimentFigure) -> Vec<String> {
     let svg = figure.to_svg();
     let groups = svg.split("<g class=\"series\">").skip(1);
@@ -28,7 +28,7 @@ fn empty() -> ExperimentFigure {
     ExperimentFigure::new("f", "Title", Axis::new("x"), Axis::new("y"))
 }
 
-/// A figure with one of everything.
+/// A figure with each kind of part.
 fn full(text: &str) -> ExperimentFigure {
     let points = || vec![(1.0, 2.0), (2.0, f64::NAN), (3.0, 4.0)];
     let labels = || vec![text.to_owned(); 3];
@@ -47,7 +47,7 @@ fn full(text: &str) -> ExperimentFigure {
 }
 
 #[test]
-fn a_distribution_rises_to_one_and_counts_numbers_alone() {
+fn a_distribution_rises_to_one_and_ignores_nan() {
     assert_eq!(
         cumulative(&[3.0, f64::NAN, 1.0, 2.0, 2.0]),
         [(1.0, 0.25), (2.0, 0.5), (2.0, 0.75), (3.0, 1.0)]
@@ -86,7 +86,7 @@ fn traffic_shows_the_sum_and_when_the_measurement_begins_and_ends() {
 }
 
 #[test]
-fn strangers_words_are_escaped_in_plots_and_pictures() {
+fn untrusted_text_is_escaped_in_pages_and_files() {
     let figure = full(EVIL);
     for drawn in [figure.to_svg(), figure.in_page()] {
         assert!(!drawn.contains("<image") && !drawn.contains('\u{1b}'));
@@ -96,7 +96,7 @@ fn strangers_words_are_escaped_in_plots_and_pictures() {
 }
 
 #[test]
-fn a_picture_fetches_nothing_and_suits_the_dark() {
+fn an_svg_file_loads_nothing_and_supports_dark_mode() {
     let svg = full("text").to_svg();
     assert_eq!(svg.matches("://").count(), 1, "the namespace alone: {svg}");
     assert!(!svg.contains("href") && !svg.contains("url("));
@@ -106,7 +106,7 @@ fn a_picture_fetches_nothing_and_suits_the_dark() {
 }
 
 #[test]
-fn a_number_that_is_none_makes_a_gap() {
+fn nan_makes_a_gap() {
     let points = vec![(0.0, 1.0), (1.0, 1.0), (2.0, f64::NAN), (3.0, 1.0), (4.0, 1.0)];
     let figure = empty().with(Series::line("s", Role::Problem, points));
     let [line] = &paths(&figure)[..] else { panic!("one line") };
@@ -116,7 +116,7 @@ fn a_number_that_is_none_makes_a_gap() {
 }
 
 #[test]
-fn a_logarithmic_axis_leaves_out_what_has_no_logarithm() {
+fn a_logarithmic_axis_leaves_out_values_that_are_not_positive() {
     let points = vec![(0.0, 1.0), (-1.0, 1.0), (10.0, 1.0), (1000.0, 2.0)];
     let mut figure = empty().with(Series::dots("s", Role::Problem, points));
     figure.x = Axis::new("k").log();
@@ -130,7 +130,7 @@ fn a_logarithmic_axis_leaves_out_what_has_no_logarithm() {
 }
 
 #[test]
-fn more_points_than_pixels_are_thinned_and_extremes_remain() {
+fn thinning_keeps_extremes() {
     let points: Vec<(f64, f64)> = (0..100_000)
         .map(|n| (f64::from(n), if n == 77_777 { 9.0 } else { f64::from(n % 7) }))
         .collect();
@@ -147,7 +147,7 @@ fn more_points_than_pixels_are_thinned_and_extremes_remain() {
 }
 
 #[test]
-fn an_axis_shows_what_was_asked_for_and_all_that_there_is() {
+fn an_axis_shows_its_range_and_all_points() {
     let figure = |x: Axis| {
         let mut figure =
             empty().with(Series::dots("s", Role::Client, vec![(2.0, 5.0), (3.0, 6.0)]));
@@ -161,7 +161,7 @@ fn an_axis_shows_what_was_asked_for_and_all_that_there_is() {
 }
 
 #[test]
-fn odd_numbers_do_no_harm() {
+fn extreme_numbers_are_drawn_safely() {
     let odd = [f64::NAN, f64::INFINITY, f64::MAX, f64::MIN_POSITIVE, -1e300, 100.0, 100.0 + 1e-13];
     let points: Vec<_> = odd.iter().flat_map(|x| odd.map(|y| (*x, y))).collect();
     for style in [Series::line, Series::steps, Series::dots, Series::bars] {

@@ -1,9 +1,9 @@
-//! Where the numbers of an axis are, and how they are written.
+//! Ticks of an axis and their labels.
 
 use super::{Axis, ExperimentFigure, On, Scale};
 use crate::text::plain;
 
-/// Places on an axis, as [`Axis::place`] counts, with what is written there.
+/// Positions of ticks in units of [`Axis::place`], with their labels.
 pub(super) fn ticks(figure: &ExperimentFigure, on: On) -> Vec<(f64, String)> {
     let axis = figure.axis(on);
     let (from, to) = figure.span(on);
@@ -22,7 +22,7 @@ pub(super) fn ticks(figure: &ExperimentFigure, on: On) -> Vec<(f64, String)> {
 impl Axis {
     fn number(&self, place: f64) -> String {
         let value = if self.scale == Scale::Log { 10_f64.powf(place) } else { place };
-        // Sums of tenths are not exact; and there is no “-0”.
+        // Sums of tenths are inexact. A label is never “-0”.
         let rounded = |value: f64| (value * 1e6).round() / 1e6 + 0.0;
         if self.is_percent {
             format!("{} %", rounded(value * 100.0))
@@ -32,7 +32,7 @@ impl Axis {
     }
 }
 
-/// Multiples of 1, 2 or 5 times a power of ten, at most `count` and one of them.
+/// Multiples of 1, 2 or 5 times a power of ten, at most `count + 1` of them.
 fn steps(from: f64, to: f64, count: f64) -> Vec<f64> {
     let least = (to - from) / count;
     let power = 10_f64.powf(least.log10().floor());
@@ -44,7 +44,7 @@ fn steps(from: f64, to: f64, count: f64) -> Vec<f64> {
     all.take_while(|place| *place <= to + step * 1e-9).collect()
 }
 
-/// Powers of ten between two; on a short axis with their doubles and fivefolds.
+/// Powers of ten in a range; if the range is short, with their multiples by 2 and 5.
 fn decades(from: f64, to: f64) -> Vec<f64> {
     #[expect(clippy::cast_possible_truncation, reason = "a logarithm is small")]
     let powers = from.floor().max(-99.0) as i32..=to.ceil().min(99.0) as i32;

@@ -1,4 +1,4 @@
-//! What pages of all kinds have in common. Words that come from elsewhere are escaped here.
+//! Common parts of all pages. Untrusted text is escaped here.
 
 use crate::figure::ExperimentFigure;
 use crate::text::Escaped;
@@ -6,16 +6,16 @@ use std::fmt::{self, Formatter};
 
 const STYLE: &str = include_str!("../style.css");
 const SCRIPT: &str = include_str!("../page.js");
-/// Nothing may be fetched: the page works, and keeps its secrets, without a network.
+/// The page may load nothing: it works offline, and leaks nothing.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'";
 
-/// A page without its content.
+/// The frame of a page.
 pub(crate) struct Frame<'a> {
     pub(crate) title: &'a str,
     pub(crate) generated_unix_s: i64,
-    /// What is shown next to the time, such as versions.
+    /// Text next to the time, such as versions.
     pub(crate) facts: &'a [String],
-    /// Whether the script of plots is needed.
+    /// Whether the page needs the script of figures.
     pub(crate) has_plots: bool,
 }
 
@@ -50,7 +50,7 @@ impl Frame<'_> {
     }
 }
 
-/// Numbers in large type, each with a word: numbers and words of our own, not escaped.
+/// Numbers in large type, each with a word. Both are trusted and not escaped.
 pub(crate) fn tiles(f: &mut Formatter<'_>, tiles: &[(String, &str)]) -> fmt::Result {
     f.write_str("<ul class=\"tiles\">")?;
     tiles.iter().try_for_each(|(number, word)| write!(f, "<li><b>{number}</b>{word}</li>"))?;
@@ -69,7 +69,7 @@ pub(crate) fn parameters(f: &mut Formatter<'_>, parameters: &[(String, String)])
     f.write_str("</tbody></table></div>\n")
 }
 
-/// A paragraph each, if there are any.
+/// Paragraphs, if there are any.
 pub(crate) fn notes(f: &mut Formatter<'_>, notes: &[String]) -> fmt::Result {
     if notes.is_empty() {
         return Ok(());
@@ -85,7 +85,7 @@ pub(crate) fn figure(f: &mut Formatter<'_>, figure: &ExperimentFigure) -> fmt::R
     writeln!(f, "<figure class=\"plot\">{drawn}<figcaption>{caption}</figcaption></figure>")
 }
 
-/// A word on a coloured ground, named as its class in the style sheet: a word of our own.
+/// A word on a coloured background. The trusted word is also the class in the style sheet.
 pub(crate) struct Badge(pub(crate) &'static str);
 
 impl fmt::Display for Badge {
@@ -94,7 +94,7 @@ impl fmt::Display for Badge {
     }
 }
 
-/// Cells of a row. Formatted numbers alone: they are not escaped.
+/// Cells of a row. They must be formatted numbers, because they are not escaped.
 pub(crate) fn numbers(f: &mut Formatter<'_>, cells: &[String]) -> fmt::Result {
     cells.iter().try_for_each(|cell| write!(f, "<td class=\"number\">{cell}</td>"))
 }

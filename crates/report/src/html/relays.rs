@@ -1,4 +1,4 @@
-//! What the page says of relays.
+//! The sections of the page about relays.
 
 use super::frame::{Badge, figure, numbers};
 use crate::figure::ExperimentFigure;
@@ -60,7 +60,7 @@ pub(super) fn details(
     Ok(())
 }
 
-/// Where the sockets of each round waited, if anybody knows.
+/// What limited the sockets in each round, if it is known.
 fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Result {
     if accounts.is_empty() {
         return Ok(());
@@ -74,12 +74,12 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
         ("Our buffer", "of their time"),
         ("Assigned rate", "of the time"),
         ("Busiest thread", "of the time"),
-        ("Sent again", "of the bytes"),
-        ("Out of order", "coming back"),
-        ("Round trip", "least, ms"),
+        ("Retransmitted", "of the bytes"),
+        ("Out of order", "received"),
+        ("Round trip", "minimum, ms"),
         ("Round trip", "mean, ms"),
-        ("Not back", "kB"),
-        ("Taken by the relay", "of these, kB"),
+        ("In flight", "kB"),
+        ("Acknowledged", "of these, kB"),
     ];
     f.write_str(
         "<details><summary>Where the sockets to it waited</summary>\
@@ -102,7 +102,7 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
                         format!("{}, held back by its path", account.measurer)
                     }
                     Some(Bottleneck::Share { .. }) => {
-                        format!("{}, held back by something of its own", account.measurer)
+                        format!("{}, held back by a bottleneck of its own", account.measurer)
                     }
                     Some(Bottleneck::Processor) => {
                         format!("{}, held back by its processor", account.measurer)
@@ -128,7 +128,7 @@ fn accounts(f: &mut fmt::Formatter<'_>, accounts: &[RoundAccount]) -> fmt::Resul
     f.write_str("</tbody></table></div></details>\n")
 }
 
-/// The weights: ours compared with the voted ones.
+/// The weights in the bandwidth file compared with those in the consensus.
 pub(super) fn weights(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Result {
     let weighed =
         |relay: &&RelayReport| relay.weight_kb_s.is_some() || relay.consensus_weight_kb_s.is_some();
@@ -139,12 +139,12 @@ pub(super) fn weights(f: &mut fmt::Formatter<'_>, report: &Report) -> fmt::Resul
     f.write_str("<h2>Weights</h2>\n<div class=\"card\"><p>")?;
     if let Some(file) = &report.bandwidth_file {
         let file = file.display().to_string();
-        write!(f, "The estimates went into the bandwidth file <code>{}</code>. ", Escaped(&file))?;
+        write!(f, "The bandwidth file with the estimates is <code>{}</code>. ", Escaped(&file))?;
     }
     f.write_str(match report.weights_in_consensus {
-        Some(true) => "A consensus carries these weights.",
-        Some(false) => "No consensus was seen that carries these weights.",
-        None => "Whether a consensus carries these weights was not checked.",
+        Some(true) => "A consensus has these weights.",
+        Some(false) => "No consensus with these weights was seen.",
+        None => "Whether a consensus has these weights was not checked.",
     })?;
     f.write_str(
         "</p>\n<div class=\"scroll\"><table><thead><tr><th>Relay</th>\
@@ -205,7 +205,7 @@ fn result(f: &mut fmt::Formatter<'_>, index: usize, relay: &RelayReport) -> fmt:
     f.write_str("</tr>\n")
 }
 
-/// The result in a sentence or two, not yet escaped.
+/// The result in one or two sentences, not escaped.
 fn in_words(relay: &RelayReport) -> String {
     let rounds = plural(relay.rounds.into(), "round");
     let rounds = format!("{rounds} of {}", plural(relay.seconds.into(), "second"));
@@ -239,7 +239,7 @@ fn in_words(relay: &RelayReport) -> String {
     words
 }
 
-/// A reason to which a full stop can be added.
+/// A reason without its final full stop.
 fn sentence(reason: &str) -> &str {
     reason.trim_end().trim_end_matches('.')
 }

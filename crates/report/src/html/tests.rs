@@ -8,7 +8,7 @@ fn page(relays: Vec<RelayReport>) -> String {
 }
 
 #[test]
-fn strangers_words_are_escaped_everywhere() {
+fn untrusted_text_is_escaped_everywhere() {
     let evil = "</script><img src=x onerror='alert(1)'>\"&";
     let relay = |base: RelayReport| RelayReport {
         nickname: evil.into(),
@@ -36,7 +36,7 @@ fn strangers_words_are_escaped_everywhere() {
 }
 
 #[test]
-fn the_page_needs_no_network_and_is_small() {
+fn the_page_is_self_contained_and_small() {
     let html = report(vec![conclusive(), inconclusive(), failed()]).to_html();
     assert_eq!(html.matches("<figure class=\"plot\">").count(), 3);
     assert_eq!(html.matches("\"use strict\"").count(), 1, "one script for all plots");
@@ -48,7 +48,7 @@ fn the_page_needs_no_network_and_is_small() {
 }
 
 #[test]
-fn each_verdict_says_what_is_known() {
+fn each_verdict_is_explained() {
     let html = page(vec![conclusive(), inconclusive(), failed()]);
     assert!(html.contains("240.0 Mbit/s after 2 rounds of 3 seconds, 1,234 checked cells."));
     assert!(html.contains("The capacity is between 228.6 and 300.0 Mbit/s."));
@@ -58,7 +58,7 @@ fn each_verdict_says_what_is_known() {
 }
 
 #[test]
-fn where_sockets_waited_is_told_round_by_round() {
+fn limits_of_sockets_are_shown_by_round() {
     let account = RoundAccount {
         round: 2,
         rwnd_limited_share: 0.714,
@@ -80,7 +80,7 @@ fn weights_are_compared_with_the_voted_ones() {
     let mut report = report(vec![conclusive(), failed()]);
     report.weights_in_consensus = Some(true);
     let html = report.to_html();
-    assert!(html.contains("A consensus carries these weights."));
+    assert!(html.contains("A consensus has these weights."));
     assert!(
         html.contains("30,000</td><td class=\"number\">29,000</td><td class=\"number\">0.967<")
     );
@@ -95,7 +95,7 @@ fn an_empty_report_is_a_small_page_without_plots() {
 }
 
 #[test]
-fn numbers_that_are_none_are_not_shown() {
+fn nan_and_infinity_are_not_shown() {
     let mut odd = conclusive();
     odd.series[3].measured_mbit_per_s = f64::NAN;
     let odd = RelayReport {
@@ -119,13 +119,13 @@ fn numbers_that_are_none_are_not_shown() {
 }
 
 #[test]
-fn many_relays_do_not_crowd_the_overview() {
+fn the_overview_shows_a_limited_number_of_relays() {
     let html = page(vec![conclusive(); plots::MOST_IN_OVERVIEW + 1]);
     assert!(html.contains("Only the first 100 relays are shown here."));
 }
 
 #[test]
-fn a_report_serialises_with_its_units_in_its_names() {
+fn field_names_include_units() {
     let json = serde_json::to_value(report(vec![inconclusive()])).unwrap();
     let relay = &json["relays"][0];
     assert_eq!(relay["mode"], "transit");

@@ -6,7 +6,7 @@ fn mbps(rate: f64) -> Rate {
     Rate::from_mbit_per_s(rate)
 }
 
-/// Two rounds of a relay: a short one at 20 Mbit/s and a whole one at 48 to 52.
+/// Two rounds of a relay: an aborted one at 20 Mbit/s and a complete one at 48 to 52.
 fn record(end: End) -> Record {
     let round = |number, guess: f64, rates: &[f64]| RoundRecord {
         number,
@@ -50,7 +50,7 @@ const fn measured(inconclusive: Option<Inconclusive>) -> End {
 }
 
 #[test]
-fn a_report_tells_the_record_and_of_its_decisive_round() {
+fn a_report_has_the_results_of_the_last_round() {
     let report = RelayReport::from(&record(measured(None)));
     assert_eq!((report.nickname.as_str(), report.fingerprint), ("steady", "AB".repeat(20)));
     assert_eq!(report.mode, Mode::Transit);
@@ -74,7 +74,7 @@ fn a_report_tells_the_record_and_of_its_decisive_round() {
 }
 
 #[test]
-fn a_doubt_of_the_record_is_a_doubt_of_the_report() {
+fn a_report_has_the_reason_of_an_inconclusive_record() {
     let processor = coordinator::ProcessorTime::within(
         onion::Duration::from_secs(1),
         onion::Duration::from_secs(4),
@@ -90,7 +90,7 @@ fn a_doubt_of_the_record_is_a_doubt_of_the_report() {
 }
 
 #[test]
-fn a_failure_is_told_in_words_and_without_a_number() {
+fn a_failure_has_a_reason_and_no_estimate() {
     let reason = Failure::MeasurerLost { detail: "gone".to_owned() };
     let end = End::Failed { reason, measurer: Some(MeasurerId(1)), round: 2, second: Some(1) };
     let report = RelayReport::from(&record(end));

@@ -9,15 +9,15 @@ use serde::Serialize;
 use std::io::{self, Write};
 use std::sync::Arc;
 
-/// Rows of a group, which is the number of rows in memory.
+/// Rows per group, which is the number of rows in memory.
 const GROUP_ROWS: usize = 1 << 16;
 
-/// A type whose values can be rows in each format.
+/// A type whose values are rows in all formats.
 pub trait Row: Serialize + Sized {
-    /// Writes rows as a group.
+    /// Writes rows as a row group.
     ///
     /// # Errors
-    /// Those of the output.
+    /// Errors of the output.
     fn write_group<W: Write + Send>(
         rows: &[Self],
         out: &mut SerializedFileWriter<W>,
@@ -26,7 +26,7 @@ pub trait Row: Serialize + Sized {
     /// The columns.
     ///
     /// # Errors
-    /// A column's type cannot be written.
+    /// The type of a column is not supported.
     fn schema() -> Result<TypePtr, ParquetError>;
 }
 
@@ -76,7 +76,7 @@ pub fn write_parquet<T: Row, E: From<io::Error>>(
     Ok(count)
 }
 
-/// The I/O error of the file, if there was one: a closed pipe is not an error.
+/// The I/O error of the file, if there is one, so that a closed pipe can be recognized.
 fn io_error(error: ParquetError) -> io::Error {
     match error {
         ParquetError::External(source) => match source.downcast::<io::Error>() {
