@@ -15,7 +15,7 @@ use crate::trial::{Trial, Tried};
 use crate::wan_site::{Measurement, Site, enter, measurer_at, way_of_rtt};
 use clap::Args;
 use coordinator::{Outcome, Params};
-use lab::wan::{Congestion, HostSpec, Wan, WanSpec, Way};
+use lab::wan::{Congestion, HostSpec, Wan, WanPath, WanSpec};
 use measurer::{Progress, TeamOptions};
 use onion::{Duration, Rate};
 use place::{Place, QUEUE};
@@ -183,8 +183,9 @@ impl BottleneckGrid {
         let place = cell.narrow;
         let way = way_of_rtt(cell.rtt_ms, 0.0);
         let paths = site.paths();
-        let set =
-            |hosts: &[&str], way: Way| hosts.iter().try_for_each(|host| paths.set(host, [way; 2]));
+        let set = |hosts: &[&str], way: WanPath| {
+            hosts.iter().try_for_each(|host| paths.set(host, [way; 2]))
+        };
         let mend = || set(&[FIRST, SECOND, COORDINATOR], way);
         mend()?;
         let host = site.wan.host(RELAY)?;
@@ -207,14 +208,14 @@ impl BottleneckGrid {
             _ => &[],
         };
         if place == Place::Gone {
-            set(&[SECOND], way.broken())?;
+            set(&[SECOND], way.blackholed())?;
         }
         let tried = self.trial(site, cell, &measurers, |trial| match place {
             Place::Processor => busy::with_busy_thread(|| trial.run(session)),
             _ if broken.is_empty() => trial.run(session),
             _ => self.while_paths_break(
                 site,
-                || set(broken, way.broken()),
+                || set(broken, way.blackholed()),
                 |progress| trial.run_telling(session, progress),
             ),
         })?;

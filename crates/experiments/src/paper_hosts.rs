@@ -22,7 +22,7 @@ use std::net::Ipv4Addr;
 const RELAYS: &str = "relays";
 
 /// The paper's tuned kernel; the least and the first size are Linux's.
-const TUNED: SocketBuffer = SocketBuffer { least: 4096, initial: 131_072, largest: 64 << 20 };
+const TUNED: SocketBuffer = SocketBuffer { min: 4096, initial: 131_072, max: 64 << 20 };
 
 /// How do the paper's parameters do over the paper's distances?
 ///
@@ -169,7 +169,7 @@ impl Grid for PaperHostsGrid {
         for host in &HOSTS {
             let loss_percent = if host.rtt_ms == 0 { 0.0 } else { self.loss_percent };
             let way = way_of_rtt(host.rtt_ms, loss_percent);
-            wan = wan.with_way(host.name, RELAYS, way).with_way(RELAYS, host.name, way);
+            wan = wan.with_path(host.name, RELAYS, way).with_path(RELAYS, host.name, way);
         }
         let wan = Wan::start(&wan)?;
         // The coordinator is where the relay is: its messages take no time.

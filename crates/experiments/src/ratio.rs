@@ -173,8 +173,8 @@ fn play(
     let of = |by: Vec<u32>| Count::Received { by, from };
     // What its own client sends to its own directory never leaves the process.
     let others = [&stage.measurer_pids()[..], &[from]].concat();
-    let handed = Count::Handed { by: from, except: others };
-    let counts = vec![of(stage.measurer_pids()), of(network.client_pids()), handed];
+    let written = Count::Written { by: from, except: others };
+    let counts = vec![of(stage.measurer_pids()), of(network.client_pids()), written];
     let witness = Witness::start(counts, clock).map_err(Error::witness)?;
     let steady = ClientLoad::start(relay.target, grid.limit.scaled(STEADY), clock)?;
     let name = format!("r {percent}");

@@ -55,7 +55,7 @@ pub(crate) fn wait_until_known<'a>(
 ) -> Result<()> {
     let valid_after_unix_s = network.wait_until_known(relays, patience)?;
     for relay in ours {
-        relay.wait_until_it_goes_by(valid_after_unix_s, patience)?;
+        relay.wait_until_it_uses(valid_after_unix_s, patience)?;
     }
     Ok(())
 }
@@ -183,7 +183,7 @@ impl Testbed {
         let process = OwnProcess::start(&name, arguments, self.clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let address = listening["address"].as_str().and_then(|text| text.parse().ok());
-        let address = address.ok_or_else(|| OwnError::not_listening(&name, &listening))?;
+        let address = address.ok_or_else(|| OwnError::no_address(&name, &listening))?;
         let remote = self.remotes.measurer(address, key.public())?;
         self.measurers.push(StageMeasurer { process, remote, capacity });
         Ok(())

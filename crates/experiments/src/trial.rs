@@ -4,7 +4,7 @@ use crate::common::Session;
 use crate::error::{Error, Result};
 use crate::reporting::median_or_mean;
 use coordinator::{Estimate, MeasurerBottleneck, Outcome, Percentile, RoundHistory};
-use lab::RelaySaid;
+use lab::RelayReports;
 use lab::processors::{Load, Reading};
 use lab::witness::{Count, Witness, mbit};
 use measurer::{Progress, Request, Team, WorkerLoad};
@@ -44,7 +44,7 @@ pub(super) struct Trial<'t, 'r> {
     pub(super) request: Request,
     /// The relay's process.
     pub(super) pid: u32,
-    pub(super) said: &'t mut RelaySaid<'r>,
+    pub(super) said: &'t mut RelayReports<'r>,
 }
 
 /// What came of it.
@@ -203,7 +203,7 @@ impl Round {
     }
 
     /// The seconds with what relay and kernel say of each.
-    fn seconds(&self, said: &mut RelaySaid<'_>, witness: &Witness) -> Vec<TriedSecond> {
+    fn seconds(&self, said: &mut RelayReports<'_>, witness: &Witness) -> Vec<TriedSecond> {
         let after = |start: Instant, index: u32| start + Duration::from_secs(u64::from(index) + 1);
         let Some(start) = round_start(self.seconds.iter().map(|(told, _)| *told)) else {
             return Vec::new();

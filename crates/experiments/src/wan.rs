@@ -14,7 +14,7 @@ use crate::wan_site::{Measurement, Site, way_of_rtt};
 use clap::Args;
 use coordinator::{Params, PathParams};
 use fault::{Act, Fault, Moment};
-use lab::wan::{Congestion, Wan, WanSpec, Way};
+use lab::wan::{Congestion, Wan, WanPath, WanSpec};
 use measurer::{Progress, Team, TeamOptions};
 use onion::{Duration, Instant, Rate};
 use report::experiment::ExperimentReport;
@@ -103,7 +103,7 @@ impl Cell {
     }
 
     /// Each direction of the path, before anything breaks.
-    fn way(&self) -> Way {
+    fn way(&self) -> WanPath {
         let way = way_of_rtt(self.rtt_ms, self.loss_percent);
         self.fault.map_or(way, |it| it.all_the_time(way))
     }

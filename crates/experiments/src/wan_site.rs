@@ -5,8 +5,8 @@ use crate::mode::Mode;
 use crate::private_network as network;
 use crate::testbed::Testbed;
 use crate::trial::{Trial, Tried};
-use lab::wan::{Host, Wan, Way};
-use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid, RelaySpec};
+use lab::wan::{Host, Wan, WanPath};
+use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports, RelaySpec};
 use measurer::{Approach, Defences, Request, Team};
 use netdoc::Fingerprint;
 use netdoc::consensus::Consensus;
@@ -74,7 +74,7 @@ impl Relays {
         relay: usize,
         guess: Rate,
         stage: &Testbed,
-    ) -> Result<(Request, u32, RelaySaid<'_>)> {
+    ) -> Result<(Request, u32, RelayReports<'_>)> {
         match self {
             Self::Stock(network, defences) => {
                 let node = &network.relays()[relay];
@@ -82,11 +82,11 @@ impl Relays {
                 let target = Target { address: node.or_addr(), ids };
                 let request =
                     Request { target, guess, defences: *defences, approach: Approach::Transit };
-                Ok((request, node.pid(), RelaySaid::watch(node)?))
+                Ok((request, node.pid(), RelayReports::watch(node)?))
             }
             Self::Own(relays) => {
                 let relay = &relays[relay];
-                let said = RelaySaid::watch_own(relay, stage.clock());
+                let said = RelayReports::watch_own(relay, stage.clock());
                 Ok((stage.echo_request(relay.target, guess), relay.process.pid(), said))
             }
         }
@@ -173,16 +173,16 @@ pub(crate) struct Paths<'a> {
 
 impl Paths<'_> {
     /// Changes the path of a host: to the relays, and from them.
-    pub(crate) fn set(self, host: &str, [to, from]: [Way; 2]) -> Result<()> {
-        self.wan.set_way(host, self.at, to)?;
-        Ok(self.wan.set_way(self.at, host, from)?)
+    pub(crate) fn set(self, host: &str, [to, from]: [WanPath; 2]) -> Result<()> {
+        self.wan.set_path(host, self.at, to)?;
+        Ok(self.wan.set_path(self.at, host, from)?)
     }
 }
 
 /// A path of this round trip, of which each direction is half.
-pub(crate) fn way_of_rtt(rtt_ms: u32, loss_percent: f64) -> Way {
+pub(crate) fn way_of_rtt(rtt_ms: u32, loss_percent: f64) -> WanPath {
     let latency = Duration::from_micros(u64::from(rtt_ms) * 500);
-    Way::with_latency(latency).losing(loss_percent / 100.0)
+    WanPath::with_latency(latency).with_loss(loss_percent / 100.0)
 }
 
 /// Starts a measurer of one pump at a host, on a thread that `prepare` may change first: the process inherits

@@ -55,8 +55,8 @@ in_both_worlds! {
 
 /// Why this machine makes no networks of its own, if it is for want of permission.
 fn no_networks() -> Option<String> {
-    use lab::wan::{Wan, WanError, WanSpec, Way};
-    match Wan::start(&WanSpec::pair(Way::default())) {
+    use lab::wan::{Wan, WanError, WanPath, WanSpec};
+    match Wan::start(&WanSpec::pair(WanPath::default())) {
         Err(WanError::Namespace(error)) if error.kind() == std::io::ErrorKind::PermissionDenied => {
             Some(error.to_string())
         }

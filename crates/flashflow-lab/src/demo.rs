@@ -11,7 +11,7 @@ use coordinator::Consent;
 use coordinator::period::{Knowledge, PeriodConfig};
 use documents::{Documents, Origin};
 use experiments::private_network as network;
-use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelaySaid};
+use lab::{Network, NetworkSpec, OwnRelay, OwnRelaySpec, RelayReports};
 use link::{Clock, unix_time_s};
 use measurer::LocalTeam;
 use netdoc::Fingerprint;
@@ -23,7 +23,6 @@ use onion::identity::RsaId;
 use onion::measure::protocol::CoordinatorKey;
 use report::{RelayReport, Report};
 use serde_json::{Value, json};
-use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 use std::{fs, thread};
@@ -66,11 +65,11 @@ pub(crate) fn run(
     let documents = documents(&network, &consensus)?;
     let mut watches = Vec::new();
     for node in network.relays() {
-        let watch = Watch::new(Watched(RelaySaid::watch(node)?), node.limit());
+        let watch = Watch::new(Watched(RelayReports::watch(node)?), node.limit());
         watches.push((RsaId(node.rsa()), watch));
     }
     for echo in &echoes {
-        let watch = Watch::new(Watched(RelaySaid::watch_own(echo, clock)), echo.spec.limit);
+        let watch = Watch::new(Watched(RelayReports::watch_own(echo, clock)), echo.spec.limit);
         watches.push((RsaId(echo.rsa()), watch));
     }
     let params = measuring::params(&options.team);
@@ -155,13 +154,9 @@ fn echo_relays(
         let nickname = format!("echo{number}");
         output.doing(format!("starting {nickname}"));
         let spec = OwnRelaySpec {
-            nickname,
             limit: (mbit > 0.0).then(|| Rate::from_mbit_per_s(mbit)),
-            coordinator: CoordinatorKey::of_seed(key_seed).to_string(),
             authorities: network.directory_addrs(),
-            client_percent: None,
-            is_open_exit: false,
-            address: Ipv4Addr::LOCALHOST,
+            ..OwnRelaySpec::new(nickname, CoordinatorKey::of_seed(key_seed))
         };
         relays.push(OwnRelay::start(spec, &folder, clock)?);
     }
@@ -266,7 +261,7 @@ fn compare(
     interrupt: &Interrupt,
 ) -> Result<bool, Error> {
     output.doing("waiting for the authorities to vote with the bandwidth file");
-    let patience = Duration::from_secs(u64::from(VOTINGS * lab::LEAST_VOTING_INTERVAL_S));
+    let patience = Duration::from_secs(u64::from(VOTINGS * lab::MIN_VOTING_INTERVAL_S));
     let mut newest: Option<Consensus> = None;
     let mut accept = |text: &str| {
         newest = Consensus::parse(text.as_bytes()).ok().or_else(|| newest.take());

@@ -1,6 +1,6 @@
 //! Relays of one host, in network namespaces, since all relays on loopback share an address.
 
-use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec};
+use lab::wan::{Access, Bottleneck, HostSpec, Queue, Wan, WanSpec};
 use netdoc::{Ed25519Identity, Fingerprint};
 use onion::{Duration, Rate};
 use serde_json::Value;
@@ -45,7 +45,7 @@ fn two_relays_at_one_address_are_measured_together_and_have_the_machine_once() {
     }
     let scratch = Scratch::new();
     let rate = Rate::from_mbit_per_s(MACHINE_MBIT_S);
-    let link = Narrow { rate, queue: Queue::Time(Duration::from_millis(50)) };
+    let link = Bottleneck { rate, queue: Queue::Time(Duration::from_millis(50)) };
     let at = |host| Ipv4Addr::new(10, 77, 0, host);
     let machine = HostSpec::new("machine", at(2)).with_access(Access::both(link));
     let wan = Wan::start(&WanSpec::new(vec![HostSpec::new("team", at(1)), machine])).expect("up");

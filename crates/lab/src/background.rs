@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 
 /// Threads that each repeat a task until this is dropped.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Background {
     must_stop: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,
@@ -24,7 +24,7 @@ impl Background {
         Ok(this)
     }
 
-    /// Adds a thread. A long turn must check whether to stop.
+    /// Adds a thread. A long turn must check the flag, which is set when the thread must stop.
     pub fn add(
         &mut self,
         name: &str,
@@ -47,7 +47,7 @@ impl Drop for Background {
         self.must_stop.store(true, Ordering::Release);
         for thread in self.threads.drain(..) {
             thread.thread().unpark();
-            // The panic was already printed.
+            // The message of a panic has been printed.
             let _ = thread.join();
         }
     }
@@ -59,21 +59,21 @@ mod tests {
     use std::sync::mpsc::channel;
 
     #[test]
-    fn all_threads_have_ended_when_they_are_dropped() {
+    fn dropping_ends_all_threads() {
         let (sender, turns) = channel();
         let mut both = Background::default();
         for number in 0..2 {
             let sender = sender.clone();
             let turn = move |_: &AtomicBool| {
-                sender.send(number).expect("somebody listens");
+                sender.send(number).expect("the test receives");
                 Duration::from_secs(3600)
             };
-            both.add("a pause that nobody waits for", turn).expect("a thread");
+            both.add("test", turn).expect("a thread");
         }
         drop(sender);
         let first = [turns.recv(), turns.recv()].map(|it| it.expect("a turn"));
-        assert_eq!(first.iter().sum::<i32>(), 1, "each has had one");
+        assert_eq!(first.iter().sum::<i32>(), 1, "one turn each");
         drop(both);
-        assert!(turns.recv().is_err(), "nobody is left to take a turn");
+        assert!(turns.recv().is_err(), "all threads have ended");
     }
 }

@@ -14,8 +14,8 @@ use crate::error::LabError;
 use crate::process::{self, DEFAULTS, log_tail};
 use crate::torrc::{CONTROL_PORT, COOKIE};
 
-/// How long tors may take to exit. Most exit at once, but a young relay (0.4.9.11) often logs a clean exit and
-/// then hangs for at least half a minute, for unknown reasons. Its remaining output would be removed anyway.
+/// How long tor may take to exit. Usually it exits at once, but a relay (0.4.9.11) that started recently often logs
+/// a clean exit and then hangs for at least half a minute, for unknown reasons.
 pub(crate) const ORDERLY: Duration = Duration::from_secs(1);
 /// How long a killed process may take to disappear.
 pub(crate) const KILLED: Duration = Duration::from_secs(10);
@@ -41,7 +41,7 @@ impl Children {
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
-            // Ctrl-C at the terminal is for this process; the tors end in the order that it chooses.
+            // Ctrl-C at the terminal must not reach tor: this process ends the network.
             .process_group(0)
             .spawn()
             .map_err(LabError::io("start the program", tor))?;
@@ -50,7 +50,7 @@ impl Children {
         Ok(pid)
     }
 
-    /// Lets the processes live on.
+    /// Lets the processes continue to run.
     pub(crate) fn release(mut self) {
         self.0.clear();
     }
@@ -79,11 +79,11 @@ pub(crate) fn died(nickname: &str, pid: u32, dir: &Path) -> LabError {
     if log.contains("Address already in use") {
         return LabError::PortInUse { nickname, attempts: 1, log };
     }
-    LabError::TorDied { nickname, status: how_it_ended(pid), log }
+    LabError::TorDied { nickname, status: exit_status(pid), log }
 }
 
 /// The exit status of a child, without reaping it.
-fn how_it_ended(pid: u32) -> String {
+fn exit_status(pid: u32) -> String {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     let status = pid.and_then(|pid| waitid(WaitId::Pid(pid), options).ok().flatten());

@@ -111,7 +111,7 @@ impl Client {
             list(&pins.exit)
         );
         self.request(&command)?;
-        // Otherwise, with the 21st entry, its guard state is full and it may use none of its guards.
+        // Otherwise the guard state is full at the 21st entry, and the client may use none of its guards.
         self.request("DROPGUARDS")?;
         // A circuit that is being built now would still be used, with its old path.
         for line in self.get_info("circuit-status")?.lines() {
@@ -150,13 +150,13 @@ impl Client {
         Ok(used.iter().filter_map(path).collect())
     }
 
-    /// The status events of its streams and circuits since the last call of this or of
-    /// [`used_paths`](Self::used_paths), as worded by the control port.
+    /// The text of the status events of its streams and circuits since the last call of this method or of
+    /// [`used_paths`](Self::used_paths).
     ///
     /// # Errors
     /// [`LabError::Control`] if tor does not answer.
     pub fn events(&mut self) -> Result<Vec<String>, LabError> {
-        // The answer to a request follows the events before it.
+        // The reply to a request follows all earlier events.
         self.request("GETINFO version")?;
         let events = self.control.events().try_iter();
         Ok(events.map(|event| event.message.text().to_owned()).collect())
@@ -212,9 +212,9 @@ fn path_of(status: &str) -> Option<Vec<[u8; 20]>> {
 fn torrc(network: &Network, dir: &Path, extra: &[String]) -> Result<String, LabError> {
     let authority = network.authorities().first().map(|node| node.dir().join("torrc"));
     let authority = authority.unwrap_or_default();
-    let theirs = std::fs::read_to_string(&authority).map_err(LabError::io("read", &authority))?;
+    let text = std::fs::read_to_string(&authority).map_err(LabError::io("read", &authority))?;
     let shared = ["DirAuthority ", "GeoIPFile ", "GeoIPv6File ", "TestingTorNetwork "];
-    let shared = theirs.lines().filter(|line| shared.iter().any(|key| line.starts_with(key)));
+    let shared = text.lines().filter(|line| shared.iter().any(|key| line.starts_with(key)));
     let quoted = |name: &str| {
         let path = dir.join(name);
         path.to_string_lossy().replace('\\', "\\\\").replace('"', "\\\"")

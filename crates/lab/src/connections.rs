@@ -22,7 +22,7 @@ pub struct Connection {
     pub unread: u64,
 }
 
-/// The connections of a process that are established, or whose end it has not noticed. Each socket is
+/// The connections of a process: those that are established, or that it has not closed yet. Each socket is
 /// duplicated for the duration of the query.
 ///
 /// # Errors
@@ -76,19 +76,19 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn a_connection_is_seen_from_outside_with_what_it_carried() {
+    fn connections_are_listed_with_their_traffic() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let address = listener.local_addr().expect("bound");
         let mut stream = TcpStream::connect(address).expect("listens");
         let (mut peer, from) = listener.accept().expect("a connection");
-        stream.write_all(&[1; 5000]).expect("takes it");
-        peer.read_exact(&mut [0; 3000]).expect("gets it");
-        let ours = connections(std::process::id()).expect("this very process");
-        let end = |local: SocketAddr| *ours.iter().find(|it| it.local == local).expect("there");
+        stream.write_all(&[1; 5000]).expect("written");
+        peer.read_exact(&mut [0; 3000]).expect("received");
+        let all = connections(std::process::id()).expect("this process");
+        let end = |local: SocketAddr| *all.iter().find(|it| it.local == local).expect("there");
         assert_eq!((end(from).peer, end(address).peer), (address, from));
         assert_eq!((end(address).bytes.received, end(address).unread), (5000, 2000));
         assert_eq!(end(from).unread, 0);
-        peer.read_exact(&mut [0; 2000]).expect("gets it");
+        peer.read_exact(&mut [0; 2000]).expect("received");
         // The duplicate does not keep it open.
         drop(stream);
         assert_eq!(peer.read(&mut [0]).expect("closed in order"), 0);
@@ -96,13 +96,13 @@ mod tests {
     }
 
     #[test]
-    fn a_child_has_none_until_it_opens_one_and_nobody_has_any_when_gone() {
+    fn a_child_without_connections_has_none_and_an_ended_one_is_not_found() {
         let mut child = Command::new("cat")
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
             .spawn()
             .expect("a child");
-        assert_eq!(connections(child.id()).expect("a child of ours"), []);
+        assert_eq!(connections(child.id()).expect("a child"), []);
         child.kill().expect("a child");
         child.wait().expect("a child");
         let gone = connections(child.id()).map_err(|error| error.kind());

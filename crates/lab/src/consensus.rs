@@ -1,4 +1,4 @@
-//! The few lines of a consensus that waiting needs. The crate `netdoc` parses consensuses.
+//! Parses the few lines of a consensus that waiting needs. The crate `netdoc` parses whole consensuses.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
@@ -9,7 +9,7 @@ pub(crate) fn valid_after(text: &str) -> Option<u64> {
     unix_time(value.trim_end())
 }
 
-/// How many of these relays, given by their RSA fingerprints, have the Running flag.
+/// The number of these relays, given by their RSA fingerprints, that have the Running flag.
 pub(crate) fn running<'a>(text: &str, relays: impl Iterator<Item = &'a [u8; 20]>) -> usize {
     let mut found = Vec::new();
     let mut current = "";
@@ -58,7 +58,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn times_are_read() {
+    fn times_are_parsed() {
         assert_eq!(unix_time("1970-01-01 00:00:00"), Some(0));
         assert_eq!(unix_time("2000-02-29 12:00:01"), Some(951_825_601));
         assert_eq!(unix_time("2026-11-21 12:13:10"), Some(1_795_263_190));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_whole_words_of_their_line() {
+    fn flags_are_whole_words_of_the_s_line() {
         let status = "r Stable AAAA\r\ns Fast Guardian Running\r\nw Bandwidth=1\r\n";
         assert!(has_flags(status, &["Running", "Fast"]) && has_flags(status, &[]));
         for missing in ["Guard", "Stable", "Bandwidth=1"] {
@@ -89,7 +89,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(valid-after |r |s |Running|[-0-9: ]|\n|\\PC)*") {
+        fn arbitrary_text_never_panics(text in "(valid-after |r |s |Running|[-0-9: ]|\n|\\PC)*") {
             let _ = valid_after(&text);
             let _ = running(&text, [[0; 20]].iter());
             let _ = unix_time(&text);

@@ -23,12 +23,12 @@ pub enum LabError {
     },
     /// There is no `tor-gencert`, which creates the authorities' keys.
     #[error(
-        "configuration: `tor-gencert` is neither in the folder of `{}` nor in PATH. It comes with tor: \
-         `sudo apt-get install tor`", .beside.display()
+        "configuration: `tor-gencert` is neither in the folder of `{}` nor in PATH. It is part of tor: \
+         `sudo apt-get install tor`", .tor.display()
     )]
     GencertMissing {
         /// The tor binary in whose folder it was searched.
-        beside: PathBuf,
+        tor: PathBuf,
     },
     /// The description of the network is invalid.
     #[error("configuration: {0}")]
@@ -36,12 +36,12 @@ pub enum LabError {
     /// The folder does not contain a private network of this crate.
     #[error(
         "configuration: `{}` is not the folder of a private network: {reason}. \
-         Give the folder that bringing the network up has named", .dir.display()
+         Give the folder that was printed when the network was started", .dir.display()
     )]
     NotALab {
         /// The folder.
         dir: PathBuf,
-        /// Why it is believed not to be one.
+        /// Why it is not one.
         reason: String,
     },
     /// A key generation program failed.
@@ -100,12 +100,12 @@ pub enum LabError {
         source: ControlError,
     },
     /// A tor wrote a file that cannot be parsed.
-    #[error("tor: `{}` does not hold {expected}. Is this a version of tor newer than 0.4.9?",
+    #[error("tor: `{}` does not contain {expected}. Is this a version of tor newer than 0.4.9?",
         .path.display())]
     BadFile {
         /// The file.
         path: PathBuf,
-        /// What it should hold.
+        /// The expected content.
         expected: &'static str,
     },
     /// Processes are left after all attempts to end them.

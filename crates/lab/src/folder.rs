@@ -6,7 +6,7 @@ use crate::launch;
 use std::path::{Path, PathBuf};
 
 /// A new folder in the system's folder for temporary files, readable by its owner only. It is removed when the
-/// value is dropped, and by a [keeper](crate#no-remains) if the process ends otherwise.
+/// value is dropped, and by a [keeper](crate#cleanup) if the process ends otherwise.
 #[derive(Debug)]
 pub struct TemporaryFolder {
     path: PathBuf,
@@ -37,7 +37,7 @@ impl TemporaryFolder {
 }
 
 impl Drop for TemporaryFolder {
-    /// The keeper then finds nothing, or what could not be removed because somebody was still writing.
+    /// The keeper removes what is left, for example if another process is still writing.
     fn drop(&mut self) {
         let _left_to_the_keeper = std::fs::remove_dir_all(&self.path);
     }
@@ -53,7 +53,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn it_is_gone_with_all_in_it_when_it_is_dropped() {
+    fn dropping_removes_the_folder_and_its_content() {
         let folder = TemporaryFolder::new().expect("a folder");
         let path = folder.path().to_owned();
         std::fs::create_dir(path.join("inner")).expect("a folder");
@@ -62,20 +62,20 @@ mod tests {
         assert!(!path.exists());
     }
 
-    /// The process that the next test kills: this test, started again.
+    /// Set in the process that the next test kills: this test, started again.
     const OWNER: &str = "FLASHFLOW_TEST_OWNER";
 
     #[test]
-    fn it_is_gone_soon_after_its_owner_was_killed() {
+    fn the_folder_is_removed_after_its_owner_was_killed() {
         if std::env::var_os(OWNER).is_some() {
             let folder = TemporaryFolder::new().expect("a folder");
             std::fs::write(folder.path().join("file"), "text").expect("a file");
             eprintln!("{}", folder.path().display());
-            // Until it is killed.
+            // Waits until it is killed.
             let (_open, never) = channel::<()>();
             let _nothing = never.recv_timeout(Duration::from_secs(600));
         }
-        let name = "folder::tests::it_is_gone_soon_after_its_owner_was_killed";
+        let name = "folder::tests::the_folder_is_removed_after_its_owner_was_killed";
         let mut owner = Command::new(std::env::current_exe().expect("a path"))
             .args([name, "--exact", "--nocapture"])
             .env(OWNER, "1")
@@ -83,8 +83,8 @@ mod tests {
             .stderr(Stdio::piped())
             .spawn()
             .expect("a process");
-        let mut said = BufReader::new(owner.stderr.take().expect("piped")).lines();
-        let path = PathBuf::from(said.next().expect("a line").expect("text"));
+        let mut lines = BufReader::new(owner.stderr.take().expect("piped")).lines();
+        let path = PathBuf::from(lines.next().expect("a line").expect("text"));
         assert!(path.join("file").exists());
         let pid = Pid::from_child(&owner);
         kill_process(pid, Signal::KILL).expect("killed");

@@ -17,8 +17,8 @@ pub struct JoinedRelay {
 }
 
 impl JoinedRelay {
-    /// Starts it in the network namespace of this thread, which has `address`, and waits until it can build
-    /// circuits. It is listed some seconds later: [`Network::wait_until_known`].
+    /// Starts it in the network namespace of this thread, at its `address`, and waits until it can build circuits.
+    /// The consensus lists it some seconds later: see [`Network::wait_until_known`].
     ///
     /// # Errors
     /// [`LabError`] if tor ends, does not answer, or is not ready within `patience`.
@@ -71,8 +71,8 @@ impl JoinedRelay {
         Ok(Self { tor, rsa })
     }
 
-    /// Waits until it knows these relays; [`Network::wait_until_known`] covers only the network's own nodes.
-    /// Until then, as an exit, it refuses streams of circuits that come from them.
+    /// Waits until it knows these relays ([`Network::wait_until_known`] covers only the network's own nodes). Until
+    /// then it refuses streams of circuits from them.
     ///
     /// # Errors
     /// [`LabError`] if tor ends, does not answer, or does not know them within `patience`.

@@ -1,16 +1,16 @@
-# Ends a private tor network when its owner is gone, however the owner ended.
+# Ends a private tor network when the owner process has ended in any way.
 #
 # $1: the network's folder, $2: `keep` to leave the folder in place.
-# Standard input is a pipe that only the owner holds open. A line `release` lets the network live.
+# Standard input is a pipe that only the owner holds open. After a line `release` the network continues to run.
 dir=$1
 keep=$2
 
-# A terminal's Ctrl-C or hang-up may end the owner, but must not end us before our work is done.
+# A terminal's Ctrl-C or hang-up may end the owner, but must not end this process.
 trap '' HUP INT QUIT TERM PIPE
 
-# Tors are found by an argument that no other program has, so that neither a process identifier
-# that went astray nor one that was used again can mislead us. An owner killed between fork and
-# exec of a tor is no gap: until that exec, the child holds the pipe open.
+# Tor processes are found by an argument that no other program has: stored process identifiers could
+# be missing or reused. If the owner is killed between fork and exec of a tor, the child holds the pipe
+# open until its exec.
 tors() {
     printf '%s\n' "$dir/defaults-torrc" | grep -lzFx -f - /proc/[0-9]*/cmdline 2>/dev/null |
         cut -d/ -f3
@@ -22,8 +22,8 @@ while IFS= read -r line; do
     fi
 done
 
-# About ten seconds at most. Processes that have been killed vanish at once, unless the kernel
-# is busy freeing their memory. Key-making programs that still run end by themselves.
+# About ten seconds at most. A killed process disappears at once, unless the kernel is busy freeing its
+# memory. Key generation programs that still run end on their own.
 tries=100
 while [ "$tries" -gt 0 ]; do
     pids=$(tors)

@@ -98,8 +98,8 @@ fn read(path: &Path) -> Result<String, LabError> {
     fs::read_to_string(path).map_err(LabError::io("read", path))
 }
 
-/// Runs a program to its end in the network's folder, with a passphrase if it asks for one. It must create the
-/// file `made`.
+/// Runs a program in an authority's folder until it exits, with a passphrase if it asks for one. It must create
+/// the file `made`.
 fn run(mut command: Command, dir: &Path, name: &str, made: &Path) -> Result<(), LabError> {
     let program = Path::new(command.get_program()).to_owned();
     let path = dir.join("keys-output");
@@ -128,7 +128,7 @@ fn run(mut command: Command, dir: &Path, name: &str, made: &Path) -> Result<(), 
         Some(_) if is_done => {
             let (program, made) = (program.display(), made.display());
             format!(
-                "it ended without an error and did not write {made}: is `{program}` really the program of that name?"
+                "it exited successfully, but did not write {made}: is `{program}` another program?"
             )
         }
         Some(status) => status.to_string(),

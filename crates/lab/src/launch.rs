@@ -1,4 +1,4 @@
-//! From a specification to running processes.
+//! Starts the processes of a network from its specification.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -30,11 +30,11 @@ pub(crate) fn make_folder(wanted: Option<&Path>) -> Result<PathBuf, LabError> {
                 .keep()
         }
         Some(dir) if dir.exists() => {
-            // It is removed in the end, so it must contain nothing else.
+            // The folder is removed in the end, so it must not contain other files.
             let mut entries = fs::read_dir(dir).map_err(LabError::io("read the folder", dir))?;
             if entries.next().is_some() {
                 return Err(LabError::Spec(format!(
-                    "the folder `{}` is not empty; name one that is, or that is not there yet",
+                    "the folder `{}` is not empty: give one that is empty or does not exist",
                     dir.display()
                 )));
             }
@@ -126,7 +126,7 @@ pub(crate) fn launch(
             write(&folder.join("state"), &(relay.state.join("\n") + "\n"))?;
         }
     }
-    // As late as possible: from here to tor's start, others may take the ports.
+    // As late as possible: other programs may take the ports before tor starts.
     drop(reserved);
     let mut children = Children::default();
     let mut started = Vec::new();
@@ -136,7 +136,7 @@ pub(crate) fn launch(
         .chain(spec.relays.iter().map(|relay| (relay.nickname.as_str(), None, relay.limit)));
     for (nickname, authority, limit) in planned {
         let dir = dir.join(nickname);
-        forget_earlier_attempt(&dir)?;
+        remove_earlier_files(&dir)?;
         let pid = children.start(&programs.tor, &dir)?;
         let role = if authority.is_some() { Role::Authority } else { Role::Relay };
         let limit_bit_per_s = limit.map(onion::Rate::as_bit_per_s);
@@ -146,8 +146,8 @@ pub(crate) fn launch(
     Ok((nodes, children))
 }
 
-/// Removes files that would be mistaken for those of the tor about to start.
-fn forget_earlier_attempt(dir: &Path) -> Result<(), LabError> {
+/// Removes files of an earlier attempt, which would be mistaken for those of the tor about to start.
+fn remove_earlier_files(dir: &Path) -> Result<(), LabError> {
     for name in [CONTROL_PORT, COOKIE, LOG] {
         let path = dir.join(name);
         match fs::remove_file(&path) {
@@ -165,9 +165,8 @@ impl Started<'_> {
     fn ready(self, deadline: Deadline) -> Result<Node, LabError> {
         let Self { nickname, role, dir, pid, limit_bit_per_s, authority } = self;
         let control_addr = children::wait_for_control(nickname, pid, &dir, deadline)?;
-        let asked = ask(control_addr, &dir);
-        let (fingerprint, or_addr) = match asked {
-            // Ports are opened after the control port: the failure may be that of an exited tor.
+        let (fingerprint, or_addr) = match query(control_addr, &dir) {
+            // Tor opens its other ports after the control port, and may have exited because one was in use.
             Err(ControlError::Closed | ControlError::Connect { .. }) => {
                 crate::process::wait_for_exit(
                     pid,
@@ -214,7 +213,7 @@ impl Started<'_> {
 }
 
 /// Queries a tor for its RSA fingerprint and its OR listeners.
-fn ask(control: SocketAddr, dir: &Path) -> Result<(String, String), ControlError> {
+fn query(control: SocketAddr, dir: &Path) -> Result<(String, String), ControlError> {
     let mut control = Control::connect(control, &dir.join(COOKIE))?;
     Ok((control.get_info("fingerprint")?, control.get_info("net/listeners/or")?))
 }

@@ -1,10 +1,10 @@
-//! Relays that lie to those who measure them: a [`Router`](onion::router::Router) with dishonest behavior.
+//! Relays that cheat in their measurement: a [`Router`](onion::router::Router) with another
+//! [`Behavior`](onion::router::Behavior).
 //!
-//! All are the router with another [`Behavior`](onion::router::Behavior): a [`TransitLiar`] cheats those who
-//! send through it, as any relay can; an [`EchoLiar`] takes part in its own measurement and cheats in it.
-//! [`TransitLie`] and [`EchoLie`] list the lies and their gain. [`LiarRelay`] runs an [`EchoLiar`] on real
-//! sockets, for experiments, and [`Forgers`] many in virtual time. [`Caller`] is a coordinator or measurer that
-//! violates the protocol.
+//! A [`TransitLiar`] cheats clients and measurers that send through it, as any relay can. An [`EchoLiar`] takes part in
+//! its own measurement and cheats in it. [`TransitLie`] and [`EchoLie`] list the lies and their gain. [`LiarRelay`] runs
+//! an [`EchoLiar`] on real sockets, for experiments, and [`Forgers`] many in virtual time. [`Caller`] is a coordinator or
+//! measurer that violates the protocol.
 
 mod caller;
 mod echo;

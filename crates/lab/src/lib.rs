@@ -16,32 +16,33 @@
 //! # Ok::<(), lab::LabError>(())
 //! ```
 //!
-//! An [`OwnRelay`] is a relay of this project in a separate process, in such a network or alone; [`RelaySaid`]
-//! collects what a relay of either kind reports about itself while it is measured.
+//! An [`OwnRelay`] is a relay of this project in a separate process, in such a network or alone. [`RelayReports`]
+//! collects the byte counts that a relay of either kind reports while it is measured.
 //!
-//! [`connections`] reads the kernel's counters of any of these processes. A [`witness`](witness::Witness) counts with them the bytes that
-//! were forwarded, and [`processors`] measures CPU use.
+//! [`connections`] reads the kernel's counters of the sockets of any of these processes. A [`Witness`](witness::Witness)
+//! uses them to count forwarded bytes, and [`processors`] measures CPU use.
 //!
 //! A [`Client`] is a C tor client of a network with [restricted paths](Pins), and [`download`] fetches content
 //! of a [`ContentServer`] through it; a [`NameServer`] resolves names for exits.
 //!
-//! [`load`] generates load, [`attacks`] attacks relays on loopback, [`liars`] are relays that lie about their capacity.
+//! [`load`] generates load, [`attacks`] attacks relays on loopback, and [`liars`] are relays that cheat in their
+//! measurement.
 //!
-//! [`wan`] creates networks with real distances. A [`JoinedRelay`] is a C tor relay of a network on another
-//! host than the rest.
+//! [`wan`] emulates wide-area networks. A [`JoinedRelay`] is a C tor relay on another host than the rest of its
+//! network.
 //!
-//! # No remains
-//! However the process that started a network ends, no process, port or file of the network remains:
-//! - Dropping a [`Network`], also by a panic, ends its tors and removes its folder.
-//! - A keeper process does it when its owner disappears (Ctrl-C, `kill -9`, abort), which closes its standard
-//!   input.
-//! - If the keeper is killed as well, each tor still exits about a quarter of a minute after its owner
-//!   (`__OwningControllerProcess`). The folder then remains.
+//! # Cleanup
+//! No process, port or file of a network remains after the process that started it, however that ends:
+//! - Dropping a [`Network`], also by a panic, ends its tor processes and removes its folder.
+//! - A keeper process does the same when the owner ends otherwise (Ctrl-C, `kill -9`, abort), which closes the
+//!   keeper's standard input.
+//! - If the keeper is killed as well, each tor exits about 15 seconds after its owner
+//!   (`__OwningControllerProcess`). Only the folder remains then.
 //!
 //! A [`TemporaryFolder`] has such a keeper, too.
 //!
-//! A network that is to live on is started with [`NetworkSpec::detached`] and released by [`Network::detach`];
-//! [`status`] and [`down`] find it by its folder.
+//! A network that shall outlive its process is started with [`NetworkSpec::detached`] and released by
+//! [`Network::detach`]; [`status`] and [`down`] find it by its folder.
 
 pub mod attacks;
 mod background;
@@ -83,10 +84,10 @@ pub use joined::JoinedRelay;
 pub use names::NameServer;
 pub use network::Network;
 pub use node::{Node, Role};
-pub use own::{CpuReading, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, RelaySaid};
+pub use own::{CpuReading, OwnError, OwnProcess, OwnRelay, OwnRelaySpec, RelayReports};
 pub use process::{cpu_time, processes, resident_bytes};
 pub use progress::Progress;
-pub use spec::{LEAST_LIMIT, LEAST_VOTING_INTERVAL_S, NetworkSpec, RelaySpec};
+pub use spec::{MIN_LIMIT, MIN_VOTING_INTERVAL_S, NetworkSpec, RelaySpec};
 pub use state::{Status, down, status};
 pub use web::{
     Content, ContentServer, Download, connect_through, download, download_while, read_rest,

@@ -1,5 +1,6 @@
 //! A DNS server for exits of private networks: their queries must not leave the machine.
 
+use crate::{Background, clock};
 use hickory_proto::op::{Message, MessageType, ResponseCode};
 use hickory_proto::rr::rdata::A;
 use hickory_proto::rr::{RData, Record, RecordType};
@@ -7,26 +8,22 @@ use std::collections::VecDeque;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, JoinHandle};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::clock;
+/// Maximum length of a query.
+const QUERY_MAX: usize = 4096;
 
-/// Maximum length of a query over UDP.
-const QUESTION_MAX: usize = 4096;
-
-/// How often it checks whether it is to end.
-const LOOK: Duration = Duration::from_millis(100);
+/// How often the server checks whether to end.
+const POLL: Duration = Duration::from_millis(100);
 
 /// A DNS server over UDP on loopback, with a configurable delay. Each name has the address 127.0.0.1 and no
 /// IPv6 address; names below `invalid` do not exist. It ends with this value.
 #[derive(Debug)]
 pub struct NameServer {
     address: SocketAddr,
-    asked: Arc<AtomicU64>,
-    is_over: Arc<AtomicBool>,
-    thread: Option<JoinHandle<()>>,
+    queries: Arc<AtomicU64>,
+    _thread: Background,
 }
 
 impl NameServer {
@@ -37,13 +34,20 @@ impl NameServer {
     pub fn start(delay: Duration, ttl_s: u32) -> io::Result<Self> {
         let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
         let address = socket.local_addr()?;
-        let (asked, is_over) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
-        let (count, must_end) = (Arc::clone(&asked), Arc::clone(&is_over));
-        let thread = thread::Builder::new().name("names".to_owned()).spawn(move || {
-            // A failing socket answers nobody, which shows in the number of queries.
-            let _ended = serve(&socket, delay, ttl_s, &count, &must_end);
+        let queries = Arc::<AtomicU64>::default();
+        let mut server = Server {
+            socket,
+            delay,
+            ttl_s,
+            queries: Arc::clone(&queries),
+            pending: VecDeque::new(),
+        };
+        let thread = Background::start("names", move || match server.turn() {
+            Ok(()) => Duration::ZERO,
+            // A failure of the socket shows in the number of queries.
+            Err(_) => Duration::MAX,
         })?;
-        Ok(Self { address, asked, is_over, thread: Some(thread) })
+        Ok(Self { address, queries, _thread: thread })
     }
 
     /// The address that it listens on.
@@ -52,63 +56,59 @@ impl NameServer {
         self.address
     }
 
-    /// Queries so far.
+    /// The number of queries so far.
     #[must_use]
-    pub fn asked(&self) -> u64 {
-        self.asked.load(Ordering::Relaxed)
+    pub fn queries(&self) -> u64 {
+        self.queries.load(Ordering::Relaxed)
     }
 }
 
-impl Drop for NameServer {
-    fn drop(&mut self) {
-        self.is_over.store(true, Ordering::Relaxed);
-        if let Some(thread) = self.thread.take() {
-            // Its panic has been printed.
-            let _ = thread.join();
-        }
-    }
-}
-
-/// Answers until it is to end.
-fn serve(
-    socket: &UdpSocket,
+/// The state of the server's thread.
+struct Server {
+    socket: UdpSocket,
     delay: Duration,
     ttl_s: u32,
-    asked: &AtomicU64,
-    is_over: &AtomicBool,
-) -> io::Result<()> {
-    // The delay is constant, so answers leave in order of arrival.
-    let mut waiting: VecDeque<(Instant, Vec<u8>, SocketAddr)> = VecDeque::new();
-    let mut buffer = [0; QUESTION_MAX];
-    while !is_over.load(Ordering::Relaxed) {
-        let now = clock::now();
-        while waiting.front().is_some_and(|(due, ..)| *due <= now)
-            && let Some((_, bytes, to)) = waiting.pop_front()
-        {
-            // The client may be gone.
-            let _sent = socket.send_to(&bytes, to);
-        }
-        let wait = waiting.front().map_or(LOOK, |(due, ..)| due.saturating_duration_since(now));
-        // Zero would mean no timeout.
-        socket.set_read_timeout(Some(wait.clamp(Duration::from_micros(100), LOOK)))?;
-        match socket.recv_from(&mut buffer) {
-            Ok((len, from)) => {
-                asked.fetch_add(1, Ordering::Relaxed);
-                // Malformed queries are ignored.
-                if let Some(bytes) = answer(&buffer[..len], ttl_s) {
-                    waiting.push_back((clock::now() + delay, bytes, from));
-                }
-            }
-            Err(error)
-                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(())
+    queries: Arc<AtomicU64>,
+    /// Answers and when they are due. The delay is constant, so they leave in order of arrival.
+    pending: VecDeque<(Instant, Vec<u8>, SocketAddr)>,
 }
 
-fn answer(question: &[u8], ttl_s: u32) -> Option<Vec<u8>> {
-    let mut message = Message::from_vec(question).ok()?;
+impl Server {
+    /// Sends the answers that are due, and waits for a query until the next one is due.
+    fn turn(&mut self) -> io::Result<()> {
+        let now = clock::now();
+        while self.pending.front().is_some_and(|(due, ..)| *due <= now)
+            && let Some((_, bytes, to)) = self.pending.pop_front()
+        {
+            // The client may be gone.
+            let _sent = self.socket.send_to(&bytes, to);
+        }
+        let wait =
+            self.pending.front().map_or(POLL, |(due, ..)| due.saturating_duration_since(now));
+        // Zero would mean no timeout.
+        self.socket.set_read_timeout(Some(wait.clamp(Duration::from_micros(100), POLL)))?;
+        let mut buffer = [0; QUERY_MAX];
+        match self.socket.recv_from(&mut buffer) {
+            Ok((len, from)) => {
+                self.queries.fetch_add(1, Ordering::Relaxed);
+                // Malformed queries are ignored.
+                if let Some(bytes) = answer(&buffer[..len], self.ttl_s) {
+                    self.pending.push_back((clock::now() + self.delay, bytes, from));
+                }
+                Ok(())
+            }
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut) =>
+            {
+                Ok(())
+            }
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn answer(query: &[u8], ttl_s: u32) -> Option<Vec<u8>> {
+    let mut message = Message::from_vec(query).ok()?;
     let query = message.queries.first()?.clone();
     message.metadata.message_type = MessageType::Response;
     message.metadata.recursion_available = true;
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn names_are_here_and_those_below_invalid_are_nowhere() {
+    fn names_resolve_to_loopback_except_below_invalid() {
         let server = NameServer::start(Duration::from_millis(1), 77).expect("started");
         let found = ask(&server, "Some.Name.test.", RecordType::A);
         let record = &found.answers[0];
@@ -149,6 +149,6 @@ mod tests {
         assert!(ask(&server, "some.name.test.", RecordType::AAAA).answers.is_empty());
         let none = ask(&server, "x.y.invalid.", RecordType::A);
         assert_eq!(none.metadata.response_code, ResponseCode::NXDomain);
-        assert_eq!(server.asked(), 3);
+        assert_eq!(server.queries(), 3);
     }
 }

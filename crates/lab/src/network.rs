@@ -25,7 +25,7 @@ const ATTEMPTS: u32 = 5;
 /// established, and processes may die silently.
 const STEP: Duration = Duration::from_millis(500);
 
-/// The interval at which a node without a consensus is made to retry at once.
+/// The interval of reloads that make a node without a consensus retry at once.
 const RELOAD_PAUSE: Duration = Duration::from_secs(15);
 
 /// The flags that a C tor client requires of its guards.
@@ -43,7 +43,7 @@ pub struct Network {
     detached: bool,
     /// The authorities first.
     nodes: Vec<Node>,
-    // Dropped in this order: first the processes end, then the keeper removes the folder.
+    // Dropped in this order: the processes end, then the keeper removes the folder.
     children: Children,
     keeper: Keeper,
 }
@@ -142,9 +142,9 @@ impl Network {
         self.nodes.iter().find(|node| node.nickname == nickname)
     }
 
-    /// The bandwidth file that the authorities vote by, if [`NetworkSpec::bandwidth_file`] was set. Its folder
-    /// exists; the caller puts the file there atomically, usually as a symbolic link. Every vote reads it
-    /// again.
+    /// The bandwidth file that the authorities vote with, if [`NetworkSpec::bandwidth_file`] was set. Its folder
+    /// exists; the caller places the file there atomically, usually as a symbolic link. Tor reads it before each
+    /// vote.
     #[must_use]
     pub fn bandwidth_file_path(&self) -> PathBuf {
         self.dir.join(BANDWIDTH_FILE)
@@ -188,15 +188,16 @@ impl Network {
         self.wait_for_consensus(None, &mut all_run, patience)
     }
 
-    /// Waits until every node has a consensus by which clients use these relays, given by their RSA
-    /// fingerprints, at any position of a circuit. Wait for this before C tor clients are to use other relays
-    /// than the network's own: a client uses no guard that is not Fast, Guard, Running, Stable, V2Dir and
-    /// Valid, and may keep a consensus that says otherwise for minutes; an exit refuses the streams of circuits
-    /// that come from an unknown relay.
+    /// Waits until every node has a consensus in which these relays, given by their RSA fingerprints, have all
+    /// flags that clients require of guards.
+    ///
+    /// Wait for this before C tor clients use relays that have joined the network: a client uses no guard without
+    /// these flags, and may keep an earlier consensus for minutes; an exit refuses streams of circuits from an
+    /// unknown relay.
     ///
     /// Returns the `valid-after` of the oldest of these consensuses, in Unix seconds. Relays outside of the
     /// network may still use the previous one: for relays of this project there is
-    /// [`OwnRelay::wait_until_it_goes_by`](crate::OwnRelay::wait_until_it_goes_by).
+    /// [`OwnRelay::wait_until_it_uses`](crate::OwnRelay::wait_until_it_uses).
     ///
     /// # Errors
     /// [`LabError`] if a tor exits or does not answer, or time runs out.
@@ -224,11 +225,12 @@ impl Network {
                     wait_for_news(node, &control, deadline)?;
                 }
             }
-            // Not the authorities' latest, which may be newer than any other node's.
+            // Not the authorities' latest consensus, which other nodes may not have yet.
             let since = get_if_any(node, &mut control, "consensus/valid-after")?;
             let since = since.and_then(|text| consensus::unix_time(&text));
             let Some(since) = since else {
-                let what = format!("`{}` to say since when its consensus holds", node.nickname);
+                let what =
+                    format!("`{}` to report the `valid-after` of its consensus", node.nickname);
                 return Err(launch::timeout(what, deadline, Some(node)));
             };
             valid_after_unix_s = valid_after_unix_s.min(since);
@@ -256,8 +258,7 @@ impl Network {
         Err(LabError::CannotStop { pids, dir })
     }
 
-    /// Lets a network live on after this process, and returns its folder, by which [`status`] and [`down`] find
-    /// everything.
+    /// Lets the network outlive this process, and returns its folder, by which [`status`] and [`down`] find it.
     ///
     /// [`status`]: crate::status
     /// [`down`]: crate::down
@@ -268,7 +269,7 @@ impl Network {
         if !self.detached {
             return Err(LabError::Spec(
                 "only a network started with `detached` can be detached: \
-                 the processes of any other end with their owner"
+                 the processes of other networks end with their owner"
                     .to_owned(),
             ));
         }
@@ -284,7 +285,7 @@ impl Network {
     fn first_authority(&self) -> Result<&Node, LabError> {
         let alive = self.authorities().iter().find(|node| node.is_alive());
         alive.or_else(|| self.nodes.first()).ok_or_else(|| {
-            LabError::Spec("the network has no authority; this is a mistake of ours".to_owned())
+            LabError::Spec("the network has no authority (an internal error)".to_owned())
         })
     }
 
@@ -307,7 +308,7 @@ impl Network {
                 }
             }
             if deadline.passed() {
-                let what = "a consensus that fits".to_owned();
+                let what = "a consensus that meets the condition".to_owned();
                 return Err(launch::timeout(what, deadline, Some(authority)));
             }
             wait_for_news(authority, &control, deadline)?;
@@ -337,8 +338,8 @@ impl Network {
             listen(node, &mut control)?;
             let mut reloads_at = Duration::ZERO;
             while !has_directory(node, &mut control, nodes)? {
-                // It has requested a consensus too early, and backs off. A reload makes it forget these
-                // failures and retry at once.
+                // The node has requested a consensus too early, and backs off. A reload resets its failure
+                // counters, so it retries at once.
                 if deadline.elapsed() >= reloads_at {
                     let reloaded = control.request("SIGNAL RELOAD");
                     reloaded.map_err(LabError::control(&node.nickname))?;
@@ -368,7 +369,7 @@ fn wait_for_news(node: &Node, control: &Control, deadline: Deadline) -> Result<(
         return Ok(());
     }
     Err(match children::died(&node.nickname, node.pid, &node.dir) {
-        // Too late for another attempt.
+        // At this stage there is no other attempt.
         LabError::PortInUse { nickname, log, .. } => {
             LabError::TorDied { nickname, status: "a port was in use".to_owned(), log }
         }

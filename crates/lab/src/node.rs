@@ -15,7 +15,7 @@ use crate::error::LabError;
 use crate::process;
 use crate::torrc::COOKIE;
 
-/// The role of a node besides relaying.
+/// The role of a node in addition to relaying.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
@@ -45,7 +45,7 @@ pub struct Node {
 }
 
 impl Node {
-    /// Where it is, and who, for whoever measures it.
+    /// Its address and identities, as the target of a measurement.
     #[must_use]
     pub const fn target(&self) -> Target {
         let ids = RelayIds { rsa: RsaId(self.rsa), ed25519: Some(Ed25519Id(self.ed25519)) };
@@ -133,7 +133,7 @@ impl Node {
             .map_err(LabError::control(&self.nickname))
     }
 
-    /// Watches the bytes that pass, second by second, on a separate control connection.
+    /// Subscribes to its bandwidth events, one each second, on a separate control connection.
     ///
     /// # Errors
     /// [`LabError::Control`] if tor does not answer.
@@ -147,7 +147,7 @@ impl Node {
         process::is_ours(self.pid, self.network_dir())
     }
 
-    /// Kills the process without warning and waits until it is gone.
+    /// Kills the process (SIGKILL) and waits for its end.
     pub fn kill(&self) {
         if self.is_alive() {
             process::signal(self.pid, Signal::KILL);

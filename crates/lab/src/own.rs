@@ -1,15 +1,14 @@
-//! Processes of this project on this machine: the running program with another command. Its relays take part in
-//! their measurement, unlike C tor.
+//! Processes of this project on this machine: `flashflow`, or the running program with another command. The relays
+//! take part in their measurement, unlike C tor.
 //!
-//! A caller is a program that has the command it starts (`relay` for an [`OwnRelay`]) and the options `--json`
-//! and `--tied`.
+//! The program must have the options `--json` and `--tied`, and the command `relay` for an [`OwnRelay`].
 
 mod error;
 mod process;
 mod relay;
-mod said;
+mod reports;
 
 pub use error::OwnError;
 pub use process::OwnProcess;
 pub use relay::{OwnRelay, OwnRelaySpec};
-pub use said::{CpuReading, RelaySaid};
+pub use reports::{CpuReading, RelayReports};

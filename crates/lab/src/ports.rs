@@ -46,7 +46,7 @@ impl Reserved {
         &self.ports
     }
 
-    /// These ports, one of which belongs to another program.
+    /// Replaces one of the ports by one that another program uses.
     #[cfg(test)]
     pub(crate) fn with_taken(mut self, taken: SocketAddr) -> Self {
         self.ports[0].dir = taken;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_are_held_until_dropped() {
+    fn ports_are_reserved_until_dropped() {
         let is_free_again = || {
             let reserved = Reserved::new(Ipv4Addr::LOCALHOST).expect("free ports");
             let first = reserved.ports()[0];
@@ -68,7 +68,7 @@ mod tests {
             drop(reserved);
             TcpListener::bind(first.or).is_ok()
         };
-        // A port that is free again may be another test's by now; not ten times in a row.
+        // Another test may take a released port, but not ten times in a row.
         assert!((0..10).any(|_| is_free_again()));
     }
 }

@@ -12,10 +12,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
 
 use crate::clock::Deadline;
 
-/// Name of the empty file that every tor of a network is given as `--defaults-torrc`.
+/// Name of the empty file that every tor of a network gets as `--defaults-torrc`.
 ///
-/// It keeps the system's defaults away and identifies the process: no other program has this file's absolute
-/// path as an argument.
+/// It replaces the system's defaults and identifies the process: no other program has this file's absolute path
+/// as an argument.
 pub(crate) const DEFAULTS: &str = "defaults-torrc";
 
 /// Name of a node's log.
@@ -120,15 +120,15 @@ pub(crate) fn log_tail(dir: &Path) -> String {
     let logged = fs::read(dir.join(LOG)).unwrap_or_default();
     let text =
         format!("{}\n{}", String::from_utf8_lossy(&printed), String::from_utf8_lossy(&logged));
-    let telling: Vec<&str> = text
+    let problems: Vec<&str> = text
         .lines()
         .filter(|line| line.contains("[warn]") || line.contains("[err]"))
         .filter(|line| !line.contains("running Tor as root"))
         .collect();
-    if telling.is_empty() {
-        return "Its log holds no warning; set `keep` to keep it.".to_owned();
+    if problems.is_empty() {
+        return "Its log contains no warning; set `keep` to keep the log.".to_owned();
     }
-    let last = telling.get(telling.len().saturating_sub(LINES)..).unwrap_or_default();
+    let last = problems.get(problems.len().saturating_sub(LINES)..).unwrap_or_default();
     format!("The last warnings of its log:\n  {}", last.join("\n  "))
 }
 
@@ -139,7 +139,7 @@ mod tests {
     use std::process::{Command, Stdio};
 
     #[test]
-    fn processor_time_is_read_whatever_the_name() {
+    fn processor_time_is_parsed_for_any_program_name() {
         let stat = "12 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 150 25 0 0";
         assert_eq!(parse_cpu_time(stat, 100), Some(Duration::from_millis(1750)));
         assert_eq!(parse_cpu_time("12 (a) S 1 2", 100), None);
@@ -156,19 +156,19 @@ mod tests {
     }
 
     #[test]
-    fn only_the_full_argument_marks_a_process() {
+    fn a_process_is_identified_by_its_whole_argument() {
         let dir = tempfile::tempdir().expect("a folder");
         let found_with = |argument: &str| {
-            // Prints that it runs, then waits for input that never comes. Without that line the list could be
-            // read before the kernel has set up the new arguments.
+            // The process prints a line and waits for input. Before that line, the kernel may not have set up the new
+            // arguments.
             let mut child = Command::new("sh")
                 .args(["-c", "echo; read line", "test", argument])
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
                 .expect("a shell");
-            let mut said = [0];
-            child.stdout.as_mut().expect("piped").read_exact(&mut said).expect("it runs");
+            let mut byte = [0];
+            child.stdout.as_mut().expect("piped").read_exact(&mut byte).expect("it runs");
             let found = processes(dir.path()) == [child.id()];
             child.kill().expect("killed");
             child.wait().expect("reaped");

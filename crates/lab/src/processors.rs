@@ -18,7 +18,7 @@ pub struct Reading {
 #[derive(Clone, Copy, Debug, Default)]
 struct ThreadTime {
     ran: Duration,
-    /// Time in which the thread was ready to run and waited for a processor.
+    /// Time in which the thread was runnable and waited for a processor.
     waited: Duration,
 }
 
@@ -35,9 +35,9 @@ struct MachineTime {
 pub struct Load {
     /// CPU time of the process, as a share of one core.
     pub used: f64,
-    /// Time in which its busiest thread was ready to run and waited for a processor.
+    /// Time in which its busiest thread was runnable and waited for a processor.
     pub waited: f64,
-    /// Time in which its busiest thread ran or was ready to run.
+    /// Time in which its busiest thread ran or was runnable.
     pub wanted: f64,
     /// CPU time of all processes, as a share of all cores.
     pub machine: f64,
@@ -71,7 +71,7 @@ impl Reading {
         }
         let ticks = |of: fn(&MachineTime) -> u64| of(&self.machine) - of(&before.machine);
         let all = ticks(|it| it.all).max(1);
-        #[expect(clippy::cast_precision_loss, reason = "nobody counts ticks beyond 2^53")]
+        #[expect(clippy::cast_precision_loss, reason = "fewer than 2^53 ticks")]
         let share = |part: u64| part as f64 / all as f64;
         load.machine = 1.0 - share(ticks(|it| it.idle).min(all));
         load.stolen = share(ticks(|it| it.stolen));
@@ -95,8 +95,8 @@ fn thread(schedstat: &str) -> Option<ThreadTime> {
     Some(ThreadTime { ran: time()?, waited: time()? })
 }
 
-/// Parses `cpu` and its ticks: user, nice, system, idle, iowait, irq, softirq, steal, and those of guests, which the first two
-/// include.
+/// Parses the line `cpu`, in ticks: user, nice, system, idle, iowait, irq, softirq, steal, and guest times, which the
+/// first two include.
 fn machine(stat: &str) -> Option<MachineTime> {
     let ticks = stat.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = ticks.split_ascii_whitespace().map_while(|it| it.parse().ok()).collect();
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn the_busiest_thread_and_the_whole_machine_are_told() {
+    fn load_covers_the_busiest_thread_and_the_whole_machine() {
         let before = reading(
             Instant::ORIGIN,
             &[(1, "100000000 0 7"), (2, "0 0 0")],
@@ -136,13 +136,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_such_text_is_nothing() {
+    fn invalid_text_is_not_parsed() {
         assert!(machine("").is_none() && machine("cpu 1 2 3").is_none());
         assert!(thread("").is_none() && thread("1").is_none() && thread("a b c").is_none());
     }
 
     #[test]
-    fn this_very_process_can_be_read() {
+    fn this_process_can_be_read() {
         let reading = Reading::take(std::process::id(), SECOND);
         assert!(reading.threads.values().any(|it| it.ran > Duration::ZERO));
         assert!(reading.machine.all > reading.machine.idle);

@@ -10,9 +10,9 @@ use onion::Rate;
 use crate::error::LabError;
 
 /// Tor's minimum rate of a relay: 75 KiB/s.
-pub const LEAST_LIMIT: Rate = Rate::from_byte_per_s(75 * 1024);
+pub const MIN_LIMIT: Rate = Rate::from_byte_per_s(75 * 1024);
 /// Tor's minimum voting interval in a testing network, in seconds.
-pub const LEAST_VOTING_INTERVAL_S: u32 = 10;
+pub const MIN_VOTING_INTERVAL_S: u32 = 10;
 /// Names of the authorities, which a relay may not have.
 pub(crate) const AUTHORITIES: [&str; 3] = ["auth0", "auth1", "auth2"];
 
@@ -23,7 +23,7 @@ pub struct RelaySpec {
     pub nickname: String,
     /// `RelayBandwidthRate`; unlimited if absent. Tor itself relays some 8 % less than that.
     pub limit: Option<Rate>,
-    /// `RelayBandwidthBurst`, in units of one second's data. Equal to `limit` if absent; may not be below it.
+    /// `RelayBandwidthBurst`, as the data of one second. Equal to `limit` if absent; may not be below it.
     pub burst: Option<Rate>,
     /// Additional lines of this relay's configuration; they override the generated lines.
     pub extra_torrc: Vec<String>,
@@ -64,7 +64,7 @@ impl RelaySpec {
 /// A private network: three authorities, which are relays too, and the given relays.
 #[derive(Clone, Debug)]
 pub struct NetworkSpec {
-    /// The relays besides the authorities.
+    /// The relays other than the authorities.
     pub relays: Vec<RelaySpec>,
     /// The folder of the network: must be absent or empty, and is removed in the end. If `None`, a new one in
     /// the system's folder of temporary files.
@@ -73,7 +73,7 @@ pub struct NetworkSpec {
     /// [`Network::bandwidth_file_path`](crate::Network::bandwidth_file_path). It may be missing at first: tor
     /// logs a warning and votes without it.
     pub bandwidth_file: bool,
-    /// The voting interval in seconds, at least [`LEAST_VOTING_INTERVAL_S`]; preferably a divisor of a day.
+    /// The voting interval in seconds, at least [`MIN_VOTING_INTERVAL_S`]; preferably a divisor of a day.
     pub voting_interval_s: u32,
     /// The address of authorities and relays, which must be a local one: loopback by default, or that of a
     /// [host](crate::wan::Host) in which the network is started.
@@ -100,7 +100,7 @@ impl Default for NetworkSpec {
             relays: Vec::new(),
             dir: None,
             bandwidth_file: true,
-            voting_interval_s: LEAST_VOTING_INTERVAL_S,
+            voting_interval_s: MIN_VOTING_INTERVAL_S,
             address: Ipv4Addr::LOCALHOST,
             extra_torrc: Vec::new(),
             extra_torrc_authorities: Vec::new(),
@@ -119,12 +119,12 @@ impl NetworkSpec {
         Self { relays, ..Self::default() }
     }
 
-    /// Rejects what tor would reject later and less clearly.
+    /// Rejects a specification that tor would reject later and less clearly.
     pub(crate) fn check(&self) -> Result<(), LabError> {
         let refuse = |why: String| Err(LabError::Spec(why));
-        if !(LEAST_VOTING_INTERVAL_S..=86_400).contains(&self.voting_interval_s) {
+        if !(MIN_VOTING_INTERVAL_S..=86_400).contains(&self.voting_interval_s) {
             return refuse(format!(
-                "the voting interval is {} s; tor accepts {LEAST_VOTING_INTERVAL_S} to 86400 s",
+                "the voting interval is {} s; tor accepts {MIN_VOTING_INTERVAL_S} to 86400 s",
                 self.voting_interval_s
             ));
         }
@@ -140,16 +140,16 @@ impl NetworkSpec {
             // A case-insensitive file system would confuse their folders.
             if names.iter().any(|other| other.eq_ignore_ascii_case(name)) {
                 return refuse(format!(
-                    "the nickname `{name}` is used twice (auth0 to 2 are ours)"
+                    "the nickname `{name}` is used twice (auth0 to auth2 are the authorities)"
                 ));
             }
             names.push(name.clone());
-            let least = relay.limit.unwrap_or(LEAST_LIMIT);
-            if least < LEAST_LIMIT {
+            let least = relay.limit.unwrap_or(MIN_LIMIT);
+            if least < MIN_LIMIT {
                 return refuse(format!(
                     "relay `{name}` is limited to {} Mbit/s; tor accepts no less than {} Mbit/s",
                     least.as_mbit_per_s(),
-                    LEAST_LIMIT.as_mbit_per_s(),
+                    MIN_LIMIT.as_mbit_per_s(),
                 ));
             }
             match relay.burst {
@@ -165,7 +165,9 @@ impl NetworkSpec {
         let extra = self.extra_torrc.iter().chain(&self.extra_torrc_authorities);
         for line in extra.chain(self.relays.iter().flat_map(|relay| &relay.extra_torrc)) {
             if line.chars().any(char::is_control) {
-                return refuse(format!("an extra configuration line holds a line break: {line:?}"));
+                return refuse(format!(
+                    "an extra configuration line contains a line break: {line:?}"
+                ));
             }
         }
         Ok(())
@@ -188,10 +190,10 @@ impl Programs {
             .or_else(|| env::var_os("FLASHFLOW_TOR").filter(|v| !v.is_empty()).map(PathBuf::from))
             .unwrap_or_else(|| PathBuf::from("tor"));
         let tor = in_path(&wanted).ok_or(LabError::TorMissing { binary: wanted })?;
-        let beside = tor.with_file_name("tor-gencert");
-        let gencert = in_path(&beside)
+        let next_to_tor = tor.with_file_name("tor-gencert");
+        let gencert = in_path(&next_to_tor)
             .or_else(|| in_path(Path::new("tor-gencert")))
-            .ok_or_else(|| LabError::GencertMissing { beside: tor.clone() })?;
+            .ok_or_else(|| LabError::GencertMissing { tor: tor.clone() })?;
         Ok(Self { tor, gencert })
     }
 }
@@ -219,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn impossible_networks_are_refused_with_a_reason() {
+    fn invalid_networks_are_refused_with_a_reason() {
         let relays = |relays| NetworkSpec::new(relays);
         assert!(refusal(&relays(vec![RelaySpec::new("a b")])).contains("letters"));
         assert!(refusal(&relays(vec![RelaySpec::new("Auth1")])).contains("twice"));
@@ -234,8 +236,8 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_network_is_accepted() {
+    fn a_valid_network_is_accepted() {
         let relay = RelaySpec::new("fast").limited_to(Rate::from_mbit_per_s(100.0));
-        NetworkSpec::new(vec![relay, RelaySpec::new("other")]).check().expect("sound");
+        NetworkSpec::new(vec![relay, RelaySpec::new("other")]).check().expect("valid");
     }
 }

@@ -85,10 +85,10 @@ fn read(dir: &Path) -> Result<(PathBuf, State), LabError> {
     let text = fs::read_to_string(full.join(STATE))
         .map_err(|error| not_a_lab(format!("cannot read its `{STATE}`: {error}")))?;
     let state: State = serde_json::from_str(&text)
-        .map_err(|error| not_a_lab(format!("its `{STATE}` is not ours: {error}")))?;
+        .map_err(|error| not_a_lab(format!("its `{STATE}` is invalid: {error}")))?;
     if state.flashflow_lab != VERSION {
         return Err(not_a_lab(format!(
-            "its `{STATE}` has format {}, we know format {VERSION}",
+            "its `{STATE}` has format {}, not format {VERSION}",
             state.flashflow_lab
         )));
     }
@@ -148,7 +148,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn other_folders_are_left_alone() {
+    fn folders_without_a_network_are_not_removed() {
         let dir = tempfile::tempdir().expect("a folder");
         let refusal = |text: Option<&str>| {
             if let Some(text) = text {
@@ -161,7 +161,7 @@ mod tests {
             error.to_string()
         };
         assert!(refusal(None).contains("cannot read its `lab.json`"));
-        assert!(refusal(Some("{}")).contains("is not ours"));
+        assert!(refusal(Some("{}")).contains("is invalid"));
         let state = |version, nodes: &str| {
             format!(
                 "{{\"flashflow_lab\":{version},\"started\":1,\"detached\":true,\"nodes\":{nodes}}}"

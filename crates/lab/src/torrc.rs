@@ -1,6 +1,6 @@
 //! The configuration files.
 //!
-//! Reasons of the less obvious lines:
+//! Reasons for the less obvious lines:
 //! - Voting: tor accepts intervals from 10 s, with delays of at least 2 s whose sum is less than half the
 //!   interval. Before the first consensus the interval is 5 s and tor shortens the delays to 1 s each; if a
 //!   loaded machine misses one vote, the next is 5 s later.
@@ -14,7 +14,7 @@
 //!   minutes.
 //! - Cell statistics make a loaded relay slow and large, so they are off.
 //! - No name server but loopback, no GeoIP files (parsing them takes a tenth of a second each).
-//! - All ports but the authorities' are `auto`: nobody else can take them between choice and use.
+//! - All ports except the authorities' are `auto`: no other program can take them before tor opens them.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -46,7 +46,7 @@ pub(crate) struct Torrc<'a> {
     pub(crate) dir: &'a Path,
     pub(crate) spec: &'a NetworkSpec,
     pub(crate) authorities: &'a [AuthorityLine],
-    /// The owning process, which tor is to survive by a few seconds only; `None` if it may outlive it.
+    /// The owning process, after whose end tor exits within seconds; `None` if tor may outlive it.
     pub(crate) owner: Option<u32>,
 }
 

@@ -1,21 +1,21 @@
 //! Emulated wide-area networks: latency, loss and bottlenecks between hosts on one machine.
 //!
 //! A [`Wan`] is a star. Each host is a network namespace (without a name) with one interface, whose other end
-//! is read by a thread of this process. From each host to each other there is a [`Way`] with latency, jitter,
-//! loss, a bottleneck with its queue, reordering and duplicates; it can be changed at run time. Each host has
-//! an [`Access`] link that its paths share. TCP, sockets and processes are the kernel's: programs cannot
-//! distinguish the distance from a real one.
+//! is read by a thread of this process. Each ordered pair of hosts has a [`WanPath`] with latency, jitter, loss,
+//! a bottleneck with its queue, reordering and duplicates, which can be changed at run time. All paths of a host
+//! share its [`Access`] link. TCP, sockets and processes are the kernel's, so programs cannot distinguish the
+//! emulated network from a real one.
 //!
 //! ```no_run
-//! use lab::wan::{Congestion, Queue, Wan, WanSpec, Way};
+//! use lab::wan::{Congestion, Queue, Wan, WanSpec, WanPath};
 //! use onion::{Duration, Rate};
 //! use std::net::{TcpListener, TcpStream};
 //! use std::process::Command;
 //!
-//! let way = Way::with_latency(Duration::from_millis(50))
-//!     .losing(0.001)
-//!     .narrowed_to(Rate::from_mbit_per_s(100.0), Queue::Time(Duration::from_millis(100)));
-//! let mut spec = WanSpec::pair(way).with_seed(7);
+//! let path = WanPath::with_latency(Duration::from_millis(50))
+//!     .with_loss(0.001)
+//!     .with_bottleneck(Rate::from_mbit_per_s(100.0), Queue::Time(Duration::from_millis(100)));
+//! let mut spec = WanSpec::pair(path).with_seed(7);
 //! spec.hosts[0].congestion = Some(Congestion::Bbr);
 //! let wan = Wan::start(&spec)?;
 //! let (near, far) = (wan.host("near")?, wan.host("far")?);
@@ -24,42 +24,42 @@
 //! let stream = near.run(|| TcpStream::connect((far.address(), 80)))?; // 100 ms
 //! let child = near.start(Command::new("ping").arg(far.address().to_string()))?;
 //!
-//! wan.set_way("far", "near", wan.way("far", "near")?.broken())?; // a blackhole towards `near`
-//! println!("{:?} {:?}", wan.counts("near", "far")?, wan.unordered()?);
+//! wan.set_path("far", "near", wan.path("far", "near")?.blackholed())?; // a blackhole towards `near`
+//! println!("{:?} {:?}", wan.counts("near", "far")?, wan.unintended_losses()?);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! Random decisions are seeded: the *n*-th packet of a path is lost, delayed or duplicated in each run with
-//! this seed, or in none. Decisions that depend on time (queues, and correlated jitter) are as repeatable as
-//! the traffic is.
+//! Random decisions are seeded: the *n*-th packet of a path is lost, delayed or duplicated in all runs with
+//! the same seed, or in none. Decisions that depend on time (queues and correlated jitter) are repeatable only
+//! if the timing of the traffic is.
 //!
 //! # Limits
-//! One thread carries everything; [`Wan::unordered`] reports what it could not carry. Deliveries are never
+//! One thread carries everything; [`Wan::losses`] reports what it could not carry. Deliveries are never
 //! early, and a fraction of a millisecond late. Rates count IP packets with their headers. Only IPv4.
 //!
-//! # No remains
+//! # Cleanup
 //! Namespaces and interfaces have no names and end with the process, however it ends; a keeper kills the
 //! processes that still run in a host, as does dropping a [`Wan`].
 
+mod bottleneck;
 mod counts;
 mod error;
 mod fabric;
 mod fate;
-mod ferry;
+mod forwarder;
 mod host;
-mod narrow;
+mod path;
 mod pool;
 mod spec;
-mod way;
 
-pub use counts::{Counts, Unordered};
+pub use counts::{Counts, UnintendedLosses};
 pub use error::WanError;
 pub use host::Host;
+pub use path::{Bottleneck, Jitter, Loss, Queue, Reordering, WanPath};
 pub use spec::{Access, Congestion, HostSpec, SocketBuffer, WanSpec};
-pub use way::{Jitter, Loss, Narrow, Queue, Reordering, Way};
 
 use fabric::{Fabric, HostNumber};
-use ferry::{Ferry, Shared};
+use forwarder::{Forwarder, Shared};
 use link::Clock;
 use onion::Duration;
 use pool::Pool;
@@ -92,11 +92,11 @@ impl Wan {
         let (hosts, tuns): (Vec<_>, Vec<_>) =
             made.collect::<Result<Vec<_>, _>>()?.into_iter().unzip();
         let accesses: Vec<_> = spec.hosts.iter().map(|host| host.access).collect();
-        let fabric = Fabric::new(spec.seed, &accesses, |from, to| spec.way(from, to));
+        let fabric = Fabric::new(spec.seed, &accesses, |from, to| spec.path(from, to));
         let shared = Arc::new(Shared::new(fabric));
         let (stop, stopped) = UnixStream::pair().map_err(WanError::Thread)?;
         let addresses = hosts.iter().map(|host: &Host| host.address().octets());
-        let ferry = Ferry {
+        let forwarder = Forwarder {
             tuns,
             hosts: addresses.zip(0..).collect(),
             pool: Pool::new(spec.packets_max, usize::from(spec.mtu)),
@@ -106,12 +106,12 @@ impl Wan {
         };
         let thread = thread::Builder::new()
             .name("wan".to_owned())
-            .spawn(|| ferry.run())
+            .spawn(|| forwarder.run())
             .map_err(WanError::Thread)?;
         Ok(Self { hosts, shared, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// The hosts, as specified.
+    /// The hosts, in the order of the specification.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
@@ -129,21 +129,21 @@ impl Wan {
     ///
     /// # Errors
     /// [`WanError::UnknownHost`].
-    pub fn way(&self, from: &str, to: &str) -> Result<Way, WanError> {
+    pub fn path(&self, from: &str, to: &str) -> Result<WanPath, WanError> {
         let (from, to) = (self.number(from)?, self.number(to)?);
-        Ok(*self.shared.fabric().way_mut(from, to))
+        Ok(*self.shared.fabric().path_mut(from, to))
     }
 
     /// Changes the path from one host to another. Packets in flight are not affected.
     ///
     /// # Errors
     /// [`WanError::UnknownHost`], and [`WanError::Spec`] for an invalid path.
-    pub fn set_way(&self, from: &str, to: &str, way: Way) -> Result<(), WanError> {
+    pub fn set_path(&self, from: &str, to: &str, path: WanPath) -> Result<(), WanError> {
         let (from, to) = (self.number(from)?, self.number(to)?);
-        if let Some(problem) = way.problem() {
+        if let Some(problem) = path.problem() {
             return Err(WanError::Spec(problem));
         }
-        *self.shared.fabric().way_mut(from, to) = way;
+        *self.shared.fabric().path_mut(from, to) = path;
         Ok(())
     }
 
@@ -173,12 +173,12 @@ impl Wan {
     ///
     /// # Errors
     /// [`WanError::Host`] if the kernel does not report the drops of a host's interface.
-    pub fn unordered(&self) -> Result<Unordered, WanError> {
-        let mut unordered = self.shared.unordered();
+    pub fn unintended_losses(&self) -> Result<UnintendedLosses, WanError> {
+        let mut losses = self.shared.unintended_losses();
         for host in &self.hosts {
-            unordered.device += host.device_drops()?;
+            losses.device += host.device_drops()?;
         }
-        Ok(unordered)
+        Ok(losses)
     }
 
     /// Processor time spent on carrying packets, including the receiving kernels' work; `None` if the kernel
@@ -196,11 +196,11 @@ impl Wan {
 
 impl Drop for Wan {
     fn drop(&mut self) {
-        // First the users, then the thread that carries their packets.
+        // First the processes on the hosts, then the thread that carries their packets.
         self.hosts.clear();
         drop(self.stop.take());
         if let Some(thread) = self.thread.take() {
-            // It has panicked, which was printed already; there is nothing left to end.
+            // The message of a panic has been printed.
             let _ended = thread.join();
         }
     }

@@ -26,13 +26,13 @@ pub struct Content {
 }
 
 impl Content {
-    /// Its bytes, in pieces.
-    fn pieces(self) -> impl Iterator<Item = Vec<u8>> {
+    /// Its bytes in chunks.
+    fn chunks(self) -> impl Iterator<Item = Vec<u8>> {
         let whole = u64::try_from(CHUNK).unwrap_or(u64::MAX);
-        (0..self.len.div_ceil(whole)).map(move |piece| {
-            let len = whole.min(self.len - piece * whole);
+        (0..self.len.div_ceil(whole)).map(move |chunk| {
+            let len = whole.min(self.len - chunk * whole);
             // SplitMix64, a word for every eight bytes.
-            let words = (piece * whole / 8..).map(|place| {
+            let words = (chunk * whole / 8..).map(|place| {
                 let mut z = self.seed.wrapping_add(place.wrapping_mul(0x9E37_79B9_7F4A_7C15));
                 z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
                 z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
@@ -47,7 +47,7 @@ impl Content {
     #[must_use]
     pub fn sha256(self) -> [u8; 32] {
         let mut hash = Sha256::new();
-        self.pieces().for_each(|piece| hash.update(&piece));
+        self.chunks().for_each(|chunk| hash.update(&chunk));
         hash.finalize().into()
     }
 
@@ -86,10 +86,10 @@ impl ContentServer {
         let listener = TcpListener::bind((address, 0))?;
         let address = listener.local_addr()?;
         let is_over = Arc::new(AtomicBool::new(false));
-        let is_over_too = Arc::clone(&is_over);
+        let must_end = Arc::clone(&is_over);
         let thread = thread::Builder::new().name("content".to_owned()).spawn(move || {
             for stream in listener.incoming() {
-                if is_over_too.load(Ordering::Relaxed) {
+                if must_end.load(Ordering::Relaxed) {
                     return;
                 }
                 // A client that disconnects is not an error.
@@ -111,8 +111,8 @@ impl ContentServer {
 impl Drop for ContentServer {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
-        // The connection wakes it.
-        let _wakes = TcpStream::connect(self.address);
+        // The connection ends the wait of the thread.
+        let _woken = TcpStream::connect(self.address);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
@@ -130,11 +130,11 @@ fn serve(mut stream: TcpStream) -> io::Result<()> {
         return stream.write_all(b"HTTP/1.0 404 Not Found\r\n\r\n");
     };
     write!(stream, "HTTP/1.0 200 OK\r\nContent-Length: {}\r\n\r\n", content.len)?;
-    for piece in content.pieces() {
-        stream.write_all(&piece)?;
+    for chunk in content.chunks() {
+        stream.write_all(&chunk)?;
     }
     stream.shutdown(Shutdown::Write)?;
-    // Until the peer has received everything: an earlier close might reset the connection.
+    // Waits until the peer closes: an earlier close might reset the connection before it has received everything.
     io::copy(&mut stream, &mut io::sink()).map(drop)
 }
 
@@ -146,7 +146,7 @@ fn read_head(stream: &mut TcpStream) -> io::Result<String> {
         stream.read_exact(&mut byte)?;
         head.extend(byte);
     }
-    String::from_utf8(head).map_err(|_| io::Error::other("a head that is no text"))
+    String::from_utf8(head).map_err(|_| io::Error::other("the header is not UTF-8"))
 }
 
 /// The result of a download.
@@ -241,7 +241,10 @@ pub fn read_rest(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
     let mut rest = Vec::new();
     match stream.read_to_end(&mut rest) {
         Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-            Err(io::Error::new(error.kind(), format!("it hangs after {} bytes", rest.len())))
+            Err(io::Error::new(
+                error.kind(),
+                format!("no data for the timeout after {} bytes", rest.len()),
+            ))
         }
         Ok(_) | Err(_) => Ok(rest),
     }
@@ -250,12 +253,13 @@ pub fn read_rest(stream: &mut TcpStream) -> io::Result<Vec<u8>> {
 /// SOCKS 5 (RFC 1928) with a user name for isolation (RFC 1929).
 fn connect_by_socks(stream: &mut TcpStream, to: (&str, u16), isolation: &str) -> io::Result<()> {
     let refused = |what: &str| io::Error::other(format!("the SOCKS port {what}"));
-    let len = |text: &str| u8::try_from(text.len()).map_err(|_| refused("takes no such name"));
+    let len =
+        |text: &str| u8::try_from(text.len()).map_err(|_| refused("cannot take a name that long"));
     stream.write_all(&[5, 1, 2])?;
     let mut answer = [0; 2];
     stream.read_exact(&mut answer)?;
     if answer != [5, 2] {
-        return Err(refused("wants no name and password"));
+        return Err(refused("does not accept a user name"));
     }
     let mut request = vec![1, len(isolation)?];
     request.extend_from_slice(isolation.as_bytes());
@@ -279,7 +283,7 @@ fn connect_by_socks(stream: &mut TcpStream, to: (&str, u16), isolation: &str) ->
     stream.read_exact(&mut answer)?;
     match answer[1] {
         0 => Ok(()),
-        code => Err(refused(&format!("refuses: code {code} of RFC 1928"))),
+        code => Err(refused(&format!("refused the connection: code {code} of RFC 1928"))),
     }
 }
 
@@ -288,13 +292,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn content_is_the_same_each_time_and_differs_by_seed() {
+    fn content_depends_on_length_and_seed_only() {
         let content = Content { len: 100_003, seed: 7 };
-        let bytes: Vec<u8> = content.pieces().flatten().collect();
+        let bytes: Vec<u8> = content.chunks().flatten().collect();
         assert_eq!(bytes.len(), 100_003);
         assert_eq!(<[u8; 32]>::from(Sha256::digest(&bytes)), content.sha256());
         assert_ne!(Content { seed: 8, ..content }.sha256(), content.sha256());
         assert_eq!(Content::of_path(&content.path()), Some(content));
-        assert_eq!(Content { len: 0, seed: 1 }.pieces().count(), 0);
+        assert_eq!(Content { len: 0, seed: 1 }.chunks().count(), 0);
     }
 }

@@ -1,4 +1,5 @@
-//! Counts forwarded bytes by the kernel's counters of processes' sockets, which neither a relay nor a measurer can falsify.
+//! Counts forwarded bytes with the kernel's counters of processes' sockets, which neither a relay nor a measurer can
+//! falsify.
 
 use crate::{Background, Connection, connections};
 use link::Clock;
@@ -17,21 +18,22 @@ const STEP: Duration = Duration::from_millis(20);
 pub enum Count {
     /// Bytes that these processes receive from another one.
     Received {
-        /// Whose sockets are read.
+        /// The process whose sockets are read.
         by: Vec<u32>,
         /// The process at the other end.
         from: u32,
     },
-    /// Bytes that a process writes to sockets to any process but these, including bytes that have not arrived yet.
-    Handed {
-        /// Whose sockets are read.
+    /// Bytes that a process writes to sockets, including bytes that have not been sent yet. Sockets that are connected to
+    /// one of the excepted processes do not count.
+    Written {
+        /// The process whose sockets are read.
         by: u32,
-        /// Processes that must not be at the other end.
+        /// The excepted processes.
         except: Vec<u32>,
     },
     /// Bytes that a process sends to any peer, once they are acknowledged.
     Sent {
-        /// Whose sockets are read.
+        /// The process whose sockets are read.
         by: u32,
     },
 }
@@ -65,8 +67,9 @@ struct Tally {
     count: Count,
     /// The bytes of each socket when it was last read.
     known: BTreeMap<Socket, u64>,
-    /// Sockets that were connected to one of the named processes. They stay attributed to it, whichever end is closed first.
-    theirs: BTreeSet<Socket>,
+    /// Sockets that were connected to one of the named processes at any time. They remain attributed to it when its end is
+    /// closed first.
+    to_named: BTreeSet<Socket>,
     total: u64,
     readings: Vec<(Instant, u64)>,
     /// Bytes in the receive queues of these sockets at each reading.
@@ -87,9 +90,9 @@ impl Witness {
             return Err(io::Error::other(problem));
         }
         let tallies = Arc::new(Mutex::new(tallies));
-        let theirs = Arc::clone(&tallies);
+        let shared = Arc::clone(&tallies);
         let thread = Background::start("witness", move || {
-            lock(&theirs).iter_mut().for_each(|tally| tally.read(clock));
+            lock(&shared).iter_mut().for_each(|tally| tally.read(clock));
             STEP
         })?;
         Ok(Self { tallies, _thread: thread })
@@ -104,27 +107,27 @@ impl Witness {
         self.tallies().iter().find_map(|tally| tally.problem.clone())
     }
 
-    /// The bytes between two instants of the count with index `place`.
-    pub fn bytes_between(&self, place: usize, from: Instant, to: Instant) -> f64 {
+    /// The bytes that the count with this index has counted between two instants.
+    pub fn bytes_between(&self, index: usize, from: Instant, to: Instant) -> f64 {
         let tallies = self.tallies();
-        let readings = tallies.get(place).map_or(&[][..], |tally| &tally.readings);
+        let readings = tallies.get(index).map_or(&[][..], |tally| &tally.readings);
         by(readings, to) - by(readings, from)
     }
 
-    /// The share of readings in `time` at which at least `bytes` were in the receive queues of the count with index `place`; 0 if there
-    /// was no reading.
-    pub fn share_unread(&self, place: usize, bytes: u64, time: Range<Instant>) -> f64 {
+    /// The share of readings in `time` at which the receive queues of the count with this index held at least `bytes`;
+    /// 0 if there was no reading.
+    pub fn share_unread(&self, index: usize, bytes: u64, time: Range<Instant>) -> f64 {
         let tallies = self.tallies();
-        let unread = tallies.get(place).map_or(&[][..], |tally| &tally.unread);
+        let unread = tallies.get(index).map_or(&[][..], |tally| &tally.unread);
         share_of_at_least(unread, bytes, &time)
     }
 
     /// [`Self::bytes_between`] for `count` consecutive seconds, in Mbit/s.
-    pub fn seconds_from(&self, place: usize, from: Instant, count: u32) -> Vec<f64> {
+    pub fn seconds_from(&self, index: usize, from: Instant, count: u32) -> Vec<f64> {
         (0..count)
             .map(|number| {
                 let begin = from + Duration::from_secs(u64::from(number));
-                mbit(self.bytes_between(place, begin, begin + Duration::from_secs(1)))
+                mbit(self.bytes_between(index, begin, begin + Duration::from_secs(1)))
             })
             .collect()
     }
@@ -136,11 +139,10 @@ fn lock(tallies: &Mutex<Vec<Tally>>) -> MutexGuard<'_, Vec<Tally>> {
 
 impl Tally {
     fn new(count: Count) -> Self {
-        let (known, theirs) = (BTreeMap::new(), BTreeSet::new());
         Self {
             count,
-            known,
-            theirs,
+            known: BTreeMap::new(),
+            to_named: BTreeSet::new(),
             total: 0,
             readings: Vec::new(),
             unread: Vec::new(),
@@ -150,7 +152,7 @@ impl Tally {
 
     fn read(&mut self, clock: Clock) {
         let begin = clock.now();
-        match self.count.look(&mut self.theirs) {
+        match self.count.read(&mut self.to_named) {
             // A reading takes time, above all on a busy machine.
             Ok(seen) => {
                 let now = begin + (clock.now() - begin) / 2;
@@ -177,37 +179,37 @@ impl Tally {
 }
 
 impl Count {
-    /// Reads the bytes of each socket that counts. `theirs` are those known to be connected to the named processes.
-    fn look(&self, theirs: &mut BTreeSet<Socket>) -> io::Result<BTreeMap<Socket, SocketCounts>> {
+    /// Reads the bytes of each socket that counts. `to_named` are the sockets known to be connected to the named processes.
+    fn read(&self, to_named: &mut BTreeSet<Socket>) -> io::Result<BTreeMap<Socket, SocketCounts>> {
         match self {
             Self::Sent { by } => {
                 let all = of_living(*by)?.into_iter();
                 Ok(all.map(|it| ((*by, it.inode), SocketCounts::of(&it, it.bytes.sent))).collect())
             }
-            Self::Handed { by, except } => {
-                // In this order: what is connected to them now has another end by then.
+            Self::Written { by, except } => {
+                // In this order, so that the other ends of these connections exist when they are read.
                 let all = of_living(*by)?;
-                let places = places(except)?;
-                theirs.extend(
-                    all.iter().filter(|it| places.contains(&it.peer)).map(|it| (*by, it.inode)),
+                let named = local_addresses(except)?;
+                to_named.extend(
+                    all.iter().filter(|it| named.contains(&it.peer)).map(|it| (*by, it.inode)),
                 );
                 let all = all
                     .into_iter()
                     .map(|it| ((*by, it.inode), SocketCounts::of(&it, it.bytes.written)));
-                Ok(all.filter(|(socket, _)| !theirs.contains(socket)).collect())
+                Ok(all.filter(|(socket, _)| !to_named.contains(socket)).collect())
             }
             Self::Received { by, from } => {
-                let places = places(&[*from])?;
+                let named = local_addresses(&[*from])?;
                 let mut seen = BTreeMap::new();
                 for pid in by {
                     for it in of_living(*pid)? {
-                        if places.contains(&it.peer) {
-                            theirs.insert((*pid, it.inode));
+                        if named.contains(&it.peer) {
+                            to_named.insert((*pid, it.inode));
                         }
                         seen.insert((*pid, it.inode), SocketCounts::of(&it, it.bytes.received));
                     }
                 }
-                seen.retain(|socket, _| theirs.contains(socket));
+                seen.retain(|socket, _| to_named.contains(socket));
                 Ok(seen)
             }
         }
@@ -215,8 +217,8 @@ impl Count {
 }
 
 /// The share of readings in `time` with at least `bytes`.
-fn share_of_at_least(looks: &[(Instant, u64)], bytes: u64, time: &Range<Instant>) -> f64 {
-    let within = looks.iter().filter(|(at, _)| time.contains(at));
+fn share_of_at_least(readings: &[(Instant, u64)], bytes: u64, time: &Range<Instant>) -> f64 {
+    let within = readings.iter().filter(|(at, _)| time.contains(at));
     let (mut all, mut much) = (0_u32, 0_u32);
     for (_, seen) in within {
         all += 1;
@@ -226,7 +228,7 @@ fn share_of_at_least(looks: &[(Instant, u64)], bytes: u64, time: &Range<Instant>
 }
 
 /// The local addresses of these processes' connections.
-fn places(pids: &[u32]) -> io::Result<BTreeSet<SocketAddr>> {
+fn local_addresses(pids: &[u32]) -> io::Result<BTreeSet<SocketAddr>> {
     let mut found = BTreeSet::new();
     for pid in pids {
         found.extend(of_living(*pid)?.into_iter().map(|it| it.local));
@@ -247,7 +249,7 @@ pub fn mbit(bytes: f64) -> f64 {
     bytes * 8e-6
 }
 
-/// Bytes up to an instant, interpolated between two readings.
+/// The bytes counted up to an instant, interpolated between two readings.
 #[expect(clippy::cast_precision_loss, reason = "no experiment moves 2^53 bytes")]
 fn by(readings: &[(Instant, u64)], at: Instant) -> f64 {
     let next = readings.partition_point(|(reading, _)| *reading <= at);
@@ -272,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_between_two_readings_is_spread_evenly() {
+    fn bytes_between_two_readings_are_interpolated() {
         let readings = [(at(1000), 0), (at(2000), 500), (at(4000), 700)];
         for (ms, bytes) in
             [(0, 0.0), (1000, 0.0), (1500, 250.0), (2000, 500.0), (3000, 600.0), (9000, 700.0)]
@@ -283,38 +285,38 @@ mod tests {
     }
 
     #[test]
-    fn a_share_is_of_the_looks_within_the_time() {
-        let looks = [(at(10), 900), (at(20), 99), (at(30), 100), (at(40), 500), (at(50), 0)];
-        let share = |from, to| share_of_at_least(&looks, 100, &(at(from)..at(to)));
+    fn a_share_is_of_the_readings_within_the_time() {
+        let readings = [(at(10), 900), (at(20), 99), (at(30), 100), (at(40), 500), (at(50), 0)];
+        let share = |from, to| share_of_at_least(&readings, 100, &(at(from)..at(to)));
         assert!((share(20, 50) - 2.0 / 3.0).abs() < 1e-9);
         assert!((share(30, 50) - 1.0).abs() < 1e-9);
-        assert!(share(60, 90).abs() < 1e-9, "nobody looked");
+        assert!(share(60, 90).abs() < 1e-9, "no reading");
     }
 
     #[test]
-    fn sockets_that_come_and_go_are_added_up_from_the_first_look_on() {
+    fn bytes_of_all_sockets_count_from_the_first_reading() {
         let mut tally = Tally::new(Count::Sent { by: 1 });
-        let looks: [&[((u32, u64), u64)]; 4] =
+        let readings: [&[((u32, u64), u64)]; 4] =
             [&[((1, 7), 100)], &[((1, 7), 150), ((1, 8), 20)], &[((1, 8), 25)], &[]];
-        for (ms, look) in (0..).zip(looks) {
-            tally.take(at(ms), look.iter().copied().collect());
+        for (ms, reading) in (0..).zip(readings) {
+            tally.take(at(ms), reading.iter().copied().collect());
         }
         assert_eq!(tally.readings, [(at(0), 0), (at(1), 70), (at(2), 75), (at(3), 75)]);
     }
 
     #[test]
-    fn a_socket_that_one_look_passes_over_is_not_counted_twice() {
+    fn a_socket_that_is_missing_from_one_reading_is_not_counted_twice() {
         let mut tally = Tally::new(Count::Sent { by: 1 });
-        let looks: [&[((u32, u64), u64)]; 4] =
+        let readings: [&[((u32, u64), u64)]; 4] =
             [&[((1, 7), 100)], &[((1, 7), 900)], &[], &[((1, 7), 1000)]];
-        for (ms, look) in (0..).zip(looks) {
-            tally.take(at(ms), look.iter().copied().collect());
+        for (ms, reading) in (0..).zip(readings) {
+            tally.take(at(ms), reading.iter().copied().collect());
         }
         assert_eq!(tally.readings, [(at(0), 0), (at(1), 800), (at(2), 800), (at(3), 900)]);
     }
 
     #[test]
-    fn what_passes_between_two_processes_is_counted_by_neither_of_them() {
+    fn bytes_of_a_connection_are_counted_by_the_kernel() {
         let us = std::process::id();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let mut stream =
@@ -324,11 +326,11 @@ mod tests {
         let counts = vec![
             Count::Received { by: vec![us], from: us },
             Count::Sent { by: us },
-            Count::Handed { by: us, except: Vec::new() },
+            Count::Written { by: us, except: Vec::new() },
         ];
         let witness = Witness::start(counts, clock).expect("this very process");
         stream.write_all(&[1; 300_000]).expect("somebody reads");
-        peer.read_exact(&mut [0; 300_000]).expect("it came");
+        peer.read_exact(&mut [0; 300_000]).expect("received");
         let seen =
             || [0, 1, 2].map(|place| witness.bytes_between(place, Instant::ORIGIN, clock.now()));
         while seen().iter().any(|bytes| *bytes < 300_000.0) {
@@ -338,7 +340,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_has_fetched_is_handed_over_already_and_who_is_left_out_does_not_count() {
+    fn unread_bytes_count_as_written_unless_the_reader_is_excepted() {
         let us = std::process::id();
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let peer = listener.local_addr().expect("bound");
@@ -355,15 +357,15 @@ mod tests {
         let ours = connection.filter(|it| it.peer == peer).map(|it| (us, it.inode)).next();
         let ours = ours.expect("still open");
         let seen = |except: Vec<u32>| {
-            let count = Count::Handed { by: us, except };
-            count.look(&mut BTreeSet::new()).expect("this process")
+            let count = Count::Written { by: us, except };
+            count.read(&mut BTreeSet::new()).expect("this process")
         };
         assert_eq!(seen(Vec::new()).get(&ours).map(|it| it.carried), Some(written));
         assert!(!seen(vec![us]).contains_key(&ours));
     }
 
     #[test]
-    fn what_was_for_one_who_is_left_out_stays_his_when_he_has_closed_first() {
+    fn sockets_to_an_excepted_process_stay_excepted_when_it_closes_first() {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
         let port = listener.local_addr().expect("bound").port();
         let reads = format!("exec head -c 300000 </dev/tcp/127.0.0.1/{port} >/dev/null");
@@ -371,17 +373,17 @@ mod tests {
             Command::new("bash").args(["-c", &reads]).spawn().expect("bash is installed");
         let (mut stream, peer) = listener.accept().expect("a connection");
         let us = std::process::id();
-        let to_him = || {
+        let its_socket = || {
             let ours = connections(us).expect("this process").into_iter();
             ours.filter(|it| it.peer == peer).map(|it| (us, it.inode)).next().expect("still open")
         };
-        let mut tally = Tally::new(Count::Handed { by: us, except: vec![reader.id()] });
+        let mut tally = Tally::new(Count::Written { by: us, except: vec![reader.id()] });
         let clock = Clock::start();
         tally.read(clock);
-        assert!(!tally.known.contains_key(&to_him()));
+        assert!(!tally.known.contains_key(&its_socket()));
         stream.write_all(&[1; 300_000]).expect("somebody reads");
         reader.wait().expect("it reads all and ends");
         tally.read(clock);
-        assert!(!tally.known.contains_key(&to_him()));
+        assert!(!tally.known.contains_key(&its_socket()));
     }
 }

@@ -13,7 +13,7 @@ const UNIX_TIME_S: u64 = 1_700_000_000;
 const COORDINATOR: [u8; 32] = [1; 32];
 
 #[test]
-fn who_forges_everything_is_caught_in_the_first_bucket_and_the_honest_never() {
+fn a_forger_of_all_answers_is_detected_within_the_first_bucket_and_an_honest_relay_never() {
     let one_in = NonZeroU32::new(50).expect("not zero");
     let forgers = Forgers::new(1.0, one_in).expect("keys");
     let mut caught = Vec::new();
@@ -21,12 +21,12 @@ fn who_forges_everything_is_caught_in_the_first_bucket_and_the_honest_never() {
         let run = forgers.run(seed).expect("a measurement");
         assert!(run.is_rightly_accused && run.evaded < 50, "seed {seed}: {run:?}");
         assert_eq!(run.caught_at, Some(run.evaded as u64), "seed {seed}");
-        assert_eq!(forgers.run(seed).expect("a measurement"), run, "the same again");
+        assert_eq!(forgers.run(seed).expect("a measurement"), run, "equal seeds give equal runs");
         caught.push(run.evaded);
     }
     caught.sort_unstable();
     caught.dedup();
-    assert!(caught.len() > 5, "places of checks are random: {caught:?}");
+    assert!(caught.len() > 5, "the positions of checks are random: {caught:?}");
 
     let honest = Forgers::new(0.0, one_in).expect("keys");
     let run = honest.run(1).expect("a measurement");
@@ -47,7 +47,7 @@ fn order(relay: &LiarRelay) -> Order {
 }
 
 #[test]
-fn a_caller_hears_what_the_relay_answers_to_what_it_says() {
+fn a_caller_receives_the_answers_to_its_messages() {
     let target = TargetParams {
         is_allowed: true,
         coordinators: vec![CoordinatorKey::of_seed(&COORDINATOR)],
@@ -63,13 +63,14 @@ fn a_caller_hears_what_the_relay_answers_to_what_it_says() {
 
     let order = order(&relay);
     let mut stranger = dial().expect("a link");
-    let said = stranger.say(&Message::Order(order.sign(&[9; 32], &stranger.exported())));
-    let Ok(Some(Message::Error { code, .. })) = said else { panic!("{said:?}") };
+    let answer = stranger.request(&Message::Order(order.sign(&[9; 32], &stranger.exported())));
+    let Ok(Some(Message::Error { code, .. })) = answer else { panic!("{answer:?}") };
     assert_eq!(code, ErrorCode::UNKNOWN_COORDINATOR);
     let mut coordinator = dial().expect("a link");
     assert_ne!(coordinator.exported(), stranger.exported());
-    let said = coordinator.say(&Message::Order(order.sign(&COORDINATOR, &coordinator.exported())));
-    assert_eq!(said.expect("a link"), Some(Message::Accepted { nonce: order.nonce }));
+    let answer =
+        coordinator.request(&Message::Order(order.sign(&COORDINATOR, &coordinator.exported())));
+    assert_eq!(answer.expect("a link"), Some(Message::Accepted { nonce: order.nonce }));
 
     let gone = relay.target();
     relay.stop().expect("it ended");

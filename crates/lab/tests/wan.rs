@@ -1,8 +1,8 @@
 //! The effect of an emulated network on real packets.
 
 use lab::wan::{
-    Access, Congestion, Counts, HostSpec, Jitter, Narrow, Queue, Reordering, Wan, WanError,
-    WanSpec, Way,
+    Access, Bottleneck, Congestion, Counts, HostSpec, Jitter, Queue, Reordering, Wan, WanError,
+    WanPath, WanSpec,
 };
 use link::Clock;
 use onion::{Duration, Rate};
@@ -10,10 +10,10 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Stdio};
 
-/// Far more than anything here takes, even on a busy machine.
+/// Far longer than any step takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A network; skips the test where none can be made.
+/// Starts a network; skips the test without permission for namespaces.
 macro_rules! wan {
     ($spec:expr) => {
         match Wan::start($spec) {
@@ -46,7 +46,7 @@ fn numbers(wan: &Wan, from: &str, to: &str, count: u32, len: usize) -> Vec<u32> 
     const AT_ONCE: u32 = 50;
     let (sender, receiver) = (udp(wan, from), udp(wan, to));
     let to_address = receiver.local_addr().expect("bound");
-    let mut came = Vec::new();
+    let mut received = Vec::new();
     let mut packet = vec![0; len];
     for first in (0..count).step_by(50) {
         let before = wan.counts(from, to).expect("hosts");
@@ -60,10 +60,10 @@ fn numbers(wan: &Wan, from: &str, to: &str, count: u32, len: usize) -> Vec<u32> 
         for _ in before.delivered_packets..after.delivered_packets {
             let (len, _) = receiver.recv_from(&mut got).expect("delivered");
             assert_eq!(len, packet.len());
-            came.push(u32::from_be_bytes(got[..4].try_into().expect("four")));
+            received.push(u32::from_be_bytes(got[..4].try_into().expect("four")));
         }
     }
-    came
+    received
 }
 
 /// Waits until this number of packets have been sent on a path, and none of them is in flight.
@@ -84,16 +84,16 @@ fn settle(wan: &Wan, from: &str, to: &str, packets: u64) -> Counts {
     }
 }
 
-/// Nothing was lost but what was specified.
-fn assert_orderly(wan: &Wan) {
-    let unordered = wan.unordered().expect("Linux reports it");
-    assert_eq!(unordered.losses(), 0, "{unordered:?}");
+/// All losses were specified.
+fn assert_no_unintended_losses(wan: &Wan) {
+    let losses = wan.unintended_losses().expect("Linux reports it");
+    assert_eq!(losses.losses(), 0, "{losses:?}");
 }
 
 #[test]
-fn a_packet_takes_the_latency_of_both_ways_at_the_least() {
-    let back = Way::with_latency(ms(30));
-    let spec = WanSpec::pair(Way::with_latency(ms(20))).with_way("far", "near", back);
+fn a_round_trip_takes_at_least_the_latency_of_both_paths() {
+    let back = WanPath::with_latency(ms(30));
+    let spec = WanSpec::pair(WanPath::with_latency(ms(20))).with_path("far", "near", back);
     let wan = wan!(&spec);
     let (near, far) = (udp(&wan, "near"), udp(&wan, "far"));
     far.set_read_timeout(Some(PATIENCE)).expect("possible");
@@ -109,35 +109,39 @@ fn a_packet_takes_the_latency_of_both_ways_at_the_least() {
         near.recv_from(&mut packet).expect("received");
         assert!(clock.now() - start >= ms(50));
     }
-    assert_orderly(&wan);
+    assert_no_unintended_losses(&wan);
 }
 
 #[test]
-fn the_same_packets_are_lost_with_the_same_seed_and_as_many_as_asked_for() {
+fn the_loss_rate_is_as_specified_and_equal_seeds_lose_the_same_packets() {
     const COUNT: u32 = 5_000;
     let run = |seed| {
-        let wan = Wan::start(&WanSpec::pair(Way::default().losing(0.1)).with_seed(seed))?;
-        let came = numbers(&wan, "near", "far", COUNT, 100);
-        assert_orderly(&wan);
-        Ok::<_, WanError>((came, wan.counts("near", "far")?))
+        let wan = Wan::start(&WanSpec::pair(WanPath::default().with_loss(0.1)).with_seed(seed))?;
+        let received = numbers(&wan, "near", "far", COUNT, 100);
+        assert_no_unintended_losses(&wan);
+        Ok::<_, WanError>((received, wan.counts("near", "far")?))
     };
-    let _skips_where_it_must = wan!(&WanSpec::pair(Way::default()));
-    let (came, counts) = run(1).expect("runs");
-    assert_eq!(run(1).expect("runs"), (came.clone(), counts));
-    assert_ne!(run(2).expect("runs").0, came);
-    assert!(came.is_sorted());
-    assert_eq!(counts.lost_by_chance, u64::from(COUNT) - u64::try_from(came.len()).expect("few"));
+    let _skips_without_namespaces = wan!(&WanSpec::pair(WanPath::default()));
+    let (received, counts) = run(1).expect("runs");
+    assert_eq!(run(1).expect("runs"), (received.clone(), counts));
+    assert_ne!(run(2).expect("runs").0, received);
+    assert!(received.is_sorted());
+    assert_eq!(
+        counts.lost_by_chance,
+        u64::from(COUNT) - u64::try_from(received.len()).expect("few")
+    );
     // Five standard deviations: √(5000 · 0.1 · 0.9) = 21.
     assert!((394..=606).contains(&counts.lost_by_chance), "{counts:?}");
 }
 
 #[test]
-fn tcp_gets_through_intact_and_is_bound_by_the_narrow_place() {
+fn tcp_data_is_intact_and_limited_by_the_bottleneck() {
     const LEN: usize = 3_000_000;
-    let narrow = Way::with_latency(ms(5))
-        .losing(0.001)
-        .narrowed_to(Rate::from_mbit_per_s(40.0), Queue::Time(ms(50)));
-    let wan = wan!(&WanSpec::pair(narrow).with_way("far", "near", Way::with_latency(ms(5))));
+    let bottleneck = WanPath::with_latency(ms(5))
+        .with_loss(0.001)
+        .with_bottleneck(Rate::from_mbit_per_s(40.0), Queue::Time(ms(50)));
+    let wan =
+        wan!(&WanSpec::pair(bottleneck).with_path("far", "near", WanPath::with_latency(ms(5))));
     let (near, far) = (wan.host("near").expect("is"), wan.host("far").expect("is"));
     let listener =
         far.run(|| TcpListener::bind((far.address(), 80))).expect("root").expect("bound");
@@ -153,59 +157,59 @@ fn tcp_gets_through_intact_and_is_bound_by_the_narrow_place() {
         });
         let mut received = Vec::new();
         peer.read_to_end(&mut received).expect("read");
-        assert!(received == sent, "{} bytes came, of {LEN}", received.len());
+        assert!(received == sent, "{} bytes received, of {LEN}", received.len());
     });
-    // 24 Mbit at 40 Mbit/s: no faster than that, however slow the machine.
+    // 24 Mbit at 40 Mbit/s: the minimum time on any machine.
     assert!(clock.now() - onion::Instant::ORIGIN >= ms(600));
     let counts = settle(&wan, "near", "far", 1);
     assert!(counts.bytes > 3_000_000 && counts.lost_by_chance + counts.dropped_by_queue > 0);
-    assert_orderly(&wan);
+    assert_no_unintended_losses(&wan);
 }
 
 #[test]
-fn a_way_that_becomes_a_blackhole_takes_nothing_more_while_the_way_back_works() {
-    let wan = wan!(&WanSpec::pair(Way::default()));
+fn a_blackhole_drops_all_packets_of_its_direction_only() {
+    let wan = wan!(&WanSpec::pair(WanPath::default()));
     assert_eq!(numbers(&wan, "near", "far", 10, 100).len(), 10);
-    wan.set_way("near", "far", Way::default().broken()).expect("possible");
+    wan.set_path("near", "far", WanPath::default().blackholed()).expect("possible");
     assert_eq!(numbers(&wan, "near", "far", 10, 100).len(), 0);
     assert_eq!(numbers(&wan, "far", "near", 10, 100).len(), 10);
     assert_eq!(wan.counts("near", "far").expect("is").blackholed, 10);
-    wan.set_way("near", "far", Way::default()).expect("possible");
+    wan.set_path("near", "far", WanPath::default()).expect("possible");
     assert_eq!(numbers(&wan, "near", "far", 10, 100).len(), 10);
-    assert_orderly(&wan);
+    assert_no_unintended_losses(&wan);
 }
 
-/// Like [`Wan::start`], where that has worked in the same test before.
+/// Starts a network after one has started in the same test.
 fn start(spec: &WanSpec) -> Wan {
     Wan::start(spec).expect("as before")
 }
 
-/// Three hosts with this link of the first to the network.
-fn three(access: Access) -> WanSpec {
+/// Three hosts, of which the first has this access link.
+fn hub_and_two(access: Access) -> WanSpec {
     let host = |name, at| HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at));
     WanSpec::new(vec![host("hub", 1).with_access(access), host("one", 2), host("two", 3)])
 }
 
 #[test]
-fn lost_bursts_are_as_long_as_asked_for() {
+fn loss_bursts_have_the_specified_length() {
     const COUNT: u32 = 10_000;
-    let wan = wan!(&WanSpec::pair(Way::default().losing_in_bursts(0.1, 4.0)).with_seed(3));
-    let came = numbers(&wan, "near", "far", COUNT, 100);
+    let wan = wan!(&WanSpec::pair(WanPath::default().with_burst_loss(0.1, 4.0)).with_seed(3));
+    let received = numbers(&wan, "near", "far", COUNT, 100);
     let gaps: Vec<u32> =
-        came.windows(2).map(|pair| pair[1] - pair[0] - 1).filter(|&gap| gap > 0).collect();
+        received.windows(2).map(|pair| pair[1] - pair[0] - 1).filter(|&gap| gap > 0).collect();
     let count = f64::from(u32::try_from(gaps.len()).expect("few"));
     let mean = f64::from(gaps.iter().sum::<u32>()) / count;
     // About 250 bursts with a deviation of √12 packets: five times 0.22.
     assert!((mean - 4.0).abs() < 1.1, "{mean} in {count}");
-    assert_orderly(&wan);
+    assert_no_unintended_losses(&wan);
 }
 
 #[test]
-fn a_narrow_place_lets_through_what_its_rate_says_and_drops_what_its_queue_has_no_room_for() {
+fn a_bottleneck_sends_at_its_rate_and_drops_packets_beyond_its_queue() {
     const LEN: usize = 972;
     let rate = Rate::from_byte_per_s(500_000);
     // Ten packets of 1000 bytes, with IP and UDP header: one is sent, and nine wait.
-    let wan = wan!(&WanSpec::pair(Way::default().narrowed_to(rate, Queue::Bytes(10_000))));
+    let wan = wan!(&WanSpec::pair(WanPath::default().with_bottleneck(rate, Queue::Bytes(10_000))));
     let (near, far) = (udp(&wan, "near"), udp(&wan, "far"));
     let address = far.local_addr().expect("bound");
     let clock = Clock::start();
@@ -218,44 +222,47 @@ fn a_narrow_place_lets_through_what_its_rate_says_and_drops_what_its_queue_has_n
     assert_eq!(delivered + counts.dropped_by_queue, 100);
     assert!((10..100).contains(&delivered), "{counts:?}");
     assert!(took >= rate.time_for(counts.delivered_bytes), "{took:?} {counts:?}");
-    assert_orderly(&wan);
+    assert_no_unintended_losses(&wan);
 }
 
 #[test]
-fn packets_stay_in_order_whatever_the_jitter_unless_reordering_is_asked_for() {
-    let jitter =
-        |reorders| Way { jitter: Jitter { up_to: ms(20), reorders }, ..Way::with_latency(ms(5)) };
+fn jitter_reorders_packets_only_if_specified() {
+    let jitter = |reorders| WanPath {
+        jitter: Jitter { up_to: ms(20), reorders },
+        ..WanPath::with_latency(ms(5))
+    };
     let orderly = wan!(&WanSpec::pair(jitter(false)));
     assert!(numbers(&orderly, "near", "far", 500, 100).is_sorted());
     let tangled = start(&WanSpec::pair(jitter(true)));
-    let came = numbers(&tangled, "near", "far", 500, 100);
-    assert!(came.len() == 500 && !came.is_sorted());
+    let received = numbers(&tangled, "near", "far", 500, 100);
+    assert!(received.len() == 500 && !received.is_sorted());
     let reordering = Reordering { share: 0.2, held_back: ms(20) };
-    let held_back = start(&WanSpec::pair(Way { reordering, ..Way::default() }));
-    let came = numbers(&held_back, "near", "far", 500, 100);
-    assert!(came.len() == 500 && !came.is_sorted());
+    let held_back = start(&WanSpec::pair(WanPath { reordering, ..WanPath::default() }));
+    let received = numbers(&held_back, "near", "far", 500, 100);
+    assert!(received.len() == 500 && !received.is_sorted());
     let count = held_back.counts("near", "far").expect("is").held_back;
     // Five standard deviations: √(500 · 0.2 · 0.8) = 9.
     assert!((55..=145).contains(&count), "{count}");
 }
 
 #[test]
-fn duplicates_arrive_twice_and_the_others_once() {
-    let wan = wan!(&WanSpec::pair(Way { duplicate_share: 0.3, ..Way::default() }));
-    let mut came = numbers(&wan, "near", "far", 1000, 100);
+fn duplicated_packets_arrive_twice_and_the_others_once() {
+    let wan = wan!(&WanSpec::pair(WanPath { duplicate_share: 0.3, ..WanPath::default() }));
+    let mut received = numbers(&wan, "near", "far", 1000, 100);
     let duplicated = wan.counts("near", "far").expect("is").duplicated;
-    assert_eq!(u64::try_from(came.len()).expect("few"), 1000 + duplicated);
+    assert_eq!(u64::try_from(received.len()).expect("few"), 1000 + duplicated);
     // Five standard deviations: √(1000 · 0.3 · 0.7) = 14.5.
     assert!((227..=373).contains(&duplicated), "{duplicated}");
-    came.dedup();
-    assert_eq!(came, (0..1000).collect::<Vec<_>>());
-    assert_orderly(&wan);
+    received.dedup();
+    assert_eq!(received, (0..1000).collect::<Vec<_>>());
+    assert_no_unintended_losses(&wan);
 }
 
 #[test]
-fn ways_of_one_host_share_its_access_link_and_ways_of_others_do_not_feel_it() {
-    let narrow = Narrow { rate: Rate::from_byte_per_s(100_000), queue: Queue::Bytes(50_000) };
-    let wan = wan!(&three(Access::both(narrow)));
+fn paths_of_one_host_share_its_access_link_and_do_not_affect_other_hosts() {
+    let bottleneck =
+        Bottleneck { rate: Rate::from_byte_per_s(100_000), queue: Queue::Bytes(50_000) };
+    let wan = wan!(&hub_and_two(Access::both(bottleneck)));
     let sockets = ["hub", "one", "two"].map(|host| udp(&wan, host));
     let [hub, one, two] = &sockets;
     let send = |from: &UdpSocket, to: &UdpSocket| {
@@ -266,7 +273,7 @@ fn ways_of_one_host_share_its_access_link_and_ways_of_others_do_not_feel_it() {
         send(hub, one);
         send(hub, two);
     }
-    // Those two have nothing to do with the hub: 40 packets there take 400 ms, and here nothing waits.
+    // The other two do not use the hub's link: its 40 packets take 400 ms, these are not delayed.
     for _ in 0..1000 {
         send(one, two);
         let mut packet = [0; 1000];
@@ -275,33 +282,33 @@ fn ways_of_one_host_share_its_access_link_and_ways_of_others_do_not_feel_it() {
     let counts = [("hub", "one"), ("hub", "two")].map(|(from, to)| settle(&wan, from, to, 20));
     let bytes = counts[0].delivered_bytes + counts[1].delivered_bytes;
     assert_eq!(bytes, 40_000);
-    assert!(clock.now() - onion::Instant::ORIGIN >= narrow.rate.time_for(bytes));
+    assert!(clock.now() - onion::Instant::ORIGIN >= bottleneck.rate.time_for(bytes));
     let other = settle(&wan, "one", "two", 1000);
     assert_eq!((other.packets, other.delivered_packets), (1000, 1000));
-    // Into it, more than fits at once: 100 packets from each.
+    // Towards the hub, more packets than the queue holds: 100 from each host.
     for _ in 0..100 {
         send(one, hub);
         send(two, hub);
     }
     let counts = [("one", "hub"), ("two", "hub")].map(|(from, to)| settle(&wan, from, to, 100));
     assert!(counts.iter().any(|counts| counts.dropped_by_access > 0), "{counts:?}");
-    assert_orderly(&wan);
+    assert_no_unintended_losses(&wan);
 }
 
 #[test]
-fn what_is_sent_to_nobody_is_told() {
-    let wan = wan!(&WanSpec::pair(Way::default()));
+fn packets_to_unknown_addresses_are_counted() {
+    let wan = wan!(&WanSpec::pair(WanPath::default()));
     let near = udp(&wan, "near");
     near.send_to(b"anybody?", "10.77.0.99:7").expect("sent");
     let clock = Clock::start();
-    while wan.unordered().expect("Linux reports it").to_nobody == 0 {
+    while wan.unintended_losses().expect("Linux reports it").to_nobody == 0 {
         assert!(clock.now() - onion::Instant::ORIGIN < PATIENCE);
         std::thread::park_timeout(ms(1));
     }
-    assert_eq!(wan.unordered().expect("Linux reports it").losses(), 1);
+    assert_eq!(wan.unintended_losses().expect("Linux reports it").losses(), 1);
 }
 
-/// The congestion control of a connected socket, as printed by `ss`: the word after the state of its timers.
+/// The congestion control of a connected socket, as printed by `ss`.
 fn congestion(wan: &Wan, host: &str) -> String {
     let output = wan.host(host).expect("is").run(|| Command::new("ss").arg("-tinH").output());
     let output = output.expect("root may enter").expect("`ss` comes with `ip`");
@@ -312,14 +319,14 @@ fn congestion(wan: &Wan, host: &str) -> String {
 }
 
 #[test]
-fn each_host_has_the_congestion_control_asked_for_when_it_connects_and_when_it_accepts() {
+fn each_host_uses_its_congestion_control_as_client_and_as_server() {
     let spec = |near, far| {
-        let mut spec = WanSpec::pair(Way::default());
+        let mut spec = WanSpec::pair(WanPath::default());
         (spec.hosts[0].congestion, spec.hosts[1].congestion) = (Some(near), Some(far));
         spec
     };
     let [bbr, cubic, reno] = Congestion::ALL;
-    let _skips_where_it_must = wan!(&spec(bbr, bbr));
+    let _skips_without_namespaces = wan!(&spec(bbr, bbr));
     for (near, far) in [(bbr, cubic), (cubic, reno), (reno, bbr)] {
         let wan = start(&spec(near, far));
         let _pair = connection(&wan);
@@ -339,9 +346,9 @@ fn connection(wan: &Wan) -> (TcpStream, TcpStream) {
 }
 
 #[test]
-fn a_shaped_host_sends_no_faster_than_its_filter_lets_it() {
+fn a_shaped_host_sends_no_faster_than_its_filter_permits() {
     const LEN: usize = 2_000_000;
-    let wan = wan!(&WanSpec::pair(Way::default()));
+    let wan = wan!(&WanSpec::pair(WanPath::default()));
     let near = wan.host("near").expect("is");
     let took = || {
         let (mut stream, mut peer) = connection(&wan);
@@ -356,7 +363,7 @@ fn a_shaped_host_sends_no_faster_than_its_filter_lets_it() {
     };
     let rate = Rate::from_mbit_per_s(20.0);
     near.shape(rate, 60_000).expect("tc");
-    // All but what the bucket lets through at once.
+    // All bytes except for the burst of the bucket.
     assert!(took() >= rate.time_for(1_980_000));
     near.unshape().expect("tc");
     let counts = wan.counts("near", "far").expect("is");
@@ -366,10 +373,10 @@ fn a_shaped_host_sends_no_faster_than_its_filter_lets_it() {
 }
 
 #[test]
-fn what_runs_at_a_host_ends_with_the_network() {
-    let wan = wan!(&WanSpec::pair(Way::default()));
+fn processes_on_a_host_end_with_the_network() {
+    let wan = wan!(&WanSpec::pair(WanPath::default()));
     let host = wan.host("near").expect("is");
-    // It leaves its group and its parent, as a daemon does.
+    // It leaves its process group and its parent, like a daemon.
     let mut shell = Command::new("sh");
     shell.args(["-c", "setsid sleep 600 >/dev/null & echo $!"]).stdout(Stdio::piped());
     let child = host.start(&mut shell).expect("started");
@@ -385,10 +392,10 @@ fn what_runs_at_a_host_ends_with_the_network() {
     assert!(is_gone());
 }
 
-/// Its folder is removed by the one, or by nobody.
+/// Nothing else removes the folder of that network.
 #[test]
-fn a_private_networks_keeper_at_a_host_may_do_its_work_before_it_ends_with_the_network() {
-    let wan = wan!(&WanSpec::pair(Way::default()));
+fn the_keeper_of_a_tor_network_on_a_host_finishes_its_cleanup_first() {
+    let wan = wan!(&WanSpec::pair(WanPath::default()));
     let folder = tempfile::tempdir().expect("a folder");
     let done = folder.path().join("done");
     let mut keeper = Command::new("sh");
@@ -399,24 +406,24 @@ fn a_private_networks_keeper_at_a_host_may_do_its_work_before_it_ends_with_the_n
 }
 
 #[test]
-fn what_cannot_be_is_refused_with_a_reason() {
+fn invalid_specifications_are_refused_with_a_reason() {
     let refused = |spec: &WanSpec| match Wan::start(spec) {
         Err(WanError::Spec(problem)) => problem,
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it started"),
     };
-    let way = Way::default();
-    assert!(refused(&WanSpec::pair(way.losing(1.1))).contains("1.1"));
-    assert!(refused(&WanSpec::pair(way.losing(f64::NAN))).contains("NaN"));
-    assert!(refused(&WanSpec::pair(way.losing_in_bursts(0.9, 2.0))).contains("bursts"));
-    assert!(refused(&WanSpec::pair(way.losing_in_bursts(0.5, 0.5))).contains("bursts"));
-    let none = way.narrowed_to(Rate::ZERO, Queue::Bytes(1));
+    let path = WanPath::default();
+    assert!(refused(&WanSpec::pair(path.with_loss(1.1))).contains("1.1"));
+    assert!(refused(&WanSpec::pair(path.with_loss(f64::NAN))).contains("NaN"));
+    assert!(refused(&WanSpec::pair(path.with_burst_loss(0.9, 2.0))).contains("bursts"));
+    assert!(refused(&WanSpec::pair(path.with_burst_loss(0.5, 0.5))).contains("bursts"));
+    let none = path.with_bottleneck(Rate::ZERO, Queue::Bytes(1));
     assert!(refused(&WanSpec::pair(none)).contains("rate"));
-    assert!(refused(&WanSpec::pair(way).with_way("near", "moon", way)).contains("moon"));
+    assert!(refused(&WanSpec::pair(path).with_path("near", "moon", path)).contains("moon"));
     assert!(refused(&WanSpec::new(Vec::new())).contains("hosts"));
-    let mut twins = WanSpec::pair(way);
+    let mut twins = WanSpec::pair(path);
     twins.hosts[1].address = twins.hosts[0].address;
     assert!(refused(&twins).contains("10.77.0.1"));
-    let long = Way::with_latency(Duration::from_secs(61));
+    let long = WanPath::with_latency(Duration::from_secs(61));
     assert!(refused(&WanSpec::pair(long)).contains("61s"));
 }

@@ -168,7 +168,7 @@ impl Party {
     fn say_order(&self, order: &Order) -> Result<(Caller, Option<Message>)> {
         let mut caller = self.dial()?;
         let message = Message::Order(order.sign(&self.seed, &caller.exported()));
-        let answer = caller.say(&message)?;
+        let answer = caller.request(&message)?;
         Ok((caller, answer))
     }
 
@@ -208,13 +208,13 @@ impl Party {
             Breach::OverheardOrder => {
                 let overheard = self.dial()?;
                 let message = Message::Order(order.sign(&self.seed, &overheard.exported()));
-                return Ok(self.dial()?.say(&message)?);
+                return Ok(self.dial()?.request(&message)?);
             }
             Breach::RepeatedOrder => drop(self.accepted(&order)?),
             Breach::WrongCoordinatorKey => {
                 let mut caller = self.dial()?;
                 let message = Message::Order(order.sign(&random()?, &caller.exported()));
-                return Ok(caller.say(&message)?);
+                return Ok(caller.request(&message)?);
             }
             Breach::ExpiredOrder => order.expires_unix_s = unix_time_s() - 60,
             Breach::FutureOrder => order.expires_unix_s = unix_time_s() + 2 * 3600,
@@ -236,29 +236,29 @@ impl Party {
                 let _coordinator = self.accepted(&order)?;
                 let mut caller = self.dial()?;
                 let message = self.proof(&random()?, order.nonce, &caller);
-                return Ok(caller.say(&message)?);
+                return Ok(caller.request(&message)?);
             }
             Breach::OverheardProof => {
                 let _coordinator = self.accepted(&order)?;
                 let message = self.proof(&self.measurer, order.nonce, &self.dial()?);
-                return Ok(self.dial()?.say(&message)?);
+                return Ok(self.dial()?.request(&message)?);
             }
             Breach::NoSuchMeasurement => {
                 let _coordinator = self.accepted(&order)?;
                 let mut caller = self.dial()?;
                 let message = self.proof(&self.measurer, Nonce(random()?), &caller);
-                return Ok(caller.say(&message)?);
+                return Ok(caller.request(&message)?);
             }
             Breach::TooManySockets => {
                 let _coordinator = self.accepted(&order)?;
                 let mut first = self.dial()?;
-                let proven = first.say(&self.proof(&self.measurer, order.nonce, &first))?;
+                let proven = first.request(&self.proof(&self.measurer, order.nonce, &first))?;
                 if proven != Some(Message::Proven) {
                     return Ok(proven);
                 }
                 let mut second = self.dial()?;
                 let message = self.proof(&self.measurer, order.nonce, &second);
-                return Ok(second.say(&message)?);
+                return Ok(second.request(&message)?);
             }
         }
         Ok(self.say_order(&order)?.1)

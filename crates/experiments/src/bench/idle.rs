@@ -3,7 +3,7 @@
 
 use super::subjects::{BenchNetwork, Subject};
 use crate::error::{Error, Result};
-use lab::load::{Crowd, rng};
+use lab::load::{CircuitLoad, rng};
 use link::tls::TlsConfigs;
 use link::{Clock, Driver, DriverOptions, IdentityIssuer, unix_time_s};
 use onion::Duration;
@@ -89,18 +89,22 @@ fn one(
 ) -> Result<Option<Value>> {
     let (relay, pid) = (subject.relay(), stage.pid(subject));
     let issuer = IdentityIssuer::new([7; 32], unix_time_s())?;
-    let crowd =
-        Crowd::new(stage.target(subject), plan.connections, plan.circuits, unix_time_s(), rng()?);
+    let load = CircuitLoad::new(
+        stage.target(subject),
+        plan.connections,
+        plan.circuits,
+        unix_time_s(),
+        rng()?,
+    );
     let max_conns = usize::MAX;
     let options =
         DriverOptions { handshake_timeout: PATIENCE, max_conns, ..DriverOptions::default() };
-    let driver =
-        Driver::new(crowd, Clock::start(), TlsConfigs::new(&issuer)?, Vec::new(), options)?;
+    let driver = Driver::new(load, Clock::start(), TlsConfigs::new(&issuer)?, Vec::new(), options)?;
     let mut load = IdleLoad { relay, driver, output, interrupt };
 
     let before = IdleReading::take(pid)?;
-    let circuits = load.driver.node().wanted();
-    if !load.wait_for(Crowd::standing, circuits, "circuits")? {
+    let circuits = load.driver.node().target_circuits();
+    if !load.wait_for(CircuitLoad::open_circuits, circuits, "circuits")? {
         return Ok(None);
     }
     let standing = IdleReading::take(pid)?;
@@ -110,10 +114,10 @@ fn one(
     let soak_began = load.driver.now();
     let mut memory = vec![idle.resident_bytes];
     for number in 1..=READINGS {
-        let so_far = load.driver.node().gone();
+        let so_far = load.driver.node().destroyed_circuits();
         let until = plan.soak * number / READINGS;
-        load.driver.node_mut().come_and_go(until - so_far);
-        if !load.wait_for(Crowd::gone, until, "circuits built and torn down")? {
+        load.driver.node_mut().open_and_destroy(until - so_far);
+        if !load.wait_for(CircuitLoad::destroyed_circuits, until, "circuits built and torn down")? {
             return Ok(None);
         }
         memory.push(IdleReading::take(pid)?.resident_bytes);
@@ -132,23 +136,28 @@ fn one(
     Ok(Some(figures.print(output)))
 }
 
-/// A crowd at work.
+/// A running load.
 struct IdleLoad<'a> {
     relay: &'static str,
-    driver: Driver<Crowd>,
+    driver: Driver<CircuitLoad>,
     output: &'a Output,
     interrupt: &'a Interrupt,
 }
 
 impl IdleLoad<'_> {
     /// Continues until there is this number; false if interrupted.
-    fn wait_for(&mut self, count: fn(&Crowd) -> u64, wanted: u64, what: &str) -> Result<bool> {
+    fn wait_for(
+        &mut self,
+        count: fn(&CircuitLoad) -> u64,
+        wanted: u64,
+        what: &str,
+    ) -> Result<bool> {
         let (mut seen, mut seen_at) = (0, self.driver.now());
         loop {
             let now = self.driver.now();
-            let crowd = self.driver.node();
-            if count(crowd) > seen {
-                (seen, seen_at) = (count(crowd), now);
+            let load = self.driver.node();
+            if count(load) > seen {
+                (seen, seen_at) = (count(load), now);
                 self.output.doing(format!("{}: {what}: {seen} of {wanted}", self.relay));
             }
             if seen >= wanted {
@@ -158,7 +167,7 @@ impl IdleLoad<'_> {
                 return Ok(false);
             }
             let is_stuck = now - seen_at > PATIENCE;
-            let problem = crowd.failure().or(is_stuck.then_some("the relay does not answer"));
+            let problem = load.failure().or(is_stuck.then_some("the relay does not answer"));
             if let Some(problem) = problem {
                 let relay = self.relay;
                 let text = format!("{relay}: {what}: {seen} of {wanted}, then: {problem}");

@@ -3,7 +3,7 @@
 use super::options::PathBench;
 use crate::error::{Error, Result};
 use crate::reporting::median;
-use lab::wan::{Counts, Host, SocketBuffer, Unordered, Wan, WanSpec, Way};
+use lab::wan::{Counts, Host, SocketBuffer, UnintendedLosses, Wan, WanPath, WanSpec};
 use link::{Clock, tcp_bytes};
 use onion::{Duration, Rate};
 use serde_json::json;
@@ -17,7 +17,7 @@ const PORT: u16 = 9;
 /// What is written and read at once.
 const CHUNK_BYTES: usize = 1 << 18;
 /// More than any of these paths holds: the kernel's own limit is not what is measured.
-const BUFFER: SocketBuffer = SocketBuffer { least: 4096, initial: 1 << 20, largest: 256 << 20 };
+const BUFFER: SocketBuffer = SocketBuffer { min: 4096, initial: 1 << 20, max: 256 << 20 };
 
 /// One run.
 struct PathSample {
@@ -27,7 +27,7 @@ struct PathSample {
     process_cpu_s_per_gbit: f64,
     out: Counts,
     back: Counts,
-    unordered: Unordered,
+    unordered: UnintendedLosses,
 }
 
 pub(super) fn run(options: PathBench, output: &Output, interrupt: &Interrupt) -> Result<Exit> {
@@ -95,9 +95,9 @@ fn print(run: u32, sample: &PathSample, output: &Output) {
 /// One run; `None` if the user has ended it.
 fn sample(options: PathBench, interrupt: &Interrupt) -> Result<Option<PathSample>> {
     let latency = Duration::from_millis(u64::from(options.rtt_ms)) / 2;
-    let back = Way::with_latency(latency);
-    let out = back.losing(options.loss_percent / 100.0);
-    let mut spec = WanSpec::pair(out).with_way("far", "near", back);
+    let back = WanPath::with_latency(latency);
+    let out = back.with_loss(options.loss_percent / 100.0);
+    let mut spec = WanSpec::pair(out).with_path("far", "near", back);
     for host in &mut spec.hosts {
         host.congestion = Some(options.congestion);
         (host.tcp_rmem, host.tcp_wmem) = (Some(BUFFER), Some(BUFFER));
@@ -153,7 +153,7 @@ fn observe(
         process_cpu_s_per_gbit: (after.3 - before.3).as_secs_f64() / gbit,
         out: wan.counts("near", "far")?,
         back: wan.counts("far", "near")?,
-        unordered: wan.unordered()?,
+        unordered: wan.unintended_losses()?,
     }))
 }
 

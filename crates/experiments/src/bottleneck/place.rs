@@ -2,7 +2,7 @@
 
 use crate::mode::Mode;
 use clap::ValueEnum;
-use lab::wan::{Access, Narrow, Queue};
+use lab::wan::{Access, Bottleneck, Queue};
 use onion::{Duration, Rate};
 use serde::{Serialize, Serializer};
 
@@ -87,7 +87,7 @@ impl Place {
 
     /// The link of the second measurer's host, if it lets through this rate where it is narrow.
     pub(super) fn access(self, rate: Rate) -> Access {
-        let narrow = |queue| Narrow { rate, queue: Queue::Time(queue) };
+        let narrow = |queue| Bottleneck { rate, queue: Queue::Time(queue) };
         match self {
             Self::Nowhere
             | Self::Relay
@@ -97,8 +97,8 @@ impl Place {
             | Self::All
             | Self::Coordinator => Access::default(),
             Self::Measurer | Self::Host => Access::both(narrow(QUEUE)),
-            Self::Policer => Access { out: Some(narrow(NO_QUEUE)), into: None },
-            Self::Back => Access { out: None, into: Some(narrow(QUEUE)) },
+            Self::Policer => Access { upload: Some(narrow(NO_QUEUE)), download: None },
+            Self::Back => Access { upload: None, download: Some(narrow(QUEUE)) },
         }
     }
 }

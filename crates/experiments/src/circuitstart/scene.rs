@@ -8,7 +8,7 @@ use super::chain::{RELAYS, Sizes};
 use super::noted::{NotedFlows, WindowLog};
 use crate::error::{Error, Result};
 use lab::load::{Nodes, listen, rng};
-use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
+use lab::wan::{Access, Bottleneck, Congestion, HostSpec, Queue, Wan, WanPath, WanSpec};
 use link::{Clock, Drive, DriverOptions, NodeThread, unix_time_s};
 use onion::cell::CELL_LEN;
 use onion::circuit::NextHop;
@@ -191,7 +191,7 @@ impl RealPath {
         }
         let bytes_per_cell = float(bytes) / float(cells);
         let cells_per_s = |rate: Rate| float(rate.as_byte_per_s()) / bytes_per_cell;
-        let unordered = self.wan.unordered()?;
+        let unordered = self.wan.unintended_losses()?;
         Ok(Some(ObservedWindow {
             sizes,
             widened_at: Instant::ORIGIN + (widened - begun),
@@ -307,7 +307,7 @@ fn name(place: usize) -> String {
 
 fn access(path: &Path, rate: Rate) -> Access {
     let queue = Queue::Time(path.hop_round_trip() * QUEUE_ROUND_TRIPS);
-    Access::both(Narrow { rate, queue })
+    Access::both(Bottleneck { rate, queue })
 }
 
 /// Hosts and the ways between them.
@@ -319,8 +319,8 @@ fn lay(path: &Path) -> Result<Wan> {
             .with_congestion(path.congestion)
     };
     let hosts = (0..RELAYS + 2).zip(1..).map(host).collect();
-    let way = Way::with_latency(2 * path.delay);
-    Ok(Wan::start(&WanSpec { way, ..WanSpec::new(hosts) }.with_seed(path.seed))?)
+    let way = WanPath::with_latency(2 * path.delay);
+    Ok(Wan::start(&WanSpec { default_path: way, ..WanSpec::new(hosts) }.with_seed(path.seed))?)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "some megabytes")]

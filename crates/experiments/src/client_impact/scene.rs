@@ -101,8 +101,8 @@ impl Network {
     ) -> Result<io::Result<Download>> {
         for other in [CLIENT, CORE] {
             let way = way_of_rtt(cell.rtt_ms, cell.loss_percent);
-            self.wan.set_way(other, FAR, way)?;
-            self.wan.set_way(FAR, other, way)?;
+            self.wan.set_path(other, FAR, way)?;
+            self.wan.set_path(FAR, other, way)?;
         }
         let mut path = testbed::path_of(&self.network)?;
         path[cell.place.number()] = match software {

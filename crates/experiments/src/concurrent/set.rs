@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::testbed::Testbed;
 use crate::trial::{Trial, Tried};
 use coordinator::{Campaign, Priority, RelayIndex};
-use lab::{OwnRelay, RelaySaid};
+use lab::{OwnRelay, RelayReports};
 use link::Clock;
 use measurer::{Request, Team};
 use onion::Rate;
@@ -46,7 +46,7 @@ impl Ready<'_> {
             team: &mut self.team,
             request: self.request,
             pid: self.relay.process.pid(),
-            said: &mut RelaySaid::watch_own(self.relay, self.clock),
+            said: &mut RelayReports::watch_own(self.relay, self.clock),
         };
         let tried = trial.run(session).transpose()?;
         Some(OneOf { place, measurers, tried })

@@ -7,10 +7,10 @@ use crate::testbed;
 use crate::wan_site::enter;
 use client::strategy::{Position, Strategy};
 use client::{Choices, ClientProxy, Directories, Event, NetDir, RelayInfo, Settings};
-use lab::wan::{Access, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
+use lab::wan::{Access, Bottleneck, HostSpec, Queue, Wan, WanPath, WanSpec};
 use lab::{
     Client, Content, ContentServer, Download, JoinedRelay, Network, NetworkSpec, Node, OwnRelay,
-    Pins, RelaySpec, TemporaryFolder, download,
+    OwnRelaySpec, Pins, RelaySpec, TemporaryFolder, download,
 };
 use link::Clock;
 use netdoc::Fingerprint;
@@ -132,7 +132,8 @@ impl BridgeNetwork {
         let server = testbed::content_server(core.address())?;
         output.doing("starting our exit");
         let spec = testbed::open_exit("oursexit", &network, core.address())?;
-        let exit = OwnRelay::start_linking(spec, folder.path(), Clock::start())?;
+        let spec = OwnRelaySpec { links_circuits: true, ..spec };
+        let exit = OwnRelay::start(spec, folder.path(), Clock::start())?;
         let mut bridges = Vec::new();
         for number in 0..BRIDGES {
             output.doing(format!("starting bridge {} of {BRIDGES}", number + 1));
@@ -383,12 +384,13 @@ fn lay(seed: u64) -> Result<Wan> {
     let host = |name: &str, at| HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at));
     let mut hosts = vec![host(CLIENT, 1), host(CORE, 2)];
     for (at, (number, place)) in (3..).zip(PLACES.iter().enumerate()) {
-        let narrow = Narrow { rate: Rate::from_mbit_per_s(place.mbit), queue: Queue::Time(QUEUE) };
+        let narrow =
+            Bottleneck { rate: Rate::from_mbit_per_s(place.mbit), queue: Queue::Time(QUEUE) };
         hosts.push(host(&bridge(number), at).with_access(Access::both(narrow)));
     }
     let both = |spec: WanSpec, one: &str, other: &str, ms: u64| {
-        let way = Way::with_latency(Duration::from_millis(ms));
-        spec.with_way(one, other, way).with_way(other, one, way)
+        let way = WanPath::with_latency(Duration::from_millis(ms));
+        spec.with_path(one, other, way).with_path(other, one, way)
     };
     // Clients learn of the network from the core.
     let mut spec = both(WanSpec::new(hosts).with_seed(seed), CLIENT, CORE, 20);

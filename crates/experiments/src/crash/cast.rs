@@ -59,7 +59,7 @@ impl Actor {
         let process = OwnProcess::start_in(name, arguments, Some(temporary), clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let address = listening["address"].as_str().and_then(|text| text.parse().ok());
-        let address = address.ok_or_else(|| OwnError::not_listening(name, &listening))?;
+        let address = address.ok_or_else(|| OwnError::no_address(name, &listening))?;
         Ok((process, address))
     }
 }
@@ -74,8 +74,12 @@ impl Processes {
         fs::create_dir(&temporary).map_err(failed)?;
         let key = SecretKey::generate()?;
         key.write_new(&folder.path().join("coordinator.key"))?;
-        let spec = OwnRelaySpec { limit: Some(limit), ..OwnRelaySpec::new("target", key.public()) };
-        let relay = OwnRelay::start_in(spec, folder.path(), Some(&temporary), clock)?;
+        let spec = OwnRelaySpec {
+            limit: Some(limit),
+            temporary_folder: Some(temporary),
+            ..OwnRelaySpec::new("target", key.public())
+        };
+        let relay = OwnRelay::start(spec, folder.path(), clock)?;
         let mut cast = Self { relay, measurers: Vec::new(), limit, key, clock, folder };
         for place in 0..MEASURERS {
             cast.add_measurer(&format!("measurer{place}"))?;
@@ -219,7 +223,7 @@ impl Processes {
             Victim::Target => {
                 let spec = self.relay.spec.clone();
                 let folder = self.folder.path();
-                self.relay = OwnRelay::start_in(spec, folder, Some(&temporary), self.clock)?;
+                self.relay = OwnRelay::start(spec, folder, self.clock)?;
             }
             Victim::Coordinator | Victim::Nobody => {}
         }

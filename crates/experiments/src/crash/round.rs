@@ -197,13 +197,13 @@ impl Watch<'_> {
     /// Takes in what has been said.
     fn look(&mut self) {
         let now = self.clock.now();
-        while let Some((_, value)) = self.coordinator.hear(now) {
+        while let Some((_, value)) = self.coordinator.next_output(now) {
             self.last = value;
         }
         if self.ended.is_none() {
             self.ended = self.coordinator.end();
         }
-        while let Some((at, value)) = self.cast.relay().process.hear(now) {
+        while let Some((at, value)) = self.cast.relay().process.next_output(now) {
             match value["type"].as_str() {
                 Some("accepted") => {
                     self.accepted.get_or_insert(at);
@@ -329,7 +329,7 @@ impl Watch<'_> {
         }
         let status = self.ended?;
         // What it said last may still be under way to us; its output ends with it.
-        while let Some((_, value)) = self.coordinator.hear(self.clock.now() + TOLERANCE) {
+        while let Some((_, value)) = self.coordinator.next_output(self.clock.now() + TOLERANCE) {
             self.last = value;
         }
         Some(Verdict {

@@ -100,7 +100,7 @@ impl Subject {
     /// Waits until the relay, if it is ours, uses a consensus of this time or later.
     fn wait_for_consensus(&self, valid_after: u64) -> Result<()> {
         match &self.holder {
-            Holder::Ours(relay) => Ok(relay.wait_until_it_goes_by(valid_after, VOTED)?),
+            Holder::Ours(relay) => Ok(relay.wait_until_it_uses(valid_after, VOTED)?),
             Holder::Tor(_) => Ok(()),
         }
     }
@@ -163,16 +163,11 @@ impl Scene {
                             None => network.directory_addrs(),
                         },
                         is_open_exit: kind.is_on_exit(),
+                        name_server: kind.is_on_names().then(|| names.address()),
+                        arguments: vec![format!("--max-mem-in-queues-mib={}", plan.memory_mib)],
                         ..OwnRelaySpec::new(name, key)
                     };
-                    let mib = plan.memory_mib.to_string();
-                    let arguments = ["--max-mem-in-queues-mib", &mib];
-                    let relay = if kind.is_on_names() {
-                        let names = names.address();
-                        OwnRelay::start_with_names(spec, folder.path(), &arguments, names, clock)?
-                    } else {
-                        OwnRelay::start_with(spec, folder.path(), &arguments, clock)?
-                    };
+                    let relay = OwnRelay::start(spec, folder.path(), clock)?;
                     let (target, pid) = (relay.target, relay.process.pid());
                     let holder = Holder::Ours(Box::new(relay));
                     Subject { kind, side, target, pid, holder, interceptor }

@@ -185,7 +185,7 @@ fn start_relay(
 /// How long a cell waited in the relay's queues, on average: all waiting over all cells (Little).
 fn waited(relay: &OwnProcess, clock: Clock, from: Instant, to: Instant) -> Option<f64> {
     let mut told = Vec::new();
-    while let Some((at, value)) = relay.hear(clock.now()) {
+    while let Some((at, value)) = relay.next_output(clock.now()) {
         if value["type"] == "load" && (from..to).contains(&at) {
             told.push((value["client_bytes"].as_f64()?, value["waited_cell_s"].as_f64()?));
         }

@@ -5,7 +5,7 @@ use crate::common::values_or;
 use crate::mode::Mode;
 use clap::ValueEnum;
 use coordinator::{Params, PathParams};
-use lab::wan::{Access, Narrow, Queue};
+use lab::wan::{Access, Bottleneck, Queue};
 use measurer::TeamOptions;
 use onion::{Duration, Rate};
 use serde::{Serialize, Serializer};
@@ -45,7 +45,7 @@ impl Host {
 
     /// Its link.
     pub(super) fn access(&self) -> Access {
-        Access::both(Narrow { rate: self.rate(), queue: Queue::Time(QUEUE) })
+        Access::both(Bottleneck { rate: self.rate(), queue: Queue::Time(QUEUE) })
     }
 }
 

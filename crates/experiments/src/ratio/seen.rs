@@ -20,7 +20,7 @@ const SETTLING: Duration = Duration::from_secs(1);
 pub(super) fn beginning(relay: &OwnRelay, clock: Clock, seconds: u32) -> Option<Instant> {
     let now = clock.now();
     let mut ends: Vec<Instant> = Vec::new();
-    while let Some((_, value)) = relay.process.hear(now) {
+    while let Some((_, value)) = relay.process.next_output(now) {
         match value["type"].as_str() {
             Some("accepted") => ends.clear(),
             Some("second") => ends.push(clock.at_unix_us(value["ended_unix_us"].as_u64()?)),

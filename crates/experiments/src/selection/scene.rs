@@ -7,7 +7,7 @@ use crate::wan_site::enter;
 use client::countries::Countries;
 use client::probe::{self, ProbeServer};
 use client::{Directories, NetDir};
-use lab::wan::{HostSpec, Wan, WanSpec, Way};
+use lab::wan::{HostSpec, Wan, WanPath, WanSpec};
 use lab::{ContentServer, JoinedRelay, Network, NetworkSpec, RelaySpec, TemporaryFolder};
 use link::unix_time_s;
 use netdoc::Fingerprint;
@@ -262,7 +262,7 @@ fn lay(seed: u64) -> Result<Wan> {
     let mut spec = WanSpec::new(hosts.collect()).with_seed(seed);
     for (from, a) in &all {
         for (to, b) in all.iter().filter(|(to, _)| to != from) {
-            spec = spec.with_way(from, to, Way::with_latency(latency(*a, *b)));
+            spec = spec.with_path(from, to, WanPath::with_latency(latency(*a, *b)));
         }
     }
     Ok(Wan::start(&spec)?)

@@ -5,7 +5,7 @@ use super::simulated::asked_to_stop;
 use super::{Around, Measured, Measuring, Played, RelaySeen, World};
 use crate::error::{Error, Result};
 use lab::load::{Nodes, listen, rng};
-use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanSpec, Way};
+use lab::wan::{Access, Bottleneck, Congestion, HostSpec, Queue, Wan, WanPath, WanSpec};
 use link::{Clock, DriverOptions, NodeThread, unix_time_s};
 use measurer::{Approach, Coordinator, Defences, Request, Team, TeamOptions};
 use onion::cell::CELL_LEN;
@@ -96,7 +96,7 @@ impl World for RealSockets {
             asked_to_stop(around)?;
             thread::park_timeout(LOOK);
         }
-        let unordered = wan.unordered()?;
+        let unordered = wan.unintended_losses()?;
         Ok(Played {
             downloads: notes.take(),
             relays: started.iter().map(Started::seen).collect::<Result<_, _>>()?,
@@ -136,7 +136,7 @@ impl World for RealSockets {
             .run(|| Team::new(options)?.measure(&request, &mut |_| (), around.stop))?;
         asked_to_stop(around)?;
         let outcome = result?.outcome;
-        let late = Duration::from_micros(wan.unordered()?.worst_lateness_us);
+        let late = Duration::from_micros(wan.unintended_losses()?.worst_lateness_us);
         Ok(match outcome.estimate() {
             Some(it) => Measured {
                 estimate: Some(it.capacity),
@@ -217,12 +217,13 @@ fn lay(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan> {
         Control::Cubic => Congestion::Cubic,
         Control::Reno | Control::Shadow => Congestion::Reno,
     };
-    let narrow =
-        |rate: Rate| (rate < UNBOUND).then_some(Narrow { rate, queue: Queue::Time(choices.queue) });
+    let narrow = |rate: Rate| {
+        (rate < UNBOUND).then_some(Bottleneck { rate, queue: Queue::Time(choices.queue) })
+    };
     let host = |(site, at): (&&Site, u8)| {
         HostSpec::new(&site.name, Ipv4Addr::new(10, 77, 2, at))
             .with_congestion(congestion)
-            .with_access(Access { out: narrow(site.up), into: narrow(site.down) })
+            .with_access(Access { upload: narrow(site.up), download: narrow(site.down) })
     };
     let mut spec = WanSpec::new(sites.iter().zip(1..).map(host).collect()).with_seed(seed);
     let known = Places::new()?;
@@ -230,8 +231,8 @@ fn lay(network: &Network, sites: &[&Site], seed: u64) -> Result<Wan> {
         for to in sites.iter().filter(|to| to.name != from.name) {
             let latency = known.find(&from.country)?.latency_to(&known.find(&to.country)?);
             let loss = choices.loss_at_300_ms * latency.as_secs_f64() / 0.3;
-            let way = Way::with_latency(latency).losing(loss);
-            spec = spec.with_way(&from.name, &to.name, way);
+            let way = WanPath::with_latency(latency).with_loss(loss);
+            spec = spec.with_path(&from.name, &to.name, way);
         }
     }
     Ok(Wan::start(&spec)?)

@@ -2,7 +2,7 @@
 
 use clap::ValueEnum;
 use coordinator::{Blame, Failure};
-use lab::wan::{Jitter, Reordering, Way};
+use lab::wan::{Jitter, Reordering, WanPath};
 use measurer::Progress;
 use onion::Duration;
 use serde::{Serialize, Serializer};
@@ -75,7 +75,7 @@ impl Moment {
 #[expect(clippy::large_enum_variant, reason = "there are two of them")]
 pub(super) enum Act {
     /// The ways out and back become these.
-    Ways([Way; 2]),
+    Ways([WanPath; 2]),
     /// The relay's process is stopped.
     Stop,
 }
@@ -106,33 +106,38 @@ impl Fault {
 
     /// Whether it begins at some moment.
     pub(super) fn has_moment(self) -> bool {
-        !self.acts(Way::default()).is_empty()
+        !self.acts(WanPath::default()).is_empty()
     }
 
     /// A path with the faults that last all the time.
-    pub(super) fn all_the_time(self, way: Way) -> Way {
+    pub(super) fn all_the_time(self, way: WanPath) -> WanPath {
         match self {
-            Self::Reorders => Way { jitter: Jitter { up_to: way.latency, reorders: true }, ..way },
+            Self::Reorders => {
+                WanPath { jitter: Jitter { up_to: way.latency, reorders: true }, ..way }
+            }
             Self::Duplicates => {
                 let reordering = Reordering { share: 0.05, held_back: Duration::from_millis(5) };
-                Way { duplicate_share: 0.05, reordering, ..way }
+                WanPath { duplicate_share: 0.05, reordering, ..way }
             }
-            Self::LosesAll => way.losing(1.0),
+            Self::LosesAll => way.with_loss(1.0),
             Self::Returns | Self::Breaks | Self::BreaksOut | Self::BreaksBack | Self::Stops => way,
         }
     }
 
     /// What happens at its moment, each with the delay after the previous one.
-    pub(super) fn acts(self, way: Way) -> Vec<(Duration, Act)> {
+    pub(super) fn acts(self, way: WanPath) -> Vec<(Duration, Act)> {
         let at_once = |act| vec![(Duration::ZERO, act)];
         match self {
             Self::Reorders | Self::Duplicates | Self::LosesAll => Vec::new(),
             Self::Returns => {
-                vec![(Duration::ZERO, Act::Ways([way.broken(); 2])), (GONE, Act::Ways([way; 2]))]
+                vec![
+                    (Duration::ZERO, Act::Ways([way.blackholed(); 2])),
+                    (GONE, Act::Ways([way; 2])),
+                ]
             }
-            Self::Breaks => at_once(Act::Ways([way.broken(); 2])),
-            Self::BreaksOut => at_once(Act::Ways([way.broken(), way])),
-            Self::BreaksBack => at_once(Act::Ways([way, way.broken()])),
+            Self::Breaks => at_once(Act::Ways([way.blackholed(); 2])),
+            Self::BreaksOut => at_once(Act::Ways([way.blackholed(), way])),
+            Self::BreaksBack => at_once(Act::Ways([way, way.blackholed()])),
             Self::Stops => at_once(Act::Stop),
         }
     }

@@ -6,7 +6,7 @@ use coordinator::journal::Entry;
 use coordinator::period::{Answer, Event, NetworkView, Period, PublishedRelay, SlotSeed};
 use coordinator::{Consent, MeasurerId, Record};
 use documents::Documents;
-use lab::{CpuReading, RelaySaid};
+use lab::{CpuReading, RelayReports};
 use measurer::member::MemberError;
 use measurer::{LocalTeam, Member};
 use netdoc::bwfile;
@@ -130,7 +130,7 @@ impl Observer<NetworkView> for Observed<'_> {
 }
 
 /// A relay of the private network as a [`RelayWitness`].
-pub(super) struct Watched<'r>(pub(super) RelaySaid<'r>);
+pub(super) struct Watched<'r>(pub(super) RelayReports<'r>);
 
 impl RelayWitness for Watched<'_> {
     fn now(&self) -> Instant {

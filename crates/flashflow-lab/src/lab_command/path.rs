@@ -5,7 +5,7 @@ mod options;
 pub(crate) use options::PathOptions;
 
 use cli::Error;
-use lab::wan::{Counts, Host, Unordered, Wan, WanSpec};
+use lab::wan::{Counts, Host, UnintendedLosses, Wan, WanSpec};
 use onion::Duration;
 use serde_json::{Value, json};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -49,7 +49,7 @@ pub(super) fn run(
     }
     let counts = [(near, far), (far, near)].map(|(from, to)| wan.counts(from.name(), to.name()));
     let [out, back] = counts;
-    print(&out?, &back?, &wan.unordered()?, ended, output);
+    print(&out?, &back?, &wan.unintended_losses()?, ended, output);
     Ok(match ended {
         _ if interrupt.is_requested() && !is_alone => Exit::Interrupted,
         Some(status) if !status.success() => Exit::Failed,
@@ -105,7 +105,7 @@ fn host_value(host: &Host) -> Value {
 fn print(
     out: &Counts,
     back: &Counts,
-    unordered: &Unordered,
+    unordered: &UnintendedLosses,
     ended: Option<ExitStatus>,
     output: &Output,
 ) {

@@ -4,7 +4,7 @@ use clap::Args;
 use cli::Error;
 use experiments::Interval;
 use experiments::truth::{RealSockets, Scene as NetworkScene, Simulated, World};
-use lab::wan::{Access, Congestion, HostSpec, Narrow, Queue, Wan, WanError, WanSpec, Way};
+use lab::wan::{Access, Bottleneck, Congestion, HostSpec, Queue, Wan, WanError, WanPath, WanSpec};
 use onion::Duration;
 use serde_json::json;
 use std::io::{self, Read, Write};
@@ -148,8 +148,8 @@ fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
     };
     let name = |flow: usize| format!("server-{flow}");
     let address = |number: usize| Ipv4Addr::new(10, 77, 1, u8::try_from(number).unwrap_or(u8::MAX));
-    let narrow = |rate| Narrow { rate, queue: Queue::Time(QUEUE) };
-    let access = Access { into: scene.down.map(narrow), ..Access::default() };
+    let narrow = |rate| Bottleneck { rate, queue: Queue::Time(QUEUE) };
+    let access = Access { download: scene.down.map(narrow), ..Access::default() };
     let mut hosts =
         vec![HostSpec::new(CLIENT, address(1)).with_congestion(congestion).with_access(access)];
     let flows = scene.round_trips.len();
@@ -158,11 +158,11 @@ fn play(scene: &Scene, seed: u64) -> Result<Vec<Came>, Error> {
     );
     let mut spec = WanSpec::new(hosts).with_seed(seed);
     for (flow, round_trip) in scene.round_trips.iter().enumerate() {
-        let way = Way::with_latency(*round_trip / 2);
-        spec = spec.with_way(CLIENT, &name(flow), way).with_way(
+        let way = WanPath::with_latency(*round_trip / 2);
+        spec = spec.with_path(CLIENT, &name(flow), way).with_path(
             &name(flow),
             CLIENT,
-            way.losing(scene.loss),
+            way.with_loss(scene.loss),
         );
     }
     let wan = Wan::start(&spec)?;

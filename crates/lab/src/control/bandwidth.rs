@@ -77,7 +77,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn bandwidth_events_are_read() {
+    fn bandwidth_events_are_parsed() {
         let event = BwEvent { read_bytes: 12, written_bytes: 34 };
         assert_eq!(BwEvent::parse("BW 12 34"), Some(event));
         assert_eq!(BwEvent::parse("BW 12 34 DIR=0,0 OR=12,34"), Some(event));
@@ -88,7 +88,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "\\PC*") {
+        fn arbitrary_text_never_panics(text in "\\PC*") {
             let _ = BwEvent::parse(&text);
         }
     }

@@ -60,7 +60,7 @@ pub enum ControlError {
         after: Duration,
     },
     /// A command contains a line break, which would start another command.
-    #[error("a command holds a line break")]
+    #[error("a command contains a line break")]
     LineBreak,
     /// Tor's answer lacks the requested value.
     #[error("unexpected answer: {0}")]
@@ -224,18 +224,18 @@ mod tests {
         let address = listener.local_addr().expect("an address");
         let server = thread::spawn(move || {
             let (mut stream, _) = listener.accept().expect("a client");
-            let mut heard = Vec::new();
+            let mut received = Vec::new();
             for answer in answers {
                 let mut byte = [0];
                 while stream.read(&mut byte).expect("a command") == 1 {
-                    heard.push(byte[0]);
+                    received.push(byte[0]);
                     if byte[0] == b'\n' {
                         break;
                     }
                 }
                 stream.write_all(answer).expect("written");
             }
-            String::from_utf8(heard).expect("text")
+            String::from_utf8(received).expect("text")
         });
         (address, server)
     }
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_get_their_replies_and_events_do_not_disturb_them() {
+    fn events_between_replies_do_not_disturb_requests() {
         let (address, server) = peer(&[
             b"250 OK\r\n",
             b"650 BW 1 2\r\n250+a/b=\r\nx\r\n.\r\n250 OK\r\n",
@@ -260,12 +260,12 @@ mod tests {
         let refused = control.get_info("c").expect_err("refused").to_string();
         assert_eq!(refused, "tor refused `GETINFO`: 552 Unrecognized key");
         assert!(matches!(control.request("A\r\nB"), Err(ControlError::LineBreak)));
-        let heard = server.join().expect("no panic");
-        assert_eq!(heard, "AUTHENTICATE abcd\r\nGETINFO a/b\r\nGETINFO c\r\n");
+        let received = server.join().expect("no panic");
+        assert_eq!(received, "AUTHENTICATE abcd\r\nGETINFO a/b\r\nGETINFO c\r\n");
     }
 
     #[test]
-    fn garbage_and_a_close_are_errors() {
+    fn invalid_data_and_a_closed_connection_are_errors() {
         let (address, _server) = peer(&[b"HTTP/1.0 400 Bad request\r\n"]);
         let error = Control::connect(address, cookie().path()).expect_err("garbage");
         assert!(matches!(error, ControlError::Parse(_)), "{error}");

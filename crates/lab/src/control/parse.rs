@@ -3,9 +3,9 @@
 use std::collections::VecDeque;
 
 /// Maximum accepted line length, in bytes. Tor's longest lines are those of `GETINFO` answers.
-const LONGEST_LINE: usize = 1 << 20;
+const LINE_MAX: usize = 1 << 20;
 /// Maximum accepted data in one message, in bytes. A consensus of the public network has 3 MB.
-const MOST_DATA: usize = 64 << 20;
+const DATA_MAX: usize = 64 << 20;
 
 /// One line of a message, without its status code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +46,7 @@ pub enum ParseError {
     #[error("not a control protocol line: {0:?}")]
     Malformed(String),
     /// A line whose status code differs from that of the message it continues.
-    #[error("a message of code {expected} goes on with code {found}")]
+    #[error("a message of code {expected} continues with code {found}")]
     MixedCodes {
         /// Code of the message's first line.
         expected: u16,
@@ -103,7 +103,7 @@ impl Parser {
     }
 
     fn extend(&mut self, bytes: &[u8]) -> Result<(), ParseError> {
-        if self.line.len() + bytes.len() > LONGEST_LINE {
+        if self.line.len() + bytes.len() > LINE_MAX {
             return Err(ParseError::TooLong);
         }
         self.line.extend_from_slice(bytes);
@@ -112,7 +112,7 @@ impl Parser {
 
     fn take_line(&mut self, line: &str) -> Result<(), ParseError> {
         self.data_bytes += line.len() + 1;
-        if self.data_bytes > MOST_DATA {
+        if self.data_bytes > DATA_MAX {
             return Err(ParseError::TooLong);
         }
         if let Some(mut data) = self.data.take() {
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_of_one_and_of_several_lines_are_read() {
+    fn replies_of_one_and_of_several_lines_are_parsed() {
         let (messages, outcome) = parse(
             b"250 OK\r\n250-version=0.4.9.11\r\n250 OK\r\n\
               250+a=\r\nx\r\n..y\r\n.\r\n250 OK\r\n650 BW 12 34\r\n",
@@ -181,13 +181,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_control_protocol_is_an_error() {
+    fn invalid_lines_are_errors() {
         for bytes in [&b"HTTP/1.0 400\r\n"[..], b"25\n", b"250\n", b"250?x\n", "25é x\n".as_bytes()]
         {
             assert!(matches!(parse(bytes).1, Err(ParseError::Malformed(_))), "{bytes:?}");
         }
         assert!(matches!(parse(b"250-a\n251 b\n").1, Err(ParseError::MixedCodes { .. })));
-        assert_eq!(parse(&vec![b'x'; LONGEST_LINE + 1]).1, Err(ParseError::TooLong));
+        assert_eq!(parse(&vec![b'x'; LINE_MAX + 1]).1, Err(ParseError::TooLong));
     }
 
     proptest! {
@@ -197,14 +197,14 @@ mod tests {
         }
 
         #[test]
-        fn nearly_right_bytes_never_panic(
+        fn nearly_valid_bytes_never_panic(
             lines in proptest::collection::vec("(250|650|5)?[-+ .]?[a-z.=\u{e9}]{0,4}\r?\n", 0..20)
         ) {
             let _ = parse(lines.concat().as_bytes());
         }
 
         #[test]
-        fn the_cut_of_the_stream_does_not_matter(
+        fn messages_do_not_depend_on_how_the_stream_is_cut(
             lines in proptest::collection::vec("250[-+ ][a-z]{0,4}\r\n|\\.\r\n", 0..12),
             cut in 0usize..200,
         ) {

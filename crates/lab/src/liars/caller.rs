@@ -9,18 +9,18 @@ use onion::node::{CloseCause, ConnId, Dial, ListenerId, Node, Security};
 use onion::{Duration, Instant};
 use std::collections::VecDeque;
 
-/// The one connection.
+/// The only connection.
 const LINK: ConnId = ConnId(0);
 
-/// Sends any message of the measurement protocol to a relay over a real link, and receives the answers: a
-/// coordinator or measurer that violates the rules.
+/// A coordinator or measurer that violates the protocol: sends arbitrary messages of the measurement protocol to a
+/// relay over a real link, and receives the answers.
 pub struct Caller {
-    driver: Driver<Mouth>,
+    driver: Driver<CallerNode>,
     patience: Duration,
 }
 
 impl Caller {
-    /// Uses the same TLS keys for all its links.
+    /// Creates the TLS keys for all links of callers.
     ///
     /// # Errors
     /// If keys cannot be created.
@@ -38,23 +38,23 @@ impl Caller {
         unix_time_s: u64,
         patience: Duration,
     ) -> Result<Self, LiarError> {
-        let mouth = Mouth {
+        let node = CallerNode {
             target,
             unix_time_s,
             must_dial: true,
             exported: [0; 32],
             channel: None,
             is_writable: false,
-            heard: VecDeque::new(),
+            received: VecDeque::new(),
             closed: None,
         };
         let options = DriverOptions::default();
-        let driver = Driver::new(mouth, Clock::start(), tls, Vec::new(), options)?;
+        let driver = Driver::new(node, Clock::start(), tls, Vec::new(), options)?;
         let mut caller = Self { driver, patience };
-        caller.until(|mouth| mouth.is_open() || mouth.closed.is_some())?;
+        caller.until(|node| node.is_open() || node.closed.is_some())?;
         match &caller.driver.node().closed {
             None if caller.driver.node().is_open() => Ok(caller),
-            None => Err(LiarError::NoLink("it does not stand in time".to_owned())),
+            None => Err(LiarError::NoLink("it is not open in time".to_owned())),
             Some(cause) => Err(LiarError::NoLink(cause.clone())),
         }
     }
@@ -69,13 +69,13 @@ impl Caller {
     ///
     /// # Errors
     /// [`LiarError`]: an error of the operating system.
-    pub fn say(&mut self, message: &Message) -> Result<Option<Message>, LiarError> {
-        self.driver.node_mut().say(message);
-        self.until(|mouth| !mouth.heard.is_empty() || mouth.closed.is_some())?;
-        Ok(self.driver.node_mut().heard.pop_front())
+    pub fn request(&mut self, message: &Message) -> Result<Option<Message>, LiarError> {
+        self.driver.node_mut().send(message);
+        self.until(|node| !node.received.is_empty() || node.closed.is_some())?;
+        Ok(self.driver.node_mut().received.pop_front())
     }
 
-    fn until(&mut self, is_done: impl Fn(&Mouth) -> bool) -> Result<(), LiarError> {
+    fn until(&mut self, is_done: impl Fn(&CallerNode) -> bool) -> Result<(), LiarError> {
         let deadline = self.driver.now() + self.patience;
         while !is_done(self.driver.node()) && self.driver.now() < deadline {
             self.driver.turn(deadline)?;
@@ -84,25 +84,25 @@ impl Caller {
     }
 }
 
-/// One end of one link.
-struct Mouth {
+/// The caller's end of the link.
+struct CallerNode {
     target: Target,
     unix_time_s: u64,
     must_dial: bool,
     exported: [u8; 32],
     channel: Option<Channel>,
     is_writable: bool,
-    heard: VecDeque<Message>,
-    /// Why it is closed.
+    received: VecDeque<Message>,
+    /// Why the link has closed.
     closed: Option<String>,
 }
 
-impl Mouth {
+impl CallerNode {
     fn is_open(&self) -> bool {
         self.channel.as_ref().is_some_and(Channel::is_open)
     }
 
-    fn say(&mut self, message: &Message) {
+    fn send(&mut self, message: &Message) {
         if let Some(channel) = &mut self.channel {
             channel.send(CircId::LINK, Command::MEASURE, &message.encode());
             self.is_writable = true;
@@ -112,7 +112,7 @@ impl Mouth {
     fn begin(&mut self, tls: &dyn TlsSession) -> Result<Channel, String> {
         self.exported = tls
             .export_keying_material(EXPORTER_LABEL, &[])
-            .ok_or("our TLS session cannot export keying material")?;
+            .ok_or("the TLS session cannot export keying material")?;
         let expected = ExpectedPeer { ids: self.target.ids, address: self.target.address.ip() };
         // Only unused times are hidden of these.
         let random = [9; 24];
@@ -121,7 +121,7 @@ impl Mouth {
     }
 }
 
-impl Node for Mouth {
+impl Node for CallerNode {
     fn handle_connected(&mut self, _: Instant, _: ConnId, tls: &dyn TlsSession) {
         match self.begin(tls) {
             Ok(channel) => {
@@ -141,7 +141,7 @@ impl Node for Mouth {
         loop {
             match channel.handle_bytes(&mut plaintext) {
                 Ok(Some(cell)) if cell.command == Command::MEASURE => {
-                    self.heard.extend(Message::parse(cell.body));
+                    self.received.extend(Message::parse(cell.body));
                 }
                 Ok(Some(_)) => {}
                 Ok(None) => break,

@@ -144,13 +144,13 @@ pub struct EchoLiar {
 }
 
 impl EchoLiar {
-    /// Tells this lie; behaves as an honest relay if there is none.
+    /// Behaves according to this lie; honestly if there is none.
     #[must_use]
     pub fn new(lie: Option<EchoLie>) -> Self {
         Self { lie, ..Self::default() }
     }
 
-    /// Which answers were lies, over all circuits from zero: the first few thousand.
+    /// The indices of the answers that were lies, over all circuits: the first few thousand.
     #[must_use]
     pub fn lies(&self) -> &[u64] {
         &self.lies
@@ -243,7 +243,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn each_lie_has_a_name_of_its_own_and_says_what_comes_of_it() {
+    fn each_lie_has_a_unique_name_and_a_description_with_its_result() {
         let names: BTreeSet<&str> = EchoLie::ALL.iter().map(EchoLie::name).collect();
         assert_eq!(names.len(), EchoLie::ALL.len());
         for lie in EchoLie::ALL {

@@ -21,13 +21,14 @@ const UNIX_TIME_S: u64 = 1_700_000_000;
 const COORDINATOR: [u8; 32] = [0xc0; 32];
 const MEASURER: [u8; 32] = [0xa0; 32];
 
-/// Long enough that hardly any forger is never checked.
+/// Long enough that almost every forger is checked.
 const SECONDS: u16 = 20;
 
 /// The measurer's rate: with the seconds, it determines the length of a run in cells.
 const RATE: Rate = Rate::from_bit_per_s(10_000_000);
 
-/// Relays that issuer answers, each measured once in virtual time, to estimate the probability of escaping.
+/// Relays that forge answers, each measured once in virtual time, to estimate the probability of escaping
+/// detection.
 ///
 /// All randomness comes from the seeds, so the same call gives the same result.
 pub struct Forgers {
@@ -40,17 +41,17 @@ pub struct Forgers {
 /// The result of one forger.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ForgerRun {
-    /// Forged answers that had returned before one of them was checked: the number with which it escaped.
+    /// The number of forged answers that had arrived before one of them was checked.
     pub evaded: usize,
     /// The cell whose check failed; `None` if the measurement ended without.
     pub caught_at: Option<u64>,
-    /// Whether that cell was forged: an honest answer must never be accused.
+    /// Whether that cell was forged: a check must never fail for an honest answer.
     pub is_rightly_accused: bool,
 }
 
 impl Forgers {
-    /// Relays that issuer this share of their answers, with one check per this number of cells. Creates keys,
-    /// which takes some tenths of a second.
+    /// Relays that forge this share of their answers, with one check per this number of cells. Creates keys, which
+    /// takes some tenths of a second.
     ///
     /// # Errors
     /// If keys cannot be created.
@@ -65,11 +66,11 @@ impl Forgers {
     /// Measures the forger with this seed until it is detected.
     ///
     /// # Errors
-    /// [`LiarError::World`]: the measurement could not begin.
+    /// [`LiarError::Simulation`]: the measurement could not begin.
     pub fn run(&self, seed: u64) -> Result<ForgerRun, LiarError> {
-        let mut play = Play::begin(self, seed)?;
-        let failure = play.measure(self, seed)?;
-        let router: &mut Router<StdRng, EchoLiar> = play.node(play.relay)?;
+        let mut measurement = Measurement::begin(self, seed)?;
+        let failure = measurement.run(self, seed)?;
+        let router: &mut Router<StdRng, EchoLiar> = measurement.node(measurement.relay)?;
         let lies = router.behavior().lies();
         Ok(match failure {
             Some(LoadFailure::CheckFailed { cell, .. }) => ForgerRun {
@@ -78,23 +79,23 @@ impl Forgers {
                 is_rightly_accused: lies.contains(&cell),
             },
             None => ForgerRun { evaded: lies.len(), caught_at: None, is_rightly_accused: false },
-            Some(other) => return Err(LiarError::World(other.to_string())),
+            Some(other) => return Err(LiarError::Simulation(other.to_string())),
         })
     }
 }
 
 /// A relay, its coordinator and one measurer with one circuit.
-struct Play {
+struct Measurement {
     wire: Wire,
     relay: NodeId,
     target: Target,
 }
 
-fn world(error: WireError) -> LiarError {
-    LiarError::World(error.to_string())
+fn failed(error: WireError) -> LiarError {
+    LiarError::Simulation(error.to_string())
 }
 
-impl Play {
+impl Measurement {
     fn begin(forgers: &Forgers, seed: u64) -> Result<Self, LiarError> {
         let mut wire = Wire::new(WireConfig { seed, ..WireConfig::default() });
         let target = TargetParams {
@@ -110,31 +111,31 @@ impl Play {
         let rng = StdRng::seed_from_u64(2 * seed);
         let relay = wire.add(Router::with_behavior(config, liar, rng, wire.now()));
         let address = SocketAddr::from(([10, 0, 0, 1], 9001));
-        wire.listen(relay, address, &forgers.certificate).map_err(world)?;
+        wire.listen(relay, address, &forgers.certificate).map_err(failed)?;
         Ok(Self { wire, relay, target: Target { address, ids: forgers.identity.ids() } })
     }
 
     fn node<N: Node + 'static>(&mut self, id: NodeId) -> Result<&mut N, LiarError> {
-        self.wire.node_mut(id).ok_or_else(|| LiarError::World("a node is gone".to_owned()))
+        self.wire.node_mut(id).ok_or_else(|| LiarError::Simulation("a node is gone".to_owned()))
     }
 
-    /// Runs until `told` returns a value.
+    /// Runs until `poll` returns a value.
     fn until<T>(
         &mut self,
-        mut told: impl FnMut(&mut Self) -> Result<Option<T>, LiarError>,
+        mut poll: impl FnMut(&mut Self) -> Result<Option<T>, LiarError>,
     ) -> Result<T, LiarError> {
         loop {
-            if let Some(told) = told(self)? {
-                return Ok(told);
+            if let Some(value) = poll(self)? {
+                return Ok(value);
             }
-            if !self.wire.step().map_err(world)? {
-                return Err(LiarError::World("no event is left".to_owned()));
+            if !self.wire.step().map_err(failed)? {
+                return Err(LiarError::Simulation("no event is left".to_owned()));
             }
         }
     }
 
     /// Measures; returns the failure, if it fails.
-    fn measure(&mut self, forgers: &Forgers, seed: u64) -> Result<Option<LoadFailure>, LiarError> {
+    fn run(&mut self, forgers: &Forgers, seed: u64) -> Result<Option<LoadFailure>, LiarError> {
         let nonce = Nonce([1; 32]);
         let order = Order {
             coordinator: CoordinatorKey::of_seed(&COORDINATOR),
@@ -155,9 +156,9 @@ impl Play {
             unix_time_s: UNIX_TIME_S,
         };
         let link = self.wire.add(OrderLink::new(config, self.wire.now()));
-        self.until(|play| match play.node::<OrderLink>(link)?.poll_event() {
+        self.until(|it| match it.node::<OrderLink>(link)?.poll_event() {
             Some(OrderEvent::Accepted) => Ok(Some(())),
-            Some(other) => Err(LiarError::World(format!("the order: {other:?}"))),
+            Some(other) => Err(LiarError::Simulation(format!("the order: {other:?}"))),
             None => Ok(None),
         })?;
         let config = LoadConfig {
@@ -178,9 +179,9 @@ impl Play {
         };
         let rng = StdRng::seed_from_u64(2 * seed + 1);
         let generator = self.wire.add(LoadGenerator::new(config, rng, self.wire.now()));
-        self.until(|play| {
-            let now = play.wire.now();
-            let node: &mut LoadGenerator<StdRng> = play.node(generator)?;
+        self.until(|it| {
+            let now = it.wire.now();
+            let node: &mut LoadGenerator<StdRng> = it.node(generator)?;
             match node.poll_event() {
                 Some(Event::Ready { .. }) => {
                     node.start(now, now);

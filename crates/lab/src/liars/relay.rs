@@ -19,15 +19,15 @@ pub enum LiarError {
     /// Its identity could not be created.
     #[error(transparent)]
     Issue(#[from] IssueError),
-    /// Its driver got an error of the operating system.
+    /// Its sockets failed.
     #[error(transparent)]
     Driver(#[from] DriverError),
     /// There is no link to a relay.
     #[error("no link to the relay: {0}")]
     NoLink(String),
     /// A measurement in virtual time failed.
-    #[error("cannot play a forger: {0}")]
-    World(String),
+    #[error("a measurement in virtual time failed: {0}")]
+    Simulation(String),
     /// Its thread could not be started, or has failed.
     #[error("cannot run a relay: {0}")]
     Thread(#[from] ThreadError),
@@ -104,8 +104,8 @@ impl LiarRelay {
         self.ids
     }
 
-    /// The events since the last call, including the traffic really sent in measured seconds. If nobody polls,
-    /// the oldest of several hundred are lost.
+    /// The events since the last call, including the traffic that was actually sent in measured seconds. Only the
+    /// latest several hundred are kept.
     #[must_use]
     pub fn take_events(&self) -> Vec<RouterEvent> {
         let events = self.thread.handle().call(|drive| {

@@ -7,10 +7,10 @@ use rand::Rng;
 use std::collections::BTreeMap;
 use std::num::NonZeroU64;
 
-/// The length of relay cells' bodies.
+/// The body of a relay cell.
 type Body = [u8; BODY_LEN];
 
-/// How a relay treats those who send through it.
+/// How a relay cheats clients and measurers that send through it.
 ///
 /// "Cells" are relay cells in the forward direction; "every n-th" counts on each circuit, "after n" counts all
 /// of them.
@@ -62,21 +62,21 @@ pub struct LiedAt {
     pub cell: u64,
 }
 
-/// A router's behavior towards those who send through it: a lie, or none.
+/// A router's behavior towards senders of relay cells: a lie, or none.
 #[derive(Clone, Debug, Default)]
 pub struct TransitLiar {
     lie: Option<TransitLie>,
-    circuits: BTreeMap<OnLink, Passage>,
+    circuits: BTreeMap<OnLink, CircuitState>,
     /// Cells of all circuits.
     passed_cells: u64,
     /// Circuits created on each link.
-    begun: BTreeMap<ConnId, usize>,
+    created: BTreeMap<ConnId, usize>,
     lies: Vec<LiedAt>,
 }
 
 /// The state of one circuit.
 #[derive(Clone, Debug)]
-struct Passage {
+struct CircuitState {
     circuit: u32,
     seen_cells: u64,
     /// The last cell, correctly decrypted.
@@ -86,7 +86,7 @@ struct Passage {
 }
 
 impl TransitLiar {
-    /// Tells this lie; behaves as an honest relay if there is none.
+    /// Behaves according to this lie; honestly if there is none.
     #[must_use]
     pub fn new(lie: Option<TransitLie>) -> Self {
         Self { lie, ..Self::default() }
@@ -99,7 +99,7 @@ impl TransitLiar {
     }
 }
 
-impl Passage {
+impl CircuitState {
     /// The action for a cell, and whether that is a lie. `last` is the previous cell.
     fn act(
         &mut self,
@@ -162,20 +162,19 @@ impl Behavior for TransitLiar {
             _ => {}
         }
         let circuit = u32::try_from(self.circuits.len()).unwrap_or(u32::MAX);
-        let (seen_cells, last, held) = (0, *cell, None);
-        let new = Passage { circuit, seen_cells, last, held };
-        let passage = self.circuits.entry(from).or_insert(new);
-        passage.seen_cells += 1;
-        let last = std::mem::replace(&mut passage.last, *cell);
-        let (action, is_lie) = passage.act(lie, rng, received, last, cell);
+        let new = CircuitState { circuit, seen_cells: 0, last: *cell, held: None };
+        let state = self.circuits.entry(from).or_insert(new);
+        state.seen_cells += 1;
+        let last = std::mem::replace(&mut state.last, *cell);
+        let (action, is_lie) = state.act(lie, rng, received, last, cell);
         if is_lie && self.lies.len() < LIES_MAX {
-            self.lies.push(LiedAt { circuit: passage.circuit, cell: passage.seen_cells - 1 });
+            self.lies.push(LiedAt { circuit: state.circuit, cell: state.seen_cells - 1 });
         }
         action
     }
 
     fn fabricate(&mut self, rng: &mut impl Rng, from: OnLink, cell: &mut Body) {
-        match self.circuits.get_mut(&from).and_then(|passage| passage.held.take()) {
+        match self.circuits.get_mut(&from).and_then(|state| state.held.take()) {
             Some(held) => *cell = held,
             None => rng.fill_bytes(cell),
         }
@@ -187,9 +186,9 @@ impl Behavior for TransitLiar {
 
     fn destroys_at_once(&mut self, at: OnLink) -> Option<DestroyReason> {
         let Some(TransitLie::SweepsNewLinks(count)) = self.lie else { return None };
-        let begun = self.begun.entry(at.conn).or_default();
-        *begun += 1;
-        (*begun <= count).then_some(DestroyReason::FINISHED)
+        let created = self.created.entry(at.conn).or_default();
+        *created += 1;
+        (*created <= count).then_some(DestroyReason::FINISHED)
     }
 
     fn refuses_to_extend(&self) -> Option<DestroyReason> {

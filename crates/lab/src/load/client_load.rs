@@ -15,15 +15,15 @@ use std::thread;
 /// Links of the clients to the relay, with a circuit on each.
 const SOCKETS: u32 = 2;
 
-/// Maximum number of cells in flight on a circuit. They are queued while the relay limits its clients, and sent at once when it no
-/// longer does. Over all circuits they are a tenth of a second at 80 Mbit/s.
+/// Maximum number of cells in flight on a circuit. They are queued while the relay limits its clients, and sent
+/// at once afterwards. All circuits together hold a tenth of a second at 80 Mbit/s.
 const WINDOW_CELLS: u32 = 1000;
 
 /// Maximum time to build links and circuits.
 const SETUP: Duration = Duration::from_secs(30);
 
 /// How often the generator's events are read.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL: Duration = Duration::from_millis(20);
 
 /// The length of the load, longer than any experiment.
 const LENGTH_S: u32 = 24 * 3600;
@@ -31,7 +31,7 @@ const LENGTH_S: u32 = 24 * 3600;
 /// Client traffic through a relay at a steady rate, until this is dropped.
 pub struct ClientLoad {
     clock: Clock,
-    told: SharedState,
+    state: SharedState,
     _thread: NodeThread<LoadGenerator<StdRng>>,
 }
 
@@ -82,13 +82,13 @@ impl ClientLoad {
             stall_timeout: Duration::from_secs(u64::from(LENGTH_S)),
             unix_time_s: unix_time_s(),
         };
-        let pump = LoadGenerator::new(config, rng()?, clock.now());
+        let generator = LoadGenerator::new(config, rng()?, clock.now());
         let options =
             DriverOptions { coalesce: Duration::from_millis(1), ..DriverOptions::default() };
-        let told = SharedState::default();
-        let starter = Starter { told: told.clone() };
-        let thread = nodes.start(None, pump, listeners, options, starter)?;
-        let load = Self { clock, told, _thread: thread };
+        let state = SharedState::default();
+        let starter = Starter { state: state.clone() };
+        let thread = nodes.start(None, generator, listeners, options, starter)?;
+        let load = Self { clock, state, _thread: thread };
         load.wait_until_flowing()?;
         Ok(load)
     }
@@ -96,14 +96,14 @@ impl ClientLoad {
     fn wait_until_flowing(&self) -> Result<(), NodeError> {
         let deadline = self.clock.now() + SETUP + SETUP;
         loop {
-            let told = self.told.lock();
-            if told.is_flowing {
+            let state = self.state.lock();
+            if state.is_flowing {
                 return Ok(());
             }
-            if let Some(failure) = &told.failure {
+            if let Some(failure) = &state.failure {
                 return Err(NodeError::Clients(failure.clone()));
             }
-            drop(told);
+            drop(state);
             if self.clock.now() >= deadline {
                 let problem = "their circuits are not open in time";
                 return Err(NodeError::Clients(problem.to_owned()));
@@ -114,34 +114,34 @@ impl ClientLoad {
 
     /// The reason that the load ended before it was dropped, if it has.
     pub fn failure(&self) -> Option<String> {
-        self.told.lock().failure.clone()
+        self.state.lock().failure.clone()
     }
 }
 
 /// Starts the traffic when circuits are open, and records why it ends.
 struct Starter {
-    told: SharedState,
+    state: SharedState,
 }
 
 impl Observer<LoadGenerator<StdRng>> for Starter {
     fn before_turn(&mut self, drive: &mut dyn Drive<LoadGenerator<StdRng>>) -> Option<Instant> {
         let now = drive.now();
-        let mut told = self.told.lock();
+        let mut state = self.state.lock();
         while let Some(event) = drive.node_mut().poll_event() {
             match event {
                 Event::Ready { .. } => {
                     drive.node_mut().start(now, now);
-                    told.is_flowing = true;
+                    state.is_flowing = true;
                 }
-                Event::Lost { problem, .. } => told.failure = Some(problem),
-                Event::Failed(failure) => told.failure = Some(failure.to_string()),
+                Event::Lost { problem, .. } => state.failure = Some(problem),
+                Event::Failed(failure) => state.failure = Some(failure.to_string()),
                 Event::Second(_) | Event::Finished => {}
             }
         }
-        Some(now + LOOK)
+        Some(now + POLL)
     }
 
     fn handle_failure(&mut self, failure: &ThreadError) {
-        self.told.lock().failure.get_or_insert(failure.to_string());
+        self.state.lock().failure.get_or_insert(failure.to_string());
     }
 }

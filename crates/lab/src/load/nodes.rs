@@ -29,14 +29,14 @@ pub enum NodeError {
     #[error("machine: {0}")]
     Machine(#[from] io::Error),
     /// There are no random bytes.
-    #[error("the operating system gives no random bytes: {0}")]
+    #[error("the operating system provides no random bytes: {0}")]
     Random(SysError),
     /// Clients cannot use the relay.
-    #[error("cannot play a relay's clients: {0}")]
+    #[error("cannot generate client traffic: {0}")]
     Clients(String),
 }
 
-/// Starts nodes that share a clock and the keys of one side of TLS.
+/// Starts nodes that share a clock and TLS keys.
 pub struct Nodes {
     /// The clock of all nodes.
     pub clock: Clock,
@@ -65,7 +65,8 @@ impl Nodes {
         Ok(Arc::new(self.issuer.identity()?))
     }
 
-    /// Runs a node in a namespace, or in that of this thread; `watch` supervises it. The node ends when the returned value is dropped.
+    /// Runs a node in a namespace, or in that of this thread, with an observer. The node ends when the returned
+    /// value is dropped.
     ///
     /// # Errors
     /// The operating system refuses sockets or a thread.
@@ -75,11 +76,11 @@ impl Nodes {
         node: N,
         listeners: Vec<TcpListener>,
         options: DriverOptions,
-        watch: impl Observer<N> + 'static,
+        observer: impl Observer<N> + 'static,
     ) -> Result<NodeThread<N>, NodeError> {
         let driver = Box::new(Driver::new(node, self.clock, self.tls.clone(), listeners, options)?);
         // A thread inherits the network namespace of the thread that starts it.
-        let start = || NodeThread::start("node", driver, watch);
+        let start = || NodeThread::start("node", driver, observer);
         Ok(match namespace {
             Some(namespace) => namespace.run(start)??,
             None => start()?,

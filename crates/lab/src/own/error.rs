@@ -16,7 +16,7 @@ pub enum OwnError {
         source: io::Error,
     },
     /// It could not be started.
-    #[error("cannot start our own process {name}: {source}")]
+    #[error("cannot start the process {name}: {source}")]
     Start {
         /// The name of the process.
         name: String,
@@ -24,20 +24,20 @@ pub enum OwnError {
         source: io::Error,
     },
     /// Its output is not as expected.
-    #[error("our own process {name} fails: {problem}")]
-    Silent {
+    #[error("the process {name} failed: {problem}")]
+    Output {
         /// The name of the process.
         name: String,
-        /// Its output instead, or the lack of it.
+        /// The output, or the lack of it.
         problem: String,
     },
 }
 
 impl OwnError {
-    /// A process whose first output is not its listening address.
+    /// The first output of a process is not its listening address.
     #[must_use]
-    pub fn not_listening(name: &str, said: &Value) -> Self {
-        let problem = format!("it says something else than where it listens: {said}");
-        Self::Silent { name: name.to_owned(), problem }
+    pub fn no_address(name: &str, output: &Value) -> Self {
+        let problem = format!("its first output is not its address: {output}");
+        Self::Output { name: name.to_owned(), problem }
     }
 }

@@ -18,14 +18,13 @@ const PROGRAM_VARIABLE: &str = "FLASHFLOW_BIN";
 
 /// A process of `flashflow`, or of this program, that prints JSON.
 ///
-/// Dropping the value ends it. It also ends when this process is killed, since it is tied to its standard
-/// input.
+/// Dropping the value kills it. It also ends when this process is killed, which closes its standard input.
 pub struct OwnProcess {
     name: String,
     child: Child,
     /// Dropping it ends the process.
     _input: Option<ChildStdin>,
-    said: Receiver<(Instant, Value)>,
+    output: Receiver<(Instant, Value)>,
     clock: Clock,
 }
 
@@ -88,11 +87,11 @@ impl OwnProcess {
             .stderr(Stdio::null())
             .spawn()
             .map_err(failed)?;
-        let (sender, said) = channel();
-        let output = child.stdout.take();
+        let (sender, output) = channel();
+        let stdout = child.stdout.take();
         let input = child.stdin.take();
         thread::spawn(move || {
-            let lines = output.into_iter().flat_map(|output| BufReader::new(output).lines());
+            let lines = stdout.into_iter().flat_map(|stdout| BufReader::new(stdout).lines());
             for line in lines.map_while(Result::ok) {
                 let Ok(value) = serde_json::from_str(&line) else { continue };
                 if sender.send((clock.now(), value)).is_err() {
@@ -100,7 +99,7 @@ impl OwnProcess {
                 }
             }
         });
-        Ok(Self { name: name.to_owned(), child, _input: input, said, clock })
+        Ok(Self { name: name.to_owned(), child, _input: input, output, clock })
     }
 
     /// Its process ID.
@@ -109,16 +108,16 @@ impl OwnProcess {
         self.child.id()
     }
 
-    /// Its next output, and when; `None` if there is none until `deadline`, or it has ended.
+    /// Its next output and the time of arrival; `None` if there is none until `deadline`, or the process has ended.
     #[must_use]
-    pub fn hear(&self, deadline: Instant) -> Option<(Instant, Value)> {
-        self.said.recv_timeout(deadline - self.clock.now()).ok()
+    pub fn next_output(&self, deadline: Instant) -> Option<(Instant, Value)> {
+        self.output.recv_timeout(deadline - self.clock.now()).ok()
     }
 
     /// Waits for a value of this type; earlier output is skipped.
     ///
     /// # Errors
-    /// [`OwnError::Silent`] if it prints an error, ends, or prints nothing of this type within `patience`.
+    /// [`OwnError::Output`] if it prints an error, ends, or prints nothing of this type within `patience`.
     pub fn wait_for(&self, kind: &str, patience: Duration) -> Result<Value, OwnError> {
         self.wait_for_one(kind, |_| true, patience)
     }
@@ -134,9 +133,9 @@ impl OwnProcess {
         patience: Duration,
     ) -> Result<Value, OwnError> {
         let deadline = self.clock.now() + patience;
-        let failed = |problem: String| OwnError::Silent { name: self.name.clone(), problem };
+        let failed = |problem: String| OwnError::Output { name: self.name.clone(), problem };
         loop {
-            match self.said.recv_timeout(deadline - self.clock.now()) {
+            match self.output.recv_timeout(deadline - self.clock.now()) {
                 Ok((_, value)) if value["type"] == kind && accepts(&value) => return Ok(value),
                 Ok((_, value)) if value["type"] == "error" => {
                     return Err(failed(value["error"].as_str().unwrap_or("no reason").to_owned()));
@@ -158,7 +157,7 @@ impl OwnProcess {
         self.child.try_wait().ok().flatten()
     }
 
-    /// Freezes it like `kill -STOP`: its connections stay open, and nobody answers. It can only be killed.
+    /// Stops it like `kill -STOP`: its connections stay open, but it does not answer. It can only be killed.
     pub fn freeze(&self) {
         // It may have ended already.
         let _ = kill_process(Pid::from_child(&self.child), Signal::STOP);

@@ -15,8 +15,8 @@ use std::path::{Path, PathBuf};
 /// Far more than a relay needs to create its keys.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Nobody listens there: clients' queries must not leave the machine.
-const NOBODY: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
+/// An address without a listener.
+const NO_NAME_SERVER: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 53);
 
 /// The configuration of a relay.
 #[derive(Clone, Debug)]
@@ -33,8 +33,17 @@ pub struct OwnRelaySpec {
     pub client_percent: Option<u32>,
     /// Whether it is an exit without restrictions, including addresses of this machine.
     pub is_open_exit: bool,
+    /// The name server of an exit; if `None`, an address without a listener, since queries must not leave the
+    /// machine.
+    pub name_server: Option<SocketAddr>,
+    /// Whether an exit links circuits (proposal 329).
+    pub links_circuits: bool,
     /// The address to listen on: loopback, or a [host](crate::wan::Host) in which it is started.
     pub address: Ipv4Addr,
+    /// Additional arguments of `flashflow relay`.
+    pub arguments: Vec<String>,
+    /// The folder for temporary files, if not the default.
+    pub temporary_folder: Option<PathBuf>,
 }
 
 impl OwnRelaySpec {
@@ -48,24 +57,13 @@ impl OwnRelaySpec {
             authorities: Vec::new(),
             client_percent: None,
             is_open_exit: false,
+            name_server: None,
+            links_circuits: false,
             address: Ipv4Addr::LOCALHOST,
+            arguments: Vec::new(),
+            temporary_folder: None,
         }
     }
-}
-
-/// Rarely needed settings.
-#[derive(Clone, Copy)]
-struct Further<'a> {
-    /// Additional arguments of `flashflow relay`.
-    arguments: &'a [&'a str],
-    /// Its name server, if it is an exit.
-    name_server: SocketAddr,
-    /// Whether it links circuits, if it is an exit.
-    links_circuits: bool,
-}
-
-impl Further<'_> {
-    const NONE: Self = Self { arguments: &[], name_server: NOBODY, links_circuits: false };
 }
 
 /// A running `flashflow relay`.
@@ -81,7 +79,7 @@ pub struct OwnRelay {
 }
 
 impl OwnRelay {
-    /// The number of measurements that it permits: experiments repeat them.
+    /// The number of measurements that it permits per period: experiments repeat them.
     const MEASUREMENTS: u32 = 100_000;
 
     /// The maximum length of a measurement.
@@ -92,90 +90,22 @@ impl OwnRelay {
     /// # Errors
     /// [`OwnError`] if it cannot be started, or does not report its address in time.
     pub fn start(spec: OwnRelaySpec, folder: &Path, clock: Clock) -> Result<Self, OwnError> {
-        Self::start_in(spec, folder, None, clock)
-    }
-
-    /// Starts it with additional arguments of `flashflow relay`.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
-    pub fn start_with(
-        spec: OwnRelaySpec,
-        folder: &Path,
-        further: &[&str],
-        clock: Clock,
-    ) -> Result<Self, OwnError> {
-        Self::start_all(spec, folder, None, Further { arguments: further, ..Further::NONE }, clock)
-    }
-
-    /// Starts an exit that links circuits (proposal 329).
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
-    pub fn start_linking(
-        spec: OwnRelaySpec,
-        folder: &Path,
-        clock: Clock,
-    ) -> Result<Self, OwnError> {
-        Self::start_all(
-            spec,
-            folder,
-            None,
-            Further { links_circuits: true, ..Further::NONE },
-            clock,
-        )
-    }
-
-    /// Starts it with a name server, if it is an exit.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
-    pub fn start_with_names(
-        spec: OwnRelaySpec,
-        folder: &Path,
-        further: &[&str],
-        name_server: SocketAddr,
-        clock: Clock,
-    ) -> Result<Self, OwnError> {
-        let further = Further { arguments: further, name_server, ..Further::NONE };
-        Self::start_all(spec, folder, None, further, clock)
-    }
-
-    /// Starts it with a separate folder for temporary files.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
-    pub fn start_in(
-        spec: OwnRelaySpec,
-        folder: &Path,
-        temporary: Option<&Path>,
-        clock: Clock,
-    ) -> Result<Self, OwnError> {
-        Self::start_all(spec, folder, temporary, Further::NONE, clock)
-    }
-
-    fn start_all(
-        spec: OwnRelaySpec,
-        folder: &Path,
-        temporary: Option<&Path>,
-        further: Further<'_>,
-        clock: Clock,
-    ) -> Result<Self, OwnError> {
         let folder = folder.join(&spec.nickname);
         let file = folder.join("relay.toml");
         let failed = |source| OwnError::File { path: file.clone(), source };
         fs::create_dir_all(&folder).map_err(failed)?;
-        fs::write(&file, Self::configuration(&spec, &further)).map_err(failed)?;
+        fs::write(&file, Self::configuration(&spec)).map_err(failed)?;
         let arguments = ["relay".as_ref(), "--config".as_ref(), file.as_os_str()];
-        let arguments = arguments.into_iter().chain(further.arguments.iter().map(AsRef::as_ref));
+        let arguments = arguments.into_iter().chain(spec.arguments.iter().map(AsRef::as_ref));
+        let temporary = spec.temporary_folder.as_deref();
         let process = OwnProcess::start_in(&spec.nickname, arguments, temporary, clock)?;
         let listening = process.wait_for("listening", PATIENCE)?;
         let target = Self::target_of(&listening)
-            .ok_or_else(|| OwnError::not_listening(&spec.nickname, &listening))?;
+            .ok_or_else(|| OwnError::no_address(&spec.nickname, &listening))?;
         Ok(Self { spec, target, keys: folder.join("keys"), process })
     }
 
-    fn configuration(spec: &OwnRelaySpec, further: &Further<'_>) -> String {
+    fn configuration(spec: &OwnRelaySpec) -> String {
         let mut text = format!(
             "nickname = {:?}\naddress = \"{}\"\nkeys = \"keys\"\nauthorities = {:?}\n",
             spec.nickname,
@@ -199,9 +129,9 @@ impl OwnRelay {
         }
         if spec.is_open_exit {
             text.push_str("[exit]\npolicy = [\"accept *:*\"]\nreject_private = false\n");
-            let Further { name_server, links_circuits, .. } = further;
-            let _ =
-                writeln!(text, "name_servers = [\"{name_server}\"]\nconflux = {links_circuits}");
+            let name_server = spec.name_server.unwrap_or(NO_NAME_SERVER);
+            let _ = writeln!(text, "name_servers = [\"{name_server}\"]");
+            let _ = writeln!(text, "conflux = {}", spec.links_circuits);
         }
         text
     }
@@ -212,19 +142,19 @@ impl OwnRelay {
         self.target.ids.rsa.0
     }
 
-    /// Waits until it uses this consensus ([`Network::wait_until_known`](crate::Network::wait_until_known)
-    /// returns it), or a later one. Until then an exit refuses streams of circuits that come from an unknown
-    /// relay. Its output meanwhile is skipped.
+    /// Waits until it uses the consensus with this `valid-after` (see
+    /// [`Network::wait_until_known`](crate::Network::wait_until_known)) or a later one. Until then an exit refuses
+    /// streams of circuits from an unknown relay. Other output of the relay is skipped.
     ///
     /// # Errors
-    /// [`OwnError::Silent`] if it ends, or has none within `patience`.
-    pub fn wait_until_it_goes_by(
+    /// [`OwnError::Output`] if it ends, or has none within `patience`.
+    pub fn wait_until_it_uses(
         &self,
         valid_after_unix_s: u64,
         patience: Duration,
     ) -> Result<(), OwnError> {
-        let is_it = |it: &Value| it["valid_after_unix_s"].as_u64() >= Some(valid_after_unix_s);
-        self.process.wait_for_one("consensus", is_it, patience).map(drop)
+        let is_recent = |it: &Value| it["valid_after_unix_s"].as_u64() >= Some(valid_after_unix_s);
+        self.process.wait_for_one("consensus", is_recent, patience).map(drop)
     }
 
     /// The listening address and identities in a relay's first output.

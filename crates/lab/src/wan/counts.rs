@@ -29,9 +29,10 @@ pub struct Counts {
     pub duplicated: u64,
 }
 
-/// Unintended losses: the machine is too slow, or programs send to unknown addresses. All should be zero.
+/// Losses that the specification does not ask for: the machine is too slow, or programs send to unknown
+/// addresses. All counters should be zero.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Unordered {
+pub struct UnintendedLosses {
     /// The kernel's queue towards this process was full, or an interface refused a delivery.
     pub device: u64,
     /// More packets were in flight than there was memory for.
@@ -42,8 +43,8 @@ pub struct Unordered {
     pub worst_lateness_us: u64,
 }
 
-impl Unordered {
-    /// Packets lost in these ways.
+impl UnintendedLosses {
+    /// The number of packets lost for these reasons.
     #[must_use]
     pub const fn losses(&self) -> u64 {
         self.device + self.no_room + self.to_nobody

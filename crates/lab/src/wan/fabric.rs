@@ -1,10 +1,10 @@
 //! Decides where each packet goes, and when. Without sockets and clocks.
 
+use super::bottleneck::BottleneckState;
 use super::counts::Counts;
 use super::fate::Fates;
-use super::narrow::Bottleneck;
+use super::path::WanPath;
 use super::spec::Access;
-use super::way::Way;
 use onion::Instant;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -14,132 +14,129 @@ pub(super) type HostNumber = usize;
 
 /// A reference to a packet that the caller stores, with its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Parcel {
+pub(super) struct PacketRef {
     pub(super) slot: u32,
     pub(super) len: u32,
 }
 
-impl Parcel {
+impl PacketRef {
     fn len(self) -> usize {
         usize::try_from(self.len).unwrap_or(usize::MAX)
     }
 }
 
-/// An action for a packet. Each ends one of its copies.
+/// What to do with a packet. Each action ends one of its copies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Deed {
+pub(super) enum Action {
     /// Deliver it to this host; it was due at this time.
-    Deliver { parcel: Parcel, to: HostNumber, due: Instant },
-    /// It has been dropped.
-    Forget { slot: u32 },
+    Deliver { packet: PacketRef, to: HostNumber, due: Instant },
+    /// Free the memory of a dropped copy.
+    Release { slot: u32 },
 }
 
 /// A packet in flight.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Flying {
+struct InFlight {
     due: Instant,
     /// The order of scheduling: packets due at the same time stay in order.
     number: u64,
-    parcel: Parcel,
-    way: u32,
+    packet: PacketRef,
+    /// The index of its path.
+    path: usize,
     /// Whether it has passed the receiver's access link.
-    is_let_in: bool,
+    has_passed_access: bool,
 }
 
-struct Lane {
-    way: Way,
+struct PathState {
+    config: WanPath,
     fates: Fates,
-    bottleneck: Bottleneck,
+    bottleneck: BottleneckState,
     /// When the last of the packets that stay in order arrives.
     last_due: Instant,
     counts: Counts,
 }
 
-struct Port {
+struct AccessState {
     access: Access,
-    out: Bottleneck,
-    into: Bottleneck,
+    upload: BottleneckState,
+    download: BottleneckState,
 }
 
 /// All paths between some hosts, and the packets in flight.
 pub(super) struct Fabric {
-    ports: Vec<Port>,
+    accesses: Vec<AccessState>,
     /// From the first host to each, then from the second, and so on.
-    lanes: Vec<Lane>,
-    air: BinaryHeap<Reverse<Flying>>,
+    paths: Vec<PathState>,
+    in_flight: BinaryHeap<Reverse<InFlight>>,
     next_number: u64,
 }
 
 impl Fabric {
-    /// `way` returns the path from one host to another.
+    /// `path` returns the configuration of the path from one host to another.
     pub(super) fn new(
         seed: u64,
         accesses: &[Access],
-        way: impl Fn(HostNumber, HostNumber) -> Way,
+        path: impl Fn(HostNumber, HostNumber) -> WanPath,
     ) -> Self {
         let count = accesses.len();
-        let lanes = (0..count * count).map(|number| {
+        let paths = (0..count * count).map(|number| {
             let (from, to) = (number / count, number % count);
-            Lane {
-                way: way(from, to),
+            PathState {
+                config: path(from, to),
                 fates: Fates::new(seed, from, to),
-                bottleneck: Bottleneck::new(),
+                bottleneck: BottleneckState::new(),
                 last_due: Instant::ORIGIN,
                 counts: Counts::default(),
             }
         });
-        let port = |&access| Port { access, out: Bottleneck::new(), into: Bottleneck::new() };
+        let idle = BottleneckState::new();
+        let access = |&access| AccessState { access, upload: idle, download: idle };
         Self {
-            lanes: lanes.collect(),
-            ports: accesses.iter().map(port).collect(),
-            air: BinaryHeap::new(),
+            paths: paths.collect(),
+            accesses: accesses.iter().map(access).collect(),
+            in_flight: BinaryHeap::new(),
             next_number: 0,
         }
     }
 
     fn number(&self, from: HostNumber, to: HostNumber) -> usize {
-        from * self.ports.len() + to
+        from * self.accesses.len() + to
     }
 
-    pub(super) fn way_mut(&mut self, from: HostNumber, to: HostNumber) -> &mut Way {
+    pub(super) fn path_mut(&mut self, from: HostNumber, to: HostNumber) -> &mut WanPath {
         let number = self.number(from, to);
-        &mut self.lanes[number].way
+        &mut self.paths[number].config
     }
 
     pub(super) fn access_mut(&mut self, host: HostNumber) -> &mut Access {
-        &mut self.ports[host].access
+        &mut self.accesses[host].access
     }
 
     pub(super) fn counts(&self, from: HostNumber, to: HostNumber) -> Counts {
-        self.lanes[self.number(from, to)].counts
+        self.paths[self.number(from, to)].counts
     }
 
-    /// A packet has arrived from a host, for another. Returns how many copies of it are in flight now: zero if
-    /// it is lost. `now` never decreases.
+    /// Handles a packet that a host has sent to another. Returns the number of its copies that are now in flight:
+    /// zero if it is lost. `now` never decreases.
     pub(super) fn handle_packet(
         &mut self,
         from: HostNumber,
         to: HostNumber,
-        parcel: Parcel,
+        packet: PacketRef,
         now: Instant,
     ) -> u8 {
         let number = self.number(from, to);
-        let port = &mut self.ports[from];
-        let lane = &mut self.lanes[number];
-        let way = &lane.way;
-        let counts = &mut lane.counts;
+        let access = &mut self.accesses[from];
+        let path = &mut self.paths[number];
+        let (config, counts) = (&path.config, &mut path.counts);
         counts.packets += 1;
-        counts.bytes += u64::from(parcel.len);
-        let fate = lane.fates.next(way);
-        let sent = match port.access.out {
-            Some(narrow) => port.out.pass(narrow, parcel.len(), now),
-            None => Some(now),
-        };
-        let Some(sent) = sent else {
+        counts.bytes += u64::from(packet.len);
+        let fate = path.fates.next(config);
+        let Some(sent) = access.upload.pass(access.access.upload, packet.len(), now) else {
             counts.dropped_by_access += 1;
             return 0;
         };
-        if way.is_blackhole {
+        if config.is_blackhole {
             counts.blackholed += 1;
             return 0;
         }
@@ -147,74 +144,67 @@ impl Fabric {
             counts.lost_by_chance += 1;
             return 0;
         }
-        let passed = match way.narrow {
-            Some(narrow) => lane.bottleneck.pass(narrow, parcel.len(), sent),
-            None => Some(sent),
-        };
-        let Some(passed) = passed else {
+        let Some(passed) = path.bottleneck.pass(config.bottleneck, packet.len(), sent) else {
             counts.dropped_by_queue += 1;
             return 0;
         };
-        let delay = if way.jitter.reorders {
+        let delay = if config.jitter.reorders {
             fate.own_delay
         } else {
-            lane.fates.wandering_delay(way.jitter.up_to, passed)
+            path.fates.wandering_delay(config.jitter.up_to, passed)
         };
-        let mut due = passed + way.latency + delay;
+        let mut due = passed + config.latency + delay;
         if fate.is_held_back {
             counts.held_back += 1;
-            due += way.reordering.held_back;
-        } else if !way.jitter.reorders {
+            due += config.reordering.held_back;
+        } else if !config.jitter.reorders {
             // Also if the latency has just been reduced.
-            due = due.max(lane.last_due);
-            lane.last_due = due;
+            due = due.max(path.last_due);
+            path.last_due = due;
         }
-        let way = u32::try_from(number).unwrap_or(u32::MAX);
-        let flying = Flying { due, number: 0, parcel, way, is_let_in: false };
-        self.fly(flying);
+        let in_flight = InFlight { due, number: 0, packet, path: number, has_passed_access: false };
+        self.schedule(in_flight);
         if !fate.is_duplicated {
             return 1;
         }
-        self.lanes[number].counts.duplicated += 1;
-        self.fly(flying);
+        self.paths[number].counts.duplicated += 1;
+        self.schedule(in_flight);
         2
     }
 
-    fn fly(&mut self, flying: Flying) {
+    fn schedule(&mut self, in_flight: InFlight) {
         let number = self.next_number;
         self.next_number += 1;
-        self.air.push(Reverse(Flying { number, ..flying }));
+        self.in_flight.push(Reverse(InFlight { number, ..in_flight }));
     }
 
     /// The next action that is due; `None` if none is.
-    pub(super) fn poll(&mut self, now: Instant) -> Option<Deed> {
+    pub(super) fn poll(&mut self, now: Instant) -> Option<Action> {
         loop {
-            let &Reverse(flying) = self.air.peek().filter(|flying| flying.0.due <= now)?;
-            self.air.pop();
-            let Flying { due, parcel, way, .. } = flying;
-            let number = usize::try_from(way).unwrap_or(usize::MAX);
-            let to = number % self.ports.len();
-            let port = &mut self.ports[to];
-            let counts = &mut self.lanes[number].counts;
-            if !flying.is_let_in
-                && let Some(narrow) = port.access.into
-            {
-                let Some(due) = port.into.pass(narrow, parcel.len(), due) else {
+            let &Reverse(next) = self.in_flight.peek().filter(|next| next.0.due <= now)?;
+            self.in_flight.pop();
+            let InFlight { due, packet, path, .. } = next;
+            let to = path % self.accesses.len();
+            let access = &mut self.accesses[to];
+            let counts = &mut self.paths[path].counts;
+            if !next.has_passed_access && access.access.download.is_some() {
+                let Some(due) = access.download.pass(access.access.download, packet.len(), due)
+                else {
                     counts.dropped_by_access += 1;
-                    return Some(Deed::Forget { slot: parcel.slot });
+                    return Some(Action::Release { slot: packet.slot });
                 };
-                self.fly(Flying { due, is_let_in: true, ..flying });
+                self.schedule(InFlight { due, has_passed_access: true, ..next });
                 continue;
             }
             counts.delivered_packets += 1;
-            counts.delivered_bytes += u64::from(parcel.len);
-            return Some(Deed::Deliver { parcel, to, due });
+            counts.delivered_bytes += u64::from(packet.len);
+            return Some(Action::Deliver { packet, to, due });
         }
     }
 
     /// When the next action is due.
     pub(super) fn next_due(&self) -> Option<Instant> {
-        self.air.peek().map(|flying| flying.0.due)
+        self.in_flight.peek().map(|next| next.0.due)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The random decisions for each packet.
 
-use super::way::{Jitter, Loss, Way};
+use super::path::{Jitter, Loss, WanPath};
 use onion::{Duration, Instant};
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -32,32 +32,32 @@ impl Fates {
     /// The generator of the path between two hosts, by their numbers, independent of other hosts.
     pub(super) fn new(seed: u64, from: usize, to: usize) -> Self {
         let [from, to] = [from, to].map(|number| u64::try_from(number).unwrap_or(u64::MAX));
-        let way = (from << 20) | to;
+        let path = (from << 20) | to;
         let stream = |number: u64| {
             let mut rng = ChaCha8Rng::seed_from_u64(seed);
             rng.set_stream(number);
             rng
         };
-        Self { packets: stream(2 * way), delays: stream(2 * way + 1), was_lost: false }
+        Self { packets: stream(2 * path), delays: stream(2 * path + 1), was_lost: false }
     }
 
     /// The decisions for the next packet.
-    pub(super) fn next(&mut self, way: &Way) -> Fate {
+    pub(super) fn next(&mut self, path: &WanPath) -> Fate {
         let mut draw = || f64::from(self.packets.next_u32()) / (f64::from(u32::MAX) + 1.0);
         let (loss, held_back, duplicated, delay) = (draw(), draw(), draw(), draw());
-        let is_lost = match way.loss {
+        let is_lost = match path.loss {
             Loss::Random { share } => loss < share,
             Loss::Bursts { .. } => {
-                let (falls, recovers) = way.loss.turns();
-                if self.was_lost { loss >= recovers } else { loss < falls }
+                let (to_lost, to_good) = path.loss.transitions();
+                if self.was_lost { loss >= to_good } else { loss < to_lost }
             }
         };
         self.was_lost = is_lost;
         Fate {
             is_lost,
-            is_held_back: held_back < way.reordering.share,
-            is_duplicated: duplicated < way.duplicate_share,
-            own_delay: match way.jitter {
+            is_held_back: held_back < path.reordering.share,
+            is_duplicated: duplicated < path.duplicate_share,
+            own_delay: match path.jitter {
                 Jitter { up_to, reorders: true } => up_to.mul_f64(delay),
                 Jitter { reorders: false, .. } => Duration::ZERO,
             },

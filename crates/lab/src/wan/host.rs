@@ -21,9 +21,9 @@ const DEVICE_QUEUE_PACKETS: u32 = 20_000;
 /// The burst of the token bucket: ten full packets.
 const BURST_BYTES: u32 = 15_400;
 
-/// A host of a running network: processes in it see `lo`, its one interface, and the other hosts.
+/// A host of a running network. Its processes see `lo`, its one interface, and the other hosts.
 ///
-/// Processes that still run there when the network ends are killed, also when this process is.
+/// Processes that still run there when the network ends are killed, even if this process is killed.
 #[derive(Debug)]
 pub struct Host {
     name: String,
@@ -37,7 +37,7 @@ impl Host {
     pub(super) fn new(spec: &HostSpec, mtu: u16) -> Result<(Self, Tun), WanError> {
         let namespace = Namespace::new().map_err(WanError::Namespace)?;
         let failed = |source| WanError::Host { name: spec.name.clone(), source };
-        let tun = lay(&namespace, spec, mtu).map_err(failed)?;
+        let tun = set_up_interface(&namespace, spec, mtu).map_err(failed)?;
         let keeper = Keeper::start(&namespace).map_err(failed)?;
         let (name, address) = (spec.name.clone(), spec.address);
         Ok((Self { name, address, namespace, _keeper: keeper }, tun))
@@ -55,7 +55,7 @@ impl Host {
         self.address
     }
 
-    /// Its network, as a prefix.
+    /// Its network namespace.
     #[must_use]
     pub const fn namespace(&self) -> &Namespace {
         &self.namespace
@@ -81,9 +81,9 @@ impl Host {
         })
     }
 
-    /// Installs a token bucket filter on its interface, replacing an earlier one: it limits what the host
-    /// sends, and its kernel sees the queue, like a relay's own limit. It does not limit what the host
-    /// receives: see [`Wan::set_access`](super::Wan::set_access).
+    /// Installs a token bucket filter on its interface, replacing an earlier one. It limits what the host sends;
+    /// the queue is in the host's own kernel. For a limit on received packets see
+    /// [`Wan::set_access`](super::Wan::set_access).
     ///
     /// # Errors
     /// [`WanError::Host`] with the error of `tc`.
@@ -105,7 +105,7 @@ impl Host {
         self.namespace.tc(&set).map(drop).map_err(|source| self.failed(source))
     }
 
-    /// Packets that its interface has dropped: towards this process when it was too slow, and from it.
+    /// Packets that its interface has dropped, in both directions.
     pub(super) fn device_drops(&self) -> Result<u64, WanError> {
         let table = self.run(|| std::fs::read_to_string("/proc/thread-self/net/dev"))?;
         let table = table.map_err(|source| self.failed(source))?;
@@ -117,10 +117,11 @@ impl Host {
     }
 }
 
-/// No queueing discipline besides the interface's own queue.
+/// The queueing discipline without a filter: only the interface's own queue.
 const UNSHAPED: &str = "noqueue";
 
-fn lay(namespace: &Namespace, spec: &HostSpec, mtu: u16) -> io::Result<Tun> {
+/// Creates the host's interface and configures it; returns the interface's other end.
+fn set_up_interface(namespace: &Namespace, spec: &HostSpec, mtu: u16) -> io::Result<Tun> {
     // Only the specified addresses; a kernel without IPv6 needs no configuration.
     let _has_none = namespace.set_parameter("net/ipv6/conf/default/disable_ipv6", "1");
     let tun = namespace.run(|| Tun::new(DEVICE))??;
@@ -140,8 +141,8 @@ fn lay(namespace: &Namespace, spec: &HostSpec, mtu: u16) -> io::Result<Tun> {
         let _reserved = namespace.set_parameter("net/ipv4/tcp_congestion_control", name);
     }
     for (parameter, buffer) in [("tcp_rmem", spec.tcp_rmem), ("tcp_wmem", spec.tcp_wmem)] {
-        if let Some(SocketBuffer { least, initial, largest }) = buffer {
-            let value = format!("{least} {initial} {largest}");
+        if let Some(SocketBuffer { min, initial, max }) = buffer {
+            let value = format!("{min} {initial} {max}");
             namespace.set_parameter(&format!("net/ipv4/{parameter}"), &value)?;
         }
     }
@@ -159,7 +160,7 @@ fn drops(table: &str) -> u64 {
     FIELDS.into_iter().filter_map(number).sum()
 }
 
-/// Ends all processes in a host's network when this process ends or drops it.
+/// Kills all processes in a host's namespace when this value is dropped or this process ends.
 #[derive(Debug)]
 struct Keeper {
     child: Child,
@@ -180,12 +181,16 @@ impl Keeper {
             .process_group(0)
             .spawn()?;
         let pipe = child.stdin.take();
-        let mut said = String::new();
+        let mut line = String::new();
         if let Some(output) = child.stdout.take() {
-            BufReader::new(output).read_line(&mut said)?;
+            BufReader::new(output).read_line(&mut line)?;
         }
         let keeper = Self { child, pipe };
-        if said == "ready\n" { Ok(keeper) } else { Err(io::Error::other("its keeper has ended")) }
+        if line == "ready\n" {
+            Ok(keeper)
+        } else {
+            Err(io::Error::other("its keeper process has exited"))
+        }
     }
 }
 
@@ -194,7 +199,7 @@ impl Drop for Keeper {
         /// Longer than the keeper's own timeout.
         const PATIENCE: Duration = Duration::from_secs(20);
         drop(self.pipe.take());
-        // One that does not end in time is left to its work.
+        // A keeper that does not end in time continues on its own.
         let _ended = process::wait_for_end(&mut self.child, PATIENCE);
     }
 }
@@ -204,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn drops_are_those_of_the_one_interface_in_both_directions() {
+    fn drops_of_the_interface_are_summed_over_both_directions() {
         let table = "Inter-|   Receive                                                |  Transmit
  face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
     lo:       1       2    3    4    5     6          7         8        9       10    11   12    13     14       15          16

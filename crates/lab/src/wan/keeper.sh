@@ -1,12 +1,12 @@
-# Ends all that runs in a host's network when its owner is gone, however the owner ended.
+# Kills all processes in a host's network namespace when the owner process has ended in any way.
 #
-# $1: a path that leads to the network, $2: the owner's process identifier.
+# $1: a path of the namespace, $2: the owner's process identifier.
 # Standard input is a pipe that only the owner holds open.
 
-# A terminal's Ctrl-C or hang-up may end the owner, but must not end us before our work is done.
+# A terminal's Ctrl-C or hang-up may end the owner, but must not end this process.
 trap '' HUP INT QUIT TERM PIPE
 
-# The network's number is not used again while we hold the network.
+# The kernel does not reuse the namespace's number while a file descriptor refers to it.
 exec 3<"$1" || exit 1
 number=$(readlink /proc/self/fd/3 | tr -dc 0-9)
 [ -n "$number" ] || exit 1
@@ -20,7 +20,8 @@ inside() {
         cut -d/ -f3 | grep -vxF -e "$2"
 }
 
-# A private network's keeper is there where the network is, and has a folder to remove: it, and what it has started.
+# The keeper of a private tor network on this host, which still has to remove that network's folder; its
+# children are spared as well.
 is_keeper() {
     grep -qzxF flashflow-lab-keeper "/proc/$1/cmdline" 2>/dev/null
 }
@@ -29,7 +30,8 @@ is_spared() {
     is_keeper "$1" || is_keeper "$(sed -n 's/^PPid:[[:space:]]*//p' "/proc/$1/status" 2>/dev/null)"
 }
 
-# About ten seconds at most, of which keepers have the first half; who has been killed vanishes at once, unless the kernel is busy.
+# About ten seconds at most. Keepers are spared for the first half. A killed process disappears at once, unless
+# the kernel is busy.
 tries=100
 while [ "$tries" -gt 0 ]; do
     pids=$(inside "$@")

@@ -1,6 +1,6 @@
 //! The specification of a network.
 
-use super::way::{Narrow, Way};
+use super::path::{Bottleneck, WanPath};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
@@ -8,7 +8,7 @@ use std::str::FromStr;
 /// The TCP congestion control of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Congestion {
-    /// RFC 5681, 6582.
+    /// NewReno: RFC 5681 and 6582.
     Reno,
     /// RFC 9438: Linux's default.
     Cubic,
@@ -17,7 +17,7 @@ pub enum Congestion {
 }
 
 impl Congestion {
-    /// All, in alphabetical order.
+    /// All values, in alphabetical order.
     pub const ALL: [Self; 3] = [Self::Bbr, Self::Cubic, Self::Reno];
 
     /// The kernel's name for it.
@@ -43,7 +43,7 @@ impl FromStr for Congestion {
     /// From the kernel's name for it.
     fn from_str(name: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|it| it.name() == name);
-        found.ok_or_else(|| "it is none of bbr, cubic and reno".to_owned())
+        found.ok_or_else(|| "not one of bbr, cubic and reno".to_owned())
     }
 }
 
@@ -52,31 +52,31 @@ impl FromStr for Congestion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SocketBuffer {
     /// The size under memory pressure.
-    pub least: u64,
+    pub min: u64,
     /// The initial size.
     pub initial: u64,
     /// The maximum size.
-    pub largest: u64,
+    pub max: u64,
 }
 
-/// A host's access link, which all its paths share. The default is perfect.
+/// A host's access link, which all its paths share. The default has no bottleneck.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Access {
-    /// Upload.
-    pub out: Option<Narrow>,
-    /// Download.
-    pub into: Option<Narrow>,
+    /// The bottleneck of packets that the host sends.
+    pub upload: Option<Bottleneck>,
+    /// The bottleneck of packets that the host receives.
+    pub download: Option<Bottleneck>,
 }
 
 impl Access {
     /// An equal bottleneck in each direction.
     #[must_use]
-    pub const fn both(narrow: Narrow) -> Self {
-        Self { out: Some(narrow), into: Some(narrow) }
+    pub const fn both(bottleneck: Bottleneck) -> Self {
+        Self { upload: Some(bottleneck), download: Some(bottleneck) }
     }
 
     pub(super) fn problem(self) -> Option<String> {
-        [self.out, self.into].into_iter().flatten().find_map(Narrow::problem)
+        [self.upload, self.download].into_iter().flatten().find_map(Bottleneck::problem)
     }
 }
 
@@ -124,15 +124,15 @@ impl HostSpec {
     }
 }
 
-/// A network: hosts, and a path from each to each.
+/// A network: hosts, and a path for each ordered pair of them.
 #[derive(Clone, Debug)]
 pub struct WanSpec {
     /// The hosts.
     pub hosts: Vec<HostSpec>,
     /// The default path.
-    pub way: Way,
+    pub default_path: WanPath,
     /// Paths from one host to another, by name.
-    pub ways: Vec<(String, String, Way)>,
+    pub paths: Vec<(String, String, WanPath)>,
     /// The seed of all random decisions.
     pub seed: u64,
     /// The MTU in bytes, including the IP header.
@@ -150,8 +150,8 @@ impl WanSpec {
     pub fn new(hosts: Vec<HostSpec>) -> Self {
         Self {
             hosts,
-            way: Way::default(),
-            ways: Vec::new(),
+            default_path: WanPath::default(),
+            paths: Vec::new(),
             seed: 0,
             mtu: 1500,
             packets_max: Self::PACKETS_MAX,
@@ -161,21 +161,21 @@ impl WanSpec {
     /// The first host of a [`pair`](Self::pair).
     pub const NEAR: &str = "near";
 
-    /// The second.
+    /// The second host of a [`pair`](Self::pair).
     pub const FAR: &str = "far";
 
-    /// Two hosts, `near` at 10.77.0.1 and `far` at 10.77.0.2, with this path in both directions.
+    /// A network of two hosts, `near` at 10.77.0.1 and `far` at 10.77.0.2, with this path in both directions.
     #[must_use]
-    pub fn pair(way: Way) -> Self {
+    pub fn pair(path: WanPath) -> Self {
         let hosts = [(Self::NEAR, 1), (Self::FAR, 2)];
         let hosts = hosts.map(|(name, at)| HostSpec::new(name, Ipv4Addr::new(10, 77, 0, at)));
-        Self { way, ..Self::new(hosts.into()) }
+        Self { default_path: path, ..Self::new(hosts.into()) }
     }
 
     /// Sets the path from one host to another.
     #[must_use]
-    pub fn with_way(mut self, from: &str, to: &str, way: Way) -> Self {
-        self.ways.push((from.to_owned(), to.to_owned(), way));
+    pub fn with_path(mut self, from: &str, to: &str, path: WanPath) -> Self {
+        self.paths.push((from.to_owned(), to.to_owned(), path));
         self
     }
 
@@ -186,10 +186,10 @@ impl WanSpec {
     }
 
     /// The path from one host to another, by their numbers: the last one that was set.
-    pub(super) fn way(&self, from: usize, to: usize) -> Way {
+    pub(super) fn path(&self, from: usize, to: usize) -> WanPath {
         let is_it = |name: &str, number: usize| self.hosts[number].name == name;
-        let named = self.ways.iter().rev().find(|(a, b, _)| is_it(a, from) && is_it(b, to));
-        named.map_or(self.way, |&(_, _, way)| way)
+        let named = self.paths.iter().rev().find(|(a, b, _)| is_it(a, from) && is_it(b, to));
+        named.map_or(self.default_path, |&(_, _, path)| path)
     }
 
     /// Why the specification is invalid.
@@ -214,14 +214,14 @@ impl WanSpec {
             }
         }
         let is_host = |name: &String| self.hosts.iter().any(|host| &host.name == name);
-        for (from, to, way) in &self.ways {
+        for (from, to, path) in &self.paths {
             if !is_host(from) || !is_host(to) {
-                return Some(format!("a way from `{from}` to `{to}`, which are not both hosts"));
+                return Some(format!("a path from `{from}` to `{to}`, which are not both hosts"));
             }
-            if let Some(problem) = way.problem() {
+            if let Some(problem) = path.problem() {
                 return Some(format!("from `{from}` to `{to}`: {problem}"));
             }
         }
-        self.way.problem()
+        self.default_path.problem()
     }
 }

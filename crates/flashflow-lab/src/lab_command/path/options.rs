@@ -2,7 +2,7 @@
 
 use clap::Args;
 use cli::Error;
-use lab::wan::{Congestion, Jitter, Loss, Narrow, Queue, Reordering, WanSpec, Way};
+use lab::wan::{Bottleneck, Congestion, Jitter, Loss, Queue, Reordering, WanPath, WanSpec};
 use onion::{Duration, Rate};
 
 /// Make a path with latency, loss and bottlenecks between two hosts, `near` and `far`.
@@ -130,7 +130,7 @@ impl PathOptions {
             blackhole: back.back_blackhole,
         };
         let spec =
-            WanSpec::pair(self.way(out)?).with_way(WanSpec::FAR, WanSpec::NEAR, self.way(&back)?);
+            WanSpec::pair(self.way(out)?).with_path(WanSpec::FAR, WanSpec::NEAR, self.way(&back)?);
         let mut spec = spec.with_seed(self.seed);
         let congestion = [self.congestion, self.far_congestion.or(self.congestion)];
         for (host, congestion) in spec.hosts.iter_mut().zip(congestion) {
@@ -139,20 +139,21 @@ impl PathOptions {
         Ok(spec)
     }
 
-    fn way(&self, options: &OutOptions) -> Result<Way, Error> {
+    fn way(&self, options: &OutOptions) -> Result<WanPath, Error> {
         let share = |percent: f64| percent / 100.0;
         let loss = match options.burst_packets {
             Some(mean_packets) => Loss::Bursts { share: share(options.loss_percent), mean_packets },
             None => Loss::Random { share: share(options.loss_percent) },
         };
         let queue = Queue::Time(millis(options.queue_ms)?);
-        let narrow =
-            options.rate_mbit_per_s.map(|rate| Narrow { rate: Rate::from_mbit_per_s(rate), queue });
-        Ok(Way {
+        let narrow = options
+            .rate_mbit_per_s
+            .map(|rate| Bottleneck { rate: Rate::from_mbit_per_s(rate), queue });
+        Ok(WanPath {
             latency: millis(self.rtt_ms)? / 2,
             jitter: Jitter { up_to: millis(options.jitter_ms)?, reorders: self.jitter_reorders },
             loss,
-            narrow,
+            bottleneck: narrow,
             reordering: Reordering {
                 share: share(options.reorder_percent),
                 held_back: millis(self.reorder_ms)?,

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_slot_is_free_again_when_its_last_copy_has_gone() {
+fn a_slot_is_free_once_its_last_copy_has_ended() {
     let mut pool = Pool::new(2, 4);
     let first = pool.peek().expect("room");
     pool.slot_mut(first).copy_from_slice(b"abcd");

@@ -1,4 +1,4 @@
-//! A relay's own counts while it is measured: the ground truth that a private network provides.
+//! A relay's own byte counts while it is measured: ground truth for experiments.
 
 use super::relay::OwnRelay;
 use crate::control::BwWatch;
@@ -8,8 +8,8 @@ use crate::process::cpu_time;
 use link::Clock;
 use onion::{Duration, Instant, Rate};
 
-/// Collects a relay's reports of its relayed bytes, second by second.
-pub struct RelaySaid<'r> {
+/// Collects a relay's reports of the bytes that it relays in each second.
+pub struct RelayReports<'r> {
     source: Source<'r>,
     clock: Clock,
     samples: Vec<Sample>,
@@ -17,8 +17,8 @@ pub struct RelaySaid<'r> {
 
 enum Source<'r> {
     /// The `BW` events of a C tor relay.
-    Stock { node: Box<Node>, watch: BwWatch },
-    /// The counts of a relay of this project while it is measured: measurement and clients.
+    CTor { node: Box<Node>, watch: BwWatch },
+    /// The reports of a relay of this project while it is measured, of measurement and client traffic.
     Own(&'r OwnRelay),
 }
 
@@ -29,13 +29,13 @@ struct Sample {
     written: Rate,
 }
 
-impl<'r> RelaySaid<'r> {
+impl<'r> RelayReports<'r> {
     /// For a C tor relay.
     ///
     /// # Errors
     /// [`LabError`] if its control port cannot be used.
     pub fn watch(node: &Node) -> Result<Self, LabError> {
-        let source = Source::Stock { node: Box::new(node.clone()), watch: node.watch_bandwidth()? };
+        let source = Source::CTor { node: Box::new(node.clone()), watch: node.watch_bandwidth()? };
         Ok(Self { source, clock: Clock::start(), samples: Vec::new() })
     }
 
@@ -49,7 +49,7 @@ impl<'r> RelaySaid<'r> {
     #[must_use]
     pub fn cpu(&self) -> Option<CpuReading> {
         let used = match &self.source {
-            Source::Stock { node, .. } => node.cpu_time(),
+            Source::CTor { node, .. } => node.cpu_time(),
             Source::Own(relay) => cpu_time(relay.process.pid()),
         };
         used.map(|used| CpuReading { at: self.now(), used })
@@ -67,11 +67,11 @@ impl<'r> RelaySaid<'r> {
         self.clock.now()
     }
 
-    /// Collects what arrives until `deadline`, or what has arrived if that has passed. A relay that has ended
-    /// reports nothing more.
+    /// Collects the reports that arrive until `deadline`, or have arrived if that has passed. A relay that has
+    /// ended reports nothing more.
     pub fn gather_until(&mut self, deadline: Instant) {
         match &self.source {
-            Source::Stock { watch, .. } => {
+            Source::CTor { watch, .. } => {
                 while let Ok(Some(sample)) = watch.recv_timeout(deadline - self.clock.now()) {
                     let age_ns = u64::try_from(sample.at.elapsed().as_nanos()).unwrap_or(u64::MAX);
                     let now_ns = self.clock.now().as_nanos();
@@ -82,7 +82,7 @@ impl<'r> RelaySaid<'r> {
                 }
             }
             Source::Own(relay) => {
-                while let Some((_, value)) = relay.process.hear(deadline) {
+                while let Some((_, value)) = relay.process.next_output(deadline) {
                     let number = |name: &str| value[name].as_u64();
                     if let (Some(ended), Some(measured), Some(clients)) =
                         (number("ended_unix_us"), number("measured_bytes"), number("client_bytes"))

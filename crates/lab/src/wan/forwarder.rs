@@ -1,7 +1,7 @@
 //! The thread that carries packets between the hosts' interfaces.
 
-use super::counts::Unordered;
-use super::fabric::{Deed, Fabric, HostNumber, Parcel};
+use super::counts::UnintendedLosses;
+use super::fabric::{Action, Fabric, HostNumber, PacketRef};
 use super::pool::Pool;
 use link::{Clock, Tun};
 use onion::{Duration, Instant};
@@ -24,7 +24,7 @@ pub(super) struct Shared {
     fabric: Mutex<Fabric>,
     no_room: AtomicU64,
     to_nobody: AtomicU64,
-    refused: AtomicU64,
+    undelivered: AtomicU64,
     worst_lateness_ns: AtomicU64,
     /// Its thread ID, once it runs.
     thread: AtomicI32,
@@ -36,7 +36,7 @@ impl Shared {
             fabric: Mutex::new(fabric),
             no_room: AtomicU64::new(0),
             to_nobody: AtomicU64::new(0),
-            refused: AtomicU64::new(0),
+            undelivered: AtomicU64::new(0),
             worst_lateness_ns: AtomicU64::new(0),
             thread: AtomicI32::new(0),
         }
@@ -55,10 +55,10 @@ impl Shared {
     }
 
     /// Unintended losses; the interfaces' drops are added.
-    pub(super) fn unordered(&self) -> Unordered {
+    pub(super) fn unintended_losses(&self) -> UnintendedLosses {
         let read = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        Unordered {
-            device: read(&self.refused),
+        UnintendedLosses {
+            device: read(&self.undelivered),
             no_room: read(&self.no_room),
             to_nobody: read(&self.to_nobody),
             worst_lateness_us: read(&self.worst_lateness_ns) / 1000,
@@ -67,7 +67,7 @@ impl Shared {
 }
 
 /// Carries packets until the other end of `stop` is closed.
-pub(super) struct Ferry {
+pub(super) struct Forwarder {
     pub(super) tuns: Vec<Tun>,
     /// The host of an address.
     pub(super) hosts: BTreeMap<[u8; 4], HostNumber>,
@@ -81,10 +81,10 @@ pub(super) struct Ferry {
 struct Arrival {
     from: HostNumber,
     to: HostNumber,
-    parcel: Parcel,
+    packet: PacketRef,
 }
 
-impl Ferry {
+impl Forwarder {
     pub(super) fn run(mut self) {
         let thread = rustix::thread::gettid();
         self.shared.thread.store(thread.as_raw_nonzero().get(), Ordering::Relaxed);
@@ -93,20 +93,21 @@ impl Ferry {
         let _late = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
         let _equal = rustix::process::setpriority_process(Some(thread), -15);
         let mut arrivals = Vec::with_capacity(BATCH * self.tuns.len());
-        let mut deeds = Vec::with_capacity(BATCH);
+        let mut actions = Vec::with_capacity(BATCH);
         loop {
             let is_more_to_read = self.read(&mut arrivals);
             // No packet arrived later than this, so none is early.
             let now = self.clock.now();
-            let next_due = self.decide(&mut arrivals, &mut deeds, now);
-            let is_idle = deeds.is_empty() && next_due.idle;
-            let is_more = is_more_to_read || deeds.len() == BATCH;
-            self.write(&mut deeds, now);
+            let has_arrivals = !arrivals.is_empty();
+            let next_due = self.decide(&mut arrivals, &mut actions, now);
+            let is_idle = actions.is_empty() && !has_arrivals;
+            let is_more = is_more_to_read || actions.len() == BATCH;
+            self.write(&mut actions, now);
             if is_more {
                 continue;
             }
             let is_end = if is_idle {
-                self.wait(true, next_due.at.map(|due| due - self.clock.now()))
+                self.wait(true, next_due.map(|due| due - self.clock.now()))
             } else {
                 self.wait(false, Some(TICK))
             };
@@ -142,37 +143,41 @@ impl Ferry {
                     continue;
                 };
                 self.pool.take();
-                arrivals.push(Arrival { from, to, parcel: Parcel { slot, len } });
+                arrivals.push(Arrival { from, to, packet: PacketRef { slot, len } });
             }
             is_more |= count == BATCH;
         }
         is_more
     }
 
-    /// Decides about arrived packets, and performs actions that are due.
-    fn decide(&mut self, arrivals: &mut Vec<Arrival>, deeds: &mut Vec<Deed>, now: Instant) -> Next {
+    /// Decides about arrived packets and collects the actions that are due. Returns when the next action is due.
+    fn decide(
+        &mut self,
+        arrivals: &mut Vec<Arrival>,
+        actions: &mut Vec<Action>,
+        now: Instant,
+    ) -> Option<Instant> {
         let mut fabric = self.shared.fabric();
-        let idle = arrivals.is_empty();
-        for Arrival { from, to, parcel } in arrivals.drain(..) {
-            let copies = fabric.handle_packet(from, to, parcel, now);
-            self.pool.keep(parcel.slot, copies);
+        for Arrival { from, to, packet } in arrivals.drain(..) {
+            let copies = fabric.handle_packet(from, to, packet, now);
+            self.pool.keep(packet.slot, copies);
         }
-        deeds.extend(std::iter::from_fn(|| fabric.poll(now)).take(BATCH));
-        Next { at: fabric.next_due(), idle }
+        actions.extend(std::iter::from_fn(|| fabric.poll(now)).take(BATCH));
+        fabric.next_due()
     }
 
-    fn write(&mut self, deeds: &mut Vec<Deed>, now: Instant) {
-        for deed in deeds.drain(..) {
-            let slot = match deed {
-                Deed::Deliver { parcel, to, due } => {
-                    if self.tuns[to].send(self.pool.packet(parcel.slot, parcel.len)).is_err() {
-                        self.shared.refused.fetch_add(1, Ordering::Relaxed);
+    fn write(&mut self, actions: &mut Vec<Action>, now: Instant) {
+        for action in actions.drain(..) {
+            let slot = match action {
+                Action::Deliver { packet, to, due } => {
+                    if self.tuns[to].send(self.pool.packet(packet.slot, packet.len)).is_err() {
+                        self.shared.undelivered.fetch_add(1, Ordering::Relaxed);
                     }
                     let late = u64::try_from((now - due).as_nanos()).unwrap_or(u64::MAX);
                     self.shared.worst_lateness_ns.fetch_max(late, Ordering::Relaxed);
-                    parcel.slot
+                    packet.slot
                 }
-                Deed::Forget { slot } => slot,
+                Action::Release { slot } => slot,
             };
             self.pool.end_copy(slot);
         }
@@ -189,13 +194,6 @@ impl Ferry {
         let _ready = poll(&mut watched, longest.as_ref());
         watched.first().is_some_and(|stop| !stop.revents().is_empty())
     }
-}
-
-/// The next action.
-struct Next {
-    at: Option<Instant>,
-    /// No packet has arrived.
-    idle: bool,
 }
 
 /// The destination of an IPv4 packet.

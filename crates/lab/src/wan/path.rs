@@ -14,7 +14,7 @@ pub enum Queue {
 
 /// A bottleneck: sends one packet after another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Narrow {
+pub struct Bottleneck {
     /// The rate, in bytes of IP packets.
     pub rate: Rate,
     /// The queue length.
@@ -43,12 +43,12 @@ impl Loss {
     pub const NONE: Self = Self::Random { share: 0.0 };
 
     /// The transition probabilities from good to lost, and from lost to good.
-    pub(super) fn turns(self) -> (f64, f64) {
+    pub(super) fn transitions(self) -> (f64, f64) {
         match self {
             Self::Random { share } => (share, 1.0 - share),
             Self::Bursts { share, mean_packets } => {
-                let recovers = 1.0 / mean_packets;
-                (recovers * share / (1.0 - share), recovers)
+                let to_good = 1.0 / mean_packets;
+                (to_good * share / (1.0 - share), to_good)
             }
         }
     }
@@ -57,11 +57,11 @@ impl Loss {
         match self {
             Self::Random { share } => is_no_share(share).then(|| format!("a loss of {share}")),
             Self::Bursts { share, mean_packets } => {
-                let (falls, recovers) = self.turns();
+                let (to_lost, to_good) = self.transitions();
                 let is_possible = (0.0..1.0).contains(&share)
-                    && (0.0..=1.0).contains(&falls)
-                    && recovers > 0.0
-                    && recovers <= 1.0;
+                    && (0.0..=1.0).contains(&to_lost)
+                    && to_good > 0.0
+                    && to_good <= 1.0;
                 (!is_possible)
                     .then(|| format!("a loss of {share} in bursts of {mean_packets} packets"))
             }
@@ -93,7 +93,7 @@ pub struct Reordering {
 ///
 /// The default is perfect: no latency, no loss, no limit.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Way {
+pub struct WanPath {
     /// The minimum delay of each packet.
     pub latency: Duration,
     /// The jitter.
@@ -101,7 +101,7 @@ pub struct Way {
     /// Random loss.
     pub loss: Loss,
     /// The bottleneck, if there is one.
-    pub narrow: Option<Narrow>,
+    pub bottleneck: Option<Bottleneck>,
     /// Reordering.
     pub reordering: Reordering,
     /// The share of packets that are duplicated, from 0 to 1.
@@ -110,13 +110,13 @@ pub struct Way {
     pub is_blackhole: bool,
 }
 
-impl Default for Way {
+impl Default for WanPath {
     fn default() -> Self {
         Self {
             latency: Duration::ZERO,
             jitter: Jitter { up_to: Duration::ZERO, reorders: false },
             loss: Loss::NONE,
-            narrow: None,
+            bottleneck: None,
             reordering: Reordering { share: 0.0, held_back: Duration::ZERO },
             duplicate_share: 0.0,
             is_blackhole: false,
@@ -124,7 +124,7 @@ impl Default for Way {
     }
 }
 
-impl Way {
+impl WanPath {
     /// A path with this latency and no other impairment.
     #[must_use]
     pub fn with_latency(latency: Duration) -> Self {
@@ -133,25 +133,25 @@ impl Way {
 
     /// Adds independent loss with this probability.
     #[must_use]
-    pub fn losing(self, share: f64) -> Self {
+    pub fn with_loss(self, share: f64) -> Self {
         Self { loss: Loss::Random { share }, ..self }
     }
 
     /// Adds loss of this share in bursts of this mean length.
     #[must_use]
-    pub fn losing_in_bursts(self, share: f64, mean_packets: f64) -> Self {
+    pub fn with_burst_loss(self, share: f64, mean_packets: f64) -> Self {
         Self { loss: Loss::Bursts { share, mean_packets }, ..self }
     }
 
     /// Adds a bottleneck.
     #[must_use]
-    pub fn narrowed_to(self, rate: Rate, queue: Queue) -> Self {
-        Self { narrow: Some(Narrow { rate, queue }), ..self }
+    pub fn with_bottleneck(self, rate: Rate, queue: Queue) -> Self {
+        Self { bottleneck: Some(Bottleneck { rate, queue }), ..self }
     }
 
-    /// Makes it a blackhole.
+    /// Makes the path a blackhole.
     #[must_use]
-    pub fn broken(self) -> Self {
+    pub fn blackholed(self) -> Self {
         Self { is_blackhole: true, ..self }
     }
 
@@ -159,7 +159,7 @@ impl Way {
     pub(super) fn problem(&self) -> Option<String> {
         /// Longer than any packet's lifetime.
         const LONGEST: Duration = Duration::from_secs(60);
-        let Self { latency, jitter, loss, narrow, reordering, duplicate_share, .. } = *self;
+        let Self { latency, jitter, loss, bottleneck, reordering, duplicate_share, .. } = *self;
         if let Some(problem) = loss.problem() {
             return Some(problem);
         }
@@ -173,13 +173,13 @@ impl Way {
         if let Some(delay) = delays.into_iter().find(|&delay| delay > LONGEST) {
             return Some(format!("a delay of {delay:?}, more than {LONGEST:?}"));
         }
-        narrow.and_then(|narrow| narrow.problem())
+        bottleneck.and_then(|bottleneck| bottleneck.problem())
     }
 }
 
-impl Narrow {
+impl Bottleneck {
     pub(super) fn problem(self) -> Option<String> {
-        (self.rate.as_byte_per_s() == 0).then(|| "a narrow place without a rate".to_owned())
+        (self.rate.as_byte_per_s() == 0).then(|| "a bottleneck without a rate".to_owned())
     }
 }
 

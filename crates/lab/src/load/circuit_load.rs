@@ -11,45 +11,45 @@ use rand::Rng;
 use rand::rngs::StdRng;
 use std::collections::{BTreeMap, VecDeque};
 
-/// Maximum number of connections that are being opened.
+/// Maximum number of connections that are being created.
 const DIALS_MAX: u32 = 64;
 
-/// Temporary circuits of one connection at a time.
-const COMING_AND_GOING: u32 = 2;
+/// Maximum number of temporary circuits of a connection at a time.
+const TEMPORARY_MAX: u32 = 2;
 
-/// CREATED_FAST arrived on an unknown circuit, or with a wrong derivative key.
-const FALSE_ANSWER: &str = "the relay's answer to CREATE_FAST proves nothing";
+/// CREATED_FAST arrived on an unknown circuit, or with a wrong key hash.
+const INVALID_ANSWER: &str = "the relay's answer to CREATE_FAST is invalid";
 
 /// Opens permanent circuits, and then temporary ones.
-pub struct Crowd {
+pub struct CircuitLoad {
     target: Target,
     unix_time_s: u64,
     rng: StdRng,
     connections: u32,
     /// Permanent circuits on each connection.
-    staying: u32,
-    dialled: u32,
+    permanent_per_conn: u32,
+    dialed: u32,
     connecting: u32,
     links: Vec<Link>,
     writable: VecDeque<ConnId>,
-    standing: u64,
+    open_circuits: u64,
     /// The number of temporary circuits still to begin.
     to_begin: u64,
-    gone: u64,
+    destroyed_circuits: u64,
     failure: Option<String>,
 }
 
 #[derive(Default)]
 struct Link {
     channel: Option<Channel>,
-    has_begun: bool,
-    opened: u32,
-    /// Our halves of pending handshakes: tor need not answer in order.
-    waiting: BTreeMap<CircId, fast::Client>,
+    has_opened_circuits: bool,
+    created: u32,
+    /// Pending handshakes: tor need not answer in order.
+    handshakes: BTreeMap<CircId, fast::Client>,
     is_queued: bool,
 }
 
-impl Crowd {
+impl CircuitLoad {
     /// Creates a load of this number of permanent circuits over this number of connections.
     pub fn new(
         target: Target,
@@ -63,31 +63,31 @@ impl Crowd {
             unix_time_s,
             rng,
             connections,
-            staying: circuits.div_ceil(connections),
-            dialled: 0,
+            permanent_per_conn: circuits.div_ceil(connections),
+            dialed: 0,
             connecting: 0,
             links: Vec::new(),
             writable: VecDeque::new(),
-            standing: 0,
+            open_circuits: 0,
             to_begin: 0,
-            gone: 0,
+            destroyed_circuits: 0,
             failure: None,
         }
     }
 
     /// The number of permanent circuits that are open.
-    pub const fn standing(&self) -> u64 {
-        self.standing
+    pub const fn open_circuits(&self) -> u64 {
+        self.open_circuits
     }
 
     /// The number of permanent circuits to open.
-    pub fn wanted(&self) -> u64 {
-        u64::from(self.staying) * u64::from(self.connections)
+    pub fn target_circuits(&self) -> u64 {
+        u64::from(self.permanent_per_conn) * u64::from(self.connections)
     }
 
-    /// The number of circuits that were built and destroyed.
-    pub const fn gone(&self) -> u64 {
-        self.gone
+    /// The number of temporary circuits that were opened and destroyed.
+    pub const fn destroyed_circuits(&self) -> u64 {
+        self.destroyed_circuits
     }
 
     /// The reason that the load cannot continue.
@@ -95,17 +95,17 @@ impl Crowd {
         self.failure.as_deref()
     }
 
-    /// Builds `count` more circuits, and destroys each once it is open.
-    pub fn come_and_go(&mut self, circuits: u64) {
+    /// Opens this number of temporary circuits, and destroys each once it is open.
+    pub fn open_and_destroy(&mut self, circuits: u64) {
         self.to_begin = circuits;
-        for _ in 0..COMING_AND_GOING {
+        for _ in 0..TEMPORARY_MAX {
             for place in 0..self.links.len() {
-                self.begin_passing(place);
+                self.begin_temporary(place);
             }
         }
     }
 
-    fn begin_passing(&mut self, place: usize) {
+    fn begin_temporary(&mut self, place: usize) {
         if self.to_begin > 0 {
             self.to_begin -= 1;
             self.begin(place);
@@ -118,10 +118,10 @@ impl Crowd {
         self.rng.fill_bytes(&mut x);
         let Some(link) = self.links.get_mut(place) else { return };
         let Some(channel) = &mut link.channel else { return };
-        link.opened += 1;
-        let circ_id = CircId::of_initiator(link.opened);
+        link.created += 1;
+        let circ_id = CircId::of_initiator(link.created);
         channel.send(circ_id, Command::CREATE_FAST, &x);
-        link.waiting.insert(circ_id, fast::Client::new(x));
+        link.handshakes.insert(circ_id, fast::Client::new(x));
         self.wake(place);
     }
 
@@ -139,27 +139,27 @@ impl Crowd {
 
     fn handle_created(&mut self, place: usize, circ_id: CircId, body: &[u8]) {
         let Some(link) = self.links.get_mut(place) else { return };
-        let client = link.waiting.remove(&circ_id);
+        let client = link.handshakes.remove(&circ_id);
         let created = CreatedFast::parse(body).ok();
         let keys = client.zip(created).and_then(|(client, it)| client.finish(&it).ok());
         if keys.is_none() {
-            self.fail(FALSE_ANSWER);
+            self.fail(INVALID_ANSWER);
             return;
         }
-        if circ_id.get() <= CircId::of_initiator(self.staying).get() {
-            self.standing += 1;
+        if circ_id.get() <= CircId::of_initiator(self.permanent_per_conn).get() {
+            self.open_circuits += 1;
             return;
         }
         if let Some(channel) = &mut link.channel {
             channel.send(circ_id, Command::DESTROY, &[0]);
         }
-        self.gone += 1;
+        self.destroyed_circuits += 1;
         self.wake(place);
-        self.begin_passing(place);
+        self.begin_temporary(place);
     }
 
     fn handle_cells(&mut self, place: usize, mut plaintext: &[u8]) -> Result<(), ChannelError> {
-        // The channel leaves its link, since its cells borrow from it.
+        // The channel is moved out of its link, since cells borrow from it.
         let channel = self.links.get_mut(place).and_then(|link| link.channel.take());
         let Some(mut channel) = channel else { return Ok(()) };
         let mut answers = Vec::new();
@@ -175,11 +175,11 @@ impl Crowd {
                 _ => {}
             }
         }
-        let has_opened = channel.is_open() && !self.links[place].has_begun;
+        let has_opened = channel.is_open() && !self.links[place].has_opened_circuits;
         self.links[place].channel = Some(channel);
         if has_opened {
-            self.links[place].has_begun = true;
-            (0..self.staying).for_each(|_| self.begin(place));
+            self.links[place].has_opened_circuits = true;
+            (0..self.permanent_per_conn).for_each(|_| self.begin(place));
         }
         self.wake(place);
         for (circ_id, body) in answers {
@@ -193,7 +193,7 @@ fn conn(place: usize) -> ConnId {
     ConnId(u32::try_from(place).unwrap_or(u32::MAX))
 }
 
-impl Node for Crowd {
+impl Node for CircuitLoad {
     fn handle_connected(&mut self, _: Instant, conn: ConnId, tls: &dyn TlsSession) {
         self.connecting -= 1;
         let expected = ExpectedPeer { ids: self.target.ids, address: self.target.address.ip() };
@@ -221,17 +221,17 @@ impl Node for Crowd {
     }
 
     fn handle_closed(&mut self, _: Instant, _: ConnId, cause: CloseCause) {
-        self.fail(format!("the relay is lost on a connection: {cause}"));
+        self.fail(format!("a connection to the relay has closed: {cause}"));
     }
 
     fn handle_timeout(&mut self, _: Instant) {}
 
     fn poll_dial(&mut self, _: Instant) -> Option<Dial> {
-        if self.dialled == self.connections || self.connecting == DIALS_MAX {
+        if self.dialed == self.connections || self.connecting == DIALS_MAX {
             return None;
         }
-        let conn = ConnId(self.dialled);
-        self.dialled += 1;
+        let conn = ConnId(self.dialed);
+        self.dialed += 1;
         self.connecting += 1;
         self.links.push(Link::default());
         Some(Dial { conn, to: self.target.address, security: Security::Tls })
